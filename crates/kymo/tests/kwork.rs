@@ -69,7 +69,8 @@ fn events(path: &str) -> Vec<Event> {
             (a.parse::<u64>().unwrap(), format!("{b:0<9}").parse::<u64>().unwrap())
         })?;
         let time = seconds * 1_000_000_000 + nanos;
-        let (cpu, tid) = (number(&e["cpu"]), number(&e["tid"]));
+        // An interrupt of a task that has ended is of -1.
+        let (cpu, tid) = (number(&e["cpu"]), e["tid"].as_i64().unwrap() as u64);
         Some(Event { kind, phase: *phase, id, time, cpu, tid })
     };
     text.lines().filter_map(event).collect()

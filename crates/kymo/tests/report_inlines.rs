@@ -138,20 +138,20 @@ fn lines_of_chains_are_addr2lines() {
     let (text, _) = case.ask(KYMO, &["script", "-F", "ip,sym,srcline", "--full-source-path"]);
     let mut lines = text.lines().peekable();
     let (mut asked, mut found): (Vec<String>, Vec<Vec<String>>) = (Vec::new(), Vec::new());
-    // A sample, of which nothing was read yet.
-    let mut begins = true;
+    // Where the sample is, once its first frame was read, and whether none was asked for yet.
+    let (mut sampled, mut begins) = (None, true);
     while let Some(line) = lines.next() {
-        let Some((address, function, _)) = frame(line) else {
-            begins = true;
+        let Some((address, ..)) = frame(line) else {
+            (sampled, begins) = (None, true);
             continue;
         };
+        let is_caller = *sampled.get_or_insert_with(|| address.clone()) != address;
         let place = lines.next().unwrap().trim().trim_end_matches(" (inlined)").to_owned();
         if !place.contains("inlined.c:") {
             continue;
         }
         // Callers are looked up in the call, before the address that is printed.
-        let behind = if function == "main" { 1 } else { 0 };
-        let address = u64::from_str_radix(&address, 16).unwrap() - behind;
+        let address = u64::from_str_radix(&address, 16).unwrap() - u64::from(is_caller);
         let address = format!("{:#x}", address + if address < 0x40_0000 { 0x40_0000 } else { 0 });
         if asked.last() == Some(&address) && !std::mem::take(&mut begins) {
             found.last_mut().unwrap().push(place);
