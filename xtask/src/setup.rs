@@ -64,6 +64,11 @@ const PACKAGES: &[Package] = &[
         present: || Path::new("/usr/bin/chromium").exists(),
     },
     Package {
+        name: "e2fsprogs",
+        why: "filefrag, which tells where the blocks of a file are",
+        present: || cargo::has("filefrag", &["-V"]),
+    },
+    Package {
         name: "gcc",
         why: "compiles the small programs that tests watch",
         present: || cargo::has("gcc", &["--version"]),

@@ -1,11 +1,12 @@
 //! `kymo io` of recordings of this machine: requests of a program that makes a known number of
-//! them, against the events that `kymo script` shows; of LTTng's traces with all that can happen
-//! to a request; losses.
+//! them, against the events that `kymo script` shows, and of files, whose sectors they must have;
+//! of LTTng's traces with all that can happen to a request; losses.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 mod kernel_ctf;
 
 use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::MetadataExt as _;
 
 use kernel_ctf::{CtfClass, CtfEvent, CtfWriter};
 use kymo_testkit::{Need, NoIdleCpus, Outcome, TracingState, require, run};
@@ -36,10 +37,11 @@ fn lines(path: &str, more: &[&str]) -> Vec<Value> {
     all.filter(|l| l["type"] == "request").collect()
 }
 
-/// Issue and completion of each request, by the events themselves: device, sector, times.
+/// Issue and completion of each request, by the events themselves: device, sector, times. A flush
+/// is `FF`; what asked for it (`WS`, `FWS`) ends without sectors after it, and has no issue then.
 fn model(path: &str) -> Vec<(u64, u64, u64, u64)> {
     let text = kymo(&["script", "-i", path, "--json", "--ns"]).success().stdout;
-    let mut issued: HashMap<(u64, u64, bool), u64> = HashMap::new();
+    let mut issued: HashMap<(u64, u64, bool, bool), u64> = HashMap::new();
     let mut done = Vec::new();
     for line in text.lines() {
         let e: Value = serde_json::from_str(line).unwrap();
@@ -49,7 +51,11 @@ fn model(path: &str) -> Vec<(u64, u64, u64, u64)> {
             None => continue,
         };
         let time: u64 = seconds * 1_000_000_000 + nanos;
-        let key = || (number(&f["dev"]), number(&f["sector"]), number(&f["nr_sector"]) == 0);
+        let key = || {
+            let sector = Some(number(&f["sector"])).filter(|s| *s != u64::MAX).unwrap_or(0);
+            let is_flush = f["rwbs"].as_str().unwrap().starts_with("FF");
+            (number(&f["dev"]), sector, number(&f["nr_sector"]) == 0, is_flush)
+        };
         match e["event"].as_str().unwrap() {
             "block:block_rq_issue" => _ = issued.insert(key(), time),
             "block:block_rq_complete" => {
@@ -77,16 +83,19 @@ fn requests_are_those_that_a_program_makes() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let file = path("file");
+    // A name that no other program has.
+    let dd = path("dd-of-requests");
+    std::os::unix::fs::symlink("/bin/dd", &dd).unwrap();
     // No read-ahead has three sectors.
     let program = format!(
-        "dd if=/dev/zero of={file} bs=4k count=41 oflag=direct && \
-         dd if={file} of=/dev/null bs=1536 count=20 iflag=direct && sync {file}"
+        "{dd} if=/dev/zero of={file} bs=4k count=41 oflag=direct && \
+         {dd} if={file} of=/dev/null bs=1536 count=20 iflag=direct && sync {file}"
     );
     let workload = ["--", "sh", "-c", &program];
     for recording in [path("a.data"), path("b.dat")] {
         let record = ["io", "record", "-q", "-o", &recording];
         let _ = kymo(&[&record, &workload[..]].concat()).success();
-        let requests = lines(&recording, &["--comm", "dd"]);
+        let requests = lines(&recording, &["--comm", "dd-of-requests"]);
         // Where the file goes on elsewhere on the disk, a part of it is two requests.
         let of = |op: &str, most: u64| -> u64 {
             let bytes = requests.iter().filter(|r| r["op"] == op).map(|r| number(&r["bytes"]));
@@ -107,6 +116,8 @@ fn requests_are_those_that_a_program_makes() {
         }
         ours.sort_unstable();
         assert_eq!(ours, model(&recording));
+        // `sync` flushes.
+        assert!(all.iter().any(|r| r["op"] == "flush"), "{all:#?}");
         // Tables are sums of the lines.
         let table = page("latency", &recording, &[]);
         let sum = |name: &str| -> u64 {
@@ -119,10 +130,10 @@ fn requests_are_those_that_a_program_makes() {
         let in_rows = list(&row["device_time"]["histogram"]).iter().map(|h| number(&h[1]));
         assert_eq!(in_rows.sum::<u64>(), number(&row["count"]));
         // Each request is waited for by who makes it, as it is made directly.
-        let waiter = list(&table["waiters"]).iter().filter(|w| w["comm"] == "dd");
+        let waiter = list(&table["waiters"]).iter().filter(|w| w["comm"] == "dd-of-requests");
         let waits: u64 = waiter.map(|w| number(&w["waits"]["count"])).sum();
         assert!((40..=70).contains(&waits), "{table:#}");
-        let top = page("top", &recording, &["--comm", "dd"]);
+        let top = page("top", &recording, &["--comm", "dd-of-requests"]);
         let of_dd = list(&top["processes"]).iter();
         let bytes = of_dd.map(|p| (number(&p["read_bytes"]), number(&p["written_bytes"])));
         let bytes = bytes.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -130,6 +141,109 @@ fn requests_are_those_that_a_program_makes() {
         let text = kymo(&["io", "latency", "-i", &recording]).stdout;
         assert!(text.contains(" write: ") && text.contains("█"), "{text}");
     }
+    assert_eq!(state.left_behind(), None);
+}
+
+/// Sectors of a file on its disk: where its file system says that the extents are.
+fn sectors_of(path: &str, device: u64) -> Option<Vec<(u64, u64)>> {
+    // In blocks of 512 bytes: `0:  0..  159:  1234..  1393:  160:  last,eof`.
+    let text = run("filefrag", ["-v", "-b512", path]).stdout;
+    // A partition's sectors are those of its disk from there on.
+    let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);
+    let begin = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/start"));
+    let begin: u64 = begin.map_or(0, |text| text.trim().parse().unwrap());
+    let extents: Vec<(u64, u64)> = text
+        .lines()
+        .filter_map(|line| {
+            let mut parts = line.split(':');
+            parts.next()?.trim().parse::<u64>().ok()?;
+            let (from, to) = parts.nth(1)?.split_once("..")?;
+            let [from, to] = [from, to].map(|n| n.trim().parse::<u64>().unwrap());
+            Some((begin + from, begin + to + 1))
+        })
+        .collect();
+    (!extents.is_empty()).then_some(extents)
+}
+
+#[test]
+fn requests_are_of_the_files_whose_sectors_they_have() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Tool("filefrag")]) {
+        return;
+    }
+    let state = TracingState::take();
+    let _awake = NoIdleCpus::keep();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
+    // What a process has open has a name.
+    let names = ["buffered", "direct"].map(path);
+    let open = names.clone().map(|name| std::fs::File::create(name).unwrap());
+    let [buffered, direct] = &names;
+    let gone = path("gone");
+    // Written back by fsync, read again from the disk; past the page cache; a file that is deleted.
+    let program = format!(
+        "dd if=/dev/zero of={buffered} bs=64k count=20 conv=notrunc,fsync && \
+         dd of={buffered} oflag=nocache conv=notrunc,fdatasync count=0 && \
+         dd if={buffered} of=/dev/null bs=64k && \
+         dd if=/dev/zero of={direct} bs=4k count=16 oflag=direct conv=notrunc && \
+         dd if={direct} of=/dev/null bs=16k iflag=direct && \
+         dd if=/dev/zero of={gone} bs=4k count=5 conv=fsync && rm {gone}"
+    );
+    let [recording, without] = [path("a.data"), path("b.data")];
+    let _ = kymo(&["io", "record", "-q", "-o", &recording, "--", "sh", "-c", &program]).success();
+    let requests = lines(&recording, &[]);
+    let top = page("top", &recording, &["--by", "file"]);
+    let moved = |inode: u64| -> (u64, u64) {
+        let of_file = list(&top["files"]).iter().filter(|row| row["file"]["inode"] == inode);
+        let bytes = of_file.map(|r| (number(&r["read_bytes"]), number(&r["written_bytes"])));
+        bytes.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+    };
+    let kind = run("stat", ["-f", "-c", "%T", root.to_str().unwrap()]).stdout;
+    let is_ext4 = kind.trim() == "ext2/ext3";
+    let text = kymo(&["io", "top", "--by", "file", "-E", "1000", "-i", &recording]).stdout;
+    for ((name, file), (read, written)) in
+        names.iter().zip(&open).zip([(20 << 16, 20 << 16), (16 << 12, 16 << 12)])
+    {
+        let meta = file.metadata().unwrap();
+        // Whatever is said to be of the file has sectors of the file.
+        let of_file = requests.iter().filter(|r| r["file"]["inode"] == meta.ino());
+        let extents = sectors_of(name, meta.dev());
+        for r in of_file {
+            let from = number(&r["sector"]);
+            let to = from + number(&r["bytes"]) / 512;
+            let Some(extents) = &extents else { continue };
+            assert!(extents.iter().any(|e| e.0 <= from && to <= e.1), "{r} {extents:?}");
+        }
+        let (of_read, of_written) = moved(meta.ino());
+        assert!(of_read <= read && of_written <= written, "{name}: {top:#}");
+        if is_ext4 {
+            assert_eq!((of_read, of_written), (read, written), "{name}: {top:#}");
+            let row = list(&top["files"]).iter().find(|r| r["file"]["inode"] == meta.ino());
+            assert_eq!(row.unwrap()["file"]["path"], **name);
+            assert!(text.contains(name.as_str()), "{text}");
+        }
+    }
+    if is_ext4 {
+        // Its inode may be that of a file to come: it has no name.
+        let deleted = list(&top["files"])
+            .iter()
+            .filter(|r| r["file"]["deleted"] == true && r["file"]["path"].is_null());
+        let written: Vec<u64> = deleted.map(|r| number(&r["written_bytes"])).collect();
+        assert!(written.contains(&(5 << 12)), "{top:#}");
+    }
+    // Every request is in one row.
+    let counts = list(&top["files"]).iter().map(|r| number(&r["count"]));
+    assert_eq!(counts.sum::<u64>(), requests.len() as u64);
+    let latency = kymo(&["io", "latency", "--files", "3", "-i", &recording]).stdout;
+    assert!(latency.contains("What they were for:"), "{latency}");
+
+    // Without the events nothing is said of files.
+    let program = format!("dd if=/dev/zero of={direct} bs=4k count=3 oflag=direct conv=notrunc");
+    let record = ["io", "record", "-q", "--no-files", "-o", &without];
+    let _ = kymo(&[&record[..], &["--", "sh", "-c", &program]].concat()).success();
+    assert!(lines(&without, &[]).iter().all(|r| r["file"].is_null()));
+    let text = kymo(&["io", "top", "--by", "file", "-i", &without]).stdout;
+    assert!(text.contains("what requests are for is not known"), "{text}");
     assert_eq!(state.left_behind(), None);
 }
 

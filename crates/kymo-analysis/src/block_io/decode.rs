@@ -52,7 +52,7 @@ impl BlockOp {
     }
 
     /// Reads `rwbs`: the operation, behind an `F` if a flush comes before it.
-    fn of_text(rwbs: &[u8]) -> BlockOp {
+    pub(super) fn of_text(rwbs: &[u8]) -> BlockOp {
         let op = match rwbs {
             [b'F', op @ (b'W' | b'D' | b'R' | b'N' | b'F'), ..] | [op, ..] => *op,
             [] => b'N',
@@ -67,7 +67,7 @@ impl BlockOp {
     }
 
     /// Reads LTTng's flags.
-    fn of_flags(rwbs: i64) -> BlockOp {
+    pub(super) fn of_flags(rwbs: i64) -> BlockOp {
         match rwbs {
             f if f & 1 != 0 => BlockOp::Write,
             f if f & (1 << 1 | 1 << 7) != 0 => BlockOp::Discard,
@@ -170,7 +170,8 @@ impl EventPlan {
         Some(BlockEvent {
             phase: self.phase,
             device: BlockDevice(number(&self.device)? as u32),
-            sector: number(&self.sector)?,
+            // Completions of requests without sectors have -1, where issues have 0.
+            sector: number(&self.sector).map(|n| if n == u64::MAX { 0 } else { n })?,
             sectors: number(&self.sectors)? & 0xffff_ffff,
             bytes: self.bytes.as_ref().and_then(number).map(|n| n & 0xffff_ffff),
             op,

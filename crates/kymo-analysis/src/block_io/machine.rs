@@ -5,6 +5,7 @@ use kymo_events::{RecordedEvent, TaskInfo};
 use rustc_hash::FxHashMap;
 
 use super::decode::{BlockDevice, BlockEvent, BlockOp, BlockPhase};
+use super::owners::{BlockOwner, OwnerTracker};
 use crate::losses::LossWindows;
 
 /// Requests that are open at a time.
@@ -38,8 +39,10 @@ pub struct BlockRequest {
     pub error: i32,
     /// The task of its first event.
     pub task: TaskInfo,
-    /// Whether events were lost meanwhile.
-    pub touches_loss: bool,
+    /// What it is for.
+    pub owner: BlockOwner,
+    /// Whether events were lost meanwhile, or its completion may be that of a request alike.
+    pub is_uncertain: bool,
 }
 
 impl BlockRequest {
@@ -72,6 +75,7 @@ struct OpenRequest {
     requeues: u32,
     error: i32,
     task: TaskInfo,
+    owner: BlockOwner,
 }
 
 /// What did not fit together.
@@ -89,6 +93,9 @@ pub struct BlockCounts {
     pub completions_only: u64,
     /// Requests in which events were lost.
     pub touching_loss: u64,
+    /// Requests that were with the device while others to the same sectors were: which of them a
+    /// completion was of is not certain.
+    pub alike: u64,
     /// Events without time.
     pub unplaced: u64,
     /// Requests that there was no room for.
@@ -101,6 +108,8 @@ pub struct BlockMachine {
     open: FxHashMap<(BlockDevice, u64), Vec<OpenRequest>>,
     open_count: usize,
     losses: LossWindows,
+    /// The owners of bios.
+    pub owners: OwnerTracker,
     /// What did not fit together.
     pub counts: BlockCounts,
     /// Whether there are events of queues.
@@ -109,8 +118,8 @@ pub struct BlockMachine {
 
 impl BlockMachine {
     /// A machine that knows in which spans events were lost.
-    pub fn new(losses: LossWindows) -> BlockMachine {
-        BlockMachine { losses, ..BlockMachine::default() }
+    pub fn new(losses: LossWindows, owners: OwnerTracker) -> BlockMachine {
+        BlockMachine { losses, owners, ..BlockMachine::default() }
     }
 
     /// Takes an event; gives the request that is done with it.
@@ -140,8 +149,13 @@ impl BlockMachine {
                 if self.find(key, waits).is_none() {
                     self.push(key, block, time);
                 }
+                let owner = self.owners.take(key.0, key.1, block.sectors, block.op);
                 if let Some(request) = self.find(key, waits) {
                     request.issued = Some(time);
+                    // Its bios were seen to go to the driver before it gave them back.
+                    if request.requeues == 0 || request.left != block.sectors {
+                        request.owner = owner;
+                    }
                     // Bios may have been merged into it since.
                     request.left = block.sectors;
                     request.bytes = block.bytes.unwrap_or(block.sectors << 9);
@@ -205,6 +219,28 @@ impl BlockMachine {
         self.counts.touching_loss += forgotten as u64;
     }
 
+    /// Forgets all but the last of the requests alike, if there are several; gives how many there
+    /// were then. Kernels leave out completions on CPUs that were idle: the request before may have
+    /// been done long ago.
+    fn forget_alike(
+        &mut self,
+        key: (BlockDevice, u64),
+        is_alike: impl Fn(&OpenRequest) -> bool,
+    ) -> u64 {
+        let Some(open) = self.open.get_mut(&key) else { return 0 };
+        let count = open.iter().filter(|r| is_alike(r)).count();
+        if count < 2 {
+            return 0;
+        }
+        let mut left = count;
+        open.retain(|r| {
+            left -= usize::from(is_alike(r));
+            left == 0 || !is_alike(r)
+        });
+        self.open_count -= count - 1;
+        count as u64
+    }
+
     fn push(&mut self, key: (BlockDevice, u64), block: &BlockEvent, time: u64) {
         self.forget_doubtful(key, time);
         let alike = self.open.get(&key).map_or(0, Vec::len);
@@ -224,6 +260,7 @@ impl BlockMachine {
             requeues: 0,
             error: 0,
             task: block.task,
+            owner: BlockOwner::Unknown,
         });
     }
 
@@ -233,8 +270,15 @@ impl BlockMachine {
         block: &BlockEvent,
         time: u64,
     ) -> Option<BlockRequest> {
-        // Flushes have no sectors, nor have passthrough commands before they are done.
-        let same = |r: &OpenRequest| r.issued.is_some() && (r.left == 0) == (block.sectors == 0);
+        // Flushes have no sectors, nor have passthrough commands before they are done. What needs a
+        // flush ends without sectors, too, which is not the end of the flush.
+        let same = |r: &OpenRequest| {
+            let is_empty = block.sectors == 0;
+            r.issued.is_some()
+                && (r.left == 0) == is_empty
+                && (!is_empty || (r.op == BlockOp::Flush) == (block.op == BlockOp::Flush))
+        };
+        let alike = self.forget_alike(key, |r| same(r) && r.op == block.op);
         let request = match self.take(key, same) {
             None if block.sectors > 0 => self.take(key, |r| r.issued.is_some()),
             request => request,
@@ -262,6 +306,7 @@ impl BlockMachine {
         let issued = request.issued.unwrap_or(time);
         let touches_loss = self.losses.touches(request.start.min(time), time);
         self.counts.touching_loss += u64::from(touches_loss);
+        self.counts.alike += alike;
         Some(BlockRequest {
             device: key.0,
             sector: request.first_sector,
@@ -274,7 +319,8 @@ impl BlockMachine {
             requeues: request.requeues,
             error: request.error,
             task: request.task,
-            touches_loss,
+            owner: request.owner,
+            is_uncertain: touches_loss || alike > 0,
         })
     }
 

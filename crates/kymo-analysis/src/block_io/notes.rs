@@ -28,6 +28,14 @@ pub fn block_notes(read: &BlockRead) -> Vec<Note> {
             None,
         );
     }
+    if c.alike > 0 {
+        let fact = format!(
+            "{} requests have no times: others to the same sectors had no end yet, and completions \
+             do not tell which is done",
+            c.alike
+        );
+        doubt(NoteKind::Unmatched, fact, None);
+    }
     if c.unplaced + read.malformed > 0 {
         let n = c.unplaced + read.malformed;
         let fact = format!("{n} events without time or a field that is needed are left out");
@@ -36,6 +44,11 @@ pub fn block_notes(read: &BlockRead) -> Vec<Note> {
     if c.crowded > 0 {
         let fact = format!("{} requests of more than are told apart at a time", c.crowded);
         doubt(NoteKind::Entries, fact, None);
+    }
+    let owners = &read.machine.owners;
+    if owners.crowded > 0 {
+        let fact = format!("{} tasks and inodes of more than are followed", owners.crowded);
+        doubt(NoteKind::Entries, format!("{fact}: fewer files are known"), None);
     }
     let halves = [
         (c.open_at_end, "were not done when the recording ended"),

@@ -6,8 +6,10 @@ use kymo_events::{EventSelection, EventSource, ReadOptions, ReadSummary, SourceE
 use rustc_hash::FxHashMap;
 
 use super::decode::{BlockDecoder, BlockDevice, BlockOp};
+use super::file_decode::{FileDecoder, has_guards};
 use super::machine::{BlockMachine, BlockRequest};
-use super::{BLOCK_EVENTS, BLOCK_MORE_EVENTS};
+use super::owners::OwnerTracker;
+use super::{BLOCK_EVENTS, BLOCK_FILE_EVENTS, BLOCK_MORE_EVENTS};
 use crate::losses::{MOST_CPUS, scan_events, select_events};
 use crate::tasks::{
     SchedCounts, SchedDecoder, SwitchOutState, TaskMachine, Transition, WakeupContext,
@@ -21,6 +23,8 @@ pub struct BlockConfig {
     pub selection: EventSelection,
     /// Only requests of these devices; all where it is empty.
     pub devices: Vec<BlockDevice>,
+    /// Events are those that `kymo io record` chooses: a pipe does not say before which it has.
+    pub is_complete: bool,
 }
 
 /// A task's wait that the completion of a request ended.
@@ -47,6 +51,8 @@ pub struct BlockRead {
     pub sched: SchedCounts,
     /// Times of the first and the last event.
     pub span: Option<(u64, u64)>,
+    /// Whether there are events of bios, which tell what requests are for.
+    pub has_owners: bool,
     /// Events that lack a field.
     pub malformed: u64,
     /// What the readers say.
@@ -117,10 +123,14 @@ pub fn read_block_io(
 ) -> Result<BlockRead, SourceError> {
     let mut names = BLOCK_EVENTS.to_vec();
     names.extend(BLOCK_MORE_EVENTS);
+    names.extend(BLOCK_FILE_EVENTS);
     names.push("sched:sched_wakeup");
     let events = select_events(&names);
     let losses = scan_events(source, &events)?.losses;
-    let mut machine = BlockMachine::new(losses.clone());
+    let is_complete = config.is_complete || has_guards(&source.classes());
+    let owners = OwnerTracker::new(losses.clone(), is_complete);
+    let mut machine = BlockMachine::new(losses.clone(), owners);
+    let mut files = FileDecoder::default();
     let mut tasks = TaskMachine::new(losses);
     let (mut decoder, mut sched) = (BlockDecoder::default(), SchedDecoder::default());
     let mut watch = WaitWatch::default();
@@ -130,6 +140,9 @@ pub fn read_block_io(
         |task: &TaskInfo| !s.has_task_conditions() || s.wants_task(task.pid, task.tid, task.comm());
     let wants_device = |d: BlockDevice| config.devices.is_empty() || config.devices.contains(&d);
     let summary = source.for_each(&events, ReadOptions::default(), &mut |event| {
+        if event.lost.is_some() {
+            machine.owners.forget_tasks();
+        }
         if let Some(block) = decoder.decode(event) {
             if let Some(time) = event.time {
                 let (first, last) = span.unwrap_or((time, time));
@@ -146,6 +159,10 @@ pub fn read_block_io(
             if is_wanted && !sink(&request, event.cpu().unwrap_or(0)) {
                 return ControlFlow::Break(());
             }
+        } else if let Some(told) = files.decode(event) {
+            if let Some(time) = event.time {
+                machine.owners.apply(told, event.task().tid, time);
+            }
         } else if let Some(event_of_sched) = sched.decode(event) {
             let step = tasks.apply(&event_of_sched, event);
             let wait = step.zip(event.cpu()).and_then(|(step, cpu)| watch.step(&step, cpu, &tasks));
@@ -159,6 +176,7 @@ pub fn read_block_io(
     })?;
     machine.finish();
     tasks.finish();
-    let malformed = decoder.malformed + sched.malformed;
-    Ok(BlockRead { machine, sched: tasks.counts, span, malformed, summary })
+    let malformed = decoder.malformed + files.malformed + sched.malformed;
+    let has_owners = files.has_bios;
+    Ok(BlockRead { machine, sched: tasks.counts, span, has_owners, malformed, summary })
 }

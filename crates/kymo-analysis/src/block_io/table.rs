@@ -7,10 +7,11 @@ use rustc_hash::FxHashMap;
 
 use super::decode::{BlockDevice, BlockOp};
 use super::machine::BlockRequest;
+use super::owners::BlockOwner;
 use super::read::{BlockConfig, BlockRead, read_block_io};
 use crate::tasks::DelayStats;
 
-/// Rows of processes, of devices, and of tasks that waited.
+/// Rows of processes, of devices, of files, and of tasks that waited.
 const MAX_ROWS: usize = 1 << 16;
 
 /// Requests of one kind.
@@ -40,13 +41,24 @@ impl BlockStats {
         self.bytes = self.bytes.saturating_add(request.bytes);
         self.requeues += u64::from(request.requeues);
         self.errors += u64::from(request.error != 0);
-        if request.touches_loss {
+        if request.is_uncertain {
             self.uncertain += 1;
             return;
         }
         self.queue.add(request.queue_time(), request.start);
         self.device.add(request.device_time(), request.issued);
         self.total.add(request.total_time(), request.start);
+    }
+
+    fn merge(&mut self, other: &BlockStats) {
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.requeues += other.requeues;
+        self.errors += other.errors;
+        self.uncertain += other.uncertain;
+        self.queue.merge(&other.queue);
+        self.device.merge(&other.device);
+        self.total.merge(&other.total);
     }
 }
 
@@ -80,6 +92,65 @@ pub struct BlockProcess {
     pub stats: BlockStats,
 }
 
+/// Requests for a file to a device.
+#[derive(Clone, Debug)]
+pub struct BlockFileRow {
+    /// What they are for.
+    pub owner: BlockOwner,
+    /// The device.
+    pub device: BlockDevice,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// The requests.
+    pub stats: BlockStats,
+    /// How many files these are: 1 until rows are merged.
+    pub files: u64,
+}
+
+impl BlockFileRow {
+    /// Takes in the requests of a file that had the same inode.
+    pub fn merge(&mut self, other: &BlockFileRow) {
+        self.read = self.read.saturating_add(other.read);
+        self.written = self.written.saturating_add(other.written);
+        self.stats.merge(&other.stats);
+        self.files += other.files;
+    }
+}
+
+/// All requests to a device.
+#[derive(Clone, Debug)]
+pub struct BlockDeviceRow {
+    /// The device.
+    pub device: BlockDevice,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// The requests.
+    pub stats: BlockStats,
+}
+
+/// Requests, with what was moved which way.
+#[derive(Clone, Debug, Default)]
+struct MovedBytes {
+    read: u64,
+    written: u64,
+    stats: BlockStats,
+}
+
+impl MovedBytes {
+    fn add(&mut self, request: &BlockRequest) {
+        match request.op {
+            BlockOp::Read => self.read = self.read.saturating_add(request.bytes),
+            BlockOp::Write => self.written = self.written.saturating_add(request.bytes),
+            _ => {}
+        }
+        self.stats.add(request);
+    }
+}
+
 /// A task that waited for requests.
 #[derive(Clone, Debug, Default)]
 pub struct BlockWaiter {
@@ -102,6 +173,10 @@ pub struct BlockTable {
     pub rows: Vec<BlockRow>,
     /// By thread and device, likewise.
     pub processes: Vec<BlockProcess>,
+    /// By file and device, likewise.
+    pub files: Vec<BlockFileRow>,
+    /// By device, likewise.
+    pub devices: Vec<BlockDeviceRow>,
     /// Tasks that waited, the longest together first.
     pub waiters: Vec<BlockWaiter>,
     /// The slowest request.
@@ -122,6 +197,8 @@ impl BlockTable {
         let mut processes: FxHashMap<(Option<u32>, BlockDevice), BlockProcess> =
             FxHashMap::default();
         let mut waiters: FxHashMap<(Option<u32>, BlockDevice), BlockWaiter> = FxHashMap::default();
+        let mut files: FxHashMap<(BlockOwner, BlockDevice), MovedBytes> = FxHashMap::default();
+        let mut devices: FxHashMap<BlockDevice, MovedBytes> = FxHashMap::default();
         let mut slowest: Option<BlockRequest> = None;
         let (mut crowded, mut crowded_waits) = (0, 0);
         let mut count = |request: &BlockRequest, _: u32| {
@@ -150,8 +227,19 @@ impl BlockTable {
             } else {
                 crowded += 1;
             }
+            let key = (request.owner, request.device);
+            if files.len() < MAX_ROWS || files.contains_key(&key) {
+                files.entry(key).or_default().add(request);
+            } else {
+                crowded += 1;
+            }
+            if devices.len() < MAX_ROWS || devices.contains_key(&request.device) {
+                devices.entry(request.device).or_default().add(request);
+            } else {
+                crowded += 1;
+            }
             let is_slower = slowest.as_ref().is_none_or(|s| request.total_time() > s.total_time());
-            if is_slower && !request.touches_loss {
+            if is_slower && !request.is_uncertain {
                 slowest = Some(request.clone());
             }
             true
@@ -173,9 +261,21 @@ impl BlockTable {
         rows.sort_by_key(|r| (Reverse(r.stats.total.total), r.device, r.op));
         let mut processes: Vec<BlockProcess> = processes.into_values().collect();
         processes.sort_by_key(|p| (Reverse(p.stats.total.total), p.tid, p.device));
+        let files = files.into_iter().map(|((owner, device), moved)| {
+            let MovedBytes { read, written, stats } = moved;
+            BlockFileRow { owner, device, read, written, stats, files: 1 }
+        });
+        let mut files: Vec<BlockFileRow> = files.collect();
+        files.sort_by_key(|f| (Reverse(f.stats.total.total), f.owner, f.device));
+        let devices = devices.into_iter().map(|(device, moved)| {
+            let MovedBytes { read, written, stats } = moved;
+            BlockDeviceRow { device, read, written, stats }
+        });
+        let mut devices: Vec<BlockDeviceRow> = devices.collect();
+        devices.sort_by_key(|d| (Reverse(d.stats.total.total), d.device));
         let mut waiters: Vec<BlockWaiter> = waiters.into_values().collect();
         waiters.sort_by_key(|w| (Reverse(w.waits.total), w.tid, w.device));
         let crowded = crowded + crowded_waits;
-        Ok(BlockTable { rows, processes, waiters, slowest, crowded, read })
+        Ok(BlockTable { rows, processes, files, devices, waiters, slowest, crowded, read })
     }
 }

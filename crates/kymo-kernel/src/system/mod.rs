@@ -3,12 +3,14 @@
 //! what cannot be read is not there, since kernels, containers and privileges differ.
 
 mod hardware;
+mod inode_paths;
 mod kernel;
 mod processes;
 
 use std::io;
 
 pub use hardware::{CpuCache, CpuSiblings, MemoryBlocks, NodeMemory};
+pub use inode_paths::{InodeNumber, InodePath, MountedDevice, find_inodes, find_known_inodes};
 pub use kernel::KernelName;
 
 pub use crate::system_root::SystemRoot;

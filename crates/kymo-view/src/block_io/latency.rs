@@ -6,8 +6,9 @@ use kymo_analysis::block_io::{BlockRow, BlockTable};
 use kymo_analysis::tasks::DelayStats;
 use serde_json::{Value, json};
 
+use super::files::{FileTable, file_json, merged_deleted, write_find_hint};
 use super::{
-    DeviceNames, delay_json, device_json, device_text, halves_json, quantile, stats_json,
+    BlockNames, delay_json, device_json, device_text, halves_json, quantile, stats_json,
     write_answer,
 };
 use crate::Ledger;
@@ -20,12 +21,14 @@ const BAR: u64 = 24;
 pub struct LatencyHistograms<'a> {
     /// What was counted.
     pub table: &'a BlockTable,
-    /// Names devices.
-    pub names: DeviceNames<'a>,
+    /// Names devices and files.
+    pub names: BlockNames<'a>,
     /// Devices and operations that are shown at most.
     pub entries: usize,
     /// Tasks that waited that are shown at most.
     pub waiters: usize,
+    /// Files that are shown at most.
+    pub files: usize,
     /// The recording as a word of a command line.
     pub recording: String,
 }
@@ -44,6 +47,7 @@ impl LatencyHistograms<'_> {
         if more > 0 {
             writeln!(out, "\n  ... and {more} more (--entries)")?;
         }
+        self.write_files(out)?;
         self.write_waiters(out)?;
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
@@ -66,7 +70,7 @@ impl LatencyHistograms<'_> {
         writeln!(
             out,
             "\n  {} {}: {} requests, {}{more}",
-            device_text(row.device, self.names),
+            device_text(row.device, self.names.devices),
             row.op.name(),
             Grouped(s.count),
             Size(s.bytes)
@@ -86,6 +90,21 @@ impl LatencyHistograms<'_> {
         write_histograms(out, &s.queue, &s.device)
     }
 
+    fn write_files(&self, out: &mut dyn Write) -> io::Result<()> {
+        let files = &self.table.files;
+        if !self.table.read.has_owners || files.is_empty() || self.files == 0 {
+            return Ok(());
+        }
+        writeln!(out, "\n  What they were for:")?;
+        let files = merged_deleted(files, self.names);
+        let shown: Vec<_> = files.iter().take(self.files).collect();
+        FileTable { rows: &shown, names: self.names, indent: "    " }.write(out)?;
+        if files.len() > self.files {
+            writeln!(out, "    ... and {} more (--files)", files.len() - self.files)?;
+        }
+        write_find_hint(out, &shown, self.names)
+    }
+
     fn write_waiters(&self, out: &mut dyn Write) -> io::Result<()> {
         let waiters = &self.table.waiters;
         if waiters.is_empty() || self.waiters == 0 {
@@ -102,7 +121,7 @@ impl LatencyHistograms<'_> {
                 out,
                 "    {:<24} {:<10} {:>8} {:>10} {:>10} {:>10} {:>10}",
                 format!("{}:{}", shown(&w.comm), w.tid.unwrap_or(0)),
-                w.device.map(|d| device_text(d, self.names)).unwrap_or_default(),
+                w.device.map(|d| device_text(d, self.names.devices)).unwrap_or_default(),
                 w.waits.count,
                 Span(w.waits.total),
                 Span(w.waits.average().unwrap_or(0)),
@@ -122,7 +141,7 @@ impl LatencyHistograms<'_> {
     /// If writing fails.
     pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
         let rows = self.table.rows.iter().map(|row| {
-            let (device, name) = device_json(Some(row.device), self.names);
+            let (device, name) = device_json(Some(row.device), self.names.devices);
             let mut value = stats_json(&row.stats);
             if let Some(members) = value.as_object_mut() {
                 members.insert("device".into(), device);
@@ -132,7 +151,7 @@ impl LatencyHistograms<'_> {
             value
         });
         let waiters = self.table.waiters.iter().map(|w| {
-            let (device, name) = device_json(w.device, self.names);
+            let (device, name) = device_json(w.device, self.names.devices);
             json!({
                 "comm": String::from_utf8_lossy(&w.comm),
                 "tid": w.tid,
@@ -146,6 +165,9 @@ impl LatencyHistograms<'_> {
         let page = json!({
             "rows": rows.collect::<Vec<Value>>(),
             "waiters": waiters.collect::<Vec<Value>>(),
+            "files": self.table.read.has_owners.then(|| {
+                self.table.files.iter().map(|f| file_json(f, self.names)).collect::<Vec<Value>>()
+            }),
             "halves": halves_json(self.table),
             "first_ns": span.map(|s| s.0),
             "last_ns": span.map(|s| s.1),

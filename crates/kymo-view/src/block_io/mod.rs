@@ -1,20 +1,24 @@
 //! Output of `kymo io`: histograms of queue and device times, tables by process, lines of
 //! requests, and JSON (docs/json.md).
 
+mod files;
 mod latency;
 mod timehist;
 mod top;
 
+pub use files::{BlockNames, FileName, FileNames};
 pub use latency::LatencyHistograms;
 pub use timehist::{BlockLineWriter, write_block_head};
-pub use top::{BlockColumn, BlockTop};
+pub use top::{BlockColumn, BlockGrouping, BlockTop};
 
 use std::io::{self, Write};
 
+use files::owner_phrase;
 use kymo_analysis::block_io::{BlockDevice, BlockStats, BlockTable};
 use kymo_analysis::tasks::DelayStats;
 use serde_json::{Value, json};
 
+use crate::offcpu::waits;
 use crate::units::{Grouped, Seconds, Size, Span, TimeUnits, shown};
 
 /// Names devices, where that is known.
@@ -28,7 +32,7 @@ fn device_text(device: BlockDevice, names: DeviceNames<'_>) -> String {
 fn write_answer(
     out: &mut dyn Write,
     table: &BlockTable,
-    names: DeviceNames<'_>,
+    names: BlockNames<'_>,
     recording: &str,
 ) -> io::Result<()> {
     let sum = |of: fn(&BlockStats) -> u64| table.rows.iter().map(|r| of(&r.stats)).sum::<u64>();
@@ -48,12 +52,13 @@ fn write_answer(
     if let Some(slow) = &table.slowest {
         writeln!(
             out,
-            " The slowest: {} of {} to {} for {}:{}, {}: queue {}, device {}.",
+            " The slowest: {} of {} to {} for {}:{}{}, {}: queue {}, device {}.",
             slow.op.name(),
             Size(slow.bytes),
-            device_text(slow.device, names),
+            device_text(slow.device, names.devices),
             shown(slow.task.comm()),
             slow.task.tid.unwrap_or(0),
+            owner_phrase(slow.owner, names),
             Span(slow.total_time()),
             Span(slow.queue_time()),
             Span(slow.device_time())
@@ -62,11 +67,11 @@ fn write_answer(
     if let Some(waiter) = table.waiters.first() {
         writeln!(
             out,
-            " Who waited most for completions: {}:{}, {} in {} waits.",
+            " Who waited most for completions: {}:{}, {} in {}.",
             shown(&waiter.comm),
             waiter.tid.unwrap_or(0),
             Span(waiter.waits.total),
-            Grouped(waiter.waits.count)
+            waits(waiter.waits.count)
         )?;
     }
     if let Some(slow) = table.slowest.as_ref().filter(|_| !recording.is_empty()) {
@@ -123,5 +128,6 @@ fn halves_json(table: &BlockTable) -> Value {
         "completions_only": c.completions_only,
         "merged": c.merged,
         "uncertain": c.touching_loss,
+        "alike": c.alike,
     })
 }

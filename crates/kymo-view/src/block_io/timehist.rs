@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use kymo_analysis::block_io::BlockRequest;
 use serde_json::json;
 
-use super::{DeviceNames, device_json, device_text};
+use super::files::{owner_json, owner_text};
+use super::{BlockNames, device_json, device_text};
 use crate::units::{Millis, Seconds, TimeUnits, shown};
 
 /// Writes lines.
@@ -16,8 +17,10 @@ pub struct BlockLineWriter<'o> {
     pub json: bool,
     /// Units of times.
     pub units: TimeUnits,
-    /// Names devices.
-    pub names: DeviceNames<'o>,
+    /// Names devices and files.
+    pub names: BlockNames<'o>,
+    /// Whether it is known what requests are for.
+    pub has_owners: bool,
 }
 
 /// Writes the heading.
@@ -40,7 +43,7 @@ impl BlockLineWriter<'_> {
     pub fn write(&mut self, request: &BlockRequest, cpu: u32) -> io::Result<()> {
         let task = &request.task;
         if self.json {
-            let (device, name) = device_json(Some(request.device), self.names);
+            let (device, name) = device_json(Some(request.device), self.names.devices);
             let value = json!({
                 "type": "request",
                 "device": device,
@@ -54,31 +57,35 @@ impl BlockLineWriter<'_> {
                 "completed_ns": request.completed,
                 "queue_ns": request.queue_time(),
                 "device_ns": request.device_time(),
+                "file": self.has_owners.then(|| owner_json(request.owner, self.names)),
                 "cpu": cpu,
                 "comm": String::from_utf8_lossy(task.comm()),
                 "tid": task.tid,
                 "pid": task.pid,
                 "requeues": request.requeues,
                 "error": request.error,
-                "uncertain": request.touches_loss,
+                "uncertain": request.is_uncertain,
             });
             return writeln!(self.out, "{value}");
         }
         let mut more = String::new();
+        if self.has_owners {
+            more += &format!(" {}", owner_text(request.owner, self.names));
+        }
         if request.requeues > 0 {
             more += &format!(" requeued {}", request.requeues);
         }
         if request.error != 0 {
             more += &format!(" error {}", request.error);
         }
-        if request.touches_loss {
+        if request.is_uncertain {
             more += " !lost";
         }
         writeln!(
             self.out,
             "{:>17}  {:<10}  {:<7}  {:>12}  {:>8}  {:>10}  {:>11}  {}:{}{more}",
             Seconds(request.start, self.units),
-            device_text(request.device, self.names),
+            device_text(request.device, self.names.devices),
             request.op.name(),
             request.sector,
             request.bytes,

@@ -6,7 +6,7 @@ use kymo_analysis::offcpu::{OffCpuCause, WakerId};
 use kymo_analysis::tasks::WakeupContext;
 
 use super::OffCpuView;
-use crate::units::{Millis, shown};
+use crate::units::{Grouped, Millis, shown};
 
 /// Columns of a stack.
 const WIDTH: usize = 44;
@@ -55,7 +55,7 @@ impl OffCpuView<'_> {
 
 /// A number of waits, in words.
 pub(crate) fn waits(count: u64) -> String {
-    if count == 1 { "1 wait".to_owned() } else { format!("{count} waits") }
+    if count == 1 { "1 wait".to_owned() } else { format!("{} waits", Grouped(count)) }
 }
 
 /// Writes the stack of who waits, and beside it that of who ended the wait.

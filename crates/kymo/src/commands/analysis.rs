@@ -69,6 +69,11 @@ impl AnalysisArgs {
         self.tree = tree;
     }
 
+    /// Whether events come from a recorder of this process.
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live
+    }
+
     /// Opens the recordings that were named, or the default one.
     pub(crate) fn open(&self, symbols: &SymbolArgs) -> anyhow::Result<EventSource> {
         let mut paths = self.files.clone();

@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use kymo_analysis::block_io::BlockTable;
-use kymo_view::block_io::LatencyHistograms;
+use kymo_view::block_io::{BlockNames, LatencyHistograms};
 
 use super::super::analysis::stdout;
 use super::super::live::LiveArgs;
 use super::ReadArgs;
+use super::file_names::KnownNames;
 
 /// Flags of `kymo io latency`.
 #[derive(clap::Args)]
@@ -31,6 +32,12 @@ pub(super) struct Args {
     /// Tasks that waited to show at most
     #[arg(long, value_name = "N", default_value_t = 10)]
     waiters: usize,
+    /// Files to show at most
+    #[arg(long = "files", value_name = "N", default_value_t = 5)]
+    most_files: usize,
+    /// Look through the directories of the file systems for the names of inodes, for at most 10 s
+    #[arg(long)]
+    find: bool,
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
@@ -46,13 +53,17 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open()?;
     let table = BlockTable::count(&source, &args.read.config(&source)?)?;
-    let ledger = super::ledger(&source, &table.read);
-    let names = super::device_names(&source);
+    let known = KnownNames::look(&source, &table, args.find);
+    let ledger = super::table_ledger(&source, &table, &known, false);
+    let devices = super::device_names(&source);
+    let files = |file| known.name(&table, file);
+    let names = BlockNames { devices: &devices, files: &files };
     let view = LatencyHistograms {
         table: &table,
-        names: &names,
+        names,
         entries: args.entries,
         waiters: args.waiters,
+        files: args.most_files,
         recording: source.name().to_owned(),
     };
     let mut out = stdout();

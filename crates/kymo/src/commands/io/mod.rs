@@ -1,6 +1,7 @@
 //! `kymo io`: requests to block devices; `record` chooses the events, the others read them out of
 //! recordings of any format.
 
+mod file_names;
 mod latency;
 mod record;
 mod timehist;
@@ -9,12 +10,18 @@ mod top;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use kymo_analysis::block_io::{BlockConfig, BlockDevice, BlockRead, block_notes};
+use kymo_analysis::block_io::{
+    BLOCK_FILE_EVENTS, BlockConfig, BlockDevice, BlockRead, BlockTable, block_notes,
+};
 use kymo_events::EventSource;
 use kymo_kernel::system::SystemRoot;
+use kymo_model::{Note, NoteKind};
 use kymo_view::Ledger;
 
+use file_names::KnownNames;
+
 use super::analysis::AnalysisArgs;
+use super::event_recording::has_event;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo io`.
@@ -27,11 +34,15 @@ WORDS
   queue     from the first event of a request (it is made, or queued) until the driver has it
   device    from there until it is done: driver and device
   waited    a task that slept uninterruptibly until the completion of a request woke it
+  file      what a request reads or writes, where that is certain: data of a file, (metadata) that
+            the file system marked as such, its (journal), (pages of the device) itself; (several
+            files) where requests were merged; else (unknown)
 
 EXAMPLES
   kymo io record -- make -j4
   kymo io latency                     how long requests take, by device; who waited
   kymo io top                         for whom they are
+  kymo io top --by file --find        for which files
   kymo io timehist --time 10%/1       each of them")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -45,7 +56,7 @@ enum Action {
     /// Show histograms of queue and device times, and who waited
     #[command(visible_alias = "lat")]
     Latency(Box<latency::Args>),
-    /// Show requests by process and device
+    /// Show requests by process, by file or by device
     Top(Box<top::Args>),
     /// Show each request
     Timehist(Box<timehist::Args>),
@@ -91,18 +102,25 @@ impl ReadArgs {
 
     fn config(&self, source: &EventSource) -> anyhow::Result<BlockConfig> {
         let selection = self.analysis.selection(source, &self.pid, &self.tid)?;
-        Ok(BlockConfig { selection, devices: self.device.clone() })
+        let is_complete = self.analysis.is_live()
+            && BLOCK_FILE_EVENTS.iter().any(|e| e.contains("writeback_dirty") && has_event(e));
+        Ok(BlockConfig { selection, devices: self.device.clone(), is_complete })
     }
+}
+
+/// Whether this machine made the recording.
+fn is_of_this_machine(source: &EventSource) -> bool {
+    let here = SystemRoot::machine().hostname();
+    let of_recording = |n| source.perf(n).and_then(|data| data.features().hostname.clone());
+    source.timeline().is_none()
+        && here.is_some()
+        && (0..source.perf_count()).all(|n| of_recording(n) == here)
 }
 
 /// Names of devices as this machine has them, if it made the recording.
 fn device_names(source: &EventSource) -> impl Fn(BlockDevice) -> Option<String> + use<> {
     let machine = SystemRoot::machine();
-    let here = machine.hostname();
-    let of_recording = |n| source.perf(n).and_then(|data| data.features().hostname.clone());
-    let is_here = source.timeline().is_none()
-        && here.is_some()
-        && (0..source.perf_count()).all(|n| of_recording(n) == here);
+    let is_here = is_of_this_machine(source);
     move |device| {
         let (major, minor) = device.numbers();
         machine.block_device_name(major, minor).filter(|_| is_here)
@@ -112,4 +130,29 @@ fn device_names(source: &EventSource) -> impl Fn(BlockDevice) -> Option<String> 
 /// What the readers and the tables have to say.
 fn ledger(source: &EventSource, read: &BlockRead) -> Ledger {
     Ledger::from_notes(read.summary.notes(source).into_iter().chain(block_notes(read)))
+}
+
+/// The same of tables; `wants_files`: what requests are for is asked for.
+fn table_ledger(
+    source: &EventSource,
+    table: &BlockTable,
+    known: &KnownNames,
+    wants_files: bool,
+) -> Ledger {
+    let mut ledger = ledger(source, &table.read);
+    if table.crowded > 0 {
+        let fact =
+            format!("{} requests and waits of more than have rows of their own", table.crowded);
+        ledger.push(Note::doubt(NoteKind::Entries, fact, None));
+    }
+    if wants_files && !table.read.has_owners && table.read.machine.counts.events > 0 {
+        let fact = "there are no events of bios: what requests are for is not known".to_owned();
+        let advice = Some("record them: kymo io record".to_owned());
+        ledger.push(Note::choice(NoteKind::Events, fact, advice));
+    }
+    if known.is_cut {
+        let fact = "not all directories were looked through for names: it takes more than 10 s";
+        ledger.push(Note::doubt(NoteKind::Cut, fact.to_owned(), None));
+    }
+    ledger
 }

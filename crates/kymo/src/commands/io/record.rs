@@ -2,15 +2,18 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::block_io::{BLOCK_EVENTS, BLOCK_MORE_EVENTS};
+use kymo_analysis::block_io::{BLOCK_EVENTS, BLOCK_FILE_EVENTS, BLOCK_MORE_EVENTS};
 
 use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_events};
 
 /// Flags of `kymo io record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Records block_rq_{insert,issue,requeue,merge,complete} and block_getrq of all devices, and
-sched_switch, sched_waking and sched_wakeup_new, which tell who waited.
+Records, of all devices, block_rq_{insert,issue,requeue,merge,complete} and block_getrq.
+Who waited is told by sched_switch, sched_waking and sched_wakeup_new.
+Which file a request is for is told by block_bio_{queue,remap}, iomap_iter_dstmap,
+mm_filemap_add_to_page_cache, writeback_dirty_folio, ext4_free_inode,
+ext4_{writepages,writepages_result}, commits of jbd2 and reclaim of memory.
 
 EXAMPLES
   kymo io record -- ./program
@@ -19,25 +22,30 @@ pub(super) struct Args {
     /// Leave out the events of the scheduler: who waited is not known then
     #[arg(long)]
     no_waits: bool,
+    /// Leave out the events that tell which file a request is for, of which there is one for each
+    /// page that is read or written
+    #[arg(long)]
+    no_files: bool,
     #[command(flatten)]
     recording: EventRecordingArgs,
 }
 
 /// Hands over all that is recorded.
 pub(super) fn with_events<T>(use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
+    use_them_of(true, true, use_them)
+}
+
+fn use_them_of<T>(waits: bool, files: bool, use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
+    let more = BLOCK_MORE_EVENTS.iter().filter(|e| waits || e.starts_with("block:"));
+    let of_files = BLOCK_FILE_EVENTS.iter().filter(|_| files);
+    let optional: Vec<&str> = more.chain(of_files).copied().collect();
     use_them(&RecordedEvents {
         command: "kymo io record",
         required: &BLOCK_EVENTS,
-        optional: &BLOCK_MORE_EVENTS,
+        optional: &optional,
     })
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let of_block = BLOCK_MORE_EVENTS.iter().position(|e| !e.starts_with("block:"));
-    let optional = match (args.no_waits, of_block) {
-        (true, Some(end)) => &BLOCK_MORE_EVENTS[..end],
-        _ => &BLOCK_MORE_EVENTS[..],
-    };
-    let events = RecordedEvents { command: "kymo io record", required: &BLOCK_EVENTS, optional };
-    record_events(&args.recording, &events)
+    use_them_of(!args.no_waits, !args.no_files, |events| record_events(&args.recording, events))
 }

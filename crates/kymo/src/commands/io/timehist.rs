@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use kymo_analysis::block_io::read_block_io;
-use kymo_view::block_io::{BlockLineWriter, write_block_head};
+use kymo_analysis::block_io::{BLOCK_FILE_EVENTS, read_block_io};
+use kymo_view::block_io::{BlockLineWriter, BlockNames, FileName, write_block_head};
 use serde_json::json;
 
 use super::super::analysis::stdout;
@@ -14,8 +14,8 @@ use super::ReadArgs;
 #[derive(clap::Args)]
 #[command(after_help = "\
 A line for each request when it is done: its first event, device, operation, first sector, bytes, time
-before the driver had it, time until it was done, and the task that made it. !lost: events were lost
-meanwhile.
+before the driver had it, time until it was done, the task that made it, and the inode that it reads
+or writes, where that is certain. !lost: events were lost meanwhile.
 
 EXAMPLES
   kymo io timehist -i perf.data
@@ -29,13 +29,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let read_args = &args.read.analysis;
     let source = args.read.open()?;
     let config = args.read.config(&source)?;
-    let names = super::device_names(&source);
+    let devices = super::device_names(&source);
+    let files = |_| FileName::default();
+    let names = BlockNames { devices: &devices, files: &files };
+    let bios = BLOCK_FILE_EVENTS.first();
+    let has_owners = source.classes().iter().any(|c| bios.is_some_and(|name| c.is_named(name)));
     let mut out = stdout();
     if !read_args.json {
         write_block_head(&mut out)?;
     }
     let (json, units) = (read_args.json, read_args.units());
-    let mut writer = BlockLineWriter { out: &mut out, json, units, names: &names };
+    let mut writer = BlockLineWriter { out: &mut out, json, units, names, has_owners };
     let mut failed = Ok(());
     let mut line = |request: &_, cpu| {
         failed = writer.write(request, cpu);

@@ -1,13 +1,14 @@
-//! `kymo io top`: requests by process and device.
+//! `kymo io top`: requests by process, by file or by device.
 
 use std::process::ExitCode;
 
 use kymo_analysis::block_io::BlockTable;
-use kymo_view::block_io::{BlockColumn, BlockTop};
+use kymo_view::block_io::{BlockColumn, BlockGrouping, BlockNames, BlockTop};
 
 use super::super::analysis::stdout;
 use super::super::live::LiveArgs;
 use super::ReadArgs;
+use super::file_names::KnownNames;
 
 /// Flags of `kymo io top`.
 #[derive(clap::Args)]
@@ -23,12 +24,18 @@ pub(super) struct Args {
     read: ReadArgs,
     #[command(flatten)]
     live: LiveArgs,
+    /// Rows are of this: process, file, device
+    #[arg(long, value_name = "KEY", default_value = "process")]
+    by: BlockGrouping,
     /// Sort by this: total, count, bytes, queue, device, max
     #[arg(short = 's', long, value_name = "KEY", default_value = "total")]
     sort: BlockColumn,
     /// Rows at most
     #[arg(short = 'E', long, value_name = "N", default_value_t = 20)]
     entries: usize,
+    /// Look through the directories of the file systems for the names of inodes, for at most 10 s
+    #[arg(long)]
+    find: bool,
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
@@ -44,11 +51,15 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open()?;
     let table = BlockTable::count(&source, &args.read.config(&source)?)?;
-    let ledger = super::ledger(&source, &table.read);
-    let names = super::device_names(&source);
+    let known = KnownNames::look(&source, &table, args.find);
+    let ledger = super::table_ledger(&source, &table, &known, args.by == BlockGrouping::File);
+    let devices = super::device_names(&source);
+    let files = |file| known.name(&table, file);
+    let names = BlockNames { devices: &devices, files: &files };
     let view = BlockTop {
         table: &table,
-        names: &names,
+        names,
+        by: args.by,
         sort: args.sort,
         entries: args.entries,
         recording: source.name().to_owned(),
