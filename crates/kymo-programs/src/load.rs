@@ -6,7 +6,9 @@ use kymo_bpf::{
     AttachPoint, AttachTarget, BpfProgramType, CompiledProbe, CompiledProgram, MapPurpose,
     ProgramPosition,
 };
-use kymo_kernel::bpf::{BpfError, BpfMap, BpfProgram, BpfRing, MapSpec, ProgramSpec, load_btf};
+use kymo_kernel::bpf::{
+    BpfError, BpfMap, BpfProgram, BpfRing, MapSpec, ProgramSpec, load_btf, open_kernel_btf,
+};
 use kymo_kernel::system::KernelName;
 
 use crate::error::ProgramError;
@@ -46,6 +48,9 @@ pub(crate) fn create_maps(program: &CompiledProgram, cpus: u32) -> Result<Loaded
     Ok(loaded)
 }
 
+/// Attach type, id of the function or tracepoint, BTF that the id is of if not the kernel's.
+type TracedType = (u32, u32, Option<OwnedFd>);
+
 /// Loads programs.
 pub(crate) struct ProgramLoader<'p> {
     maps: &'p [BpfMap],
@@ -78,7 +83,7 @@ impl<'p> ProgramLoader<'p> {
         point: &AttachPoint,
         attach_type: u32,
     ) -> Result<BpfProgram, ProgramError> {
-        let (own_type, btf_id) = self.attach_type(probe, point)?;
+        let (own_type, btf_id, own_btf) = self.attach_type(probe, point)?;
         let instructions = self.relocate(probe);
         let lines = line_info(probe);
         let spec = ProgramSpec {
@@ -86,7 +91,7 @@ impl<'p> ProgramLoader<'p> {
             program_type: probe.program_type as u32,
             attach_type: if attach_type == 0 { own_type } else { attach_type },
             attach_btf_id: btf_id,
-            attach_btf: None,
+            attach_btf: own_btf.as_ref().map(AsFd::as_fd),
             instructions: &instructions,
             btf: self.btf.as_ref().map(AsFd::as_fd),
             functions: &probe.functions,
@@ -97,37 +102,55 @@ impl<'p> ProgramLoader<'p> {
         BpfProgram::load(&spec).map_err(|error| refused(probe, point, error))
     }
 
-    /// Attach type and BTF id of tracing programs.
+    /// Attach type, BTF id, and BTF if it is a module's, of tracing programs.
     fn attach_type(
         &self,
         probe: &CompiledProbe,
         point: &AttachPoint,
-    ) -> Result<(u32, u32), ProgramError> {
+    ) -> Result<TracedType, ProgramError> {
         if probe.program_type != BpfProgramType::Tracing {
-            return Ok((0, 0));
+            return Ok((0, 0, None));
         }
         let types = self.facts.types();
-        let (attach_type, id, what) = match &point.target {
+        let space = |module: &str| types.and_then(|types| types.space(module));
+        let (attach_type, space, id, what) = match &point.target {
             AttachTarget::RawTracepoint { event, .. } | AttachTarget::Tracepoint { event, .. } => {
-                let id = types.and_then(|t| t.tracepoint_id(event));
-                (TRACE_RAW_TRACEPOINT, id, event.clone())
+                let module = match &point.target {
+                    AttachTarget::RawTracepoint { module, .. } => module.as_str(),
+                    _ => "",
+                };
+                let space = space(module);
+                let id = space.as_ref().and_then(|space| space.tracepoint_id(event));
+                (TRACE_RAW_TRACEPOINT, space, id, event.clone())
             }
-            AttachTarget::Fentry { function, at_exit, .. } => {
+            AttachTarget::Fentry { module, function, at_exit } => {
                 let attach_type = if *at_exit { TRACE_FEXIT } else { TRACE_FENTRY };
-                (attach_type, types.and_then(|t| t.function_id(function)), function.clone())
+                let space = self.facts.types_of_function(module, function);
+                let id = space.as_ref().and_then(|space| space.function_id(function));
+                (attach_type, space, id, function.clone())
             }
             AttachTarget::Iter { object, .. } => {
                 let function = format!("bpf_iter_{object}");
-                (TRACE_ITERATOR, types.and_then(|t| t.function_id(&function)), function)
+                let space = space("");
+                let id = space.as_ref().and_then(|space| space.function_id(&function));
+                (TRACE_ITERATOR, space, id, function)
             }
-            _ => (0, Some(0), String::new()),
+            _ => (0, None, Some(0), String::new()),
         };
-        let id = id.ok_or_else(|| ProgramError::Attach {
+        let refused = |reason: String| ProgramError::Attach {
             point: point.name.clone(),
             position: probe.position,
-            reason: format!("the kernel's BTF has no {what}"),
-        })?;
-        Ok((attach_type, id))
+            reason,
+        };
+        let id = id.ok_or_else(|| refused(format!("the kernel's BTF has no {what}")))?;
+        let btf = match space.as_ref().map_or("", |space| space.module.as_str()) {
+            "" => None,
+            module => {
+                let btf = open_kernel_btf(module);
+                Some(btf.map_err(|e| refused(format!("BTF of {module}: {e}")))?)
+            }
+        };
+        Ok((attach_type, id, btf))
     }
 
     fn relocate(&self, probe: &CompiledProbe) -> Vec<u8> {

@@ -1,7 +1,10 @@
 //! `kymo run` and `kymo count` in the guest, whose kernel has kprobes and lets functions be traced.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
-use kymo_testkit::{Need, Outcome, Workload, require, run};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use kymo_testkit::{Need, Outcome, Workload, load_module, require, run, unload_module};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
@@ -63,6 +66,36 @@ fn calls_of_kernel_functions_are_counted_by_flags() {
     let latency = "kprobe:__do_sys_getppid -> kretprobe:__do_sys_getppid by tid";
     let page = count(&["--latency", latency]);
     assert_eq!(page["rows"][0]["count"], 70, "{page}");
+}
+
+#[test]
+fn functions_of_modules_have_the_types_of_their_module() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    load_module("scsi_mod", "scan=sync");
+    // A structure that the module has and the kernel has not, with and without its name.
+    let text = "BEGIN { printf(\"on\\n\"); } \
+                fentry:scsi_mod:scsi_host_alloc { printf(\"%s\\n\", str(args.sht->name)); } \
+                kprobe:scsi_host_alloc { printf(\"k %s\\n\", str(args.sht->name)); } \
+                fexit:scsi_host_alloc { printf(\"host %d\\n\", retval->host_no); exit(); }";
+    let mut child =
+        Command::new(KYMO).args(["run", "-q", "-e", text]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let is_on = lines.any(|line| line == "on");
+    if is_on {
+        load_module("scsi_debug", "");
+    }
+    let mut seen: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+    seen.sort_unstable();
+    child.wait().unwrap();
+    ["scsi_debug", "scsi_mod"].into_iter().for_each(unload_module);
+    assert!(is_on);
+    assert_eq!(seen, ["SCSI DEBUG", "host 0", "k SCSI DEBUG"]);
+    let o = run(KYMO, ["run", "-e", "fentry:scsi_mod:no_such { exit(); }"]).failure();
+    assert!(o.stderr.contains("no_such"), "{}", o.stderr);
+    let o = run(KYMO, ["run", "-e", "fentry:../vmlinux:vfs_read { exit(); }"]).failure();
+    assert!(!o.stderr.contains("panicked"), "{}", o.stderr);
 }
 
 #[test]

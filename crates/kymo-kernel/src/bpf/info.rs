@@ -124,6 +124,60 @@ pub fn object_ids(object: BpfObject) -> io::Result<Vec<u32>> {
     }
 }
 
+/// BTF of a module, or of the kernel itself by the name `vmlinux`, as programs are loaded for its
+/// functions.
+///
+/// # Errors
+/// If there is none, or the kernel shows it not to this user.
+pub fn open_kernel_btf(name: &str) -> io::Result<OwnedFd> {
+    let mut last = 0;
+    loop {
+        let mut attribute = IdAttribute { id: last, ..IdAttribute::default() };
+        // SAFETY: the attribute holds no address; the kernel writes its second word.
+        unsafe { bpf(BpfCommand::BtfNextId, &mut attribute) }?;
+        last = attribute.next;
+        let mut attribute = IdAttribute { id: last, ..IdAttribute::default() };
+        // SAFETY: the attribute holds no address.
+        match unsafe { bpf_fd(BpfCommand::BtfFdById, &mut attribute) } {
+            Ok(btf) if is_kernel_btf(&btf, name)? => return Ok(btf),
+            // It was unloaded meanwhile, or is of others.
+            Err(e) if e.raw_os_error() != Some(libc::ENOENT) => return Err(e),
+            _ => {}
+        }
+    }
+}
+
+/// `struct bpf_btf_info`.
+#[repr(C)]
+#[derive(Default)]
+struct BtfInfo {
+    btf: u64,
+    btf_size: u32,
+    id: u32,
+    name: u64,
+    name_len: u32,
+    kernel_btf: u32,
+}
+
+fn is_kernel_btf(btf: &OwnedFd, wanted: &str) -> io::Result<bool> {
+    let mut name = [0u8; 64];
+    let mut info = BtfInfo {
+        name: name.as_mut_ptr() as u64,
+        name_len: name.len() as u32,
+        ..BtfInfo::default()
+    };
+    let mut attribute = InfoAttribute {
+        fd: btf.as_raw_fd() as u32,
+        size: size_of::<BtfInfo>() as u32,
+        info: &raw mut info as u64,
+    };
+    // SAFETY: the kernel writes at most `size` bytes at `info` and `name_len` at `name`, which
+    // outlive the call; `btf_size` is 0, so that it writes no BTF.
+    unsafe { bpf(BpfCommand::ObjectInfo, &mut attribute) }?;
+    let name = name.split(|b| *b == 0).next().unwrap_or_default();
+    Ok(info.kernel_btf == 1 && name == wanted.as_bytes())
+}
+
 /// Opens a program by its id.
 pub fn open_program(id: u32) -> io::Result<OwnedFd> {
     let mut attribute = IdAttribute { id, ..IdAttribute::default() };

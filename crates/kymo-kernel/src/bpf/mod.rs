@@ -12,7 +12,9 @@ mod program;
 mod ring_buffer;
 
 pub use error::BpfError;
-pub use info::{BpfObject, MapInfo, ProgramInfo, enable_run_time, object_ids, open_program};
+pub use info::{
+    BpfObject, MapInfo, ProgramInfo, enable_run_time, object_ids, open_kernel_btf, open_program,
+};
 pub use link::{BpfLink, ProbeEvent, ProbeEventPlace, open_iterator};
 pub use map::{BpfMap, MapSpec};
 pub use program::{BpfProgram, ProgramSpec, load_btf};
@@ -38,6 +40,8 @@ enum BpfCommand {
     ObjectInfo = 15,
     RawTracepointOpen = 17,
     BtfLoad = 18,
+    BtfFdById = 19,
+    BtfNextId = 23,
     MapLookupBatch = 24,
     LinkCreate = 28,
     LinkNextId = 31,

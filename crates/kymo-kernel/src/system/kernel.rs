@@ -106,6 +106,18 @@ impl SystemRoot {
     pub fn kernel_btf(&self) -> io::Result<Vec<u8>> {
         self.read("sys/kernel/btf/vmlinux")
     }
+
+    /// BTF of a module, on top of the kernel's.
+    ///
+    /// # Errors
+    /// If it has none, or it cannot be read.
+    pub fn module_btf(&self, module: &str) -> io::Result<Vec<u8>> {
+        let is_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        if module.is_empty() || !module.bytes().all(is_name) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.read(format!("sys/kernel/btf/{module}"))
+    }
 }
 
 #[cfg(test)]

@@ -50,7 +50,9 @@ impl PointCatalog<'_> {
             AttachTarget::Kprobe { function, address: None, .. } if has_wildcard(function) => {
                 self.kprobes(&point.target, function)?
             }
-            AttachTarget::Fentry { function, .. } => self.fentries(&point.target, function)?,
+            AttachTarget::Fentry { module, function, .. } => {
+                self.fentries(&point.target, module, function)?
+            }
             AttachTarget::Uprobe { function, address, language, .. } => {
                 let is_exact = !has_wildcard(function) && language.is_empty();
                 if is_source_line(function) {
@@ -144,15 +146,22 @@ impl PointCatalog<'_> {
         }
     }
 
-    fn fentries(&self, target: &AttachTarget, function: &str) -> Result<Vec<AttachPoint>, String> {
+    fn fentries(
+        &self,
+        target: &AttachTarget,
+        module: &str,
+        function: &str,
+    ) -> Result<Vec<AttachPoint>, String> {
         let types =
             self.facts.types().ok_or("fentry and fexit need BTF, which this kernel lacks")?;
         if !has_wildcard(function) {
-            let is_there = types.function_id(function).is_some();
+            let space = self.facts.types_of_function(module, function);
+            let is_there = space.is_some_and(|space| space.function_id(function).is_some());
             return Ok(is_there.then(|| named(target.clone())).into_iter().collect());
         }
         let pattern = NamePattern::new(function)?;
-        let mut names: Vec<&str> = types.function_names().filter(|n| pattern.is_match(n)).collect();
+        let space = types.space(module).ok_or_else(|| format!("{module} has no BTF"))?;
+        let mut names: Vec<&str> = space.function_names().filter(|n| pattern.is_match(n)).collect();
         names.sort_unstable();
         names.dedup();
         let made = |name: &str| {

@@ -1,4 +1,4 @@
-//! Types of the running kernel, from its BTF, as C types.
+//! Types of the running kernel and of its modules, from their BTF, as C types.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,21 +11,68 @@ use kymo_debuginfo::{BtfKind, BtfTypes};
 use kymo_kernel::system::SystemRoot;
 use rustc_hash::FxHashMap;
 
-/// Types of the kernel. Ids that the compiler gets are BTF's.
+/// Types of the kernel and of its modules. Ids that the compiler gets are BTF's, with the number
+/// of the module above them where the type is a module's own.
 pub(crate) struct KernelTypes {
-    btf: BtfTypes<Vec<u8>>,
+    kernel: Rc<TypeSpace>,
+    /// Those that were asked for: the first has number 1.
+    modules: RefCell<Vec<Rc<TypeSpace>>>,
     records: RefCell<FxHashMap<u32, Rc<RecordLayout>>>,
+}
+
+/// BTF of the kernel, or of a module on top of it.
+pub(crate) struct TypeSpace {
+    /// Empty for the kernel.
+    pub(crate) module: String,
+    btf: Rc<BtfTypes<Vec<u8>>>,
+    /// Of a module: the number of its first type, and the bits above its ids.
+    first: u32,
+    tag: u32,
 }
 
 /// Pointers to pointers are followed this far.
 const DEPTH: u32 = 8;
+/// Bits of BTF's ids; above them is the number of a module.
+const ID_BITS: u32 = 24;
+const MOST_MODULES: usize = 63;
 
 impl KernelTypes {
     /// Those of the running kernel, if it tells them.
     pub(crate) fn running() -> Option<KernelTypes> {
         let bytes = SystemRoot::machine().kernel_btf().ok()?;
-        let btf = BtfTypes::parse(bytes, None).ok()?;
-        Some(KernelTypes { btf, records: RefCell::default() })
+        let btf = Rc::new(BtfTypes::parse(bytes, None).ok()?);
+        let kernel = Rc::new(TypeSpace { module: String::new(), btf, first: 0, tag: 0 });
+        Some(KernelTypes { kernel, modules: RefCell::default(), records: RefCell::default() })
+    }
+
+    /// Types of a module, if it tells them; no name is the kernel.
+    pub(crate) fn space(&self, module: &str) -> Option<Rc<TypeSpace>> {
+        if module.is_empty() || module == "vmlinux" {
+            return Some(Rc::clone(&self.kernel));
+        }
+        let mut modules = self.modules.borrow_mut();
+        if let Some(known) = modules.iter().find(|space| space.module == module) {
+            return Some(Rc::clone(known));
+        }
+        let first = self.kernel.btf.count();
+        let bytes = SystemRoot::machine().module_btf(module).ok()?;
+        let btf = Rc::new(BtfTypes::parse(bytes, Some(Rc::clone(&self.kernel.btf))).ok()?);
+        if modules.len() >= MOST_MODULES || btf.count() >> ID_BITS != 0 {
+            return None;
+        }
+        let tag = (modules.len() as u32 + 1) << ID_BITS;
+        let space = Rc::new(TypeSpace { module: module.to_owned(), btf, first, tag });
+        modules.push(Rc::clone(&space));
+        Some(space)
+    }
+
+    /// The types that an id is of, and BTF's id.
+    fn place(&self, id: u32) -> Option<(Rc<TypeSpace>, u32)> {
+        let space = match (id >> ID_BITS) as usize {
+            0 => Rc::clone(&self.kernel),
+            number => Rc::clone(self.modules.borrow().get(number - 1)?),
+        };
+        Some((space, id & ((1 << ID_BITS) - 1)))
     }
 
     /// Type by its C name.
@@ -37,7 +84,9 @@ impl KernelTypes {
             Some(("enum", rest)) => (&[K::ENUM, K::ENUM64], rest),
             _ => (&[K::TYPEDEF, K::INT], name),
         };
-        Some(self.ctype(self.btf.find(name.trim(), kinds)?, 0))
+        let of = |space: &TypeSpace| Some(space.ctype(space.btf.find(name.trim(), kinds)?, 0));
+        // Of modules, those whose probes were asked for.
+        of(&self.kernel).or_else(|| self.modules.borrow().iter().find_map(|space| of(space)))
     }
 
     /// Members of a structure or union.
@@ -45,13 +94,14 @@ impl KernelTypes {
         if let Some(known) = self.records.borrow().get(&id) {
             return Some(Rc::clone(known));
         }
-        let found = self.btf.get(id)?;
+        let (space, btf_id) = self.place(id)?;
+        let found = space.btf.get(btf_id)?;
         if found.kind != BtfKind::STRUCT && found.kind != BtfKind::UNION {
             return None;
         }
-        let members = self.btf.members(&found).into_iter().map(|m| RecordMember {
+        let members = space.btf.members(&found).into_iter().map(|m| RecordMember {
             name: m.name.to_owned(),
-            ctype: self.ctype(m.type_id, 0),
+            ctype: space.ctype(m.type_id, 0),
             bit_offset: m.bit_offset,
             bit_size: m.bit_size,
         });
@@ -67,17 +117,28 @@ impl KernelTypes {
 
     /// Names and values of an enumeration.
     pub(crate) fn enumeration(&self, id: u32) -> Option<Rc<EnumerationFacts>> {
-        let found = self.btf.get(id)?;
-        let variants = self.btf.enumerators(&found);
+        let (space, id) = self.place(id)?;
+        let found = space.btf.get(id)?;
+        let variants = space.btf.enumerators(&found);
         let variants = variants.into_iter().map(|(value, name)| (value, name.to_owned())).collect();
         Some(Rc::new(EnumerationFacts { name: found.name.to_owned(), variants, otherwise: None }))
     }
 
     /// Value of an enumerator.
     pub(crate) fn constant(&self, name: &str) -> Option<i64> {
-        self.btf.constant(name)
+        let modules = self.modules.borrow();
+        let of_modules = || modules.iter().find_map(|space| space.btf.constant(name));
+        self.kernel.btf.constant(name).or_else(of_modules)
     }
 
+    /// Names of all tracepoints of the kernel.
+    pub(crate) fn tracepoint_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.kernel.btf.all_of(BtfKind::TYPEDEF).map(|(_, name)| name);
+        names.filter_map(|name| name.strip_prefix("btf_trace_"))
+    }
+}
+
+impl TypeSpace {
     /// Arguments and return value of a function.
     pub(crate) fn function(&self, name: &str) -> Result<Rc<FunctionFacts>, String> {
         let id = self.function_id(name).ok_or_else(|| format!("BTF has no function {name}"))?;
@@ -96,7 +157,11 @@ impl KernelTypes {
 
     /// Number of a function's type.
     pub(crate) fn function_id(&self, name: &str) -> Option<u32> {
-        self.btf.find(name, &[BtfKind::FUNC])
+        match self.module.is_empty() {
+            true => self.btf.find(name, &[BtfKind::FUNC]),
+            // The kernel may have a function of that name, too.
+            false => self.btf.all_of(BtfKind::FUNC).find(|(_, own)| *own == name).map(|(id, _)| id),
+        }
     }
 
     /// Number of a tracepoint's type.
@@ -104,14 +169,9 @@ impl KernelTypes {
         self.btf.find(&format!("btf_trace_{event}"), &[BtfKind::TYPEDEF])
     }
 
-    /// Names of all functions, and of all tracepoints.
+    /// Names of all functions.
     pub(crate) fn function_names(&self) -> impl Iterator<Item = &str> {
         self.btf.all_of(BtfKind::FUNC).map(|(_, name)| name)
-    }
-
-    pub(crate) fn tracepoint_names(&self) -> impl Iterator<Item = &str> {
-        let names = self.btf.all_of(BtfKind::TYPEDEF).map(|(_, name)| name);
-        names.filter_map(|name| name.strip_prefix("btf_trace_"))
     }
 
     fn prototype(&self, id: u32, skipped: usize) -> Rc<FunctionFacts> {
@@ -127,6 +187,11 @@ impl KernelTypes {
             arguments: parameters.enumerate().take(12).map(argument).collect(),
             returns: self.ctype(prototype.size_or_type, 0),
         })
+    }
+
+    /// The id that the compiler gets.
+    fn outer_id(&self, id: u32) -> u32 {
+        if id < self.first { id } else { id | self.tag }
     }
 
     fn ctype(&self, id: u32, depth: u32) -> CType {
@@ -155,9 +220,10 @@ impl KernelTypes {
                 }
                 None => CType::Void,
             },
-            K::STRUCT | K::UNION => CType::Record { id },
+            K::STRUCT | K::UNION => CType::Record { id: self.outer_id(id) },
             K::ENUM | K::ENUM64 => {
                 let size = found.size_or_type as u8;
+                let id = self.outer_id(id);
                 CType::Enumeration { size, signed: found.is_signed_enumeration(), id }
             }
             K::FLOAT => {

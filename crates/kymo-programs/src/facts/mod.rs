@@ -10,7 +10,7 @@ mod user_variables;
 
 pub(crate) use binaries::{BinaryPlace, place_of};
 pub(crate) use expand::PointCatalog;
-pub(crate) use kernel_types::KernelTypes;
+pub(crate) use kernel_types::{KernelTypes, TypeSpace};
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -82,6 +82,20 @@ impl MachineFacts {
         self.types.get_or_init(KernelTypes::running).as_ref()
     }
 
+    /// Types with a function of the kernel, or of a module; without its name, of the one that
+    /// the symbol table says.
+    pub(crate) fn types_of_function(&self, module: &str, name: &str) -> Option<Rc<TypeSpace>> {
+        let types = self.types()?;
+        let space = types.space(module)?;
+        if !module.is_empty() || space.function_id(name).is_some() {
+            return Some(space);
+        }
+        let mut symbols = self.symbols().iter();
+        let (.., module) =
+            symbols.find(|(_, _, symbol, module)| *symbol == name && module.is_some())?;
+        types.space(module?)
+    }
+
     pub(crate) fn symbols(&self) -> &Kallsyms {
         self.symbols.get_or_init(|| running_symbols(NameChoice::First))
     }
@@ -128,13 +142,22 @@ impl TypeFacts for MachineFacts {
     }
 
     fn function(&self, point: &AttachPoint) -> Result<Rc<FunctionFacts>, String> {
-        let types =
-            || self.types().ok_or("this kernel has no BTF (/sys/kernel/btf/vmlinux)".to_owned());
+        let lacking = || match self.types() {
+            Some(_) => "its module has no BTF (/sys/kernel/btf)".to_owned(),
+            None => "this kernel has no BTF (/sys/kernel/btf/vmlinux)".to_owned(),
+        };
         match &point.target {
-            AttachTarget::Fentry { function, .. } | AttachTarget::Kprobe { function, .. } => {
-                types()?.function(function)
+            AttachTarget::Fentry { module, function, .. }
+            | AttachTarget::Kprobe { module, function, .. } => {
+                let space = self.types_of_function(module, function);
+                // A symbol that is nowhere is none of BTF's functions either.
+                let space = space.or_else(|| self.types()?.space(""));
+                space.ok_or_else(lacking)?.function(function)
             }
-            AttachTarget::RawTracepoint { event, .. } => types()?.tracepoint(event),
+            AttachTarget::RawTracepoint { module, event } => {
+                let space = self.types().and_then(|types| types.space(module));
+                space.ok_or_else(lacking)?.tracepoint(event)
+            }
             AttachTarget::Usdt { path, provider, name } => {
                 binaries::usdt_arguments(path, provider, name, self.pid)
             }
