@@ -1,6 +1,7 @@
 //! What user space does with records of the ring: prints, reads and clears maps, ends.
 
-use std::io::{self, Write};
+use std::collections::HashSet;
+use std::io::{self, Read as _, Write};
 use std::process::Command;
 
 use kymo_bpf::{ActionKind, CompiledProgram, MapDefinition, MapPurpose, RingAction, ValueType};
@@ -22,6 +23,14 @@ pub(crate) struct ActionRunner {
     pub exit: Option<i32>,
     /// Records of actions that are not known, and of maps that could not be read.
     pub failures: Vec<String>,
+    /// The run is over: no more commands are run.
+    pub is_ending: bool,
+    /// Whether a command was run since this was cleared.
+    pub last_command: bool,
+    /// Commands that were not run any more.
+    commands_left: u64,
+    /// Maps without keys whose value `zero()` set.
+    zeroed: HashSet<usize>,
     buffer: Vec<u8>,
 }
 
@@ -51,6 +60,10 @@ impl ActionRunner {
             form,
             exit: None,
             failures: Vec::new(),
+            is_ending: false,
+            last_command: false,
+            commands_left: 0,
+            zeroed: HashSet::new(),
             buffer: Vec::new(),
         }
     }
@@ -100,7 +113,13 @@ impl ActionRunner {
                 sinks.diagnostics.write_all(text)
             }
             ActionKind::System(_) => {
+                if self.is_ending {
+                    // Whoever ended the run does not wait for thousands of them.
+                    self.commands_left += 1;
+                    return Ok(());
+                }
                 output.flush()?;
+                self.last_command = true;
                 let command = String::from_utf8_lossy(text).into_owned();
                 match Command::new("/bin/sh").arg("-c").arg(&command).output() {
                     Ok(done) => {
@@ -112,7 +131,8 @@ impl ActionRunner {
             }
             ActionKind::Cat(_) => {
                 let path = String::from_utf8_lossy(text).into_owned();
-                match std::fs::read(&path) {
+                let limit = setting(program, "max_cat_bytes").unwrap_or(10240);
+                match read_start(&path, limit) {
                     Ok(bytes) => output.message("cat", &bytes),
                     Err(e) => self.fail(format!("cat({path}): {e}")),
                 }
@@ -150,7 +170,9 @@ impl ActionRunner {
                     }
                     text.extend(part);
                 }
-                text.push(b'\n');
+                if form == OutputForm::Text {
+                    text.push(b'\n');
+                }
                 output.message("join", text)
             }
             ActionKind::Exit => {
@@ -226,7 +248,8 @@ impl ActionRunner {
         let mut entries = Vec::with_capacity(read.len());
         for (key_bytes, bytes) in read {
             let bytes = one_value(definition, &bytes);
-            if was_written(definition, &bytes) {
+            let was_zeroed = definition.key_type.is_none() && self.zeroed.contains(&map);
+            if was_zeroed || was_written(definition, &bytes) {
                 let value = decoder.decode(&definition.value_type, &bytes);
                 entries.push((value.rank(), key_bytes, value));
             }
@@ -283,6 +306,11 @@ impl ActionRunner {
         let failures = self.failures.iter();
         let mut notes: Vec<Note> =
             failures.map(|f| Note::doubt(NoteKind::Missing, f.clone(), None)).collect();
+        if self.commands_left > 0 {
+            let fact =
+                format!("{} commands of system() were not run: the run ended", self.commands_left);
+            notes.push(Note::doubt(NoteKind::Missing, fact, None));
+        }
         if self.names.unresolved > 0 {
             let fact = format!("{} addresses have no symbol", self.names.unresolved);
             notes.push(Note::doubt(NoteKind::Unresolved, fact, None));
@@ -299,6 +327,18 @@ impl ActionRunner {
     ) -> io::Result<()> {
         let Some(definition) = program.maps.get(map) else { return Ok(()) };
         let deletes = is_clear && definition.key_type.is_some();
+        if definition.key_type.is_none() {
+            // What was counted and set to zero is printed; what was cleared is not.
+            let entries = self.maps.entries(map).unwrap_or_default();
+            let is_there = entries
+                .iter()
+                .any(|(_, bytes)| was_written(definition, &one_value(definition, bytes)));
+            match is_clear {
+                true => _ = self.zeroed.remove(&map),
+                false if is_there => _ = self.zeroed.insert(map),
+                false => {}
+            }
+        }
         let emptied = self.maps.empty(map, deletes);
         match emptied {
             Ok(()) => Ok(()),
@@ -313,6 +353,19 @@ impl ActionRunner {
         let actions = self.program.actions.iter().flat_map(|action| &action.fields);
         types.any(has_user_code) || actions.into_iter().any(|f| has_user_code(&f.value_type))
     }
+}
+
+/// A number of the program's configuration.
+fn setting(program: &CompiledProgram, key: &str) -> Option<u64> {
+    let (_, value) = program.config.iter().find(|(name, _)| name == key)?;
+    value.parse().ok()
+}
+
+/// The first bytes of a file.
+fn read_start(path: &str, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn has_user_code(of: &ValueType) -> bool {

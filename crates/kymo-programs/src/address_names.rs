@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 const PROCESSES: usize = 1024;
 
 /// Time for reading the mappings of a process.
-const MAPS_TIMEOUT: Duration = Duration::from_millis(500);
+pub(crate) const MAPS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Names, with what was read for them.
 #[derive(Default)]

@@ -253,6 +253,41 @@ fn sampling(period: u64, hertz: u64) -> Attr {
     }
 }
 
+/// Names that [`software_event`] knows.
+pub(crate) const SOFTWARE_EVENTS: [&str; 14] = [
+    "alignment-faults",
+    "bpf-output",
+    "context-switches",
+    "cpu",
+    "cpu-clock",
+    "cpu-migrations",
+    "cs",
+    "dummy",
+    "emulation-faults",
+    "faults",
+    "major-faults",
+    "minor-faults",
+    "page-faults",
+    "task-clock",
+];
+
+/// Names that [`hardware_event`] knows.
+pub(crate) const HARDWARE_EVENTS: [&str; 13] = [
+    "backend-stalls",
+    "branch-instructions",
+    "branch-misses",
+    "branches",
+    "bus-cycles",
+    "cache-misses",
+    "cache-references",
+    "cpu-cycles",
+    "cycles",
+    "frontend-stalls",
+    "instructions",
+    "llc-misses",
+    "ref-cycles",
+];
+
 /// `config` and usual period.
 pub(crate) fn software_event(name: &str) -> Option<(u64, u64)> {
     Some(match name {

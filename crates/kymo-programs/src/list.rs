@@ -4,10 +4,35 @@ use std::io::{self, Write};
 
 use kymo_bpf::{AttachPoint, AttachTarget, TypeFacts};
 
+use crate::attach::{HARDWARE_EVENTS, SOFTWARE_EVENTS};
 use crate::facts::{MachineFacts, PointCatalog};
 
-/// Lists the attach points that match a pattern: `KIND:NAMES` or a part of names. Without one
-/// the kernel's tracepoints and functions.
+/// Kinds of attach points with their short and older names, as patterns name them.
+const KINDS: [(&str, &[&str]); 13] = [
+    ("tracepoint", &["t"]),
+    ("rawtracepoint", &["rt"]),
+    ("kprobe", &["k"]),
+    ("kretprobe", &["kr"]),
+    ("fentry", &["f", "kfunc"]),
+    ("fexit", &["fr", "kretfunc"]),
+    ("iter", &["it"]),
+    ("software", &["s"]),
+    ("hardware", &["h"]),
+    ("interval", &["i"]),
+    ("profile", &["p"]),
+    ("uprobe", &["u"]),
+    ("uretprobe", &["ur"]),
+];
+
+/// Kinds that a pattern without a kind leaves out: they repeat others, or are of no place.
+const REPEATED: [&str; 6] =
+    ["kretprobe", "fentry", "fexit", "interval", "profile", "rawtracepoint"];
+
+/// Units of intervals and profiles.
+const UNITS: [&str; 4] = ["hz", "ms", "s", "us"];
+
+/// Lists the attach points that match a pattern: `KIND:NAMES`, where the kind may have wildcards,
+/// or a part of names. An empty one stands for those of the kernel, each once.
 ///
 /// # Errors
 /// If the output cannot be written, or the machine cannot tell.
@@ -17,12 +42,29 @@ pub fn list_points(
     facts: &MachineFacts,
     out: &mut dyn Write,
 ) -> io::Result<Result<usize, String>> {
+    if let Some(c) = pattern.chars().find(|c| *c == '\\' || c.is_control()) {
+        return Ok(Err(format!("invalid character {c:?}")));
+    }
     let catalog = PointCatalog { facts };
     let mut count = 0;
     let mut failure = None;
-    for target in targets(pattern) {
+    let mut kinds = wanted(pattern);
+    if facts.pid.is_some() && pattern.trim_matches('*').is_empty() {
+        kinds.extend(["uprobe", "usdt"].map(|kind| (kind, vec!["*", "*"])));
+    }
+    for (kind, rest) in kinds {
+        if let Some(names) = fixed_names(kind, &rest) {
+            count += names.len();
+            names.iter().try_for_each(|name| writeln!(out, "{kind}:{name}:"))?;
+            continue;
+        }
+        if kind.ends_with("probe") && kind.starts_with('k') && !facts.has_kprobes() {
+            failure = Some("this kernel has no kprobes".to_owned());
+            continue;
+        }
+        let target = target(kind, &rest);
         let point = AttachPoint { name: pattern.to_owned(), target };
-        let points = match catalog.expand(&point) {
+        let points = match catalog.existing(&point) {
             Ok(points) => points,
             Err(e) => {
                 failure = Some(e);
@@ -43,64 +85,96 @@ pub fn list_points(
     })
 }
 
-/// What a pattern asks for.
-fn targets(pattern: &str) -> Vec<AttachTarget> {
-    let tracepoint = |category: &str, event: &str| AttachTarget::Tracepoint {
-        category: category.to_owned(),
-        event: event.to_owned(),
+/// Kinds that a pattern asks for, and what it says of their names.
+fn wanted(pattern: &str) -> Vec<(&'static str, Vec<&str>)> {
+    let Some((kind, rest)) = pattern.split_once(':') else { return of_the_kernel(pattern) };
+    if kind == "usdt" || kind == "U" {
+        return vec![("usdt", rest.split(':').collect())];
+    }
+    let glob = globset::Glob::new(kind).ok().map(|glob| glob.compile_matcher());
+    let rest: Vec<&str> = rest.split(':').collect();
+    let is_named = |(name, short): &&(&str, &[&str])| *name == kind || short.contains(&kind);
+    if let Some((name, _)) = KINDS.iter().find(is_named) {
+        return vec![(name, rest)];
+    }
+    let matching = |kind: &str| {
+        kind.starts_with('u') == rest[0].contains('/')
+            && glob.as_ref().is_some_and(|g| g.is_match(kind))
     };
-    let raw = |event: &str| AttachTarget::RawTracepoint {
-        module: String::new(),
-        event: event.to_owned(),
+    let found: Vec<_> = KINDS.iter().filter(|(kind, _)| matching(kind)).collect();
+    match found.as_slice() {
+        // `sched:sched_switch`: a tracepoint without its kind.
+        [] => of_the_kernel(rest.last().copied().unwrap_or("*")),
+        found => found.iter().map(|(kind, _)| (*kind, rest.clone())).collect(),
+    }
+}
+
+/// Kinds of the kernel's points, each of which has one kind.
+fn of_the_kernel(name: &str) -> Vec<(&'static str, Vec<&str>)> {
+    let kinds = KINDS.iter().map(|(kind, _)| *kind);
+    let kinds = kinds.filter(|kind| !REPEATED.contains(kind) && !kind.starts_with('u'));
+    kinds.map(|kind| (kind, vec![name])).collect()
+}
+
+/// Names of kinds that are the same on each machine; none for other kinds.
+fn fixed_names(kind: &str, rest: &[&str]) -> Option<Vec<&'static str>> {
+    let names: &[&str] = match kind {
+        "software" => &SOFTWARE_EVENTS,
+        "hardware" => &HARDWARE_EVENTS,
+        "interval" | "profile" => &UNITS,
+        _ => return None,
     };
-    let kprobe = |function: &str, at_return| AttachTarget::Kprobe {
-        module: String::new(),
-        function: function.to_owned(),
-        offset: 0,
-        address: None,
-        at_return,
-    };
-    let fentry = |function: &str, at_exit| AttachTarget::Fentry {
-        module: String::new(),
-        function: function.to_owned(),
-        at_exit,
-    };
-    let uprobe = |path: &str, function: &str, at_return| AttachTarget::Uprobe {
-        path: path.to_owned(),
-        function: function.to_owned(),
-        offset: 0,
-        address: None,
-        language: String::new(),
-        at_return,
-    };
-    let software = |event: &str| AttachTarget::Software { event: event.to_owned(), period: 0 };
-    let parts: Vec<&str> = pattern.split(':').collect();
-    match parts.as_slice() {
-        [""] | ["*"] => vec![tracepoint("*", "*"), raw("*"), kprobe("*", false)],
-        ["tracepoint" | "t", category] => vec![tracepoint(category, "*")],
-        ["tracepoint" | "t", category, event] => vec![tracepoint(category, event)],
-        ["rawtracepoint" | "rt", event] => vec![raw(event)],
-        ["kprobe" | "k", function] => vec![kprobe(&wild(function), false)],
-        ["kretprobe" | "kr", function] => vec![kprobe(&wild(function), true)],
-        ["fentry" | "f" | "kfunc", function] => vec![fentry(function, false)],
-        ["fexit" | "fr" | "kretfunc", function] => vec![fentry(function, true)],
-        ["uprobe" | "u", path, rest @ ..] => vec![uprobe(path, names(rest), false)],
-        ["uretprobe" | "ur", path, rest @ ..] => vec![uprobe(path, names(rest), true)],
-        ["usdt" | "U", path, rest @ ..] => {
+    let pattern = rest.first().copied().filter(|name| !name.is_empty()).unwrap_or("*");
+    let glob = globset::Glob::new(pattern).ok()?.compile_matcher();
+    Some(names.iter().copied().filter(|name| glob.is_match(name)).collect())
+}
+
+/// Points of a kind.
+fn target(kind: &str, rest: &[&str]) -> AttachTarget {
+    let name = rest.first().copied().filter(|name| !name.is_empty()).unwrap_or("*");
+    let module = String::new();
+    match (kind, rest) {
+        ("tracepoint", [category, event, ..]) => {
+            AttachTarget::Tracepoint { category: (*category).into(), event: (*event).into() }
+        }
+        ("tracepoint", _) => AttachTarget::Tracepoint { category: "*".into(), event: wild(name) },
+        ("rawtracepoint", _) => AttachTarget::RawTracepoint { module, event: wild(name) },
+        ("fentry" | "fexit", [module, function, ..]) => AttachTarget::Fentry {
+            module: (*module).into(),
+            function: wild(function),
+            at_exit: kind == "fexit",
+        },
+        ("fentry" | "fexit", _) => {
+            AttachTarget::Fentry { module, function: wild(name), at_exit: kind == "fexit" }
+        }
+        ("iter", _) => AttachTarget::Iter { object: name.into(), pin: String::new() },
+        ("uprobe" | "uretprobe", [path, function @ ..]) => AttachTarget::Uprobe {
+            path: (*path).into(),
+            function: names(function).to_owned(),
+            offset: 0,
+            address: None,
+            language: String::new(),
+            at_return: kind == "uretprobe",
+        },
+        ("usdt", [path, rest @ ..]) => {
             let (provider, name) = match rest {
                 [provider, name] => (*provider, *name),
                 [name] => ("*", *name),
                 _ => ("*", "*"),
             };
-            let (path, provider) = ((*path).to_owned(), provider.to_owned());
-            vec![AttachTarget::Usdt { path, provider, name: name.to_owned() }]
+            AttachTarget::Usdt {
+                path: (*path).into(),
+                provider: provider.into(),
+                name: name.into(),
+            }
         }
-        ["software" | "s", event] => vec![software(event)],
-        // A part of names, of any kind.
-        _ => {
-            let event = parts.last().copied().unwrap_or("*");
-            vec![tracepoint("*", &wild(event)), kprobe(&wild(event), false)]
-        }
+        _ => AttachTarget::Kprobe {
+            module,
+            function: wild(rest.last().copied().unwrap_or("*")),
+            offset: 0,
+            address: None,
+            at_return: kind == "kretprobe",
+        },
     }
 }
 
@@ -132,6 +206,8 @@ fn write_arguments(
             writeln!(out, "    {} {}{count}", of.trim_end(), field.name)
         });
     }
+    let parameters = facts.user_parameters(&point.target);
+    parameters.iter().try_for_each(|(of, name)| writeln!(out, "    {of} {name}"))?;
     let Ok(function) = facts.function(point) else { return Ok(()) };
     for argument in &function.arguments {
         writeln!(out, "    {} {}", c_name(facts, &argument.ctype), argument.name)?;

@@ -103,9 +103,25 @@ fn compile_with(
         in_user_space: options.in_user_space,
         kernel: running_version(),
         arch: std::env::consts::ARCH.to_owned(),
-        config: Vec::new(),
+        config: environment_settings(),
     };
     compile(text, &options, facts).map_err(ProgramError::Compile)
+}
+
+/// Settings of the environment (`BPFTRACE_MAX_STRLEN`), which stand above the program's; also by
+/// the names that bpftrace gave them before 0.21.
+fn environment_settings() -> Vec<(String, String)> {
+    const OLD: [(&str, &str); 3] = [
+        ("strlen", "max_strlen"),
+        ("cat_bytes_max", "max_cat_bytes"),
+        ("map_keys_max", "max_map_keys"),
+    ];
+    let settings = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.to_str()?.strip_prefix("BPFTRACE_")?.to_ascii_lowercase();
+        let new = OLD.iter().find(|(old, _)| *old == name).map(|(_, new)| (*new).to_owned());
+        Some((new.unwrap_or(name), value.into_string().ok()?))
+    });
+    settings.collect()
 }
 
 /// Creates the maps and loads each probe's instructions for its first point; nothing is
@@ -363,7 +379,9 @@ impl RunningProgram {
         let mut result = Ok(());
         let bytes = ring.read(CHUNK, |record| {
             result = actions.run(record, sinks);
-            result.is_ok() && actions.exit.is_none()
+            // A command may take its time: signals are looked at after each.
+            let goes_on = actions.exit.is_none() && !std::mem::take(&mut actions.last_command);
+            result.is_ok() && goes_on
         });
         result.map(|()| bytes)
     }
@@ -374,6 +392,20 @@ impl RunningProgram {
         if self.shows_user_code {
             self.actions.names.renew_process(pid);
         }
+    }
+
+    /// Prints all maps as they are now.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn print_maps(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
+        self.actions.print_maps(sinks)?;
+        sinks.output.flush()
+    }
+
+    /// The user ended the run: commands of `system()` that wait are not run any more.
+    pub fn interrupt(&mut self) {
+        self.actions.is_ending = true;
     }
 
     /// Detaches, handles what is left, runs END and prints the maps.
@@ -393,6 +425,7 @@ impl RunningProgram {
             None => while self.read_ring(sinks)? > 0 && self.actions.exit.is_none() {},
         }
         self.actions.exit = None;
+        self.actions.is_ending = false;
         self.run_end()?;
         while self.read_ring(sinks)? > 0 && self.actions.exit.is_none() {}
         let status = status.or(self.actions.exit);

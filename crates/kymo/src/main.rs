@@ -170,10 +170,33 @@ fn refuse(args: &[OsString], error: &clap::Error) -> ! {
     end_of_usage(error)
 }
 
+/// Help and version as scripts look for them in bpftrace's output.
+fn end_as_bpftrace(error: &clap::Error) -> ! {
+    match error.kind() {
+        // The version whose language it is.
+        clap::error::ErrorKind::DisplayVersion => {
+            println!("bpftrace v0.26.0 (kymo {})", env!("CARGO_PKG_VERSION"));
+        }
+        _ => print!(
+            "{}",
+            error.to_string().replacen("Usage: bpftrace run", "USAGE:\n    bpftrace", 1)
+        ),
+    }
+    std::process::exit(0)
+}
+
 /// Shows help where it was asked for, or what is wrong with the command line.
 fn end_of_usage(error: &clap::Error) -> ! {
     if !error.use_stderr() {
+        if CalledName::get() == CalledName::Bpftrace {
+            end_as_bpftrace(error);
+        }
         error.exit()
+    }
+    if CalledName::get() == CalledName::Bpftrace {
+        let text = error.to_string().replacen("Usage: bpftrace run", "USAGE:\n    bpftrace", 1);
+        say!("{text}");
+        std::process::exit(1)
     }
     // As with any error: if nobody can be told, the status tells it.
     let _ = error.print();

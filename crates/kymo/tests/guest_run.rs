@@ -75,18 +75,21 @@ fn functions_of_modules_have_the_types_of_their_module() {
     }
     load_module("scsi_mod", "scan=sync");
     // A structure that the module has and the kernel has not, with and without its name.
-    let text = "BEGIN { printf(\"on\\n\"); } \
+    let text = "interval:s:60 { exit(); } \
                 fentry:scsi_mod:scsi_host_alloc { printf(\"%s\\n\", str(args.sht->name)); } \
                 kprobe:scsi_host_alloc { printf(\"k %s\\n\", str(args.sht->name)); } \
                 fexit:scsi_host_alloc { printf(\"host %d\\n\", retval->host_no); exit(); }";
-    let mut child =
-        Command::new(KYMO).args(["run", "-q", "-e", text]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let is_on = lines.any(|line| line == "on");
+    let mut command = Command::new(KYMO);
+    command.args(["run", "-e", text]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut messages = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    // BEGIN runs before the others are attached; this is said behind.
+    let is_on = messages.any(|line| line.starts_with("Attached"));
     if is_on {
         load_module("scsi_debug", "");
     }
-    let mut seen: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut seen: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
     seen.sort_unstable();
     child.wait().unwrap();
     ["scsi_debug", "scsi_mod"].into_iter().for_each(unload_module);

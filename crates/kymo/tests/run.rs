@@ -180,7 +180,7 @@ fn mistakes_are_shown_where_they_are() {
     let o = run(KYMO, ["run", "-e", "tracepoint:no:such_event { }"]).failure();
     assert!(o.stderr.contains("no:such_event"), "{}", o.stderr);
     let o = run(KYMO, ["run", "/nowhere.bt"]).failure();
-    assert!(o.stderr.contains("cannot read /nowhere.bt"), "{}", o.stderr);
+    assert!(o.stderr.contains("failed to open file '/nowhere.bt': No such file"), "{}", o.stderr);
     let o = run(KYMO, ["run"]).failure();
     assert!(o.stderr.contains("-e PROGRAM"), "{}", o.stderr);
 }
@@ -217,6 +217,85 @@ fn parameters_statuses_and_names_are_bpftraces() {
 }
 
 #[test]
+fn what_bpftrace_scripts_rely_on_is_there_under_its_name() {
+    if !begin() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("bpftrace");
+    std::os::unix::fs::symlink(KYMO, &link).unwrap();
+    let called = |args: &[&str]| {
+        let mut command = Command::new(&link);
+        command.args(args).env("BPFTRACE_MAX_CAT_BYTES", "4");
+        run_command(command)
+    };
+    assert!(called(&["--version"]).success().stdout.starts_with("bpftrace v0."));
+    assert!(called(&["--help"]).success().stdout.contains("USAGE:"));
+    assert!(called(&["--info"]).success().stdout.contains("  perf_event_array: yes\n"));
+    for (args, message) in [
+        (&["-Z"][..], "USAGE:"),
+        (&["-p", "12x", "a.bt"], "ERROR: pid '12x' is not a valid decimal number\n"),
+        (&["-p", "0", "a.bt"], "ERROR: pid '0' out of valid pid range [1,4194304]\n"),
+        (&["-f", "xml", "-e", "BEGIN { }"], "ERROR: Invalid output format \"xml\"\n"),
+        (&["/nowhere.bt"], "ERROR: failed to open file '/nowhere.bt': No such file"),
+        (&["-l", "a\\b"], "ERROR: invalid character"),
+        (
+            &["-e", "BEGIN { print(kaddr(\"no_such\")); }"],
+            "Failed to resolve kernel symbol: no_such",
+        ),
+        (&["-e", "kretprobe:_raw_spin_lock { }"], "might lock up your system"),
+        (&["-e", "watchpoint:f+arg1:4:w { }"], "a watchpoint's place is an address"),
+    ] {
+        let o = called(args).failure();
+        assert!(o.stderr.contains(message), "{args:?}: {}", o.stderr);
+    }
+    // Options may stand behind the file, as getopt takes them.
+    let file = dir.path().join("program.bt");
+    std::fs::write(
+        &file,
+        "BEGIN { cat(\"/proc/self/status\"); print(str($1)); } END { print(cpid > 0); }",
+    )
+    .unwrap();
+    let o = called(&[file.to_str().unwrap(), "-q", "word", "-c", "true"]).success();
+    assert_eq!(o.stdout, "Nameword\ntrue\n\n\n", "{}", o.stderr);
+}
+
+#[test]
+fn commands_that_wait_do_not_keep_a_run_from_ending() {
+    if !begin() {
+        return;
+    }
+    // Each command makes more events than one, as its shell is switched to.
+    let text = "tracepoint:sched:sched_switch { system(\"true\"); } END { printf(\"end\\n\"); }";
+    let mut command = Command::new("timeout");
+    command.args(["-s", "INT", "1", KYMO, "run", "--unsafe", "-e", text]);
+    let started = std::time::Instant::now();
+    let o = run_command(command);
+    assert!(o.stdout.contains("end\n"), "{}", o.stderr);
+    assert!(o.stderr.contains("commands of system() were not run"), "{}", o.stderr);
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn maps_are_printed_when_asked_for() {
+    if !begin() {
+        return;
+    }
+    let text = "BEGIN { @seen = 5; printf(\"on\\n\"); }";
+    let mut child =
+        Command::new(KYMO).args(["run", "-q", "-e", text]).stdout(Stdio::piped()).spawn().unwrap();
+    let out = child.stdout.take().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(out)).map(Result::unwrap);
+    assert!(lines.any(|line| line == "on"));
+    let pid = child.id().to_string();
+    let _ = run("kill", ["-USR1", &pid]).success();
+    assert!(lines.any(|line| line == "@seen: 5"));
+    let _ = run("kill", ["-INT", &pid]).success();
+    assert!(lines.any(|line| line == "@seen: 5"));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn attach_points_are_listed() {
     if !begin() {
         return;
@@ -225,9 +304,24 @@ fn attach_points_are_listed() {
     assert!(o.stdout.lines().any(|line| line == "tracepoint:sched:sched_switch"), "{}", o.stdout);
     let o = run(KYMO, ["run", "-lv", "tracepoint:sched:sched_switch"]).success();
     assert!(o.stdout.contains("\n    char prev_comm[16]\n"), "{}", o.stdout);
+    let o = run(KYMO, ["run", "-l", "*ware:*"]).success();
+    for line in ["software:page-faults:", "hardware:cycles:"] {
+        assert!(o.stdout.lines().any(|l| l == line), "{}", o.stdout);
+    }
+    assert!(!o.stdout.contains("tracepoint:"), "{}", o.stdout);
     let work = Workload::spin();
-    let o = run(KYMO, ["run", "-l", &format!("uprobe:{}:*ot", work.arg())]).success();
-    assert!(o.stdout.lines().any(|line| line.ends_with(":hot")), "{}", o.stdout);
+    let hot = format!("uprobe:{}:hot", work.arg());
+    // By a part of its name, of the file's, of the kind's; as it was typed.
+    let file = work.arg().strip_suffix('n').unwrap();
+    for pattern in [
+        &hot,
+        &format!("uprobe:{}:*ot", work.arg()),
+        &format!("uprobe:{file}*:hot"),
+        &format!("u*:{}:hot", work.arg()),
+    ] {
+        let o = run(KYMO, ["run", "-l", pattern]).success();
+        assert!(o.stdout.lines().any(|line| line == hot), "{pattern}: {}", o.stdout);
+    }
 }
 
 #[test]

@@ -217,7 +217,8 @@ impl Lowering<'_> {
             let inside = count.is_none_or(|c| c == 0 || n < i64::from(c));
             if n < 0 || !inside || n.saturating_mul(i64::from(size)) > i64::from(i32::MAX) / 2 {
                 let has = count.unwrap_or(0);
-                return self.error(format!("index {n} is outside of an array of {has}"));
+                return self
+                    .error(format!("the index {n} is out of bounds for array of size {has}"));
             }
             let bytes = n as u32 * size;
             let home = match value.home {

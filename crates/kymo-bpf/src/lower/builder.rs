@@ -208,7 +208,7 @@ impl Lowering<'_> {
         }
         let mut at = 0;
         while at < size {
-            let step = chunk(size - at);
+            let step = chunk(size - at).min(alignment(from.at(at))).min(alignment(to.at(at)));
             let value = self.load(from.at(at), step as u8);
             self.store(to.at(at), step as u8, Operand::Register(value));
             at += step;
@@ -225,7 +225,7 @@ impl Lowering<'_> {
         }
         let mut at = 0;
         while at < size {
-            let step = chunk(size - at);
+            let step = chunk(size - at).min(alignment(place.at(at)));
             self.store(place.at(at), step as u8, Operand::Immediate(0));
             at += step;
         }
@@ -336,6 +336,12 @@ impl Lowering<'_> {
 }
 
 /// The largest power of two up to 8 that fits.
+/// Bytes that are accessed at once at a place, whose base is aligned to eight: the verifier refuses
+/// others in the frame.
+fn alignment(place: MemoryPlace) -> u32 {
+    1 << place.offset.trailing_zeros().min(3)
+}
+
 fn chunk(rest: u32) -> u32 {
     match rest {
         8.. => 8,

@@ -322,7 +322,9 @@ impl Lowering<'_> {
                 let symbol = self.literal_of(&arguments[0], "argument of kaddr()")?;
                 match self.facts.kernel_symbol(&symbol) {
                     Some(address) => Value { ty: U64, home: ValueHome::Constant(address as i64) },
-                    None => return self.error(format!("kernel has no symbol {symbol:?}")),
+                    None => {
+                        return self.error(format!("Failed to resolve kernel symbol: {symbol}"));
+                    }
                 }
             }
             "uaddr" => {

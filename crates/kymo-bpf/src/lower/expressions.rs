@@ -132,7 +132,29 @@ impl Lowering<'_> {
             Type::Text(n) | Type::Buffer(n) => *n,
             Type::Record(id) => self.types.size(&CType::Record { id: *id }),
             Type::Array { element, count } => self.types.size(element).saturating_mul(*count),
+            // As C lays out a structure of these.
+            Type::Tuple(fields, _) => {
+                let (mut size, mut largest) = (0u32, 1);
+                for field in fields.iter() {
+                    let (of, align) = (self.size_of(field), self.alignment_of(field));
+                    size = size.next_multiple_of(align).saturating_add(of);
+                    largest = largest.max(align);
+                }
+                size.next_multiple_of(largest)
+            }
             other => self.types.storage(other),
+        }
+    }
+
+    fn alignment_of(&self, ty: &Type) -> u32 {
+        match ty {
+            Type::Text(_) | Type::Buffer(_) => 1,
+            Type::Record(id) => self.types.alignment(&CType::Record { id: *id }, 0) as u32,
+            Type::Array { element, .. } => self.types.alignment(element, 0) as u32,
+            Type::Tuple(fields, _) => {
+                fields.iter().map(|field| self.alignment_of(field)).max().unwrap_or(1)
+            }
+            other => self.size_of(other).clamp(1, 8).next_power_of_two(),
         }
     }
 

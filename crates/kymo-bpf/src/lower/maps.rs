@@ -269,9 +269,12 @@ impl Lowering<'_> {
                 let number = self.map_of(name, Some(!key.is_empty()))?;
                 let ty = if step < 0 { I64 } else { Type::Integer { size: 8, signed: true } };
                 let old = self.user_map(number).value.clone();
-                if !old.is_integer() {
-                    return self.error(format!("{} cannot be counted up", old.name()));
-                }
+                // A pointer goes on by what it points to.
+                let step = match &old {
+                    Type::Pointer { target, .. } => i64::from(self.types.size(target)) * step,
+                    _ if old.is_integer() => step,
+                    _ => return self.error(format!("{} cannot be counted up", old.name())),
+                };
                 if old == Type::Unknown {
                     self.note_value(number, &Value { ty, home: ValueHome::None })?;
                 }

@@ -340,6 +340,12 @@ impl Lowering<'_> {
         self.options.parameters.iter().filter(|p| !p.starts_with("--")).collect()
     }
 
+    /// `str($1)`.
+    pub(crate) fn parameter_text(&self, n: u32) -> Value {
+        let at = (n as usize).checked_sub(1);
+        Value::literal(at.and_then(|at| self.positional().get(at).copied()).map_or("", |t| t))
+    }
+
     /// `$1`: a number if it is one, else a string.
     pub(crate) fn parameter(&mut self, n: u32) -> Value {
         let text = self.positional().get(n as usize - 1).map(|t| t.to_string());

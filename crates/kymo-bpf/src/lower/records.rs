@@ -174,7 +174,7 @@ impl<'f> TypeTable<'f> {
         }
     }
 
-    fn alignment(&self, ctype: &CType, depth: u32) -> u64 {
+    pub(crate) fn alignment(&self, ctype: &CType, depth: u32) -> u64 {
         match ctype {
             CType::Array { element, .. } => self.alignment(element, depth),
             CType::Record { id } if depth < MAX_NESTING => {

@@ -62,8 +62,11 @@ impl Lowering<'_> {
             Kind::ForMap(name, map, body) => self.map_loop(name, map, body)?,
             Kind::Unroll(count, body) => {
                 let count = self.constant_of(count, "count of unroll")?;
-                if !(1..=MAX_UNROLL).contains(&count) {
-                    return self.error(format!("unroll takes 1 to {MAX_UNROLL}"));
+                if count < 1 {
+                    return self.error("unroll minimum value is 1");
+                }
+                if count > MAX_UNROLL {
+                    return self.error(format!("unroll maximum value is {MAX_UNROLL}"));
                 }
                 for _ in 0..count {
                     self.block(body)?;

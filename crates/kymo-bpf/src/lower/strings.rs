@@ -3,7 +3,7 @@
 use super::builder::{MemoryPlace, helper};
 use super::types::{AddressSpace, I64, Type, U64, words};
 use super::{Lowered, Lowering, Value, ValueHome};
-use crate::ast::Expression;
+use crate::ast::{Expression, ExpressionKind};
 use crate::code::{
     AddressBase, CompareOperation, ComputeOperation, Instruction, Operand, Register,
 };
@@ -85,7 +85,11 @@ impl Lowering<'_> {
     ) -> Lowered<Value> {
         // Of this text only, not of those that its address is made of.
         let unpadded = std::mem::take(&mut self.text_unpadded);
-        let value = self.value(&arguments[0])?;
+        let value = match *arguments[0].kind {
+            // `str($1)` is what was typed, also if it is a number.
+            ExpressionKind::Parameter(n) => self.parameter_text(n),
+            _ => self.value(&arguments[0])?,
+        };
         let most = self.max_text();
         let (length, size) = match arguments.get(1) {
             None => (Operand::Immediate(most as i32), most),
@@ -170,6 +174,11 @@ impl Lowering<'_> {
             Type::Array { element, count } => Some(self.types.size(element).saturating_mul(*count)),
             Type::Text(n) => Some(*n),
             Type::Record(id) => Some(self.types.size(&crate::facts::CType::Record { id: *id })),
+            Type::Buffer(n) if matches!(value.home, ValueHome::Remote(..)) => Some(*n),
+            // A number that is in memory.
+            Type::Integer { size, .. } if matches!(value.home, ValueHome::Remote(..)) => {
+                Some(u32::from(*size))
+            }
             _ => None,
         };
         let length = match arguments.get(1) {

@@ -103,7 +103,10 @@ impl ProgramParser<'_> {
                     break;
                 }
             }
-            self.expect(";")?;
+            // C accepts a last member without its semicolon, with a warning.
+            if !self.is_mark("}") {
+                self.expect(";")?;
+            }
         }
         let packed = self.attributes()?;
         self.tree.records.push(RecordDeclaration { name, is_union, members, packed });

@@ -226,7 +226,11 @@ fn watchpoint(parts: &[&str], asynchronous: bool) -> Result<AttachTarget, String
     };
     let (address, function) = match integer_value(place) {
         Some(address) => (address, String::new()),
-        None => (0, (*place).to_owned()),
+        None => {
+            return Err(format!(
+                "a watchpoint's place is an address: that of an argument ({place}) is not known yet"
+            ));
+        }
     };
     let length = match *length {
         "1" => 1,

@@ -6,9 +6,12 @@ use std::rc::Rc;
 use kymo_bpf::{ArgumentPlace, AttachTarget, CType, FunctionArgument, FunctionFacts};
 use kymo_debuginfo::sdt::{UsdtNote, usdt_notes};
 use kymo_debuginfo::{CodeSymbols, demangle};
+use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::probe::{FetchBase, FetchType, IntegerFormat};
 use kymo_symbols::debug_files::BinaryFiles;
+
+use crate::address_names::MAPS_TIMEOUT;
 
 /// Where libraries are looked for.
 const LIBRARY_DIRECTORIES: &[&str] = &[
@@ -42,8 +45,9 @@ fn find_binary(name: &str, pid: Option<u32>) -> Result<PathBuf, String> {
         return SystemRoot::machine().executable_of(pid).map_err(|e| format!("process {pid}: {e}"));
     }
     if name.contains('/') {
+        // As it was typed, which is how points are named.
         let path = PathBuf::from(name);
-        return std::fs::canonicalize(&path).map_err(|e| format!("{name}: {e}"));
+        return path.metadata().map(|_| path).map_err(|e| format!("{name}: {e}"));
     }
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let on_path = std::env::split_paths(&search).map(|dir| dir.join(name)).find(|p| p.is_file());
@@ -51,6 +55,28 @@ fn find_binary(name: &str, pid: Option<u32>) -> Result<PathBuf, String> {
     let path =
         found.ok_or_else(|| format!("no program or library {name} is on the search path"))?;
     std::fs::canonicalize(&path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Binaries that a path with wildcards in its last part stands for; `*` of a process are those that
+/// it has mapped.
+pub(super) fn matching_binaries(pattern: &str, pid: Option<u32>) -> Result<Vec<String>, String> {
+    if let (Some(pid), "*") = (pid, pattern) {
+        let maps = proc_maps::maps(pid, MAPS_TIMEOUT).map_err(|e| format!("process {pid}: {e}"))?;
+        let code = maps.mappings.into_iter().filter(|m| m.executable() && m.path.starts_with(b"/"));
+        let mut paths: Vec<String> = code.filter_map(|m| String::from_utf8(m.path).ok()).collect();
+        paths.sort();
+        paths.dedup();
+        return Ok(paths);
+    }
+    let (directory, name) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+    let glob = globset::Glob::new(name).map_err(|e| format!("{pattern}: {e}"))?.compile_matcher();
+    let from = if directory.is_empty() { "/" } else { directory };
+    let entries = std::fs::read_dir(from).map_err(|e| format!("{from}: {e}"))?;
+    let names = entries.flatten().filter(|e| is_elf(&e.path()));
+    let names = names.filter_map(|e| e.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| glob.is_match(name)).collect();
+    names.sort();
+    Ok(names.into_iter().map(|name| format!("{directory}/{name}")).collect())
 }
 
 /// A library by its name with or without `lib` and version: `libc`, `libssl.so.3`, `c`.
@@ -117,7 +143,12 @@ pub(super) fn functions(
     // One name for each address: a function shall be probed once.
     names.sort();
     names.dedup_by_key(|(address, _)| *address);
-    Ok((files.path.clone(), names.into_iter().map(|(_, name)| name).collect()))
+    Ok((typed_path(path, &files.path), names.into_iter().map(|(_, name)| name).collect()))
+}
+
+/// A binary as points name it: as it was typed, if that was a path.
+fn typed_path(typed: &str, found: &Path) -> PathBuf {
+    if typed.contains('/') { PathBuf::from(typed) } else { found.to_owned() }
 }
 
 /// `ns::f(int)` → `ns::f`.
@@ -133,7 +164,7 @@ pub(super) fn usdt_probes(
 ) -> Result<(PathBuf, Vec<UsdtNote>), String> {
     let files = open(path, pid)?;
     let notes = usdt_notes(files.binary()).map_err(|e| format!("{path}: {e}"))?;
-    Ok((files.path.clone(), notes.into_iter().filter(is_wanted).collect()))
+    Ok((typed_path(path, &files.path), notes.into_iter().filter(is_wanted).collect()))
 }
 
 /// Arguments of a USDT probe: those of its first place.
@@ -196,7 +227,15 @@ pub(crate) fn place_of(
                 Some(address) => *address,
                 None => {
                     let found = symbols.named(function, true);
-                    found.ok_or_else(|| format!("{path} has no function {function}"))?.addr
+                    let found =
+                        found.ok_or_else(|| format!("{path} has no function {function}"))?;
+                    if *offset > 0 && found.size > 0 && *offset >= found.size {
+                        return Err(format!(
+                            "Offset outside the function bounds ('{function}' size is {})",
+                            found.size
+                        ));
+                    }
+                    found.addr
                 }
             };
             let at = at.wrapping_add(*offset);

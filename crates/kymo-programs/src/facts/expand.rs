@@ -1,13 +1,21 @@
 //! Attach points that exist: what one with wildcards stands for, and lists for `-l`.
 
 use globset::{GlobBuilder, GlobMatcher};
-use kymo_bpf::{AttachPoint, AttachTarget};
+use kymo_bpf::{AttachPoint, AttachTarget, TypeFacts as _};
 
 use super::user_variables::is_source_line;
 use super::{MachineFacts, binaries, user_variables};
 
 /// Points that one may stand for: more is a mistake.
 const MOST: usize = 100_000;
+
+/// Functions whose return probes may lock up the system: the probe's own handler takes the locks.
+const LOCKING_UP: [&str; 4] = [
+    "_raw_spin_lock",
+    "_raw_spin_lock_irqsave",
+    "_raw_spin_unlock_irqrestore",
+    "queued_spin_lock_slowpath",
+];
 
 /// The attach points of this machine.
 pub(crate) struct PointCatalog<'f> {
@@ -44,14 +52,37 @@ fn has_wildcard(text: &str) -> bool {
 impl PointCatalog<'_> {
     /// Points that one stands for; none if there is none.
     pub(crate) fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
-        let points = match &point.target {
+        let points = self.existing(point)?;
+        match points.len() > MOST {
+            true => {
+                Err(format!("{} stands for {} points, more than {MOST}", point.name, points.len()))
+            }
+            false => Ok(points),
+        }
+    }
+
+    /// The same, however many they are.
+    pub(crate) fn existing(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
+        Ok(match &point.target {
             AttachTarget::Tracepoint { category, event } => self.tracepoints(category, event)?,
             AttachTarget::RawTracepoint { module, event } => self.raw_tracepoints(module, event)?,
             AttachTarget::Kprobe { function, address: None, .. } if has_wildcard(function) => {
                 self.kprobes(&point.target, function)?
             }
+            AttachTarget::Kprobe { function, at_return: true, .. }
+                if LOCKING_UP.contains(&function.as_str()) =>
+            {
+                return Err(format!(
+                    "kretprobe:{function} can't be used as it might lock up your system."
+                ));
+            }
             AttachTarget::Fentry { module, function, .. } => {
                 self.fentries(&point.target, module, function)?
+            }
+            AttachTarget::Uprobe { path, .. } | AttachTarget::Usdt { path, .. }
+                if has_wildcard(path) =>
+            {
+                self.in_binaries(&point.target, path)?
             }
             AttachTarget::Uprobe { function, address, language, .. } => {
                 let is_exact = !has_wildcard(function) && language.is_empty();
@@ -64,14 +95,41 @@ impl PointCatalog<'_> {
                 }
             }
             AttachTarget::Usdt { path, provider, name } => self.usdt(path, provider, name)?,
-            _ => vec![point.clone()],
-        };
-        match points.len() > MOST {
-            true => {
-                Err(format!("{} stands for {} points, more than {MOST}", point.name, points.len()))
+            AttachTarget::Iter { object, pin } if has_wildcard(object) => {
+                self.iterators(object, pin)?
             }
-            false => Ok(points),
+            _ => vec![point.clone()],
+        })
+    }
+
+    /// Points of all binaries that a path stands for.
+    fn in_binaries(&self, target: &AttachTarget, path: &str) -> Result<Vec<AttachPoint>, String> {
+        let mut points = Vec::new();
+        for found in binaries::matching_binaries(path, self.facts.pid)? {
+            let mut target = target.clone();
+            if let AttachTarget::Uprobe { path, .. } | AttachTarget::Usdt { path, .. } = &mut target
+            {
+                *path = found;
+            }
+            // Some have no symbols, or no such ones.
+            points.extend(self.existing(&named(target)).unwrap_or_default());
         }
+        Ok(points)
+    }
+
+    fn iterators(&self, object: &str, pin: &str) -> Result<Vec<AttachPoint>, String> {
+        let types = self.facts.types().ok_or("iterators need BTF, which this kernel lacks")?;
+        let space = types.space("").ok_or("the kernel has no BTF")?;
+        let pattern = NamePattern::new(object)?;
+        let objects = space.function_names().filter_map(|name| name.strip_prefix("bpf_iter_"));
+        let mut objects: Vec<&str> = objects
+            .filter(|object| pattern.is_match(object))
+            .filter(|object| self.facts.find_type(&format!("struct bpf_iter__{object}")).is_some())
+            .collect();
+        objects.sort_unstable();
+        let made =
+            |object: &str| named(AttachTarget::Iter { object: object.into(), pin: pin.into() });
+        Ok(objects.into_iter().map(made).collect())
     }
 
     fn tracepoints(&self, category: &str, event: &str) -> Result<Vec<AttachPoint>, String> {
@@ -118,6 +176,8 @@ impl PointCatalog<'_> {
     fn kprobes(&self, target: &AttachTarget, pattern: &str) -> Result<Vec<AttachPoint>, String> {
         let pattern = NamePattern::new(pattern)?;
         let mut names = self.traceable_functions(&pattern);
+        let is_return = matches!(target, AttachTarget::Kprobe { at_return: true, .. });
+        names.retain(|name| !is_return || !LOCKING_UP.contains(&name.as_str()));
         names.sort_unstable();
         names.dedup();
         let made = |name: String| {
@@ -276,6 +336,7 @@ fn display_name(target: &AttachTarget) -> String {
             with(kind, &[path, &place])
         }
         AttachTarget::Usdt { path, provider, name } => with("usdt", &[path, provider, name]),
+        AttachTarget::Iter { object, pin } => with("iter", &[object, pin]),
         _ => String::new(),
     }
 }

@@ -61,16 +61,51 @@ impl MachineFacts {
             };
             BpfMap::create(&spec).is_ok()
         };
+        // Each function that programs may call is a name of this enumeration.
+        let helpers = match self.find_type("enum bpf_func_id") {
+            Some(CType::Enumeration { id, .. }) => self.enumerators(id),
+            _ => None,
+        };
+        let has_helper = |name: &str| {
+            let name = format!("BPF_FUNC_{name}");
+            helpers.as_ref().is_some_and(|h| h.variants.iter().any(|(_, variant)| *variant == name))
+        };
+        let has_iterator = |name: &str| {
+            let space = self.types().and_then(|types| types.space(""));
+            space.is_some_and(|space| space.function_id(&format!("bpf_iter_{name}")).is_some())
+        };
         vec![
             ("tracefs", self.tracefs().is_ok()),
             ("btf", self.types().is_some()),
-            ("kprobe", pmu("kprobe")),
+            ("libdw (DWARF support)", true),
+            ("kprobe", self.has_kprobes()),
             ("uprobe", pmu("uprobe")),
-            ("map hash", map(1, 8, 8)),
-            ("map per-CPU array", map(6, 4, 8)),
-            ("map stack trace", map(7, 4, 1016)),
-            ("map ring buffer", map(27, 0, 0)),
+            ("iter:task", has_iterator("task")),
+            ("iter:task_file", has_iterator("task_file")),
+            ("hash", map(1, 8, 8)),
+            ("percpu array", map(6, 4, 8)),
+            ("stack_trace", map(7, 4, 1016)),
+            ("perf_event_array", map(4, 4, 4)),
+            ("ringbuf", map(27, 0, 0)),
+            ("probe_read_kernel", has_helper("probe_read_kernel")),
+            ("send_signal", has_helper("send_signal")),
+            ("dpath", has_helper("d_path")),
+            ("skboutput", has_helper("skb_output")),
+            ("Loop support", has_helper("loop") || has_helper("for_each_map_elem")),
         ]
+    }
+
+    /// Types and names of the parameters of a function of a program.
+    pub(crate) fn user_parameters(&self, target: &AttachTarget) -> Vec<(String, String)> {
+        let AttachTarget::Uprobe { path, function, at_return: false, .. } = target else {
+            return Vec::new();
+        };
+        user_variables::parameters(path, function, self.pid).unwrap_or_default()
+    }
+
+    /// Whether functions of the kernel can be probed.
+    pub(crate) fn has_kprobes(&self) -> bool {
+        ProbeEvent::of_pmu("kprobe").is_some()
     }
 
     pub(crate) fn tracefs(&self) -> Result<&Tracefs, String> {

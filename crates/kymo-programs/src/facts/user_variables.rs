@@ -51,6 +51,26 @@ pub(super) fn places(
     }
 }
 
+/// Parameters of a function as the debugging information has them: types and names.
+pub(super) fn parameters(
+    path: &str,
+    function: &str,
+    pid: Option<u32>,
+) -> Result<Vec<(String, String)>, String> {
+    let files = open(path, pid)?;
+    let binary = ProbedBinary::load(&files).map_err(|e| e.to_string())?;
+    let d = description(function)?;
+    let found = binary.with_finder(&options(), function, |finder| -> Result<_, ResolveError> {
+        Ok((finder.find(&d)?, finder.variables(&d, false)?))
+    });
+    let (points, variables) = found.map_err(|e| e.to_string())?;
+    let args = points.into_iter().next().map(|point| point.args).unwrap_or_default();
+    let locals = variables.into_iter().next().map(|of| of.locals).unwrap_or_default();
+    let kind = |name: &str| locals.iter().find(|local| local.name == name)?.kind.clone();
+    let names = args.into_iter().filter_map(|arg| arg.name);
+    Ok(names.filter_map(|name| Some((kind(&name)?, name))).collect())
+}
+
 /// A variable at a probe.
 pub(super) fn variable(
     target: &AttachTarget,

@@ -92,7 +92,8 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let full = bare.is_some_and(|e| e.kind() == std::io::ErrorKind::StorageFull);
     let what = if full { "cannot write the result: " } else { "" };
     let caller = CalledName::get();
-    sayln!("{}: {what}{error:#}", caller.word());
+    let who = if caller == CalledName::Bpftrace { "ERROR" } else { caller.word() };
+    sayln!("{who}: {what}{error:#}");
     if caller == CalledName::Perf {
         return ExitCode::from(u8::MAX);
     }

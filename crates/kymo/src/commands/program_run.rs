@@ -94,8 +94,16 @@ pub(crate) fn follow_program(
     let mut ticks = 0u32;
     loop {
         let state = running.poll(sinks)?;
-        if state == RunState::Ended || signals.next()?.is_some_and(Signal::is_end) {
+        if state == RunState::Ended {
             return Ok(running);
+        }
+        match signals.next()? {
+            Some(Signal::Usr1) => running.print_maps(sinks)?,
+            Some(signal) if signal.is_end() => {
+                running.interrupt();
+                return Ok(running);
+            }
+            _ => {}
         }
         // A command goes on without its probes.
         let is_over = running.is_detached && state == RunState::Idle && target.pid().is_none();

@@ -8,6 +8,8 @@ use kymo_bpf::{CompiledProgram, ProgramPosition, SourceMessage};
 use kymo_kernel::system::KernelName;
 use kymo_programs::{MachineFacts, ProgramError};
 
+use crate::called_name::CalledName;
+
 /// A program's text and its name in messages.
 pub(super) struct ProgramText {
     name: String,
@@ -37,7 +39,7 @@ impl ProgramText {
                 (path, file.and_then(|file| file.take(LONGEST).read_to_string(&mut text)))
             }
         };
-        read.with_context(|| format!("cannot read {name}"))?;
+        read.with_context(|| format!("failed to open file '{name}'"))?;
         Ok((ProgramText { name: name.to_owned(), text }, parameters.to_vec()))
     }
 
@@ -149,6 +151,23 @@ pub(super) fn write_info(out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  {name}: {}", yes(there))?;
     }
     Ok(())
+}
+
+/// The process of `-p`.
+pub(super) fn process_id(text: &str) -> anyhow::Result<u32> {
+    const MOST: u32 = 1 << 22;
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    anyhow::ensure!(is_number, "pid '{text}' is not a valid decimal number");
+    let pid = text.parse().ok().filter(|pid| (1..=MOST).contains(pid));
+    pid.with_context(|| format!("pid '{text}' out of valid pid range [1,{MOST}]"))
+}
+
+/// Says that all is attached, as bpftrace does for tests that wait for it.
+pub(super) fn notify_attached() {
+    const NOTIFY: &str = "__BPFTRACE_NOTIFY_PROBES_ATTACHED";
+    if CalledName::get() == CalledName::Bpftrace && std::env::var_os(NOTIFY).is_some() {
+        sayln!("{NOTIFY}");
+    }
 }
 
 /// A share of a CPU.

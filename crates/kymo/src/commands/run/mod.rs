@@ -41,19 +41,24 @@ pub(crate) struct Args {
     #[arg(short = 'e', value_name = "PROGRAM", allow_hyphen_values = true)]
     program: Option<String>,
     /// File with the program (- is standard input), then its parameters ($1, …)
-    #[arg(value_name = "FILE", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "FILE", allow_negative_numbers = true)]
     words: Vec<String>,
     /// List attach points that match; with -v their arguments
     #[arg(short = 'l', long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*")]
     list: Option<String>,
     /// Probe only this process with user probes
     #[arg(short = 'p', long, value_name = "PID")]
-    pid: Option<u32>,
+    pid: Option<String>,
     /// Run a command, and end when it does
     #[arg(short = 'c', long = "cmd", value_name = "CMD")]
     command: Option<String>,
     /// Form of the output
-    #[arg(short = 'f', value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    #[arg(
+        short = 'f',
+        value_name = "FORMAT",
+        default_value = "text",
+        help = "Form of the output: text or json"
+    )]
     form: String,
     /// Write the output to a file
     #[arg(short = 'o', long, value_name = "FILE")]
@@ -105,7 +110,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         messages::write_info(&mut io::stdout())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let facts = MachineFacts::new(args.pid);
+    anyhow::ensure!(
+        matches!(args.form.as_str(), "text" | "json"),
+        "Invalid output format {:?}",
+        args.form
+    );
+    let pid = args.pid.as_deref().map(messages::process_id).transpose()?;
+    let facts = MachineFacts::new(pid);
     if let Some(pattern) = &args.list {
         // `-lv PATTERN` is how bpftrace's users type it.
         let (pattern, is_verbose) = match (pattern.as_str(), args.words.first()) {
@@ -115,10 +126,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return list(pattern, is_verbose, &facts);
     }
     let (text, parameters) = ProgramText::read(args.program.as_deref(), &args.words)?;
-    let mut target = RunTarget::new(args.pid, args.command.as_deref())?;
+    let mut target = RunTarget::new(pid, args.command.as_deref())?;
     let options = ProgramOptions {
         parameters,
-        pid: args.pid,
+        pid,
         child_pid: target.child_pid(),
         form: if args.form == "json" { OutputForm::Json } else { OutputForm::Text },
         wants_log: args.verbose > 0,
@@ -141,8 +152,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.no_bpf {
         return run_in_rings(&args, &text, (program, &options), target, &UserSpaceReason::wanted());
     }
-    let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
-    let signals = Signals::listen(&ends).context("cannot listen for signals")?;
+    let heard = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Usr1];
+    let signals = Signals::listen(&heard).context("cannot listen for signals")?;
     if args.preflight {
         match measure_costs(&program, &options, &facts, Duration::from_secs(1)) {
             Ok(costs) => messages::say_costs(&costs, args.budget),
@@ -183,6 +194,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.quiet {
         running.announce(&mut sinks)?;
     }
+    messages::notify_attached();
     let running = match args.dry_run {
         true => running,
         false => follow_program(running, &mut target, &signals, &mut sinks)?,
@@ -228,6 +240,7 @@ fn run_in_rings(
     if !args.quiet {
         run.announce(&mut sinks)?;
     }
+    messages::notify_attached();
     let end = Cell::new(None);
     let summary = run.follow(&mut target, reason, &mut sinks, &end, !args.dry_run)?;
     target.end();
@@ -249,7 +262,7 @@ fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Re
     out.flush()?;
     match listed {
         Ok(_) => Ok(ExitCode::SUCCESS),
-        Err(e) => anyhow::bail!("{pattern}: {e}"),
+        Err(e) => anyhow::bail!("{e}"),
     }
 }
 
