@@ -165,6 +165,22 @@ fn what_does_not_fit_is_said_exactly() {
 }
 
 #[test]
+fn the_status_of_the_command_is_passed_on() {
+    if !begin() {
+        return;
+    }
+    let ways: [&[&str]; 3] =
+        [&["-e", "raw_syscalls:sys_enter"], &["-e", "raw_syscalls:sys_enter", "--no-bpf"], &["-u"]];
+    for way in ways {
+        let run = |script: &str| count(&[way, &["--", "sh", "-c", script]].concat());
+        let _ = run("exit 0").success();
+        let _ = run("exit 7").expect_status(7);
+        // As a shell has it: 128 and the signal's number.
+        let _ = run("kill -KILL $$").expect_status(137);
+    }
+}
+
+#[test]
 fn mistakes_are_refused_and_nothing_stays() {
     if !begin() {
         return;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use kymo_testkit::{Need, Outcome, Workload, load_module, require, run, unload_module};
@@ -72,6 +73,10 @@ fn calls_of_kernel_functions_are_counted_by_flags() {
 fn functions_of_modules_have_the_types_of_their_module() {
     if !require(&[Need::Root, Need::Tracefs]) {
         return;
+    }
+    // Others load it, too.
+    if Path::new("/sys/module/scsi_debug").exists() {
+        unload_module("scsi_debug");
     }
     load_module("scsi_mod", "scan=sync");
     // A structure that the module has and the kernel has not, with and without its name.

@@ -67,14 +67,15 @@ impl RunTarget {
         Ok(self.pid.is_some_and(|pid| check_thread(pid).is_err()))
     }
 
-    /// Ends the command if it still runs.
-    pub(crate) fn end(mut self) {
-        if let Some(child) = &mut self.child
-            && child.try_wait().is_ok_and(|exit| exit.is_none())
-            && child.kill(SIGTERM).is_ok()
-        {
-            let _ = child.wait();
+    /// Ends the command if it still runs; gives its status if it ended by itself.
+    pub(crate) fn end(mut self) -> Option<u8> {
+        let child = self.child.as_mut()?;
+        match child.try_wait() {
+            Ok(Some(exit)) => return Some(exit.code()),
+            Ok(None) if child.kill(SIGTERM).is_ok() => _ = child.wait(),
+            _ => {}
         }
+        None
     }
 }
 

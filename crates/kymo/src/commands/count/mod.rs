@@ -227,14 +227,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             summary
         }
     };
-    target.end();
+    let status = target.end().unwrap_or(summary.status);
     let mut ledger = Ledger::from_notes(summary.notes);
     if gap {
         let fact = "events between reading the maps and emptying them, at each interval";
         ledger.note(NoteKind::Scope, fact, None);
     }
     screen.finish(&ledger)?;
-    Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
+    Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
 }
 
 /// A count that waits for its start.

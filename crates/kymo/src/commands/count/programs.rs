@@ -54,9 +54,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     if is_run {
         follow(&mut screen, &mut target)?;
-        target.end();
     }
-    screen.finish()
+    let status = target.end();
+    screen.finish(status)
 }
 
 /// Looks at the programs until the command, the process or the user ends it.
@@ -134,7 +134,7 @@ impl CounterScreen<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> anyhow::Result<ExitCode> {
+    fn finish(mut self, status: Option<u8>) -> anyhow::Result<ExitCode> {
         let totals = self.watch.totals();
         let mut ledger = Ledger::default();
         for note in self.watch.notes() {
@@ -160,7 +160,7 @@ impl CounterScreen<'_> {
         if self.args.forget {
             self.watch.forget_killed();
         }
-        Ok(crate::exit::of_command(None, &ledger, self.args.strict))
+        Ok(crate::exit::of_command(status, &ledger, self.args.strict))
     }
 }
 

@@ -202,7 +202,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // From here on a second Ctrl-C ends at once.
     drop(signals);
     let summary = running.finish(&mut sinks)?;
-    target.end();
+    let _ = target.end();
     let ledger = Ledger::from_notes(summary.notes);
     say!("{}", ledger.to_text(""));
     Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
@@ -243,7 +243,7 @@ fn run_in_rings(
     messages::notify_attached();
     let end = Cell::new(None);
     let summary = run.follow(&mut target, reason, &mut sinks, &end, !args.dry_run)?;
-    target.end();
+    let _ = target.end();
     let ledger = Ledger::from_notes(summary.notes);
     say!("{}", ledger.to_text(""));
     Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
