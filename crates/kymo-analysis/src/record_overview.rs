@@ -60,7 +60,7 @@ impl RecordOverview {
     pub fn read(file: &mut PerfData) -> Result<RecordOverview, PerfDataReadError> {
         kymo_events::map(file);
         let mut overview = RecordOverview::default();
-        let read = file.for_each(RecordOrder::File, &mut |entry| {
+        let read = file.for_each(RecordOrder::Time, &mut |entry| {
             overview.add(entry);
             ControlFlow::Continue(())
         })?;
