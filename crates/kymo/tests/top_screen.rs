@@ -154,7 +154,10 @@ struct Burner {
 
 impl Burner {
     fn start() -> Burner {
-        let workload = Workload::spin();
+        Burner::of(Workload::spin())
+    }
+
+    fn of(workload: Workload) -> Burner {
         let child = Command::new(workload.program()).arg("1000000").spawn().unwrap();
         Burner { child, workload }
     }
@@ -216,6 +219,40 @@ fn every_view_shows_what_runs() {
     let (status, text) = top.end();
     assert!(status.success(), "{text}");
     assert!(text.contains("overhead: kymo itself used"), "{text}");
+}
+
+/// Names are as long as a binary says: they end at the edge of the screen, and `--stdio` writes
+/// them as they are.
+#[test]
+fn names_longer_than_any_column() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let name = "n".repeat(70_000);
+    let source = format!(
+        "volatile unsigned long sink; __attribute__((noinline)) void {name}(void) \
+         {{ for (int i = 0; i < 10000; i++) sink++; }} int main(void) {{ for (;;) {name}(); }}"
+    );
+    let burner = Burner::of(Workload::compile("long_name", &source));
+    let pid = burner.pid();
+    let mut top = TerminalTest::start((24, 80), &[], &["-g", "-p", &pid, "-d", "0.2"]);
+    top.wait("functions", |t| t.text().contains("[.] nnnn"));
+    for (key, shown) in [("t", "nnnn"), ("f", "|nnnn"), ("4", "%"), ("3", "%"), ("1", "[.] nnnn")] {
+        top.press(key);
+        top.wait(key, |t| t.text().contains(shown));
+    }
+    top.press("s");
+    top.wait("own weight first", |t| t.line(3).contains("[.] nnnn"));
+    top.press("\r");
+    top.wait_text("code of nnnn");
+    top.press("\x1bq");
+    let (status, text) = top.end();
+    assert!(status.success(), "{text}");
+    for sort in ["dso,sym", "sym,dso"] {
+        let args = ["top", "--stdio", "-p", &pid, "-s", sort, "-d", "0.2", "--timeout", "500"];
+        let pages = run(KYMO, args).success().stdout;
+        assert!(pages.contains(&name), "{sort}: {} bytes", pages.len());
+    }
 }
 
 #[test]

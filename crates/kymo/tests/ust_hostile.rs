@@ -343,9 +343,20 @@ fn absurd_numbers() {
         return;
     }
     let template = Template::make();
-    // Capacity, enable words, table, its bytes, events; page; the clock's ticks in a second.
-    let control: [(u64, usize); 7] =
-        [(28, 4), (32, 4), (36, 4), (40, 8), (48, 4), (72, 4), (88, 8)];
+    // Capacity, enable words, table, its bytes, events; page; the clock's ticks in a second; of
+    // the first slot events lost, rejected, without the filter's field.
+    let control: [(u64, usize); 10] = [
+        (28, 4),
+        (32, 4),
+        (36, 4),
+        (40, 8),
+        (48, 4),
+        (72, 4),
+        (88, 8),
+        (2056, 8),
+        (2064, 8),
+        (2072, 8),
+    ];
     // Mode, areas, those with a CPU, sub-buffer, sub-buffers, stream, distances; of the first
     // area: pos, count, last, discarded.
     let ring: [(u64, usize); 13] = [

@@ -142,6 +142,7 @@ pub fn read_block_io(
     let summary = source.for_each(&events, ReadOptions::default(), &mut |event| {
         if event.lost.is_some() {
             machine.owners.forget_tasks();
+            tasks.note_loss(event);
         }
         if let Some(block) = decoder.decode(event) {
             if let Some(time) = event.time {

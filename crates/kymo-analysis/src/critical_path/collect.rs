@@ -118,6 +118,7 @@ fn find_once(
     let mut span: Option<(u64, u64)> = None;
     let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
         *lost |= event.lost.is_some();
+        machine.note_loss(event);
         if event.class.is_stack {
             collector.take_stack(event);
             return ControlFlow::Continue(());

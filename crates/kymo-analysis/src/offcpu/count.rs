@@ -94,6 +94,7 @@ fn count_once(
     let options = ReadOptions::default();
     let summary = source.for_each(&select_events(&names), options, &mut |event| {
         *lost |= event.lost.is_some();
+        machine.note_loss(event);
         if event.class.is_stack {
             counting.take_stack(event);
             return ControlFlow::Continue(());

@@ -246,6 +246,7 @@ fn count_once(
     let selection = select_events(&names);
     let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
         *lost |= event.lost.is_some();
+        machine.note_loss(event);
         if event.class.is_stack {
             counting.take_stack(event);
         } else if let Some(sched) = sched.decode(event) {

@@ -202,6 +202,19 @@ impl TaskMachine {
         }
     }
 
+    /// Takes note of events that were lost before this one, which need not be of the scheduler:
+    /// who runs on its CPU may have changed. To be called with each event that is read beside
+    /// those that `apply` takes.
+    #[inline]
+    pub fn note_loss(&mut self, event: &RecordedEvent<'_>) {
+        if event.lost.is_none() {
+            return;
+        }
+        if let (Some(time), Some(cpu)) = (event.time, event.cpu().filter(|c| *c < MOST_CPUS)) {
+            self.arrive(cpu, time, true);
+        }
+    }
+
     /// Takes note of time and losses of a CPU.
     #[inline]
     fn arrive(&mut self, cpu: u32, time: u64, lost: bool) {

@@ -126,7 +126,10 @@ impl SchedReader {
     pub fn event(&mut self, event: &RecordedEvent<'_>, sink: SchedSink<'_>) -> ControlFlow<()> {
         match self.decoder.decode(event) {
             Some(sched) => self.decoded(event, event.cpu(), &sched, sink),
-            None => ControlFlow::Continue(()),
+            None => {
+                self.machine.note_loss(event);
+                ControlFlow::Continue(())
+            }
         }
     }
 

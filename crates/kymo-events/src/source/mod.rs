@@ -216,6 +216,16 @@ impl EventSource {
         &self.symbols
     }
 
+    /// The architecture that the recordings were made on, as uname(2) calls it, as far as they
+    /// tell: perf.data does, and trace.dat.
+    pub fn architecture(&self) -> Option<String> {
+        let perf = (0..self.perf.len()).find_map(|n| self.perf(n)?.features().arch.clone());
+        let kernels = || self.timeline.iter().flat_map(Timeline::kernels);
+        // The machine comes last, and is one word.
+        let of = |uname: &str| uname.split_whitespace().next_back().map(str::to_owned);
+        perf.or_else(|| kernels().find_map(|k| of(k.options().uname.as_deref()?)))
+    }
+
     /// The name of a clock that counts something else than nanoseconds.
     pub fn counting_clock(&self) -> Option<&str> {
         let counts = |clock: &str| matches!(clock, "counter" | "x86-tsc");

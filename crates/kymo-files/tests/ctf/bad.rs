@@ -201,6 +201,30 @@ fn events_without_a_size_are_not_counted_for_ever() {
 }
 
 #[test]
+fn absurd_losses_add_up_to_no_small_number() {
+    let text = "/* CTF 1.8 */ typealias integer { size = 64; align = 8; } := u64;
+        trace { major = 1; minor = 8; byte_order = le; };
+        stream { packet.context := struct {
+            u64 content_size; u64 packet_size; u64 events_discarded; u64 packet_seq_num; }; };
+        event { name = \"e\"; fields := struct { u64 a; }; };";
+    // Packets with one event each, of these counts of lost events and sequence numbers.
+    let stream = |packets: &[(u64, u64)]| -> Vec<u8> {
+        let words = packets.iter().flat_map(|(lost, number)| [320, 320, *lost, *number, 7]);
+        words.flat_map(u64::to_le_bytes).collect()
+    };
+    let dir = trace(text, &stream(&[(u64::MAX - 1, 0), (u64::MAX, u64::MAX)]));
+    for number in 1..3 {
+        let more = stream(&[(5, 0), (u64::MAX, u64::MAX - 9)]);
+        std::fs::write(dir.path().join(format!("stream_{number}")), more).unwrap();
+    }
+    let (events, stats, _) = read(dir.path()).unwrap();
+    assert_eq!(events, 6);
+    let most = u64::MAX;
+    assert_eq!((stats.lost_at_start, stats.lost, stats.lost_packets), (most, most, most));
+    assert_eq!((stats.lost_places, stats.lost_packet_places), (3, 3));
+}
+
+#[test]
 fn types_within_types_cost_no_more_than_their_text() {
     // Each names the one before twice: 2^40 fields.
     let mut doubled = "struct s0 { u8 a; };".to_owned();

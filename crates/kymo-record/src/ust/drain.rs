@@ -47,12 +47,14 @@ impl DrainStats {
     /// Adds what a ring's reader has counted.
     pub fn count(&mut self, ring: &RingReader) {
         for area in ring.areas() {
-            self.discarded += area.discarded;
-            self.too_large += area.too_large;
-            self.without_memory += if area.without_memory { area.discarded } else { 0 };
-            self.overwritten += area.overwritten_packets;
-            self.overwritten_events += area.overwritten_events;
-            self.damaged += area.damaged;
+            // The program says these numbers: they add up to no small one.
+            let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+            add(&mut self.discarded, area.discarded);
+            add(&mut self.too_large, area.too_large);
+            add(&mut self.without_memory, if area.without_memory { area.discarded } else { 0 });
+            add(&mut self.overwritten, area.overwritten_packets);
+            add(&mut self.overwritten_events, area.overwritten_events);
+            add(&mut self.damaged, area.damaged);
         }
     }
 }
@@ -204,7 +206,7 @@ impl Drain {
         for ring in rings {
             taken += u64::from(self.whole(program, &ring, &config, &session, Peek::No)?);
         }
-        self.gone.without_ring += slot.lost;
+        self.gone.without_ring = self.gone.without_ring.saturating_add(slot.lost);
         Ok(taken)
     }
 
@@ -397,7 +399,7 @@ impl Trace {
     fn count(&self, stats: &mut DrainStats) {
         stats.packets += self.packets;
         stats.bytes += self.bytes;
-        stats.without_ring += self.without_ring;
+        stats.without_ring = stats.without_ring.saturating_add(self.without_ring);
         stats.count(&self.ring);
     }
 }

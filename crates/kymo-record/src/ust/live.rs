@@ -164,7 +164,7 @@ impl LivePrograms {
         let mut stats = DrainStats {
             programs: self.rings.len() as u64,
             damaged: self.undecodable,
-            without_ring: self.lost_without_ring.values().sum(),
+            without_ring: self.lost_without_ring.values().fold(0, |sum, n| sum.saturating_add(*n)),
             ..DrainStats::default()
         };
         self.rings.values().for_each(|r| stats.count(&r.ring));

@@ -16,4 +16,4 @@ pub use arguments::CallDescriptions;
 pub use details::TaskInspector;
 pub use errno::errno_name;
 pub use lines::{SyscallFormats, SyscallLines, SyscallStyle};
-pub use numbers::{syscall_name, syscall_number};
+pub use numbers::{SyscallNames, syscall_name, syscall_names, syscall_number};

@@ -1,4 +1,4 @@
-//! System calls by their numbers on this machine. The tracepoints give only
+//! System calls by their numbers, which differ between architectures. The tracepoints give only
 //! numbers, and tracefs nowhere says which name goes with which.
 
 use syscalls::Sysno;
@@ -13,7 +13,24 @@ const DESCRIBED_AS: &[(&str, &str)] = &[
     ("uname", "newuname"),
 ];
 
-/// Name of the system call `number`.
+/// Names of system calls by their numbers.
+pub type SyscallNames = fn(i64) -> Option<&'static str>;
+
+/// Names on a machine of this architecture, as uname(2) calls it. On one whose numbers are not
+/// known here no call has a name.
+pub fn syscall_names(architecture: &str) -> SyscallNames {
+    fn of<T>(number: i64, new: fn(usize) -> Option<T>) -> Option<T> {
+        new(usize::try_from(number).ok()?)
+    }
+    match architecture {
+        "x86_64" => |n| of(n, syscalls::x86_64::Sysno::new).map(|call| call.name()),
+        "aarch64" => |n| of(n, syscalls::aarch64::Sysno::new).map(|call| call.name()),
+        "riscv64" => |n| of(n, syscalls::riscv64::Sysno::new).map(|call| call.name()),
+        _ => |_| None,
+    }
+}
+
+/// Name of the system call `number` on this machine.
 pub fn syscall_name(number: i64) -> Option<&'static str> {
     Sysno::new(usize::try_from(number).ok()?).map(|call| call.name())
 }
@@ -44,5 +61,23 @@ mod tests {
         assert_eq!(syscall_name(99_999), None);
         assert_eq!(syscall_name(-1), None);
         assert_eq!(syscall_number("no_such_call"), None);
+    }
+
+    #[test]
+    fn numbers_are_those_of_an_architecture() {
+        // The kernel's arch/x86/entry/syscalls/syscall_64.tbl; asm-generic/unistd.h.
+        for (architecture, number, name) in [
+            ("x86_64", 0, Some("read")),
+            ("x86_64", 257, Some("openat")),
+            ("aarch64", 63, Some("read")),
+            ("aarch64", 56, Some("openat")),
+            ("aarch64", 221, Some("execve")),
+            ("riscv64", 56, Some("openat")),
+            ("riscv64", 258, Some("riscv_hwprobe")),
+            ("aarch64", -1, None),
+            ("mips", 3, None),
+        ] {
+            assert_eq!(syscall_names(architecture)(number), name, "{number} on {architecture}");
+        }
     }
 }

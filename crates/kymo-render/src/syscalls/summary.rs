@@ -69,7 +69,7 @@ impl SyscallSummary {
             );
             for (error, count) in s.errors.iter().filter(|_| self.by_error) {
                 let name = errno_name(*error).map_or_else(|| error.to_string(), str::to_owned);
-                let _ = writeln!(out, "{:>1$}: {count}", name, width + 19);
+                let _ = writeln!(out, "{:>1$}: {count}", name, format_width(width + 19));
             }
         }
         let calls: u64 = rows.iter().map(|(_, s)| s.durations.count).sum();

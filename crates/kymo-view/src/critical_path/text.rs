@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use kymo_analysis::critical_path::{PathCulprit, PathKind, PathSegment};
+use kymo_model::format_width;
 
 use super::PathView;
 use crate::units::{Millis, Seconds, TimeUnits, shown};
@@ -113,7 +114,8 @@ impl PathView<'_> {
     fn write_table(&self, out: &mut dyn Write, rows: &[PathCulprit]) -> io::Result<()> {
         let total = self.table.total();
         let shown = rows.get(..rows.len().min(ROWS)).unwrap_or_default();
-        let width = shown.iter().map(|r| row_kind(r).len()).max().unwrap_or(0).max(26);
+        let longest = shown.iter().map(|r| row_kind(r).len()).max();
+        let width = format_width(longest.unwrap_or(0).max(26));
         writeln!(
             out,
             "  {:<26.26} {:<width$} {:>12} {:>7} {:>7} {:>11}",

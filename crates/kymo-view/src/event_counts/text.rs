@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use kymo_bpf::CountMeasure;
+use kymo_model::format_width;
 use kymo_programs::ProgramValue;
 
 use super::histogram::write_bars;
@@ -249,6 +250,7 @@ pub(super) fn aligned(
     let line = |row: &mut dyn Iterator<Item = &str>| {
         let mut line = String::new();
         for (n, (cell, width)) in row.zip(&widths).enumerate() {
+            let width = format_width(*width);
             match n < numbers {
                 true => line.push_str(&format!("  {cell:>width$}")),
                 false => line.push_str(&format!("  {cell:<width$}")),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kymo_analysis::kmem::{ChainRow, KmemRead, ProcessRow};
+use kymo_model::format_width;
 use serde_json::{Value, json};
 
 use super::{PageView, site_text};
@@ -153,7 +154,7 @@ impl PageProcessView<'_> {
     ) -> io::Result<()> {
         let most = self.lines.unwrap_or(usize::MAX);
         let longest = rows.iter().take(most).map(|(name, _)| name.chars().count()).max();
-        let width = longest.unwrap_or(0).max("Process".len()) + 2;
+        let width = format_width(longest.unwrap_or(0).max("Process".len()) + 2);
         writeln!(out)?;
         let mut head = |cells: [&str; 15]| {
             let [name, a, b, c, d, e, f, g, h, i, j, k, l, m, n] = cells;

@@ -6,6 +6,7 @@ use kymo_analysis::tasks::{
     SchedSelection, SchedStep, SchedTask, SwitchIn, SwitchOut, TaskMachine, Transition, WaitCause,
     WakeupContext, WakeupKind,
 };
+use kymo_model::format_width;
 use serde_json::{Map, Value, json};
 
 use crate::units::{Millis, Seconds, TimeUnits, shown};
@@ -201,7 +202,7 @@ impl<'a> TimehistWriter<'a> {
             (_, Some(pid)) => format!("{}[{}/{pid}]", shown(task.comm()), task.tid),
             _ => format!("{}[{}]", shown(task.comm()), task.tid),
         };
-        self.comm_width = self.comm_width.max(name.chars().count());
+        self.comm_width = self.comm_width.max(format_width(name.chars().count()));
         name
     }
 

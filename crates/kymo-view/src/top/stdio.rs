@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 
+use kymo_model::format_width;
+
 use super::page::TopPage;
 use crate::percent;
 
@@ -71,6 +73,7 @@ pub fn write_stdio(
             write!(out, " {:>14}", line.period)?;
         }
         for (cell, width) in line.cells.iter().zip(&widths) {
+            let width = format_width(*width);
             write!(out, "  {cell:<width$}")?;
         }
         writeln!(out)?;

@@ -19,7 +19,10 @@ impl TopLosses {
     /// Losses that the rings have told of.
     pub fn of(profile: &LiveProfile) -> TopLosses {
         let stats = profile.stats();
-        TopLosses { lost: stats.lost + stats.lost_in_hardware, throttled: stats.throttled }
+        TopLosses {
+            lost: stats.lost.saturating_add(stats.lost_in_hardware),
+            throttled: stats.throttled,
+        }
     }
 }
 

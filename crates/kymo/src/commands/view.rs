@@ -9,7 +9,7 @@ use kymo_analysis::tasks::sched_notes;
 use kymo_analysis::tracks::{TraceTracks, TrackConfig, read_tracks};
 use kymo_events::{ClassOrigin, EventSelection, EventSource, parse_times};
 use kymo_model::NoteKind;
-use kymo_render::syscalls::syscall_name;
+use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
 use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit};
 use kymo_view::trace_page::TracePage;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let config = TrackConfig {
         selection: selection.clone(),
-        name_of: syscall_name,
+        name_of: source.architecture().as_deref().map_or(syscall_name, syscall_names),
         text_limit: args.max_text.saturating_mul(1 << 20),
     };
     let tracks = read_tracks(&source, &config)?;

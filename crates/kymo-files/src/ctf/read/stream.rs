@@ -386,11 +386,11 @@ impl Stream {
         if let Some(now) = facts.discarded {
             match self.before.discarded {
                 // Since when it counts is not known: this may be the rest of a longer trace.
-                None => stats.lost_at_start += now,
+                None => stats.lost_at_start = stats.lost_at_start.saturating_add(now),
                 Some(before) if now > before => {
-                    stats.lost += now - before;
+                    stats.lost = stats.lost.saturating_add(now - before);
                     stats.lost_places += 1;
-                    self.missed += now - before;
+                    self.missed = self.missed.saturating_add(now - before);
                 }
                 Some(_) => {}
             }
@@ -400,7 +400,7 @@ impl Stream {
             if let Some(before) = self.before.sequence {
                 let gap = now.saturating_sub(before).saturating_sub(1);
                 if gap > 0 {
-                    stats.lost_packets += gap;
+                    stats.lost_packets = stats.lost_packets.saturating_add(gap);
                     stats.lost_packet_places += 1;
                 }
                 if now <= before {

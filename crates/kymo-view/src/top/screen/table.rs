@@ -18,7 +18,9 @@ impl TopScreen {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        // Binaries may have long names; those of functions matter more.
+        // Binaries may have long names; those of functions matter more. No column goes beyond the
+        // screen: names are as long as a binary says.
+        widths.iter_mut().for_each(|w| *w = (*w).min(area.width.into()));
         let most = usize::from(area.width) / 3;
         let all_but_last = widths.len().saturating_sub(1);
         widths.iter_mut().take(all_but_last).for_each(|w| *w = (*w).min(most));

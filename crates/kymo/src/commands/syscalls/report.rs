@@ -7,7 +7,7 @@ use kymo_analysis::syscalls::{
 };
 use kymo_format::EventFormat;
 use kymo_kernel::tracefs::Tracefs;
-use kymo_render::syscalls::{CallDescriptions, errno_name, syscall_name};
+use kymo_render::syscalls::{CallDescriptions, errno_name, syscall_name, syscall_names};
 use kymo_view::Ledger;
 use kymo_view::syscalls::{SummaryMode, SyscallColumn, SyscallView};
 
@@ -80,12 +80,13 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.symbols)?;
+    let architecture = source.architecture();
     let config = SyscallConfig {
         selection: args.read.selection(&source, &args.pid, &args.tid)?,
         calls: args.calls.clone(),
         slowest: args.slowest.min(MOST_SLOWEST),
         failed_only: args.failed,
-        name_of: syscall_name,
+        name_of: architecture.as_deref().map_or(syscall_name, syscall_names),
     };
     let table = count_syscalls(&source, &config)?;
     let notes = table.summary.notes(&source).into_iter().chain(syscall_notes(&table));
@@ -98,7 +99,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         units: args.read.units(),
         recording: source.name().to_owned(),
         errno_name,
-        arguments: argument_texts(&table),
+        arguments: argument_texts(&table, architecture.as_deref()),
         table: &table,
     };
     let mut out = stdout();
@@ -109,9 +110,10 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     args.read.close(out, &source, &table.summary, &ledger)
 }
 
-/// Arguments of the slowest calls. Numbers alone are described as this machine's kernel does,
-/// where that may be asked.
-fn argument_texts(table: &SyscallTable) -> Vec<String> {
+/// Arguments of the slowest calls. Where a recording has words alone, this machine's tracefs
+/// says what they are, if its calls have the same numbers.
+fn argument_texts(table: &SyscallTable, architecture: Option<&str>) -> Vec<String> {
+    let is_described = architecture.is_none_or(|name| name == std::env::consts::ARCH);
     let tracefs = Tracefs::open().ok();
     let mut described = CallDescriptions::new(|name: &str| {
         EventFormat::parse(&tracefs.as_ref()?.event_format("syscalls", name).ok()?).ok()
@@ -120,7 +122,8 @@ fn argument_texts(table: &SyscallTable) -> Vec<String> {
         let info = table.infos.get(slow.call.0 as usize)?;
         let words = &slow.arguments.words;
         let Some(count) = slow.arguments.count else {
-            let described = info.number.and_then(|number| described.arguments(number, words));
+            let number = info.number.filter(|_| is_described);
+            let described = number.and_then(|number| described.arguments(number, words));
             return Some(described.unwrap_or_else(|| "…".to_owned()));
         };
         let value = |(n, word): (usize, &u64)| {
