@@ -14,6 +14,10 @@ const MOST_OPEN: usize = 1 << 17;
 /// Requests with one first sector that are open at a time: passthrough commands have none.
 const MOST_ALIKE: usize = 1024;
 
+/// For how long a scheduler of the kernel may hold a request back, in nanoseconds: the
+/// `write_expire` of mq-deadline (the kernel's Documentation/block/deadline-iosched.rst).
+const LONGEST_QUEUED: u64 = 5_000_000_000;
+
 /// A request that is done.
 #[derive(Clone, Debug)]
 pub struct BlockRequest {
@@ -304,7 +308,11 @@ impl BlockMachine {
         }
         self.counts.completed += 1;
         let issued = request.issued.unwrap_or(time);
-        let touches_loss = self.losses.touches(request.start.min(time), time);
+        // One that went straight to the driver may have been queued before, by another task.
+        let is_direct = request.inserted.is_none() && request.start == issued;
+        let queued = if is_direct { LONGEST_QUEUED } else { 0 };
+        let touches_loss =
+            self.losses.touches(request.start.min(time).saturating_sub(queued), time);
         self.counts.touching_loss += u64::from(touches_loss);
         self.counts.alike += alike;
         Some(BlockRequest {

@@ -86,8 +86,8 @@ const DEEPEST: usize = 8;
 pub struct KworkMachine {
     raised: FxHashMap<OpenKey, u64>,
     open: FxHashMap<OpenKey, KworkStart>,
-    /// When each softirq began last: a raise that was lost since may be the first.
-    softirqs_begun: FxHashMap<OpenKey, u64>,
+    /// When each softirq and work item began last: a raise that was lost since may be the first.
+    begun: FxHashMap<OpenKey, u64>,
     /// Interrupts and softirqs that run on each CPU, the interrupted ones first.
     cpus: Vec<Vec<OpenKey>>,
     losses: LossWindows,
@@ -154,7 +154,7 @@ impl KworkMachine {
 
     fn begin(&mut self, key: OpenKey, raise_key: OpenKey, mut start: KworkStart) -> KworkStart {
         start.raised = self.raised.remove(&raise_key).filter(|raised| *raised <= start.time);
-        let unraised_since = self.begin_softirq(key, start.time);
+        let unraised_since = self.begun_before(raise_key, start.time);
         if let Some(raised) = start.raised {
             let since = unraised_since.map_or(raised, |since| since.min(raised));
             start.delay_touches_loss = self.losses.touches(since, start.time);
@@ -173,15 +173,14 @@ impl KworkMachine {
         start
     }
 
-    /// When a softirq began before, or the recording did; nothing of what cannot be raised again
-    /// before it begins.
-    fn begin_softirq(&mut self, key: OpenKey, time: u64) -> Option<u64> {
-        if key.0 != KworkKind::Softirq {
+    /// When the same began before, or the recording did; nothing of interrupts, which nobody raises.
+    fn begun_before(&mut self, key: OpenKey, time: u64) -> Option<u64> {
+        if key.0 == KworkKind::Irq {
             return None;
         }
-        let before = self.softirqs_begun.get(&key).copied().unwrap_or(0);
-        if self.softirqs_begun.len() < MOST_OPEN || before > 0 {
-            self.softirqs_begun.insert(key, time);
+        let before = self.begun.get(&key).copied().unwrap_or(0);
+        if self.begun.len() < MOST_OPEN || before > 0 {
+            self.begun.insert(key, time);
         }
         Some(before)
     }
