@@ -67,15 +67,14 @@ pub(crate) fn load(path: &str, parameters: &str) -> io::Result<()> {
     }
 }
 
-/// Loads a module of the list in [`kymo_guest::MODULES`] after those it needs.
+/// Loads a module of the list in [`kymo_guest::MODULES`] after those it needs. One without a file
+/// is built in.
 pub(crate) fn load_by_name(name: &str, parameters: &str) -> io::Result<()> {
     let list = std::fs::read_to_string(kymo_guest::MODULES)?;
     let mut lines = list.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let line = lines.find(|words| words.first() == Some(&name));
     let line = line.ok_or_else(|| io::Error::other("it is not in the guest"))?;
-    let [_, before @ .., last] = line.as_slice() else {
-        return Err(io::Error::other("it has no file"));
-    };
+    let [_, before @ .., last] = line.as_slice() else { return Ok(()) };
     for path in before {
         load(path, "")?;
     }

@@ -295,7 +295,10 @@ impl OpenError {
     /// Which of the kernel's checks stands in the way, in the order it makes them.
     fn permission(&self) -> String {
         let level = self.paranoid.unwrap_or(-1);
-        let needs = if self.pid == -1 && !self.cgroup && level > 0 {
+        let needs = if level > 2 {
+            // Mainline knows no such level.
+            "above 2 the kernels of Debian, Ubuntu and Android refuse users all events"
+        } else if self.pid == -1 && !self.cgroup && level > 0 {
             "0 or less to watch whole CPUs"
         } else if self.wants_kernel && level > 1 {
             "1 or less to count in the kernel (the event modifier :u counts user space only)"
@@ -427,6 +430,8 @@ mod tests {
         // Whose task it is does not depend on the setting.
         let user = OpenError { wants_kernel: false, ..task };
         check(user.clone(), "task 7 is not yours");
+        let strict = OpenError { paranoid: Some(3), ..user.clone() };
+        check(strict, "perf_event_paranoid (it is 3; above 2 the kernels of Debian");
         check(OpenError { paranoid: Some(-1), wants_kernel: true, ..user.clone() }, "not yours");
         check(OpenError { tracepoint: true, ..user }, "-1 for raw tracepoints");
     }

@@ -72,7 +72,7 @@ fn fill(stage: &Path, kernel: &Kernel, debug: &Path, source: &Path) -> anyhow::R
     let debug = debug.join("usr/lib/debug");
     let vmlinux = format!("boot/vmlinux-{release}");
     link(&debug.join(&vmlinux), &stage.join(&vmlinux))?;
-    let modules = super::modules::Modules::of(&debug.join("lib/modules").join(release))?;
+    let modules = super::modules::Modules::below(&debug.join("lib/modules").join(release))?;
     for name in MODULES {
         let path = modules.file(name)?;
         let below = path.strip_prefix(&debug).with_context(|| path.display().to_string())?;

@@ -1,11 +1,13 @@
-//! Debian's cloud kernel, downloaded by apt and unpacked under `target/vm`. Needs
+//! Debian's cloud kernels, downloaded by apt and unpacked under `target/vm`. Needs
 //! no root: nothing is installed. A directory is there only when it is whole.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+
+use super::apt::Apt;
 
 /// Depends on the package of the current kernel.
 const META: &str = "linux-image-cloud-amd64";
@@ -17,17 +19,50 @@ const PAUSE: Duration = Duration::from_secs(3);
 pub(crate) struct Kernel {
     /// As `uname -r` says it.
     pub(crate) release: String,
-    /// Where the package is unpacked.
-    directory: PathBuf,
+    /// Where its packages are unpacked, that of the image first. Newer releases have the image
+    /// and the modules in packages of their own.
+    directories: Vec<PathBuf>,
 }
 
 impl Kernel {
-    pub(crate) fn image(&self) -> PathBuf {
-        self.directory.join("boot").join(format!("vmlinuz-{}", self.release))
+    pub(crate) fn image(&self) -> anyhow::Result<PathBuf> {
+        let release = &self.release;
+        let names = [format!("boot/vmlinuz-{release}"), format!("usr/lib/modules/{release}/vmlinuz")];
+        self.existing(&names).with_context(|| format!("the packages of {release} hold no kernel"))
     }
 
-    pub(crate) fn modules(&self) -> PathBuf {
-        self.directory.join("lib/modules").join(&self.release)
+    /// Its directory of modules.
+    pub(crate) fn modules(&self) -> anyhow::Result<PathBuf> {
+        self.in_modules("kernel")
+            .with_context(|| format!("the packages of {} hold no modules", self.release))
+    }
+
+    /// The list of modules that are built in.
+    pub(crate) fn built_in(&self) -> Option<PathBuf> {
+        self.in_modules("modules.builtin")
+    }
+
+    fn in_modules(&self, name: &str) -> Option<PathBuf> {
+        let below = |top: &str| format!("{top}lib/modules/{}/{name}", self.release);
+        self.existing(&[below(""), below("usr/")])
+    }
+
+    fn existing(&self, names: &[String]) -> Option<PathBuf> {
+        let paths = self.directories.iter().flat_map(|d| names.iter().map(|name| d.join(name)));
+        paths.into_iter().find(|path| path.exists())
+    }
+
+    /// Whether all of it is there.
+    fn is_complete(&self) -> bool {
+        self.directories.iter().all(|d| d.join("complete").exists())
+    }
+
+    /// From the names of the directories of its packages, that of the image first.
+    fn of_names(names: &str) -> Option<Kernel> {
+        let first = names.lines().next()?;
+        let release = first.strip_prefix("linux-image-")?.split('_').next()?.to_owned();
+        let directories = names.lines().map(|name| super::directory().join(name)).collect();
+        Some(Kernel { release, directories })
     }
 }
 
@@ -52,46 +87,61 @@ struct Package {
 }
 
 /// The kernel in use: the one that is there, else the current one, fetched.
-pub(crate) fn kernel() -> anyhow::Result<Kernel> {
-    let named = std::fs::read_to_string(super::directory().join("current")).unwrap_or_default();
-    match named.trim() {
-        "" => fetch(&[]),
-        name => match unpacked(&super::directory().join(name)) {
-            Some(kernel) => Ok(kernel),
-            None => fetch(&[]),
-        },
+pub(crate) fn kernel(apt: &Apt) -> anyhow::Result<Kernel> {
+    let names = std::fs::read_to_string(apt.mark()).unwrap_or_default();
+    match Kernel::of_names(&names) {
+        Some(kernel) if kernel.is_complete() => Ok(kernel),
+        _ => fetch(apt, &[]),
     }
 }
 
 /// Fetches the current kernel, if it is not there, and what is asked for with it.
-pub(crate) fn fetch(extras: &[Extra]) -> anyhow::Result<Kernel> {
-    let name = current_name()?;
-    let release = name.trim_start_matches("linux-image-").to_owned();
-    let directory = ensure(&name)?;
-    let directory_name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let kernel = unpacked(&directory).with_context(|| format!("{name} holds no kernel"))?;
-    let mark = super::directory().join("current");
-    std::fs::write(&mark, directory_name).with_context(|| mark.display().to_string())?;
-    println!("vm: Linux {release} in {}", directory.display());
+pub(crate) fn fetch(apt: &Apt, extras: &[Extra]) -> anyhow::Result<Kernel> {
+    let image = current_name(apt)?;
+    let mut names = String::new();
+    for package in [vec![image.clone()], parts(apt, &image)?].concat() {
+        let directory = ensure(apt, &package)?;
+        names.push_str(&directory.file_name().unwrap_or_default().to_string_lossy());
+        names.push('\n');
+    }
+    let kernel = Kernel::of_names(&names).with_context(|| format!("{image} is no kernel's name"))?;
+    kernel.image()?;
+    let mark = apt.mark();
+    std::fs::write(&mark, &names).with_context(|| mark.display().to_string())?;
+    println!("vm: Linux {} in {}", kernel.release, super::directory().display());
     for extra in extras {
-        for name in packages_of(*extra, &release)? {
-            println!("vm: {name} in {}", ensure(&name)?.display());
+        for name in packages_of(*extra, &kernel.release)? {
+            println!("vm: {name} in {}", ensure(apt, &name)?.display());
         }
     }
     Ok(kernel)
+}
+
+/// Packages that an image consists of where it has no files of its own.
+fn parts(apt: &Apt, image: &str) -> anyhow::Result<Vec<String>> {
+    let text = apt.cache(&["depends", image])?;
+    let names = text.lines().filter_map(|l| l.trim().strip_prefix("Depends: "));
+    let release = image.trim_start_matches("linux-image-");
+    let is_part = |n: &&str| {
+        ["linux-base-", "linux-binary-", "linux-modules-"]
+            .iter()
+            .any(|start| n.strip_prefix(start) == Some(release))
+    };
+    Ok(names.filter(is_part).map(str::to_owned).collect())
 }
 
 /// The directory of a package beside the kernel in use, fetched if it is not there. The
 /// version must be the kernel's.
 pub(crate) fn extra(kernel: &Kernel, extra: Extra) -> anyhow::Result<PathBuf> {
     let name = packages_of(extra, &kernel.release)?.into_iter().next().context("no package")?;
-    let own = kernel.directory.file_name().unwrap_or_default().to_string_lossy();
+    let own = kernel.directories.first().and_then(|d| d.file_name()).unwrap_or_default().to_string_lossy();
     let version = own.split_once('_').map_or("", |(_, version)| version);
     let there = super::directory().join(format!("{name}_{version}"));
     if there.join("complete").exists() {
         return Ok(there);
     }
-    let fetched = ensure(&name)?;
+    // Debugging information is wanted of the kernel of this machine's release alone.
+    let fetched = ensure(&Apt::of_machine(), &name)?;
     if fetched != there {
         bail!("{} is not of the kernel in use, {own}: cargo xtask vm fetch", fetched.display());
     }
@@ -115,35 +165,25 @@ fn packages_of(extra: Extra, release: &str) -> anyhow::Result<Vec<String>> {
     })
 }
 
-fn unpacked(directory: &Path) -> Option<Kernel> {
-    if !directory.join("complete").exists() {
-        return None;
-    }
-    let boot = std::fs::read_dir(directory.join("boot")).ok()?;
-    let names = boot.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
-    let release = names.filter_map(|n| n.strip_prefix("vmlinuz-").map(str::to_owned)).next()?;
-    Some(Kernel { release, directory: directory.to_owned() })
-}
-
 /// The package behind the one that always names the newest.
-fn current_name() -> anyhow::Result<String> {
+fn current_name(apt: &Apt) -> anyhow::Result<String> {
     let ask = || -> Option<String> {
-        let text = output("apt-cache", &["depends", META]).ok()?;
+        let text = apt.cache(&["depends", META]).ok()?;
         let mut names = text.lines().filter_map(|l| l.trim().strip_prefix("Depends: "));
         names.find(|n| n.starts_with("linux-image-")).map(str::to_owned)
     };
     if let Some(name) = ask() {
         return Ok(name);
     }
-    update().with_context(|| format!("apt does not know {META}"))?;
+    apt.update().with_context(|| format!("apt does not know {META}"))?;
     ask().with_context(|| format!("apt does not know {META}, also after `apt-get update`"))
 }
 
 /// The directory with the package's files, made if need be.
-fn ensure(name: &str) -> anyhow::Result<PathBuf> {
+fn ensure(apt: &Apt, name: &str) -> anyhow::Result<PathBuf> {
     let mut last = None;
     for attempt in 1..=ATTEMPTS {
-        match describe(name).and_then(|package| ensure_version(&package)) {
+        match describe(apt, name).and_then(|package| ensure_version(apt, &package)) {
             Ok(directory) => return Ok(directory),
             Err(e) => {
                 println!("vm: {name}, attempt {attempt} of {ATTEMPTS}: {e:#}");
@@ -153,7 +193,7 @@ fn ensure(name: &str) -> anyhow::Result<PathBuf> {
         if attempt < ATTEMPTS {
             std::thread::sleep(PAUSE);
             // A mirror drops old versions; a list that names one has to be renewed.
-            if let Err(e) = update() {
+            if let Err(e) = apt.update() {
                 println!("vm: {e:#}");
             }
         }
@@ -162,14 +202,14 @@ fn ensure(name: &str) -> anyhow::Result<PathBuf> {
     Err(last.context(format!("cannot fetch the package {name}")))
 }
 
-fn ensure_version(package: &Package) -> anyhow::Result<PathBuf> {
+fn ensure_version(apt: &Apt, package: &Package) -> anyhow::Result<PathBuf> {
     let Package { name, version, .. } = package;
     let directory = super::directory().join(format!("{name}_{}", version.replace(':', "%3a")));
     let mark = directory.join("complete");
     if std::fs::read_to_string(&mark).is_ok_and(|sum| sum == package.sha256) {
         return Ok(directory);
     }
-    let archive = download(package)?;
+    let archive = download(apt, package)?;
     let fresh = directory.with_extension(format!("new-{}", std::process::id()));
     remove(&fresh)?;
     std::fs::create_dir_all(&fresh).with_context(|| fresh.display().to_string())?;
@@ -189,14 +229,14 @@ fn ensure_version(package: &Package) -> anyhow::Result<PathBuf> {
 }
 
 /// The archive in a directory of its own, with the sum that apt's signed list states.
-fn download(package: &Package) -> anyhow::Result<PathBuf> {
+fn download(apt: &Apt, package: &Package) -> anyhow::Result<PathBuf> {
     let Package { name, version, bytes, sha256 } = package;
     let directory = super::directory().join(format!("download-{}", std::process::id()));
     remove(&directory)?;
     std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     println!("vm: downloading {name} {version}, {:.1} MB", *bytes as f64 / 1e6);
-    let mut apt = Command::new("apt-get");
-    apt.args(["-q", "-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=", "download"]);
+    let mut apt = apt.get();
+    apt.args(["-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=", "download"]);
     apt.arg(format!("{name}={version}")).current_dir(&directory);
     crate::cargo::run_command(apt)?;
     let archive = std::fs::read_dir(&directory)?
@@ -212,8 +252,8 @@ fn download(package: &Package) -> anyhow::Result<PathBuf> {
     Ok(archive)
 }
 
-fn describe(name: &str) -> anyhow::Result<Package> {
-    let text = output("apt-cache", &["show", "--no-all-versions", name])?;
+fn describe(apt: &Apt, name: &str) -> anyhow::Result<Package> {
+    let text = apt.cache(&["show", "--no-all-versions", name])?;
     parse_description(&text).with_context(|| format!("apt-cache show {name}: facts are missing"))
 }
 
@@ -228,15 +268,6 @@ fn parse_description(text: &str) -> Option<Package> {
         bytes: field("Size")?.parse().ok()?,
         sha256: field("SHA256")?,
     })
-}
-
-fn update() -> anyhow::Result<()> {
-    if !crate::setup::is_root() {
-        bail!("apt's lists may be missing or old; run as root: apt-get update");
-    }
-    let mut apt = Command::new("apt-get");
-    apt.args(["-q", "update"]).stdout(Stdio::null());
-    crate::cargo::run_command(apt)
 }
 
 fn remove(directory: &Path) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use kymo_guest::{GuestModule, Job};
 
 use super::cpio::Archive;
-use super::modules::Modules;
+use super::modules::{self, Modules};
 
 /// Programs that every guest has, if the host does.
 const USUAL: &[&str] = &[
@@ -133,7 +133,7 @@ pub(crate) fn write(
         let last = order.len().saturating_sub(1);
         for (i, path) in order.iter().enumerate() {
             let place = module_place(path);
-            archive.file(&place, 0o644, &read(path)?)?;
+            archive.file(&place, 0o644, &modules::read(path)?)?;
             let parameters = if i == last { parameters } else { "" }.to_owned();
             if !job.modules.iter().any(|m| m.path == place) {
                 job.modules.push(GuestModule { path: place, parameters });
@@ -145,7 +145,7 @@ pub(crate) fn write(
         list.push_str(name);
         for path in modules.in_order(name)? {
             let place = module_place(&path);
-            archive.file(&place, 0o644, &read(&path)?)?;
+            archive.file(&place, 0o644, &modules::read(&path)?)?;
             list.push(' ');
             list.push_str(&place);
         }
@@ -167,9 +167,10 @@ fn add<W: std::io::Write>(archive: &mut Archive<W>, from: &Path, to: &str) -> an
     Ok(())
 }
 
-/// `…/lib/modules/RELEASE/kernel/…` → `/lib/modules/RELEASE/kernel/…`.
+/// `…/lib/modules/RELEASE/kernel/…` → `/lib/modules/RELEASE/kernel/…`, not compressed.
 fn module_place(path: &Path) -> String {
     let path = path.to_string_lossy();
+    let path = path.strip_suffix(modules::COMPRESSED).unwrap_or(&path);
     let at = path.rfind("/lib/modules/").unwrap_or(0);
     in_guest(path.get(at..).unwrap_or_default())
 }

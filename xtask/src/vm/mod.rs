@@ -4,11 +4,13 @@
 //! `fetch` gets the kernel, `initrd` packs the file system, `disk` what is too much for it, `machine` runs it,
 //! `suite` runs the tests marked for the guest.
 
+pub(crate) mod apt;
 mod cpio;
 mod disk;
 mod fetch;
 mod initrd;
 mod machine;
+pub(crate) mod matrix;
 mod modules;
 mod run;
 pub(crate) mod suite;
@@ -19,6 +21,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 
 use crate::cargo;
+
+use apt::Apt;
 
 pub(crate) const USAGE: &str = "\
   vm fetch [--debug] [--headers] [--source]
@@ -33,8 +37,11 @@ pub(crate) const USAGE: &str = "\
     --dev               kymo's development build instead of the release build
     --append 'PARAMETERS'          more parameters for the kernel
     --memory MB, --limit SECONDS, --console (shows it)
-  vm test [-v] [-p PACKAGE] [--release] [FILTER…]
+    --kernel RELEASE    the kernel of another of Debian's releases (bullseye, trixie, forky)
+  vm test [-v] [-p PACKAGE] [--release] [--kernel RELEASE] [FILTER…]
                       run the tests of crates/*/tests/guest_*.rs in the guest
+  vm matrix [--dev] [RELEASE…]
+                      what works on the kernels of Debian's releases, as a table
 ";
 
 pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
@@ -42,6 +49,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
         ["fetch", extras @ ..] => fetch_extras(extras).map(|()| ExitCode::SUCCESS),
         ["run", rest @ ..] => run::main(rest),
         ["test", rest @ ..] => suite::main(rest),
+        ["matrix", rest @ ..] => matrix::main(rest),
         other => bail!("no such task: vm {}\n\n{USAGE}", other.join(" ")),
     }
 }
@@ -54,7 +62,7 @@ fn fetch_extras(options: &[&str]) -> anyhow::Result<()> {
         other => bail!("vm fetch has no option {other}"),
     };
     let extras = options.iter().map(extra).collect::<anyhow::Result<Vec<_>>>()?;
-    fetch::fetch(&extras).map(drop)
+    fetch::fetch(&Apt::of_machine(), &extras).map(drop)
 }
 
 /// `target/vm`, wherever the target directory is.
@@ -70,7 +78,7 @@ pub(crate) struct WithDebug {
 
 /// Fetches that kernel, if it is not there.
 pub(crate) fn kernel_with_debug() -> anyhow::Result<WithDebug> {
-    let kernel = fetch::kernel()?;
+    let kernel = fetch::kernel(&Apt::of_machine())?;
     let vmlinux = vmlinux()?;
     let archive = fetch::extra(&kernel, fetch::Extra::Source)?;
     let sources = directory().join(format!("sources-{}", kernel.release));
@@ -83,7 +91,7 @@ pub(crate) fn kernel_with_debug() -> anyhow::Result<WithDebug> {
 
 /// Its image with debugging information alone.
 pub(crate) fn vmlinux() -> anyhow::Result<PathBuf> {
-    let kernel = fetch::kernel()?;
+    let kernel = fetch::kernel(&Apt::of_machine())?;
     let debug = fetch::extra(&kernel, fetch::Extra::Debug)?;
     Ok(debug.join(format!("usr/lib/debug/boot/vmlinux-{}", kernel.release)))
 }
@@ -91,7 +99,8 @@ pub(crate) fn vmlinux() -> anyhow::Result<PathBuf> {
 /// Fetches what tests of `kymo probe` compare on. What keeps it away is said: the
 /// tests then skip themselves, and say so, too.
 pub(crate) fn fetch_for_tests() {
-    let fetched = fetch::kernel().and_then(|kernel| fetch::extra(&kernel, fetch::Extra::Debug));
+    let fetched = fetch::kernel(&Apt::of_machine())
+        .and_then(|kernel| fetch::extra(&kernel, fetch::Extra::Debug));
     if let Err(e) = fetched {
         println!("vm: the kernel's debug package is not there, tests with it are skipped: {e:#}");
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use kymo_guest::{Command, Job, OutputStream};
 
+use super::apt::Apt;
 use super::initrd::{self, Contents};
 use super::machine::Machine;
 use super::modules::Modules;
@@ -15,7 +16,7 @@ use super::{Scratch, disk, fetch};
 use crate::cargo;
 
 /// The command line.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Options {
     programs: Vec<String>,
     modules: Vec<String>,
@@ -27,6 +28,7 @@ struct Options {
     append: String,
     memory_mb: u32,
     limit_seconds: u32,
+    apt: Apt,
     command: Vec<String>,
 }
 
@@ -43,6 +45,7 @@ impl Options {
             append: String::new(),
             memory_mb: 1024,
             limit_seconds: 300,
+            apt: Apt::of_machine(),
             command: Vec::new(),
         };
         let mut args = args.iter();
@@ -58,6 +61,7 @@ impl Options {
                 "--get" => options.get.push(value()?),
                 "--memory" => options.memory_mb = value()?.parse().context("--memory")?,
                 "--limit" => options.limit_seconds = value()?.parse().context("--limit")?,
+                "--kernel" => options.apt = Apt::of_suite(&value()?)?,
                 "--debug" => options.debug = true,
                 "--dev" => options.dev = true,
                 "--console" => options.console = true,
@@ -81,8 +85,8 @@ impl Options {
 
 pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     let options = Options::parse(args)?;
-    let kernel = fetch::kernel()?;
-    let modules = Modules::of(&kernel.modules())?;
+    let kernel = fetch::kernel(&options.apt)?;
+    let modules = Modules::of(&kernel)?;
     let kymo = if options.dev {
         cargo::build(&["build", "--package", "kymo", "--bin", "kymo"])?
     } else {
@@ -122,7 +126,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     let initrd = scratch.path().join("initrd");
     initrd::write(&initrd, &contents, &modules, job)?;
     let machine = Machine {
-        image: kernel.image(),
+        image: kernel.image()?,
         initrd,
         disk,
         append: options.append,

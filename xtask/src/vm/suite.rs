@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use kymo_guest::{Command, Job, OutputStream};
 
+use super::apt::Apt;
 use super::initrd::{self, Contents};
 use super::machine::{Ended, Machine};
 use super::modules::Modules;
@@ -28,11 +29,17 @@ pub(super) const READY: [&str; 7] =
 /// Files of tests that want the kernel's DWARF and sources begin so.
 const WITH_DISK: &str = "guest_debug_";
 
+/// The test program that says what works on a kernel.
+const MATRIX: &str = "guest_matrix";
+
 /// Where `kymo_testkit::Workload` looks for programs.
 const PROGRAMS: &str = "/vm/programs";
 
 /// Where skips are written down, as on the host.
 const SKIPS: &str = "/vm/skipped-tests";
+
+/// Where a test writes down what works on the guest's kernel.
+const CAPABILITIES: &str = "/vm/capabilities";
 
 const MEMORY_MB: u32 = 1024;
 /// A tenth of these seconds is enough where nobody else wants the processors.
@@ -48,6 +55,8 @@ pub(crate) struct Selection {
     release: bool,
     /// Shows what passing tests print as well.
     verbose: bool,
+    /// Whose kernel the guest has.
+    kernel: Apt,
 }
 
 /// What came of them.
@@ -56,6 +65,18 @@ pub(crate) struct Results {
     pub(crate) counts: Counts,
     /// One line for each test that the guest lacks something for.
     pub(crate) skips: Vec<String>,
+    /// What `guest_matrix` found: a line for each capability.
+    pub(crate) capabilities: Vec<String>,
+    /// Release of the guest's kernel.
+    pub(crate) release: String,
+}
+
+/// What a boot brought.
+struct Booted {
+    /// One for each target.
+    found: Vec<OfTarget>,
+    skips: Vec<String>,
+    capabilities: Vec<String>,
 }
 
 /// A test program.
@@ -101,6 +122,12 @@ impl Selection {
         Selection { release: true, ..Selection::default() }
     }
 
+    /// What works on a kernel, as [`super::matrix`] shows it.
+    pub(crate) fn matrix(kernel: Apt, release: bool) -> Selection {
+        let filters = vec![MATRIX.to_owned()];
+        Selection { filters, release, kernel, ..Selection::default() }
+    }
+
     fn parse(args: &[&str]) -> anyhow::Result<Selection> {
         let mut selection = Selection::default();
         let mut args = args.iter();
@@ -111,6 +138,10 @@ impl Selection {
                     selection.packages.push((*name).to_owned());
                 }
                 "--release" => selection.release = true,
+                "--kernel" => {
+                    let name = args.next().context("--kernel wants a release of Debian")?;
+                    selection.kernel = Apt::of_suite(name)?;
+                }
                 "-v" | "--verbose" => selection.verbose = true,
                 other if other.starts_with('-') => bail!("vm test has no option {other}"),
                 other => selection.filters.push(other.to_owned()),
@@ -121,7 +152,7 @@ impl Selection {
 }
 
 pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
-    let Results { counts, skips } = run(&Selection::parse(args)?)?;
+    let Results { counts, skips, .. } = run(&Selection::parse(args)?)?;
     skips.iter().for_each(|line| println!("{line}"));
     println!("{} passed, {} failed in the guest", counts.passed, counts.failed);
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -130,7 +161,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
 /// Builds the tests and runs them: those that want the kernel's DWARF in a guest with
 /// a disk that has it, all others in one without, where its absence is told.
 pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
-    let kernel = fetch::kernel()?;
+    let kernel = fetch::kernel(&selection.kernel)?;
     let (mut targets, kymo) = build(selection)?;
     let (names, filters): (Vec<_>, Vec<_>) =
         selection.filters.iter().partition(|f| targets.iter().any(|t| t.name.contains(*f)));
@@ -139,19 +170,25 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     }
     let (with, without): (Vec<Target>, Vec<Target>) =
         targets.into_iter().partition(|t| t.name.starts_with(WITH_DISK));
-    let mut all = Results::default();
+    let mut all = Results { release: kernel.release.clone(), ..Results::default() };
     for targets in [without, with].iter().filter(|targets| !targets.is_empty()) {
         let arguments: Vec<String> = filters.iter().map(|f| (*f).clone()).collect();
         let run = |target| Run { target, arguments: arguments.clone() };
         let runs: Vec<Run<'_>> = targets.iter().map(run).collect();
-        let (mut first, skips) = boot(selection, &kernel, &runs, kymo.as_deref())?;
-        all.skips.extend(skips);
+        let booted = boot(selection, &kernel, &runs, kymo.as_deref())?;
+        let mut first = booted.found;
+        all.skips.extend(booted.skips);
+        all.capabilities.extend(booted.capabilities);
         let bad: Vec<usize> = (0..first.len()).filter(|i| first[*i].counts.failed > 0).collect();
         if !bad.is_empty() {
             let again = |i: &usize| Run { target: &targets[*i], arguments: first[*i].again() };
             let runs: Vec<Run<'_>> = bad.iter().map(again).collect();
             println!("\nguest: what failed is tried again");
-            let (second, _) = boot(selection, &kernel, &runs, kymo.as_deref())?;
+            let Booted { found: second, capabilities, .. } =
+                boot(selection, &kernel, &runs, kymo.as_deref())?;
+            if !capabilities.is_empty() {
+                all.capabilities = capabilities;
+            }
             for (i, second) in bad.into_iter().zip(&second) {
                 flaky(&targets[i], &first[i], second).iter().for_each(|line| println!("{line}"));
                 first[i] = std::mem::take(&mut first[i]).with(second);
@@ -181,13 +218,13 @@ fn boot(
     kernel: &fetch::Kernel,
     runs: &[Run<'_>],
     kymo: Option<&Path>,
-) -> anyhow::Result<(Vec<OfTarget>, Vec<String>)> {
-    let modules = Modules::of(&kernel.modules())?;
+) -> anyhow::Result<Booted> {
+    let modules = Modules::of(kernel)?;
     let scratch = Scratch::new()?;
     let mut contents = Contents {
         init: super::init()?,
         programs: PEERS.map(String::from).into(),
-        ready: READY.map(String::from).into(),
+        ready: READY.into_iter().filter(|name| modules.has(name)).map(String::from).collect(),
         ..Contents::default()
     };
     if let Some(place) = kymo {
@@ -200,14 +237,14 @@ fn boot(
     contents.files.extend(programs);
     let programs = runs.iter().map(|run| &run.target.program);
     contents.files.extend(programs.map(|p| (p.clone(), p.to_string_lossy().into_owned())));
-    let no_skips = scratch.path().join("skipped-tests");
-    std::fs::write(&no_skips, "").with_context(|| no_skips.display().to_string())?;
-    contents.files.push((no_skips, SKIPS.into()));
+    let empty = scratch.path().join("empty");
+    std::fs::write(&empty, "").with_context(|| empty.display().to_string())?;
+    contents.files.extend([SKIPS, CAPABILITIES].map(|name| (empty.clone(), name.into())));
     let disk = debug_disk(runs, kernel);
     contents.load.extend(disk.is_some().then(|| disk::DRIVER.to_owned()));
     let job = Job {
         commands: runs.iter().map(|run| command(run, selection.verbose)).collect(),
-        get: vec![SKIPS.into()],
+        get: vec![SKIPS.into(), CAPABILITIES.into()],
         limit_seconds: LIMIT_OF_ALL,
         disk: disk.as_ref().map_or_else(String::new, |_| disk::PLACE.into()),
         ..Job::default()
@@ -215,7 +252,7 @@ fn boot(
     let initrd = scratch.path().join("initrd");
     initrd::write(&initrd, &contents, &modules, job)?;
     let machine = Machine {
-        image: kernel.image(),
+        image: kernel.image()?,
         initrd,
         disk,
         append: String::new(),
@@ -237,10 +274,13 @@ fn boot(
     if outcome.ended.iter().any(|ended| ended.status != 0) {
         println!("guest: {}", outcome.console);
     }
-    let skips = outcome.files.iter().find(|(path, _)| path == SKIPS);
-    let skips = skips.map(|(_, copy)| std::fs::read_to_string(copy).unwrap_or_default());
-    let skips = skips.unwrap_or_default().lines().map(str::to_owned).collect();
-    Ok((tally.results(&outcome.ended), skips))
+    let lines = |name: &str| -> Vec<String> {
+        let file = outcome.files.iter().find(|(path, _)| path == name);
+        let text = file.map(|(_, copy)| std::fs::read_to_string(copy).unwrap_or_default());
+        text.unwrap_or_default().lines().map(str::to_owned).collect()
+    };
+    let (skips, capabilities) = (lines(SKIPS), lines(CAPABILITIES));
+    Ok(Booted { found: tally.results(&outcome.ended), skips, capabilities })
 }
 
 /// The disk with the kernel's DWARF, if a test may want it. It takes 420 MB of
@@ -266,7 +306,11 @@ fn command(Run { target, arguments: told }: &Run<'_>, verbose: bool) -> Command 
     Command {
         arguments,
         // The guest has what its tests need, or something is wrong with it.
-        environment: vec!["CI=true".into(), format!("KYMO_SKIP_LOG={SKIPS}")],
+        environment: vec![
+            "CI=true".into(),
+            format!("KYMO_SKIP_LOG={SKIPS}"),
+            format!("KYMO_CAPABILITIES={CAPABILITIES}"),
+        ],
         limit_seconds: limit_of(target),
     }
 }
@@ -429,6 +473,7 @@ mod tests {
             filters: vec!["function_graph".into()],
             release: true,
             verbose: false,
+            kernel: Apt::of_machine(),
         };
         assert_eq!(selection, expected);
         assert!(Selection::parse(&["--no-such"]).is_err());

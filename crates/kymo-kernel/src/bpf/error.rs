@@ -50,6 +50,11 @@ fn permission() -> String {
             Ok(text) if text.contains("[confidentiality]") => {
                 "kernel lockdown is in confidentiality mode".into()
             }
+            _ if super::kernel_release_below(5, 11) => {
+                "this kernel counts maps and programs as locked memory: raise the limit \
+                 (ulimit -l unlimited)"
+                    .into()
+            }
             _ => "this kernel refuses it to everybody".into(),
         };
     }

@@ -65,10 +65,38 @@ unsafe fn bpf<A>(command: BpfCommand, attribute: &mut A) -> io::Result<i32> {
             return Ok(done as i32);
         }
         let error = io::Error::last_os_error();
+        let takes_memory = matches!(
+            command,
+            BpfCommand::MapCreate | BpfCommand::ProgramLoad | BpfCommand::BtfLoad
+        );
+        if error.raw_os_error() == Some(libc::EPERM) && takes_memory && raise_locked_memory() {
+            continue;
+        }
         // The verifier gives up with EAGAIN where a signal came in between.
         if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) {
             return Err(error);
         }
+    }
+}
+
+/// Linux before 5.11 counts maps and programs as locked memory, whose limit is small. Whether the
+/// limit was raised now: who may do that may have the memory.
+fn raise_locked_memory() -> bool {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let unlimited = Rlimit { current: None, maximum: None };
+    getrlimit(Resource::Memlock).current.is_some()
+        && kernel_release_below(5, 11)
+        && setrlimit(Resource::Memlock, unlimited).is_ok()
+}
+
+/// Whether the running kernel is older than this release; not if it does not say.
+fn kernel_release_below(major: u32, minor: u32) -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(a)), Some(Ok(b))) => (a, b) < (major, minor),
+        _ => false,
     }
 }
 
