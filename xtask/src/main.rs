@@ -14,6 +14,7 @@ mod setup;
 mod steps;
 mod test;
 mod tidy;
+mod torture;
 mod vm;
 
 use std::path::PathBuf;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         ["bloat"] => bloat::run(None).map(done),
         ["bloat", program] => bloat::run(Some(program)).map(done),
         ["vm", rest @ ..] => vm::main(rest),
+        ["torture", rest @ ..] => torture::main(rest).map(done),
         ["fuzz", rest @ ..] => fuzz::main(rest).map(done),
         ["bench"] => bench::run(bench::Effort::Full, None).map(done),
         ["bench", "probes"] => bench::probes::run().map(done),
@@ -83,11 +85,11 @@ fn main() -> ExitCode {
             bench::run(bench::Effort::Quick, Some(part)).map(done)
         }
         [] | ["help" | "-h" | "--help"] => {
-            print!("{USAGE}{}{}", fuzz::USAGE, vm::USAGE);
+            print!("{USAGE}{}{}{}", fuzz::USAGE, torture::USAGE, vm::USAGE);
             return ExitCode::SUCCESS;
         }
         other => {
-            let (name, more) = (other.join(" "), [fuzz::USAGE, vm::USAGE].concat());
+            let (name, more) = (other.join(" "), [fuzz::USAGE, torture::USAGE, vm::USAGE].concat());
             eprint!("xtask: no such task: {name}\n\n{USAGE}{more}");
             return ExitCode::from(2);
         }

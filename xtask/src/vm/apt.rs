@@ -87,7 +87,9 @@ impl Apt {
                 let directory = self.directory(suite);
                 let list = directory.join("sources.list");
                 std::fs::create_dir_all(directory.join("lists/partial"))
-                    .and_then(|()| std::fs::write(&list, format!("deb {} {suite} main\n", mirror()?)))
+                    .and_then(|()| {
+                        std::fs::write(&list, format!("deb {} {suite} main\n", mirror()?))
+                    })
                     .with_context(|| list.display().to_string())?;
             }
             None if !crate::setup::is_root() => {

@@ -27,7 +27,8 @@ pub(crate) struct Kernel {
 impl Kernel {
     pub(crate) fn image(&self) -> anyhow::Result<PathBuf> {
         let release = &self.release;
-        let names = [format!("boot/vmlinuz-{release}"), format!("usr/lib/modules/{release}/vmlinuz")];
+        let names =
+            [format!("boot/vmlinuz-{release}"), format!("usr/lib/modules/{release}/vmlinuz")];
         self.existing(&names).with_context(|| format!("the packages of {release} hold no kernel"))
     }
 
@@ -104,7 +105,8 @@ pub(crate) fn fetch(apt: &Apt, extras: &[Extra]) -> anyhow::Result<Kernel> {
         names.push_str(&directory.file_name().unwrap_or_default().to_string_lossy());
         names.push('\n');
     }
-    let kernel = Kernel::of_names(&names).with_context(|| format!("{image} is no kernel's name"))?;
+    let kernel =
+        Kernel::of_names(&names).with_context(|| format!("{image} is no kernel's name"))?;
     kernel.image()?;
     let mark = apt.mark();
     std::fs::write(&mark, &names).with_context(|| mark.display().to_string())?;
@@ -134,7 +136,12 @@ fn parts(apt: &Apt, image: &str) -> anyhow::Result<Vec<String>> {
 /// version must be the kernel's.
 pub(crate) fn extra(kernel: &Kernel, extra: Extra) -> anyhow::Result<PathBuf> {
     let name = packages_of(extra, &kernel.release)?.into_iter().next().context("no package")?;
-    let own = kernel.directories.first().and_then(|d| d.file_name()).unwrap_or_default().to_string_lossy();
+    let own = kernel
+        .directories
+        .first()
+        .and_then(|d| d.file_name())
+        .unwrap_or_default()
+        .to_string_lossy();
     let version = own.split_once('_').map_or("", |(_, version)| version);
     let there = super::directory().join(format!("{name}_{version}"));
     if there.join("complete").exists() {

@@ -62,9 +62,7 @@ impl Modules {
     /// A module's file.
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<&Path> {
         let found = self.files.get(&name.replace('-', "_"));
-        found.map(PathBuf::as_path).with_context(|| {
-            format!("this kernel has no module {name}")
-        })
+        found.map(PathBuf::as_path).with_context(|| format!("this kernel has no module {name}"))
     }
 
     /// A module's file after those of all it needs.
