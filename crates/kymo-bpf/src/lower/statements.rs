@@ -13,9 +13,11 @@ const MAX_UNROLL: i64 = 100;
 
 impl Lowering<'_> {
     pub(crate) fn block(&mut self, block: &BlockTree) -> Lowered<()> {
-        for statement in &block.statements {
+        for (n, statement) in block.statements.iter().enumerate() {
+            self.print_takes = is_emptied_behind(&block.statements, n);
             self.statement(statement)?;
         }
+        self.print_takes = false;
         if let Some(value) = &block.value {
             let mark = self.mark();
             self.emit(Instruction::Position(value.position));
@@ -290,5 +292,55 @@ impl Lowering<'_> {
                 Operand::Register(register)
             }
         }
+    }
+}
+
+/// Whether the n-th statement prints a map that `clear()` or `zero()` empties behind it, whatever
+/// the event: then what is printed is exactly what leaves the map. Only the first of several
+/// prints takes it.
+fn is_emptied_behind(statements: &[Statement], n: usize) -> bool {
+    let Some(("print", printed)) = statements.get(n).and_then(call_of_map) else { return false };
+    for before in statements[..n].iter().rev() {
+        match call_of_map(before) {
+            Some(("print", map)) if map == printed => return false,
+            Some(("clear" | "zero", map)) if map == printed => break,
+            _ => {}
+        }
+    }
+    for behind in &statements[n + 1..] {
+        match &behind.kind {
+            StatementKind::Expression(_) if is_exit(behind) => return false,
+            StatementKind::Expression(_) | StatementKind::Assign(..) | StatementKind::Let(..) => {}
+            _ => return false,
+        }
+        if matches!(call_of_map(behind), Some(("clear" | "zero", map)) if map == printed) {
+            return true;
+        }
+    }
+    false
+}
+
+/// A statement that is a call whose first argument is a whole map: names of function and map.
+fn call_of_map(statement: &Statement) -> Option<(&str, &str)> {
+    let StatementKind::Expression(value) = &statement.kind else { return None };
+    let ExpressionKind::Call(function, arguments) = &*value.kind else { return None };
+    match &*arguments.first()?.kind {
+        ExpressionKind::Map(map, key) if key.is_empty() => Some((function, map)),
+        _ => None,
+    }
+}
+
+/// Whether a statement may end the program: a call that ends it, or one that is no function of
+/// the language and may hold anything.
+fn is_exit(statement: &Statement) -> bool {
+    const HARMLESS: [&str; 12] = [
+        "print", "printf", "clear", "zero", "time", "system", "cat", "join", "delete", "errorf",
+        "warnf", "debugf",
+    ];
+    let StatementKind::Expression(value) = &statement.kind else { return true };
+    match &*value.kind {
+        ExpressionKind::Call(function, _) => !HARMLESS.contains(&function.as_str()),
+        ExpressionKind::Step(..) => false,
+        _ => true,
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn follow_program(
             return Ok(running);
         }
         match signals.next()? {
-            Some(Signal::Usr1) => running.print_maps(sinks)?,
+            Some(Signal::Usr1) => running.handle_signal(sinks)?,
             Some(signal) if signal.is_end() => {
                 running.interrupt();
                 return Ok(running);
