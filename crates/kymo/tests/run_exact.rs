@@ -238,3 +238,28 @@ fn paths_are_those_of_the_process() {
     let o = program("uprobe:/mnt/there:main { exit(); }", &[]);
     assert_ne!(o.status, 0, "{}", o.stdout);
 }
+
+#[test]
+fn long_loops_run_to_their_end_or_say_that_they_did_not() {
+    if !begin() {
+        return;
+    }
+    let check = |text: &str, expected: &str| {
+        let o = program(&format!("BEGIN {{ {text} exit(); }}"), &[]).success();
+        assert!(o.stdout.contains(expected), "{text}: {}\n{}", o.stdout, o.stderr);
+        assert!(!o.stderr.contains("loops reached"), "{text}: {}", o.stderr);
+    };
+    check("for ($i : 0..70000) { @ = count(); }", "@: 70000\n");
+    check("for ($i : -5..200000) { @ = sum($i); }", "@: 19999899985\n");
+    check("$i = 0; while ($i < 70000) { $i++; @ = count(); }", "@: 70000\n");
+    check(
+        "$i = 0; $n = 5; while ($i < 100000) { $i += 2; if ($i % 1000 == 0) { $n = $n + 1; } } \
+         printf(\"%d %d\\n\", $i, $n);",
+        "100000 105\n",
+    );
+    check("for ($i : 0..70000) { if ($i == 69000) { break; } @ = max($i); }", "@: 68999\n");
+    check("for ($i : 0..900) { for ($j : 0..900) { @ = count(); } }", "@: 810000\n");
+    let o = program("BEGIN { $i = 0; while ($i < 2000000000) { $i++; } @ = $i; exit(); }", &[]);
+    let o = o.success();
+    assert!(o.stderr.contains("line 1: 1 loops reached the kernel's limit"), "{}", o.stderr);
+}
