@@ -106,6 +106,11 @@ const PROBE_TYPES: [&str; 17] = [
     "u",
     "ur",
 ];
+/// Whether a name is that of a probe type of the language.
+pub fn is_probe_type(name: &str) -> bool {
+    PROBE_TYPES.contains(&name)
+}
+
 /// Software events that are named without `software:`.
 const SOFTWARE: [&str; 8] = [
     "cpu-clock",

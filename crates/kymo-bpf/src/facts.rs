@@ -16,6 +16,8 @@ pub struct CompileOptions {
     pub pid: Option<u32>,
     /// Process of `-c` (`cpid`).
     pub child_pid: Option<u32>,
+    /// Device and inode of the pid namespace that `pid` and `tid` are of, if it is not the first.
+    pub pid_namespace: Option<(u64, u64)>,
     /// CLOCK_BOOTTIME at start (for `elapsed`), in nanoseconds.
     pub start_ns: u64,
     /// Possible CPUs.
@@ -40,6 +42,7 @@ impl Default for CompileOptions {
             parameters: Vec::new(),
             pid: None,
             child_pid: None,
+            pid_namespace: None,
             start_ns: 0,
             cpus: 1,
             raw_tracepoints: true,

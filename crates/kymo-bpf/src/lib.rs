@@ -18,7 +18,7 @@ mod parser;
 
 pub use code::disassemble;
 pub use count_program::{
-    CountMeasure, CountProgram, CountRequest, CountedTasks, write_count_program,
+    CountMeasure, CountProgram, CountRequest, CountedTasks, is_probe_type, write_count_program,
 };
 pub use facts::{
     ArgumentPlace, CType, CompileOptions, EnumerationFacts, FunctionArgument, FunctionFacts,

@@ -73,6 +73,7 @@ pub enum BpfMapType {
     StackTrace = 7,
     LruHash = 9,
     LruPerCpuHash = 10,
+    ArrayOfMaps = 12,
     RingBuffer = 27,
 }
 
@@ -91,6 +92,12 @@ pub enum MapPurpose {
     StackTraces,
     /// Error counters by site.
     ErrorCounters,
+    /// Names a map, by index, in its only entry, through which programs reach it: user space
+    /// puts an empty one in its place and has the old one to itself.
+    Holder {
+        /// The map; it comes before its holder.
+        map: usize,
+    },
 }
 
 /// A map to create.
@@ -367,6 +374,8 @@ pub enum ActionKind {
         top: u32,
         /// Values are divided by it; 0 or 1 is not.
         div: u32,
+        /// Whether `clear()` or `zero()` of the map follows: what is printed is what leaves.
+        takes: bool,
     },
     /// `print(value)`: field 0.
     PrintValue,

@@ -31,8 +31,16 @@ fn load(instructions: &[[u8; 8]]) -> Result<BpfProgram, kymo_kernel::bpf::BpfErr
 }
 
 fn map(map_type: u32, key_size: u32, value_size: u32, max_entries: u32, values: u32) -> BpfMap {
-    let spec =
-        MapSpec { name: "@test", map_type, key_size, value_size, max_entries, flags: 0, values };
+    let spec = MapSpec {
+        name: "@test",
+        map_type,
+        key_size,
+        value_size,
+        max_entries,
+        flags: 0,
+        values,
+        inner: None,
+    };
     BpfMap::create(&spec).unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! What user space does with records of the ring: prints, reads and clears maps, ends.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read as _, Write};
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use kymo_model::{Note, NoteKind};
 
 use crate::address_names::{AddressNames, local_time_now};
 use crate::bytes::u64_at;
-use crate::maps::ProgramMaps;
+use crate::maps::{MapEntries, ProgramMaps};
 use crate::output::{OutputForm, PrintedMap, ProgramOutput, format_values};
 use crate::value::{ProgramValue, ValueDecoder, merge_cpus, was_written};
 
@@ -31,6 +31,8 @@ pub(crate) struct ActionRunner {
     commands_left: u64,
     /// Maps without keys whose value `zero()` set.
     zeroed: HashSet<usize>,
+    /// Entries of maps that were taken to be printed, until the `clear()` that follows.
+    taken: HashMap<usize, MapEntries>,
     buffer: Vec<u8>,
 }
 
@@ -64,6 +66,7 @@ impl ActionRunner {
             last_command: false,
             commands_left: 0,
             zeroed: HashSet::new(),
+            taken: HashMap::new(),
             buffer: Vec::new(),
         }
     }
@@ -137,7 +140,14 @@ impl ActionRunner {
                     Err(e) => self.fail(format!("cat({path}): {e}")),
                 }
             }
-            ActionKind::PrintMap { map, top, div } => {
+            ActionKind::PrintMap { map, top, div, takes } => {
+                if *takes {
+                    let has_key = program.maps.get(*map).is_some_and(|m| m.key_type.is_some());
+                    match self.maps.take(*map, has_key) {
+                        Ok(entries) => _ = self.taken.insert(*map, entries),
+                        Err(e) => self.fail(format!("cannot take the entries of a map: {e}"))?,
+                    }
+                }
                 self.print_map(program, *map, *top, *div, sinks)
             }
             ActionKind::PrintValue => {
@@ -219,7 +229,10 @@ impl ActionRunner {
         let mut key = vec![0u8; definition.key_size as usize];
         let stated = record.get(begin..).unwrap_or_default();
         key.iter_mut().zip(stated).for_each(|(to, from)| *to = *from);
-        let bytes = self.maps.lookup(map, &key)?;
+        let bytes = match self.taken.get(&map) {
+            Some(taken) => taken.iter().find(|(k, _)| *k == key).map(|(_, value)| value.clone())?,
+            None => self.maps.lookup(map, &key)?,
+        };
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
@@ -237,7 +250,7 @@ impl ActionRunner {
         sinks: &mut ProgramSinks<'_>,
     ) -> io::Result<()> {
         let Some(definition) = program.maps.get(map) else { return Ok(()) };
-        let read = match self.maps.entries(map) {
+        let read = match self.taken.get(&map).cloned().map_or_else(|| self.maps.entries(map), Ok) {
             Ok(read) => read,
             Err(e) => return self.fail(format!("cannot read map {}: {e}", definition.name)),
         };
@@ -295,6 +308,7 @@ impl ActionRunner {
             key == "print_maps_on_exit" && matches!(value.as_str(), "0" | "false")
         });
         if !is_quiet {
+            self.taken.clear();
             ProgramOutput { form: self.form, sink: sinks.output }.before_last_maps()?;
             self.print_maps(sinks)?;
         }
@@ -326,11 +340,22 @@ impl ActionRunner {
         is_clear: bool,
     ) -> io::Result<()> {
         let Some(definition) = program.maps.get(map) else { return Ok(()) };
-        let deletes = is_clear && definition.key_type.is_some();
-        if definition.key_type.is_none() {
+        let has_key = definition.key_type.is_some();
+        let taken = match self.taken.remove(&map) {
+            Some(taken) => Ok(taken),
+            None => self.maps.take(map, is_clear && has_key),
+        };
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(e) => return self.fail(format!("cannot clear map {}: {e}", definition.name)),
+        };
+        if has_key && !is_clear {
+            if let Err(e) = self.maps.put_zeros(map, &taken) {
+                return self.fail(format!("cannot zero map {}: {e}", definition.name));
+            }
+        } else if !has_key {
             // What was counted and set to zero is printed; what was cleared is not.
-            let entries = self.maps.entries(map).unwrap_or_default();
-            let is_there = entries
+            let is_there = taken
                 .iter()
                 .any(|(_, bytes)| was_written(definition, &one_value(definition, bytes)));
             match is_clear {
@@ -339,11 +364,7 @@ impl ActionRunner {
                 false => {}
             }
         }
-        let emptied = self.maps.empty(map, deletes);
-        match emptied {
-            Ok(()) => Ok(()),
-            Err(e) => self.fail(format!("cannot clear map {}: {e}", definition.name)),
-        }
+        Ok(())
     }
 
     /// Whether addresses of processes may be printed.

@@ -9,7 +9,7 @@ use kymo_kernel::cpus;
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_model::{Attr, AttrFlags, EventType, hw, hw_cache, sw};
 
-use crate::facts::{BinaryPlace, MachineFacts, place_of};
+use crate::facts::{BinaryPlace, MachineFacts, own_module, place_of};
 
 /// Attaches programs.
 pub(crate) struct ProbeAttacher<'f> {
@@ -54,9 +54,10 @@ impl<'f> ProbeAttacher<'f> {
             }
             AttachTarget::RawTracepoint { .. } | AttachTarget::Fentry { .. } => raw(program, None),
             AttachTarget::Iter { .. } => iterate(program),
-            AttachTarget::Kprobe { function, offset, address, at_return, .. } => {
-                let place = match address {
-                    Some(address) => ProbeEventPlace::Address(*address),
+            AttachTarget::Kprobe { module, function, offset, address, at_return } => {
+                let in_module = self.facts.function_of_module(module, function);
+                let place = match address.or(in_module.map(|a| a.wrapping_add(*offset))) {
+                    Some(address) => ProbeEventPlace::Address(address),
                     None => ProbeEventPlace::Function(function, *offset),
                 };
                 self.kprobe(program, place, *at_return)
@@ -81,17 +82,21 @@ impl<'f> ProbeAttacher<'f> {
         let mut returns = None;
         for point in points {
             match &point.target {
-                AttachTarget::Kprobe { function, offset: 0, address: None, at_return, .. }
+                AttachTarget::Kprobe { module, function, offset: 0, address: None, at_return }
                     if returns.is_none_or(|known| known == *at_return) =>
                 {
                     returns = Some(*at_return);
-                    names.insert(function.as_str(), ());
+                    names.insert((own_module(module), function.as_str()), ());
                 }
                 _ => return None,
             }
         }
         let symbols = self.facts.symbols().iter();
-        let found = symbols.filter(|(_, _, name, _)| names.remove(name).is_some());
+        // Of a name that stands in several modules, the first one's; of a module's, its own.
+        let found = symbols.filter(|(_, _, name, module)| {
+            names.remove(&(None, *name)).is_some()
+                || names.remove(&(Some(*module), *name)).is_some()
+        });
         let addresses: Vec<u64> = found.map(|(address, ..)| address).collect();
         let is_whole = addresses.len() == points.len() && addresses.len() > 1;
         returns.filter(|_| is_whole).map(|returns| (addresses, returns))

@@ -414,6 +414,7 @@ pub fn bpf_refusal() -> Option<BpfError> {
     const ENOSYS: i32 = 38;
     const EOPNOTSUPP: i32 = 95;
     let ring = MapSpec {
+        inner: None,
         name: "ring",
         map_type: BpfMapType::RingBuffer as u32,
         key_size: 0,

@@ -169,7 +169,7 @@ fn target(kind: &str, rest: &[&str]) -> AttachTarget {
             }
         }
         _ => AttachTarget::Kprobe {
-            module,
+            module: if rest.len() > 1 { name.to_owned() } else { module },
             function: wild(rest.last().copied().unwrap_or("*")),
             offset: 0,
             address: None,

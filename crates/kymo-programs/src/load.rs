@@ -31,6 +31,10 @@ pub(crate) fn create_maps(program: &CompiledProgram, cpus: u32) -> Result<Loaded
     let mut loaded = LoadedMaps { maps: Vec::with_capacity(program.maps.len()), ring: None };
     for definition in &program.maps {
         let is_ring = definition.purpose == MapPurpose::Ring;
+        let held = match definition.purpose {
+            MapPurpose::Holder { map } => loaded.maps.get(map),
+            _ => None,
+        };
         let map = BpfMap::create(&MapSpec {
             name: &definition.name,
             map_type: definition.map_type as u32,
@@ -39,7 +43,11 @@ pub(crate) fn create_maps(program: &CompiledProgram, cpus: u32) -> Result<Loaded
             max_entries: definition.max_entries,
             flags: definition.flags,
             values: if definition.is_per_cpu() { cpus } else { 1 },
+            inner: held,
         })?;
+        if let Some(held) = held {
+            map.hold(held)?;
+        }
         if is_ring {
             loaded.ring = Some(BpfRing::map(&map, definition.max_entries as usize)?);
         }

@@ -2,61 +2,130 @@
 
 use std::io;
 
-use kymo_bpf::ProgramInterpreter;
+use kymo_bpf::{CompiledProgram, MapPurpose, ProgramInterpreter};
 use kymo_kernel::bpf::BpfMap;
 
 /// Maps, by number.
 pub(crate) enum ProgramMaps {
-    Kernel(Vec<BpfMap>),
+    Kernel(KernelMaps),
     /// With the programs that use them.
     UserSpace(Box<ProgramInterpreter>),
 }
 
+/// Maps in the kernel.
+#[derive(Default)]
+pub(crate) struct KernelMaps {
+    maps: Vec<BpfMap>,
+    /// Number of the map through which programs reach each, if there is one.
+    holders: Vec<Option<usize>>,
+    /// No program runs any more.
+    is_quiet: bool,
+}
+
+/// Keys and values, those of all CPUs one after the other.
+pub(crate) type MapEntries = Vec<(Vec<u8>, Vec<u8>)>;
+
 impl Default for ProgramMaps {
     fn default() -> Self {
-        ProgramMaps::Kernel(Vec::new())
+        ProgramMaps::Kernel(KernelMaps::default())
+    }
+}
+
+impl KernelMaps {
+    /// Puts an empty map in the place of one that has a holder; gives the old one, which no
+    /// program uses any more.
+    fn exchange(&mut self, number: usize) -> io::Result<Option<BpfMap>> {
+        let holder = self.holders.get(number).copied().flatten().filter(|_| !self.is_quiet);
+        let Some(holder) = holder.and_then(|holder| self.maps.get(holder)) else {
+            return Ok(None);
+        };
+        let Some(map) = self.maps.get(number) else { return Ok(None) };
+        let new = map.create_alike()?;
+        holder.hold(&new).map_err(|e| e.error)?;
+        Ok(self.maps.get_mut(number).map(|map| std::mem::replace(map, new)))
+    }
+
+    /// Empties a map that no other map can stand in for, entry by entry.
+    fn empty_entries(&self, number: usize, deletes: bool) -> io::Result<MapEntries> {
+        let Some(map) = self.maps.get(number) else { return Ok(Vec::new()) };
+        let entries = map.entries()?;
+        let zero = vec![0u8; map.value_size()];
+        entries.iter().try_for_each(|(key, _)| match deletes {
+            true => map.delete(key),
+            false => map.update(key, &zero),
+        })?;
+        Ok(entries)
     }
 }
 
 impl ProgramMaps {
-    /// Keys and values, those of all CPUs one after the other.
-    pub(crate) fn entries(&self, map: usize) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    /// Maps as they were created for a program.
+    pub(crate) fn of_kernel(maps: Vec<BpfMap>, program: &CompiledProgram) -> ProgramMaps {
+        let mut holders = vec![None; maps.len()];
+        for (number, definition) in program.maps.iter().enumerate() {
+            if let MapPurpose::Holder { map } = definition.purpose
+                && let Some(holder) = holders.get_mut(map)
+            {
+                *holder = Some(number);
+            }
+        }
+        ProgramMaps::Kernel(KernelMaps { maps, holders, is_quiet: false })
+    }
+
+    /// All programs are detached: waits for those that still run, for the sake of maps that are
+    /// printed and emptied at one moment. Emptying them is cheap then.
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
+        let ProgramMaps::Kernel(kernel) = self else { return Ok(()) };
+        let pairs = kernel.holders.iter().zip(&kernel.maps);
+        let first = pairs.filter_map(|(holder, map)| Some((kernel.maps.get((*holder)?)?, map)));
+        if let Some((holder, map)) = first.into_iter().next() {
+            holder.hold(map).map_err(|e| e.error)?;
+        }
+        kernel.is_quiet = true;
+        Ok(())
+    }
+
+    pub(crate) fn entries(&self, map: usize) -> io::Result<MapEntries> {
         match self {
-            ProgramMaps::Kernel(maps) => maps.get(map).map_or(Ok(Vec::new()), BpfMap::entries),
+            ProgramMaps::Kernel(kernel) => {
+                kernel.maps.get(map).map_or(Ok(Vec::new()), BpfMap::entries)
+            }
             ProgramMaps::UserSpace(interpreter) => Ok(interpreter.entries(map)),
         }
     }
 
     pub(crate) fn lookup(&self, map: usize, key: &[u8]) -> Option<Vec<u8>> {
         match self {
-            ProgramMaps::Kernel(maps) => maps.get(map)?.lookup(key).ok()?,
+            ProgramMaps::Kernel(kernel) => kernel.maps.get(map)?.lookup(key).ok()?,
             ProgramMaps::UserSpace(interpreter) => interpreter.lookup(map, key),
         }
     }
 
-    /// Deletes all entries, or sets their values to zero.
-    pub(crate) fn empty(&mut self, map: usize, deletes: bool) -> io::Result<()> {
-        let entries = self.entries(map)?;
-        let refused = || io::Error::from(io::ErrorKind::NotFound);
+    /// Takes all entries out of a map, at one moment: each event is counted in them or in what
+    /// comes after.
+    pub(crate) fn take(&mut self, number: usize, deletes: bool) -> io::Result<MapEntries> {
         match self {
-            ProgramMaps::Kernel(maps) => {
-                let Some(map) = maps.get(map) else { return Ok(()) };
-                let zero = vec![0u8; map.value_size()];
-                entries.iter().try_for_each(|(key, _)| match deletes {
-                    true => map.delete(key),
-                    false => map.update(key, &zero),
-                })
-            }
+            ProgramMaps::Kernel(kernel) => match kernel.exchange(number)? {
+                Some(old) => old.entries(),
+                None => kernel.empty_entries(number, deletes),
+            },
             ProgramMaps::UserSpace(interpreter) => {
-                let zero = vec![0u8; interpreter.value_size(map)];
-                entries.iter().try_for_each(|(key, _)| {
-                    let done = match deletes {
-                        true => interpreter.delete(map, key),
-                        false => interpreter.update(map, key, &zero),
-                    };
-                    done.then_some(()).ok_or_else(refused)
-                })
+                let entries = interpreter.entries(number);
+                let zero = vec![0u8; interpreter.value_size(number)];
+                let done = entries.iter().all(|(key, _)| match deletes {
+                    true => interpreter.delete(number, key),
+                    false => interpreter.update(number, key, &zero),
+                });
+                done.then_some(entries).ok_or_else(|| io::ErrorKind::NotFound.into())
             }
         }
+    }
+
+    /// Puts keys back whose values were taken, with zeros; what came meanwhile stays.
+    pub(crate) fn put_zeros(&mut self, number: usize, taken: &MapEntries) -> io::Result<()> {
+        let ProgramMaps::Kernel(kernel) = self else { return Ok(()) };
+        let Some(map) = kernel.maps.get(number) else { return Ok(()) };
+        let zero = vec![0u8; map.value_size()];
+        taken.iter().try_for_each(|(key, _)| map.insert(key, &zero))
     }
 }

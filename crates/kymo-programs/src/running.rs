@@ -6,6 +6,7 @@ use kymo_bpf::{AttachTarget, CompileOptions, CompiledProbe, CompiledProgram, com
 use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfProgram, BpfRing, ProgramInfo};
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::system::SystemRoot;
+use kymo_kernel::target::has_kernel_pids;
 use kymo_model::{Note, NoteKind};
 
 use crate::actions::{ActionRunner, ProgramSinks};
@@ -96,6 +97,10 @@ fn compile_with(
         parameters: options.parameters.clone(),
         pid: options.pid,
         child_pid: options.child_pid,
+        pid_namespace: match has_kernel_pids() {
+            true => None,
+            false => SystemRoot::machine().pid_namespace(),
+        },
         start_ns: KernelClock::Boottime.now().unwrap_or(0),
         // Maps of user space have one value for all.
         cpus: if options.in_user_space { 1 } else { possible_cpus() },
@@ -145,6 +150,17 @@ fn possible_cpus() -> u32 {
     SystemRoot::machine().possible_cpus().len().max(1) as u32
 }
 
+/// Whether the kernel runs programs at one place in the reverse order of their attachment: those
+/// of functions and of user space. (Returns of `kretprobe` are undone from the last to the first.)
+fn runs_newest_first(probe: &CompiledProbe) -> bool {
+    use AttachTarget::{Fentry, Kprobe, Uprobe, Usdt};
+    match probe.points.first().map(|point| &point.target) {
+        Some(Kprobe { at_return, .. }) => !at_return,
+        Some(Fentry { .. } | Uprobe { .. } | Usdt { .. }) => true,
+        _ => false,
+    }
+}
+
 /// A program that is attached.
 pub struct RunningProgram {
     actions: ActionRunner,
@@ -152,6 +168,7 @@ pub struct RunningProgram {
     links: Vec<BpfLink>,
     loaded: Vec<(String, BpfProgram)>,
     end: Vec<usize>,
+    on_signal: Vec<usize>,
     /// Verifier's logs, by point.
     pub logs: Vec<(String, String)>,
     /// Attach points.
@@ -181,6 +198,7 @@ impl RunningProgram {
             links: Vec::new(),
             loaded: Vec::new(),
             end: Vec::new(),
+            on_signal: Vec::new(),
             logs: Vec::new(),
             attached: 0,
             notes: Vec::new(),
@@ -207,12 +225,16 @@ impl RunningProgram {
             let is_begin = |probe: &&CompiledProbe| {
                 probe.points.iter().any(|p| p.target == AttachTarget::Begin)
             };
-            let begins = program.probes.iter().filter(is_begin);
-            let others = program.probes.iter().filter(|probe| !is_begin(probe));
-            begins.chain(others).try_for_each(|probe| self.start_probe(&loader, &attacher, probe))
+            let probes = || program.probes.iter();
+            let is_first_last =
+                |probe: &&CompiledProbe| !is_begin(probe) && runs_newest_first(probe);
+            let begins = probes().filter(is_begin);
+            let others = probes().filter(|probe| !is_begin(probe) && !runs_newest_first(probe));
+            let ordered = begins.chain(others).chain(probes().filter(is_first_last).rev());
+            ordered.into_iter().try_for_each(|probe| self.start_probe(&loader, &attacher, probe))
         };
+        self.actions.maps = ProgramMaps::of_kernel(maps, &program);
         self.actions.program = program;
-        self.actions.maps = ProgramMaps::Kernel(maps);
         done
     }
 
@@ -239,6 +261,7 @@ impl RunningProgram {
             match &point.target {
                 AttachTarget::Begin => program.run_once()?,
                 AttachTarget::End => self.end.push(index),
+                AttachTarget::SelfSignal(_) => self.on_signal.push(index),
                 _ => match attacher.attach(program, probe.program_type, point) {
                     Ok(links) => self.links.extend(links),
                     Err(reason) => {
@@ -395,10 +418,7 @@ impl RunningProgram {
     }
 
     /// Prints all maps as they are now.
-    ///
-    /// # Errors
-    /// If the output cannot be written.
-    pub fn print_maps(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
+    fn print_maps(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
         self.actions.print_maps(sinks)?;
         sinks.output.flush()
     }
@@ -414,6 +434,7 @@ impl RunningProgram {
     /// If the output cannot be written.
     pub fn finish(mut self, sinks: &mut ProgramSinks<'_>) -> Result<ProgramSummary, ProgramError> {
         self.links.clear();
+        self.actions.maps.settle()?;
         let status = self.actions.exit;
         match status {
             // Records behind `exit()` are not wanted.
@@ -435,6 +456,18 @@ impl RunningProgram {
         notes.extend(loss_notes(&self.actions.program, &self.actions.maps, &self.loaded));
         notes.extend(self.actions.notes());
         Ok(ProgramSummary { status: status.unwrap_or(0) as u8, notes })
+    }
+
+    /// SIGUSR1 came: runs `self:signal:SIGUSR1` probes; prints all maps if there are none.
+    ///
+    /// # Errors
+    /// If the kernel does not run them, or the output cannot be written.
+    pub fn handle_signal(&mut self, sinks: &mut ProgramSinks<'_>) -> Result<(), ProgramError> {
+        if self.on_signal.is_empty() {
+            return Ok(self.print_maps(sinks)?);
+        }
+        let programs = self.on_signal.iter().filter_map(|index| self.loaded.get(*index));
+        Ok(programs.into_iter().try_for_each(|(_, program)| program.run_once())?)
     }
 
     fn run_end(&self) -> Result<(), BpfError> {

@@ -223,3 +223,19 @@ fn mistakes_are_refused_and_nothing_stays() {
     });
     assert!(is_gone, "programs or links {own:?} of a killed kymo are still there");
 }
+
+#[test]
+fn costs_are_told_before_and_limited() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let event = ["count", "-e", "raw_syscalls:sys_enter"];
+    let o = run(KYMO, [&event[..], &["--preflight", "--", work.arg(), "10"]].concat()).success();
+    assert!(o.stderr.contains("NS/HIT") && o.stderr.contains("% of a CPU"), "{}", o.stderr);
+    let budget = ["--budget", "0.000001", "--", work.arg(), "3000000"];
+    let o = run(KYMO, [&event[..], &budget].concat()).success();
+    assert!(o.stderr.contains("raise --budget"), "{}", o.stderr);
+    let o = run(KYMO, [&event[..], &["--no-bpf", "--preflight", "--", "true"]].concat());
+    assert!(o.stderr.contains("run in the kernel"), "{}", o.stderr);
+}

@@ -130,3 +130,48 @@ fn an_older_kernel_counts_the_same_in_user_space() {
     let o = program(text, &work);
     assert!(o.stdout.contains(&format!("@[{}]: 1\n", work.arg())), "{}\n{}", o.stdout, o.stderr);
 }
+
+#[test]
+fn a_function_of_a_module_is_probed_in_that_module_alone() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    // A function of the kernel that a module does not have, named with the module.
+    let modules = std::fs::read_to_string("/proc/modules").unwrap();
+    let module = modules.split(' ').next().unwrap();
+    let o = run(KYMO, ["run", "-e", &format!("kprobe:{module}:__do_sys_getppid {{ exit(); }}")]);
+    assert!(o.stderr.contains("no such probe"), "{}", o.stderr);
+    let work = Workload::syscalls();
+    let o = program("kprobe:vmlinux:__do_sys_getppid /pid == cpid/ { @ = count(); }", &work);
+    assert!(o.stdout.contains("@: 50\n"), "{}\n{}", o.stdout, o.stderr);
+    // A list by module has functions of that module, which are probed.
+    let o = run(KYMO, ["run", "-l", &format!("kprobe:{module}:*")]).success();
+    let own = o.stdout.lines().map(|line| line.strip_prefix(&format!("kprobe:{module}:")).unwrap());
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let suffix = format!("\t[{module}]");
+    let of_module = |name: &str| {
+        symbols.lines().any(|line| line.ends_with(&suffix) && line.contains(&format!(" {name}\t")))
+    };
+    let own: Vec<&str> = own.collect();
+    assert!(!own.is_empty() && own.iter().all(|name| of_module(name)), "{own:?}");
+    let text = format!("kprobe:{module}:{} {{ @ = count(); }}", own[0]);
+    let o = run(KYMO, ["run", "--dry-run", "-e", &text]).success();
+    assert!(o.stderr.contains("Attached 1 probe"), "{}", o.stderr);
+}
+
+#[test]
+fn programs_on_one_function_run_in_the_order_of_the_source() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let work = Workload::syscalls();
+    for probe in ["kprobe", "kretprobe", "fentry", "fexit"] {
+        let one = |letter: char| {
+            format!("{probe}:__do_sys_getppid /pid == cpid/ {{ printf(\"{letter}\\n\"); }} ")
+        };
+        let text: String = ['a', 'b', 'c'].map(one).concat();
+        let o = program(&text, &work);
+        let letters: String = o.stdout.lines().filter(|line| line.len() == 1).collect();
+        assert_eq!(letters, "abc".repeat(50), "{probe}: {}", o.stderr);
+    }
+}

@@ -23,6 +23,7 @@ const ORDER: &[&str] = &[
     "kymo-tracepoint",
     "kymo-record",
     "kymo-events",
+    "kymo-live",
     "kymo-analysis",
     "kymo-render",
     "kymo-view",

@@ -133,6 +133,7 @@ fn helper_name(number: i32) -> String {
         7 => "get_prandom_u32",
         8 => "get_smp_processor_id",
         14 => "get_current_pid_tgid",
+        120 => "get_ns_current_pid_tgid",
         15 => "get_current_uid_gid",
         16 => "get_current_comm",
         27 => "get_stackid",

@@ -538,12 +538,15 @@ impl Lowering<'_> {
                 match &field.kind {
                     FieldKind::DynString { .. } => {
                         let size = self.max_text();
-                        let room = self.room(size);
-                        self.zero_memory(room, super::types::words(size));
+                        let trailer = self.trailer();
+                        let full = super::types::words(size + trailer.len() as u32);
+                        let room = self.room(full);
+                        self.zero_memory(room, full);
                         let size_operand = Operand::Immediate(size as i32);
-                        let address = Operand::Register(word);
-                        self.probe_read_text(room, size_operand, address, AddressSpace::Record);
-                        Ok(Value::memory(Type::Text(size), room))
+                        let (address, space) = (Operand::Register(word), AddressSpace::Record);
+                        let read = self.probe_read_text(room, size_operand, address, space);
+                        self.mark_cut(room, size, read, (address, space), &trailer);
+                        Ok(Value::memory(Type::Text(full), room))
                     }
                     FieldKind::DynArray { elem, signed, .. } => {
                         let element =

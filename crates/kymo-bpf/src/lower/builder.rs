@@ -1,7 +1,7 @@
 //! Emitting instructions: registers, working memory, copies, helper calls, error counters.
 
-use super::Lowering;
 use super::types::{AddressSpace, words};
+use super::{Lowering, MapSlot};
 use crate::code::{
     AddressBase, CodeLabel, CompareOperation, ComputeOperation, Instruction, Operand, Register,
 };
@@ -60,6 +60,7 @@ pub(crate) mod helper {
     pub(crate) const PATH: i32 = 147;
     pub(crate) const FOR_EACH: i32 = 164;
     pub(crate) const FUNCTION_ADDRESS: i32 = 173;
+    pub(crate) const NAMESPACE_PID_TGID: i32 = 120;
     pub(crate) const LOOKUP_PER_CPU: i32 = 195;
     pub(crate) const KTIME_TAI: i32 = 208;
 }
@@ -149,9 +150,25 @@ impl Lowering<'_> {
     }
 
     pub(crate) fn map_reference(&mut self, map: u32) -> Operand {
+        // In user space nothing is counted while a map is printed.
+        if matches!(&self.maps[map as usize], MapSlot::User(map) if map.is_taken) {
+            return self.held_map(map);
+        }
         let register = self.register();
         self.emit(Instruction::LoadMap(register, map));
         Operand::Register(register)
+    }
+
+    /// The map that a holder names now.
+    fn held_map(&mut self, map: u32) -> Operand {
+        let holder = self.service_map(super::ServiceMap::Holder(map));
+        let held = self.lookup_index(holder, Operand::Immediate(0));
+        let there = self.label();
+        self.branch(CompareOperation::NotEqual, held, Operand::Immediate(0), there);
+        // Never: an entry is set before the program is loaded, and only ever replaced.
+        self.emit(Instruction::Exit(Operand::Immediate(0)));
+        self.place_label(there);
+        Operand::Register(held)
     }
 
     pub(crate) fn address(&mut self, place: MemoryPlace) -> Operand {

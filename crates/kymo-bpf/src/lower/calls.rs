@@ -409,7 +409,17 @@ impl Lowering<'_> {
                 self.takes(name, arguments, 1, 2)?;
                 return self.error("percpu_kaddr() is not supported");
             }
-            "skboutput" | "unwatch" | "kfunc_exist" | "kfunc_allowed" | "globmatch" | "comm" => {
+            "skboutput" => {
+                return self.error(
+                    "skboutput() is not supported: it writes a pcap file, which kymo does not",
+                );
+            }
+            "unwatch" => {
+                return self.error(
+                    "unwatch() is not supported: watchpoints are of fixed addresses, for the whole run",
+                );
+            }
+            "kfunc_exist" | "kfunc_allowed" | "globmatch" | "comm" => {
                 return self.error(format!("{name}() is not supported"));
             }
             _ => return Ok(None),

@@ -64,6 +64,7 @@ impl Lowering<'_> {
         let mut maps = Vec::new();
         for (slot, _) in self.maps.iter().zip(&used).filter(|(_, used)| **used) {
             maps.push(match slot {
+                MapSlot::Service(ServiceMap::Holder(map)) => self.holder(moved[*map as usize]),
                 MapSlot::User(map) => self.user_definition(map),
                 MapSlot::Service(service) => self.service_definition(*service),
             });
@@ -175,6 +176,21 @@ impl Lowering<'_> {
         }
     }
 
+    fn holder(&self, map: u32) -> MapDefinition {
+        MapDefinition {
+            name: "holder".into(),
+            purpose: MapPurpose::Holder { map: map as usize },
+            map_type: BpfMapType::ArrayOfMaps,
+            key_size: 4,
+            value_size: 4,
+            max_entries: 1,
+            flags: 0,
+            key_type: None,
+            value_type: ValueType::None,
+            has_written_mark: false,
+        }
+    }
+
     fn service_definition(&self, service: ServiceMap) -> MapDefinition {
         let definition = |name: &str, purpose, map_type, value_size, max_entries| MapDefinition {
             name: name.into(),
@@ -210,6 +226,7 @@ impl Lowering<'_> {
                 ring.key_size = 0;
                 ring
             }
+            ServiceMap::Holder(map) => self.holder(map),
             ServiceMap::Stacks(depth) => {
                 let (kind, size) = (BpfMapType::StackTrace, depth * 8);
                 definition("stacks", MapPurpose::StackTraces, kind, size, STACK_BUCKETS)

@@ -76,6 +76,8 @@ pub(crate) struct UserMap {
     pub(crate) key: Type,
     pub(crate) value: Type,
     pub(crate) declared: Option<(String, u64)>,
+    /// Whether it is printed and emptied at one moment: it is reached through a holder then.
+    pub(crate) is_taken: bool,
 }
 
 /// Maps of our own.
@@ -86,6 +88,8 @@ pub(crate) enum ServiceMap {
     Errors,
     Zeros,
     Stacks(u32),
+    /// Of a map of the program, by number.
+    Holder(u32),
 }
 
 #[derive(Clone, Debug)]
@@ -216,6 +220,8 @@ pub(crate) struct Lowering<'c> {
     /// Whether the next text that is read needs no zeros after its NUL, and what was read so.
     text_unpadded: bool,
     text_read: Option<output::TextRead>,
+    /// Whether what `print()` shows of a map is emptied behind it.
+    print_takes: bool,
     /// Functions that callbacks being emitted return to.
     callers: Vec<usize>,
     text: &'c str,
@@ -273,6 +279,7 @@ impl<'c> Lowering<'c> {
             point: AttachPoint { name: String::new(), target: AttachTarget::Begin },
             text_unpadded: false,
             text_read: None,
+            print_takes: false,
             callers: Vec::new(),
             text,
         };
@@ -649,6 +656,7 @@ impl<'c> Lowering<'c> {
             key: Type::Unknown,
             value: Type::Unknown,
             declared: None,
+            is_taken: false,
         }));
         self.map_index.insert(name.to_owned(), at);
         at

@@ -78,6 +78,20 @@ impl Lowering<'_> {
         Value::register(ty, register)
     }
 
+    /// Process in the upper half, thread in the lower one, as the compiling process's namespace
+    /// numbers them; 0 for tasks that are in another one.
+    fn pid_and_tid(&mut self) -> Value {
+        let namespace = self.options.pid_namespace.filter(|_| !self.options.in_user_space);
+        let Some((device, inode)) = namespace else { return self.asked(helper::PID_TGID, U64) };
+        let place = self.room(8);
+        self.store(place, 8, Operand::Immediate(0));
+        let (device, inode) = (self.constant(device as i64), self.constant(inode as i64));
+        let to = self.address(place);
+        let arguments = vec![device, inode, to, Operand::Immediate(8)];
+        self.call(helper::NAMESPACE_PID_TGID, arguments);
+        Value::register(U64, self.load(place, 8))
+    }
+
     fn low_half(&mut self, value: &Value) -> Lowered<Value> {
         let operand = self.operand(value)?;
         let register = self.copy_of(operand);
@@ -97,11 +111,11 @@ impl Lowering<'_> {
         let name = name.strip_prefix("__builtin_").unwrap_or(name);
         Ok(Some(match name {
             "pid" => {
-                let both = self.asked(helper::PID_TGID, U64);
+                let both = self.pid_and_tid();
                 self.high_half(&both)?
             }
             "tid" => {
-                let both = self.asked(helper::PID_TGID, U64);
+                let both = self.pid_and_tid();
                 self.low_half(&both)?
             }
             "uid" => {
@@ -277,7 +291,7 @@ impl Lowering<'_> {
     pub(crate) fn user_symbol(&mut self, address: Operand) -> Lowered<Value> {
         let place = self.room(16);
         self.store(place, 8, address);
-        let both = self.asked(helper::PID_TGID, U64);
+        let both = self.pid_and_tid();
         let pid = self.high_half(&both)?;
         let pid = self.operand(&pid)?;
         self.store(place.at(8), 8, pid);
@@ -328,7 +342,7 @@ impl Lowering<'_> {
         }
         let place = self.room(16);
         self.store(place, 8, Operand::Register(id));
-        let both = self.asked(helper::PID_TGID, U64);
+        let both = self.pid_and_tid();
         let pid = self.high_half(&both)?;
         let pid = self.operand(&pid)?;
         self.store(place.at(8), 8, pid);

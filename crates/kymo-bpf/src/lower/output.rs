@@ -151,8 +151,13 @@ impl Lowering<'_> {
         let [top, div] = limits;
         if let ExpressionKind::Map(map, key) = &*arguments[0].kind {
             if key.is_empty() {
-                let map = self.map_of(map, None)? as usize;
-                return self.send(ActionKind::PrintMap { map, top, div }, &[]);
+                let number = self.map_of(map, None)?;
+                let takes = self.print_takes && !self.options.in_user_space;
+                if takes && !std::mem::replace(&mut self.user_map(number).is_taken, true) {
+                    self.changed = true;
+                }
+                let map = number as usize;
+                return self.send(ActionKind::PrintMap { map, top, div, takes }, &[]);
             }
             let number = self.map_of(map, Some(true))?;
             if let Type::Aggregate(_) = self.user_map(number).value {
@@ -340,7 +345,11 @@ impl Lowering<'_> {
             let address = self.load(pointer, 8);
             self.branch(CompareOperation::Equal, address, Operand::Immediate(0), end);
             let size = Operand::Immediate(JOIN_SIZE as i32);
-            self.probe_read_text(text, size, Operand::Register(address), space);
+            let address = Operand::Register(address);
+            let read = self.probe_read_text(text, size, address, space);
+            let mark = self.mark();
+            self.mark_cut(text, JOIN_SIZE, read, (address, space), "");
+            self.release(mark);
         }
         self.place_label(end);
         self.output(place, Operand::Immediate(size as i32 + 8));

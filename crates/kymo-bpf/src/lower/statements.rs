@@ -8,14 +8,22 @@ use crate::ast::{BlockTree, Expression, ExpressionKind, Statement, StatementKind
 use crate::code::{AddressBase, CompareOperation, ComputeOperation, Instruction, Operand};
 use crate::object::ErrorKind;
 
+/// From this Linux on the kernel ends loops that take too long.
+const LOOPS_BOUNDED: (u32, u32) = (6, 9);
+/// Rounds of a loop that the verifier may walk through one by one.
+const MOST_WALKED: i64 = 1000;
+/// The same of loops in each other.
+const MOST_WALKED_NESTED: i64 = 30;
 /// The most rounds of `unroll`.
 const MAX_UNROLL: i64 = 100;
 
 impl Lowering<'_> {
     pub(crate) fn block(&mut self, block: &BlockTree) -> Lowered<()> {
-        for statement in &block.statements {
+        for (n, statement) in block.statements.iter().enumerate() {
+            self.print_takes = is_emptied_behind(&block.statements, n);
             self.statement(statement)?;
         }
+        self.print_takes = false;
         if let Some(value) = &block.value {
             let mark = self.mark();
             self.emit(Instruction::Position(value.position));
@@ -138,15 +146,68 @@ impl Lowering<'_> {
         }
     }
 
-    /// Ends a loop that the verifier could not see the end of, where the kernel can.
+    /// Ends a loop that the verifier could not see the end of, where the kernel can; what ends so
+    /// is counted.
     fn bound_loop(&mut self, end: u32) {
-        if self.options.kernel >= (6, 9) {
-            self.emit(Instruction::MayGoto(end));
+        if self.options.kernel < LOOPS_BOUNDED {
+            return;
         }
+        let (cut, goes_on) = (self.label(), self.label());
+        self.emit(Instruction::MayGoto(cut));
+        self.jump(goes_on);
+        self.place_label(cut);
+        self.count_error(ErrorKind::LoopCut);
+        self.jump(end);
+        self.place_label(goes_on);
+    }
+
+    /// The same number, as one that the verifier knows nothing of: it then judges a loop that
+    /// counts by it in one round, where it would walk through all of them.
+    fn unknown(&mut self, register: crate::code::Register) {
+        let missing = self.label();
+        let zeros = self.zeros(8, missing);
+        let zero = self.load(zeros, 8);
+        self.compute(ComputeOperation::Add, register, Operand::Register(zero));
+        self.place_label(missing);
+    }
+
+    /// Rounds of a loop that the verifier may walk through: of loops in each other it walks the
+    /// product.
+    fn most_walked(&self, body: &BlockTree) -> i64 {
+        match !self.program.loops.is_empty() || has_loop(body) {
+            true => MOST_WALKED_NESTED,
+            false => MOST_WALKED,
+        }
+    }
+
+    /// Makes what a loop of many rounds counts by unknown to the verifier: variables that its body
+    /// sets, if its condition has a large number.
+    fn begin_long_loop(&mut self, condition: &Expression, body: &BlockTree) -> Lowered<()> {
+        if self.options.kernel < LOOPS_BOUNDED
+            || !has_large_number(condition, self.most_walked(body))
+        {
+            return Ok(());
+        }
+        let mut names = Vec::new();
+        set_in_block(body, &mut names);
+        names.sort();
+        names.dedup();
+        for name in names {
+            let Ok(value) = self.read_variable(&name) else { continue };
+            if !value.ty.is_integer() || value.ty == Type::Unknown {
+                continue;
+            }
+            let operand = self.operand(&value)?;
+            let register = self.copy_of(operand);
+            self.unknown(register);
+            self.assign_variable(&name, Value::register(value.ty, register))?;
+        }
+        Ok(())
     }
 
     fn while_loop(&mut self, condition: &Expression, body: &BlockTree) -> Lowered<()> {
         let labels = LoopLabels { next: self.label(), end: self.label() };
+        self.begin_long_loop(condition, body)?;
         self.place_label(labels.next);
         self.bound_loop(labels.end);
         let mark = self.mark();
@@ -177,6 +238,15 @@ impl Lowering<'_> {
             immediate @ Operand::Immediate(_) => immediate,
             register @ Operand::Register(_) => Operand::Register(self.copy_of(register)),
         };
+        let is_long = match (first, limit) {
+            (Operand::Immediate(first), Operand::Immediate(limit)) => {
+                i64::from(limit) - i64::from(first) > self.most_walked(body)
+            }
+            _ => false,
+        };
+        if is_long && self.options.kernel >= LOOPS_BOUNDED {
+            self.unknown(counter);
+        }
         let labels = LoopLabels { next: self.label(), end: self.label() };
         let again = self.label();
         self.place_label(again);
@@ -290,5 +360,106 @@ impl Lowering<'_> {
                 Operand::Register(register)
             }
         }
+    }
+}
+
+/// Whether an expression holds a number that the verifier should not count up to.
+fn has_large_number(expression: &Expression, most: i64) -> bool {
+    match &*expression.kind {
+        ExpressionKind::Integer(n) => *n > most as u64,
+        ExpressionKind::Binary(_, left, right) => {
+            has_large_number(left, most) || has_large_number(right, most)
+        }
+        ExpressionKind::Not(inner) | ExpressionKind::Cast(_, inner) => {
+            has_large_number(inner, most)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a block has a loop.
+fn has_loop(block: &BlockTree) -> bool {
+    block.statements.iter().any(|statement| match &statement.kind {
+        StatementKind::While(..) | StatementKind::ForRange(..) => true,
+        StatementKind::If(_, then, other) => has_loop(then) || has_loop(other),
+        StatementKind::Unroll(_, body) | StatementKind::Block(body) => has_loop(body),
+        _ => false,
+    })
+}
+
+/// Names of the variables that a block sets.
+fn set_in_block(block: &BlockTree, names: &mut Vec<String>) {
+    let mut add = |target: &Expression| {
+        if let ExpressionKind::Variable(name) = &*target.kind {
+            names.push(name.clone());
+        }
+    };
+    let mut inner: Vec<&BlockTree> = Vec::new();
+    for statement in &block.statements {
+        match &statement.kind {
+            StatementKind::Assign(target, _) => add(target),
+            StatementKind::Expression(value) => {
+                if let ExpressionKind::Step(target, ..) = &*value.kind {
+                    add(target);
+                }
+            }
+            StatementKind::If(_, then, other) => inner.extend([then, other]),
+            StatementKind::While(_, body)
+            | StatementKind::Unroll(_, body)
+            | StatementKind::ForRange(.., body)
+            | StatementKind::Block(body) => inner.push(body),
+            _ => {}
+        }
+    }
+    inner.into_iter().for_each(|block| set_in_block(block, names));
+}
+
+/// Whether the n-th statement prints a map that `clear()` or `zero()` empties behind it, whatever
+/// the event: then what is printed is exactly what leaves the map. Only the first of several
+/// prints takes it.
+fn is_emptied_behind(statements: &[Statement], n: usize) -> bool {
+    let Some(("print", printed)) = statements.get(n).and_then(call_of_map) else { return false };
+    for before in statements[..n].iter().rev() {
+        match call_of_map(before) {
+            Some(("print", map)) if map == printed => return false,
+            Some(("clear" | "zero", map)) if map == printed => break,
+            _ => {}
+        }
+    }
+    for behind in &statements[n + 1..] {
+        match &behind.kind {
+            StatementKind::Expression(_) if is_exit(behind) => return false,
+            StatementKind::Expression(_) | StatementKind::Assign(..) | StatementKind::Let(..) => {}
+            _ => return false,
+        }
+        if matches!(call_of_map(behind), Some(("clear" | "zero", map)) if map == printed) {
+            return true;
+        }
+    }
+    false
+}
+
+/// A statement that is a call whose first argument is a whole map: names of function and map.
+fn call_of_map(statement: &Statement) -> Option<(&str, &str)> {
+    let StatementKind::Expression(value) = &statement.kind else { return None };
+    let ExpressionKind::Call(function, arguments) = &*value.kind else { return None };
+    match &*arguments.first()?.kind {
+        ExpressionKind::Map(map, key) if key.is_empty() => Some((function, map)),
+        _ => None,
+    }
+}
+
+/// Whether a statement may end the program: a call that ends it, or one that is no function of
+/// the language and may hold anything.
+fn is_exit(statement: &Statement) -> bool {
+    const HARMLESS: [&str; 12] = [
+        "print", "printf", "clear", "zero", "time", "system", "cat", "join", "delete", "errorf",
+        "warnf", "debugf",
+    ];
+    let StatementKind::Expression(value) = &statement.kind else { return true };
+    match &*value.kind {
+        ExpressionKind::Call(function, _) => !HARMLESS.contains(&function.as_str()),
+        ExpressionKind::Step(..) => false,
+        _ => true,
     }
 }

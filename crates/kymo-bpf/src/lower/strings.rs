@@ -11,6 +11,8 @@ use crate::object::ErrorKind;
 
 /// The longest text that is searched for.
 const MAX_NEEDLE: usize = 64;
+/// Bytes of what follows a text that was cut.
+const MAX_TRAILER: usize = 7;
 
 impl Lowering<'_> {
     pub(crate) fn call_text(
@@ -91,6 +93,8 @@ impl Lowering<'_> {
             _ => self.value(&arguments[0])?,
         };
         let most = self.max_text();
+        // A limit of the program's own is meant; that of all texts is not.
+        let is_limited = arguments.get(1).is_some();
         let (length, size) = match arguments.get(1) {
             None => (Operand::Immediate(most as i32), most),
             Some(length) => {
@@ -148,16 +152,65 @@ impl Lowering<'_> {
             }
         };
         let space = space.unwrap_or(own);
-        let place = self.room(size);
+        let trailer = if is_limited { String::new() } else { self.trailer() };
+        let full = words(size + trailer.len() as u32);
+        let place = self.room(full);
         if !unpadded {
             // The helper leaves what follows the NUL as it was; keys are compared as a whole.
-            self.zero_memory(place, words(size));
+            self.zero_memory(place, full);
         }
+        let address = self.kept(address);
         let read = self.probe_read_text(place, length, address, space);
+        if !is_limited {
+            self.mark_cut(place, size, read, (address, space), &trailer);
+        }
         if unpadded {
             self.text_read = Some((place, read));
         }
+        let size = if is_limited { size } else { full };
         Ok(Value::memory(Type::Text(size), place))
+    }
+
+    /// What follows a text that was cut.
+    pub(crate) fn trailer(&self) -> String {
+        let trailer = self.config.get("str_trunc_trailer").map_or("..", String::as_str);
+        let end = (0..=MAX_TRAILER).rev().find(|end| trailer.is_char_boundary(*end));
+        trailer.get(..end.unwrap_or(0)).unwrap_or(trailer).to_owned()
+    }
+
+    /// An operand that later instructions may use again.
+    fn kept(&mut self, operand: Operand) -> Operand {
+        Operand::Register(self.copy_of(operand))
+    }
+
+    /// Counts a text that was longer than its room, and puts the trailer behind it. One that
+    /// fills the room is as long as it, or longer: the byte behind tells.
+    pub(crate) fn mark_cut(
+        &mut self,
+        place: MemoryPlace,
+        size: u32,
+        read: Register,
+        (address, space): (Operand, AddressSpace),
+        trailer: &str,
+    ) {
+        let whole = self.label();
+        self.branch(CompareOperation::NotEqual, read, Operand::Immediate(size as i32), whole);
+        let last = self.room(8);
+        self.store(last, 8, Operand::Immediate(0));
+        let behind =
+            self.computed(ComputeOperation::Add, address, Operand::Immediate(size as i32 - 1));
+        self.probe_read(last, 1, Operand::Register(behind), space);
+        let byte = self.load(last, 1);
+        self.branch(CompareOperation::Equal, byte, Operand::Immediate(0), whole);
+        self.count_error(ErrorKind::TextCut);
+        if !trailer.is_empty() {
+            for (n, byte) in (size - 1..).zip(trailer.bytes().chain([0])) {
+                self.store(place.at(n), 1, Operand::Immediate(i32::from(byte)));
+            }
+            let length = size + trailer.len() as u32;
+            self.emit(Instruction::Move(read, Operand::Immediate(length as i32)));
+        }
+        self.place_label(whole);
     }
 
     /// `buf(data[, length])`

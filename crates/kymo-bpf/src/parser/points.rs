@@ -45,8 +45,8 @@ fn parse_target(kind: &str, parts: &[&str]) -> Result<(&'static str, AttachTarge
             (if kind == "END" { "END" } else { "end" }, AttachTarget::End)
         }
         "self" => match parts {
-            ["signal", name] => ("self", AttachTarget::SelfSignal((*name).to_owned())),
-            _ => return Err("write self:signal:SIGUSR1".into()),
+            ["signal", name @ "SIGUSR1"] => ("self", AttachTarget::SelfSignal((*name).to_owned())),
+            _ => return Err("the only one is self:signal:SIGUSR1".into()),
         },
         "test" => ("test", AttachTarget::Test(parts.join(":"))),
         "bench" => ("bench", AttachTarget::Test(parts.join(":"))),

@@ -22,6 +22,8 @@ pub struct MapSpec<'a> {
     pub flags: u32,
     /// How many values an entry has: the possible CPUs, for per-CPU maps; else 1.
     pub values: u32,
+    /// What the entries of a map of maps are like.
+    pub inner: Option<&'a BpfMap>,
 }
 
 /// A map of the kernel.
@@ -31,10 +33,11 @@ pub struct BpfMap {
     key_size: usize,
     value_size: usize,
     max_entries: u32,
+    attribute: CreateAttribute,
 }
 
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct CreateAttribute {
     map_type: u32,
     key_size: u32,
@@ -84,6 +87,7 @@ impl BpfMap {
             value_size: spec.value_size,
             max_entries: spec.max_entries,
             map_flags: spec.flags,
+            inner_map_fd: spec.inner.map_or(0, |map| map.fd.as_raw_fd() as u32),
             map_name: object_name(spec.name),
             ..CreateAttribute::default()
         };
@@ -101,7 +105,24 @@ impl BpfMap {
             key_size: spec.key_size as usize,
             value_size,
             max_entries: spec.max_entries,
+            attribute,
         })
+    }
+
+    /// A map like this one, without entries.
+    pub fn create_alike(&self) -> io::Result<BpfMap> {
+        let mut attribute = self.attribute;
+        // SAFETY: the attribute is of `BPF_MAP_CREATE`, as in `create`, and holds no address.
+        let fd = unsafe { bpf_fd(BpfCommand::MapCreate, &mut attribute) }?;
+        Ok(BpfMap { fd, ..*self })
+    }
+
+    /// Sets the only entry of an array of maps. When this returns, no program uses the map any
+    /// more that was there (Linux waits for those that run).
+    pub fn hold(&self, map: &BpfMap) -> Result<(), BpfError> {
+        let fd = map.fd.as_raw_fd() as u32;
+        self.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes())
+            .map_err(|error| BpfError::new("exchange a map", error))
     }
 
     /// Bytes of an entry's value: of all CPUs, one after the other at multiples of 8 bytes.
@@ -128,8 +149,22 @@ impl BpfMap {
 
     /// Sets the value of a key.
     pub fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.update_with(key, value, 0)
+    }
+
+    /// Sets the value of a key that is not there; one that is keeps its value.
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        /// `BPF_NOEXIST`
+        const NO_EXIST: u64 = 1;
+        match self.update_with(key, value, NO_EXIST) {
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn update_with(&self, key: &[u8], value: &[u8], flags: u64) -> io::Result<()> {
         self.check(key, value.len())?;
-        let mut attribute = self.element(key, value.as_ptr() as u64, 0);
+        let mut attribute = self.element(key, value.as_ptr() as u64, flags);
         // SAFETY: key and value have the sizes of the map's (checked), are only read, and
         // outlive the call.
         unsafe { bpf(BpfCommand::MapUpdate, &mut attribute) }.map(drop)

@@ -30,6 +30,12 @@ impl SystemRoot {
         Some((meta.dev(), meta.ino()))
     }
 
+    /// The pid namespace of this process: device and inode.
+    pub fn pid_namespace(&self) -> Option<(u64, u64)> {
+        let meta = std::fs::metadata(self.path("proc/self/ns/pid")).ok()?;
+        Some((meta.dev(), meta.ino()))
+    }
+
     /// The numbers of all processes, ascending.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids: Vec<u32> =

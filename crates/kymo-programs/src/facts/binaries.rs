@@ -9,7 +9,7 @@ use kymo_debuginfo::{CodeSymbols, demangle};
 use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::probe::{FetchBase, FetchType, IntegerFormat};
-use kymo_symbols::debug_files::BinaryFiles;
+use kymo_symbols::debug_files::{BinaryFiles, path_in_process};
 
 use crate::address_names::MAPS_TIMEOUT;
 
@@ -38,23 +38,49 @@ pub(crate) struct BinaryPlace {
 }
 
 /// Finds a binary: a path, a program on the search path, a library by its name (`libc`), or
-/// the program of a process if the name is empty.
+/// the program of a process if the name is empty. Of a process of another mount namespace names
+/// are looked up there.
 fn find_binary(name: &str, pid: Option<u32>) -> Result<PathBuf, String> {
     if name.is_empty() {
         let pid = pid.ok_or("name a binary, or a process with -p")?;
         return SystemRoot::machine().executable_of(pid).map_err(|e| format!("process {pid}: {e}"));
     }
+    let pid = pid.filter(|pid| is_elsewhere(*pid));
+    let here = |path: &Path| match pid {
+        None => Ok(path.to_owned()),
+        Some(pid) => path_in_process(pid, path),
+    };
     if name.contains('/') {
         // As it was typed, which is how points are named.
-        let path = PathBuf::from(name);
-        return path.metadata().map(|_| path).map_err(|e| format!("{name}: {e}"));
+        let found = here(Path::new(name)).and_then(|path| path.metadata().map(|_| path));
+        return found.map_err(|e| match pid {
+            None => format!("{name}: {e}"),
+            Some(pid) => format!("{name} as process {pid} sees it: {e}"),
+        });
     }
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let on_path = std::env::split_paths(&search).map(|dir| dir.join(name)).find(|p| p.is_file());
-    let found = on_path.or_else(|| library(name));
+    let on_path = std::env::split_paths(&search).map(|dir| dir.join(name));
+    let found = on_path.filter_map(|path| here(&path).ok()).find(|path| path.is_file());
+    let found = found.or_else(|| library(name, &here));
     let path =
         found.ok_or_else(|| format!("no program or library {name} is on the search path"))?;
-    std::fs::canonicalize(&path).map_err(|e| format!("{}: {e}", path.display()))
+    match pid {
+        None => std::fs::canonicalize(&path).map_err(|e| format!("{}: {e}", path.display())),
+        // Without links already.
+        Some(_) => Ok(path),
+    }
+}
+
+/// Whether a process has another mount namespace, or another root directory.
+fn is_elsewhere(pid: u32) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let machine = SystemRoot::machine();
+    let root = |path: PathBuf| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+    let own = std::process::id();
+    let namespace = machine.mount_namespace(pid);
+    let root_of = root(machine.root_of(pid));
+    (namespace.is_some() && namespace != machine.mount_namespace(own))
+        || (root_of.is_some() && root_of != root(machine.root_of(own)))
 }
 
 /// Binaries that a path with wildcards in its last part stands for; `*` of a process are those that
@@ -80,10 +106,11 @@ pub(super) fn matching_binaries(pattern: &str, pid: Option<u32>) -> Result<Vec<S
 }
 
 /// A library by its name with or without `lib` and version: `libc`, `libssl.so.3`, `c`.
-fn library(name: &str) -> Option<PathBuf> {
+fn library(name: &str, here: &dyn Fn(&Path) -> std::io::Result<PathBuf>) -> Option<PathBuf> {
     let stem = if name.starts_with("lib") { name.to_owned() } else { format!("lib{name}") };
     let mut found = Vec::new();
     for dir in LIBRARY_DIRECTORIES {
+        let Ok(dir) = here(Path::new(dir)) else { continue };
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             let file = entry.file_name().to_string_lossy().into_owned();
             let is_it = file == stem

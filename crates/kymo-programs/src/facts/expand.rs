@@ -66,8 +66,10 @@ impl PointCatalog<'_> {
         Ok(match &point.target {
             AttachTarget::Tracepoint { category, event } => self.tracepoints(category, event)?,
             AttachTarget::RawTracepoint { module, event } => self.raw_tracepoints(module, event)?,
-            AttachTarget::Kprobe { function, address: None, .. } if has_wildcard(function) => {
-                self.kprobes(&point.target, function)?
+            AttachTarget::Kprobe { module, function, address: None, .. }
+                if has_wildcard(function) || has_wildcard(module) =>
+            {
+                self.kprobes(&point.target, module, function)?
             }
             AttachTarget::Kprobe { function, at_return: true, .. }
                 if LOCKING_UP.contains(&function.as_str()) =>
@@ -75,6 +77,12 @@ impl PointCatalog<'_> {
                 return Err(format!(
                     "kretprobe:{function} can't be used as it might lock up your system."
                 ));
+            }
+            AttachTarget::Kprobe { module, function, address: None, .. } if !module.is_empty() => {
+                let is_there = self.facts.function_of_module(module, function).is_some();
+                // Without addresses the kernel itself tells.
+                let may_be = is_there || self.facts.symbols().iter().all(|(a, ..)| a == 0);
+                may_be.then(|| point.clone()).into_iter().collect()
             }
             AttachTarget::Fentry { module, function, .. } => {
                 self.fentries(&point.target, module, function)?
@@ -173,17 +181,26 @@ impl PointCatalog<'_> {
         Ok(names.into_iter().map(made).collect())
     }
 
-    fn kprobes(&self, target: &AttachTarget, pattern: &str) -> Result<Vec<AttachPoint>, String> {
-        let pattern = NamePattern::new(pattern)?;
-        let mut names = self.traceable_functions(&pattern);
+    /// Functions by name, of a module if one is named: then each is of its module alone.
+    fn kprobes(
+        &self,
+        target: &AttachTarget,
+        module: &str,
+        function: &str,
+    ) -> Result<Vec<AttachPoint>, String> {
+        let modules = match module {
+            "" => None,
+            module => Some(NamePattern::new(module)?),
+        };
+        let mut names = self.traceable_functions(&NamePattern::new(function)?, modules.as_ref());
         let is_return = matches!(target, AttachTarget::Kprobe { at_return: true, .. });
-        names.retain(|name| !is_return || !LOCKING_UP.contains(&name.as_str()));
+        names.retain(|(_, name)| !is_return || !LOCKING_UP.contains(&name.as_str()));
         names.sort_unstable();
         names.dedup();
-        let made = |name: String| {
+        let made = |(of, name): (String, String)| {
             let mut target = target.clone();
-            if let AttachTarget::Kprobe { function, .. } = &mut target {
-                *function = name;
+            if let AttachTarget::Kprobe { module, function, .. } = &mut target {
+                (*module, *function) = (of, name);
             }
             named(target)
         };
@@ -191,17 +208,34 @@ impl PointCatalog<'_> {
     }
 
     /// Functions that the function tracer knows; without it, those of the symbol table.
-    fn traceable_functions(&self, pattern: &NamePattern) -> Vec<String> {
+    /// Each with its module, where modules are chosen.
+    fn traceable_functions(
+        &self,
+        functions: &NamePattern,
+        modules: Option<&NamePattern>,
+    ) -> Vec<(String, String)> {
         let list =
             self.facts.tracefs().ok().and_then(|t| t.read("available_filter_functions").ok());
+        let wanted = |name: &str, module: Option<&str>| {
+            let module = module.unwrap_or("vmlinux");
+            let is_it = functions.is_match(name) && modules.is_none_or(|m| m.is_match(module));
+            let module = if modules.is_some() { module } else { "" };
+            is_it.then(|| (module.to_owned(), name.to_owned()))
+        };
         match list {
             Some(text) => {
-                let names = text.lines().filter_map(|line| line.split_ascii_whitespace().next());
-                names.filter(|name| pattern.is_match(name)).map(str::to_owned).collect()
+                // `function [module]`
+                let lines = text.lines().filter_map(|line| {
+                    let mut words = line.split_ascii_whitespace();
+                    let (name, module) = (words.next()?, words.next());
+                    let module = module.and_then(|m| m.strip_prefix('[')?.strip_suffix(']'));
+                    wanted(name, module)
+                });
+                lines.collect()
             }
             None => {
-                let names = self.facts.symbols().iter().map(|(_, _, name, _)| name);
-                names.filter(|name| pattern.is_match(name)).map(str::to_owned).collect()
+                let symbols = self.facts.symbols().iter();
+                symbols.filter_map(|(_, _, name, module)| wanted(name, module)).collect()
             }
         }
     }

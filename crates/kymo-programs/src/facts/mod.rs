@@ -58,6 +58,7 @@ impl MachineFacts {
                 max_entries: 4096,
                 flags: 0,
                 values: 1,
+                inner: None,
             };
             BpfMap::create(&spec).is_ok()
         };
@@ -131,8 +132,27 @@ impl MachineFacts {
         types.space(module?)
     }
 
+    /// Address of a function of the module that a probe names; none if it names no module, or
+    /// addresses are hidden.
+    pub(crate) fn function_of_module(&self, module: &str, name: &str) -> Option<u64> {
+        let wanted = own_module(module)?;
+        let mut symbols = self.symbols().iter();
+        let found = symbols.find(|(_, _, symbol, module)| *symbol == name && *module == wanted);
+        found.map(|(address, ..)| address).filter(|address| *address != 0)
+    }
+
     pub(crate) fn symbols(&self) -> &Kallsyms {
         self.symbols.get_or_init(|| running_symbols(NameChoice::First))
+    }
+}
+
+/// The module that a probe names, as symbols have it (`vmlinux` is the kernel itself, which has
+/// none); `None` if the probe names none.
+pub(crate) fn own_module(module: &str) -> Option<Option<&str>> {
+    match module {
+        "" => None,
+        "vmlinux" => Some(None),
+        module => Some(Some(module)),
     }
 }
 

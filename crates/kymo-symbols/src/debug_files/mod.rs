@@ -9,4 +9,5 @@ mod source_directories;
 
 pub use binary::{BinaryError, BinaryFiles, BinaryKind};
 pub use companions::DebugCompanions;
+pub use process_root::path_in_process;
 pub use source_directories::SourceDirectories;

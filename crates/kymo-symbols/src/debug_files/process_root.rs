@@ -15,6 +15,14 @@ pub(super) fn of_process(path: &Path) -> Option<(u32, &Path)> {
     Some((pid.parse().ok()?, below))
 }
 
+/// The file that a path means to a process, as this one can open it.
+///
+/// # Errors
+/// If there is no such file or process.
+pub fn path_in_process(pid: u32, path: &Path) -> io::Result<PathBuf> {
+    resolve(&kymo_kernel::system::SystemRoot::machine().root_of(pid), path)
+}
+
 /// The file that `path` is below `root`, without links behind the root.
 pub(super) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
     let mut left: Vec<PathBuf> = parts(path);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kymo_kernel::descriptors::{self, readable};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::target::check_thread;
-use kymo_programs::{ProgramSinks, RunState, RunningProgram};
+use kymo_programs::{ProbeCost, ProgramSinks, RunState, RunningProgram};
 
 /// Process of `-p`, command of `-c`.
 pub(crate) struct RunTarget {
@@ -99,7 +99,7 @@ pub(crate) fn follow_program(
             return Ok(running);
         }
         match signals.next()? {
-            Some(Signal::Usr1) => running.print_maps(sinks)?,
+            Some(Signal::Usr1) => running.handle_signal(sinks)?,
             Some(signal) if signal.is_end() => {
                 running.interrupt();
                 return Ok(running);
@@ -119,6 +119,28 @@ pub(crate) fn follow_program(
         wait = if state == RunState::Busy { SHORTEST } else { (wait * 2).min(LONGEST) };
         descriptors::wait(&mut [readable(signals)], wait)?;
     }
+}
+
+/// A share of a CPU.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    let percent =
+        text.trim_end_matches('%').parse::<f64>().ok().filter(|p| p.is_finite() && *p > 0.0);
+    percent.ok_or_else(|| "a share is a number above 0, like 5 or 0.5".to_owned())
+}
+
+/// Says what probes cost.
+pub(crate) fn say_costs(costs: &[ProbeCost], budget: Option<f64>) {
+    sayln!("{:>12} {:>8} {:>9}  PROBE", "HITS/S", "NS/HIT", "% OF CPU");
+    for cost in costs {
+        let more =
+            if cost.points > 1 { format!(" and {} more", cost.points - 1) } else { String::new() };
+        let (hits, ns, percent) = (cost.hits, cost.hit_ns, cost.percent());
+        sayln!("{hits:>12.0} {ns:>8} {percent:>9.3}  {}{more}", cost.point);
+    }
+    let total: f64 = costs.iter().map(ProbeCost::percent).sum();
+    let over = budget.is_some_and(|budget| total > budget);
+    let over = if over { ", more than the budget" } else { "" };
+    sayln!("about {total:.3} % of a CPU{over}: hits counted for a second, nanoseconds estimated");
 }
 
 /// Words of a command: blanks part them, quotes and backslashes keep them together.

@@ -1,23 +1,26 @@
 //! `kymo count`: events counted and measured in the kernel, by flags. The flags become a
 //! program of `kymo run`'s language, which `--show-program` shows. `programs` has the counters
-//! inside programs (`-u`).
+//! inside programs (`-u`), `program_events` the events of programs' own tracepoints.
 
+mod program_events;
 mod programs;
 
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use kymo_bpf::{CountMeasure, CountProgram, CountRequest, CountedTasks, write_count_program};
+use kymo_bpf::{
+    CountMeasure, CountProgram, CountRequest, CountedTasks, is_probe_type, write_count_program,
+};
 use kymo_kernel::process::{Signal, Signals};
 use kymo_kernel::terminal;
 use kymo_model::{Note, NoteKind};
 use kymo_programs::{
     InterpretedProgram, MachineFacts, PrintedMap, ProgramError, ProgramOptions, ProgramSinks,
-    RunningProgram, compile_program,
+    RunningProgram, compile_program, measure_costs,
 };
 use kymo_record::Target;
 use kymo_view::Ledger;
@@ -25,7 +28,7 @@ use kymo_view::event_counts::{CountedMap, EventCounts};
 
 use crate::args::values::{Ring, ring};
 use crate::commands::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
-use crate::commands::program_run::{RunTarget, follow_program};
+use crate::commands::program_run::{RunTarget, follow_program, percent, say_costs};
 
 /// Flags of `kymo count`.
 #[derive(clap::Args)]
@@ -40,11 +43,14 @@ EXAMPLES
   kymo count -e block:block_rq_issue --hist bytes --by comm
   kymo count --latency 'sched:sched_wakeup -> sched:sched_switch by args.pid = next_pid'
   kymo count -e syscalls:sys_exit_read --sum ret --filter 'ret > 0' -- cat /etc/hosts
+  kymo count -e shop:sale --hist id --by payment -- ./shop
+  kymo count --latency 'shop:begin -> shop:end by id' -- ./shop
   kymo count -u
   kymo count -u 'shop:*' --by pid -i 1000
   kymo count -u -- make test")]
 pub(crate) struct Args {
-    /// Events: SYSTEM:NAME with wildcards, software events, or probes (kprobe:vfs_read)
+    /// Events: SYSTEM:NAME with wildcards, software events, probes (kprobe:vfs_read), or tracepoints
+    /// of programs, PROVIDER:NAME (ust:PROVIDER:NAME where the kernel has such a system, too)
     #[arg(short = 'e', long, value_name = "EVENT", value_delimiter = ',')]
     event: Vec<String>,
     /// Show counters and histograms inside programs (PROVIDER:NAME with * and ?; all if none is
@@ -80,6 +86,12 @@ pub(crate) struct Args {
     /// kernel
     #[arg(long)]
     no_bpf: bool,
+    /// Say before attaching how often each probe fires now, and what it will cost
+    #[arg(long, conflicts_with = "user_events")]
+    preflight: bool,
+    /// Detach when the programs take more than that share of a CPU
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "user_events")]
+    budget: Option<f64>,
     /// Size of each of these rings, in pages or with a suffix B, K, M, G
     #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring)]
     mmap_pages: Option<Ring>,
@@ -98,7 +110,7 @@ pub(crate) struct Args {
 }
 
 /// What is measured, if not how many.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 #[group(multiple = false)]
 struct Measure {
     /// Histogram of a field by powers of two
@@ -158,7 +170,7 @@ impl Measure {
     }
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if args.user_events.is_some() {
         return programs::run(&args);
     }
@@ -168,14 +180,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (None, false) => CountedTasks::Command,
     };
     let request = CountRequest {
-        events: args.event,
-        filter: args.filter,
-        by: args.by,
-        measure: args.measure.meant()?,
+        events: std::mem::take(&mut args.event),
+        filter: args.filter.take(),
+        by: std::mem::take(&mut args.by),
+        measure: std::mem::take(&mut args.measure).meant()?,
         tasks,
         interval_ms: args.interval,
         top: args.top,
     };
+    if let Some(names) = program_events::names(&request.events, &request.measure)? {
+        return program_events::run(&args, request, &names);
+    }
     let CountProgram { text, keys } = write_count_program(&request).map_err(anyhow::Error::msg)?;
     if args.show_program {
         io::stdout().write_all(text.as_bytes())?;
@@ -187,8 +202,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         command: &args.command,
         pages: args.mmap_pages.map(|ring| ring.0),
         facts: MachineFacts::new(args.pid),
+        preflight: args.preflight,
+        budget: args.budget,
     };
     let (counting, mut target) = match args.no_bpf {
+        true if args.preflight || args.budget.is_some() => bail!("{KERNEL_ONLY}"),
         true => opening.in_rings(UserSpaceReason::wanted(), None)?,
         false => opening.open(&text)?,
     };
@@ -210,13 +228,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         diagnostics: &mut diagnostics,
         maps: Some(&mut listen),
     };
-    let mut gap = false;
     let summary = match counting {
         Counting::Kernel(run) => {
             let (running, signals) = *run;
             let running = follow_program(running, &mut target, &signals, &mut sinks)?;
             end.set(Some(Instant::now()));
-            gap = request.interval_ms.is_some() && !request.measure.only_grows();
             // From here on a second Ctrl-C ends at once.
             drop(signals);
             running.finish(&mut sinks)?
@@ -228,11 +244,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let status = target.end().unwrap_or(summary.status);
-    let mut ledger = Ledger::from_notes(summary.notes);
-    if gap {
-        let fact = "events between reading the maps and emptying them, at each interval";
-        ledger.note(NoteKind::Scope, fact, None);
-    }
+    let ledger = Ledger::from_notes(summary.notes);
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
 }
@@ -250,7 +262,11 @@ struct CountOpening<'a> {
     command: &'a [OsString],
     pages: Option<usize>,
     facts: MachineFacts,
+    preflight: bool,
+    budget: Option<f64>,
 }
+
+const KERNEL_ONLY: &str = "--preflight and --budget are for programs that run in the kernel";
 
 impl CountOpening<'_> {
     fn options(&self, target: &RunTarget, in_user_space: bool) -> ProgramOptions {
@@ -276,12 +292,23 @@ impl CountOpening<'_> {
         };
         let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
         let signals = Signals::listen(&ends).context("cannot listen for signals")?;
+        if self.preflight {
+            let costs = measure_costs(&program, &options, &self.facts, Duration::from_secs(1));
+            say_costs(&costs.map_err(|e| explain(&e))?, self.budget);
+        }
         let error = match RunningProgram::start(program, &options, &self.facts) {
-            Ok(running) => return Ok((Counting::Kernel(Box::new((running, signals))), target)),
+            Ok(mut running) => {
+                if let Some(percent) = self.budget {
+                    let set = running.set_budget(percent);
+                    set.context("this kernel does not measure programs (--budget)")?;
+                }
+                return Ok((Counting::Kernel(Box::new((running, signals))), target));
+            }
             Err(error) => error,
         };
         drop(signals);
         match UserSpaceReason::of_refusal() {
+            Some(_) if self.budget.is_some() => Err(explain(&error).context(KERNEL_ONLY)),
             Some(reason) => self.in_rings(reason, Some(target)),
             None => Err(explain(&error)),
         }

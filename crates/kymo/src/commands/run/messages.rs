@@ -169,25 +169,3 @@ pub(super) fn notify_attached() {
         sayln!("{NOTIFY}");
     }
 }
-
-/// A share of a CPU.
-pub(super) fn percent(text: &str) -> Result<f64, String> {
-    let percent =
-        text.trim_end_matches('%').parse::<f64>().ok().filter(|p| p.is_finite() && *p > 0.0);
-    percent.ok_or_else(|| "a share is a number above 0, like 5 or 0.5".to_owned())
-}
-
-/// Says what probes cost.
-pub(super) fn say_costs(costs: &[kymo_programs::ProbeCost], budget: Option<f64>) {
-    sayln!("{:>12} {:>8} {:>9}  PROBE", "HITS/S", "NS/HIT", "% OF CPU");
-    for cost in costs {
-        let more =
-            if cost.points > 1 { format!(" and {} more", cost.points - 1) } else { String::new() };
-        let (hits, ns, percent) = (cost.hits, cost.hit_ns, cost.percent());
-        sayln!("{hits:>12.0} {ns:>8} {percent:>9.3}  {}{more}", cost.point);
-    }
-    let total: f64 = costs.iter().map(kymo_programs::ProbeCost::percent).sum();
-    let over = budget.is_some_and(|budget| total > budget);
-    let over = if over { ", more than the budget" } else { "" };
-    sayln!("about {total:.3} % of a CPU{over}: hits counted for a second, nanoseconds estimated");
-}

@@ -21,7 +21,7 @@ use kymo_record::Target;
 use kymo_view::Ledger;
 
 use super::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
-use super::program_run::{RunTarget, follow_program};
+use super::program_run::{RunTarget, follow_program, percent, say_costs};
 use crate::args::values::ring;
 use messages::ProgramText;
 
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long)]
     preflight: bool,
     /// Detach when the programs take more than that share of a CPU
-    #[arg(long, value_name = "PERCENT", value_parser = messages::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     budget: Option<f64>,
     /// Allow what changes the system: system(), signal(), override()
     #[arg(long = "unsafe")]
@@ -156,7 +156,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen(&heard).context("cannot listen for signals")?;
     if args.preflight {
         match measure_costs(&program, &options, &facts, Duration::from_secs(1)) {
-            Ok(costs) => messages::say_costs(&costs, args.budget),
+            Ok(costs) => say_costs(&costs, args.budget),
             Err(e) => return text.fail_verbosely(&e, args.verbose > 0),
         }
     }

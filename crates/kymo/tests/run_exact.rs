@@ -1,0 +1,265 @@
+//! `kymo run`: nothing is lost between printing a map and emptying it, texts that are cut are
+//! counted and marked, programs at one place run in the order they are written in, process numbers
+//! are those of the namespace that kymo runs in, paths those of the process's mount namespace.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+
+use kymo_testkit::{Need, Outcome, Workload, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn begin() -> bool {
+    require(&[Need::Root, Need::Tracefs])
+}
+
+fn program(text: &str, args: &[&str]) -> Outcome {
+    run(KYMO, [&["run", "-e", text], args].concat())
+}
+
+/// Sum of the numbers behind `name: ` and `name[…]: `.
+fn sum_of(output: &str, name: &str) -> u64 {
+    let lines = output
+        .lines()
+        .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', '['])));
+    lines.filter_map(|line| line.rsplit_once(": ")?.1.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn what_is_printed_and_emptied_adds_up_to_all_events() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let command = format!("{} 400000", work.arg());
+    for empty in ["clear", "zero"] {
+        let text = format!(
+            "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ \
+             {{ @one = count(); @key[args.id] = count(); @sum[comm] = sum(1); }} \
+             interval:ms:20 {{ print(@one); print(@key); print(@sum); \
+             {empty}(@one); {empty}(@key); {empty}(@sum); }}"
+        );
+        let o = program(&text, &["-c", &command]).success();
+        for map in ["@one", "@key", "@sum"] {
+            assert_eq!(sum_of(&o.stdout, map), 400_000, "{empty} {map}: {}", o.stderr);
+        }
+        // Of each map more than once, or nothing was emptied while events came.
+        let prints = o.stdout.lines().filter(|line| line.starts_with("@one: ")).count();
+        assert!(prints > 1, "{}", o.stdout);
+        assert!(!o.stderr.contains("missing:"), "{}", o.stderr);
+    }
+}
+
+#[test]
+fn maps_that_are_walked_measured_and_read_are_emptied_at_one_moment_too() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ \
+                { @k[args.id] = count(); @v[args.id, 1] = 7; @n++; \
+                  if (@n % 100 == 0) { for ($kv : @k) { @walked[$kv.0] = count(); } \
+                  @len = len(@v); @has = has_key(@v, (args.id, 1)); @c = (uint64)@k[args.id]; } } \
+                interval:ms:20 { print(@k); clear(@k); print(@v); clear(@v); }";
+    let o = program(text, &["-c", &format!("{} 100000", work.arg())]).success();
+    assert_eq!(sum_of(&o.stdout, "@k"), 100_000, "{}\n{}", o.stdout, o.stderr);
+    for line in ["@walked[110]: 1000\n", "@len: 1\n", "@has: true\n", "@n: 100000\n"] {
+        assert!(o.stdout.contains(line), "{line}: {}", o.stdout);
+    }
+}
+
+#[test]
+fn texts_that_are_cut_are_counted_and_marked() {
+    if !begin() {
+        return;
+    }
+    let text = |size: u32, what: &str| {
+        let text = format!(
+            "config = {{ max_strlen = {size} }}\n\
+             tracepoint:syscalls:sys_enter_execve /pid == cpid/ {{ {what} }}"
+        );
+        program(&text, &["-c", "/usr/bin/true"]).success()
+    };
+    let printed = "printf(\"%s\\n\", str(args.filename));";
+    // 13 letters and the NUL are more than 8 bytes.
+    let o = text(8, printed);
+    assert!(o.stdout.lines().any(|line| line == "/usr/bi.."), "{}", o.stdout);
+    assert!(o.stderr.contains("line 2: 1 texts were longer than their room"), "{}", o.stderr);
+    // The same where other values follow, and as key.
+    let o = text(8, "printf(\"%s|%s|%d\\n\", str(args.filename), str(args.filename), 5);");
+    assert!(o.stdout.lines().any(|line| line == "/usr/bi..|/usr/bi..|5"), "{}", o.stdout);
+    let o = text(8, "@[str(args.filename)] = count();");
+    assert!(o.stdout.contains("@[/usr/bi..]: 1\n"), "{}", o.stdout);
+    // A limit of its own is what was asked for.
+    let o = text(64, "printf(\"%s\\n\", str(args.filename, 5));");
+    assert!(o.stdout.lines().any(|line| line == "/usr"), "{}", o.stdout);
+    assert!(!o.stderr.contains("longer than"), "{}", o.stderr);
+    let o = text(64, printed);
+    assert!(o.stdout.lines().any(|line| line == "/usr/bin/true"), "{}", o.stdout);
+    assert!(!o.stderr.contains("longer than"), "{}", o.stderr);
+    // As long as the room with its NUL: whole.
+    let o = program(
+        "config = { max_strlen = 16 }\n\
+         tracepoint:syscalls:sys_enter_execve /pid == cpid/ { printf(\"%s\\n\", str(args.filename)); }",
+        &["-c", "/usr/bin/../bin/true"],
+    );
+    let o = o.success();
+    assert!(o.stdout.lines().any(|line| line == "/usr/bin/../bin.."), "{}", o.stdout);
+    let o = program(
+        "config = { max_strlen = 16 }\n\
+         tracepoint:syscalls:sys_enter_execve /pid == cpid/ { printf(\"%s\\n\", str(args.filename)); }",
+        &["-c", "/usr/./bin/true"],
+    );
+    let o = o.success();
+    assert!(o.stdout.lines().any(|line| line == "/usr/./bin/true"), "{}", o.stdout);
+    assert!(!o.stderr.contains("longer than"), "{}", o.stderr);
+    // Fields of a tracepoint's record, too; and with a trailer of one's own.
+    let o = program(
+        "config = { max_strlen = 8; str_trunc_trailer = \"~\" }\n\
+         tracepoint:sched:sched_process_exec /pid == cpid/ { printf(\"%s\\n\", args.filename); }",
+        &["-c", "/usr/bin/true"],
+    );
+    let o = o.success();
+    assert!(o.stdout.lines().any(|line| line == "/usr/bi~"), "{}\n{}", o.stdout, o.stderr);
+    assert!(o.stderr.contains("1 texts were longer than their room"), "{}", o.stderr);
+}
+
+#[test]
+fn programs_at_one_place_run_in_the_order_of_the_source() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let command = format!("{} 3", work.arg());
+    let check = |probe: &str| {
+        let one = |letter: char| format!("{probe} {{ printf(\"{letter}\\n\"); }} ");
+        let text: String = ['a', 'b', 'c', 'd'].map(one).concat();
+        let o = program(&text, &["-c", &command]).success();
+        let letters: String = o.stdout.lines().filter(|line| line.len() == 1).collect();
+        assert_eq!(letters, "abcd".repeat(letters.len() / 4), "{probe}");
+        assert!(!letters.is_empty(), "{probe}: {}", o.stderr);
+    };
+    check("tracepoint:syscalls:sys_enter_getppid /pid == cpid/");
+    check("rawtracepoint:sys_enter /pid == cpid && arg1 == 110/");
+    check(&format!("uprobe:{}:main", work.arg()));
+    check(&format!("uretprobe:{}:main", work.arg()));
+}
+
+#[test]
+fn a_signal_runs_its_probe() {
+    if !begin() {
+        return;
+    }
+    let text = "self:signal:SIGUSR1 { @n++; printf(\"signal %d by %s\\n\", @n, probe); \
+                if (@n == 2) { exit(); } }";
+    let mut child = Command::new(KYMO)
+        .args(["run", "-e", text])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(said.next().unwrap().unwrap().contains("Attached"));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for n in 1..=2 {
+        let status = Command::new("kill").args(["-USR1", &child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+        let expected = format!("signal {n} by self:signal:SIGUSR1");
+        // Before the first line bpftrace's announcement may stand.
+        let line = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("signal"));
+        assert_eq!(line, Some(expected));
+    }
+    assert!(child.wait().unwrap().success());
+    let o = program("self:signal:SIGTERM { exit(); }", &[]);
+    assert!(o.stderr.contains("the only one is self:signal:SIGUSR1"), "{}", o.stderr);
+}
+
+#[test]
+fn process_numbers_are_those_of_kymos_namespace() {
+    if !begin() {
+        return;
+    }
+    let text = "BEGIN { printf(\"begin %d %d\\n\", pid, tid); } \
+                tracepoint:syscalls:sys_enter_execve /pid == cpid/ \
+                { printf(\"exec %d %d %d\\n\", pid, tid, cpid); } \
+                uprobe:libc:getppid { @ = 1; }";
+    let args = ["-p", "-f", "--mount-proc", KYMO, "run", "-e", text, "-c", "/usr/bin/true"];
+    let o = run("unshare", args).success();
+    // unshare's child is the first process of the new namespace.
+    assert!(o.stdout.lines().any(|line| line == "begin 1 1"), "{}\n{}", o.stdout, o.stderr);
+    let exec = o.stdout.lines().find_map(|line| line.strip_prefix("exec ")).unwrap();
+    let numbers: Vec<u32> = exec.split(' ').map(|n| n.parse().unwrap()).collect();
+    assert!(numbers[0] == numbers[2] && numbers[1] == numbers[2], "{exec}");
+    assert!(numbers[0] < 100, "{exec}");
+}
+
+/// A process with a file system of its own at /mnt, on which a copy of a program lies.
+fn elsewhere(work: &Workload) -> Child {
+    let script = format!(
+        "mount -t tmpfs none /mnt && cp {} /mnt/there && echo ready && read -r go && exec /mnt/there 40",
+        work.arg()
+    );
+    Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn paths_are_those_of_the_process() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let mut target = elsewhere(&work);
+    let mut ready = String::new();
+    BufReader::new(target.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+    assert_eq!(ready, "ready\n");
+    let pid = target.id().to_string();
+    let text = "uprobe:/mnt/there:main { printf(\"main of %d\\n\", pid); exit(); }";
+    let mut kymo = Command::new(KYMO)
+        .args(["run", "-p", &pid, "-e", text])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(kymo.stderr.take().unwrap()).lines();
+    let first = said.next().unwrap().unwrap();
+    assert!(first.contains("Attached"), "{first}");
+    target.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let o = kymo.wait_with_output().unwrap();
+    let out = String::from_utf8(o.stdout).unwrap();
+    assert!(out.contains(&format!("main of {pid}\n")), "{out}");
+    assert!(target.wait().unwrap().success());
+    // Without the process there is no such file.
+    let o = program("uprobe:/mnt/there:main { exit(); }", &[]);
+    assert_ne!(o.status, 0, "{}", o.stdout);
+}
+
+#[test]
+fn long_loops_run_to_their_end_or_say_that_they_did_not() {
+    if !begin() {
+        return;
+    }
+    let check = |text: &str, expected: &str| {
+        let o = program(&format!("BEGIN {{ {text} exit(); }}"), &[]).success();
+        assert!(o.stdout.contains(expected), "{text}: {}\n{}", o.stdout, o.stderr);
+        assert!(!o.stderr.contains("loops reached"), "{text}: {}", o.stderr);
+    };
+    check("for ($i : 0..70000) { @ = count(); }", "@: 70000\n");
+    check("for ($i : -5..200000) { @ = sum($i); }", "@: 19999899985\n");
+    check("$i = 0; while ($i < 70000) { $i++; @ = count(); }", "@: 70000\n");
+    check(
+        "$i = 0; $n = 5; while ($i < 100000) { $i += 2; if ($i % 1000 == 0) { $n = $n + 1; } } \
+         printf(\"%d %d\\n\", $i, $n);",
+        "100000 105\n",
+    );
+    check("for ($i : 0..70000) { if ($i == 69000) { break; } @ = max($i); }", "@: 68999\n");
+    check("for ($i : 0..900) { for ($j : 0..900) { @ = count(); } }", "@: 810000\n");
+    let o = program("BEGIN { $i = 0; while ($i < 2000000000) { $i++; } @ = $i; exit(); }", &[]);
+    let o = o.success();
+    assert!(o.stderr.contains("line 1: 1 loops reached the kernel's limit"), "{}", o.stderr);
+}
