@@ -175,6 +175,15 @@ impl StackStore {
         number
     }
 
+    /// A stack with a frame in front that says what its wait is for.
+    pub fn name_object(&mut self, stack: StackNode, object: &str) -> StackNode {
+        if self.tree.len() >= MAX_NODES || self.frames.len() >= MAX_FRAMES {
+            return stack;
+        }
+        let frame = FrameId(self.name(object, true));
+        self.tree.add(stack, std::iter::once(frame), 0)
+    }
+
     /// Number of a frame that stands for something that is no function.
     pub fn label(&mut self, text: &str) -> FrameId {
         FrameId(self.name(text, false))

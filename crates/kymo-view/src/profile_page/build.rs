@@ -13,7 +13,9 @@ use rustc_hash::FxHashMap;
 
 use super::{FunctionShare, PathStep, ProfilePage, ThreadShare, WaitSection};
 use crate::Ledger;
-use crate::trust::{HARMLESS_PERCENT, NamelessCode, note_symbols};
+use crate::trust::{
+    HARMLESS_PERCENT, NamelessCode, note_frame_pointers, note_symbols, note_unwinding,
+};
 
 /// Branches of the tree below this share of all samples are not shown.
 const PATH_SHARE: f64 = 0.05;
@@ -44,10 +46,6 @@ pub struct CommandRun {
     pub notes: Vec<Note>,
     /// The command's first thread, where it is known.
     pub first_thread: Option<u32>,
-    /// Why stacks may lack callers, in parentheses, and what to do about it.
-    pub stack_reason: &'static str,
-    #[allow(missing_docs, reason = "said above")]
-    pub stack_advice: &'static str,
 }
 
 /// Times of a command's threads.
@@ -290,16 +288,8 @@ pub fn page_ledger(run: &CommandRun, profile: &Profile, times: &ProfileTimes) ->
         ledger.note(NoteKind::Damaged, format!("the recording is damaged {d}"), None);
     }
     note_nameless(&mut ledger, profile, event);
-    let lone = event.stacks().filter(|(_, frames)| frames.len() < 2);
-    let lone: u64 = lone.map(|(s, _)| s.period).sum();
-    let lone = share(lone, event.period);
-    if lone >= HARMLESS_PERCENT {
-        ledger.note(
-            NoteKind::Stacks,
-            format!("{lone:.1}% of the time has no caller{}", run.stack_reason),
-            Some(run.stack_advice.into()),
-        );
-    }
+    note_unwinding(&profile.unwinding, &profile.machine.symbols, &mut ledger);
+    note_frame_pointers(profile, event, &mut ledger);
     note_symbols(&profile.machine.symbols, &mut ledger);
     note_times(&mut ledger, run, times);
     ledger

@@ -254,6 +254,7 @@ impl LatencyView<'_> {
             "tasks": row.tasks,
             "runtime_ns": self.runtime(row),
             "on_cpu_ns": row.on_cpu,
+            "uncertain_on_cpu_ns": row.uncertain_on_cpu,
             "switches": row.switches,
             "migrations": row.migrations,
             "unknown": row.unknown,

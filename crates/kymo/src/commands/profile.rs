@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use kymo_analysis::offcpu::{OffCpuCause, WakerInfo, count_recorded_waits};
+use kymo_analysis::offcpu::{OffCpuCause, WaitScope, WakerInfo, count_recorded_waits};
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_events::EventSource;
 use kymo_kernel::clock::monotonic_ns;
@@ -292,11 +292,7 @@ fn show(
         debuginfod: args.servers.client(),
         ..kymo_symbols::ResolverOptions::default()
     };
-    let load = LoadOptions {
-        symbols: symbols.clone(),
-        off_intervals: !args.cpu_only,
-        ..LoadOptions::default()
-    };
+    let load = LoadOptions { symbols: symbols.clone(), ..LoadOptions::default() };
     let mut profile = Profile::load(path, load)?;
     run.first_thread = profile.on_cpu.first_thread();
     let on_cpu = std::mem::take(&mut profile.on_cpu);
@@ -305,27 +301,28 @@ fn show(
     if span.is_none() {
         run.elapsed = Duration::from_nanos(end.saturating_sub(begin));
     }
-    let (mut threads, mut intervals) = on_cpu.finish(begin, end);
+    let mut threads = on_cpu.finish(begin, end);
     if args.all_cpus {
         // Who slept all the time is of no interest, and the idle task is nobody.
         threads.retain(|(tid, time)| *tid != 0 && time.on_cpu > 0);
-        let ran: HashSet<u32> = threads.iter().map(|(tid, _)| *tid).collect();
-        intervals.iter_mut().for_each(|all| all.retain(|tid, _| ran.contains(tid)));
     }
     let is_switch = |e: &EventProfile| e.desc.name == WAIT_EVENTS[0];
     let has_waits = profile.events.iter().any(is_switch);
-    let waits = match intervals.filter(|_| has_waits) {
-        Some(intervals) => {
+    let waits = match has_waits && !args.cpu_only {
+        true => {
             let source = EventSource::open(std::slice::from_ref(path), symbols)?;
             let nothing = FxHashMap::default();
             let before = live.map_or(&nothing, |live| &live.before);
-            let mut waits = count_recorded_waits(&source, intervals, before)?;
+            let ran: HashSet<u32> = threads.iter().map(|(tid, _)| *tid).collect();
+            let wants = |tid| !args.all_cpus || ran.contains(&tid);
+            let scope = WaitScope { span: (begin, end), before, wants: &wants };
+            let mut waits = count_recorded_waits(&source, scope)?;
             if args.input.is_none() {
                 waits.wakers.iter_mut().for_each(name_waker);
             }
             Some(waits)
         }
-        None => None,
+        false => None,
     };
     let times = ProfileTimes::new(threads, waits);
     let page = build_page(&run, &profile, &times, args.top);
@@ -386,16 +383,5 @@ fn wait_events() -> Vec<EventSpec> {
 
 /// What is said of every run.
 fn run_facts(stacks: &StackChoice) -> CommandRun {
-    CommandRun {
-        rate: stacks.freq,
-        stack_reason: match stacks.mode {
-            CallGraph::FramePointers => " (code built without frame pointers)",
-            CallGraph::Dwarf(_) => " (code without unwinding information, or deeper than the copy)",
-        },
-        stack_advice: match stacks.mode {
-            CallGraph::FramePointers => "kymo profile --call-graph dwarf -- COMMAND",
-            CallGraph::Dwarf(_) => "a larger copy: --call-graph dwarf,32768",
-        },
-        ..CommandRun::default()
-    }
+    CommandRun { rate: stacks.freq, ..CommandRun::default() }
 }
