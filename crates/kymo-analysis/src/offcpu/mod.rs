@@ -28,7 +28,7 @@ pub use table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, TaskWaits, WakerId,
     WakerInfo,
 };
-pub use task_times::{TaskTime, TaskTimes, TaskTimesError, count_task_times};
+pub use task_times::{TaskTime, TaskTimes, TaskTimesError, count_task_times, has_switch_records};
 
 /// Events that are recorded for it, the first ones of which it cannot do without.
 pub const OFF_CPU_EVENTS: [&str; 5] = [

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
 use super::cause::OffCpuCause;
-use super::count::{is_interrupt, waker_role};
+use super::count::waker_role;
 use super::stack_store::{StackNode, StackRole, StackStore};
 use super::table::{CauseStats, CellKey, OffCpuCell, OffCpuTable, TaskWaits, WakerId, WakerInfo};
 use crate::losses::select_events;
@@ -263,9 +263,10 @@ impl WaitReader<'_> {
     fn waker(&mut self, context: WakeupContext, event: &RecordedEvent<'_>) -> Option<WakerId> {
         // An interrupt comes upon anybody.
         let task = event.task();
-        let is_task = !is_interrupt(context) && task.tid != Some(0);
+        let is_task = !context.is_interrupt() && task.tid != Some(0);
         let comm = if is_task { task.comm().to_vec() } else { Vec::new() };
         let stack = self.stacks.add(event, waker_role(context));
+        let context = self.stacks.context(context, stack);
         let info = WakerInfo { comm, context, stack };
         if let Some(known) = self.waker_ids.get(&info) {
             return Some(*known);

@@ -84,7 +84,7 @@ pub fn count_task_times(
 
 /// Whether the switches of the tasks that were recorded are records of their own, so that
 /// those of others are not there.
-fn has_switch_records(source: &EventSource) -> bool {
+pub fn has_switch_records(source: &EventSource) -> bool {
     let [0] = *(0..source.perf_count()).collect::<Vec<_>>() else { return false };
     let data = source.perf(0).filter(|_| source.timeline().is_none());
     data.is_some_and(|data| {

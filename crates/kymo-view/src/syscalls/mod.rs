@@ -419,10 +419,8 @@ fn thread_name(task: &SyscallTask) -> String {
 
 fn context_name(context: WakeupContext) -> &'static str {
     match context {
-        WakeupContext::Task => "task",
-        WakeupContext::SoftIrq => "softirq",
         WakeupContext::HardIrq => "irq",
-        WakeupContext::Unknown => "unknown",
+        context => context.code(),
     }
 }
 
@@ -432,9 +430,10 @@ fn spent_on(slow: &SlowCall) -> String {
     let mut parts = Vec::new();
     for block in &waits.blocks {
         let by = match &block.woken_by {
-            Some((_, _, WakeupContext::HardIrq)) => " (woken by an interrupt)".to_owned(),
-            Some((_, _, WakeupContext::SoftIrq)) => " (woken by a softirq)".to_owned(),
-            Some((comm, tid, _)) => format!(" (woken by {}:{tid})", shown(comm)),
+            Some((comm, tid, context)) => match context.text() {
+                Some(interrupt) => format!(" (woken by {interrupt})"),
+                None => format!(" (woken by {}:{tid})", shown(comm)),
+            },
             None => String::new(),
         };
         let within = block.stack.first().map_or(String::new(), |f| format!(" in {f}"));
