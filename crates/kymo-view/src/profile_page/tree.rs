@@ -165,7 +165,10 @@ pub(super) fn time_steps(
     }
     for ((cause, stack, _), cell) in waits.cells.iter().filter(|((c, ..), _)| !c.is_idle()) {
         let mut names: Vec<usize> = Vec::new();
-        for frame in stack.map_or_else(Vec::new, |s| waits.stacks.names(s)).into_iter().rev() {
+        let mut frames = stack.map_or_else(Vec::new, |s| waits.stacks.names(s));
+        // What is no code is no caller.
+        frames.truncate(frames.iter().position(|f| *f == "[unknown]").unwrap_or(usize::MAX));
+        for frame in frames.into_iter().rev() {
             let binary = frame.strip_prefix('[').and_then(|f| f.strip_suffix(']'));
             let shown = match binary.filter(|b| !b.starts_with("futex ")) {
                 Some(binary) => format!("(no symbols) in {binary}"),

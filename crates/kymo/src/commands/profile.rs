@@ -17,7 +17,6 @@ use kymo_analysis::offcpu::{
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_analysis::tasks::SchedSelection;
 use kymo_events::{EventSelection, EventSource, parse_times};
-use kymo_kernel::clock::monotonic_ns;
 use kymo_kernel::events::{Catalog, EventSpec, paranoid};
 use kymo_kernel::process::program_of;
 use kymo_kernel::system::SystemRoot;
@@ -158,8 +157,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         RecordOptions { freq: Some(stacks.freq), call_graph: Some(stacks.mode), ..options };
     let before = blocked_before(&options)?;
     let summary = record(&options)?;
-    // The clock of the recording.
-    let end = monotonic_ns();
     let usage = summary.usage.unwrap_or_default();
     let run = CommandRun {
         command: title(&args, &options),
@@ -176,10 +173,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         notes: notes(&summary, &options).into_iter().chain(stacks.note.clone()).collect(),
         ..run_facts(&stacks)
     };
-    let end = match run.attached {
-        true => summary.began.saturating_add(summary.elapsed.as_nanos() as u64),
-        false => end,
-    };
+    // What goes on behind that is not recorded, whatever else takes its time then.
+    let end = summary.began.saturating_add(summary.elapsed.as_nanos() as u64);
     let live = LiveFacts { span: (summary.began, end), before };
     let code = show(&args, &path, run, Some(&live))?;
     Ok(match summary.exit {
