@@ -6,7 +6,8 @@
 //! a preemption, *blocked* time otherwise (which includes the wait for a CPU
 //! after the wake-up: the records do not tell when that came).
 
-use kymo_model::{Sideband, Switch};
+use kymo_files::perfdata::Entry;
+use kymo_model::{RecordKind, Sideband, Switch};
 use rustc_hash::FxHashMap;
 
 /// Nanoseconds of one thread.
@@ -37,9 +38,6 @@ impl ThreadTime {
     }
 }
 
-/// Intervals that are kept; more are in the accounts alone.
-const MAX_INTERVALS: usize = 1 << 20;
-
 /// How a thread was off the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffKind {
@@ -64,9 +62,6 @@ pub struct OffInterval {
     pub is_open: bool,
 }
 
-/// Intervals by thread, in the order of time.
-pub type OffIntervals = FxHashMap<u32, Vec<OffInterval>>;
-
 #[derive(Clone, Copy, Debug)]
 enum Since {
     /// It was there before the recording, running or not.
@@ -80,21 +75,58 @@ enum Since {
 #[derive(Debug, Default)]
 pub struct OnCpu {
     threads: FxHashMap<u32, (ThreadTime, Since)>,
-    /// Where they are wanted.
-    intervals: Option<OffIntervals>,
-    kept: usize,
+    /// Intervals that ended and were not taken yet, with their threads, where they are wanted.
+    ended: Option<Vec<(u32, OffInterval)>>,
+    /// When the recording began, where that is known.
+    begin: u64,
     first: Option<u32>,
     /// Threads that were there before, and whether they ran then. Their first account begins at
-    /// 0 until it is known when the recording began.
+    /// 0 where it is not known when the recording began.
     existing: Vec<(u32, bool)>,
     /// Times of the first and the last record.
     seen: Option<(u64, u64)>,
 }
 
 impl OnCpu {
-    /// Accounts that keep the intervals, too.
-    pub fn with_intervals() -> OnCpu {
-        OnCpu { intervals: Some(OffIntervals::default()), ..OnCpu::default() }
+    /// Accounts of a recording that began then, which hand out the intervals, too
+    /// ([`OnCpu::take_ended`]).
+    pub fn with_intervals(begin: u64) -> OnCpu {
+        OnCpu { ended: Some(Vec::new()), begin, ..OnCpu::default() }
+    }
+
+    /// Intervals that have ended since this was last asked.
+    pub fn take_ended(&mut self) -> std::vec::Drain<'_, (u32, OffInterval)> {
+        self.ended.get_or_insert_default().drain(..)
+    }
+
+    /// Whether a thread is off its CPU, as far as is known.
+    pub fn is_off(&self, tid: u32) -> bool {
+        let since = self.threads.get(&tid).map(|(_, since)| *since);
+        matches!(since, Some(Since::Off(..) | Since::Existing))
+    }
+
+    /// Takes note of what a record of a recording tells; answers the thread that it is of.
+    pub fn take_record(&mut self, entry: &Entry<'_>) -> Option<(u32, RecordKind)> {
+        // Births without a time are made of what was there before.
+        let time = match (entry.time, entry.raw.kind) {
+            (Some(time), _) => time,
+            (None, RecordKind::FORK) => 0,
+            (None, _) => return None,
+        };
+        let wanted = [
+            RecordKind::SWITCH,
+            RecordKind::SWITCH_CPU_WIDE,
+            RecordKind::FORK,
+            RecordKind::EXIT,
+            RecordKind::COMM,
+        ];
+        if !wanted.contains(&entry.raw.kind) {
+            return None;
+        }
+        let tid = entry.raw.sample_id(&entry.desc()?.attr).ok()?.tid?.1;
+        let record = Sideband::parse(&entry.raw).ok()??;
+        self.apply(tid, time, &record);
+        Some((tid, entry.raw.kind))
     }
 
     /// The first thread that executed a program.
@@ -155,7 +187,10 @@ impl OnCpu {
         if matches!(before, Since::Existing) {
             let ran = !is_open && !matches!(next, Since::Running(_));
             self.existing.push((tid, ran));
-            *since = if ran { Since::Running(0) } else { Since::Off(OffKind::Blocked, 0) };
+            *since = match ran {
+                true => Since::Running(self.begin),
+                false => Since::Off(OffKind::Blocked, self.begin),
+            };
         }
         match *since {
             Since::Existing => {}
@@ -163,10 +198,9 @@ impl OnCpu {
             Since::Off(kind, t0) => {
                 let account = if kind == OffKind::Blocked { &mut t.blocked } else { &mut t.ready };
                 *account += time.saturating_sub(t0);
-                if let Some(kept) = self.intervals.as_mut().filter(|_| self.kept < MAX_INTERVALS) {
+                if let Some(ended) = &mut self.ended {
                     let to = time.max(t0);
-                    self.kept += 1;
-                    kept.entry(tid).or_default().push(OffInterval { from: t0, to, kind, is_open });
+                    ended.push((tid, OffInterval { from: t0, to, kind, is_open }));
                 }
             }
             Since::Dead => return,
@@ -174,29 +208,24 @@ impl OnCpu {
         *since = next;
     }
 
-    /// The accounts from `begin`, open intervals closed at `end`, in no particular order; and the
-    /// intervals, where they were kept.
-    pub fn finish(
-        mut self,
-        begin: u64,
-        end: u64,
-    ) -> (Vec<(u32, ThreadTime)>, Option<OffIntervals>) {
+    /// Closes what is open at the end of the recording.
+    pub fn close(&mut self, end: u64) {
         let tids: Vec<u32> = self.threads.keys().copied().collect();
         for tid in tids {
             self.settle(tid, end, Since::Dead, true);
         }
+    }
+
+    /// The accounts from `begin`, open intervals closed at `end`, in no particular order.
+    pub fn finish(mut self, begin: u64, end: u64) -> Vec<(u32, ThreadTime)> {
+        self.close(end);
         for (tid, ran) in std::mem::take(&mut self.existing) {
-            if let Some((time, _)) = self.threads.get_mut(&tid) {
+            if let Some((time, _)) = self.threads.get_mut(&tid).filter(|_| self.begin == 0) {
                 let account = if ran { &mut time.on_cpu } else { &mut time.blocked };
                 *account = account.saturating_sub(begin);
             }
-            let list = self.intervals.as_mut().and_then(|all| all.get_mut(&tid));
-            if let Some(first) = list.and_then(|list| list.first_mut()).filter(|i| i.from == 0) {
-                first.from = begin.min(first.to);
-            }
         }
-        let times = self.threads.into_iter().map(|(tid, (t, _))| (tid, t)).collect();
-        (times, self.intervals)
+        self.threads.into_iter().map(|(tid, (t, _))| (tid, t)).collect()
     }
 }
 
@@ -221,7 +250,7 @@ mod tests {
         on.apply(5, 203, &Sideband::Exit(Task { pid: 5, ppid: 1, tid: 5, ptid: 1, time: 203 }));
         // The last switch-out of a dead thread counts as a switch, not as time.
         on.apply(5, 204, &switch(true, false));
-        let (t, _) = on.finish(100, 900);
+        let t = on.finish(100, 900);
         let want = ThreadTime { on_cpu: 43, ready: 20, blocked: 40, switches: 3, preemptions: 1 };
         assert_eq!(t, [(5, want)]);
     }
@@ -232,28 +261,33 @@ mod tests {
         let fork = Task { pid: 5, ppid: 5, tid: 6, ptid: 5, time: 10 };
         on.apply(5, 10, &Sideband::Fork(fork));
         on.apply(6, 14, &switch(false, false));
-        let (t, _) = on.finish(10, 20);
+        let t = on.finish(10, 20);
         assert_eq!(t, [(6, ThreadTime { on_cpu: 6, ready: 4, ..ThreadTime::default() })]);
     }
 
     #[test]
     fn threads_that_were_there_before_are_counted_from_the_begin() {
-        let mut on = OnCpu::with_intervals();
-        for tid in [5, 6, 7] {
-            let fork = Task { pid: tid, ppid: 1, tid, ptid: 1, time: 0 };
-            on.apply(tid, 0, &Sideband::Fork(fork));
-        }
-        // One slept and comes back, one runs and leaves, of one nothing is heard.
-        on.apply(5, 130, &switch(false, false));
-        on.apply(6, 140, &switch(true, false));
-        assert_eq!(on.seen(), Some((130, 140)));
-        let (mut times, intervals) = on.finish(100, 200);
+        let records = |on: &mut OnCpu| {
+            for tid in [5, 6, 7] {
+                let fork = Task { pid: tid, ppid: 1, tid, ptid: 1, time: 0 };
+                on.apply(tid, 0, &Sideband::Fork(fork));
+            }
+            // One slept and comes back, one runs and leaves, of one nothing is heard.
+            on.apply(5, 130, &switch(false, false));
+            on.apply(6, 140, &switch(true, false));
+            assert_eq!(on.seen(), Some((130, 140)));
+        };
+        let mut on = OnCpu::default();
+        records(&mut on);
+        let mut times = on.finish(100, 200);
         times.sort_by_key(|(tid, _)| *tid);
         let times: Vec<_> = times.iter().map(|(_, t)| (t.on_cpu, t.blocked)).collect();
         assert_eq!(times, [(70, 30), (40, 60), (0, 100)]);
-        let spans = |tid| intervals.as_ref().unwrap()[&tid].iter().map(|i| (i.from, i.to));
-        assert_eq!(spans(5).collect::<Vec<_>>(), [(100, 130)]);
-        assert_eq!(spans(6).collect::<Vec<_>>(), [(140, 200)]);
-        assert_eq!(spans(7).collect::<Vec<_>>(), [(100, 200)]);
+        let mut on = OnCpu::with_intervals(100);
+        records(&mut on);
+        on.close(200);
+        let mut ended: Vec<_> = on.take_ended().map(|(tid, i)| (tid, i.from, i.to)).collect();
+        ended.sort_unstable();
+        assert_eq!(ended, [(5, 100, 130), (6, 140, 200), (7, 100, 200)]);
     }
 }

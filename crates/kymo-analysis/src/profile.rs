@@ -220,8 +220,6 @@ pub struct LoadOptions<'a> {
     pub lines: bool,
     /// Keep the samples in time, too: 24 bytes for each.
     pub moments: bool,
-    /// Keep the times at which threads were off their CPUs ([`OnCpu::with_intervals`]).
-    pub off_intervals: bool,
     /// Only samples that are selected.
     pub selection: Option<&'a EventSelection>,
     /// What the number of threads that run at a time means.
@@ -301,9 +299,7 @@ impl Profile {
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ProfileError> {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
-        let LoadOptions {
-            moments, labels, selection, off_intervals, max_stack, parallelism, ..
-        } = options;
+        let LoadOptions { moments, labels, selection, max_stack, parallelism, .. } = options;
         let (label, mut labels) = match labels {
             SampleLabels::None => (None, None),
             SampleLabels::Numbers(label) => (Some(label), None),
@@ -331,7 +327,7 @@ impl Profile {
                 shares: WorkerPool::start(scope, "count", shares),
                 piped: file.is_pipe(),
                 samples: 0,
-                on_cpu: if off_intervals { OnCpu::with_intervals() } else { OnCpu::default() },
+                on_cpu: OnCpu::default(),
                 span: None,
                 running,
                 parallelism,
@@ -464,30 +460,6 @@ impl Profile {
     }
 }
 
-fn account(entry: &Entry<'_>, on_cpu: &mut OnCpu) {
-    let Some(desc) = entry.desc() else { return };
-    // Births without a time are made of what was there before.
-    let time = match (entry.time, entry.raw.kind) {
-        (Some(time), _) => time,
-        (None, RecordKind::FORK) => 0,
-        (None, _) => return,
-    };
-    let wanted = [
-        RecordKind::SWITCH,
-        RecordKind::SWITCH_CPU_WIDE,
-        RecordKind::FORK,
-        RecordKind::EXIT,
-        RecordKind::COMM,
-    ];
-    if !wanted.contains(&entry.raw.kind) {
-        return;
-    }
-    let tid = entry.raw.sample_id(&desc.attr).ok().and_then(|id| id.tid);
-    if let (Some((_, tid)), Ok(Some(record))) = (tid, kymo_model::Sideband::parse(&entry.raw)) {
-        on_cpu.apply(tid, time, &record);
-    }
-}
-
 /// The samples of a recording on their way to those who count them.
 struct Reading<'a, 's> {
     machine: MachineState,
@@ -549,7 +521,7 @@ impl Reading<'_, '_> {
                 _ => {
                     current = None;
                     self.machine.apply(&entry.raw);
-                    account(&entry, &mut self.on_cpu);
+                    _ = self.on_cpu.take_record(&entry);
                     if let Some(running) = &mut self.running {
                         running.apply(&entry);
                     }

@@ -15,6 +15,7 @@ pub mod critical_path;
 pub mod event_counts;
 mod event_table;
 pub mod export;
+mod histogram;
 pub mod kmem;
 pub mod kwork;
 pub mod ledger;

@@ -212,3 +212,156 @@ fn what_is_not_marked_is_true() {
     // Something was lost that was in them.
     assert!(marked.iter().all(|n| *n > 0), "{marked:?}");
 }
+
+/// Programs that allocate, and threads that wait for a lock.
+const LOCKS: &str = "
+import threading, time
+lock = threading.Lock()
+def work():
+    for n in range(40):
+        with lock:
+            time.sleep(0.0005)
+threads = [threading.Thread(target=work) for n in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+";
+
+fn record_sums(file: &Path) {
+    let events = [
+        "sched:sched_switch",
+        "sched:sched_waking",
+        "sched:sched_wakeup_new",
+        "sched:sched_process_fork",
+        "kmem:kmalloc",
+        "kmem:kfree",
+        "kmem:kmem_cache_alloc",
+        "kmem:kmem_cache_free",
+        "kmem:mm_page_alloc",
+        "kmem:mm_page_free",
+        "syscalls:sys_enter_futex",
+        "syscalls:sys_exit_futex",
+    ];
+    let flags = ["record", "-q", "-a", "-c", "1", "-m", "8192", "-o", file.to_str().unwrap()];
+    let rest = ["-e", &events.join(","), "--", "python3", "-c", LOCKS];
+    let _ = run(KYMO, [&flags[..], &rest].concat()).success();
+}
+
+/// Answers that add up, where rows are, and what identifies one.
+const SUMS: [(&[&str], &[&str], &[&str]); 5] = [
+    (&["sched", "latency", "-p"], &["tasks"], &["comm", "tid"]),
+    (&["lock", "contention", "--futex"], &["futexes"], &["pid", "address"]),
+    (&["kmem", "stat", "--slab", "--caller"], &["slab", "callers"], &["callsite"]),
+    (&["kmem", "stat", "--slab", "--alloc"], &["slab", "addresses"], &["ptr"]),
+    (&["kmem", "stat", "--page", "--caller"], &["pages", "callers"], &["callsite", "order", "gfp"]),
+];
+
+/// Numbers by their names, and what is uncertain of them taken off.
+fn certain(row: &Map<String, Value>) -> BTreeMap<String, i64> {
+    let mut all = BTreeMap::new();
+    let mut take = |prefix: &str, members: &Map<String, Value>| {
+        for (name, value) in members {
+            if let Some(n) = value.as_i64() {
+                let _ = all.insert(format!("{prefix}{name}"), n);
+            }
+        }
+    };
+    take("", row);
+    for (name, value) in row {
+        if let Value::Object(members) = value {
+            take(&format!("{name}."), members);
+        }
+    }
+    // What is marked, or no sum: a wait that began later is the longest of fewer.
+    for (sum, uncertain) in
+        [("live", "live_uncertain"), ("live_bytes", "live_uncertain_bytes"), ("kept", "kept")]
+    {
+        let doubt = all.get(uncertain).copied().unwrap_or(0);
+        if let Some(sum) = all.get_mut(sum) {
+            *sum -= doubt;
+        }
+    }
+    if all.get("live_uncertain").is_some_and(|n| *n > 0) {
+        let _ = all.remove("live_bytes");
+    }
+    const NO_SUMS: [&str; 6] = ["average", "p50", "p99", "max", "uncertain", "unknown"];
+    const NAMES: [&str; 7] = ["tid", "pid", "tasks", "offset", "order", "gfp", "runtime_ns"];
+    all.retain(|name, _| {
+        !NO_SUMS.iter().any(|part| name.contains(part)) && !NAMES.contains(&name.as_str())
+    });
+    all
+}
+
+/// Rows of sums by what identifies them; the totals are one more.
+fn sums(file: &Path, number: usize) -> BTreeMap<Key, BTreeMap<String, i64>> {
+    let (args, path, key) = SUMS[number];
+    let out = run(KYMO, [args, &["--json", "-i", file.to_str().unwrap()]].concat());
+    assert!(out.status == 0, "{args:?}: {out:?}");
+    let page: Value = serde_json::from_str(&out.stdout).unwrap();
+    let mut all = BTreeMap::new();
+    let list = path.iter().fold(&page, |page, name| &page[*name]);
+    for row in list.as_array().unwrap() {
+        let row = row.as_object().unwrap();
+        let key: Key = key.iter().map(|k| row[*k].to_string()).collect();
+        // Several rows may have one key: names of those that executed another program.
+        for (name, n) in certain(row) {
+            *all.entry(key.clone()).or_insert_with(BTreeMap::new).entry(name).or_insert(0) += n;
+        }
+    }
+    if path.len() > 1 {
+        let _ = all.insert(vec!["total".to_owned()], certain(page[path[0]].as_object().unwrap()));
+    }
+    all
+}
+
+/// What is summed up of what is known for certain is no more than the whole.
+#[test]
+fn no_sum_is_more_than_the_truth() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let busy = NoIdleCpus::keep();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = directory.path().join("whole.data");
+    record_sums(&file);
+    drop(busy);
+    let whole = std::fs::read(&file).unwrap();
+    let places = places(&file);
+    let truth: Vec<_> = (0..SUMS.len()).map(|n| sums(&file, n)).collect();
+    for (rows, (args, ..)) in truth.iter().zip(SUMS) {
+        assert!(rows.len() > 1, "{args:?}: {}", rows.len());
+    }
+    let cut = directory.path().join("cut.data");
+    let mut less = [0; SUMS.len()];
+    for number in 0..PLACES / 2 {
+        let mut bytes = whole.clone();
+        let many = [20, 1000, 5, 4000, 100, 400][number % 6];
+        for list in places.values().skip(number % 3 / 2) {
+            let first = list.len() * (2 * number + 1) / PLACES;
+            let last = (first + many).min(list.len() - 1);
+            for place in &list[first..last] {
+                let at = place.offset as usize;
+                bytes[at..at + place.size].copy_from_slice(&lost(place, list[last].time));
+            }
+        }
+        std::fs::write(&cut, &bytes).unwrap();
+        for (at, (args, ..)) in SUMS.iter().enumerate() {
+            let shown = sums(&cut, at);
+            less[at] += usize::from(shown != truth[at]);
+            for (key, row) in &shown {
+                // Who lost its name, or the call that named its process, is another row.
+                let Some(full) = truth[at].get(key) else { continue };
+                for (name, n) in row {
+                    let most = full.get(name).copied().unwrap_or(0);
+                    // What has no partner is not known to be without one.
+                    let is_half = name.starts_with("unmatched") || name.starts_with("reused");
+                    assert!(
+                        *n <= most || is_half,
+                        "{args:?}, place {number}, {many} events lost: {name} of {key:?} is {n}, \
+                         at most {most}: {row:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(less.iter().all(|n| *n > 0), "{less:?}");
+}

@@ -157,6 +157,11 @@ fn stacks_are_recorded_as_the_program_needs_it() {
         let asked = ["profile", "--call-graph", "fp", "--", &program];
         let asked = run(KYMO, asked).success().stderr;
         assert!(!asked.contains("stacks are copied"), "{asked}");
+        // Where they are broken, that is said, as `report` does, and what helps.
+        let broken = asked.contains("user stacks do not lead to the beginning of the program");
+        assert_eq!(broken, copies, "{flag}: {asked}");
+        let helps = asked.contains("or record with --call-graph dwarf");
+        assert_eq!(helps, copies, "{flag}: {asked}");
         std::fs::remove_file(path("p.data")).unwrap();
     }
     // A script is its interpreter.

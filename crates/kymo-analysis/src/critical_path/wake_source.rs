@@ -98,7 +98,8 @@ impl WakeSource {
         let told = FUNCTIONS.iter().find(|(_, names)| among(names)).map(|f| f.0);
         told.unwrap_or(match context {
             WakeupContext::SoftIrq => W::SoftIrq,
-            WakeupContext::HardIrq => W::HardIrq,
+            WakeupContext::HardIrq | WakeupContext::DeviceIrq => W::HardIrq,
+            WakeupContext::TimerIrq => W::Timer,
             WakeupContext::Task | WakeupContext::Unknown => W::Unseen,
         })
     }

@@ -20,6 +20,8 @@ pub struct ChainRow {
     pub allocs: PageSum,
     /// Bytes that are alive at the end.
     pub live_bytes: u64,
+    /// Of these, bytes that may have been freed when events were lost.
+    pub live_uncertain: u64,
 }
 
 /// Call chains that were met; the first row is of allocations without one, and of those that
@@ -138,6 +140,13 @@ impl PageChains {
     pub(super) fn free(&mut self, id: u32, bytes: u64) {
         if let Some(row) = self.rows.get_mut(id as usize) {
             row.live_bytes = row.live_bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// Bytes that are alive may have been freed when events were lost.
+    pub(super) fn doubt(&mut self, id: u32, bytes: u64) {
+        if let Some(row) = self.rows.get_mut(id as usize) {
+            row.live_uncertain += bytes;
         }
     }
 

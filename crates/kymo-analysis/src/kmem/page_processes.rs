@@ -50,6 +50,8 @@ pub struct ProcessRow {
     pub allocated_bytes: u64,
     /// Bytes of these that are alive at the end.
     pub live_bytes: u64,
+    /// Of these, bytes that may have been freed when events were lost.
+    pub live_uncertain: u64,
     in_drain: bool,
     in_refill: bool,
 }
@@ -102,6 +104,7 @@ impl ProcessRow {
         self.changed += other.changed;
         self.allocated_bytes += other.allocated_bytes;
         self.live_bytes += other.live_bytes;
+        self.live_uncertain += other.live_uncertain;
     }
 }
 
@@ -195,6 +198,13 @@ impl PageProcesses {
     pub(super) fn ended(&mut self, id: u32, bytes: u64) {
         if let Some(row) = self.rows.get_mut(id as usize) {
             row.live_bytes = row.live_bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// Bytes that are alive may have been freed when events were lost.
+    pub(super) fn doubt(&mut self, id: u32, bytes: u64) {
+        if let Some(row) = self.rows.get_mut(id as usize) {
+            row.live_uncertain += bytes;
         }
     }
 

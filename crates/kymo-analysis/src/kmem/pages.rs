@@ -74,6 +74,8 @@ pub struct PageCallerRow {
     pub kept: PageSum,
     /// Bytes alive at the end.
     pub live_bytes: u64,
+    /// Of these, bytes that may have been freed when events were lost.
+    pub live_uncertain: u64,
 }
 
 /// Allocations of one page.
@@ -87,6 +89,10 @@ pub struct PageAllocRow {
     pub allocs: PageSum,
     /// Whether it is allocated at the end.
     pub is_live: bool,
+    /// Whether it may have been freed when events were lost.
+    pub is_uncertain: bool,
+    /// Losses met before the last allocation.
+    losses: u16,
 }
 
 /// What is counted of the page allocator.
@@ -102,6 +108,9 @@ pub struct PageTable {
     pub matched: PageSum,
     /// Frees of a part of a block that is known.
     pub parts: PageSum,
+    /// Frees of pages that may have been allocated again when events were lost: of which block
+    /// they are is not known.
+    pub uncertain: PageSum,
     /// Other frees.
     pub unmatched: PageSum,
     /// Requests that failed.
@@ -116,6 +125,7 @@ pub struct PageTable {
     pub crowded: u64,
     by_order: Box<[[PageSum; TYPES]; ORDER_COUNT]>,
     live_by_order: Box<[[u64; TYPES]; ORDER_COUNT]>,
+    uncertain_by_order: Box<[[u64; TYPES]; ORDER_COUNT]>,
     caller_ids: FxHashMap<CallerKey, u32>,
     callers: Vec<PageCallerRow>,
     pages: Option<FxHashMap<u64, PageAllocRow>>,
@@ -155,6 +165,7 @@ impl PageTable {
             frees: PageSum::default(),
             matched: PageSum::default(),
             parts: PageSum::default(),
+            uncertain: PageSum::default(),
             unmatched: PageSum::default(),
             failed: PageSum::default(),
             reused: PageSum::default(),
@@ -163,6 +174,7 @@ impl PageTable {
             crowded: 0,
             by_order: Box::new([[PageSum::default(); TYPES]; ORDER_COUNT]),
             live_by_order: Box::new([[0; TYPES]; ORDER_COUNT]),
+            uncertain_by_order: Box::new([[0; TYPES]; ORDER_COUNT]),
             caller_ids: FxHashMap::default(),
             callers: Vec::new(),
             pages: by_page.then(FxHashMap::default),
@@ -201,6 +213,7 @@ impl PageTable {
             allocs: none,
             kept: none,
             live_bytes: 0,
+            live_uncertain: 0,
         });
         self.caller_ids.insert(key, id);
         id
@@ -242,7 +255,7 @@ impl PageTable {
             if let Some(cell) = cell(&mut self.by_order[..], a.order, a.migrate_type) {
                 cell.add(bytes);
             }
-            self.count_page(page, row, bytes);
+            self.count_page(page, row, bytes, losses);
         }
         let losses = if chosen { losses.min(NOT_CHOSEN - 1) } else { NOT_CHOSEN };
         let block = PageBlock {
@@ -305,21 +318,35 @@ impl PageTable {
         lives
     }
 
-    fn count_page(&mut self, page: u64, caller: u32, bytes: u64) {
+    fn count_page(&mut self, page: u64, caller: u32, bytes: u64, losses: u16) {
         let Some(pages) = &mut self.pages else { return };
         if pages.len() >= MOST_ROWS && !pages.contains_key(&page) {
             self.crowded += 1;
             return;
         }
-        let new = PageAllocRow { page, caller, allocs: PageSum::default(), is_live: true };
+        let new = PageAllocRow {
+            page,
+            caller,
+            allocs: PageSum::default(),
+            is_live: true,
+            is_uncertain: false,
+            losses,
+        };
         let row = pages.entry(page).or_insert(new);
         row.allocs.add(bytes);
-        (row.caller, row.is_live) = (caller, true);
+        (row.caller, row.is_live, row.losses) = (caller, true, losses);
     }
 
-    /// Counts a free; gives the allocation that it ends, or a part of which.
+    /// Counts a free; gives the allocation that it ends, or a part of which. `losses` is the
+    /// number of losses met so far.
     #[inline]
-    pub(super) fn free(&mut self, page: u64, order: u8, chosen: bool) -> Option<FreedBlock> {
+    pub(super) fn free(
+        &mut self,
+        page: u64,
+        order: u8,
+        losses: u16,
+        chosen: bool,
+    ) -> Option<FreedBlock> {
         let bytes = self.bytes(order);
         let Some(block) = self.blocks.remove(page, order, self.splits) else {
             if chosen {
@@ -333,10 +360,10 @@ impl PageTable {
         }
         self.frees.add(bytes);
         let full = self.bytes(block.order);
-        if block.is_head {
-            self.matched.add(bytes)
-        } else {
-            self.parts.add(bytes)
+        match (block.losses < losses, block.is_head) {
+            (true, _) => self.uncertain.add(bytes),
+            (false, true) => self.matched.add(bytes),
+            (false, false) => self.parts.add(bytes),
         }
         if let Some(row) = self.callers.get_mut(block.row as usize) {
             // A block that is freed in parts is freed with its first page, as for perf.
@@ -351,18 +378,31 @@ impl PageTable {
         Some(FreedBlock { chain: block.chain, process: block.process, bytes: bytes.min(full) })
     }
 
-    /// Sums up what is alive; `losses` is the number of losses met.
-    pub(super) fn finish(&mut self, losses: u16) {
+    /// Sums up what is alive; `losses` is the number of losses met, `doubt` is told what may have
+    /// been freed when events were lost.
+    pub(super) fn finish(&mut self, losses: u16, doubt: &mut dyn FnMut(FreedBlock)) {
         for block in self.blocks.drain().filter(|b| b.losses != NOT_CHOSEN) {
             let bytes = self.page_size << block.order;
             self.live_bytes += bytes;
-            self.live_uncertain += if block.losses < losses { bytes } else { 0 };
-            let Some(row) = self.callers.get(block.row as usize) else { continue };
+            let uncertain = if block.losses < losses { bytes } else { 0 };
+            self.live_uncertain += uncertain;
+            if uncertain > 0 {
+                doubt(FreedBlock { chain: block.chain, process: block.process, bytes });
+            }
+            let Some(row) = self.callers.get_mut(block.row as usize) else { continue };
+            row.live_uncertain += uncertain;
             if let Some(cell) = cell(&mut self.live_by_order[..], row.order, row.migrate_type) {
                 *cell += bytes;
             }
+            let doubted = &mut self.uncertain_by_order[..];
+            if let Some(cell) = cell(doubted, row.order, row.migrate_type) {
+                *cell += uncertain;
+            }
         }
         self.crowded += self.blocks.crowded;
+        for row in self.pages.iter_mut().flat_map(|pages| pages.values_mut()) {
+            row.is_uncertain = row.is_live && row.losses < losses;
+        }
     }
 
     /// Allocations of an order and a mobility; the last column is of those that have no name.
@@ -374,6 +414,12 @@ impl PageTable {
     /// Bytes of them that are alive at the end.
     pub fn live_of_order(&self, order: u8, migrate_type: usize) -> u64 {
         let line = self.live_by_order.get(usize::from(order));
+        line.and_then(|line| line.get(migrate_type)).copied().unwrap_or_default()
+    }
+
+    /// Of these, bytes that may have been freed when events were lost.
+    pub fn uncertain_of_order(&self, order: u8, migrate_type: usize) -> u64 {
+        let line = self.uncertain_by_order.get(usize::from(order));
         line.and_then(|line| line.get(migrate_type)).copied().unwrap_or_default()
     }
 

@@ -173,7 +173,7 @@ impl KmemReader<'_> {
             }
             KmemEvent::SlabFree { ptr } => {
                 read.events.0 += 1;
-                read.slab.free(ptr, cpu, chosen);
+                read.slab.free(ptr, (cpu, losses), chosen);
             }
             _ => {
                 self.page_event(event, &kmem, (chosen, losses));
@@ -218,7 +218,7 @@ impl KmemReader<'_> {
                 }
                 ended
             }
-            KmemEvent::PageFree { page, order } => read.pages.free(page, order, chosen),
+            KmemEvent::PageFree { page, order } => read.pages.free(page, order, losses, chosen),
             _ => None,
         };
         if let Some(FreedBlock { chain, process, bytes }) = ended {
@@ -319,9 +319,14 @@ pub fn read_kmem(source: &EventSource, config: &KmemConfig) -> Result<KmemRead, 
         ControlFlow::Continue(())
     })?;
     let KmemReader { decoder, mut read, .. } = reader;
+    read.losses += u64::from(!summary.untold_losses.is_empty());
     let losses = u16::try_from(read.losses).unwrap_or(u16::MAX);
     read.slab.finish(losses);
-    read.pages.finish(losses);
+    let KmemRead { pages, chains, processes, .. } = &mut read;
+    pages.finish(losses, &mut |block| {
+        chains.doubt(block.chain, block.bytes);
+        processes.doubt(block.process, block.bytes);
+    });
     read.processes.finish();
     (read.malformed, read.has_pfns) = (decoder.malformed, decoder.has_pfns);
     read.summary = summary;

@@ -59,6 +59,10 @@ pub struct SlabAllocRow {
     pub pingpong: u32,
     /// Bytes alive at the end.
     pub live_bytes: u64,
+    /// Whether they may have been freed when events were lost.
+    pub is_uncertain: bool,
+    /// Losses met before the last allocation.
+    losses: u16,
 }
 
 /// What is counted of the slab allocator.
@@ -74,6 +78,9 @@ pub struct SlabTable {
     pub allocs: u64,
     /// Number of frees of objects whose allocation is known.
     pub frees: u64,
+    /// Frees at addresses that may have been allocated again when events were lost: of which
+    /// object they are is not known. They are in no other number.
+    pub uncertain_frees: u64,
     /// Frees of objects whose allocation is not in the recording.
     pub unmatched_frees: u64,
     /// Frees of nothing: `kfree(NULL)`.
@@ -174,12 +181,12 @@ impl SlabTable {
             let row = self.caller(site);
             row.live += 1;
             row.live_bytes = row.live_bytes.saturating_add(a.allocated);
-            self.count_ptr(a, site);
+            self.count_ptr(a, site, losses);
         }
     }
 
     #[inline]
-    fn count_ptr(&mut self, a: &SlabAllocation, site: SiteId) {
+    fn count_ptr(&mut self, a: &SlabAllocation, site: SiteId, losses: u16) {
         let Some(rows) = &mut self.allocs_by_ptr else { return };
         if rows.len() >= MOST_ALLOC_ROWS && !rows.contains_key(&a.ptr) {
             self.alloc_rows_crowded += 1;
@@ -193,11 +200,13 @@ impl SlabTable {
             hits: 0,
             pingpong: 0,
             live_bytes: 0,
+            is_uncertain: false,
+            losses,
         });
         row.allocated = row.allocated.saturating_add(a.allocated);
         row.requested = row.requested.saturating_add(a.requested);
         row.hits = row.hits.saturating_add(1);
-        (row.site, row.live_bytes) = (site, a.allocated);
+        (row.site, row.live_bytes, row.losses) = (site, a.allocated, losses);
     }
 
     /// An object is alive no more.
@@ -208,9 +217,9 @@ impl SlabTable {
         row.live_bytes = row.live_bytes.saturating_sub(object.bytes);
     }
 
-    /// Counts a free.
+    /// Counts a free; `losses` is the number of losses met so far.
     #[inline]
-    pub(super) fn free(&mut self, ptr: u64, cpu: u32, chosen: bool) {
+    pub(super) fn free(&mut self, ptr: u64, (cpu, losses): (u32, u16), chosen: bool) {
         if ptr == 0 {
             self.null_frees += u64::from(chosen);
             return;
@@ -222,9 +231,15 @@ impl SlabTable {
         if object.losses == NOT_CHOSEN {
             return;
         }
+        self.end(&object);
+        let row = self.allocs_by_ptr.as_mut().and_then(|rows| rows.get_mut(&ptr));
+        if object.losses < losses {
+            self.uncertain_frees += 1;
+            row.into_iter().for_each(|row| row.live_bytes = 0);
+            return;
+        }
         self.frees += 1;
         self.freed = self.freed.saturating_add(object.bytes);
-        self.end(&object);
         let is_pingpong = object.cpu != cpu as u16;
         if is_pingpong {
             self.caller(object.site).pingpong += 1;
@@ -237,6 +252,9 @@ impl SlabTable {
 
     /// Sums up what is alive; `losses` is the number of losses met.
     pub(super) fn finish(&mut self, losses: u16) {
+        for row in self.allocs_by_ptr.iter_mut().flat_map(|rows| rows.values_mut()) {
+            row.is_uncertain = row.live_bytes > 0 && row.losses < losses;
+        }
         let objects = std::mem::take(&mut self.objects);
         for object in objects.values().filter(|o| o.losses != NOT_CHOSEN) {
             self.live += 1;

@@ -52,6 +52,8 @@ pub struct FutexRow {
     pub uncertain: u64,
     /// Waits that had not ended when the recording did.
     pub open: u64,
+    /// Whether calls may be missing: events were lost.
+    pub is_at_least: bool,
     /// Waits by stack and waker, the largest total first.
     pub cells: Vec<WaitCell>,
 }
@@ -224,7 +226,9 @@ impl FutexCounting<'_> {
         event: &RecordedEvent<'_>,
     ) {
         // A thread is in one call at a time.
-        self.open.remove(&tid);
+        if let Some(row) = self.open.remove(&tid).and_then(|call| self.rows.get_mut(call.row)) {
+            row.uncertain += 1;
+        }
         let Some(call) = call else { return };
         let task = event.task();
         match call {
@@ -296,13 +300,13 @@ impl FutexCounting<'_> {
         const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
         let Some(call) = self.open.remove(&tid) else { return };
         let Some(row) = self.rows.get_mut(call.row) else { return };
-        if ret == EAGAIN {
-            row.not_waited += 1;
-            return;
-        }
         let Some(nanos) = time.checked_sub(call.time) else { return };
         if self.losses.touches(call.time, time) {
             row.uncertain += 1;
+            return;
+        }
+        if ret == EAGAIN {
+            row.not_waited += 1;
             return;
         }
         row.timeouts += u64::from(ret == ETIMEDOUT);
@@ -316,11 +320,17 @@ impl FutexCounting<'_> {
     }
 
     fn finish(mut self, summary: ReadSummary) -> FutexTable {
+        let end = self.span.map_or(0, |s| s.1);
         for call in self.open.values() {
+            // The event of its end may be among those lost.
+            let is_uncertain = self.losses.touches(call.time, end);
             if let Some(row) = self.rows.get_mut(call.row) {
-                row.open += 1;
+                row.open += u64::from(!is_uncertain);
+                row.uncertain += u64::from(is_uncertain);
             }
         }
+        let is_at_least = !self.losses.is_empty();
+        self.rows.iter_mut().for_each(|row| row.is_at_least = is_at_least);
         let crowded = self.crowded + self.pairs.crowded;
         for (row, cell) in self.pairs.into_cells() {
             if let Some(row) = self.rows.get_mut(row) {

@@ -186,7 +186,7 @@ impl<'a> OffCpuCounting<'a> {
                         _ => WakeupContext::Unknown,
                     };
                     // An interrupt comes upon anybody.
-                    let comm = comm.filter(|_| !is_interrupt(context)).unwrap_or_default();
+                    let comm = comm.filter(|_| !context.is_interrupt()).unwrap_or_default();
                     self.wakeup(*task, (comm, context), event, (time, cpu));
                 }
             }
@@ -255,6 +255,7 @@ impl<'a> OffCpuCounting<'a> {
         if stack.is_none() {
             self.set_owner(cpu, Some((StackOwner::Waker(task, context), comm.clone())));
         }
+        let context = self.stacks.context(context, stack);
         let waker = self.waker(WakerInfo { comm, context, stack });
         self.set_waker(task, waker);
     }
@@ -310,6 +311,7 @@ impl<'a> OffCpuCounting<'a> {
             }
             (StackOwner::Waker(task, context), comm) => {
                 let stack = self.stacks.add(event, waker_role(context));
+                let context = self.stacks.context(context, stack);
                 let waker = self.waker(WakerInfo { comm, context, stack });
                 self.set_waker(task, waker);
             }
@@ -406,10 +408,6 @@ impl<'a> OffCpuCounting<'a> {
     }
 }
 
-pub(super) fn is_interrupt(context: WakeupContext) -> bool {
-    matches!(context, WakeupContext::HardIrq | WakeupContext::SoftIrq)
-}
-
 pub(super) fn waker_role(context: WakeupContext) -> StackRole {
-    if is_interrupt(context) { StackRole::Interrupt } else { StackRole::Waker }
+    if context.is_interrupt() { StackRole::Interrupt } else { StackRole::Waker }
 }

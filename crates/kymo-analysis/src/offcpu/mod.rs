@@ -22,13 +22,13 @@ mod task_times;
 pub use cause::OffCpuCause;
 pub use count::{OffCpuConfig, count_off_cpu};
 pub use notes::off_cpu_notes;
-pub use recorded_waits::{WaitTable, count_recorded_waits};
+pub use recorded_waits::{FUTEX_CALL, WaitScope, WaitTable, count_recorded_waits};
 pub use stack_store::{StackNode, StackRole, StackStore};
 pub use table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, TaskWaits, WakerId,
     WakerInfo,
 };
-pub use task_times::{TaskTime, TaskTimes, TaskTimesError, count_task_times};
+pub use task_times::{TaskTime, TaskTimes, TaskTimesError, count_task_times, has_switch_records};
 
 /// Events that are recorded for it, the first ones of which it cannot do without.
 pub const OFF_CPU_EVENTS: [&str; 5] = [

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::cause::OffCpuCause;
 use crate::chain_tree::{ChainTree, NodeId};
 use crate::profile::FrameId;
-use crate::tasks::SwitchOutState;
+use crate::tasks::{SwitchOutState, WakeupContext};
 
 /// Number of a stack: its innermost frame's node.
 pub type StackNode = NodeId;
@@ -173,6 +173,40 @@ impl StackStore {
             self.frames.push(StackFrame { name: name.to_owned(), kernel, cause });
         }
         number
+    }
+
+    /// What a task is woken from, where the stack of the wake-up tells more.
+    pub fn context(&self, context: WakeupContext, stack: Option<StackNode>) -> WakeupContext {
+        const TIMERS: [&str; 8] = [
+            "hrtimer_interrupt",
+            "__hrtimer_run_queues",
+            "__sysvec_apic_timer_interrupt",
+            "local_apic_timer_interrupt",
+            "timer_interrupt",
+            "tick_handle_periodic",
+            "arch_timer_handler_virt",
+            "arch_timer_handler_phys",
+        ];
+        const DEVICES: [&str; 3] =
+            ["handle_irq_event_percpu", "__handle_irq_event_percpu", "handle_irq_event"];
+        let Some(stack) = stack.filter(|_| context == WakeupContext::HardIrq) else {
+            return context;
+        };
+        let names = || self.frames(stack).map(|f| self.frame_name(f));
+        match (names().any(|n| TIMERS.contains(&n)), names().any(|n| DEVICES.contains(&n))) {
+            (true, _) => WakeupContext::TimerIrq,
+            (false, true) => WakeupContext::DeviceIrq,
+            (false, false) => context,
+        }
+    }
+
+    /// A stack with a frame in front that says what its wait is for.
+    pub fn name_object(&mut self, stack: StackNode, object: &str) -> StackNode {
+        if self.tree.len() >= MAX_NODES || self.frames.len() >= MAX_FRAMES {
+            return stack;
+        }
+        let frame = FrameId(self.name(object, true));
+        self.tree.add(stack, std::iter::once(frame), 0)
     }
 
     /// Number of a frame that stands for something that is no function.

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::count::{OffCpuConfig, count_off_cpu};
 use super::notes::off_cpu_notes;
-use super::recorded_waits::count_recorded_waits;
+use super::recorded_waits::{WaitScope, count_recorded_waits};
 use super::stack_store::StackStore;
 use super::table::TaskWaits;
 use crate::oncpu::OnCpu;
@@ -84,7 +84,7 @@ pub fn count_task_times(
 
 /// Whether the switches of the tasks that were recorded are records of their own, so that
 /// those of others are not there.
-fn has_switch_records(source: &EventSource) -> bool {
+pub fn has_switch_records(source: &EventSource) -> bool {
     let [0] = *(0..source.perf_count()).collect::<Vec<_>>() else { return false };
     let data = source.perf(0).filter(|_| source.timeline().is_none());
     data.is_some_and(|data| {
@@ -102,9 +102,10 @@ fn of_records(
     }
     let span = accounts.seen();
     let (begin, end) = span.unwrap_or_default();
-    let (threads, intervals) = accounts.finish(begin, end);
+    let threads = accounts.finish(begin, end);
     let nothing = FxHashMap::default();
-    let mut table = count_recorded_waits(source, intervals.unwrap_or_default(), &nothing)?;
+    let scope = WaitScope { span: (begin, end), before: &nothing, wants: &|_| true };
+    let mut table = count_recorded_waits(source, scope)?;
     let tasks = threads.into_iter().filter_map(|(tid, time)| {
         let (comm, pid) = table.names.get(&tid).copied().unwrap_or_default();
         let comm = comm.padded()[..comm.len()].to_vec();

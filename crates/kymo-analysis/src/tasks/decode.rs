@@ -35,10 +35,45 @@ pub enum WakeupContext {
     Task,
     /// A soft interrupt.
     SoftIrq,
-    /// A hardware interrupt, of a timer or a device.
+    /// A hardware interrupt, of a timer or a device: it is not known of which.
     HardIrq,
+    /// The interrupt of a timer.
+    TimerIrq,
+    /// The interrupt of a device.
+    DeviceIrq,
     /// The recording does not tell.
     Unknown,
+}
+
+impl WakeupContext {
+    /// Whether it is an interrupt, which comes upon anybody.
+    pub fn is_interrupt(self) -> bool {
+        use WakeupContext as W;
+        matches!(self, W::SoftIrq | W::HardIrq | W::TimerIrq | W::DeviceIrq)
+    }
+
+    /// As it is called in JSON.
+    pub fn code(self) -> &'static str {
+        match self {
+            WakeupContext::Task => "task",
+            WakeupContext::SoftIrq => "softirq",
+            WakeupContext::HardIrq => "hardirq",
+            WakeupContext::TimerIrq => "timer",
+            WakeupContext::DeviceIrq => "device",
+            WakeupContext::Unknown => "unknown",
+        }
+    }
+
+    /// As it is called in a sentence; nothing for a task.
+    pub fn text(self) -> Option<&'static str> {
+        match self {
+            WakeupContext::SoftIrq => Some("a softirq"),
+            WakeupContext::HardIrq => Some("an interrupt"),
+            WakeupContext::TimerIrq => Some("a timer's interrupt"),
+            WakeupContext::DeviceIrq => Some("a device's interrupt"),
+            WakeupContext::Task | WakeupContext::Unknown => None,
+        }
+    }
 }
 
 /// Which of the three events of a wake-up.

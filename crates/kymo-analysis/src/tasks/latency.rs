@@ -82,6 +82,9 @@ pub struct LatencyRow {
     pub accounted: u64,
     /// Nanoseconds between getting and leaving a CPU.
     pub on_cpu: u64,
+    /// Nanoseconds between what looks like getting and leaving a CPU, where events were lost: it
+    /// may have waited meanwhile. They are not in `on_cpu`.
+    pub uncertain_on_cpu: u64,
     /// How often it got a CPU.
     pub switches: u64,
     /// All waits for a CPU; added up when the row is finished.
@@ -105,6 +108,7 @@ impl LatencyRow {
         self.tasks += other.tasks;
         self.accounted += other.accounted;
         self.on_cpu += other.on_cpu;
+        self.uncertain_on_cpu += other.uncertain_on_cpu;
         self.switches += other.switches;
         self.delay.merge(&other.delay);
         self.woken.merge(&other.woken);
@@ -268,7 +272,10 @@ impl LatencyCounting<'_> {
                 if let (true, Some((from, to))) = (wanted, ran)
                     && let Some(row) = self.row(out.task)
                 {
-                    row.on_cpu += to - from;
+                    match out.touches_loss {
+                        true => row.uncertain_on_cpu += to - from,
+                        false => row.on_cpu += to - from,
+                    }
                 }
                 if wanted && selection.wants_time(step.time) {
                     if let Some(row) = self.row(next.task) {
@@ -342,7 +349,8 @@ impl LatencyCounting<'_> {
 
     /// Gives a row its name and its place among those that change no more.
     fn put(&mut self, row: LatencyRow, task: &SchedTask) {
-        let nothing = row.switches == 0 && row.accounted == 0 && row.on_cpu == 0;
+        let nothing =
+            row.switches == 0 && row.accounted == 0 && row.on_cpu == 0 && row.uncertain_on_cpu == 0;
         if nothing || task.is_idle() || !self.config.selection.wants_task(task) {
             return;
         }

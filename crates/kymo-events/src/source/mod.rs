@@ -36,7 +36,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kymo_files::perfdata::{self, PerfData};
+use kymo_files::perfdata::{self, Entry, PerfData};
 use kymo_files::{Moment, RecordingFormat, Timeline, TimelineError, TimelineSelect, TimelineWalk};
 use kymo_model::Note;
 use kymo_symbols::ResolverOptions;
@@ -103,6 +103,15 @@ pub struct ReadOptions {
     /// Leave out perf.data, whose samples somebody reads who makes profiles of them
     /// ([`EventSource::perf`]).
     pub without_perf_data: bool,
+}
+
+/// What one perf.data holds, by time.
+#[derive(Clone, Copy)]
+pub enum PerfItem<'a, 'e> {
+    /// A record that is no sample.
+    Record(&'a Entry<'e>),
+    /// A selected event.
+    Event(&'a RecordedEvent<'e>),
 }
 
 /// Recordings that are read as one.
@@ -344,11 +353,46 @@ impl EventSource {
         }
     }
 
+    /// Hands the selected events of a perf.data to `sink`, and all records that are no samples
+    /// between them, by time.
+    ///
+    /// # Errors
+    /// If reading fails, the filter fits no event class, or there is more than one perf.data.
+    pub fn for_each_with_records(
+        &self,
+        selection: &EventSelection,
+        sink: &mut dyn FnMut(PerfItem<'_, '_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
+        self.check(selection)?;
+        if self.perf.len() != 1 || self.timeline.is_some() {
+            return Err(SourceError::NoSamples { name: self.name.clone() });
+        }
+        self.read_perf_with(Registry::new(selection), |lane, entry, registry| {
+            if entry.raw.kind != kymo_model::RecordKind::SAMPLE {
+                lane.sideband(entry);
+                return sink(PerfItem::Record(entry));
+            }
+            lane.sample(entry, registry, &mut |event| sink(PerfItem::Event(event)))
+        })
+    }
+
     /// One perf.data alone.
     fn read_perf(
         &self,
-        mut registry: Registry<'_>,
+        registry: Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
+        self.read_perf_with(registry, |lane, entry, registry| lane.record(entry, registry, sink))
+    }
+
+    fn read_perf_with(
+        &self,
+        mut registry: Registry<'_>,
+        mut take: impl FnMut(
+            &mut PerfLane<&PerfContext>,
+            &Entry<'_>,
+            &mut Registry<'_>,
+        ) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
         let Some(recording) = self.perf.first() else { return Ok(ReadSummary::default()) };
         let Some(context) = self.perf_context() else { return Ok(ReadSummary::default()) };
@@ -357,7 +401,7 @@ impl EventSource {
             let reader = BatchReader::start(scope, (recording, WAITING), identity);
             while let Some(batch) = reader.next() {
                 let mut entries = batch.entries();
-                if entries.try_for_each(|e| lane.record(&e, &mut registry, sink)).is_break() {
+                if entries.try_for_each(|e| take(&mut lane, &e, &mut registry)).is_break() {
                     break;
                 }
             }

@@ -279,6 +279,7 @@ impl PageProcessView<'_> {
                 "fragmenting_moderate": known.then_some(r.moderate),
                 "allocated_bytes": r.allocated_bytes,
                 "live_bytes": r.live_bytes,
+                "live_uncertain_bytes": r.live_uncertain,
             })
         };
         let chain = |chain: &ChainText<'_>| {
@@ -287,6 +288,7 @@ impl PageProcessView<'_> {
                 "allocations": chain.row.allocs.count,
                 "allocated_bytes": chain.row.allocs.bytes,
                 "live_bytes": chain.row.live_bytes,
+                "live_uncertain_bytes": chain.row.live_uncertain,
             })
         };
         let vmstat = self.vmstat.as_ref().map(|all| {

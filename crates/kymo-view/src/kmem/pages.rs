@@ -41,6 +41,7 @@ struct PageRow {
     caller: PageCallerRow,
     allocs: PageSum,
     live_bytes: u64,
+    live_uncertain: u64,
 }
 
 impl PageView<'_> {
@@ -86,6 +87,7 @@ impl PageView<'_> {
             caller: *caller,
             allocs: caller.allocs,
             live_bytes: caller.live_bytes,
+            live_uncertain: caller.live_uncertain,
         };
         self.sorted(self.table().callers().map(row).collect())
     }
@@ -96,7 +98,8 @@ impl PageView<'_> {
             let live_bytes = if row.is_live { bytes } else { 0 };
             let kept = PageSum { count: u64::from(row.is_live), bytes: live_bytes };
             let caller = PageCallerRow { kept, ..*caller };
-            PageRow { page: row.page, caller, allocs: row.allocs, live_bytes }
+            let live_uncertain = if row.is_uncertain { live_bytes } else { 0 };
+            PageRow { page: row.page, caller, allocs: row.allocs, live_bytes, live_uncertain }
         };
         self.sorted(self.table().pages().map(row).collect())
     }
@@ -216,6 +219,9 @@ impl PageView<'_> {
         line("Total alloc-only requests", t.requests.without(t.matched))?;
         line("Total free-only requests", free_only)?;
         line("  of these, parts of blocks", t.parts)?;
+        if t.uncertain.count > 0 {
+            line("Total frees after a loss", t.uncertain)?;
+        }
         writeln!(out)?;
         let sum = t.failed;
         let name = "Total allocation failures";
@@ -268,6 +274,7 @@ impl PageView<'_> {
                         "allocations": sum.count,
                         "allocated_bytes": sum.bytes,
                         "live_bytes": live,
+                        "live_uncertain_bytes": t.uncertain_of_order(order, n),
                     }));
                 }
             }
@@ -290,6 +297,7 @@ impl PageView<'_> {
             "allocated_bytes": row.allocs.bytes,
             "kept": row.caller.kept.count,
             "live_bytes": row.live_bytes,
+            "live_uncertain_bytes": row.live_uncertain,
         });
         if let (true, Some(members)) = (by_page, value.as_object_mut()) {
             let name = if self.read.has_pfns { "pfn" } else { "page" };
@@ -311,6 +319,7 @@ impl PageView<'_> {
             "frees": sum(t.frees),
             "matched_frees": sum(t.matched),
             "partial_frees": sum(t.parts),
+            "uncertain_frees": sum(t.uncertain),
             "unmatched_frees": sum(t.unmatched),
             "failed": sum(t.failed),
             "reused": sum(t.reused),

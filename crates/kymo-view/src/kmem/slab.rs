@@ -72,7 +72,7 @@ impl SlabRow {
             pingpong: u64::from(row.pingpong),
             live: u64::from(row.live_bytes > 0),
             live_bytes: row.live_bytes,
-            live_uncertain: 0,
+            live_uncertain: u64::from(row.is_uncertain),
         }
     }
 }
@@ -216,6 +216,10 @@ impl SlabView<'_> {
         writeln!(out, "Total bytes requested: {}", t.requested)?;
         writeln!(out, "Total bytes allocated: {}", t.allocated)?;
         writeln!(out, "Total bytes freed:     {}", t.freed)?;
+        if t.uncertain_frees > 0 {
+            let frees = Grouped(t.uncertain_frees);
+            writeln!(out, "  without those of {frees} frees: events were lost before them")?;
+        }
         if t.allocated > t.freed {
             writeln!(out, "Net total bytes allocated: {}", t.allocated - t.freed)?;
         }
@@ -253,7 +257,6 @@ impl SlabView<'_> {
             let mut value = caller(row);
             if let Some(members) = value.as_object_mut() {
                 members.insert("ptr".to_owned(), json!(format!("{:#x}", row.ptr)));
-                members.remove("live_uncertain");
                 members.remove("live");
             }
             value
@@ -273,6 +276,7 @@ impl SlabView<'_> {
             "live": t.live,
             "live_bytes": t.live_bytes,
             "live_uncertain": t.live_uncertain,
+            "uncertain_frees": t.uncertain_frees,
             "unmatched_frees": t.unmatched_frees,
             "null_frees": t.null_frees,
             "failed": t.failed,

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{RULE_WIDTH, counts_json, cut_name};
 use crate::Ledger;
+use crate::histogram::{HISTOGRAMS, write_histogram};
 use crate::units::{Grouped, Seconds, Span, TimeUnits, shown};
 
 /// Which of the two.
@@ -67,6 +68,8 @@ pub struct KworkReport<'a> {
     pub summary: bool,
     /// Tasks that were held up that are shown at most.
     pub delayed: usize,
+    /// With histograms of the first rows.
+    pub histogram: bool,
     /// Units of times.
     pub units: TimeUnits,
     /// The recording as a word of a command line.
@@ -114,6 +117,10 @@ impl KworkReport<'_> {
         let rows = self.rows();
         self.write_answer(out, &rows)?;
         self.write_rows(out, &rows)?;
+        for row in rows.iter().take(if self.histogram { HISTOGRAMS } else { 0 }) {
+            let title = format!("{} on CPU {}", row.name, row.cpu);
+            write_histogram(out, &title, self.stats(row))?;
+        }
         if self.kind == KworkReportKind::Runtime {
             self.write_delayed(out)?;
         }

@@ -1,5 +1,6 @@
 //! `kymo lock contention`: waits for locks of the kernel by caller, lock or task.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kymo_analysis::locks::{ContentionTable, LockEvents, LockGroup, LockRow, lock_type};
@@ -233,8 +234,14 @@ pub(super) fn write_answer(
         count += row.waits.count;
         total = total.saturating_add(row.waits.total);
     }
-    let most = table.rows.iter().max_by_key(|r| r.waits.total);
-    let Some(most) = most.filter(|r| r.waits.count > 0) else {
+    // Several rows may have one name: callers are told apart by the stacks above them, too.
+    let mut named: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for row in &table.rows {
+        let sum = named.entry(name(row)).or_default();
+        *sum = (sum.0.saturating_add(row.waits.total), sum.1 + row.waits.count);
+    }
+    let most = named.into_iter().filter(|(_, sum)| sum.1 > 0).max_by_key(|(_, sum)| sum.0);
+    let Some((most, (most_total, _))) = most else {
         return writeln!(out, "\n No wait for a lock of the kernel was recorded.\n");
     };
     let waits = if count == 1 { "wait" } else { "waits" };
@@ -242,7 +249,7 @@ pub(super) fn write_answer(
         out,
         "\n {count} {waits} for locks of the kernel took {}; most of it {} by {}.\n",
         ScaledTime(total).to_string().trim_end(),
-        ScaledTime(most.waits.total).to_string().trim_end(),
-        name(most),
+        ScaledTime(most_total).to_string().trim_end(),
+        most,
     )
 }

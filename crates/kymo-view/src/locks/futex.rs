@@ -118,6 +118,7 @@ impl FutexView<'_> {
             "not_waited": row.not_waited,
             "wakes": row.wakes,
             "uncertain": row.uncertain,
+            "at_least": row.is_at_least,
             "not_ended": row.open,
             "stacks": cells_json(&row.cells, &self.table.stacks),
         })

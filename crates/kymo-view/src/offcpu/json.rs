@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 
 use kymo_analysis::offcpu::{CauseStats, OffCpuCause, OffCpuRow, StackNode, WakerId};
-use kymo_analysis::tasks::WakeupContext;
 use serde_json::{Value, json};
 
 use super::OffCpuView;
@@ -66,15 +65,9 @@ impl OffCpuView<'_> {
 
     fn waker_json(&self, id: Option<WakerId>) -> Value {
         let Some(waker) = id.and_then(|id| self.table.waker(id)) else { return Value::Null };
-        let context = match waker.context {
-            WakeupContext::Task => "task",
-            WakeupContext::SoftIrq => "softirq",
-            WakeupContext::HardIrq => "hardirq",
-            WakeupContext::Unknown => "unknown",
-        };
         json!({
             "comm": String::from_utf8_lossy(&waker.comm),
-            "context": context,
+            "context": waker.context.code(),
             "stack": self.names(waker.stack),
         })
     }

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 
 use kymo_analysis::offcpu::{OffCpuCause, WakerId};
-use kymo_analysis::tasks::WakeupContext;
 
 use super::OffCpuView;
 use crate::units::{Grouped, Millis, shown};
@@ -43,11 +42,9 @@ impl OffCpuView<'_> {
             return ("(woken, by whom is not known)".to_owned(), Vec::new());
         };
         let comm = shown(&waker.comm);
-        let by = match waker.context {
-            WakeupContext::HardIrq | WakeupContext::SoftIrq => {
-                "woken by an interrupt, in".to_owned()
-            }
-            _ => format!("woken by {comm}, in"),
+        let by = match waker.context.text() {
+            Some(interrupt) => format!("woken by {interrupt}, in"),
+            None => format!("woken by {comm}, in"),
         };
         (by, waker.stack.map_or_else(Vec::new, |s| self.table.stacks.names(s)))
     }

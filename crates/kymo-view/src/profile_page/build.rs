@@ -1,24 +1,31 @@
 //! The page and its ledger of a profile and of the command that was run.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::time::Duration;
 
 use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
-use kymo_analysis::offcpu::{OffCpuCause, WaitTable};
+use kymo_analysis::offcpu::{OffCpuCause, OffCpuTable, WaitTable};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
 use kymo_model::{IndexVec, Note, NoteKind};
 use kymo_symbols::DsoId;
 use rustc_hash::FxHashMap;
 
-use super::{FunctionShare, PathStep, ProfilePage, ThreadShare, WaitSection};
+use super::next::{ProfileTarget, next_steps};
+use super::tree::time_steps;
+use super::{FunctionShare, PathStep, ProfilePage, ProgramShare, ThreadShare, WaitSection};
 use crate::Ledger;
-use crate::trust::{HARMLESS_PERCENT, NamelessCode, note_symbols};
+use crate::trust::{
+    HARMLESS_PERCENT, NamelessCode, note_frame_pointers, note_symbols, note_unwinding,
+};
+use crate::units::shown;
 
 /// Branches of the tree below this share of all samples are not shown.
 const PATH_SHARE: f64 = 0.05;
 const PATH_LINES: usize = 30;
 const THREADS: usize = 20;
+const PROGRAMS: usize = 10;
 
 /// Facts of the run of a command that was profiled, besides its samples.
 #[derive(Clone, Debug, Default)]
@@ -44,10 +51,8 @@ pub struct CommandRun {
     pub notes: Vec<Note>,
     /// The command's first thread, where it is known.
     pub first_thread: Option<u32>,
-    /// Why stacks may lack callers, in parentheses, and what to do about it.
-    pub stack_reason: &'static str,
-    #[allow(missing_docs, reason = "said above")]
-    pub stack_advice: &'static str,
+    /// What other commands can look at.
+    pub target: ProfileTarget,
 }
 
 /// Times of a command's threads.
@@ -57,6 +62,8 @@ pub struct ProfileTimes {
     pub threads: FxHashMap<u32, ThreadTime>,
     /// What they waited for, where that was recorded.
     pub waits: Option<WaitTable>,
+    /// Their names and processes, as far as waits or events tell.
+    pub names: FxHashMap<u32, (String, Option<u32>)>,
 }
 
 impl ProfileTimes {
@@ -73,7 +80,29 @@ impl ProfileTimes {
                 time.ready += woken;
             }
         }
-        ProfileTimes { threads, waits }
+        let named = waits.iter().flat_map(|waits| &waits.names).map(|(tid, (comm, pid))| {
+            let comm = &comm.padded()[..comm.len()];
+            (*tid, (shown(comm), *pid))
+        });
+        let names = named.collect();
+        ProfileTimes { threads, waits, names }
+    }
+
+    /// Times of tasks whose switches are events of all CPUs.
+    pub fn of_events(table: OffCpuTable) -> ProfileTimes {
+        let mut threads: FxHashMap<u32, ThreadTime> = FxHashMap::default();
+        let mut names: FxHashMap<u32, (String, Option<u32>)> = FxHashMap::default();
+        for row in table.rows.iter().filter(|row| row.tasks == 1) {
+            let time = threads.entry(row.tid).or_default();
+            *time = time.plus(ThreadTime {
+                on_cpu: row.running,
+                ready: row.waiting,
+                blocked: row.blocked,
+                ..ThreadTime::default()
+            });
+            names.insert(row.tid, (shown(&row.comm), row.pid));
+        }
+        ProfileTimes { threads, waits: Some(WaitTable::of_events(table)), names }
     }
 
     fn all(&self) -> ThreadTime {
@@ -81,20 +110,42 @@ impl ProfileTimes {
     }
 }
 
-/// Page of a profile that shows the first `top` functions.
+/// Page of a profile that shows the first `top` functions; without a profile nothing is known of
+/// what ran.
 pub fn build_page(
     run: &CommandRun,
-    profile: &Profile,
+    profile: Option<&Profile>,
     times: &ProfileTimes,
     top: usize,
 ) -> ProfilePage {
-    let empty = EventProfile::default();
-    let merged = MergedFrames::new(profile);
-    let event = profile.events.first().unwrap_or(&empty);
     let all = times.all();
     let waits = times.waits.as_ref().map(|w| WaitSection::new(w, all.on_cpu));
-    let times = &times.threads;
-    let nanos = |n: u64| (!times.is_empty()).then(|| Duration::from_nanos(n));
+    let known = &times.threads;
+    let nanos = |n: u64| (!known.is_empty()).then(|| Duration::from_nanos(n));
+    let sampled = profile.and_then(|profile| {
+        let event = profile.events.first()?;
+        Some((profile, event, MergedFrames::new(profile)))
+    });
+    let seen = sampled.as_ref().map(|(profile, event, merged)| (*profile, *event, merged));
+    let functions =
+        seen.map_or_else(Vec::new, |(p, event, merged)| functions(top, p, event, merged));
+    // What took more than a fifth of all is worth a look.
+    let wall = all.on_cpu.saturating_add(all.ready).saturating_add(all.blocked);
+    let much = |nanos: u64| nanos.saturating_mul(5) > wall;
+    let cause = waits.as_ref().and_then(|w| w.cause);
+    let waiting = all.ready.saturating_add(all.blocked);
+    let hottest = functions.iter().find(|f| !f.name.starts_with('('));
+    let hottest = hottest.filter(|_| much(all.on_cpu)).map(|f| f.name.as_str());
+    let most = cause.filter(|_| much(waiting)).and_then(|cause| {
+        let of = |all: &[(OffCpuCause, u64)]| {
+            all.iter().find(|(c, _)| *c == cause).map_or(0, |(_, nanos)| *nanos)
+        };
+        let threads = times.waits.iter().flat_map(|w| &w.threads);
+        let most = threads.max_by_key(|(tid, all)| (of(all), Reverse(**tid)))?;
+        Some((cause, *most.0))
+    });
+    let next = next_steps(&run.target, most, hottest);
+    let tree = times.waits.as_ref().map(|w| time_steps(seen, known, w)).unwrap_or_default();
     ProfilePage {
         command: run.command.clone(),
         elapsed: run.elapsed,
@@ -108,19 +159,53 @@ pub fn build_page(
         major_faults: run.major_faults,
         voluntary_switches: run.voluntary_switches,
         involuntary_switches: run.involuntary_switches,
-        samples: event.samples,
-        event: event.desc.name.clone(),
-        rate: Some(run.rate),
+        samples: seen.map_or(0, |(_, event, _)| event.samples),
+        event: seen.map_or_else(String::new, |(_, event, _)| event.desc.name.clone()),
+        rate: (run.rate > 0).then_some(run.rate),
         waits,
-        functions: functions(top, profile, event, &merged),
-        path: path(profile, event, &merged),
-        threads: threads(profile, event, times, &merged),
+        path: seen.map_or_else(Vec::new, |(p, event, merged)| path(p, event, merged)),
+        threads: threads(seen, times),
+        programs: programs(profile, times),
+        functions,
+        tree,
+        next,
     }
+}
+
+/// Name and process of a thread, as far as is known.
+fn who(tid: u32, profile: Option<&Profile>, times: &ProfileTimes) -> (String, u32) {
+    let (name, pid) = times.names.get(&tid).cloned().unwrap_or_default();
+    let machine = profile.map(|p| &p.machine);
+    let known = machine.and_then(|m| Some(m.comm(m.name_of(tid)?).to_owned()));
+    let name = if name.is_empty() { known.unwrap_or_else(|| format!(":{tid}")) } else { name };
+    let pid = pid.or_else(|| machine.and_then(|m| m.pid_of(tid)));
+    (name, pid.unwrap_or(tid))
+}
+
+/// Times by process.
+fn programs(profile: Option<&Profile>, times: &ProfileTimes) -> Vec<ProgramShare> {
+    let mut rows: FxHashMap<u32, ProgramShare> = FxHashMap::default();
+    for (tid, time) in &times.threads {
+        let (name, pid) = who(*tid, profile, times);
+        let row = rows.entry(pid).or_insert_with(|| ProgramShare { pid, ..Default::default() });
+        // The first thread's name is that of the process.
+        if row.name.is_empty() || *tid == pid {
+            row.name = name;
+        }
+        row.threads += 1;
+        row.on_cpu += Duration::from_nanos(time.on_cpu);
+        row.ready += Duration::from_nanos(time.ready);
+        row.blocked += Duration::from_nanos(time.blocked);
+    }
+    let mut rows: Vec<ProgramShare> = rows.into_values().collect();
+    rows.sort_by_key(|p| (Reverse(p.on_cpu), Reverse(p.blocked), p.pid));
+    rows.truncate(PROGRAMS);
+    rows
 }
 
 /// For each frame the one that stands for it. Code of one binary without symbols is
 /// one place: a list of its addresses tells a newcomer nothing.
-struct MergedFrames(IndexVec<FrameId, FrameId>);
+pub(super) struct MergedFrames(IndexVec<FrameId, FrameId>);
 
 impl MergedFrames {
     fn new(profile: &Profile) -> MergedFrames {
@@ -132,7 +217,7 @@ impl MergedFrames {
         MergedFrames(profile.frames.iter_enumerated().map(place).collect())
     }
 
-    fn at(&self, frame: FrameId) -> FrameId {
+    pub(super) fn at(&self, frame: FrameId) -> FrameId {
         self.0.get(frame).copied().unwrap_or(frame)
     }
 
@@ -145,7 +230,7 @@ impl MergedFrames {
 }
 
 /// A function's name, or that there is none.
-fn label(profile: &Profile, frame: FrameId) -> String {
+pub(super) fn label(profile: &Profile, frame: FrameId) -> String {
     match profile.frame(frame) {
         f if f.symbol.is_some() => profile.frame_name(frame),
         f => format!("(no symbols) in {}", profile.machine.symbols.dso_name(f.dso)),
@@ -173,7 +258,7 @@ fn functions(
         }
     }
     let mut order: Vec<_> = costs.into_iter().filter(|(_, c)| c.0 > 0).collect();
-    order.sort_by_key(|(f, c)| (std::cmp::Reverse(c.0), *f));
+    order.sort_by_key(|(f, c)| (Reverse(c.0), *f));
     let row = |(frame, (own, total)): (FrameId, (u64, u64))| FunctionShare {
         own: share(own, event.period),
         total: share(total, event.period),
@@ -226,53 +311,63 @@ fn walk(p: &Profile, event: &EventProfile, b: &Branch, depth: usize, steps: &mut
 }
 
 fn threads(
-    p: &Profile,
-    event: &EventProfile,
-    times: &FxHashMap<u32, ThreadTime>,
-    merged: &MergedFrames,
+    seen: Option<(&Profile, &EventProfile, &MergedFrames)>,
+    times: &ProfileTimes,
 ) -> Vec<ThreadShare> {
+    #[derive(Default)]
     struct Row {
-        name: String,
-        pid: u32,
+        name: Option<String>,
+        pid: Option<u32>,
         period: u64,
         places: FxHashMap<FrameId, u64>,
     }
     let mut rows: FxHashMap<u32, Row> = FxHashMap::default();
-    for (s, _) in event.stacks() {
-        let row = rows.entry(s.tid).or_insert_with(|| Row {
-            name: String::new(),
-            pid: s.pid,
-            period: 0,
-            places: FxHashMap::default(),
-        });
-        // Stacks come in the order they were first seen: the last name wins.
-        p.machine.comm(s.comm).clone_into(&mut row.name);
-        row.period += s.period;
-        *row.places.entry(merged.at(s.leaf)).or_default() += s.period;
+    // Those that only wait have no sample.
+    times.threads.keys().for_each(|tid| _ = rows.entry(*tid).or_default());
+    let all = seen.map_or(0, |(_, event, _)| event.period);
+    if let Some((p, event, merged)) = seen {
+        for (s, _) in event.stacks() {
+            let row = rows.entry(s.tid).or_default();
+            // Stacks come in the order they were first seen: the last name wins.
+            row.name = Some(p.machine.comm(s.comm).to_owned());
+            row.pid = Some(s.pid);
+            row.period += s.period;
+            *row.places.entry(merged.at(s.leaf)).or_default() += s.period;
+        }
     }
+    let profile = seen.map(|(p, ..)| p);
+    let time = |tid: &u32| times.threads.get(tid).copied().unwrap_or_default();
     let mut order: Vec<(u32, Row)> = rows.into_iter().collect();
-    order.sort_by_key(|(tid, r)| (std::cmp::Reverse(r.period), *tid));
+    order.sort_by_key(|(tid, r)| {
+        let time = time(tid);
+        (Reverse((r.period, time.on_cpu, time.ready, time.blocked)), *tid)
+    });
     let view = |(tid, r): (u32, Row)| {
-        let time = times.get(&tid);
-        let hottest = r.places.iter().max_by_key(|(f, w)| (**w, std::cmp::Reverse(**f)));
+        let time = times.threads.get(&tid);
+        let (name, pid) = who(tid, profile, times);
+        let hottest = r.places.iter().max_by_key(|(f, w)| (**w, Reverse(**f)));
+        let hottest = hottest.and_then(|(f, _)| Some(label(profile?, *f)));
+        let causes = times.waits.as_ref().and_then(|w| w.threads.get(&tid));
+        let longest = causes
+            .and_then(|causes| causes.first())
+            .filter(|(_, nanos)| time.is_none_or(|t| *nanos > t.on_cpu));
         ThreadShare {
-            name: r.name,
-            pid: r.pid,
+            name: r.name.unwrap_or(name),
+            pid: r.pid.unwrap_or(pid),
             tid,
-            share: share(r.period, event.period),
+            share: share(r.period, all),
             on_cpu: time.map(|t| Duration::from_nanos(t.on_cpu)),
             ready: time.map(|t| Duration::from_nanos(t.ready)),
             blocked: time.map(|t| Duration::from_nanos(t.blocked)),
-            hottest: hottest.map_or(String::new(), |(f, _)| label(p, *f)),
+            hottest: hottest.unwrap_or_default(),
+            waits_for: longest.map(|(cause, _)| cause.text().to_owned()),
         }
     };
     order.into_iter().take(THREADS).map(view).collect()
 }
 
 /// Ledger of the page.
-pub fn page_ledger(run: &CommandRun, profile: &Profile, times: &ProfileTimes) -> Ledger {
-    let empty = EventProfile::default();
-    let event = profile.events.first().unwrap_or(&empty);
+pub fn page_ledger(run: &CommandRun, profile: Option<&Profile>, times: &ProfileTimes) -> Ledger {
     let mut ledger = Ledger::default();
     // The page names the event itself.
     for n in run.notes.iter().filter(|n| n.kind != NoteKind::DefaultEvent) {
@@ -282,6 +377,17 @@ pub fn page_ledger(run: &CommandRun, profile: &Profile, times: &ProfileTimes) ->
         let fact = "the command had not ended: its times, faults and switches are not known";
         ledger.note(NoteKind::Unfinished, fact, None);
     }
+    if let Some(profile) = profile {
+        note_samples(&mut ledger, profile);
+    }
+    note_times(&mut ledger, run, times);
+    ledger
+}
+
+/// Notes what makes samples doubtful.
+fn note_samples(ledger: &mut Ledger, profile: &Profile) {
+    let empty = EventProfile::default();
+    let event = profile.events.first().unwrap_or(&empty);
     if event.samples < 100 {
         let fact = format!("only {} samples: shares are rough", event.samples);
         ledger.note(NoteKind::Few, fact, Some("a higher rate (-F), or a longer run".into()));
@@ -289,20 +395,10 @@ pub fn page_ledger(run: &CommandRun, profile: &Profile, times: &ProfileTimes) ->
     if let Some(d) = &profile.stats.damaged {
         ledger.note(NoteKind::Damaged, format!("the recording is damaged {d}"), None);
     }
-    note_nameless(&mut ledger, profile, event);
-    let lone = event.stacks().filter(|(_, frames)| frames.len() < 2);
-    let lone: u64 = lone.map(|(s, _)| s.period).sum();
-    let lone = share(lone, event.period);
-    if lone >= HARMLESS_PERCENT {
-        ledger.note(
-            NoteKind::Stacks,
-            format!("{lone:.1}% of the time has no caller{}", run.stack_reason),
-            Some(run.stack_advice.into()),
-        );
-    }
-    note_symbols(&profile.machine.symbols, &mut ledger);
-    note_times(&mut ledger, run, times);
-    ledger
+    note_nameless(ledger, profile, event);
+    note_unwinding(&profile.unwinding, &profile.machine.symbols, ledger);
+    note_frame_pointers(profile, event, ledger);
+    note_symbols(&profile.machine.symbols, ledger);
 }
 
 /// Notes what makes the times off the CPU doubtful.

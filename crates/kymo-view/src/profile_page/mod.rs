@@ -2,12 +2,17 @@
 //! hot path and threads. `build` makes it of a profile; here it becomes text.
 
 mod build;
+mod json;
+mod next;
+mod tree;
 mod waits;
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 pub use build::{CommandRun, ProfileTimes, build_page, page_ledger};
+pub use next::{NextStep, ProfileTarget, quoted};
+pub use tree::TimeStep;
 pub use waits::WaitSection;
 
 /// Times below this say little.
@@ -46,8 +51,26 @@ pub struct ProfilePage {
     pub functions: Vec<FunctionShare>,
     /// The path of the largest share, outermost first.
     pub path: Vec<PathStep>,
+    /// All time by callers, on and off the CPU.
+    pub tree: Vec<TimeStep>,
+    /// Processes, where there are several; the most time on CPUs first.
+    pub programs: Vec<ProgramShare>,
     /// Most expensive first.
     pub threads: Vec<ThreadShare>,
+    /// Commands that say more.
+    pub next: Vec<NextStep>,
+}
+
+/// Process and its time.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs, reason = "fields are named like the columns")]
+pub struct ProgramShare {
+    pub name: String,
+    pub pid: u32,
+    pub threads: u64,
+    pub on_cpu: Duration,
+    pub ready: Duration,
+    pub blocked: Duration,
 }
 
 /// Function and its share of the samples, in percent.
@@ -80,8 +103,10 @@ pub struct ThreadShare {
     pub on_cpu: Option<Duration>,
     pub ready: Option<Duration>,
     pub blocked: Option<Duration>,
-    /// The function it spent most in.
+    /// The function it spent most in; empty where there is no sample.
     pub hottest: String,
+    /// What it waited for most, where that is longer than it ran.
+    pub waits_for: Option<String>,
 }
 
 impl ProfilePage {
@@ -92,13 +117,61 @@ impl ProfilePage {
         if let Some(waits) = &self.waits {
             waits.write(&mut o);
         }
+        self.program_table(&mut o);
+        self.thread_table(&mut o);
+        tree::write(
+            &self.tree,
+            self.waits.as_ref().map_or(Duration::ZERO, WaitSection::all),
+            &mut o,
+        );
+        if let Some(waits) = &self.waits {
+            waits.write_pairs(&mut o);
+        }
         self.function_table(&mut o);
         self.hot_path(&mut o);
-        self.thread_table(&mut o);
+        self.next_steps(&mut o);
         o
     }
 
-    fn summary(&self, o: &mut String) {
+    fn next_steps(&self, o: &mut String) {
+        if self.next.is_empty() {
+            return;
+        }
+        let _ = writeln!(o, "\nWhere to look next");
+        for NextStep { what, command } in &self.next {
+            let _ = writeln!(o, "  {what}:\n    {command}");
+        }
+    }
+
+    fn program_table(&self, o: &mut String) {
+        if self.programs.len() < 2 {
+            return;
+        }
+        let _ = writeln!(o, "\nBy program");
+        let _ = writeln!(o, "      on CPU    blocked      ready   threads  program");
+        for p in &self.programs {
+            let _ = writeln!(
+                o,
+                "  {:>10} {:>10} {:>10}  {:>8}  {} {}",
+                time(p.on_cpu),
+                time(p.blocked),
+                time(p.ready),
+                number(p.threads),
+                p.name,
+                p.pid
+            );
+        }
+    }
+
+    /// What a person would say first.
+    pub(super) fn in_short(&self) -> Option<String> {
+        let (cpu, unsplit) = self.cpu();
+        let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
+        self.verdict(busy, cpu, unsplit)
+    }
+
+    /// Time on the CPUs, and whether it is not that which the kernel accounts.
+    fn cpu(&self) -> (Duration, bool) {
         let accounted = self.user + self.system;
         // The kernel accounts a child to its parent when the parent waits for it.
         let left_out = self.on_cpu.filter(|c| *c > accounted.mul_f64(1.5) + UNSURE);
@@ -109,23 +182,32 @@ impl ProfilePage {
             Some(less) => less,
             None => left_out.unwrap_or(accounted),
         };
+        (cpu, left_out.is_some())
+    }
+
+    fn summary(&self, o: &mut String) {
+        let accounted = self.user + self.system;
+        let (cpu, is_left_out) = self.cpu();
         let part = |of: Duration| cpu.mul_f64(ratio(of.as_secs_f64(), accounted.as_secs_f64()));
-        let (user, system) = match left_out {
-            Some(_) => (self.user, self.system),
-            None => (part(self.user), part(self.system)),
+        let (user, system) = match is_left_out {
+            true => (self.user, self.system),
+            false => (part(self.user), part(self.system)),
         };
         let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
-        let _ = writeln!(o, "{}", self.command);
+        let _ = writeln!(o, "{}\n", self.command);
+        if let Some(verdict) = self.in_short() {
+            let _ = writeln!(o, "  In short  {verdict}");
+        }
         let _ = writeln!(
             o,
-            "\n  Time      {} {}; {} on CPU ({busy:.2} CPUs busy on average)",
+            "  Time      {} {}; {} on CPU ({busy:.2} CPUs busy on average)",
             time(self.elapsed),
             if self.attached { "looked at" } else { "from start to end" },
             time(cpu)
         );
         if self.attached {
             // Nothing is accounted.
-        } else if left_out.is_some() {
+        } else if is_left_out {
             let _ =
                 writeln!(o, "            (by context switches: it did not wait for its children)");
         } else {
@@ -147,8 +229,8 @@ impl ProfilePage {
         if !self.attached {
             self.account(o);
         }
-        if let Some(verdict) = self.verdict(busy, cpu, left_out.is_some()) {
-            let _ = writeln!(o, "  In short  {verdict}");
+        if self.event.is_empty() {
+            return;
         }
         let rate = self.rate.map_or(String::new(), |r| format!(", {} a second", number(r)));
         let _ = writeln!(o, "  Samples   {} of {}{rate}", number(self.samples), self.event);
@@ -242,19 +324,27 @@ impl ProfilePage {
         let _ = writeln!(o, "\nBy thread");
         let _ = writeln!(
             o,
-            "   share     on CPU    blocked      ready  thread                     hottest function"
+            "   share     on CPU    blocked      ready  thread                     mostly in, or waiting for"
         );
         for t in &self.threads {
             let cell = |d: Option<Duration>| d.map_or("-".to_owned(), time);
             let who = format!("{} {}/{}", t.name, t.pid, t.tid);
             let _ = writeln!(
                 o,
-                "  {:5.1}% {:>10} {:>10} {:>10}  {who:<25}  {}",
-                t.share,
+                "  {} {:>10} {:>10} {:>10}  {who:<25}  {}",
+                // Who has no sample may have run nevertheless.
+                match t.hottest.is_empty() {
+                    true => "     -".to_owned(),
+                    false => format!("{:5.1}%", t.share),
+                },
                 cell(t.on_cpu),
                 cell(t.blocked),
                 cell(t.ready),
-                t.hottest
+                match &t.waits_for {
+                    Some(cause) if t.hottest.is_empty() => cause.clone(),
+                    Some(cause) => format!("{}, {cause}", t.hottest),
+                    None => t.hottest.clone(),
+                }
             );
         }
     }
@@ -346,6 +436,7 @@ mod tests {
             ready: None,
             blocked: None,
             hottest: "main".into(),
+            waits_for: None,
         };
         let mut page = ProfilePage { threads: vec![thread.clone()], ..ProfilePage::default() };
         assert!(!page.to_text().contains("By thread"));

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuCell, StackNode, WaitTable, WakerId};
-use kymo_analysis::tasks::WakeupContext;
 use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
 
 use super::{number, ratio, time};
 use crate::offcpu::{waits, write_beside};
@@ -20,6 +20,7 @@ const LEAST_SHARE: f64 = 0.05;
 #[derive(Clone, Debug)]
 pub(super) struct TimeRow {
     what: &'static str,
+    code: &'static str,
     total: Duration,
     count: Option<u64>,
     max: Option<Duration>,
@@ -32,6 +33,7 @@ pub(super) struct WaitPair {
     stack: Vec<String>,
     by: String,
     waker: Vec<String>,
+    json: Value,
 }
 
 /// Section of the page.
@@ -41,6 +43,8 @@ pub struct WaitSection {
     pairs: Vec<WaitPair>,
     /// What most of the time off the CPU went to, and where in the program.
     pub(super) largest: Option<String>,
+    /// The same as a cause.
+    pub(super) cause: Option<OffCpuCause>,
 }
 
 impl WaitSection {
@@ -48,6 +52,7 @@ impl WaitSection {
     pub fn new(table: &WaitTable, running: u64) -> WaitSection {
         let mut rows = vec![TimeRow {
             what: "running on a CPU",
+            code: "running",
             total: Duration::from_nanos(running),
             count: None,
             max: None,
@@ -55,9 +60,21 @@ impl WaitSection {
         for (cause, stats) in table.causes.iter().filter(|(_, stats)| !stats.is_empty()) {
             rows.push(TimeRow {
                 what: cause.text(),
+                code: cause.code(),
                 total: Duration::from_nanos(stats.waits.total.saturating_add(stats.open.1)),
                 count: Some(stats.waits.count + stats.open.0),
                 max: stats.waits.max.map(|m| Duration::from_nanos(m.0)),
+            });
+        }
+        let uncertain = table.causes.iter().map(|(_, stats)| stats.uncertain);
+        let uncertain = uncertain.fold((0, 0u64), |a, b| (a.0 + b.0, a.1.saturating_add(b.1)));
+        if uncertain.0 > 0 {
+            rows.push(TimeRow {
+                what: "not certain: events were lost",
+                code: "uncertain",
+                total: Duration::from_nanos(uncertain.1),
+                count: Some(uncertain.0),
+                max: None,
             });
         }
         // What nobody waits for comes last.
@@ -67,12 +84,37 @@ impl WaitSection {
         let least = (all as f64 * LEAST_SHARE) as u64;
         let pairs = stacks_of_waits(table).into_iter().filter(|w| w.cell.total >= least);
         let pairs = pairs.take(PAIRS).map(|wait| pair(table, &wait)).collect();
-        WaitSection { rows, pairs, largest: largest(table) }
+        let cause = table.largest().map(|(cause, _)| cause);
+        WaitSection { rows, pairs, largest: largest(table), cause }
     }
 
-    /// Appends the text.
+    /// All time in the table.
+    pub(super) fn all(&self) -> Duration {
+        self.rows.iter().map(|r| r.total).sum()
+    }
+
+    /// The table as JSON.
+    pub(super) fn times_json(&self) -> Vec<Value> {
+        let nanos = |d: Duration| d.as_nanos() as u64;
+        let row = |r: &TimeRow| {
+            json!({
+                "cause": r.code,
+                "total_ns": nanos(r.total),
+                "count": r.count,
+                "max_ns": r.max.map(nanos),
+            })
+        };
+        self.rows.iter().map(row).collect()
+    }
+
+    /// Waits with their stacks as JSON.
+    pub(super) fn pairs_json(&self) -> Vec<Value> {
+        self.pairs.iter().map(|p| p.json.clone()).collect()
+    }
+
+    /// Appends the table.
     pub(super) fn write(&self, o: &mut String) {
-        let all: Duration = self.rows.iter().map(|r| r.total).sum();
+        let all = self.all();
         let _ = writeln!(o, "\nWhere the time went (all threads, on and off the CPU)");
         let _ = writeln!(
             o,
@@ -90,6 +132,10 @@ impl WaitSection {
             );
             let _ = writeln!(o, "{}", line.trim_end());
         }
+    }
+
+    /// Appends the longest waits with their stacks.
+    pub(super) fn write_pairs(&self, o: &mut String) {
         if self.pairs.is_empty() {
             return;
         }
@@ -142,7 +188,7 @@ fn names(table: &WaitTable, stack: Option<StackNode>) -> Vec<String> {
 }
 
 /// Functions that the sentence names.
-const NAMED: usize = 3;
+const NAMED: usize = 5;
 
 /// The innermost functions of the program that have names of their own: those that wait for
 /// everybody say nothing.
@@ -169,21 +215,36 @@ fn largest(table: &WaitTable) -> Option<String> {
     let waits = stacks_of_waits(table).into_iter().find(|w| w.cause == cause);
     let place = waits.as_ref().map_or_else(String::new, |w| functions(table, w.stack));
     let place = if place.is_empty() { place } else { format!(", in {place}") };
-    Some(format!("{}{place}", cause.text().replace("blocked: ", "blocked on ")))
+    let stack = waits.map_or_else(Vec::new, |w| table.stacks.names(w.stack));
+    let object = stack.first().and_then(|name| name.strip_prefix("[futex ")?.strip_suffix(']'));
+    let object = object.map_or_else(String::new, |name| format!(" {}", shown(name.as_bytes())));
+    Some(format!("{}{object}{place}", cause.text().replace("blocked: ", "blocked on ")))
 }
 
 fn pair(table: &WaitTable, wait: &StackWaits) -> WaitPair {
     let StackWaits { cause, stack, waker, cell } = wait;
     let waker = waker.and_then(|w| table.waker(w));
     let by = match waker {
-        Some(w) => match w.context {
-            WakeupContext::SoftIrq => "ended by a softirq, in".to_owned(),
-            WakeupContext::HardIrq => "ended by an interrupt, in".to_owned(),
-            _ => format!("ended by {}, in", shown(&w.comm)),
+        Some(w) => match w.context.text() {
+            Some(interrupt) => format!("ended by {interrupt}, in"),
+            None => format!("ended by {}, in", shown(&w.comm)),
         },
         None => String::new(),
     };
+    let json = json!({
+        "cause": cause.code(),
+        "count": cell.count,
+        "total_ns": cell.total,
+        "max_ns": cell.max,
+        "stack": names(table, Some(*stack)),
+        "waker": waker.map(|w| json!({
+            "comm": String::from_utf8_lossy(&w.comm),
+            "context": w.context.code(),
+            "stack": names(table, w.stack),
+        })),
+    });
     WaitPair {
+        json,
         title: format!(
             "{}: {} in {}, at most {}",
             cause.text(),

@@ -33,7 +33,6 @@ pub(super) fn add(
             by_address: plan.addresses,
             inlines: plan.inlines && data.events().iter().any(has_chains),
             lines: plan.inlines && plan.addresses,
-            off_intervals: true,
             selection: Some(plan.selection),
             ..LoadOptions::default()
         };

@@ -8,6 +8,7 @@ use kymo_analysis::tasks::{DelayStats, LatencyRow, LatencyTable, LongestDelay, W
 use serde_json::{Value, json};
 
 use crate::Ledger;
+use crate::histogram::{HISTOGRAMS, write_histogram};
 use crate::units::{Millis, Seconds, TimeUnits, shown};
 
 /// Columns that rows are sorted by, the largest first.
@@ -57,6 +58,8 @@ pub struct LatencyView<'a> {
     pub sort: Vec<LatencyColumn>,
     /// Delays by their causes instead of all together.
     pub causes: bool,
+    /// With histograms of the delays.
+    pub histogram: bool,
     /// Units of times.
     pub units: TimeUnits,
     /// The recording as a word of a command line, if there is one.
@@ -106,6 +109,9 @@ impl LatencyView<'_> {
             true => self.write_causes(out)?,
             false => self.write_delays(out)?,
         }
+        if self.histogram {
+            self.write_histograms(out)?;
+        }
         if self.table.rows.iter().any(|r| r.uncertain > 0) {
             writeln!(out, "  * events were lost in some of its waits, which are left out\n")?;
         }
@@ -113,6 +119,18 @@ impl LatencyView<'_> {
             write!(out, "{}", ledger.to_text(""))?;
         }
         Ok(())
+    }
+
+    /// Delays by their cause, and those of the first rows.
+    fn write_histograms(&self, out: &mut dyn Write) -> io::Result<()> {
+        let total = &self.table.total;
+        write_histogram(out, "waits after a wake-up", &total.woken)?;
+        write_histogram(out, "waits after a preemption", &total.preempted)?;
+        write_histogram(out, "waits of new tasks", &total.new)?;
+        for row in self.rows().into_iter().take(HISTOGRAMS) {
+            write_histogram(out, &format!("waits of {}", shown(&row.comm)), &row.delay)?;
+        }
+        writeln!(out)
     }
 
     fn write_longest(&self, out: &mut dyn Write, longest: &LongestDelay) -> io::Result<()> {
@@ -254,6 +272,7 @@ impl LatencyView<'_> {
             "tasks": row.tasks,
             "runtime_ns": self.runtime(row),
             "on_cpu_ns": row.on_cpu,
+            "uncertain_on_cpu_ns": row.uncertain_on_cpu,
             "switches": row.switches,
             "migrations": row.migrations,
             "unknown": row.unknown,

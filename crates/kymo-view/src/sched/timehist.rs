@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use kymo_analysis::tasks::{
     SchedSelection, SchedStep, SchedTask, SwitchIn, SwitchOut, TaskMachine, Transition, WaitCause,
-    WakeupContext, WakeupKind,
+    WakeupKind,
 };
 use kymo_model::format_width;
 use serde_json::{Map, Value, json};
@@ -262,12 +262,7 @@ impl<'a> TimehistWriter<'a> {
             (true, WaitCause::New) => Some("new"),
             _ => None,
         };
-        let context = wait.woken.map(|w| match w.context {
-            WakeupContext::Task => "task",
-            WakeupContext::SoftIrq => "softirq",
-            WakeupContext::HardIrq => "hardirq",
-            WakeupContext::Unknown => "unknown",
-        });
+        let context = wait.woken.map(|w| w.context.code());
         let mut o = line_json("switch", time, step.cpu, task);
         let more = [
             ("wait_ns", json!(wait.off_cpu())),

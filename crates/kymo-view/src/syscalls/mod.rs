@@ -10,6 +10,7 @@ use kymo_analysis::tasks::WakeupContext;
 use serde_json::{Value, json};
 
 use crate::Ledger;
+use crate::histogram::{HISTOGRAMS, write_histogram};
 use crate::units::{Grouped, Millis, Seconds, Span, TimeUnits, shown};
 
 /// What tables are shown.
@@ -82,6 +83,8 @@ pub struct SyscallView<'a> {
     pub threads: usize,
     /// With numbers by error.
     pub errno_summary: bool,
+    /// With histograms of the calls that took most time.
+    pub histogram: bool,
     /// Units of times.
     pub units: TimeUnits,
     /// The recording as a word of a command line.
@@ -113,6 +116,11 @@ impl SyscallView<'_> {
                     writeln!(out, "\n {name}, {events} events, {share:.1}%")?;
                     self.write_calls(out, &task.calls)?;
                 }
+            }
+        }
+        if self.histogram {
+            for (call, stats) in self.table.calls.iter().take(HISTOGRAMS) {
+                write_histogram(out, self.table.name(*call), &stats.durations)?;
             }
         }
         self.write_slowest(out)?;
@@ -419,10 +427,8 @@ fn thread_name(task: &SyscallTask) -> String {
 
 fn context_name(context: WakeupContext) -> &'static str {
     match context {
-        WakeupContext::Task => "task",
-        WakeupContext::SoftIrq => "softirq",
         WakeupContext::HardIrq => "irq",
-        WakeupContext::Unknown => "unknown",
+        context => context.code(),
     }
 }
 
@@ -432,9 +438,10 @@ fn spent_on(slow: &SlowCall) -> String {
     let mut parts = Vec::new();
     for block in &waits.blocks {
         let by = match &block.woken_by {
-            Some((_, _, WakeupContext::HardIrq)) => " (woken by an interrupt)".to_owned(),
-            Some((_, _, WakeupContext::SoftIrq)) => " (woken by a softirq)".to_owned(),
-            Some((comm, tid, _)) => format!(" (woken by {}:{tid})", shown(comm)),
+            Some((comm, tid, context)) => match context.text() {
+                Some(interrupt) => format!(" (woken by {interrupt})"),
+                None => format!(" (woken by {}:{tid})", shown(comm)),
+            },
             None => String::new(),
         };
         let within = block.stack.first().map_or(String::new(), |f| format!(" in {f}"));

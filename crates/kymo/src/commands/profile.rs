@@ -10,18 +10,23 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use kymo_analysis::offcpu::{OffCpuCause, WakerInfo, count_recorded_waits};
+use kymo_analysis::offcpu::{
+    FUTEX_CALL, OffCpuCause, OffCpuConfig, TaskTimesError, WaitScope, WakerInfo, count_off_cpu,
+    count_recorded_waits, has_switch_records, off_cpu_notes,
+};
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
-use kymo_events::EventSource;
-use kymo_kernel::clock::monotonic_ns;
+use kymo_analysis::tasks::SchedSelection;
+use kymo_events::{EventSelection, EventSource, parse_times};
 use kymo_kernel::events::{Catalog, EventSpec, paranoid};
 use kymo_kernel::process::program_of;
 use kymo_kernel::system::SystemRoot;
 use kymo_kernel::target;
-use kymo_model::{Note, NoteKind};
+use kymo_model::{EventType, Note, NoteKind};
 use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target, record};
 use kymo_symbols::unwind::keeps_frame_pointers;
-use kymo_view::profile_page::{CommandRun, ProfileTimes, build_page, page_ledger};
+use kymo_view::profile_page::{
+    CommandRun, ProfileTarget, ProfileTimes, build_page, page_ledger, quoted,
+};
 use rustc_hash::FxHashMap;
 
 use super::scratch::ScratchDirectory;
@@ -37,24 +42,47 @@ EXAMPLES
   kymo profile -p 1234 --timeout 5000    a process and its children, for five seconds
   kymo profile -a                        the machine, until Ctrl-C
   kymo profile --cgroup system.slice/postgresql.service --timeout 10000
-  kymo profile -i perf.data              what `kymo profile -o perf.data` recorded")]
+  kymo profile -i perf.data              what `kymo profile -o perf.data` recorded
+  kymo profile -i trace.dat --comm server --time 10%-20%")]
 pub(crate) struct Args {
     /// Keep the recording in FILE (perf.data format) for `kymo report` and `kymo script`
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Show a recording that `kymo profile -o` made, and record nothing
+    /// Show a recording that was made before, and record nothing: one of `kymo profile -o`, or any
+    /// perf.data, trace.dat or directory of traces with the switches of all CPUs (`kymo offcpu
+    /// record`, `kymo sched record -g`, LTTng)
     #[arg(short, long, value_name = "FILE",
-          conflicts_with_all = ["output", "pid", "cgroup", "all_cpus", "timeout", "command"])]
+          conflicts_with_all = ["output", "all_cpus", "timeout", "command"])]
     input: Option<PathBuf>,
 
+    /// Only what is between START,STOP (seconds, or a share of the whole: 10%-20%), of -i
+    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true, requires = "input")]
+    time: Option<String>,
+
+    /// Only these threads, of -i
+    #[arg(short = 't', long, value_name = "TIDS", value_delimiter = ',', requires = "input")]
+    tid: Vec<u32>,
+
+    /// Only tasks with these names, of -i
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "input")]
+    comm: Vec<String>,
+
+    /// Only what happens on these CPUs (`0,2-3`), of -i
+    #[arg(short = 'C', long, value_name = "LIST", requires = "input")]
+    cpu: Option<String>,
+
+    /// Machine-readable output (docs/json.md), where the page would be
+    #[arg(long)]
+    json: bool,
+
     /// These processes with their threads and all that descend from them, until they end or
-    /// Ctrl-C
+    /// Ctrl-C; with -i, only these processes
     #[arg(short, long, value_name = "PID,…", conflicts_with_all = ["all_cpus", "command"])]
     pid: Option<String>,
 
     /// The processes that are in this cgroup, or in one below it, and all that descend from them
-    /// (a path below the cgroup mount)
+    /// (a path below the cgroup mount); with -i, of a recording made with --all-cgroups
     #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "all_cpus", "command"])]
     cgroup: Option<String>,
 
@@ -116,6 +144,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let run = CommandRun {
             attached: true,
             command: path.display().to_string(),
+            rate: 0,
             ..run_facts(&stacks)
         };
         return show(&args, path, run, None);
@@ -128,8 +157,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         RecordOptions { freq: Some(stacks.freq), call_graph: Some(stacks.mode), ..options };
     let before = blocked_before(&options)?;
     let summary = record(&options)?;
-    // The clock of the recording.
-    let end = monotonic_ns();
     let usage = summary.usage.unwrap_or_default();
     let run = CommandRun {
         command: title(&args, &options),
@@ -142,13 +169,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         major_faults: usage.major_faults,
         voluntary_switches: usage.voluntary_switches,
         involuntary_switches: usage.involuntary_switches,
+        target: live_target(&args, &options),
         notes: notes(&summary, &options).into_iter().chain(stacks.note.clone()).collect(),
         ..run_facts(&stacks)
     };
-    let end = match run.attached {
-        true => summary.began.saturating_add(summary.elapsed.as_nanos() as u64),
-        false => end,
-    };
+    // What goes on behind that is not recorded, whatever else takes its time then.
+    let end = summary.began.saturating_add(summary.elapsed.as_nanos() as u64);
     let live = LiveFacts { span: (summary.began, end), before };
     let code = show(&args, &path, run, Some(&live))?;
     Ok(match summary.exit {
@@ -260,6 +286,40 @@ fn title(args: &Args, options: &RecordOptions) -> String {
     }
 }
 
+/// What other commands can look at.
+fn live_target(args: &Args, options: &RecordOptions) -> ProfileTarget {
+    match &options.target {
+        Target::Processes(_) => {
+            args.pid.clone().map_or(ProfileTarget::Unknown, ProfileTarget::Processes)
+        }
+        Target::System => ProfileTarget::Machine,
+        _ => {
+            let words = args.command.iter().map(|word| quoted(&word.to_string_lossy()));
+            ProfileTarget::Command(words.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+/// Which tasks and times of a recording are wanted.
+fn selection(args: &Args, source: &EventSource) -> anyhow::Result<EventSelection> {
+    if args.input.is_none() {
+        return Ok(EventSelection::default());
+    }
+    let pids = args.pid.as_deref().map(target::parse_ids).transpose()?.unwrap_or_default();
+    let mut events = EventSelection::of_tasks(args.comm.clone(), pids, args.tid.clone());
+    if let Some(cpus) = &args.cpu {
+        events.set_cpus(cpus)?;
+    }
+    if let Some(text) = &args.time {
+        let span = if text.contains('%') { source.span()? } else { None };
+        events.times = parse_times(text, span)?;
+    }
+    if let Some(name) = &args.cgroup {
+        events.members = Some(source.tasks_of_cgroups(std::slice::from_ref(name))?);
+    }
+    Ok(events)
+}
+
 /// What blocks the threads that are there.
 fn blocked_before(options: &RecordOptions) -> anyhow::Result<FxHashMap<u32, OffCpuCause>> {
     let tids = match &options.target {
@@ -292,12 +352,80 @@ fn show(
         debuginfod: args.servers.client(),
         ..kymo_symbols::ResolverOptions::default()
     };
-    let load = LoadOptions {
-        symbols: symbols.clone(),
-        off_intervals: !args.cpu_only,
-        ..LoadOptions::default()
+    let source = EventSource::open(std::slice::from_ref(path), symbols.clone())?;
+    let selection = selection(args, &source)?;
+    let has_records = has_switch_records(&source);
+    if has_records && (!selection.times.is_empty() || selection.cpus().is_some()) {
+        return Err(TaskTimesError::Cut.into());
+    }
+    let mut profile = samples(&source, &selection, symbols)?;
+    let mut times = match &mut profile {
+        Some(profile) if has_records => {
+            of_records(args, &source, (profile, &selection), (&mut run, live))?
+        }
+        _ => of_events(args, &source, &selection, &mut run)?,
     };
-    let mut profile = Profile::load(path, load)?;
+    if args.input.is_some() {
+        let file = quoted(&path.display().to_string());
+        run.target = ProfileTarget::Recording(file, !has_records && times.waits.is_some());
+    }
+    for (tid, (_, pid)) in &mut times.names {
+        *pid = pid.or_else(|| profile.as_ref().and_then(|p| p.machine.pid_of(*tid)));
+    }
+    // A recording of switches alone has no samples of code.
+    let profile = profile.filter(|profile| {
+        let is_code = |e: &EventProfile| e.desc.attr.kind != EventType::TRACEPOINT;
+        profile.events.first().is_some_and(is_code)
+    });
+    if args.input.is_some() && profile.is_none() && times.waits.is_none() {
+        bail!(
+            "{} has neither samples nor switches of tasks: kymo profile -o FILE, kymo offcpu \
+             record and kymo sched record -g make such",
+            path.display()
+        );
+    }
+    let page = build_page(&run, profile.as_ref(), &times, args.top);
+    let ledger = page_ledger(&run, profile.as_ref(), &times);
+    // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
+    // must give the same file as without.
+    let mut out: Box<dyn std::io::Write> = match args.command.is_empty() {
+        true => Box::new(std::io::stdout().lock()),
+        false => Box::new(std::io::stderr().lock()),
+    };
+    if args.json {
+        writeln!(out, "{:#}", page.to_json(&ledger))?;
+    } else {
+        out.write_all(b"\n")?;
+        out.write_all(page.to_text().as_bytes())?;
+        if args.output.is_some() {
+            writeln!(out, "\nThe recording is in {}: kymo report -i {0}", path.display())?;
+        }
+        if !ledger.is_empty() {
+            write!(out, "\n{}", ledger.to_text(""))?;
+        }
+    }
+    out.flush()?;
+    Ok(exit::of_command(None, &ledger, args.strict))
+}
+
+/// Samples of the recording, if it is one that has such.
+fn samples(
+    source: &EventSource,
+    selection: &EventSelection,
+    symbols: kymo_symbols::ResolverOptions,
+) -> anyhow::Result<Option<Profile>> {
+    let Ok(mut data) = source.samples() else { return Ok(None) };
+    let load = LoadOptions { symbols, selection: Some(selection), ..LoadOptions::default() };
+    Ok(Some(Profile::read(&mut data, load)?))
+}
+
+/// Times of a recording with switch records of the tasks that it is of.
+fn of_records(
+    args: &Args,
+    source: &EventSource,
+    (profile, selection): (&mut Profile, &EventSelection),
+    (run, live): (&mut CommandRun, Option<&LiveFacts>),
+) -> anyhow::Result<ProfileTimes> {
     run.first_thread = profile.on_cpu.first_thread();
     let on_cpu = std::mem::take(&mut profile.on_cpu);
     let span = live.map(|live| live.span);
@@ -305,47 +433,56 @@ fn show(
     if span.is_none() {
         run.elapsed = Duration::from_nanos(end.saturating_sub(begin));
     }
-    let (mut threads, mut intervals) = on_cpu.finish(begin, end);
+    let mut threads = on_cpu.finish(begin, end);
+    let machine = &profile.machine;
+    let is_chosen = |tid: u32| {
+        let comm = machine.name_of(tid).map_or("", |id| machine.comm(id));
+        selection.wants_task(machine.pid_of(tid), Some(tid), comm.as_bytes())
+    };
+    if selection.has_task_conditions() {
+        threads.retain(|(tid, _)| is_chosen(*tid));
+    }
+    // Who slept all the time is of no interest, and the idle task is nobody.
     if args.all_cpus {
-        // Who slept all the time is of no interest, and the idle task is nobody.
         threads.retain(|(tid, time)| *tid != 0 && time.on_cpu > 0);
-        let ran: HashSet<u32> = threads.iter().map(|(tid, _)| *tid).collect();
-        intervals.iter_mut().for_each(|all| all.retain(|tid, _| ran.contains(tid)));
     }
-    let is_switch = |e: &EventProfile| e.desc.name == WAIT_EVENTS[0];
-    let has_waits = profile.events.iter().any(is_switch);
-    let waits = match intervals.filter(|_| has_waits) {
-        Some(intervals) => {
-            let source = EventSource::open(std::slice::from_ref(path), symbols)?;
-            let nothing = FxHashMap::default();
-            let before = live.map_or(&nothing, |live| &live.before);
-            let mut waits = count_recorded_waits(&source, intervals, before)?;
-            if args.input.is_none() {
-                waits.wakers.iter_mut().for_each(name_waker);
-            }
-            Some(waits)
-        }
-        None => None,
-    };
-    let times = ProfileTimes::new(threads, waits);
-    let page = build_page(&run, &profile, &times, args.top);
-    let ledger = page_ledger(&run, &profile, &times);
-    // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
-    // must give the same file as without.
-    let mut out: Box<dyn std::io::Write> = match args.command.is_empty() {
-        true => Box::new(std::io::stdout().lock()),
-        false => Box::new(std::io::stderr().lock()),
-    };
-    out.write_all(b"\n")?;
-    out.write_all(page.to_text().as_bytes())?;
-    if args.output.is_some() {
-        writeln!(out, "\nThe recording is in {}: kymo report -i {0}", path.display())?;
+    let has_waits = source.classes().iter().any(|class| class.is_named(WAIT_EVENTS[0]));
+    if !has_waits || args.cpu_only {
+        return Ok(ProfileTimes::new(threads, None));
     }
-    if !ledger.is_empty() {
-        write!(out, "\n{}", ledger.to_text(""))?;
+    let nothing = FxHashMap::default();
+    let before = live.map_or(&nothing, |live| &live.before);
+    let wanted: HashSet<u32> = threads.iter().map(|(tid, _)| *tid).collect();
+    let wants = |tid| wanted.contains(&tid);
+    let scope = WaitScope { span: (begin, end), before, wants: &wants };
+    let mut waits = count_recorded_waits(source, scope)?;
+    match args.input.is_none() {
+        true => waits.wakers.iter_mut().for_each(name_waker),
+        // Of one that is made now, the recorder told.
+        false => run.notes.extend(waits.summary.notes(source)),
     }
-    out.flush()?;
-    Ok(exit::of_command(None, &ledger, args.strict))
+    Ok(ProfileTimes::new(threads, Some(waits)))
+}
+
+/// Times of a recording with the switches of all CPUs, if it has them.
+fn of_events(
+    args: &Args,
+    source: &EventSource,
+    selection: &EventSelection,
+    run: &mut CommandRun,
+) -> anyhow::Result<ProfileTimes> {
+    let is_switch = |class: &kymo_events::RecordedClass| class.is_named(WAIT_EVENTS[0]);
+    if args.cpu_only || !source.classes().iter().any(is_switch) {
+        return Ok(ProfileTimes::default());
+    }
+    let selection = SchedSelection { events: selection.clone() };
+    let table = count_off_cpu(source, &OffCpuConfig { selection: &selection, by_task: true })?;
+    run.notes.extend(table.read.summary.notes(source));
+    run.notes.extend(off_cpu_notes(&table));
+    if let Some((from, to)) = table.read.span.and_then(|(from, to)| selection.cut(from, to)) {
+        run.elapsed = Duration::from_nanos(to.saturating_sub(from));
+    }
+    Ok(ProfileTimes::of_events(table))
 }
 
 /// What the recording has to say, with advice that this command has flags for.
@@ -381,21 +518,19 @@ fn wait_events() -> Vec<EventSpec> {
         // Whoever wakes the command may be of another process.
         event.terms.system_wide = event.name == WAKE_UP;
     }
-    if events.len() == WAIT_EVENTS.len() { events } else { Vec::new() }
+    if events.len() < WAIT_EVENTS.len() {
+        return Vec::new();
+    }
+    // Which futex it is that a thread waits for; kernels without events of system calls do not
+    // tell.
+    for mut futex in catalog.parse(FUTEX_CALL).unwrap_or_default() {
+        futex.terms.period = Some(1);
+        events.push(futex);
+    }
+    events
 }
 
 /// What is said of every run.
 fn run_facts(stacks: &StackChoice) -> CommandRun {
-    CommandRun {
-        rate: stacks.freq,
-        stack_reason: match stacks.mode {
-            CallGraph::FramePointers => " (code built without frame pointers)",
-            CallGraph::Dwarf(_) => " (code without unwinding information, or deeper than the copy)",
-        },
-        stack_advice: match stacks.mode {
-            CallGraph::FramePointers => "kymo profile --call-graph dwarf -- COMMAND",
-            CallGraph::Dwarf(_) => "a larger copy: --call-graph dwarf,32768",
-        },
-        ..CommandRun::default()
-    }
+    CommandRun { rate: stacks.freq, ..CommandRun::default() }
 }

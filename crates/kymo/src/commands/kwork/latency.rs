@@ -38,6 +38,9 @@ pub(super) struct Args {
     /// Show a row for each work item instead of one for each function, as perf does
     #[arg(long)]
     per_work: bool,
+    /// Show how times are spread, too: quantiles, and a row for each doubling
+    #[arg(long)]
+    histogram: bool,
 }
 
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
@@ -72,6 +75,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         name: args.read.name.clone(),
         summary: false,
         delayed: 0,
+        histogram: args.histogram,
         units: args.read.analysis.units(),
         recording: source.name().to_owned(),
     };

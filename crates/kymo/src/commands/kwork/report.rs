@@ -38,6 +38,9 @@ pub(super) struct Args {
     /// Show a row for each work item instead of one for each function, as perf does
     #[arg(long)]
     per_work: bool,
+    /// Show how times are spread, too: quantiles, and a row for each doubling
+    #[arg(long)]
+    histogram: bool,
     /// Show a summary, too
     #[arg(short = 'S', long)]
     with_summary: bool,
@@ -74,6 +77,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         name: args.read.name.clone(),
         summary: args.with_summary,
         delayed: args.held_up,
+        histogram: args.histogram,
         units: args.read.analysis.units(),
         recording: source.name().to_owned(),
     };

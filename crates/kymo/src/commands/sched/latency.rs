@@ -53,6 +53,9 @@ pub(super) struct Args {
     /// Show delays after wake-ups, after preemptions and of new tasks apart, and migrations
     #[arg(long)]
     causes: bool,
+    /// Show how times are spread, too: quantiles, and a row for each doubling
+    #[arg(long)]
+    histogram: bool,
     /// Only these processes
     #[arg(long, value_name = "PIDS", value_delimiter = ',')]
     pid: Vec<u32>,
@@ -121,6 +124,7 @@ fn write(
         table,
         sort: args.sort.clone(),
         causes: args.causes,
+        histogram: args.histogram,
         units: args.read.units(),
         recording,
     };

@@ -56,6 +56,9 @@ pub(super) struct Args {
     /// Threads to show at most, with --summary-mode total
     #[arg(long, value_name = "N", default_value_t = 10)]
     threads: usize,
+    /// Show how times are spread, too: quantiles, and a row for each doubling
+    #[arg(long)]
+    histogram: bool,
     /// Only these processes
     #[arg(short = 'p', long, value_name = "PIDS", value_delimiter = ',')]
     pid: Vec<u32>,
@@ -95,6 +98,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         mode: args.summary_mode,
         sort: args.sort,
         threads: args.threads,
+        histogram: args.histogram,
         errno_summary: args.errno_summary,
         units: args.read.units(),
         recording: source.name().to_owned(),

@@ -1,0 +1,279 @@
+//! What `kymo profile` says of recordings of any format, for programs (`--json`), of chosen tasks
+//! and times, and of a database whose transactions wait for each other.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kymo_testkit::{Need, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wait_programs/causes.c");
+const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc];
+
+fn compile(directory: &Path) -> String {
+    let program = directory.join("causes").to_str().unwrap().to_owned();
+    let flags = ["-fno-omit-frame-pointer", "-O1", "-g", "-pthread"];
+    let args = [&flags[..], &["-o", &program, PROGRAM]].concat();
+    assert!(Command::new("gcc").args(args).status().unwrap().success());
+    program
+}
+
+fn page(args: &[&str]) -> Value {
+    let out = run(KYMO, [&["profile", "--json"], args].concat()).success();
+    serde_json::from_str(&out.stdout).unwrap()
+}
+
+fn array<'v>(page: &'v Value, name: &str) -> &'v [Value] {
+    page[name].as_array().unwrap_or_else(|| panic!("{name}: {page}"))
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_else(|| panic!("{name}: {value}"))
+}
+
+/// Time by cause.
+fn times(page: &Value) -> BTreeMap<String, u64> {
+    let of = |row: &Value| (row["cause"].as_str().unwrap().to_owned(), number(row, "total_ns"));
+    array(page, "times").iter().map(of).collect()
+}
+
+/// The table, the threads and the programs are the same time.
+#[track_caller]
+fn adds_up(page: &Value) {
+    let table: u64 = times(page).values().sum();
+    let whole = number(page, "on_cpu_ns") + number(page, "waiting_ns") + number(page, "blocked_ns");
+    let of = |rows: &[Value]| -> u64 {
+        let names = ["on_cpu_ns", "waiting_ns", "blocked_ns"];
+        rows.iter().flat_map(|row| names.iter().map(|name| number(row, name))).sum()
+    };
+    let (threads, programs) = (of(array(page, "threads")), of(array(page, "programs")));
+    for other in [table, threads, programs] {
+        assert!(other.abs_diff(whole) <= whole / 100, "{other} of {whole}: {page:#}");
+    }
+}
+
+#[test]
+fn the_object_is_the_page_and_names_the_futex() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path());
+    let file = directory.path().join("mutex.data").to_str().unwrap().to_owned();
+    let out = run(KYMO, ["profile", "-o", &file, "--", &program, "mutex"]).success();
+    let measured: u64 = out.stdout.trim().parse().unwrap();
+    let next = format!("\n    kymo lock contention --futex -- {program} mutex\n");
+    assert!(out.stderr.contains(&next) && out.stderr.contains("[futex lock]"), "{}", out.stderr);
+    let page = page(&["-i", &file]);
+    adds_up(&page);
+    // Of two threads one waits for a mutex all the time, and has next to no sample.
+    let waits = array(&page, "waits");
+    let longest = &waits[0];
+    assert_eq!(longest["cause"], "futex", "{page:#}");
+    assert_eq!(longest["stack"][0], "[futex lock]", "{page:#}");
+    let waited = number(longest, "max_ns");
+    assert!(waited <= measured && waited * 10 > measured * 8, "{waited} of {measured}");
+    assert_eq!(longest["waker"]["comm"], "causes", "{page:#}");
+    assert_eq!(longest["waker"]["context"], "task", "{page:#}");
+    let threads = array(&page, "threads");
+    assert_eq!(threads.len(), 2, "{page:#}");
+    assert!(threads.iter().any(|t| t["waits_for"] == "blocked: futex"), "{page:#}");
+    assert_eq!(array(&page, "programs").len(), 1, "{page:#}");
+    // Callers of what ran and of what waited, in one tree.
+    let tree = array(&page, "tree");
+    let of = |name: &str| tree.iter().find(|step| step["name"] == name);
+    let blocked = of("[blocked: futex]").unwrap_or_else(|| panic!("{page:#}"));
+    assert!(number(blocked, "off_cpu_ns") >= waited, "{blocked}");
+    let ran = of("hold_the_lock").unwrap_or_else(|| panic!("{page:#}"));
+    assert!(number(ran, "on_cpu_ns") > 0, "{ran}");
+    let sentence = page["in_short"].as_str().unwrap();
+    assert!(sentence.starts_with("it ") || sentence.starts_with("its "), "{sentence}");
+    // The tasks of a recording of one command can be chosen; its times cannot be cut.
+    let other = run(KYMO, ["profile", "-i", &file, "--json", "--comm", "nobody"]);
+    let other: Value = serde_json::from_str(&other.success().stdout).unwrap();
+    assert_eq!(array(&other, "threads").len(), 0, "{other:#}");
+    let cut = run(KYMO, ["profile", "-i", &file, "--time", "0%-50%"]);
+    assert!(cut.status == 1 && cut.stderr.contains("kymo offcpu record"), "{cut:?}");
+}
+
+#[test]
+fn recordings_of_the_machine_are_read_whatever_their_format() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path());
+    for name in ["x.data", "x.dat"] {
+        let file = directory.path().join(name).to_str().unwrap().to_owned();
+        let args = ["offcpu", "record", "-o", &file, "--", &program, "mutex"];
+        let measured: u64 = run(KYMO, args).success().stdout.trim().parse().unwrap();
+        let page = page(&["-i", &file, "--comm", "causes"]);
+        adds_up(&page);
+        let all = times(&page);
+        assert!(all["futex"] * 100 >= measured * 80, "{measured}: {page:#}");
+        // The other answer says the same.
+        let report = ["offcpu", "report", "--json", "-i", &file, "--comm", "causes"];
+        let report: Value = serde_json::from_str(&run(KYMO, report).success().stdout).unwrap();
+        for cause in array(&report, "causes") {
+            let nanos = number(cause, "total_ns") + number(cause, "not_ended_ns");
+            assert_eq!(all.get(cause["cause"].as_str().unwrap()), Some(&nanos), "{page:#}");
+        }
+        assert_eq!(number(&report["total"], "running_ns"), all["running"], "{page:#}");
+        // The thread that waited is who a closer look is at.
+        let waiter = array(&page, "threads").iter().max_by_key(|t| number(t, "blocked_ns"));
+        let tid = number(waiter.unwrap(), "tid");
+        // On a busy machine it waits for a CPU longer.
+        let why = format!("kymo why -i {file} --tid {tid}");
+        let is_most = all.iter().all(|(c, n)| c == "running" || c == "futex" || *n < all["futex"]);
+        let said = array(&page, "next").iter().any(|n| n["command"] == why.as_str());
+        assert_eq!(said, is_most, "{why}: {page:#}");
+        let one = self::page(&["-i", &file, "--tid", &tid.to_string()]);
+        assert_eq!(array(&one, "threads").len(), 1, "{one:#}");
+        assert_eq!(number(&array(&one, "threads")[0], "tid"), tid, "{one:#}");
+        // A part of the time is a part of the waits.
+        let half = self::page(&["-i", &file, "--comm", "causes", "--time", "40%-60%"]);
+        let fifth = number(&half, "elapsed_ns");
+        let of = times(&half).get("futex").copied().unwrap_or(0);
+        assert!(of <= fifth && of * 10 >= fifth * 9, "{of} of {fifth}: {half:#}");
+    }
+    let no_switches = directory.path().join("none.data").to_str().unwrap().to_owned();
+    let args =
+        ["record", "-q", "-e", "syscalls:sys_enter_execve", "-o", &no_switches, "--", "true"];
+    let _ = run(KYMO, args).success();
+    let none = run(KYMO, ["profile", "-i", &no_switches]);
+    assert!(none.status == 1 && none.stderr.contains("neither samples nor switches"), "{none:?}");
+}
+
+/// A server with a database of its own, below a directory of its own, that ends with this.
+struct Postgres {
+    programs: PathBuf,
+    directory: tempfile::TempDir,
+    server: Child,
+}
+
+impl Postgres {
+    /// The programs of the newest release that is installed.
+    fn programs() -> Option<PathBuf> {
+        let releases = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+        let releases = releases.filter_map(|r| Some(r.ok()?.path().join("bin")));
+        releases.filter(|bin| bin.join("postgres").exists()).max()
+    }
+
+    fn start(programs: PathBuf) -> Postgres {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_str().unwrap().to_owned();
+        let _ = run("chown", ["postgres", &path]).success();
+        let data = format!("{path}/data");
+        let initdb = programs.join("initdb");
+        let args = ["postgres", "--", initdb.to_str().unwrap(), "-D", &data, "-A", "trust"];
+        let _ = run("runuser", [&["-u"], &args[..]].concat()).success();
+        let id = |flag| run("id", [flag, "postgres"]).success().stdout.trim().parse().unwrap();
+        let server = Command::new(programs.join("postgres"))
+            .args(["-D", &data, "-k", &path, "-c", "listen_addresses=", "-c", "fsync=off"])
+            .uid(id("-u"))
+            .gid(id("-g"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Postgres { programs, directory, server };
+        let began = Instant::now();
+        while !server.client("select 1").status().unwrap().success() {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        server
+    }
+
+    fn client(&self, command: &str) -> Command {
+        let mut client = Command::new(self.programs.join("psql"));
+        client.args(["-X", "-q", "-t", "-A", "-U", "postgres", "-h"]).arg(self.directory.path());
+        client.args(["-c", command]).stderr(Stdio::null());
+        client
+    }
+
+    fn ask(&self, command: &str) -> String {
+        let out = self.client(command).output().unwrap();
+        assert!(out.status.success(), "{command}: {out:?}");
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // An end without waiting for clients.
+        let _ = run("kill", ["-INT", &self.server.id().to_string()]);
+        let _ = self.server.wait();
+    }
+}
+
+/// Who updates a row that a transaction has changed waits for its end.
+#[test]
+fn a_transaction_that_waits_for_a_row_is_said_to_wait_for_its_lock() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let Some(programs) = Postgres::programs() else {
+        eprintln!("SKIPPED: no PostgreSQL (Debian: postgresql)");
+        return;
+    };
+    let server = Postgres::start(programs);
+    let _ =
+        server.ask("create table rows (id int primary key, n int); insert into rows values (1, 0)");
+    // Holds the row until it is told.
+    let mut holder = server
+        .client("")
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut typed = holder.stdin.take().unwrap();
+    typed.write_all(b"begin; update rows set n = 1 where id = 1;\n").unwrap();
+    let began = Instant::now();
+    let state = "select count(*) from pg_stat_activity where state = 'idle in transaction'";
+    while server.ask(state) != "1" {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Tries again and again until it gets the row.
+    let tries = "set application_name = 'waiter'; set lock_timeout = '100ms';
+        do $$ declare done bool := false; begin
+            while not done loop
+                begin
+                    update rows set n = 2 where id = 1;
+                    done := true;
+                exception when lock_not_available then null;
+                end;
+            end loop;
+        end $$";
+    let mut waiter = server.client(tries).spawn().unwrap();
+    let waiting = "select pid from pg_stat_activity
+        where application_name = 'waiter' and wait_event_type = 'Lock'";
+    let pid = loop {
+        let pid = server.ask(waiting);
+        if !pid.is_empty() {
+            break pid;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let args = ["profile", "-p", &pid, "--call-graph", "dwarf,16384", "--timeout", "1500"];
+    let text = run(KYMO, args).success().stdout;
+    typed.write_all(b"commit;\n").unwrap();
+    drop(typed);
+    assert!(holder.wait().unwrap().success() && waiter.wait().unwrap().success());
+    let screen: Vec<&str> = text.lines().take(24).collect();
+    let said =
+        screen.iter().find(|l| l.starts_with("  In short  ")).unwrap_or_else(|| panic!("{text}"));
+    // What PostgreSQL sleeps in for a lock, by the names that it exports.
+    assert!(said.contains("mostly blocked on poll, select or epoll, in "), "{text}");
+    assert!(said.contains("ProcSleep"), "{text}");
+    assert!(text.contains("XactLockTableWait") && text.contains("heap_update"), "{text}");
+}
