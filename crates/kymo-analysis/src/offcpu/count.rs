@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use kymo_events::{EventSource, ReadOptions, RecordedEvent, SourceError};
+use kymo_events::{EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError};
 use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
 use super::cause::OffCpuCause;
-use super::intervals::parts;
+use super::intervals::{IntervalCertainty, TaskActivity, TaskInterval, parts};
 use super::stack_store::{StackNode, StackRole, StackStore};
 use super::table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, WakerId, WakerInfo,
@@ -22,6 +22,8 @@ use crate::tasks::{
 
 /// Tasks that ended and have rows of their own; more are counted in one.
 const MAX_ENDED: usize = 100_000;
+/// Stacks that are events of their own.
+const KERNEL_STACK: &str = "ftrace:kernel_stack";
 /// Wakers with their stacks.
 const MAX_WAKERS: usize = 1 << 16;
 
@@ -62,6 +64,8 @@ pub(super) struct OffCpuCounting<'a> {
     pub(super) merged: u64,
     /// Combinations of task, cause and stack.
     pub(super) task_cells: usize,
+    /// Intervals one by one, where they are wanted.
+    pub(super) intervals: Option<Vec<TaskInterval>>,
 }
 
 /// Counts the waits of recordings.
@@ -86,36 +90,95 @@ fn count_once(
     let mut names = OFF_CPU_EVENTS.to_vec();
     // The ring of ftrace has stacks as events of their own, behind those they belong to. They
     // are not joined here: the order of time of all tasks counts.
-    names.push("ftrace:kernel_stack");
-    let mut counting = OffCpuCounting::new(config, &losses);
-    let mut machine = TaskMachine::new(losses.clone());
-    let mut decoder = SchedDecoder::default();
-    let mut span: Option<(u64, u64)> = None;
+    names.push(KERNEL_STACK);
+    let mut reader = OffCpuReader::new(config, &losses, false);
     let options = ReadOptions::default();
     let summary = source.for_each(&select_events(&names), options, &mut |event| {
         *lost |= event.lost.is_some();
-        machine.note_loss(event);
-        if event.class.is_stack {
-            counting.take_stack(event);
-            return ControlFlow::Continue(());
-        }
-        let Some(sched) = decoder.decode(event) else { return ControlFlow::Continue(()) };
-        let (Some(time), Some(cpu)) = (event.time, event.cpu()) else {
-            // The machine counts it.
-            let _ = machine.apply(&sched, event);
-            return ControlFlow::Continue(());
-        };
-        let (first, last) = span.unwrap_or((time, time));
-        span = Some((first.min(time), last.max(time)));
-        counting.set_owner(cpu, None);
-        if let Some(transition) = machine.apply(&sched, event) {
-            counting.step(&transition, (&sched, event), (time, cpu), &machine);
-        }
+        reader.event(event);
         ControlFlow::Continue(())
     })?;
     *lost |= !summary.untold_losses.is_empty();
+    let OffCpuReader { counting, mut machine, decoder, span } = reader;
     machine.finish();
     Ok(counting.finish(SchedRead { machine, summary, span, malformed: decoder.malformed }))
+}
+
+/// Counts waits of events as they are handed to it.
+pub(crate) struct OffCpuReader<'a> {
+    counting: OffCpuCounting<'a>,
+    machine: TaskMachine,
+    decoder: SchedDecoder,
+    span: Option<(u64, u64)>,
+}
+
+impl<'a> OffCpuReader<'a> {
+    /// `keeps_intervals`: each interval is kept until `take_intervals`.
+    pub(crate) fn new(
+        config: &'a OffCpuConfig<'a>,
+        losses: &'a LossWindows,
+        keeps_intervals: bool,
+    ) -> OffCpuReader<'a> {
+        let mut counting = OffCpuCounting::new(config, losses);
+        counting.intervals = keeps_intervals.then(Vec::new);
+        let machine = TaskMachine::new(losses.clone());
+        OffCpuReader { counting, machine, decoder: SchedDecoder::default(), span: None }
+    }
+
+    /// The state of tasks after the last event.
+    pub(crate) fn machine(&self) -> &TaskMachine {
+        &self.machine
+    }
+
+    /// Takes an event, of the scheduler or not; answers what it changed.
+    pub(crate) fn event(&mut self, event: &RecordedEvent<'_>) -> Option<Transition> {
+        self.machine.note_loss(event);
+        if event.class.is_stack {
+            if event.class.full_name == KERNEL_STACK {
+                self.counting.take_stack(event);
+            }
+            return None;
+        }
+        let sched = self.decoder.decode(event)?;
+        let (Some(time), Some(cpu)) = (event.time, event.cpu()) else {
+            // The machine counts it.
+            let _ = self.machine.apply(&sched, event);
+            return None;
+        };
+        let (first, last) = self.span.unwrap_or((time, time));
+        self.span = Some((first.min(time), last.max(time)));
+        self.counting.set_owner(cpu, None);
+        let transition = self.machine.apply(&sched, event)?;
+        self.counting.step(&transition, (&sched, event), (time, cpu), &self.machine);
+        Some(transition)
+    }
+
+    /// The intervals that ended since the last call.
+    pub(crate) fn take_intervals(&mut self) -> Option<Vec<TaskInterval>> {
+        let kept = self.counting.intervals.as_mut().filter(|list| !list.is_empty())?;
+        Some(std::mem::take(kept))
+    }
+
+    /// The intervals that had not ended at a time, when nothing more comes.
+    pub(crate) fn open_intervals(&mut self, end: u64) -> Vec<TaskInterval> {
+        let alive: Vec<TaskId> = self.machine.tasks.iter().map(|(id, _)| id).collect();
+        alive.into_iter().for_each(|id| self.counting.leave_open(id, end));
+        let mut open = self.take_intervals().unwrap_or_default();
+        for cpu in 0..self.machine.cpu_count() as u32 {
+            if let Some((task, from)) = self.machine.running_since(cpu) {
+                let (activity, certainty) = (TaskActivity::Running(cpu), IntervalCertainty::Open);
+                open.push(TaskInterval { task, from, to: end, activity, certainty });
+            }
+        }
+        open
+    }
+
+    /// The state of tasks at the end; `summary` is what the readers say.
+    pub(crate) fn into_read(self, summary: ReadSummary) -> SchedRead {
+        let OffCpuReader { mut machine, decoder, span, .. } = self;
+        machine.finish();
+        SchedRead { machine, summary, span, malformed: decoder.malformed }
+    }
 }
 
 impl<'a> OffCpuCounting<'a> {
@@ -138,6 +201,7 @@ impl<'a> OffCpuCounting<'a> {
             unbalanced: 0,
             merged: 0,
             task_cells: 0,
+            intervals: None,
         }
     }
 
@@ -165,6 +229,8 @@ impl<'a> OffCpuCounting<'a> {
             Transition::Switch { out, next } => {
                 if self.wanted(out.task, machine).is_some() {
                     self.switch_out(out, event, (time, cpu));
+                } else if let Some(since) = out.since {
+                    self.keep_run(out, (since, time), cpu);
                 }
                 if let Some(task) = self.wanted(next.task, machine) {
                     self.switch_in(next, task, (time, cpu));
@@ -215,6 +281,7 @@ impl<'a> OffCpuCounting<'a> {
             *counted = counted.saturating_add(to - from);
             slot.see(from);
             slot.see(to);
+            self.keep_run(out, (from, to), cpu);
         }
         let stack = self.stacks.add(event, StackRole::Sleeper);
         self.see(out.task, time);

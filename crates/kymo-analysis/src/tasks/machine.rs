@@ -149,6 +149,12 @@ impl TaskMachine {
         self.cpus.get(cpu as usize)?.current
     }
 
+    /// The task that a CPU runs, and since when, where no event was lost since.
+    pub(crate) fn running_since(&self, cpu: u32) -> Option<(TaskId, u64)> {
+        let slot = self.cpus.get(cpu as usize).filter(|slot| !slot.doubtful)?;
+        slot.current.zip(slot.switched)
+    }
+
     /// Losses that were met so far.
     pub fn met_losses(&self) -> LossWindows {
         LossWindows::new(self.met.clone())

@@ -1,5 +1,6 @@
 //! [`Stacks`](crate::stacks::Stacks) in the formats of other programs.
 
+pub mod chrome;
 pub mod firefox;
 pub mod flame;
 pub mod folded;

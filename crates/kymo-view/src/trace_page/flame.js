@@ -55,13 +55,16 @@ async function offWeights() {
   let waits = 0;
   const none = { node: -1 };
   for (const task of TASKS) {
-    if (!task.tid || !task.states.desc.count || !inScope(task.number)) continue;
+    if (!task.tid || task.tid === NO_TID || !task.states.desc.count || !inScope(task.number)) continue;
     const stacks = left.get(task.number);
-    let now = none, open = false;
+    let now = none, end = -1, counted = false;
     eachSpan(await blob(task.states.desc.leaf), 0, b, (from, to, code) => {
-      if (stateOf(code) === 0) { open = false; now = none; return; }
-      if (isOpen(code)) return;
-      if (!open) { now = stacks?.get(from) || none; open = true; if (to > a) waits++; }
+      if (isOpen(code) || isUncertain(code) || stateOf(code) === 0) return;
+      // Blocked, and then waiting for a CPU, are one wait.
+      const stack = stacks?.get(from);
+      if (stack || from !== end) { now = stack || none; counted = false; }
+      end = to;
+      if (to > a && !counted) { waits++; counted = true; }
       const part = Math.min(to, b) - Math.max(from, a);
       if (part > 0) weights.set(now, (weights.get(now) || 0) + part);
     });

@@ -14,15 +14,23 @@ const PIECE: usize = 4 << 20;
 /// A blob is cut into parts of this size, so that no piece is larger than browsers like.
 const PART: usize = 5 << 20;
 
-/// Writes pieces as they get full.
+/// Where pieces go as they get full.
+pub(super) enum PieceTarget<'o> {
+    /// Into the page, as text in elements of it.
+    Page(&'o mut dyn Write),
+    /// To who hands them out one by one.
+    List(&'o mut Vec<Vec<u8>>),
+}
+
+/// Packs blobs into pieces.
 pub(super) struct PieceWriter<'o> {
-    out: &'o mut dyn Write,
+    out: PieceTarget<'o>,
     piece: Vec<u8>,
     number: u32,
 }
 
 impl<'o> PieceWriter<'o> {
-    pub(super) fn new(out: &'o mut dyn Write) -> PieceWriter<'o> {
+    pub(super) fn new(out: PieceTarget<'o>) -> PieceWriter<'o> {
         PieceWriter { out, piece: Vec::new(), number: 0 }
     }
 
@@ -43,12 +51,17 @@ impl<'o> PieceWriter<'o> {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(4));
         encoder.write_all(&self.piece)?;
         let packed = encoder.finish()?;
-        write!(self.out, "<script type=\"text/plain\" id=\"p{}\">", self.number)?;
-        // A multiple of three bytes has no padding inside.
-        for part in packed.chunks(48 << 10) {
-            self.out.write_all(STANDARD.encode(part).as_bytes())?;
+        match &mut self.out {
+            PieceTarget::List(list) => list.push(packed),
+            PieceTarget::Page(out) => {
+                write!(out, "<script type=\"text/plain\" id=\"p{}\">", self.number)?;
+                // A multiple of three bytes has no padding inside.
+                for part in packed.chunks(48 << 10) {
+                    out.write_all(STANDARD.encode(part).as_bytes())?;
+                }
+                out.write_all(b"</script>\n")?;
+            }
         }
-        self.out.write_all(b"</script>\n")?;
         self.piece.clear();
         self.number += 1;
         Ok(())
@@ -70,7 +83,7 @@ mod tests {
     #[test]
     fn blobs_are_where_they_are_said_to_be() {
         let mut out = Vec::new();
-        let mut pieces = PieceWriter::new(&mut out);
+        let mut pieces = PieceWriter::new(PieceTarget::Page(&mut out));
         let large: Vec<u8> = (0..(PART + 1000) as u32).map(|n| (n / 7) as u8).collect();
         assert_eq!(pieces.add(b"abc").unwrap(), serde_json::json!([0, 0, 3]));
         assert_eq!(pieces.add(b"de").unwrap(), serde_json::json!([0, 3, 2]));

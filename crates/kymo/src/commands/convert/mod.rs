@@ -1,5 +1,7 @@
 //! `kymo convert`: the stacks of recordings in the formats of other programs.
 
+mod timeline;
+
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,7 +39,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
     /// Output format; by default the one that the name of the output file tells
-    #[arg(short, long, value_name = "FORMAT")]
+    #[arg(short, long, visible_alias = "to", value_name = "FORMAT")]
     format: Option<Format>,
     /// Write to this file, which must not exist yet; otherwise to the standard output
     #[arg(short, long, value_name = "FILE")]
@@ -91,6 +93,9 @@ enum Format {
     Firefox,
     /// For speedscope.app (.speedscope.json)
     Speedscope,
+    /// CPUs, waits, system calls and samples over time, for ui.perfetto.dev and chrome://tracing
+    /// (.trace.json)
+    Chrome,
 }
 
 impl Format {
@@ -104,6 +109,8 @@ impl Format {
             (".pprof", Format::Pprof),
             (".svg", Format::Flamegraph),
             (".speedscope.json", Format::Speedscope),
+            (".trace.json", Format::Chrome),
+            (".trace.json.gz", Format::Chrome),
             (".json", Format::Firefox),
             (".json.gz", Format::Firefox),
         ];
@@ -114,18 +121,18 @@ impl Format {
     fn split(self) -> SplitBy {
         match self {
             Format::Folded | Format::Flamegraph | Format::Pprof => SplitBy::Comm,
-            Format::Firefox | Format::Speedscope => SplitBy::Tid,
+            Format::Firefox | Format::Speedscope | Format::Chrome => SplitBy::Tid,
         }
     }
 
     /// Whether each sample is in it with its time.
     fn is_timeline(self) -> bool {
-        matches!(self, Format::Firefox | Format::Speedscope)
+        matches!(self, Format::Firefox | Format::Speedscope | Format::Chrome)
     }
 
     /// Whether several events can be in it.
     fn has_events(self) -> bool {
-        matches!(self, Format::Pprof | Format::Speedscope)
+        matches!(self, Format::Pprof | Format::Speedscope | Format::Chrome)
     }
 
     /// Whether addresses are in it.
@@ -183,8 +190,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.weight.time_part().is_some() {
         refuse_time(&args, format)?;
     }
+    let selection = args.chosen.selection(&source)?;
+    if format == Format::Chrome {
+        return timeline::convert(&args, &source, &selection);
+    }
     let plan = StackPlan {
-        selection: &args.chosen.selection(&source)?,
+        selection: &selection,
         binaries: &args.chosen.dsos,
         split: args.split.unwrap_or_else(|| format.split()).into(),
         weight: args.weight.clone(),
@@ -320,6 +331,8 @@ fn write(
         }
         Format::Firefox => firefox::write(stacks, out)?,
         Format::Speedscope => speedscope::write(stacks, out)?,
+        // What is over time goes another way.
+        Format::Chrome => {}
     }
     Ok(flame::Drawn::default())
 }
