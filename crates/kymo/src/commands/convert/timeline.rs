@@ -7,7 +7,7 @@ use anyhow::bail;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use kymo_analysis::tracks::{TrackConfig, read_tracks};
-use kymo_events::{EventSelection, EventSource};
+use kymo_events::{ClassOrigin, EventSelection, EventSource};
 use kymo_model::NoteKind;
 use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
@@ -34,8 +34,17 @@ pub(super) fn convert(
         text_limit: 0,
     };
     let tracks = read_tracks(source, &config)?;
+    // Tracepoints are on the tracks already, unless they are named.
+    let mut sampled = selection.clone();
+    let names = source.classes();
+    let names = names.iter().filter(|c| c.origin == ClassOrigin::Sample);
+    let names: Vec<String> = names.map(|c| c.full_name.clone()).collect();
+    let has_samples = !names.is_empty() || selection.names_events();
+    if !selection.names_events() && has_samples {
+        sampled.set_events(&names)?;
+    }
     let plan = StackPlan {
-        selection,
+        selection: &sampled,
         binaries: &args.chosen.dsos,
         split: TaskSplit::Tid,
         weight: SampleWeight::Period,
@@ -44,7 +53,13 @@ pub(super) fn convert(
         inlines: !args.no_inline,
         one_event: false,
     };
-    let RecordingStacks { stacks, ledger: told, damage } = RecordingStacks::read(source, &plan)?;
+    let (stacks, told, damage) = match has_samples {
+        true => {
+            let read = RecordingStacks::read(source, &plan)?;
+            (read.stacks, read.ledger, read.damage)
+        }
+        false => Default::default(),
+    };
     let mut ledger = Ledger::from_notes(tracks.summary().notes(source));
     ledger.extend(told);
     if tracks.sched.machine.counts.switches == 0 {
