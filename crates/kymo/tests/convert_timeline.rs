@@ -1,5 +1,5 @@
-//! `kymo convert --to chrome`: its spans add up to the numbers of `kymo offcpu report`, and its
-//! samples are those of `kymo convert -f folded`.
+//! `kymo convert --to chrome` and `--to perfetto`: their spans add up to the numbers of
+//! `kymo offcpu report`, and their samples are those of `kymo convert -f folded`.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::collections::BTreeMap;
@@ -89,6 +89,157 @@ fn samples_have_their_stacks() {
     }
     assert!(told.values().sum::<u64>() > 100, "{told:?}");
     assert_eq!(stacks, told);
+}
+
+/// Fields of a message: numbers, and bytes of what is within.
+#[derive(Debug)]
+enum Field<'b> {
+    Number(u64),
+    Bytes(&'b [u8]),
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let (mut n, mut shift) = (0, 0);
+    loop {
+        let byte = bytes[0];
+        *bytes = &bytes[1..];
+        n |= u64::from(byte & 127) << shift;
+        if byte < 128 {
+            return n;
+        }
+        shift += 7;
+    }
+}
+
+/// A decoder of protocol buffers that knows their wire format alone.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let field = match key & 7 {
+            0 => Field::Number(varint(&mut bytes)),
+            2 => {
+                let size = varint(&mut bytes) as usize;
+                let (own, rest) = bytes.split_at(size);
+                bytes = rest;
+                Field::Bytes(own)
+            }
+            wire => panic!("wire type {wire}"),
+        };
+        fields.push((key >> 3, field));
+    }
+    fields
+}
+
+fn messages(bytes: &[u8], number: u64) -> Vec<&[u8]> {
+    let own = fields(bytes).into_iter().filter(|f| f.0 == number);
+    own.filter_map(|f| if let Field::Bytes(b) = f.1 { Some(b) } else { None }).collect()
+}
+
+/// A number; one that is zero is left out.
+fn number(bytes: &[u8], number: u64) -> u64 {
+    let found = fields(bytes).into_iter().find(|f| f.0 == number);
+    found.map_or(0, |f| if let Field::Number(n) = f.1 { n } else { panic!("{number}") })
+}
+
+fn text(bytes: &[u8], number: u64) -> String {
+    String::from_utf8(messages(bytes, number)[0].to_vec()).unwrap()
+}
+
+#[test]
+fn perfetto_has_the_same_runs_wakeups_and_stacks() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = |recording: &str, name: &str| {
+        let file = directory.path().join(name);
+        let path = file.to_str().unwrap();
+        let made = run(KYMO, ["convert", recording, "-o", path]);
+        assert_eq!(made.status, 0, "{}", made.stderr);
+        std::fs::read(file).unwrap()
+    };
+    let recording = fixture("sched.data");
+    let trace = made(&recording, "a.perfetto-trace");
+    let chrome = convert(&recording);
+    // Who runs from one switch to the next, by thread.
+    let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut now: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let mut woken = 0;
+    let mut names = BTreeMap::new();
+    for packet in messages(&trace, 1) {
+        for tree in messages(packet, 2) {
+            for thread in messages(tree, 2) {
+                names.insert(number(thread, 1), text(thread, 2));
+            }
+        }
+        for bundle in messages(packet, 1) {
+            let cpu = number(bundle, 1);
+            for event in messages(bundle, 2) {
+                let time = number(event, 1);
+                woken += messages(event, 20).len();
+                for switch in messages(event, 4) {
+                    if let Some((tid, since)) = now.insert(cpu, (number(switch, 6), time)) {
+                        assert_eq!(tid, number(switch, 2), "at {time}");
+                        *runs.entry(tid).or_default() += time - since;
+                    }
+                }
+            }
+        }
+    }
+    runs.remove(&0);
+    let mut told: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+    for e in chrome["traceEvents"].as_array().unwrap() {
+        if e["cat"] == "sched" {
+            let tid = e["args"]["tid"].as_u64().unwrap();
+            *told.entry(tid).or_default() += nanos(&e["dur"]);
+            let end = nanos(&e["ts"]) + nanos(&e["dur"]);
+            ends.entry(tid).and_modify(|t| *t = end.max(*t)).or_insert(end);
+        } else if e["name"] == "thread_name" && e["pid"] != i32::MAX {
+            let name = e["args"]["name"].as_str().unwrap();
+            assert_eq!(names.get(&e["tid"].as_u64().unwrap()).map(String::as_str), Some(name));
+        }
+    }
+    // Who runs at the end is not switched away.
+    for (tid, since) in now.values().filter(|(tid, _)| *tid != 0) {
+        *runs.entry(*tid).or_default() += ends[tid] - since;
+    }
+    assert!(told.len() > 3, "{told:?}");
+    for (tid, nanos) in &told {
+        // Times of the other file are doubles.
+        assert!(runs[tid].abs_diff(*nanos) < 2000, "thread {tid}: {} {nanos}", runs[tid]);
+    }
+    assert!(woken > 10, "{woken}");
+    // Stacks.
+    let recording = fixture("fp.data");
+    let trace = made(&recording, "b.pftrace");
+    let mut strings = BTreeMap::new();
+    let mut frames = BTreeMap::new();
+    let mut stacks = BTreeMap::new();
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for packet in messages(&trace, 1) {
+        for interned in messages(packet, 12) {
+            messages(interned, 5).iter().for_each(|s| _ = strings.insert(number(s, 1), text(s, 2)));
+            messages(interned, 6)
+                .iter()
+                .for_each(|f| _ = frames.insert(number(f, 1), number(f, 2)));
+            for stack in messages(interned, 7) {
+                let ids = fields(stack).into_iter().filter(|f| f.0 == 2);
+                let ids = ids.map(|f| if let Field::Number(n) = f.1 { n } else { panic!() });
+                let names: Vec<&str> = ids.map(|id| strings[&frames[&id]].as_str()).collect();
+                stacks.insert(number(stack, 1), names.join(";"));
+            }
+        }
+        for sample in messages(packet, 66) {
+            *counts.entry(stacks[&number(sample, 4)].clone()).or_default() += 1;
+        }
+    }
+    let mut told: BTreeMap<String, u64> = BTreeMap::new();
+    let args = ["convert", "-f", "folded", "--weight", "samples", "--no-marks", &recording];
+    for line in run(KYMO, args).stdout.lines() {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        let (_comm, stack) = stack.split_once(';').unwrap();
+        *told.entry(stack.to_owned()).or_default() += count.parse::<u64>().unwrap();
+    }
+    assert_eq!(counts, told);
 }
 
 #[test]

@@ -173,6 +173,47 @@ fn switches_of_some_tasks_make_no_states_that_nobody_saw() {
 }
 
 #[test]
+fn lanes_of_interrupts_add_up_to_kwork_report() {
+    if !require(&[CHROMIUM, Need::Root, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("irq.data");
+    let data = data.to_str().unwrap();
+    let events = ["irq:irq_handler_entry", "irq:irq_handler_exit", "irq:softirq_entry"];
+    let events = [&events[..], &["irq:softirq_exit"]].concat();
+    let events: Vec<&str> = events.iter().flat_map(|e| ["-e", e]).collect();
+    let load = ["--", "sh", "-c", "for i in 1 2 3 4 5 6; do sleep 0.02; done"];
+    let recorded = run(KYMO, [&["record", "-q", "-a", "-o", data], &events[..], &load].concat());
+    assert_eq!(recorded.status, 0, "{}", recorded.stderr);
+    let told = run(KYMO, ["kwork", "report", "--json", "-i", data]).stdout;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let mut sums: BTreeMap<(String, u64), (u64, u64)> = BTreeMap::new();
+    for row in told["rows"].as_array().unwrap().iter().filter(|r| r["kind"] != "workqueue") {
+        let lane = if row["kind"] == "irq" { "interrupts" } else { "softirqs" };
+        let sum = sums.entry((lane.to_owned(), row["cpu"].as_u64().unwrap())).or_default();
+        sum.0 += row["runtime"]["count"].as_u64().unwrap();
+        sum.1 += row["runtime"]["total_ns"].as_u64().unwrap();
+    }
+    let page = page(data, directory.path());
+    let mut browser = Browser::start(1280, 720);
+    browser.open(&page, "");
+    let lanes =
+        browser.eval("WORK.map(w => [w.kind, w.cpu, w.spans.desc.count, w.spans.desc.busy])");
+    let lanes = lanes.as_array().unwrap().iter().map(|l| {
+        let lane = (l[0].as_str().unwrap().to_owned(), l[1].as_u64().unwrap());
+        (lane, (l[2].as_u64().unwrap(), l[3].as_u64().unwrap()))
+    });
+    assert!(!sums.is_empty(), "{told}");
+    assert_eq!(lanes.collect::<BTreeMap<_, _>>(), sums);
+    let names = browser.eval("HEAD.workNames").to_string();
+    assert!(names.contains("TIMER"), "{names}");
+    let row = browser.eval("rows.filter(r => r.kind === 'work').length");
+    assert_eq!(row.as_u64().unwrap() as usize, sums.len());
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn filters_choose_the_events_that_script_chooses() {
     if !require(&[CHROMIUM]) {
         return;

@@ -47,6 +47,8 @@ enum StackOwner {
 pub(super) struct OffCpuCounting<'a> {
     pub(super) config: &'a OffCpuConfig<'a>,
     pub(super) losses: &'a LossWindows,
+    /// Switches are missing: a task that was not seen to leave a CPU may have run unseen.
+    is_partial: bool,
     /// By slot of the task.
     live: Vec<TaskSlot>,
     ended: Vec<OffCpuRow>,
@@ -76,22 +78,26 @@ pub fn count_off_cpu(
     source: &EventSource,
     config: &OffCpuConfig<'_>,
 ) -> Result<OffCpuTable, SourceError> {
+    let mut is_partial = false;
     count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
-        count_once(source, config, losses, lost)
+        let table = count_once(source, config, (losses, is_partial), lost)?;
+        *lost |= table.read.machine.counts.mismatched > 0;
+        is_partial = *lost;
+        Ok(table)
     })
 }
 
 fn count_once(
     source: &EventSource,
     config: &OffCpuConfig<'_>,
-    losses: LossWindows,
+    (losses, is_partial): (LossWindows, bool),
     lost: &mut bool,
 ) -> Result<OffCpuTable, SourceError> {
     let mut names = OFF_CPU_EVENTS.to_vec();
     // The ring of ftrace has stacks as events of their own, behind those they belong to. They
     // are not joined here: the order of time of all tasks counts.
     names.push(KERNEL_STACK);
-    let mut reader = OffCpuReader::new(config, &losses, false);
+    let mut reader = OffCpuReader::new(config, (&losses, is_partial), false);
     let options = ReadOptions::default();
     let summary = source.for_each(&select_events(&names), options, &mut |event| {
         *lost |= event.lost.is_some();
@@ -113,13 +119,15 @@ pub(crate) struct OffCpuReader<'a> {
 }
 
 impl<'a> OffCpuReader<'a> {
-    /// `keeps_intervals`: each interval is kept until `take_intervals`.
+    /// Of losses and whether switches are missing an earlier pass tells. `keeps_intervals`: each
+    /// interval is kept until `take_intervals`.
     pub(crate) fn new(
         config: &'a OffCpuConfig<'a>,
-        losses: &'a LossWindows,
+        (losses, is_partial): (&'a LossWindows, bool),
         keeps_intervals: bool,
     ) -> OffCpuReader<'a> {
         let mut counting = OffCpuCounting::new(config, losses);
+        counting.is_partial = is_partial;
         counting.intervals = keeps_intervals.then(Vec::new);
         let machine = TaskMachine::new(losses.clone());
         OffCpuReader { counting, machine, decoder: SchedDecoder::default(), span: None }
@@ -186,6 +194,7 @@ impl<'a> OffCpuCounting<'a> {
         OffCpuCounting {
             config,
             losses,
+            is_partial: false,
             live: Vec::new(),
             ended: Vec::new(),
             crowded: OffCpuRow::default(),
@@ -238,6 +247,14 @@ impl<'a> OffCpuCounting<'a> {
             }
             Transition::Wakeup { task, by, kind } => {
                 if let Some(woken) = self.wanted(*task, machine) {
+                    if *kind == WakeupKind::Waking
+                        && woken.state == TaskState::Runnable
+                        && let Some(slot) = self.slot(*task)
+                        && std::mem::replace(&mut slot.waking, true)
+                    {
+                        // It ran and slept meanwhile, and nobody saw it.
+                        self.run_unseen(*task, time);
+                    }
                     if woken.state == TaskState::Runnable
                         && let Some(slot) = self.slot(*task)
                         && slot.pending.is_none()
@@ -289,6 +306,7 @@ impl<'a> OffCpuCounting<'a> {
         self.switches.1 += u64::from(stack.is_some());
         let Some(slot) = self.slot(out.task) else { return };
         let waker = slot.early_waker.take();
+        slot.waking = false;
         slot.pending = match out.state {
             SwitchOutState::Dead(_) => None,
             state => Some(PendingWait { left: time, state, cause, stack, woken: None, waker }),
@@ -385,19 +403,20 @@ impl<'a> OffCpuCounting<'a> {
 
     fn switch_in(&mut self, next: &SwitchIn, task: &SchedTask, (time, cpu): (u64, u32)) {
         let pending = self.slot(next.task).and_then(|slot| {
-            (slot.early_waker, slot.runnable_since) = (None, None);
+            (slot.early_waker, slot.runnable_since, slot.waking) = (None, None, false);
             slot.pending.take()
         });
         self.see(next.task, time);
         let wait = &next.wait;
         let pending = pending.filter(|p| wait.left.is_some_and(|l| l.0 == p.left));
+        let is_uncertain = wait.touches_loss || (self.is_partial && wait.left.is_none());
         let mut whole: Option<(OffCpuCause, u64, u64)> = None;
         for (cause, from, to) in parts(wait, pending.as_ref().map(|p| p.cause)) {
             let Some((from, to)) = self.part(from, to, cpu) else { continue };
             if to == from {
                 continue;
             }
-            self.count(next.task, cause, (from, to), pending.as_ref(), wait.touches_loss);
+            self.count(next.task, cause, (from, to), pending.as_ref(), is_uncertain);
             whole = match whole {
                 Some((first, begin, _)) => Some((first, begin, to)),
                 None => Some((cause, from, to)),
@@ -406,7 +425,7 @@ impl<'a> OffCpuCounting<'a> {
         let begins = wait.left.is_some() || wait.cause == WaitCause::New;
         self.no_begin += u64::from(!begins);
         // Threads without work hold nobody up, however long they wait for it.
-        if let Some((cause, from, to)) = whole.filter(|w| !wait.touches_loss && !w.0.is_idle())
+        if let Some((cause, from, to)) = whole.filter(|w| !is_uncertain && !w.0.is_idle())
             && self.longest.as_ref().is_none_or(|l| to - from > l.to - l.from)
         {
             let comm = task.comm().to_vec();

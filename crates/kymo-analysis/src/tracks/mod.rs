@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! RecordedEvent ─ OffCpuReader ──► TaskInterval ─┐
-//!               ─ SyscallDecoder ► entry, exit ──┴► SpanTrack ─ pyramid ► levels of bins
+//!               ─ SyscallDecoder ► entry, exit ──┼► SpanTrack ─ pyramid ► levels of bins
+//!               ─ KworkDecoder ──► entry, exit ──┘
 //! ```
 //!
 //! Intervals of tasks are those that `kymo offcpu` counts, so that sums are the same.
 //! Everything is kept packed, as it is drawn later: memory is some bytes for each event.
 
+mod cpu_work;
 mod event_list;
 mod overview;
 mod packed;
@@ -17,11 +19,12 @@ mod read;
 mod span_track;
 mod task_list;
 
+pub use cpu_work::CpuWork;
 pub use event_list::{EVENTS_PER_CHUNK, EventChunk, EventList};
 pub use overview::OverviewBin;
 pub use packed::push_number;
 pub use pyramid::{PyramidLevel, build_pyramid};
-pub use read::{TraceTracks, TrackConfig, TrackCounts, WakeupList, read_tracks};
+pub use read::{TraceTracks, TrackConfig, TrackCounts, TrackWakeup, WakeupList, read_tracks};
 pub use span_track::{SpanTrack, TrackSpan};
 pub use task_list::TrackTask;
 

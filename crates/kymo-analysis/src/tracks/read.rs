@@ -6,8 +6,9 @@ use kymo_events::{
     EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError,
 };
 
+use super::cpu_work::{CpuWork, WorkTracks};
 use super::event_list::{EventList, EventPlace};
-use super::packed::push_number;
+use super::packed::{push_number, take_number};
 use super::span_track::{SpanTrack, TrackSpan};
 use super::task_list::{TaskList, TrackTask};
 use super::{
@@ -43,6 +44,30 @@ pub struct WakeupList {
     before: u64,
 }
 
+/// A wake-up that ends a wait.
+#[derive(Clone, Copy, Debug)]
+pub struct TrackWakeup {
+    /// When; it counts from the begin.
+    pub time: u64,
+    /// Number of the task that woke, where it is known.
+    pub by: Option<u32>,
+    /// Number of the task that was woken.
+    pub task: u32,
+}
+
+impl WakeupList {
+    /// The wake-ups.
+    pub fn iter(&self) -> impl Iterator<Item = TrackWakeup> + '_ {
+        let (mut left, mut time) = (&*self.bytes, 0u64);
+        std::iter::from_fn(move || {
+            let step = take_number(&mut left)?;
+            time = time.wrapping_add(((step >> 1) as i64 ^ -((step & 1) as i64)) as u64);
+            let by = take_number(&mut left)?.checked_sub(1).map(|by| by as u32);
+            Some(TrackWakeup { time, by, task: take_number(&mut left)? as u32 })
+        })
+    }
+}
+
 /// What did not fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrackCounts {
@@ -65,6 +90,10 @@ pub struct TraceTracks {
     pub cpus: Vec<SpanTrack>,
     /// For each CPU, when it is known who runs, or that nobody does.
     pub known: Vec<SpanTrack>,
+    /// For each CPU that has some, its interrupts and softirqs.
+    pub work: Vec<CpuWork>,
+    /// Names of interrupts and softirqs.
+    pub work_names: Vec<String>,
     /// The tasks.
     pub tasks: Vec<TrackTask>,
     /// System calls.
@@ -89,8 +118,9 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
     // Waits are what `kymo offcpu` counts, and cut where they are drawn.
     let everything = SchedSelection::default();
     let waits = OffCpuConfig { selection: &everything, by_task: false };
+    let mut is_partial = false;
     count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
-        let mut reader = OffCpuReader::new(&waits, &losses, true);
+        let mut reader = OffCpuReader::new(&waits, (&losses, is_partial), true);
         let mut tracking = Tracking::new(config);
         // What is before the times that are wanted makes the state at their begin, and what is
         // behind them ends what goes on at their end.
@@ -106,12 +136,15 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
                 tracking.step(transition, time, reader.machine());
             }
             tracking.call(event, task);
+            tracking.cpu_work(event);
             ControlFlow::Continue(())
         })?;
         *lost |= !summary.untold_losses.is_empty();
         for interval in reader.open_intervals(tracking.end()) {
             tracking.interval(&interval, reader.machine());
         }
+        *lost |= reader.machine().counts.mismatched > 0;
+        is_partial = *lost;
         Ok(tracking.finish(reader.into_read(summary)))
     })
 }
@@ -131,6 +164,7 @@ struct Tracking<'c> {
     cpu_event: Vec<u64>,
     tasks: TaskList,
     decoder: SyscallDecoder,
+    work: WorkTracks,
     wakeups: WakeupList,
     events: EventList,
     losses: Vec<(u64, u64)>,
@@ -150,6 +184,7 @@ impl<'c> Tracking<'c> {
             cpu_event: Vec::new(),
             tasks: TaskList::default(),
             decoder: SyscallDecoder::new(config.name_of),
+            work: WorkTracks::default(),
             wakeups: WakeupList::default(),
             events: EventList::default(),
             losses: Vec::new(),
@@ -328,6 +363,13 @@ impl<'c> Tracking<'c> {
         }
     }
 
+    /// Interrupts and softirqs.
+    fn cpu_work(&mut self, event: &RecordedEvent<'_>) {
+        if let (Some(time), Some(cpu)) = (event.time, event.cpu().filter(|c| *c < MOST_CPUS)) {
+            self.work.event(event, self.since_base(time), cpu);
+        }
+    }
+
     /// The end: calls that go on then are drawn until then.
     fn finish(mut self, sched: SchedRead) -> TraceTracks {
         let (base, end) = (self.base.unwrap_or(0), self.end());
@@ -345,6 +387,8 @@ impl<'c> Tracking<'c> {
             span: (base, end),
             cpus: self.cpus,
             known: self.known,
+            work: self.work.cpus,
+            work_names: self.work.names,
             tasks: self.tasks.tasks,
             calls: self.decoder.calls,
             wakeups: self.wakeups,

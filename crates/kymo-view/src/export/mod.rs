@@ -5,6 +5,7 @@ pub mod firefox;
 pub mod flame;
 pub mod folded;
 mod json;
+pub mod perfetto;
 pub mod pprof;
 mod proto;
 pub mod speedscope;

@@ -24,6 +24,16 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
         cpus.push(json!({"runs": runs, "known": track_levels(known, false, pieces)?}));
         leaves.extend([&*track.bytes, &*known.bytes]);
     }
+    let mut work = Vec::new();
+    for (cpu, of) in tracks.work.iter().enumerate() {
+        for (kind, track) in [("interrupts", &of.interrupts), ("softirqs", &of.softirqs)] {
+            if track.count > 0 {
+                let levels = track_levels(track, false, pieces)?;
+                work.push(json!({"cpu": cpu, "kind": kind, "spans": levels}));
+                leaves.push(&track.bytes);
+            }
+        }
+    }
     let mut tasks = Vec::new();
     for task in &tracks.tasks {
         tasks.push(json!({
@@ -45,6 +55,9 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
         cpu["runs"]["leaf"] = places.next().transpose()?.unwrap_or_default();
         cpu["known"]["leaf"] = places.next().transpose()?.unwrap_or_default();
     }
+    for of in &mut work {
+        of["spans"]["leaf"] = places.next().transpose()?.unwrap_or_default();
+    }
     for task in &mut tasks {
         task["states"]["leaf"] = places.next().transpose()?.unwrap_or_default();
         task["calls"]["leaf"] = places.next().transpose()?.unwrap_or_default();
@@ -65,6 +78,7 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
         "version": env!("CARGO_PKG_VERSION"),
         "title": page.title,
         "recordings": page.recordings,
+        "command": page.command,
         "clock": page.clock,
         "base": tracks.span.0.to_string(),
         "length": tracks.span.1 - tracks.span.0,
@@ -76,6 +90,8 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
         "chosenTimes": page.chosen_times,
         "causes": OffCpuCause::ALL.map(OffCpuCause::text),
         "cpus": cpus,
+        "work": work,
+        "workNames": tracks.work_names,
         "tasks": tasks,
         "calls": tracks.calls.iter().map(|c| &*c.name).collect::<Vec<&str>>(),
         "classes": tracks.events.classes,

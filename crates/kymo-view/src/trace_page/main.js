@@ -51,13 +51,13 @@ function showRow() {
   else if (row.y + row.height + RULER > box.scrollTop + box.clientHeight) box.scrollTop = row.y + row.height + RULER - box.clientHeight;
 }
 function spanAt(row, time, lower) {
-  const track = row.kind === "cpu" ? row.cpu.runs : row.kind === "task" ? (lower ? row.task.calls : row.task.states) : null;
+  const track = row.kind === "cpu" ? row.cpu.runs : row.kind === "work" ? row.work.spans : row.kind === "task" ? (lower ? row.task.calls : row.task.states) : null;
   if (!track || !track.leaf) { track?.want(); return null; }
   const i = Track.find(track.leaf, time), l = track.leaf;
   return i < l.count && l.from[i] <= time ? { from: l.from[i], to: l.to[i], code: l.code[i], i, lower } : null;
 }
 function spanText(row, span) {
-  const what = row.kind === "cpu" ? taskName(TASKS[span.code]) : span.lower ? HEAD.calls[span.code] + "()" :
+  const what = row.kind === "work" ? HEAD.workNames[span.code] : row.kind === "cpu" ? taskName(TASKS[span.code]) : span.lower ? HEAD.calls[span.code] + "()" :
     stateText(span.code) + (isOpen(span.code) ? ", without an end in the recording" : "") + (isUncertain(span.code) ? ", uncertain: events are missing" : "");
   return `${row.title}\n${what}\n${duration(span.to - span.from)} from ${absolute(span.from)}`;
 }
@@ -162,7 +162,7 @@ function step(by) {
   showRow(); save(); redraw(); showCommand();
 }
 async function stepSpan(by) {
-  const row = rows.find(r => r.id === STATE.row), track = row && (row.kind === "cpu" ? row.cpu.runs : row.kind === "task" ? row.task.states : null);
+  const row = rows.find(r => r.id === STATE.row), track = row && (row.kind === "cpu" ? row.cpu.runs : row.kind === "work" ? row.work.spans : row.kind === "task" ? row.task.states : null);
   if (!track || !track.desc.count) return;
   await track.want();
   const l = track.leaf, now = STATE.at ?? STATE.from;

@@ -49,6 +49,8 @@ pub struct TracePage<'a> {
     pub chosen_times: bool,
     /// The critical path that it shows first, as [`path_value`] makes it.
     pub path: Value,
+    /// Name of the recorded command's task, which comes first; empty if there is none.
+    pub command: &'a str,
     /// Which clock the times are of.
     pub clock: &'a str,
 }

@@ -1,5 +1,5 @@
 // Tracks: rows over time on one canvas, the overview above them.
-const GUTTER = 210, RULER = 24, CPU_ROW = 22, TASK_ROW = 26, GROUP_ROW = 22;
+const GUTTER = 210, RULER = 24, CPU_ROW = 22, WORK_ROW = 16, TASK_ROW = 26, GROUP_ROW = 22;
 const STATE = {
   from: 0, to: LENGTH, range: null, row: null, at: null, tab: "tasks", scope: "all", query: "",
   filter: "", kind: "", theme: "", frame: "", inverse: false, sampled: -1, closed: new Set(), sort: "busy",
@@ -26,10 +26,13 @@ const isDark = () => document.documentElement.classList.contains("dark") ||
 // Rows: CPUs, then processes with their threads, the busiest first.
 function makeRows() {
   rows = [];
-  const add = row => { row.height = { cpu: CPU_ROW, task: TASK_ROW, group: GROUP_ROW }[row.kind]; rows.push(row); };
+  const add = row => { row.height = { cpu: CPU_ROW, work: WORK_ROW, task: TASK_ROW, group: GROUP_ROW }[row.kind]; rows.push(row); };
   if (CPUS.length) {
     add({ kind: "group", id: "cpus", title: "CPUs" });
-    if (!STATE.closed.has("cpus")) CPUS.forEach(cpu => add({ kind: "cpu", id: "cpu" + cpu.number, cpu, title: "CPU " + cpu.number }));
+    if (!STATE.closed.has("cpus")) for (const cpu of CPUS) {
+      add({ kind: "cpu", id: "cpu" + cpu.number, cpu, title: "CPU " + cpu.number });
+      for (const work of WORK) if (work.cpu === cpu.number) add({ kind: "work", id: work.kind + cpu.number, work, title: work.kind });
+    }
   }
   const processes = new Map();
   for (const t of TASKS) {
@@ -41,7 +44,10 @@ function makeRows() {
   const list = [...processes].map(([pid, tasks]) => {
     tasks.sort((a, b) => (a.tid === pid ? -1 : 0) - (b.tid === pid ? -1 : 0) || b.events - a.events);
     return { pid, tasks, weight: tasks.reduce((n, t) => n + t.run + t.events, 0) };
-  }).sort((a, b) => b.weight - a.weight);
+  });
+  // The recorded command comes first.
+  const isFirst = p => HEAD.command !== "" && p.tasks.some(t => t.comm === HEAD.command && (t.pid === null || t.tid === t.pid)) ? 1 : 0;
+  list.sort((a, b) => isFirst(b) - isFirst(a) || b.weight - a.weight);
   for (const { pid, tasks } of list) {
     const lead = tasks.find(t => t.tid === pid) || tasks[0];
     if (tasks.length > 1) {
@@ -185,6 +191,10 @@ function paintRow(row, y, image, pixels, left) {
     if (known) for (let x = 0; x < room; x++) if (known.keys[x] >= 0) column(x, y + 2, h, idle);
     if (runs) for (let x = 0; x < room; x++) if (runs.keys[x] >= 0) { const full = Math.max(1, h * runs.shares[x] / 255); column(x, y + 2 + h - full, full, taskWord(runs.keys[x])); }
   }
+  if (row.kind === "work") {
+    const spans = columns(row.work.spans, room, code => code), word = colorWord(row.work.kind === "softirqs" ? colors.user : colors.kernel);
+    if (spans) for (let x = 0; x < room; x++) if (spans.keys[x] >= 0) { const h = Math.max(1, 11 * spans.shares[x] / 255); column(x, y + 13 - h, h, word); }
+  }
   if (row.kind === "task") {
     const states = columns(row.task.states, room, code => stateOf(code) + (isUncertain(code) || isOpen(code) ? 8 : 0)), shown = colors.states.map(colorWord);
     if (states) for (let x = 0; x < room; x++) {
@@ -238,13 +248,17 @@ function writeRow(c, row, y, width) {
     c.font = "12px system-ui, sans-serif";
   } else {
     if (STATE.query && row.title.toLowerCase().includes(STATE.query)) c.fillStyle = colors.accent;
-    const inset = row.kind === "cpu" ? 24 : 10 + (row.level || 0) * 12;
+    const inset = row.kind === "cpu" ? 24 : row.kind === "work" ? 36 : 10 + (row.level || 0) * 12;
     write(c, row.title, inset, y + row.height / 2, GUTTER - inset - 6);
   }
   if (row.kind === "group") return;
   c.save(); c.beginPath(); c.rect(GUTTER, y, width - GUTTER, row.height); c.clip();
   if (row.kind === "cpu") { c.fillStyle = "#fff"; eachWide(row.cpu.runs, 30, (x, w, code) => label(c, taskName(TASKS[code]), x, w, y + 2 + (CPU_ROW - 5) / 2)); }
-  else {
+  else if (row.kind === "work") {
+    c.fillStyle = "#241a00"; c.font = "10px system-ui, sans-serif";
+    eachWide(row.work.spans, 36, (x, w, code) => label(c, HEAD.workNames[code] || "", x, w, y + 8));
+    c.font = "12px system-ui, sans-serif";
+  } else {
     c.font = "10px system-ui, sans-serif";
     eachWide(row.task.states, 44, (x, w, code) => {
       c.fillStyle = ["#fff", "#241a00", colors.soft, "#fff", colors.soft][stateOf(code)];

@@ -96,6 +96,9 @@ enum Format {
     /// CPUs, waits, system calls and samples over time, for ui.perfetto.dev and chrome://tracing
     /// (.trace.json)
     Chrome,
+    /// The same as Perfetto's own format: process tree, ftrace events, slices, samples
+    /// (.perfetto-trace, .pftrace)
+    Perfetto,
 }
 
 impl Format {
@@ -109,6 +112,8 @@ impl Format {
             (".pprof", Format::Pprof),
             (".svg", Format::Flamegraph),
             (".speedscope.json", Format::Speedscope),
+            (".perfetto-trace", Format::Perfetto),
+            (".pftrace", Format::Perfetto),
             (".trace.json", Format::Chrome),
             (".trace.json.gz", Format::Chrome),
             (".json", Format::Firefox),
@@ -121,18 +126,20 @@ impl Format {
     fn split(self) -> SplitBy {
         match self {
             Format::Folded | Format::Flamegraph | Format::Pprof => SplitBy::Comm,
-            Format::Firefox | Format::Speedscope | Format::Chrome => SplitBy::Tid,
+            Format::Firefox | Format::Speedscope | Format::Chrome | Format::Perfetto => {
+                SplitBy::Tid
+            }
         }
     }
 
     /// Whether each sample is in it with its time.
     fn is_timeline(self) -> bool {
-        matches!(self, Format::Firefox | Format::Speedscope | Format::Chrome)
+        matches!(self, Format::Firefox | Format::Speedscope | Format::Chrome | Format::Perfetto)
     }
 
     /// Whether several events can be in it.
     fn has_events(self) -> bool {
-        matches!(self, Format::Pprof | Format::Speedscope | Format::Chrome)
+        !matches!(self, Format::Folded | Format::Flamegraph | Format::Firefox)
     }
 
     /// Whether addresses are in it.
@@ -141,7 +148,7 @@ impl Format {
     }
 
     fn is_text(self) -> bool {
-        self != Format::Pprof
+        !matches!(self, Format::Pprof | Format::Perfetto)
     }
 }
 
@@ -191,8 +198,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         refuse_time(&args, format)?;
     }
     let selection = args.chosen.selection(&source)?;
-    if format == Format::Chrome {
-        return timeline::convert(&args, &source, &selection);
+    if matches!(format, Format::Chrome | Format::Perfetto) {
+        return timeline::convert(&args, format, &source, &selection);
     }
     let plan = StackPlan {
         selection: &selection,
@@ -332,7 +339,7 @@ fn write(
         Format::Firefox => firefox::write(stacks, out)?,
         Format::Speedscope => speedscope::write(stacks, out)?,
         // What is over time goes another way.
-        Format::Chrome => {}
+        Format::Chrome | Format::Perfetto => {}
     }
     Ok(flame::Drawn::default())
 }

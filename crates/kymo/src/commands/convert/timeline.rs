@@ -1,4 +1,4 @@
-//! `kymo convert -f chrome`: what was recorded over time, not only the stacks.
+//! `kymo convert -f chrome` and `-f perfetto`: what was recorded over time, not only the stacks.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -11,14 +11,15 @@ use kymo_events::{ClassOrigin, EventSelection, EventSource};
 use kymo_model::NoteKind;
 use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
-use kymo_view::export::chrome;
+use kymo_view::export::{chrome, perfetto};
 use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit};
 
-use super::{Args, is_packed, output};
+use super::{Args, Format, is_packed, output};
 use crate::exit;
 
 pub(super) fn convert(
     args: &Args,
+    format: Format,
     source: &EventSource,
     selection: &EventSelection,
 ) -> anyhow::Result<ExitCode> {
@@ -49,7 +50,7 @@ pub(super) fn convert(
         split: TaskSplit::Tid,
         weight: SampleWeight::Period,
         moments: true,
-        addresses: false,
+        addresses: format == Format::Perfetto,
         inlines: !args.no_inline,
         one_event: false,
     };
@@ -68,6 +69,9 @@ pub(super) fn convert(
         ledger.tell(NoteKind::Events, fact, Some(advice.into()));
     }
     output::write(args.output.as_deref(), args.force, &mut |out: &mut dyn Write| {
+        if format == Format::Perfetto {
+            return perfetto::write(&tracks, &stacks, out);
+        }
         if !args.output.as_deref().is_some_and(is_packed) {
             return chrome::write(&tracks, &stacks, out);
         }
