@@ -130,8 +130,7 @@ function drawFlame(which) {
     if (hit) found += b.node.total;
     if (b.w > 30) {
       c.fillStyle = hit ? "#fff" : isDark() ? "#f2f2f2" : "#2a1c08";
-      const most = Math.floor((b.w - 8) / 5.9), name = b.node.name;
-      c.fillText(name.length > most ? name.slice(0, Math.max(1, most - 1)) + "\u2026" : name, b.x + 4, y + FRAME_H / 2);
+      write(c, b.node.name.slice(0, Math.ceil(b.w / 3)), b.x + 4, y + FRAME_H / 2, b.w - 7);
     }
   }
   canvas.setAttribute("aria-label", `Flame graph of ${which === "on" ? "samples" : "the time off CPU"}: ${boxes.length} frames; ` +

@@ -264,7 +264,11 @@ function writeRow(c, row, y, width) {
       c.fillStyle = ["#fff", "#241a00", colors.soft, "#fff", colors.soft][stateOf(code)];
       if (isUncertain(code) || isOpen(code)) c.fillStyle = colors.ink;
       if (stateOf(code) === 0) label(c, "CPU " + detailOf(code), x, w, y + 8);
-      else if (w > 90) label(c, HEAD.causes[detailOf(code)] || STATES[stateOf(code)], x, w, y + (stateOf(code) === 2 || stateOf(code) === 4 ? 5 : 8));
+      else if (w > 90) {
+        const text = HEAD.causes[detailOf(code)] || STATES[stateOf(code)], thin = stateOf(code) === 2 || stateOf(code) === 4;
+        if (stateOf(code) === 3) { const ink = c.fillStyle; c.fillStyle = colors.disk; c.fillRect(Math.max(x, GUTTER) + 2, y + 7, Math.min(w - 4, text.length * 5.3 + 4), 6); c.fillStyle = ink; }
+        label(c, text, x, w, y + (thin ? 5 : 8));
+      }
     });
     c.fillStyle = "#fff";
     eachWide(row.task.calls, 36, (x, w, code) => label(c, HEAD.calls[code] || "?", x, w, y + 19.5));
