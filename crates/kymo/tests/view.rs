@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use browser::Browser;
 use kymo_testkit::{Need, require, run};
+use kymo_tracepoint::{emit, tracepoint};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -210,6 +211,107 @@ fn lanes_of_interrupts_add_up_to_kwork_report() {
     assert!(names.contains("TIMER"), "{names}");
     let row = browser.eval("rows.filter(r => r.kind === 'work').length");
     assert_eq!(row.as_u64().unwrap() as usize, sums.len());
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+tracepoint! {
+    /// An order comes.
+    pub order: begin(id: u64) { fields { id: u64 = id } print "{id}" }
+}
+tracepoint! {
+    /// It is done.
+    order: end(id: u64) { fields { id: u64 = id } print "{id}" }
+}
+tracepoint! {
+    /// A part of it.
+    order: step_start(id: u64) { fields { id: u64 = id } print "{id}" }
+}
+tracepoint! {
+    /// The part is done.
+    order: step_stop(id: u64) { fields { id: u64 = id } print "{id}" }
+}
+
+const ROLE: &str = "KYMO_TEST_ORDERS";
+
+/// The program: orders with a part each, two of them at a time.
+#[test]
+fn role() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let orders = |from: u64| {
+        for id in (from..from + 1500).step_by(2) {
+            emit!(begin(id));
+            emit!(begin(id + 1));
+            emit!(step_start(id));
+            emit!(end(id));
+            emit!(step_stop(id));
+            emit!(end(id + 1));
+        }
+    };
+    std::thread::scope(|s| {
+        s.spawn(|| orders(0));
+        s.spawn(|| orders(10_000));
+    });
+}
+
+#[test]
+fn pairs_of_a_programs_tracepoints_are_spans() {
+    if !require(&[CHROMIUM]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (shared, trace) = (directory.path().join("shared"), directory.path().join("trace"));
+    std::fs::create_dir_all(&shared).unwrap();
+    let me = std::env::current_exe().unwrap();
+    let recorded = Command::new(KYMO)
+        .args(["trace", "-u", "order:*", "-m", "16M", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(me)
+        .args(["--exact", "role", "-q"])
+        .env("KYMO_UST_DIR", &shared)
+        .env(ROLE, "1")
+        .output()
+        .unwrap();
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let trace = trace.to_str().unwrap();
+    // Spans by name: how many, and how long together.
+    let mut told: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let mut open: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    for line in run(KYMO, ["script", "-i", trace, "--json"]).stdout.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let Some(event) = line["event"].as_str() else { continue };
+        let key = |name: &str| (name.to_owned(), line["fields"]["id"].as_u64().unwrap());
+        let nanos = (line["time"].as_f64().unwrap() * 1e9).round() as u64;
+        match event.rsplit([':', '_']).next().unwrap() {
+            "begin" => _ = open.insert(key("order"), nanos),
+            "start" => _ = open.insert(key("order:step"), nanos),
+            word => {
+                let name = if word == "end" { "order" } else { "order:step" };
+                let sum = told.entry(name.to_owned()).or_default();
+                sum.0 += 1;
+                sum.1 += nanos - open.remove(&key(name)).unwrap();
+            }
+        }
+    }
+    assert_eq!((told["order"].0, told["order:step"].0), (3000, 1500));
+    let page = page(trace, directory.path());
+    let mut browser = Browser::start(1280, 720);
+    browser.open(&page, "");
+    browser.eval(
+        "(async () => { window.told = {}; for (const t of TASKS) for (const track of t.spans) { await track.want(); const l = track.leaf; \
+         for (let i = 0; i < l.count; i++) { const s = (told[HEAD.spanNames[l.code[i]]] ||= [0, 0]); s[0]++; s[1] += l.to[i] - l.from[i]; } } })()",
+    );
+    let shown = browser.eval("told");
+    for (name, (count, nanos)) in &told {
+        assert_eq!(shown[name][0].as_u64(), Some(*count), "{name}");
+        // Seconds of the lines are doubles.
+        let off = shown[name][1].as_u64().unwrap().abs_diff(*nanos);
+        assert!(off <= 2 * count, "{name}: {shown} {nanos}");
+    }
+    let rows = browser.eval("rows.filter(r => r.work && r.work.kind === 'spans').length");
+    assert!(rows.as_u64().unwrap() >= 4, "{rows}");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError,
+    ClassOrigin, EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError,
 };
 
 use super::cpu_work::{CpuWork, WorkTracks};
 use super::event_list::{EventList, EventPlace};
 use super::packed::{push_number, take_number};
+use super::program_spans::ProgramSpans;
 use super::span_track::{SpanTrack, TrackSpan};
 use super::task_list::{TaskList, TrackTask};
 use super::{
@@ -77,6 +78,8 @@ pub struct TrackCounts {
     pub crowded: u64,
     /// Exits of system calls whose entry is not in the recording.
     pub exits: u64,
+    /// Events of programs that end a span whose begin is not in the recording.
+    pub span_ends: u64,
     /// Spans that overlap others of their track.
     pub overlaps: u64,
 }
@@ -94,6 +97,8 @@ pub struct TraceTracks {
     pub work: Vec<CpuWork>,
     /// Names of interrupts and softirqs.
     pub work_names: Vec<String>,
+    /// Names of programs' spans.
+    pub span_names: Vec<String>,
     /// The tasks.
     pub tasks: Vec<TrackTask>,
     /// System calls.
@@ -137,6 +142,7 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
             }
             tracking.call(event, task);
             tracking.cpu_work(event);
+            tracking.program_span(event, task);
             ControlFlow::Continue(())
         })?;
         *lost |= !summary.untold_losses.is_empty();
@@ -165,6 +171,7 @@ struct Tracking<'c> {
     tasks: TaskList,
     decoder: SyscallDecoder,
     work: WorkTracks,
+    spans: ProgramSpans,
     wakeups: WakeupList,
     events: EventList,
     losses: Vec<(u64, u64)>,
@@ -185,6 +192,7 @@ impl<'c> Tracking<'c> {
             tasks: TaskList::default(),
             decoder: SyscallDecoder::new(config.name_of),
             work: WorkTracks::default(),
+            spans: ProgramSpans::default(),
             wakeups: WakeupList::default(),
             events: EventList::default(),
             losses: Vec::new(),
@@ -370,6 +378,18 @@ impl<'c> Tracking<'c> {
         }
     }
 
+    /// Spans of programs.
+    fn program_span(&mut self, event: &RecordedEvent<'_>, task: Option<u32>) {
+        let (Some(time), ClassOrigin::Program) = (event.time, event.class.origin) else { return };
+        if event.lost.is_some() {
+            self.tasks.tasks.iter_mut().for_each(|t| t.spans.forget_open());
+        }
+        let now = self.since_base(time);
+        if let Some(task) = task.and_then(|t| self.tasks.get_mut(t)) {
+            self.spans.event(event, now, &mut task.spans);
+        }
+    }
+
     /// The end: calls that go on then are drawn until then.
     fn finish(mut self, sched: SchedRead) -> TraceTracks {
         let (base, end) = (self.base.unwrap_or(0), self.end());
@@ -377,6 +397,8 @@ impl<'c> Tracking<'c> {
             if let Some((from, call)) = task.call.take() {
                 task.calls.push(TrackSpan { from, to: end - base, code: call });
             }
+            task.spans.finish(end - base);
+            self.counts.span_ends += task.spans.unmatched;
             self.counts.overlaps += task.states.overlaps;
         }
         for (track, (from, to)) in self.known.iter_mut().zip(self.known_last) {
@@ -389,6 +411,7 @@ impl<'c> Tracking<'c> {
             known: self.known,
             work: self.work.cpus,
             work_names: self.work.names,
+            span_names: self.spans.names,
             tasks: self.tasks.tasks,
             calls: self.decoder.calls,
             wakeups: self.wakeups,

@@ -3,6 +3,7 @@
 use kymo_events::TaskInfo;
 use rustc_hash::FxHashMap;
 
+use super::program_spans::ThreadSpans;
 use super::span_track::SpanTrack;
 
 /// Tasks with tracks of their own.
@@ -26,6 +27,8 @@ pub struct TrackTask {
     pub states: SpanTrack,
     /// Its system calls.
     pub calls: SpanTrack,
+    /// Spans that its program tells of.
+    pub spans: ThreadSpans,
     /// Events in it.
     pub events: u64,
     /// It runs, or can: a wake-up ends no wait.

@@ -156,8 +156,8 @@ class Track {
     return lo;
   }
 }
-const TASKS = HEAD.tasks.map((t, number) => ({ ...t, number, states: new Track(t.states), calls: new Track(t.calls), samples: null }));
-const WORK = HEAD.work.map(w => ({ ...w, spans: new Track(w.spans) }));
+const TASKS = HEAD.tasks.map((t, number) => ({ ...t, number, states: new Track(t.states), calls: new Track(t.calls), spans: t.spans.map(s => new Track(s)), samples: null }));
+const WORK = HEAD.work.map(w => ({ ...w, names: HEAD.workNames, spans: new Track(w.spans) }));
 const CPUS = HEAD.cpus.map((c, number) => ({ number, known: new Track(c.known), runs: new Track(c.runs) }));
 // The name that a task had at a time.
 const nameAt = (t, time) => t ? (t.names.find(n => time < n[0]) || [0, t.comm])[1] : "";

@@ -36,6 +36,10 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
     }
     let mut tasks = Vec::new();
     for task in &tracks.tasks {
+        let mut spans = Vec::new();
+        for track in &task.spans.tracks {
+            spans.push(track_levels(track, false, pieces)?);
+        }
         tasks.push(json!({
             "tid": task.tid,
             "pid": task.pid,
@@ -45,8 +49,10 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
             "run": run_time(&task.states),
             "states": track_levels(&task.states, true, pieces)?,
             "calls": track_levels(&task.calls, false, pieces)?,
+            "spans": spans,
         }));
         leaves.extend([&*task.states.bytes, &*task.calls.bytes]);
+        leaves.extend(task.spans.tracks.iter().map(|t| &*t.bytes));
     }
     let samples = samples(page, pieces)?;
     // The leaves come behind what is drawn first.
@@ -61,6 +67,9 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
     for task in &mut tasks {
         task["states"]["leaf"] = places.next().transpose()?.unwrap_or_default();
         task["calls"]["leaf"] = places.next().transpose()?.unwrap_or_default();
+        for span in task["spans"].as_array_mut().into_iter().flatten() {
+            span["leaf"] = places.next().transpose()?.unwrap_or_default();
+        }
     }
     drop(places);
     let wakeups = pieces.add(&tracks.wakeups.bytes)?;
@@ -92,6 +101,7 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
         "cpus": cpus,
         "work": work,
         "workNames": tracks.work_names,
+        "spanNames": tracks.span_names,
         "tasks": tasks,
         "calls": tracks.calls.iter().map(|c| &*c.name).collect::<Vec<&str>>(),
         "classes": tracks.events.classes,

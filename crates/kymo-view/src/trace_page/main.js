@@ -57,7 +57,7 @@ function spanAt(row, time, lower) {
   return i < l.count && l.from[i] <= time ? { from: l.from[i], to: l.to[i], code: l.code[i], i, lower } : null;
 }
 function spanText(row, span) {
-  const what = row.kind === "work" ? HEAD.workNames[span.code] : row.kind === "cpu" ? taskName(TASKS[span.code]) : span.lower ? HEAD.calls[span.code] + "()" :
+  const what = row.kind === "work" ? row.work.names[span.code] : row.kind === "cpu" ? taskName(TASKS[span.code]) : span.lower ? HEAD.calls[span.code] + "()" :
     stateText(span.code) + (isOpen(span.code) ? ", without an end in the recording" : "") + (isUncertain(span.code) ? ", uncertain: events are missing" : "");
   return `${row.title}\n${what}\n${duration(span.to - span.from)} from ${absolute(span.from)}`;
 }

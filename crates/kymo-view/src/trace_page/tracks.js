@@ -9,7 +9,7 @@ const drawTimes = [];
 
 function readColors() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["bg", "panel", "ink", "soft", "line", "hover", "accent", "select", "run", "ready", "sleep", "disk", "other", "call", "warn", "idle", "kernel", "user", "chosen", "path"])
+  for (const name of ["bg", "panel", "ink", "soft", "line", "hover", "accent", "select", "run", "ready", "sleep", "disk", "other", "call", "warn", "idle", "kernel", "user", "chosen", "path", "span"])
     colors[name] = style.getPropertyValue("--" + name).trim();
   colors.states = [colors.run, colors.ready, colors.sleep, colors.disk, colors.other];
 }
@@ -55,7 +55,11 @@ function makeRows() {
       add({ kind: "group", id, title: `${lead.comm || "?"} ${pid} \u2013 ${tasks.length} threads` });
       if (STATE.closed.has(id)) continue;
     }
-    for (const task of tasks) add({ kind: "task", id: "task" + task.number, task, title: taskName(task), level: tasks.length > 1 ? 1 : 0 });
+    for (const task of tasks) {
+      add({ kind: "task", id: "task" + task.number, task, title: taskName(task), level: tasks.length > 1 ? 1 : 0 });
+      // What its program tells of, the outer spans first.
+      task.spans.forEach((spans, depth) => add({ kind: "work", id: `span${task.number}.${depth}`, title: depth ? "" : "spans of the program", work: { kind: "spans", names: HEAD.spanNames, spans } }));
+    }
   }
   let y = 0;
   for (const row of rows) { row.y = y; y += row.height; }
@@ -192,7 +196,7 @@ function paintRow(row, y, image, pixels, left) {
     if (runs) for (let x = 0; x < room; x++) if (runs.keys[x] >= 0) { const full = Math.max(1, h * runs.shares[x] / 255); column(x, y + 2 + h - full, full, taskWord(runs.keys[x])); }
   }
   if (row.kind === "work") {
-    const spans = columns(row.work.spans, room, code => code), word = colorWord(row.work.kind === "softirqs" ? colors.user : colors.kernel);
+    const spans = columns(row.work.spans, room, code => code), word = colorWord({ softirqs: colors.user, interrupts: colors.kernel, spans: colors.span }[row.work.kind]);
     if (spans) for (let x = 0; x < room; x++) if (spans.keys[x] >= 0) { const h = Math.max(1, 11 * spans.shares[x] / 255); column(x, y + 13 - h, h, word); }
   }
   if (row.kind === "task") {
@@ -256,7 +260,7 @@ function writeRow(c, row, y, width) {
   if (row.kind === "cpu") { c.fillStyle = "#fff"; eachWide(row.cpu.runs, 30, (x, w, code) => label(c, taskName(TASKS[code]), x, w, y + 2 + (CPU_ROW - 5) / 2)); }
   else if (row.kind === "work") {
     c.fillStyle = "#241a00"; c.font = "10px system-ui, sans-serif";
-    eachWide(row.work.spans, 36, (x, w, code) => label(c, HEAD.workNames[code] || "", x, w, y + 8));
+    eachWide(row.work.spans, 36, (x, w, code) => label(c, row.work.names[code] || "", x, w, y + 8));
     c.font = "12px system-ui, sans-serif";
   } else {
     c.font = "10px system-ui, sans-serif";

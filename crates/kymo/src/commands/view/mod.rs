@@ -229,6 +229,10 @@ fn note(tracks: &TraceTracks, ledger: &mut Ledger) {
         let fact = format!("{} system calls begin before the recording does, or unseen", c.exits);
         ledger.tell(NoteKind::Unmatched, fact, None);
     }
+    if c.span_ends > 0 {
+        let fact = format!("{} events of programs end what begins unseen", c.span_ends);
+        ledger.tell(NoteKind::Unmatched, fact, None);
+    }
     if c.overlaps > 0 {
         let fact = format!("states of tasks that overlap, and are cut: {}", c.overlaps);
         ledger.note(NoteKind::Order, fact, None);
