@@ -82,7 +82,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     annotate, "Show what each instruction and line of a function cost";
     convert, "Turn the stacks of a recording into other programs' formats";
     bundle, "Write a bundle: symbols and unwinding information of a recording, for other machines";
-    view, "Write a recording as one page to look at: tracks, flame graphs, events";
+    view, "Look at a recording in a browser: tracks, flame graphs, events";
     script, "Show the events of a recording as text or JSON lines";
     sched, "Show who runs, who waits for a CPU, and why";
     kmem, "Show who allocates memory of the kernel, and what stays";

@@ -270,3 +270,46 @@ fn without_stacks_and_with_losses_it_is_said() {
     let none = kymo(&["offcpu", "report", "-i", &none, "--strict"]).expect_status(3);
     assert!(none.stdout.contains("kymo offcpu record"), "{}", none.stdout);
 }
+
+#[test]
+fn of_switches_of_some_tasks_what_is_not_uncertain_is_true() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = kymo(&["script", "-i", FIXTURE, "--json"]).success().stdout;
+    let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let rows = |name: &str, wants: &dyn Fn(&Value) -> bool| -> BTreeMap<u64, [u64; 4]> {
+        let wanted = lines.iter().filter(|l| wants(l));
+        let records: Vec<SchedRecord> = wanted.filter_map(SchedRecord::parse).collect();
+        let path = directory.path().join(name).join("kernel");
+        CtfTrace { records: &records, packet: 1000, without: &|_, _| false }.write(&path);
+        let args = ["offcpu", "report", "--json", "-i", path.to_str().unwrap()];
+        let page: Value = serde_json::from_str(&kymo(&args).stdout).unwrap();
+        let mut rows: BTreeMap<u64, [u64; 4]> = BTreeMap::new();
+        for task in array(&page["tasks"]) {
+            let row = rows.entry(number(&task["tid"])).or_default();
+            let keys = ["running_ns", "waiting_ns", "blocked_ns", "uncertain_ns"];
+            row.iter_mut().zip(keys).for_each(|(sum, key)| *sum += number(&task[key]));
+        }
+        rows
+    };
+    let is_switch = |l: &Value| l["event"].as_str().unwrap().ends_with("sched_switch");
+    let prev = |l: &Value| l["fields"]["prev_pid"].as_u64().unwrap_or_default();
+    let whole = rows("whole", &|_| true);
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    lines.iter().filter(|l| is_switch(l)).for_each(|l| *counts.entry(prev(l)).or_default() += 1);
+    let mut tids: Vec<u64> = counts.keys().copied().filter(|tid| *tid > 0).collect();
+    tids.sort_by_key(|tid| std::cmp::Reverse(counts[tid]));
+    assert!(tids.len() > 3, "{counts:?}");
+    let mut uncertain = 0;
+    // As perf events of one task record: only switches away from it, and all wake-ups.
+    for chosen in tids.iter().take(4) {
+        let name = format!("only{chosen}");
+        for (tid, part) in rows(&name, &|l| !is_switch(l) || prev(l) == *chosen) {
+            let all = whole.get(&tid).unwrap();
+            for (part, all) in part.iter().zip(all).take(3) {
+                assert!(part <= all, "switches of {chosen}, thread {tid}: {part} {all}");
+            }
+            uncertain += part[3];
+        }
+    }
+    assert!(uncertain > 0, "most begins of runs were not seen");
+}

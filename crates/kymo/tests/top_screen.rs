@@ -471,3 +471,43 @@ int main(void) {
         assert!(top.end().0.success());
     }
 }
+
+#[test]
+fn tasks_are_ordered_and_held_by_keys() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let _burner = Burner::start();
+    let args = ["--tasks", "-d", "0.3"];
+    let mut top = TerminalTest::start((24, 120), &[], &args);
+    top.wait_text("order: r run");
+    // Names begin at one column in each row.
+    let names = |t: &TerminalTest| -> Vec<String> {
+        let rows = (2..22).map(|row| t.line(row));
+        let rows = rows.take_while(|l| l.contains('%'));
+        rows.map(|l| l.chars().skip(55).take(15).collect::<String>().trim_end().to_owned())
+            .collect()
+    };
+    top.press("n");
+    top.wait("order by name", |t| {
+        let names = names(t);
+        names.len() > 3 && names.is_sorted()
+    });
+    top.press(" ");
+    top.wait_text("held; order");
+    let held = top.text();
+    std::thread::sleep(Duration::from_millis(700));
+    top.read();
+    assert_eq!(top.text(), held);
+    top.press("r");
+    let share = |line: String| line.trim_start().split('%').next().unwrap().parse::<f64>().unwrap();
+    top.wait("order by run time", |t| {
+        let rows = (2..22).map(|row| t.line(row)).take_while(|l| l.contains('%'));
+        let shares: Vec<f64> = rows.map(share).collect();
+        shares.len() > 3 && shares.is_sorted_by(|a, b| a >= b) && !names(t).is_sorted()
+    });
+    top.press("q");
+    let (status, said) = top.end();
+    assert!(status.success(), "{said}");
+    assert!(said.contains("kymo itself used"), "{said}");
+}

@@ -6,11 +6,14 @@
 mod browser;
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use browser::Browser;
 use kymo_testkit::{Need, require, run};
+use kymo_tracepoint::{emit, tracepoint};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -21,44 +24,101 @@ fn fixture(name: &str) -> String {
 }
 
 fn page(recording: &str, directory: &Path) -> PathBuf {
+    page_of(recording, &[], directory)
+}
+
+fn page_of(recording: &str, args: &[&str], directory: &Path) -> PathBuf {
     let page = directory.join("page.html");
-    let made = run(KYMO, ["view", "-i", recording, "-o", page.to_str().unwrap()]);
+    let output = ["view", "-i", recording, "--force", "-o", page.to_str().unwrap()];
+    let made = run(KYMO, [&output[..], args].concat());
     assert_eq!(made.status, 0, "{}", made.stderr);
     assert!(made.stderr.contains("[ kymo view: wrote "), "{}", made.stderr);
     page
 }
 
-/// Times of each thread: running, waiting for a CPU, blocked.
-type Times = BTreeMap<u64, [u64; 3]>;
+/// Times of threads: running, waiting for a CPU, blocked, uncertain; of threads that had one
+/// number after each other in any order.
+type Times = BTreeMap<u64, Vec<[u64; 4]>>;
 
-/// What the command line says of tasks that were seen entirely.
-fn told_times(args: &[&str]) -> Times {
-    let told = run(KYMO, [&["offcpu", "report", "--json"], args].concat());
-    let told: Value = serde_json::from_str(&told.stdout).unwrap();
-    let certain =
-        |t: &&Value| t["tid"].as_u64().is_some_and(|tid| tid > 0) && t["uncertain_ns"] == 0;
-    let times = told["tasks"].as_array().unwrap().iter().filter(certain).map(|t| {
-        let of = |key: &str| t[key].as_u64().unwrap();
-        (of("tid"), [of("running_ns"), of("waiting_ns"), of("blocked_ns")])
-    });
+fn sorted(rows: impl Iterator<Item = (u64, [u64; 4])>) -> Times {
+    let mut times = Times::new();
     // The page leaves out who did nothing.
-    times.filter(|(_, times)| *times != [0; 3]).collect()
+    for (tid, row) in rows.filter(|(tid, row)| *tid > 0 && *row != [0; 4]) {
+        times.entry(tid).or_default().push(row);
+    }
+    times.values_mut().for_each(|rows| rows.sort_unstable());
+    times
 }
 
-/// What the table of the page says.
-fn shown_times(browser: &mut Browser) -> Times {
+/// What the command line says.
+fn told_times(args: &[&str]) -> (Times, u64) {
+    let told = run(KYMO, [&["offcpu", "report", "--json"], args].concat());
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    let times = told["tasks"].as_array().unwrap().iter().map(|t| {
+        let of = |key: &str| t[key].as_u64().unwrap();
+        let all = ["running_ns", "waiting_ns", "blocked_ns", "uncertain_ns"];
+        (of("tid"), all.map(of))
+    });
+    let total = |key: &str| told["total"][key].as_u64().unwrap();
+    (sorted(times), total("waiting_ns") + total("blocked_ns"))
+}
+
+/// What the table of the page says, and the time off CPU beside its flame graphs.
+fn shown_times(browser: &mut Browser) -> (Times, u64) {
+    browser.eval("STATE.tab = 'tasks'; showPanel()");
+    browser.settle();
     let script = "[...document.querySelectorAll('#pane-tasks tr[data-tid]')].map(r => \
-         [r.dataset.tid, ...['run', 'ready', 'blocked'].map(k => r.querySelector(`[data-key=${k}]`).dataset.ns)].map(Number))";
+         [r.dataset.tid, ...['run', 'ready', 'blocked', 'unsure'].map(k => r.querySelector(`[data-key=${k}]`).dataset.ns)].map(Number))";
     let rows = browser.eval(script);
-    let numbers = |row: &Value| -> Vec<u64> {
+    let row = |row: &Value| -> Vec<u64> {
         row.as_array().unwrap().iter().map(|n| n.as_f64().unwrap() as u64).collect()
     };
-    let rows = rows.as_array().unwrap().iter().map(numbers);
-    rows.map(|r| (r[0], [r[1], r[2], r[3]])).collect()
+    let rows: Vec<Vec<u64>> = rows.as_array().unwrap().iter().map(row).collect();
+    let times = sorted(rows.iter().map(|r| (r[0], [r[1], r[2], r[3], r[4]])));
+    browser.eval("STATE.tab = 'flame'; showPanel()");
+    browser.settle();
+    let off = browser.eval("graphs.off.root.total").as_f64().unwrap() as u64;
+    (times, off)
+}
+
+/// Events of the page's table, after a change of its filter or kind.
+fn shown_events(browser: &mut Browser, kind: &str, filter: &str) -> u64 {
+    let set = serde_json::json!({"kind": kind, "filter": filter});
+    browser.eval(&format!("Object.assign(STATE, {set}, {{tab: 'events'}}); showPanel()"));
+    browser.settle();
+    let text = browser.text("document.getElementById('shown').textContent.replaceAll(',', '')");
+    text.strip_suffix(" events").unwrap_or_else(|| panic!("{filter}: {text}")).parse().unwrap()
+}
+
+/// The words of the command that the page shows, without the program.
+fn shown_command(browser: &mut Browser) -> Vec<String> {
+    let command = browser.text("document.getElementById('command').textContent");
+    let words = run("sh", ["-c", &format!("set -- {command}; printf '%s\\n' \"$@\"")]).stdout;
+    words.lines().skip(1).map(str::to_owned).collect()
+}
+
+/// Compares what a page shows of a selection with the command line; answers its tasks.
+fn compare(browser: &mut Browser, recording: &str, select: &str) -> usize {
+    browser.eval(select);
+    browser.settle();
+    browser.eval("STATE.tab = 'tasks'; showPanel()");
+    browser.settle();
+    let words = shown_command(browser);
+    assert_eq!(words[..3], ["offcpu", "report", "--tasks"]);
+    let args: Vec<&str> = words[3..].iter().map(String::as_str).collect();
+    assert_eq!(args[..2], ["-i", recording]);
+    let ((told, told_off), (shown, shown_off)) = (told_times(&args), shown_times(browser));
+    assert_eq!(shown, told, "{args:?}");
+    assert_eq!(shown_off, told_off, "{args:?}");
+    let lines = |args: &[String]| -> u64 { run(KYMO, args).stdout.lines().count() as u64 };
+    let shown = shown_events(browser, "", "");
+    let command = shown_command(browser);
+    assert_eq!(shown, lines(&command), "{command:?}");
+    told.len()
 }
 
 #[test]
-fn times_of_tasks_are_those_of_the_command_line() {
+fn numbers_are_those_of_the_command_line() {
     if !require(&[CHROMIUM]) {
         return;
     }
@@ -67,23 +127,320 @@ fn times_of_tasks_are_those_of_the_command_line() {
     let page = page(&recording, directory.path());
     let mut browser = Browser::start(1280, 720);
     browser.open(&page, "");
-    let (told, shown) = (told_times(&["-i", &recording]), shown_times(&mut browser));
-    assert!(told.len() > 3, "{told:?}");
-    for (tid, times) in &told {
-        assert_eq!(shown.get(tid), Some(times), "thread {tid}");
+    assert!(compare(&mut browser, &recording, "select(null)") > 3);
+    for part in ["[LENGTH * .25, LENGTH * .5]", "[LENGTH * .6, LENGTH * .61]", "[0, 1000]"] {
+        compare(&mut browser, &recording, &format!("select({part})"));
     }
-    // The command of the selection is for the same times.
-    browser.eval("select([LENGTH * .25, LENGTH * .5])");
+    // Within a wait that nothing interrupts.
+    let wait = "(async () => { const t = TASKS.filter(t => t.tid && t.states.desc.count); let best = [0, 1]; \
+         for (const one of t) { await one.states.want(); const l = one.states.leaf; \
+         for (let i = 0; i < l.count; i++) if (stateOf(l.code[i]) && !isOpen(l.code[i]) && l.to[i] - l.from[i] > best[1] - best[0]) best = [l.from[i], l.to[i]]; } \
+         window.longest = best; })()";
+    browser.eval(wait);
     browser.settle();
-    let command = browser.text("document.getElementById('command').textContent");
-    let words: Vec<&str> = command.split(' ').skip(3).filter(|w| *w != "--tasks").collect();
-    assert!(words.contains(&"--time"), "{command}");
-    let (told, shown) = (told_times(&words), shown_times(&mut browser));
-    assert!(told.len() > 1, "{told:?}");
-    for (tid, times) in &told {
-        assert_eq!(shown.get(tid), Some(times), "thread {tid} of {command}");
+    let within = "select([longest[0] + (longest[1] - longest[0]) * .3, longest[0] + (longest[1] - longest[0]) * .4])";
+    assert!(compare(&mut browser, &recording, within) > 0);
+    // A page of a part of the time, in which tasks wait from before its begin until after its end.
+    let times = browser.text("`${absolute(longest[0] + (longest[1] - longest[0]) * .3)},${absolute(longest[0] + (longest[1] - longest[0]) * .4)}`");
+    let page = page_of(&recording, &["--time", &times], directory.path());
+    browser.open(&page, "");
+    assert!(compare(&mut browser, &recording, "select(null)") > 0);
+    compare(&mut browser, &recording, "select([LENGTH * .2, LENGTH * .7])");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn switches_of_some_tasks_make_no_states_that_nobody_saw() {
+    if !require(&[CHROMIUM, Need::Root, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("one.data");
+    let data = data.to_str().unwrap();
+    let load =
+        "for i in 1 2 3 4 5; do sleep 0.01; i=0; while [ $i -lt 9000 ]; do i=$((i+1)); done; done";
+    let events = ["-e", "sched:sched_switch", "-e", "sched:sched_waking", "-o", data];
+    let recorded = run(KYMO, [&["record", "-q"], &events[..], &["--", "sh", "-c", load]].concat());
+    assert_eq!(recorded.status, 0, "{}", recorded.stderr);
+    let page = page(data, directory.path());
+    let mut browser = Browser::start(1280, 720);
+    browser.open(&page, "");
+    assert!(compare(&mut browser, data, "select(null)") > 0);
+    compare(&mut browser, data, "select([LENGTH * .3, LENGTH * .8])");
+    let doubt =
+        browser.eval("TASKS.some(t => t.states.leaf && t.states.leaf.code.some(isUncertain))");
+    assert_eq!(doubt, true, "the begin of runs is not in such a recording");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn lanes_of_interrupts_add_up_to_kwork_report() {
+    if !require(&[CHROMIUM, Need::Root, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("irq.data");
+    let data = data.to_str().unwrap();
+    let events = ["irq:irq_handler_entry", "irq:irq_handler_exit", "irq:softirq_entry"];
+    let events = [&events[..], &["irq:softirq_exit"]].concat();
+    let events: Vec<&str> = events.iter().flat_map(|e| ["-e", e]).collect();
+    let load = ["--", "sh", "-c", "for i in 1 2 3 4 5 6; do sleep 0.02; done"];
+    let recorded = run(KYMO, [&["record", "-q", "-a", "-o", data], &events[..], &load].concat());
+    assert_eq!(recorded.status, 0, "{}", recorded.stderr);
+    let told = run(KYMO, ["kwork", "report", "--json", "-i", data]).stdout;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let mut sums: BTreeMap<(String, u64), (u64, u64)> = BTreeMap::new();
+    for row in told["rows"].as_array().unwrap().iter().filter(|r| r["kind"] != "workqueue") {
+        let lane = if row["kind"] == "irq" { "interrupts" } else { "softirqs" };
+        let sum = sums.entry((lane.to_owned(), row["cpu"].as_u64().unwrap())).or_default();
+        sum.0 += row["runtime"]["count"].as_u64().unwrap();
+        sum.1 += row["runtime"]["total_ns"].as_u64().unwrap();
+    }
+    let page = page(data, directory.path());
+    let mut browser = Browser::start(1280, 720);
+    browser.open(&page, "");
+    let lanes =
+        browser.eval("WORK.map(w => [w.kind, w.cpu, w.spans.desc.count, w.spans.desc.busy])");
+    let lanes = lanes.as_array().unwrap().iter().map(|l| {
+        let lane = (l[0].as_str().unwrap().to_owned(), l[1].as_u64().unwrap());
+        (lane, (l[2].as_u64().unwrap(), l[3].as_u64().unwrap()))
+    });
+    assert!(!sums.is_empty(), "{told}");
+    assert_eq!(lanes.collect::<BTreeMap<_, _>>(), sums);
+    let names = browser.eval("HEAD.workNames").to_string();
+    assert!(names.contains("TIMER"), "{names}");
+    let row = browser.eval("rows.filter(r => r.kind === 'work').length");
+    assert_eq!(row.as_u64().unwrap() as usize, sums.len());
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+tracepoint! {
+    /// An order comes.
+    pub order: begin(id: u64) { fields { id: u64 = id } print "{id}" }
+}
+tracepoint! {
+    /// It is done.
+    order: end(id: u64) { fields { id: u64 = id } print "{id}" }
+}
+tracepoint! {
+    /// A part of it.
+    order: step_start(id: u64) { fields { id: u64 = id } print "{id}" }
+}
+tracepoint! {
+    /// The part is done.
+    order: step_stop(id: u64) { fields { id: u64 = id } print "{id}" }
+}
+
+const ROLE: &str = "KYMO_TEST_ORDERS";
+
+/// The program: orders with a part each, two of them at a time.
+#[test]
+fn role() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let orders = |from: u64| {
+        for id in (from..from + 1500).step_by(2) {
+            emit!(begin(id));
+            emit!(begin(id + 1));
+            emit!(step_start(id));
+            emit!(end(id));
+            emit!(step_stop(id));
+            emit!(end(id + 1));
+        }
+    };
+    std::thread::scope(|s| {
+        s.spawn(|| orders(0));
+        s.spawn(|| orders(10_000));
+    });
+}
+
+#[test]
+fn pairs_of_a_programs_tracepoints_are_spans() {
+    if !require(&[CHROMIUM]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (shared, trace) = (directory.path().join("shared"), directory.path().join("trace"));
+    std::fs::create_dir_all(&shared).unwrap();
+    let me = std::env::current_exe().unwrap();
+    let recorded = Command::new(KYMO)
+        .args(["trace", "-u", "order:*", "-m", "16M", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(me)
+        .args(["--exact", "role", "-q"])
+        .env("KYMO_UST_DIR", &shared)
+        .env(ROLE, "1")
+        .output()
+        .unwrap();
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let trace = trace.to_str().unwrap();
+    // Spans by name: how many, and how long together.
+    let mut told: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let mut open: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    for line in run(KYMO, ["script", "-i", trace, "--json"]).stdout.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let Some(event) = line["event"].as_str() else { continue };
+        let key = |name: &str| (name.to_owned(), line["fields"]["id"].as_u64().unwrap());
+        let nanos = (line["time"].as_f64().unwrap() * 1e9).round() as u64;
+        match event.rsplit([':', '_']).next().unwrap() {
+            "begin" => _ = open.insert(key("order"), nanos),
+            "start" => _ = open.insert(key("order:step"), nanos),
+            word => {
+                let name = if word == "end" { "order" } else { "order:step" };
+                let sum = told.entry(name.to_owned()).or_default();
+                sum.0 += 1;
+                sum.1 += nanos - open.remove(&key(name)).unwrap();
+            }
+        }
+    }
+    assert_eq!((told["order"].0, told["order:step"].0), (3000, 1500));
+    let page = page(trace, directory.path());
+    let mut browser = Browser::start(1280, 720);
+    browser.open(&page, "");
+    browser.eval(
+        "(async () => { window.told = {}; for (const t of TASKS) for (const track of t.spans) { await track.want(); const l = track.leaf; \
+         for (let i = 0; i < l.count; i++) { const s = (told[HEAD.spanNames[l.code[i]]] ||= [0, 0]); s[0]++; s[1] += l.to[i] - l.from[i]; } } })()",
+    );
+    let shown = browser.eval("told");
+    for (name, (count, nanos)) in &told {
+        assert_eq!(shown[name][0].as_u64(), Some(*count), "{name}");
+        // Seconds of the lines are doubles.
+        let off = shown[name][1].as_u64().unwrap().abs_diff(*nanos);
+        assert!(off <= 2 * count, "{name}: {shown} {nanos}");
+    }
+    let rows = browser.eval("rows.filter(r => r.work && r.work.kind === 'spans').length");
+    assert!(rows.as_u64().unwrap() >= 4, "{rows}");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn filters_choose_the_events_that_script_chooses() {
+    if !require(&[CHROMIUM]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let recording = fixture("sched.data");
+    let page = page(&recording, directory.path());
+    let mut browser = Browser::start(1280, 720);
+    browser.open(&page, "");
+    let tid = browser.eval("TASKS.find(t => t.tid && t.tid !== NO_TID && t.events > 3).tid");
+    let mut kinds = 0;
+    for filter in [
+        "prev_prio < 120".to_owned(),
+        "prev_pid != 0 && next_pid == 0 || pid > 100".into(),
+        "!(prev_state & 1) && sched_switch.prev_comm ~ \"*[a-m]*\"".into(),
+        "comm ~ 'k{soft,work}*' || comm == sleep".into(),
+        format!("tid == {tid} && cpu < 1"),
+        format!("tid != {tid}"),
+        "event ~ \"sched_w*\" && target_cpu >= 0x0".into(),
+        "comm !~ \"s*\" && pid >= -1.5".into(),
+    ] {
+        let args = ["script", "-i", &recording, "--filter", &filter];
+        let told = run(KYMO, args);
+        assert_eq!(told.status, 0, "{}", told.stderr);
+        let told = told.stdout.lines().count() as u64;
+        assert_eq!(shown_events(&mut browser, "", &filter), told, "{filter}");
+        assert_eq!(shown_command(&mut browser), args, "{filter}");
+        kinds += usize::from(told > 0);
+    }
+    assert!(kinds > 5, "{kinds} filters choose something");
+    let told = run(KYMO, ["script", "-i", &recording, "-e", "sched:sched_switch"]).stdout;
+    let shown = shown_events(&mut browser, "sched:sched_switch", "");
+    assert_eq!(shown, told.lines().count() as u64);
+    for wrong in ["prev_prio <", "a ==", "(a == 1", "comm ~ \"[\"", "x = 1"] {
+        browser.eval(&format!("STATE.filter = {}; showPanel()", serde_json::json!(wrong)));
+        browser.settle();
+        let text = browser.text("document.getElementById('shown').textContent");
+        assert!(text.starts_with("filter: "), "{wrong}: {text}");
     }
     assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+/// The answer to the bytes of a request.
+fn ask(port: u16, request: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_served_page_asks_for_its_pieces_and_says_when_the_recording_is_gone() {
+    if !require(&[CHROMIUM]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let recording = directory.path().join("copy.data");
+    std::fs::copy(fixture("sched.data"), &recording).unwrap();
+    let mut server = Command::new(KYMO)
+        .args(["view", "-i", recording.to_str().unwrap()])
+        .env_remove("DISPLAY")
+        .env_remove("WAYLAND_DISPLAY")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        let line = line.unwrap();
+        line.split_whitespace().find(|w| w.starts_with("http://127.0.0.1:")).map(str::to_owned)
+    });
+    let address = address.unwrap();
+    let port: u16 = address.split([':', '/']).nth(4).unwrap().parse().unwrap();
+    let path = format!("/{}", address.splitn(4, '/').nth(3).unwrap());
+    let host = format!("Host: 127.0.0.1:{port}\r\n\r\n");
+    let status = |request: &str, rest: &str| ask(port, &format!("{request} HTTP/1.1\r\n{rest}"));
+    assert!(status(&format!("GET {path}"), &host).starts_with("HTTP/1.1 200 "));
+    for (request, rest, expected) in [
+        (format!("POST {path}"), &*host, "405"),
+        ("GET /".to_owned(), &host, "404"),
+        (format!("GET /{}/", "0".repeat(32)), &host, "403"),
+        (format!("GET {path}../../etc/passwd"), &host, "404"),
+        (format!("GET {path}"), "Host: example.org\r\n\r\n", "403"),
+        (format!("GET {path}{}", "x".repeat(9000)), &host, "431"),
+    ] {
+        let got = status(&request, rest);
+        assert!(got.starts_with(&format!("HTTP/1.1 {expected} ")), "{request}: {got}");
+    }
+    let mut browser = Browser::start(1280, 720);
+    browser.open_address(&format!("{address}#tab=tasks"));
+    let (shown, _) = shown_times(&mut browser);
+    assert_eq!(shown, told_times(&["-i", recording.to_str().unwrap()]).0);
+    // The critical path of the task that the page shows first.
+    browser.eval("STATE.row = rows.find(r => r.kind === 'task' && r.task.states.desc.count > 2).id; panelDone = showPath()");
+    browser.settle();
+    let tid = browser.eval("PATH.tid").to_string();
+    let args = ["why", "-i", recording.to_str().unwrap(), "--tid", &tid, "--json"];
+    let times = browser.text("`--time=${absolute(0)},${absolute(LENGTH)}`");
+    let told = run(KYMO, [&args[..], &[&*times]].concat());
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    let segment = |s: &Value| [&s["start_ns"], &s["end_ns"], &s["task"]["tid"]].map(|n| n.as_u64());
+    let told = told["paths"][0]["segments"].as_array().unwrap().iter().map(segment);
+    let base: u64 = browser.text("HEAD.base").parse().unwrap();
+    let shown = browser.eval("PATH.segments");
+    let shown = shown.as_array().unwrap().iter().map(|s| {
+        let at = |n: usize| s[n].as_u64().map(|t| t + base);
+        [at(0), at(1), s[2].as_u64()]
+    });
+    let (told, shown): (Vec<_>, Vec<_>) = (told.collect(), shown.collect());
+    assert!(shown.len() > 1, "{shown:?}");
+    assert_eq!(shown, told);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    std::fs::rename(&recording, directory.path().join("elsewhere")).unwrap();
+    browser.eval("pieces.clear(); piece(0).catch(() => 0)");
+    browser.settle();
+    let text = browser.text("document.getElementById('gone').textContent");
+    assert!(text.contains("has been moved or changed"), "{text}");
+    // As Ctrl-C does.
+    let killed = Command::new("kill").args(["-INT", &server.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    server.wait().unwrap();
+    browser.eval("pieces.clear(); piece(0).catch(() => 0)");
+    browser.settle();
+    let text = browser.text("document.getElementById('gone').textContent");
+    assert!(text.contains("kymo view has ended"), "{text}");
 }
 
 #[test]

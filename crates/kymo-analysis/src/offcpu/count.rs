@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use kymo_events::{EventSource, ReadOptions, RecordedEvent, SourceError};
+use kymo_events::{EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError};
 use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
 use super::cause::OffCpuCause;
-use super::intervals::parts;
+use super::intervals::{IntervalCertainty, TaskActivity, TaskInterval, parts};
 use super::stack_store::{StackNode, StackRole, StackStore};
 use super::table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, WakerId, WakerInfo,
@@ -22,6 +22,8 @@ use crate::tasks::{
 
 /// Tasks that ended and have rows of their own; more are counted in one.
 const MAX_ENDED: usize = 100_000;
+/// Stacks that are events of their own.
+const KERNEL_STACK: &str = "ftrace:kernel_stack";
 /// Wakers with their stacks.
 const MAX_WAKERS: usize = 1 << 16;
 
@@ -45,6 +47,8 @@ enum StackOwner {
 pub(super) struct OffCpuCounting<'a> {
     pub(super) config: &'a OffCpuConfig<'a>,
     pub(super) losses: &'a LossWindows,
+    /// Switches are missing: a task that was not seen to leave a CPU may have run unseen.
+    is_partial: bool,
     /// By slot of the task.
     live: Vec<TaskSlot>,
     ended: Vec<OffCpuRow>,
@@ -62,6 +66,8 @@ pub(super) struct OffCpuCounting<'a> {
     pub(super) merged: u64,
     /// Combinations of task, cause and stack.
     pub(super) task_cells: usize,
+    /// Intervals one by one, where they are wanted.
+    pub(super) intervals: Option<Vec<TaskInterval>>,
 }
 
 /// Counts the waits of recordings.
@@ -72,50 +78,115 @@ pub fn count_off_cpu(
     source: &EventSource,
     config: &OffCpuConfig<'_>,
 ) -> Result<OffCpuTable, SourceError> {
+    let mut is_partial = false;
     count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
-        count_once(source, config, losses, lost)
+        let table = count_once(source, config, (losses, is_partial), lost)?;
+        *lost |= table.read.machine.counts.mismatched > 0;
+        is_partial = *lost;
+        Ok(table)
     })
 }
 
 fn count_once(
     source: &EventSource,
     config: &OffCpuConfig<'_>,
-    losses: LossWindows,
+    (losses, is_partial): (LossWindows, bool),
     lost: &mut bool,
 ) -> Result<OffCpuTable, SourceError> {
     let mut names = OFF_CPU_EVENTS.to_vec();
     // The ring of ftrace has stacks as events of their own, behind those they belong to. They
     // are not joined here: the order of time of all tasks counts.
-    names.push("ftrace:kernel_stack");
-    let mut counting = OffCpuCounting::new(config, &losses);
-    let mut machine = TaskMachine::new(losses.clone());
-    let mut decoder = SchedDecoder::default();
-    let mut span: Option<(u64, u64)> = None;
+    names.push(KERNEL_STACK);
+    let mut reader = OffCpuReader::new(config, (&losses, is_partial), false);
     let options = ReadOptions::default();
     let summary = source.for_each(&select_events(&names), options, &mut |event| {
         *lost |= event.lost.is_some();
-        machine.note_loss(event);
-        if event.class.is_stack {
-            counting.take_stack(event);
-            return ControlFlow::Continue(());
-        }
-        let Some(sched) = decoder.decode(event) else { return ControlFlow::Continue(()) };
-        let (Some(time), Some(cpu)) = (event.time, event.cpu()) else {
-            // The machine counts it.
-            let _ = machine.apply(&sched, event);
-            return ControlFlow::Continue(());
-        };
-        let (first, last) = span.unwrap_or((time, time));
-        span = Some((first.min(time), last.max(time)));
-        counting.set_owner(cpu, None);
-        if let Some(transition) = machine.apply(&sched, event) {
-            counting.step(&transition, (&sched, event), (time, cpu), &machine);
-        }
+        reader.event(event);
         ControlFlow::Continue(())
     })?;
     *lost |= !summary.untold_losses.is_empty();
+    let OffCpuReader { counting, mut machine, decoder, span } = reader;
     machine.finish();
     Ok(counting.finish(SchedRead { machine, summary, span, malformed: decoder.malformed }))
+}
+
+/// Counts waits of events as they are handed to it.
+pub(crate) struct OffCpuReader<'a> {
+    counting: OffCpuCounting<'a>,
+    machine: TaskMachine,
+    decoder: SchedDecoder,
+    span: Option<(u64, u64)>,
+}
+
+impl<'a> OffCpuReader<'a> {
+    /// Of losses and whether switches are missing an earlier pass tells. `keeps_intervals`: each
+    /// interval is kept until `take_intervals`.
+    pub(crate) fn new(
+        config: &'a OffCpuConfig<'a>,
+        (losses, is_partial): (&'a LossWindows, bool),
+        keeps_intervals: bool,
+    ) -> OffCpuReader<'a> {
+        let mut counting = OffCpuCounting::new(config, losses);
+        counting.is_partial = is_partial;
+        counting.intervals = keeps_intervals.then(Vec::new);
+        let machine = TaskMachine::new(losses.clone());
+        OffCpuReader { counting, machine, decoder: SchedDecoder::default(), span: None }
+    }
+
+    /// The state of tasks after the last event.
+    pub(crate) fn machine(&self) -> &TaskMachine {
+        &self.machine
+    }
+
+    /// Takes an event, of the scheduler or not; answers what it changed.
+    pub(crate) fn event(&mut self, event: &RecordedEvent<'_>) -> Option<Transition> {
+        self.machine.note_loss(event);
+        if event.class.is_stack {
+            if event.class.full_name == KERNEL_STACK {
+                self.counting.take_stack(event);
+            }
+            return None;
+        }
+        let sched = self.decoder.decode(event)?;
+        let (Some(time), Some(cpu)) = (event.time, event.cpu()) else {
+            // The machine counts it.
+            let _ = self.machine.apply(&sched, event);
+            return None;
+        };
+        let (first, last) = self.span.unwrap_or((time, time));
+        self.span = Some((first.min(time), last.max(time)));
+        self.counting.set_owner(cpu, None);
+        let transition = self.machine.apply(&sched, event)?;
+        self.counting.step(&transition, (&sched, event), (time, cpu), &self.machine);
+        Some(transition)
+    }
+
+    /// The intervals that ended since the last call.
+    pub(crate) fn take_intervals(&mut self) -> Option<Vec<TaskInterval>> {
+        let kept = self.counting.intervals.as_mut().filter(|list| !list.is_empty())?;
+        Some(std::mem::take(kept))
+    }
+
+    /// The intervals that had not ended at a time, when nothing more comes.
+    pub(crate) fn open_intervals(&mut self, end: u64) -> Vec<TaskInterval> {
+        let alive: Vec<TaskId> = self.machine.tasks.iter().map(|(id, _)| id).collect();
+        alive.into_iter().for_each(|id| self.counting.leave_open(id, end));
+        let mut open = self.take_intervals().unwrap_or_default();
+        for cpu in 0..self.machine.cpu_count() as u32 {
+            if let Some((task, from)) = self.machine.running_since(cpu) {
+                let (activity, certainty) = (TaskActivity::Running(cpu), IntervalCertainty::Open);
+                open.push(TaskInterval { task, from, to: end, activity, certainty });
+            }
+        }
+        open
+    }
+
+    /// The state of tasks at the end; `summary` is what the readers say.
+    pub(crate) fn into_read(self, summary: ReadSummary) -> SchedRead {
+        let OffCpuReader { mut machine, decoder, span, .. } = self;
+        machine.finish();
+        SchedRead { machine, summary, span, malformed: decoder.malformed }
+    }
 }
 
 impl<'a> OffCpuCounting<'a> {
@@ -123,6 +194,7 @@ impl<'a> OffCpuCounting<'a> {
         OffCpuCounting {
             config,
             losses,
+            is_partial: false,
             live: Vec::new(),
             ended: Vec::new(),
             crowded: OffCpuRow::default(),
@@ -138,6 +210,7 @@ impl<'a> OffCpuCounting<'a> {
             unbalanced: 0,
             merged: 0,
             task_cells: 0,
+            intervals: None,
         }
     }
 
@@ -165,6 +238,8 @@ impl<'a> OffCpuCounting<'a> {
             Transition::Switch { out, next } => {
                 if self.wanted(out.task, machine).is_some() {
                     self.switch_out(out, event, (time, cpu));
+                } else if let Some(since) = out.since {
+                    self.keep_run(out, (since, time), cpu);
                 }
                 if let Some(task) = self.wanted(next.task, machine) {
                     self.switch_in(next, task, (time, cpu));
@@ -172,6 +247,14 @@ impl<'a> OffCpuCounting<'a> {
             }
             Transition::Wakeup { task, by, kind } => {
                 if let Some(woken) = self.wanted(*task, machine) {
+                    if *kind == WakeupKind::Waking
+                        && woken.state == TaskState::Runnable
+                        && let Some(slot) = self.slot(*task)
+                        && std::mem::replace(&mut slot.waking, true)
+                    {
+                        // It ran and slept meanwhile, and nobody saw it.
+                        self.run_unseen(*task, time);
+                    }
                     if woken.state == TaskState::Runnable
                         && let Some(slot) = self.slot(*task)
                         && slot.pending.is_none()
@@ -215,6 +298,7 @@ impl<'a> OffCpuCounting<'a> {
             *counted = counted.saturating_add(to - from);
             slot.see(from);
             slot.see(to);
+            self.keep_run(out, (from, to), cpu);
         }
         let stack = self.stacks.add(event, StackRole::Sleeper);
         self.see(out.task, time);
@@ -222,6 +306,7 @@ impl<'a> OffCpuCounting<'a> {
         self.switches.1 += u64::from(stack.is_some());
         let Some(slot) = self.slot(out.task) else { return };
         let waker = slot.early_waker.take();
+        slot.waking = false;
         slot.pending = match out.state {
             SwitchOutState::Dead(_) => None,
             state => Some(PendingWait { left: time, state, cause, stack, woken: None, waker }),
@@ -320,19 +405,20 @@ impl<'a> OffCpuCounting<'a> {
 
     fn switch_in(&mut self, next: &SwitchIn, task: &SchedTask, (time, cpu): (u64, u32)) {
         let pending = self.slot(next.task).and_then(|slot| {
-            (slot.early_waker, slot.runnable_since) = (None, None);
+            (slot.early_waker, slot.runnable_since, slot.waking) = (None, None, false);
             slot.pending.take()
         });
         self.see(next.task, time);
         let wait = &next.wait;
         let pending = pending.filter(|p| wait.left.is_some_and(|l| l.0 == p.left));
+        let is_uncertain = wait.touches_loss || (self.is_partial && wait.left.is_none());
         let mut whole: Option<(OffCpuCause, u64, u64)> = None;
         for (cause, from, to) in parts(wait, pending.as_ref().map(|p| p.cause)) {
             let Some((from, to)) = self.part(from, to, cpu) else { continue };
             if to == from {
                 continue;
             }
-            self.count(next.task, cause, (from, to), pending.as_ref(), wait.touches_loss);
+            self.count(next.task, cause, (from, to), pending.as_ref(), is_uncertain);
             whole = match whole {
                 Some((first, begin, _)) => Some((first, begin, to)),
                 None => Some((cause, from, to)),
@@ -341,7 +427,7 @@ impl<'a> OffCpuCounting<'a> {
         let begins = wait.left.is_some() || wait.cause == WaitCause::New;
         self.no_begin += u64::from(!begins);
         // Threads without work hold nobody up, however long they wait for it.
-        if let Some((cause, from, to)) = whole.filter(|w| !wait.touches_loss && !w.0.is_idle())
+        if let Some((cause, from, to)) = whole.filter(|w| !is_uncertain && !w.0.is_idle())
             && self.longest.as_ref().is_none_or(|l| to - from > l.to - l.from)
         {
             let comm = task.comm().to_vec();

@@ -4,12 +4,63 @@ use super::cause::OffCpuCause;
 use super::count::OffCpuCounting;
 use super::stack_store::StackNode;
 use super::task_slot::PendingWait;
-use crate::tasks::{TaskId, Wait, WaitCause};
+use crate::tasks::{SwitchOut, SwitchOutState, TaskId, Wait, WaitCause};
 
 /// Combinations of cause, stack and waker; more lose waker and stack.
 const MAX_CELLS: usize = 1 << 17;
 
+/// What a task does in an interval.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TaskActivity {
+    /// It runs on this CPU.
+    Running(u32),
+    /// It waits; the state in which it left its CPU, where that was seen.
+    Waiting(OffCpuCause, Option<SwitchOutState>),
+}
+
+/// How much is known of an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IntervalCertainty {
+    /// Begin and end were seen.
+    Seen,
+    /// Events were lost in it, or a switch is missing: the task may have done something else.
+    Uncertain,
+    /// It had not ended when the recording did.
+    Open,
+}
+
+/// An interval of a task, as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskInterval {
+    pub(crate) task: TaskId,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) activity: TaskActivity,
+    pub(crate) certainty: IntervalCertainty,
+}
+
 impl OffCpuCounting<'_> {
+    /// Keeps a run that ends, where intervals are wanted.
+    pub(super) fn keep_run(&mut self, out: &SwitchOut, (from, to): (u64, u64), cpu: u32) {
+        let Some(kept) = &mut self.intervals else { return };
+        let certainty = certainty_of(out.touches_loss);
+        let activity = TaskActivity::Running(cpu);
+        kept.push(TaskInterval { task: out.task, from, to, activity, certainty });
+    }
+
+    /// Keeps a wait, where intervals are wanted.
+    fn keep_wait(
+        &mut self,
+        task: TaskId,
+        (cause, state): (OffCpuCause, Option<SwitchOutState>),
+        (from, to): (u64, u64),
+        certainty: IntervalCertainty,
+    ) {
+        let Some(kept) = &mut self.intervals else { return };
+        let activity = TaskActivity::Waiting(cause, state);
+        kept.push(TaskInterval { task, from, to, activity, certainty });
+    }
+
     /// The part of an interval that is selected.
     pub(super) fn part(&self, from: u64, to: u64, cpu: u32) -> Option<(u64, u64)> {
         let selection = self.config.selection;
@@ -33,6 +84,8 @@ impl OffCpuCounting<'_> {
         is_uncertain: bool,
     ) {
         let nanos = to - from;
+        let state = pending.map(|p| p.state);
+        self.keep_wait(task, (cause, state), (from, to), certainty_of(is_uncertain));
         let Some(slot) = self.slot(task) else { return };
         let row = &mut slot.row;
         let sum = match (is_uncertain, cause.is_runnable()) {
@@ -104,9 +157,13 @@ impl OffCpuCounting<'_> {
 
     /// Counts a wait that had not ended when the recording did.
     pub(super) fn leave_open(&mut self, id: TaskId, end: u64) {
-        let stack = self.slot(id).and_then(|slot| slot.pending?.stack);
+        let pending = self.slot(id).and_then(|slot| slot.pending);
+        let (stack, state) = (pending.and_then(|p| p.stack), pending.map(|p| p.state));
         let Some((cause, from)) = self.end_unseen(id) else { return };
         let part = self.config.selection.cut(from, end);
+        if let Some(part) = part.filter(|(from, to)| to > from) {
+            self.keep_wait(id, (cause, state), part, IntervalCertainty::Open);
+        }
         if let Some((from, to)) = part.filter(|(from, to)| self.config.by_task && to > from) {
             self.count_of_task(id, (cause, stack), to - from);
         }
@@ -117,6 +174,10 @@ impl OffCpuCounting<'_> {
             stats.open.1 = stats.open.1.saturating_add(to - from);
         }
     }
+}
+
+fn certainty_of(is_uncertain: bool) -> IntervalCertainty {
+    if is_uncertain { IntervalCertainty::Uncertain } else { IntervalCertainty::Seen }
 }
 
 /// The parts of a wait: blocked, and waiting for a CPU.

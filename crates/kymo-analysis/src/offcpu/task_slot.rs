@@ -37,6 +37,8 @@ pub(super) struct TaskSlot {
     pub(super) pending: Option<PendingWait>,
     /// Since when it can run, where it was not seen to leave a CPU.
     pub(super) runnable_since: Option<(OffCpuCause, u64)>,
+    /// A `sched_waking` came since it ran.
+    pub(super) waking: bool,
     /// Who woke it while it still ran.
     pub(super) early_waker: Option<WakerId>,
 }

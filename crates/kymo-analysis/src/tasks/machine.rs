@@ -149,6 +149,12 @@ impl TaskMachine {
         self.cpus.get(cpu as usize)?.current
     }
 
+    /// The task that a CPU runs, and since when, where no event was lost since.
+    pub(crate) fn running_since(&self, cpu: u32) -> Option<(TaskId, u64)> {
+        let slot = self.cpus.get(cpu as usize).filter(|slot| !slot.doubtful)?;
+        slot.current.zip(slot.switched)
+    }
+
     /// Losses that were met so far.
     pub fn met_losses(&self) -> LossWindows {
         LossWindows::new(self.met.clone())
@@ -284,6 +290,7 @@ impl TaskMachine {
         // Where it began this run may not have been seen.
         task.cpu = Some(cpu);
         task.woken = None;
+        task.waking = false;
         // Of a run whose begin is not known the wait before it is not, either.
         let wait = std::mem::take(&mut task.wait);
         let wait = if since.is_some() { wait } else { Wait::default() };
@@ -305,7 +312,7 @@ impl TaskMachine {
         task.state = TaskState::Running(cpu);
         task.cpu = Some(cpu);
         task.wait = wait;
-        task.woken_running = false;
+        (task.woken_running, task.waking) = (false, false);
         Some(SwitchIn { task: id, wait })
     }
 
@@ -327,6 +334,10 @@ impl TaskMachine {
         if matches!(task.state, TaskState::Running(_)) {
             task.woken_running = true;
         } else {
+            // It is wanted awake a second time: it ran and slept meanwhile, and nobody saw it.
+            if kind == WakeupKind::Waking && std::mem::replace(&mut task.waking, true) {
+                (task.left, task.woken) = (None, None);
+            }
             if task.woken.is_none() {
                 task.woken = Some(Wakeup { time, cpu, by: by_tid, context, is_new });
             }

@@ -83,6 +83,8 @@ pub struct SchedTask {
     pub(super) woken: Option<Wakeup>,
     /// A wake-up that came while it ran.
     pub(super) woken_running: bool,
+    /// A `sched_waking` that came since it ran: no other one comes before it runs again.
+    pub(super) waking: bool,
     /// The name that its events state.
     stated: TaskComm,
     is_named: bool,

@@ -1,7 +1,7 @@
 //! The events one by one, packed in chunks: time, class, task, CPU, and the text of their fields
 //! as far as there is room for it.
 
-use kymo_events::{FieldId, FieldPart, FieldValue, RecordedClass, RecordedEvent};
+use kymo_events::{FieldId, FieldPart, FieldType, FieldValue, RecordedClass, RecordedEvent};
 
 use super::packed::push_number;
 
@@ -13,7 +13,8 @@ pub const EVENTS_PER_CHUNK: usize = 1 << 16;
 pub struct EventChunk {
     /// For each event: time since the one before (zigzag), class, task + 1, CPU + 1.
     pub heads: Vec<u8>,
-    /// Texts of fields, each ended by a newline.
+    /// For each event its layout and the texts of its fields, with a unit separator (0x1f)
+    /// before each, ended by a newline.
     pub texts: Vec<u8>,
     /// Time that the first one's counts from.
     pub start: u64,
@@ -32,6 +33,9 @@ pub struct EventList {
     pub chunks: Vec<EventChunk>,
     /// Names of classes.
     pub classes: Vec<String>,
+    /// Fields by layout: names, and of which type each is: `n`umber, `f`loat, `t`ext,
+    /// `e`numeration (its name, then 0x1e and the number), `c`ompound.
+    pub class_fields: Vec<Vec<(String, char)>>,
     /// Events of each class.
     pub class_counts: Vec<u64>,
     /// Events in all.
@@ -46,7 +50,9 @@ pub struct EventList {
 #[derive(Clone, Debug)]
 struct ClassPlan {
     number: u32,
-    fields: Vec<(FieldId, String)>,
+    /// Number of its fields in `class_fields`.
+    layout: u32,
+    fields: Vec<FieldId>,
 }
 
 /// Place of an event.
@@ -85,7 +91,7 @@ impl EventList {
         }
         let from = chunk.texts.len();
         if self.text_bytes < text_limit {
-            write_fields(event, &plan.fields, &mut chunk.texts);
+            write_fields(event, plan, &mut chunk.texts);
         } else {
             self.textless += u64::from(!plan.fields.is_empty());
         }
@@ -102,14 +108,30 @@ impl EventList {
             self.class_counts.push(0);
             self.classes.len() - 1
         });
-        let fields = (0u32..).zip(&class.fields);
-        let fields = fields.filter(|(_, f)| !f.common && f.part == FieldPart::Own);
-        let fields = fields.map(|(id, f)| (FieldId(id), f.name.clone())).collect();
+        let own = (0u32..).zip(&class.fields);
+        let own = own.filter(|(_, f)| !f.common && f.part == FieldPart::Own);
+        let (mut fields, mut described) = (Vec::new(), Vec::new());
+        for (id, field) in own {
+            fields.push(FieldId(id));
+            let kind = match field.field_type {
+                FieldType::Text => 't',
+                FieldType::Enumeration => 'e',
+                FieldType::Compound => 'c',
+                FieldType::Float => 'f',
+                _ => 'n',
+            };
+            described.push((field.name.clone(), kind));
+        }
+        let known = self.class_fields.iter().position(|c| *c == described);
+        let fields_number = known.unwrap_or_else(|| {
+            self.class_fields.push(described);
+            self.class_fields.len() - 1
+        });
         if self.by_layout.len() <= layout {
             self.by_layout.resize(layout + 1, None);
         }
         if let Some(slot) = self.by_layout.get_mut(layout) {
-            *slot = Some(ClassPlan { number: number as u32, fields });
+            *slot = Some(ClassPlan { number: number as u32, layout: fields_number as u32, fields });
         }
     }
 }
@@ -117,19 +139,21 @@ impl EventList {
 /// Longest text of one event.
 const LONGEST: usize = 2000;
 
-fn write_fields(event: &RecordedEvent<'_>, fields: &[(FieldId, String)], out: &mut Vec<u8>) {
+fn write_fields(event: &RecordedEvent<'_>, plan: &ClassPlan, out: &mut Vec<u8>) {
     let from = out.len();
-    for (id, name) in fields {
-        let value = event.field(*id);
-        if value == FieldValue::Absent {
-            continue;
+    out.extend_from_slice(itoa::Buffer::new().format(plan.layout).as_bytes());
+    for id in &plan.fields {
+        out.push(0x1f);
+        match event.field(*id) {
+            FieldValue::Absent => out.push(0x1d),
+            value => {
+                value.write_cell(out);
+                if let (FieldValue::Enumeration { .. }, Some(number)) = (&value, value.number()) {
+                    out.push(0x1e);
+                    out.extend_from_slice(number.to_string().as_bytes());
+                }
+            }
         }
-        if out.len() > from {
-            out.push(b' ');
-        }
-        out.extend_from_slice(name.as_bytes());
-        out.push(b'=');
-        value.write_cell(out);
         if out.len() - from > LONGEST {
             out.truncate(from + LONGEST);
             out.extend_from_slice("…".as_bytes());

@@ -3,7 +3,7 @@
 
 use super::packed::push_number;
 use super::span_track::SpanTrack;
-use super::{RUNNING, RUNNING_ON, STATE_BITS};
+use super::{RUNNING, span_state};
 
 /// Narrowest bin: 2^12 ns.
 const LEAST_SHIFT: u32 = 12;
@@ -81,8 +81,7 @@ fn bins_of(track: &SpanTrack, shift: u32, waits: bool) -> Option<Vec<Bin>> {
     let most = (track.count / 3) as usize;
     let mut bins: Vec<Bin> = Vec::new();
     for span in track.spans() {
-        let state = span.code & ((1 << STATE_BITS) - 1);
-        let is_wait = !waits || ![RUNNING, RUNNING_ON].contains(&state);
+        let is_wait = !waits || span_state(span.code) != RUNNING;
         let length = if is_wait { span.to - span.from } else { 0 };
         let (first, last) = (span.from >> shift, (span.to - 1) >> shift);
         if last - first > most as u64 {

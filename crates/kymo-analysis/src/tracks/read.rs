@@ -3,20 +3,25 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError,
+    ClassOrigin, EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError,
 };
 
+use super::cpu_work::{CpuWork, WorkTracks};
 use super::event_list::{EventList, EventPlace};
-use super::packed::push_number;
+use super::packed::{push_number, take_number};
+use super::program_spans::ProgramSpans;
 use super::span_track::{SpanTrack, TrackSpan};
 use super::task_list::{TaskList, TrackTask};
 use super::{
-    OPEN, OTHER_WAIT, RUNNABLE, RUNNING, RUNNING_ON, SLEEPING, STATE_BITS, UNINTERRUPTIBLE,
+    DETAIL_SHIFT, OPEN, OTHER_WAIT, RUNNABLE, RUNNING, SLEEPING, UNCERTAIN, UNINTERRUPTIBLE,
 };
-use crate::losses::{LossWindows, MOST_CPUS};
+use crate::losses::{LossWindows, MOST_CPUS, count_with_losses};
+use crate::offcpu::{
+    IntervalCertainty, OFF_CPU_EVENTS, OffCpuConfig, OffCpuReader, TaskActivity, TaskInterval,
+};
 use crate::syscalls::{CallInfo, SyscallDecoder, SyscallEvent};
 use crate::tasks::{
-    SchedRead, SchedReader, SchedStep, SwitchOutState, TaskId, TaskMachine, Transition,
+    SchedRead, SchedSelection, SwitchOutState, TaskId, TaskMachine, TaskState, Transition,
 };
 
 /// What is read.
@@ -40,6 +45,30 @@ pub struct WakeupList {
     before: u64,
 }
 
+/// A wake-up that ends a wait.
+#[derive(Clone, Copy, Debug)]
+pub struct TrackWakeup {
+    /// When; it counts from the begin.
+    pub time: u64,
+    /// Number of the task that woke, where it is known.
+    pub by: Option<u32>,
+    /// Number of the task that was woken.
+    pub task: u32,
+}
+
+impl WakeupList {
+    /// The wake-ups.
+    pub fn iter(&self) -> impl Iterator<Item = TrackWakeup> + '_ {
+        let (mut left, mut time) = (&*self.bytes, 0u64);
+        std::iter::from_fn(move || {
+            let step = take_number(&mut left)?;
+            time = time.wrapping_add(((step >> 1) as i64 ^ -((step & 1) as i64)) as u64);
+            let by = take_number(&mut left)?.checked_sub(1).map(|by| by as u32);
+            Some(TrackWakeup { time, by, task: take_number(&mut left)? as u32 })
+        })
+    }
+}
+
 /// What did not fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrackCounts {
@@ -49,6 +78,8 @@ pub struct TrackCounts {
     pub crowded: u64,
     /// Exits of system calls whose entry is not in the recording.
     pub exits: u64,
+    /// Events of programs that end a span whose begin is not in the recording.
+    pub span_ends: u64,
     /// Spans that overlap others of their track.
     pub overlaps: u64,
 }
@@ -56,12 +87,18 @@ pub struct TrackCounts {
 /// A recording as tracks. Times count from `span.0`.
 #[derive(Debug)]
 pub struct TraceTracks {
-    /// Times of the first and the last event.
+    /// Times of the first and the last event; of a selection of times, its part of them.
     pub span: (u64, u64),
     /// For each CPU, who runs: numbers of tasks. Idle time is no span.
     pub cpus: Vec<SpanTrack>,
-    /// For each CPU, since when that is known.
-    pub known: Vec<Option<u64>>,
+    /// For each CPU, when it is known who runs, or that nobody does.
+    pub known: Vec<SpanTrack>,
+    /// For each CPU that has some, its interrupts and softirqs.
+    pub work: Vec<CpuWork>,
+    /// Names of interrupts and softirqs.
+    pub work_names: Vec<String>,
+    /// Names of programs' spans.
+    pub span_names: Vec<String>,
     /// The tasks.
     pub tasks: Vec<TrackTask>,
     /// System calls.
@@ -83,39 +120,58 @@ pub struct TraceTracks {
 /// # Errors
 /// If reading fails.
 pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTracks, SourceError> {
-    let mut sched = SchedReader::new(LossWindows::default());
-    let mut tracking = Tracking::new(config);
-    // What is before the times that are wanted makes the state at their begin.
-    let everything = EventSelection::default();
-    let summary = source.for_each(&everything, ReadOptions::default(), &mut |event| {
-        let wanted = config.selection.wants_time(event.time);
-        if let Some(time) = event.time
-            && time > config.selection.until()
-        {
-            return ControlFlow::Continue(());
-        }
-        let task = tracking.arrive(event, wanted);
-        let flow = sched.event(event, &mut |step, machine| {
-            tracking.step(step, machine);
+    // Waits are what `kymo offcpu` counts, and cut where they are drawn.
+    let everything = SchedSelection::default();
+    let waits = OffCpuConfig { selection: &everything, by_task: false };
+    let mut is_partial = false;
+    count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
+        let mut reader = OffCpuReader::new(&waits, (&losses, is_partial), true);
+        let mut tracking = Tracking::new(config);
+        // What is before the times that are wanted makes the state at their begin, and what is
+        // behind them ends what goes on at their end.
+        let select = EventSelection::default();
+        let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
+            *lost |= event.lost.is_some();
+            let task = tracking.arrive(event);
+            let transition = reader.event(event);
+            for interval in reader.take_intervals().into_iter().flatten() {
+                tracking.interval(&interval, reader.machine());
+            }
+            if let (Some(transition), Some(time)) = (&transition, event.time) {
+                tracking.step(transition, time, reader.machine());
+            }
+            tracking.call(event, task);
+            tracking.cpu_work(event);
+            tracking.program_span(event, task);
             ControlFlow::Continue(())
-        });
-        tracking.call(event, task);
-        flow
-    })?;
-    Ok(tracking.finish(sched.finish(summary)))
+        })?;
+        *lost |= !summary.untold_losses.is_empty();
+        for interval in reader.open_intervals(tracking.end()) {
+            tracking.interval(&interval, reader.machine());
+        }
+        *lost |= reader.machine().counts.mismatched > 0;
+        is_partial = *lost;
+        Ok(tracking.finish(reader.into_read(summary)))
+    })
 }
 
 struct Tracking<'c> {
     config: &'c TrackConfig,
+    /// Begin and end of what is wanted.
+    limits: (u64, u64),
+    /// Where times count from: the first event, or the begin of what is wanted.
     base: Option<u64>,
+    /// Time of the latest event that is wanted, or before that.
     last: u64,
     cpus: Vec<SpanTrack>,
-    known: Vec<Option<u64>>,
-    /// Who runs on each CPU, and since when.
-    running: Vec<Option<(u32, u64)>>,
+    known: Vec<SpanTrack>,
+    /// The last span in which it is known who runs: what follows may continue it.
+    known_last: Vec<(u64, u64)>,
     cpu_event: Vec<u64>,
     tasks: TaskList,
     decoder: SyscallDecoder,
+    work: WorkTracks,
+    spans: ProgramSpans,
     wakeups: WakeupList,
     events: EventList,
     losses: Vec<(u64, u64)>,
@@ -126,14 +182,17 @@ impl<'c> Tracking<'c> {
     fn new(config: &'c TrackConfig) -> Tracking<'c> {
         Tracking {
             config,
+            limits: (config.selection.from(), config.selection.until()),
             base: None,
             last: 0,
             cpus: Vec::new(),
             known: Vec::new(),
-            running: Vec::new(),
+            known_last: Vec::new(),
             cpu_event: Vec::new(),
             tasks: TaskList::default(),
             decoder: SyscallDecoder::new(config.name_of),
+            work: WorkTracks::default(),
+            spans: ProgramSpans::default(),
             wakeups: WakeupList::default(),
             events: EventList::default(),
             losses: Vec::new(),
@@ -142,32 +201,32 @@ impl<'c> Tracking<'c> {
     }
 
     /// Takes note of an event; answers its task.
-    fn arrive(&mut self, event: &RecordedEvent<'_>, wanted: bool) -> Option<u32> {
+    fn arrive(&mut self, event: &RecordedEvent<'_>) -> Option<u32> {
         let Some(time) = event.time else {
             self.counts.timeless += 1;
             return None;
         };
-        let task = self.tasks.find(event.task());
-        if !wanted {
-            return task;
-        }
-        let base = *self.base.get_or_insert(time);
-        let time = time.saturating_sub(base);
-        self.last = self.last.max(time);
         let cpu = event.cpu().filter(|c| *c < MOST_CPUS);
+        self.base.get_or_insert(time.max(self.limits.0));
+        self.last = self.last.max(time);
         if let Some(cpu) = cpu {
             self.grow(cpu);
             if let Some(before) = self.cpu_event.get_mut(cpu as usize) {
-                if event.lost.is_some() {
-                    self.losses.push(((*before).min(time), time));
+                let before = std::mem::replace(before, time).min(time);
+                if event.lost.is_some() && time >= self.limits.0 && before <= self.limits.1 {
+                    self.losses.push((self.since_base(before), self.since_base(time)));
                 }
-                *before = time;
             }
+        }
+        let now = self.since_base(time);
+        let task = self.tasks.find(event.task(), now);
+        if !self.config.selection.wants_time(Some(time)) {
+            return task;
         }
         if let Some(task) = task.and_then(|t| self.tasks.get_mut(t)) {
             task.events += 1;
         }
-        self.events.push(event, EventPlace { time, task, cpu }, self.config.text_limit);
+        self.events.push(event, EventPlace { time: now, task, cpu }, self.config.text_limit);
         task
     }
 
@@ -175,47 +234,106 @@ impl<'c> Tracking<'c> {
         let count = cpu as usize + 1;
         if self.cpus.len() < count {
             self.cpus.resize_with(count, SpanTrack::default);
-            self.known.resize(count, None);
-            self.running.resize(count, None);
+            self.known.resize_with(count, SpanTrack::default);
+            self.known_last.resize(count, (0, 0));
             self.cpu_event.resize(count, 0);
         }
     }
 
-    /// A time as it counts from the begin; times before it are the begin.
+    /// The end of what is drawn.
+    fn end(&self) -> u64 {
+        self.last.min(self.limits.1).max(self.base.unwrap_or(0))
+    }
+
+    /// A time as it counts from the begin; times before it are the begin, those behind what is
+    /// wanted its end.
     fn since_base(&self, time: u64) -> u64 {
-        self.base.map_or(0, |base| time.saturating_sub(base))
+        self.base.map_or(0, |base| time.min(self.limits.1).saturating_sub(base))
     }
 
     fn number(&mut self, machine: &TaskMachine, id: TaskId) -> Option<u32> {
-        self.tasks.find(&machine.tasks.get(id)?.info).or_else(|| {
+        let now = self.since_base(self.last);
+        self.tasks.find(&machine.tasks.get(id)?.info, now).or_else(|| {
             let task = machine.tasks.get(id)?;
             let info = kymo_events::TaskInfo::new(task.info.pid, Some(task.tid), task.comm());
-            self.tasks.find(&info)
+            self.tasks.find(&info, now)
         })
     }
 
-    fn step(&mut self, step: &SchedStep<'_, '_>, machine: &TaskMachine) {
-        self.grow(step.cpu);
-        match step.transition {
-            Transition::Switch { out, next } => {
-                let is_known = out.since.is_some();
-                let out_task = machine.tasks.get(out.task).map(|t| t.tid);
-                let prev = self.number(machine, out.task);
-                self.leave(step, prev, out.state, is_known);
-                if let (Some(tid), SwitchOutState::Dead(_)) = (out_task, out.state) {
-                    self.tasks.end(tid);
+    /// Draws what a task did, as far as it is wanted.
+    fn interval(&mut self, interval: &TaskInterval, machine: &TaskMachine) {
+        let Some(number) = self.number(machine, interval.task) else { return };
+        let (from, to) = (self.since_base(interval.from), self.since_base(interval.to));
+        let flag = match interval.certainty {
+            IntervalCertainty::Seen => 0,
+            IntervalCertainty::Uncertain => UNCERTAIN,
+            IntervalCertainty::Open => OPEN,
+        };
+        let Some(task) = self.tasks.get_mut(number) else { return };
+        let code = match interval.activity {
+            TaskActivity::Running(cpu) => {
+                if let Some(track) = self.cpus.get_mut(cpu as usize)
+                    && task.tid != 0
+                {
+                    track.push(TrackSpan { from, to, code: number });
                 }
-                let next = self.number(machine, next.task);
-                self.enter(step, next);
+                if let Some(last) = self.known_last.get_mut(cpu as usize)
+                    && let Some(track) = self.known.get_mut(cpu as usize)
+                {
+                    if last.1 != from {
+                        track.push(TrackSpan { from: last.0, to: last.1, code: 0 });
+                        last.0 = from;
+                    }
+                    last.1 = to;
+                }
+                RUNNING | flag | cpu << DETAIL_SHIFT
+            }
+            TaskActivity::Waiting(cause, state) => {
+                let state = match state {
+                    _ if cause.is_runnable() => RUNNABLE,
+                    Some(SwitchOutState::Blocked(b'S')) => SLEEPING,
+                    Some(SwitchOutState::Blocked(b'D')) => UNINTERRUPTIBLE,
+                    _ => OTHER_WAIT,
+                };
+                state | flag | (cause as u32) << DETAIL_SHIFT
+            }
+        };
+        if task.tid != 0 {
+            task.states.push(TrackSpan { from, to, code });
+        }
+    }
+
+    fn step(&mut self, transition: &Transition, time: u64, machine: &TaskMachine) {
+        match transition {
+            Transition::Switch { out, next } => {
+                if let Some(next) = self.number(machine, next.task)
+                    && let Some(next) = self.tasks.get_mut(next)
+                {
+                    next.is_awake = true;
+                }
+                let number = self.number(machine, out.task);
+                let now = self.since_base(time);
+                let Some(task) = number.and_then(|t| self.tasks.get_mut(t)) else { return };
+                task.is_awake = out.state.is_runnable();
+                if matches!(out.state, SwitchOutState::Dead(_)) {
+                    // The call that ends a task does not return.
+                    if let Some((from, call)) = task.call.take() {
+                        task.calls.push(TrackSpan { from, to: now, code: call });
+                    }
+                    if let Some(tid) = machine.tasks.get(out.task).map(|t| t.tid) {
+                        self.tasks.end(tid);
+                    }
+                }
             }
             Transition::Wakeup { task, by, .. } => {
+                let is_runnable =
+                    machine.tasks.get(*task).is_some_and(|t| t.state == TaskState::Runnable);
                 let by = by.and_then(|by| self.number(machine, by));
                 let Some(number) = self.number(machine, *task) else { return };
                 let Some(woken) = self.tasks.get_mut(number) else { return };
                 // The first one counts, of a task that does not run.
-                if woken.woken.is_none() && woken.left.is_none_or(|(_, s)| !s.is_runnable()) {
-                    woken.woken = Some(step.time);
-                    self.wake(step.time, by, number);
+                if is_runnable && !std::mem::replace(&mut woken.is_awake, true) {
+                    self.wake(time, by, number);
                 }
             }
             Transition::Migrate { .. } | Transition::Runtime { .. } => {}
@@ -223,7 +341,7 @@ impl<'c> Tracking<'c> {
     }
 
     fn wake(&mut self, time: u64, by: Option<u32>, woken: u32) {
-        if self.base.is_none_or(|base| base > time) {
+        if self.base.is_none_or(|base| base > time) || time > self.limits.1 {
             return;
         }
         let time = self.since_base(time);
@@ -234,77 +352,6 @@ impl<'c> Tracking<'c> {
         push_number(&mut list.bytes, by.map_or(0, |by| u64::from(by) + 1));
         push_number(&mut list.bytes, woken.into());
         list.count += 1;
-    }
-
-    /// A task leaves a CPU.
-    fn leave(
-        &mut self,
-        step: &SchedStep<'_, '_>,
-        task: Option<u32>,
-        state: SwitchOutState,
-        is_known: bool,
-    ) {
-        let before = self.running.get_mut(step.cpu as usize).and_then(Option::take);
-        if let (Some((runs, since)), Some(task)) = (before, task)
-            && runs == task
-            && is_known
-        {
-            self.ran((step.cpu, RUNNING), task, since, step.time);
-        }
-        let now = self.since_base(step.time);
-        let Some(task) = task.and_then(|t| self.tasks.get_mut(t)) else { return };
-        let is_dead = matches!(state, SwitchOutState::Dead(_));
-        // The call that ends a task does not return.
-        if is_dead && let Some((from, call)) = task.call.take() {
-            task.calls.push(TrackSpan { from, to: now, code: call });
-        }
-        (task.left, task.woken) = ((!is_dead).then_some((step.time, state)), None);
-    }
-
-    fn ran(&mut self, (cpu, state): (u32, u32), task: u32, since: u64, until: u64) {
-        let (from, to) = (self.since_base(since), self.since_base(until));
-        let Some(row) = self.tasks.get_mut(task).filter(|t| t.tid != 0) else { return };
-        row.states.push(TrackSpan { from, to, code: state | cpu << STATE_BITS });
-        if let Some(track) = self.cpus.get_mut(cpu as usize) {
-            track.push(TrackSpan { from, to, code: task });
-        }
-    }
-
-    /// A task gets a CPU: its wait is over.
-    fn enter(&mut self, step: &SchedStep<'_, '_>, task: Option<u32>) {
-        let at = step.cpu as usize;
-        let now = self.since_base(step.time);
-        self.known.get_mut(at).into_iter().for_each(|known| _ = known.get_or_insert(now));
-        let Some(number) = task else { return };
-        self.running.get_mut(at).into_iter().for_each(|r| *r = Some((number, step.time)));
-        self.end_wait(number, step.time, true);
-    }
-
-    /// Draws the wait of a task until a time.
-    fn end_wait(&mut self, number: u32, until: u64, runs: bool) {
-        let (base, to) = (self.base.unwrap_or(0), self.since_base(until));
-        let Some(task) = self.tasks.get_mut(number).filter(|t| t.tid != 0) else { return };
-        let (left, woken) = (task.left.take(), task.woken.take());
-        let since = |time: u64| time.saturating_sub(base);
-        let open = if runs { 0 } else { OPEN };
-        let mut from = woken.map_or(to, since);
-        if let Some((left, state)) = left {
-            let code = match state {
-                s if s.is_runnable() => RUNNABLE,
-                SwitchOutState::Blocked(b'S') => SLEEPING,
-                SwitchOutState::Blocked(b'D') => UNINTERRUPTIBLE,
-                _ => OTHER_WAIT,
-            };
-            // Without a wake-up nothing divides the wait.
-            let ready = if code == RUNNABLE { to } else { from };
-            // A wake-up ends what the task was blocked in, also if it does not run again.
-            let over = if code != RUNNABLE && woken.is_some() { 0 } else { open };
-            task.states.push(TrackSpan { from: since(left), to: ready, code: code | over });
-            from = ready;
-        }
-        if from < to && (runs || woken.is_some()) {
-            task.states.push(TrackSpan { from, to, code: RUNNABLE | open });
-        }
     }
 
     /// System calls.
@@ -324,28 +371,47 @@ impl<'c> Tracking<'c> {
         }
     }
 
-    /// The end: what goes on then is drawn until then.
+    /// Interrupts and softirqs.
+    fn cpu_work(&mut self, event: &RecordedEvent<'_>) {
+        if let (Some(time), Some(cpu)) = (event.time, event.cpu().filter(|c| *c < MOST_CPUS)) {
+            self.work.event(event, self.since_base(time), cpu);
+        }
+    }
+
+    /// Spans of programs.
+    fn program_span(&mut self, event: &RecordedEvent<'_>, task: Option<u32>) {
+        let (Some(time), ClassOrigin::Program) = (event.time, event.class.origin) else { return };
+        if event.lost.is_some() {
+            self.tasks.tasks.iter_mut().for_each(|t| t.spans.forget_open());
+        }
+        let now = self.since_base(time);
+        if let Some(task) = task.and_then(|t| self.tasks.get_mut(t)) {
+            self.spans.event(event, now, &mut task.spans);
+        }
+    }
+
+    /// The end: calls that go on then are drawn until then.
     fn finish(mut self, sched: SchedRead) -> TraceTracks {
-        let end = self.base.unwrap_or(0).saturating_add(self.last);
-        let running = std::mem::take(&mut self.running);
-        for (cpu, (task, since)) in (0u32..).zip(running).filter_map(|(c, r)| Some((c, r?))) {
-            self.ran((cpu, RUNNING_ON), task, since, end);
-        }
-        for number in 0..self.tasks.tasks.len() as u32 {
-            self.end_wait(number, end, false);
-        }
+        let (base, end) = (self.base.unwrap_or(0), self.end());
         for task in &mut self.tasks.tasks {
             if let Some((from, call)) = task.call.take() {
-                task.calls.push(TrackSpan { from, to: self.last, code: call });
+                task.calls.push(TrackSpan { from, to: end - base, code: call });
             }
+            task.spans.finish(end - base);
+            self.counts.span_ends += task.spans.unmatched;
             self.counts.overlaps += task.states.overlaps;
         }
-        let base = self.base.unwrap_or(0);
+        for (track, (from, to)) in self.known.iter_mut().zip(self.known_last) {
+            track.push(TrackSpan { from, to, code: 0 });
+        }
         self.counts.crowded = self.tasks.crowded;
         TraceTracks {
-            span: (base, base.saturating_add(self.last)),
+            span: (base, end),
             cpus: self.cpus,
             known: self.known,
+            work: self.work.cpus,
+            work_names: self.work.names,
+            span_names: self.spans.names,
             tasks: self.tasks.tasks,
             calls: self.decoder.calls,
             wakeups: self.wakeups,

@@ -3,11 +3,14 @@
 use kymo_events::TaskInfo;
 use rustc_hash::FxHashMap;
 
+use super::program_spans::ThreadSpans;
 use super::span_track::SpanTrack;
-use crate::tasks::SwitchOutState;
 
 /// Tasks with tracks of their own.
 const MOST: usize = 1 << 16;
+
+/// Names of one task that are kept.
+const MOST_NAMES: usize = 64;
 
 /// A task with what it did.
 #[derive(Clone, Debug, Default)]
@@ -18,16 +21,18 @@ pub struct TrackTask {
     pub pid: Option<u32>,
     /// Its last name.
     pub comm: Vec<u8>,
+    /// Its names before that, and until when it had them.
+    pub old_names: Vec<(u64, Vec<u8>)>,
     /// Its states.
     pub states: SpanTrack,
     /// Its system calls.
     pub calls: SpanTrack,
+    /// Spans that its program tells of.
+    pub spans: ThreadSpans,
     /// Events in it.
     pub events: u64,
-    /// Since when it is off its CPU, and in which state.
-    pub(super) left: Option<(u64, SwitchOutState)>,
-    /// Since when it could run, while it does not.
-    pub(super) woken: Option<u64>,
+    /// It runs, or can: a wake-up ends no wait.
+    pub(super) is_awake: bool,
     /// The call that it is in, and since when.
     pub(super) call: Option<(u64, u32)>,
 }
@@ -43,9 +48,9 @@ pub(super) struct TaskList {
 impl TaskList {
     /// Number of a task.
     #[inline]
-    pub(super) fn find(&mut self, info: &TaskInfo) -> Option<u32> {
-        // Of what happens while a task ends, perf states -1.
-        let tid = info.tid.filter(|tid| *tid != u32::MAX)?;
+    pub(super) fn find(&mut self, info: &TaskInfo, now: u64) -> Option<u32> {
+        // Of what happens while a task ends, perf states -1: a task of its own.
+        let tid = info.tid?;
         let number = match self.by_tid.get(&tid) {
             Some(number) => *number,
             None if self.tasks.len() >= MOST => {
@@ -65,7 +70,10 @@ impl TaskList {
                 task.comm = b"<idle>".to_vec();
             }
         } else if (info.is_named || task.comm.is_empty()) && task.comm != info.comm() {
-            task.comm = info.comm().to_vec();
+            let old = std::mem::replace(&mut task.comm, info.comm().to_vec());
+            if !old.is_empty() && task.old_names.len() < MOST_NAMES {
+                task.old_names.push((now, old));
+            }
         }
         task.pid = info.pid.or(task.pid);
         Some(number)

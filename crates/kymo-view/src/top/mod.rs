@@ -14,5 +14,5 @@ pub use screen::{
     ScreenView, TopKey, TopScreen,
 };
 pub use stdio::{StdioColumns, TopHeader, write_stdio};
-pub use tasks::{ActivityColumns, write_tasks};
+pub use tasks::{ActivityColumns, ActivitySort, write_tasks};
 pub use trust::{TopLosses, top_ledger, top_status};

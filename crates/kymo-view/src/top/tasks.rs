@@ -1,5 +1,6 @@
 //! Text of `kymo top --tasks`: who runs, who waits for a CPU, who is blocked on what.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use kymo_analysis::task_activity::{ActivityInterval, ActivityRow, ActivityState};
@@ -16,6 +17,56 @@ pub struct ActivityColumns {
     pub most: usize,
     /// Characters of a line; what is longer is cut.
     pub width: usize,
+}
+
+/// What rows are ordered by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ActivitySort {
+    /// Time on a CPU.
+    #[default]
+    Run,
+    /// Time in which it waited for a CPU.
+    Wait,
+    /// Time in which it was blocked.
+    Blocked,
+    /// Switches.
+    Switches,
+    /// The longest wait for a CPU.
+    Longest,
+    /// Name, then thread.
+    Name,
+}
+
+impl ActivitySort {
+    /// The order that a key stands for.
+    pub fn of(key: char) -> Option<ActivitySort> {
+        Some(match key {
+            'r' => ActivitySort::Run,
+            'w' => ActivitySort::Wait,
+            'b' => ActivitySort::Blocked,
+            's' => ActivitySort::Switches,
+            'l' => ActivitySort::Longest,
+            'n' => ActivitySort::Name,
+            _ => return None,
+        })
+    }
+
+    /// Puts rows into the order.
+    pub fn apply(self, rows: &mut [ActivityRow]) {
+        let most = |rows: &mut [ActivityRow], of: fn(&ActivityRow) -> u64| {
+            rows.sort_by_key(|r| (Reverse(of(r)), r.task.tid));
+        };
+        match self {
+            ActivitySort::Run => most(rows, |r| r.run),
+            ActivitySort::Wait => most(rows, |r| r.wait),
+            ActivitySort::Blocked => most(rows, |r| r.blocked),
+            ActivitySort::Switches => most(rows, |r| r.switches),
+            ActivitySort::Longest => most(rows, |r| r.longest_wait),
+            ActivitySort::Name => {
+                rows.sort_by(|a, b| (a.task.comm(), a.task.tid).cmp(&(b.task.comm(), b.task.tid)));
+            }
+        }
+    }
 }
 
 /// Writes an interval: one line about all, then the tasks.

@@ -4,14 +4,18 @@ const $ = id => document.getElementById(id);
 const HEAD = JSON.parse($("head").textContent);
 const BASE = BigInt(HEAD.base), LENGTH = Math.max(HEAD.length, 1);
 const STATES = ["running", "waiting for a CPU", "sleeping", "blocked (D)", "waiting otherwise"];
-// 5: runs, and goes on when the recording ends.
-const stateOf = code => (code & 7) === 5 ? 0 : Math.min(code & 7, 4);
-const isOpen = code => (code & 7) === 5 || ((code & 7) !== 0 && code >>> 3 !== 0);
+// State, flags (goes on at the end; uncertain), and the CPU or the cause of the wait.
+const stateOf = code => Math.min(code & 7, 4), isOpen = code => (code & 8) !== 0, isUncertain = code => (code & 16) !== 0;
+const detailOf = code => code >>> 5;
+const stateText = code => stateOf(code) === 0 ? `running on CPU ${detailOf(code)}` :
+  (HEAD.causes[detailOf(code)] || STATES[stateOf(code)]) + ([, , " (S)", " (D)", ""][stateOf(code)] || "");
 
 // Pieces are unpacked when they are looked at, and the least lately used are forgotten.
 const pieces = new Map(), MOST_PIECES = 48;
 async function unpack(number) {
-  const text = $("p" + number).textContent;
+  const own = $("p" + number);
+  if (!own) return ask(number);
+  const text = own.textContent;
   // Each 64 KiB of text are 48 KiB of bytes.
   const bytes = new Uint8Array(Math.floor(text.length * 3 / 4));
   let at = 0;
@@ -20,9 +24,24 @@ async function unpack(number) {
     for (let k = 0; k < part.length; k++) bytes[at++] = part.charCodeAt(k);
   }
   const packed = bytes.subarray(0, at);
-  const stream = new Response(packed).body.pipeThrough(new DecompressionStream("deflate-raw"));
+  return inflate(new Response(packed));
+}
+async function inflate(response) {
+  const stream = response.body.pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
+// A served page asks for its pieces; what it has seen stays when the server is gone.
+async function ask(number) {
+  let answer = null;
+  try { answer = await fetch("p/" + number, { cache: "no-store" }); } catch { /* Said below. */ }
+  if (answer?.ok) return inflate(answer);
+  pieces.delete(number);
+  const gone = answer?.status === 410;
+  $("gone").textContent = gone ? "The recording has been moved or changed since this page was made." : "kymo view has ended: what was not looked at before is not here.";
+  $("gone").hidden = false;
+  throw new Error($("gone").textContent);
+}
+addEventListener("unhandledrejection", event => { if (!$("gone").hidden) event.preventDefault(); });
 function piece(number) {
   let known = pieces.get(number);
   if (known) pieces.delete(number); else known = unpack(number);
@@ -137,8 +156,13 @@ class Track {
     return lo;
   }
 }
-const TASKS = HEAD.tasks.map((t, number) => ({ ...t, number, states: new Track(t.states), calls: new Track(t.calls), samples: null }));
-const CPUS = HEAD.cpus.map((c, number) => ({ number, known: c.known, runs: new Track(c.runs) }));
+const TASKS = HEAD.tasks.map((t, number) => ({ ...t, number, states: new Track(t.states), calls: new Track(t.calls), spans: t.spans.map(s => new Track(s)), samples: null }));
+const WORK = HEAD.work.map(w => ({ ...w, names: HEAD.workNames, spans: new Track(w.spans) }));
+const CPUS = HEAD.cpus.map((c, number) => ({ number, known: new Track(c.known), runs: new Track(c.runs) }));
+// The name that a task had at a time.
+const nameAt = (t, time) => t ? (t.names.find(n => time < n[0]) || [0, t.comm])[1] : "";
+// Of what happens while a task ends, perf states -1.
+const NO_TID = 4294967295;
 const taskName = t => t ? `${t.comm || "?"} ${t.tid}` : "";
 
 // Samples, once for all; the tasks' own are found by their numbers.

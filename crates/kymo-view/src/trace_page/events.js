@@ -18,27 +18,34 @@ async function chunkTexts(number) {
   const c = await chunkHeads(number);
   return c.texts ||= new TextDecoder().decode(await blob(HEAD.chunks[number].texts)).split("\n");
 }
-// Words of the filter: all that are wanted, none with a minus before it.
-function filterWords() {
-  const words = STATE.filter.toLowerCase().split(/\s+/).filter(w => w);
-  return { wanted: words.filter(w => !(w[0] === "-" && w.length > 1)), unwanted: words.filter(w => w[0] === "-" && w.length > 1).map(w => w.slice(1)) };
+// Fields of an event as a line of text.
+function cellsText(text) {
+  const [layout, ...cells] = text.split("\x1f"), fields = HEAD.classFields[layout] || [];
+  return cells.map((cell, i) => cell === "\x1d" ? "" : `${fields[i]?.[0] ?? ""}=${cell.split("\x1e")[0]}`).filter(t => t).join(" ");
 }
 async function showEvents() {
-  const turn = ++eventTurn, [a, b] = selected(), { wanted, unwanted } = filterWords();
-  const filters = wanted.length + unwanted.length > 0;
+  const turn = ++eventTurn, [a, b] = selected(), filter = makeFilter(STATE.filter), kind = HEAD.classes.indexOf(STATE.kind);
+  const filters = filter !== null, chooses = filters || kind >= 0;
+  let textless = 0;
   Object.assign(found, { at: [], place: [], time: [], total: 0, done: false });
-  const classes = HEAD.classes.map(c => c.toLowerCase()), names = TASKS.map(t => taskName(t).toLowerCase());
+  const e = {
+    line() { return `${HEAD.classes[e.cls]} ${e.comm} ${e.task?.tid ?? ""} cpu=${e.cpu} ${cellsText(e.text)}`.toLowerCase(); },
+  };
   for (let n = 0; n < HEAD.chunks.length; n++) {
     const desc = HEAD.chunks[n];
     if (desc.times[2] < a || desc.times[1] > b) continue;
-    if (!filters && STATE.scope === "all" && found.at.length >= MOST_ROWS && desc.times[1] >= a && desc.times[2] <= b) { found.total += desc.count; continue; }
+    if (!chooses && STATE.scope === "all" && found.at.length >= MOST_ROWS && desc.times[1] >= a && desc.times[2] <= b) { found.total += desc.count; continue; }
     const c = await chunkHeads(n), texts = filters ? await chunkTexts(n) : null;
     if (turn !== eventTurn) return;
     for (let i = 0; i < desc.count; i++) {
       if (c.time[i] < a || c.time[i] > b || !inScope(c.task[i])) continue;
+      if (kind >= 0 && c.cls[i] !== kind) continue;
       if (filters) {
-        const line = `${classes[c.cls[i]]} ${names[c.task[i]] || ""} cpu=${c.cpu[i]} ${texts[i].toLowerCase()}`;
-        if (!wanted.every(w => line.includes(w)) || unwanted.some(w => line.includes(w))) continue;
+        const text = texts[i], task = TASKS[c.task[i]];
+        if (!text) textless++;
+        e.text = text; e.cells = text.split("\x1f"); e.layout = e.cells.shift();
+        e.cls = c.cls[i]; e.cpu = c.cpu[i]; e.task = task; e.comm = nameAt(task, c.time[i]);
+        if (!filter(e)) continue;
       }
       found.total++;
       if (found.at.length < MOST_ROWS) { found.at.push(n); found.place.push(i); found.time.push(c.time[i]); }
@@ -46,7 +53,9 @@ async function showEvents() {
   }
   found.done = true;
   const rows = found.at.length;
-  $("shown").textContent = found.total > rows ? `${grouped(rows)} of ${grouped(found.total)} events can be scrolled; choose a shorter time` : `${grouped(found.total)} events`;
+  if (filterWrong) $("shown").textContent = "filter: " + filterWrong;
+  else if (textless) $("shown").textContent = `${grouped(found.total)} events; fields of ${grouped(textless)} are not in this page`;
+  else $("shown").textContent = found.total > rows ? `${grouped(rows)} of ${grouped(found.total)} events can be scrolled; choose a shorter time` : `${grouped(found.total)} events`;
   $("event-space").style.height = Math.min(MOST_HEIGHT, rows * ROW_H) + "px";
   if (STATE.at !== null) goToEvent(STATE.at); else drawEvents();
 }
@@ -57,6 +66,7 @@ function firstRow() {
   if (whole <= MOST_HEIGHT) return Math.floor(box.scrollTop / ROW_H);
   return Math.floor(box.scrollTop / Math.max(1, MOST_HEIGHT - box.clientHeight) * Math.max(0, rowsTotal() - box.clientHeight / ROW_H));
 }
+const taskAt = (number, time) => { const t = TASKS[number]; return t ? `${nameAt(t, time) || "?"} ${t.tid === NO_TID ? -1 : t.tid}` : ""; };
 let drawTurn = 0;
 async function drawEvents() {
   const turn = ++drawTurn, box = $("event-scroll"), first = firstRow(), holder = $("event-rows");
@@ -64,7 +74,7 @@ async function drawEvents() {
   for (let i = first; i < last; i++) {
     const n = found.at[i], k = found.place[i], c = await chunkHeads(n), text = (await chunkTexts(n))[k] || "";
     if (turn !== drawTurn) return;
-    const cells = [[absolute(c.time[k]), "r mono"], [c.cpu[k] < 0 ? "" : c.cpu[k], "r"], [taskName(TASKS[c.task[k]]), ""], [HEAD.classes[c.cls[k]], ""], [text, "mono"]];
+    const cells = [[absolute(c.time[k]), "r mono"], [c.cpu[k] < 0 ? "" : c.cpu[k], "r"], [taskAt(c.task[k], c.time[k]), ""], [HEAD.classes[c.cls[k]], ""], [cellsText(text), "mono"]];
     made.push(element("div", { class: "event" + (i === chosenEvent ? " chosen" : ""), role: "row", onclick: () => chooseEvent(i) },
       ...cells.map(([t, cls]) => element("span", { class: cls, role: "cell", title: String(t) }, String(t)))));
   }

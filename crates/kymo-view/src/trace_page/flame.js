@@ -55,13 +55,16 @@ async function offWeights() {
   let waits = 0;
   const none = { node: -1 };
   for (const task of TASKS) {
-    if (!task.tid || !task.states.desc.count || !inScope(task.number)) continue;
+    if (!task.tid || task.tid === NO_TID || !task.states.desc.count || !inScope(task.number)) continue;
     const stacks = left.get(task.number);
-    let now = none, open = false;
+    let now = none, end = -1, counted = false;
     eachSpan(await blob(task.states.desc.leaf), 0, b, (from, to, code) => {
-      if (stateOf(code) === 0) { open = false; now = none; return; }
-      if (isOpen(code)) return;
-      if (!open) { now = stacks?.get(from) || none; open = true; if (to > a) waits++; }
+      if (isOpen(code) || isUncertain(code) || stateOf(code) === 0) return;
+      // Blocked, and then waiting for a CPU, are one wait.
+      const stack = stacks?.get(from);
+      if (stack || from !== end) { now = stack || none; counted = false; }
+      end = to;
+      if (to > a && !counted) { waits++; counted = true; }
       const part = Math.min(to, b) - Math.max(from, a);
       if (part > 0) weights.set(now, (weights.get(now) || 0) + part);
     });
@@ -127,8 +130,7 @@ function drawFlame(which) {
     if (hit) found += b.node.total;
     if (b.w > 30) {
       c.fillStyle = hit ? "#fff" : isDark() ? "#f2f2f2" : "#2a1c08";
-      const most = Math.floor((b.w - 8) / 5.9), name = b.node.name;
-      c.fillText(name.length > most ? name.slice(0, Math.max(1, most - 1)) + "\u2026" : name, b.x + 4, y + FRAME_H / 2);
+      write(c, b.node.name.slice(0, Math.ceil(b.w / 3)), b.x + 4, y + FRAME_H / 2, b.w - 7);
     }
   }
   canvas.setAttribute("aria-label", `Flame graph of ${which === "on" ? "samples" : "the time off CPU"}: ${boxes.length} frames; ` +

@@ -2,9 +2,8 @@
 
 use std::io;
 
-use kymo_analysis::tracks::{
-    RUNNING, RUNNING_ON, STATE_BITS, SpanTrack, build_pyramid, push_number,
-};
+use kymo_analysis::offcpu::OffCpuCause;
+use kymo_analysis::tracks::{RUNNING, SpanTrack, build_pyramid, push_number, span_state};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -21,31 +20,56 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
     let mut leaves: Vec<&[u8]> = Vec::new();
     let mut cpus = Vec::new();
     for (track, known) in tracks.cpus.iter().zip(&tracks.known) {
-        cpus.push(json!({"known": known, "runs": track_levels(track, false, pieces)?}));
-        leaves.push(&track.bytes);
+        let runs = track_levels(track, false, pieces)?;
+        cpus.push(json!({"runs": runs, "known": track_levels(known, false, pieces)?}));
+        leaves.extend([&*track.bytes, &*known.bytes]);
+    }
+    let mut work = Vec::new();
+    for (cpu, of) in tracks.work.iter().enumerate() {
+        for (kind, track) in [("interrupts", &of.interrupts), ("softirqs", &of.softirqs)] {
+            if track.count > 0 {
+                let levels = track_levels(track, false, pieces)?;
+                work.push(json!({"cpu": cpu, "kind": kind, "spans": levels}));
+                leaves.push(&track.bytes);
+            }
+        }
     }
     let mut tasks = Vec::new();
     for task in &tracks.tasks {
+        let mut spans = Vec::new();
+        for track in &task.spans.tracks {
+            spans.push(track_levels(track, false, pieces)?);
+        }
         tasks.push(json!({
             "tid": task.tid,
             "pid": task.pid,
             "comm": String::from_utf8_lossy(&task.comm),
+            "names": task.old_names.iter().map(|(until, name)| json!([until, String::from_utf8_lossy(name)])).collect::<Vec<Value>>(),
             "events": task.events,
             "run": run_time(&task.states),
             "states": track_levels(&task.states, true, pieces)?,
             "calls": track_levels(&task.calls, false, pieces)?,
+            "spans": spans,
         }));
         leaves.extend([&*task.states.bytes, &*task.calls.bytes]);
+        leaves.extend(task.spans.tracks.iter().map(|t| &*t.bytes));
     }
     let samples = samples(page, pieces)?;
     // The leaves come behind what is drawn first.
     let mut places = leaves.into_iter().map(|bytes| pieces.add(bytes));
     for cpu in &mut cpus {
         cpu["runs"]["leaf"] = places.next().transpose()?.unwrap_or_default();
+        cpu["known"]["leaf"] = places.next().transpose()?.unwrap_or_default();
+    }
+    for of in &mut work {
+        of["spans"]["leaf"] = places.next().transpose()?.unwrap_or_default();
     }
     for task in &mut tasks {
         task["states"]["leaf"] = places.next().transpose()?.unwrap_or_default();
         task["calls"]["leaf"] = places.next().transpose()?.unwrap_or_default();
+        for span in task["spans"].as_array_mut().into_iter().flatten() {
+            span["leaf"] = places.next().transpose()?.unwrap_or_default();
+        }
     }
     drop(places);
     let wakeups = pieces.add(&tracks.wakeups.bytes)?;
@@ -63,6 +87,7 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
         "version": env!("CARGO_PKG_VERSION"),
         "title": page.title,
         "recordings": page.recordings,
+        "command": page.command,
         "clock": page.clock,
         "base": tracks.span.0.to_string(),
         "length": tracks.span.1 - tracks.span.0,
@@ -70,10 +95,17 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
             "events": overview.iter().map(|b| b.events).collect::<Vec<u64>>(),
             "busy": overview.iter().map(|b| b.busy).collect::<Vec<u64>>(),
         },
+        "path": page.path,
+        "chosenTimes": page.chosen_times,
+        "causes": OffCpuCause::ALL.map(OffCpuCause::text),
         "cpus": cpus,
+        "work": work,
+        "workNames": tracks.work_names,
+        "spanNames": tracks.span_names,
         "tasks": tasks,
         "calls": tracks.calls.iter().map(|c| &*c.name).collect::<Vec<&str>>(),
         "classes": tracks.events.classes,
+        "classFields": tracks.events.class_fields,
         "classCounts": tracks.events.class_counts,
         "events": tracks.events.count,
         "textless": tracks.events.textless,
@@ -87,8 +119,8 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
 
 /// Nanoseconds in which a task ran.
 fn run_time(states: &SpanTrack) -> u64 {
-    let is_run = |code: u32| [RUNNING, RUNNING_ON].contains(&(code & ((1 << STATE_BITS) - 1)));
-    states.spans().filter(|s| is_run(s.code)).map(|s| s.to - s.from).sum()
+    let runs = states.spans().filter(|s| span_state(s.code) == RUNNING);
+    runs.map(|s| s.to - s.from).sum()
 }
 
 fn track_levels(track: &SpanTrack, waits: bool, pieces: &mut PieceWriter<'_>) -> io::Result<Value> {

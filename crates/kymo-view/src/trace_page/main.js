@@ -9,7 +9,7 @@ function fragment() {
   p.set("v", Math.round(STATE.from) + "-" + Math.round(STATE.to));
   if (STATE.range) p.set("s", STATE.range.map(Math.round).join("-"));
   if (STATE.at !== null) p.set("at", Math.round(STATE.at));
-  for (const key of ["row", "tab", "scope", "query", "filter", "frame", "sort", "theme"]) if (STATE[key]) p.set(key, STATE[key]);
+  for (const key of ["row", "tab", "scope", "query", "filter", "kind", "frame", "sort", "theme"]) if (STATE[key]) p.set(key, STATE[key]);
   if (STATE.inverse) p.set("inverse", "1");
   if (STATE.sampled >= 0) p.set("sampled", STATE.sampled);
   if (STATE.closed.size) p.set("closed", [...STATE.closed].join(","));
@@ -24,20 +24,21 @@ function restore() {
   if (STATE.range && STATE.range[1] <= STATE.range[0]) STATE.range = null;
   STATE.at = /^\d{1,18}$/.test(p.get("at") || "") ? Math.min(+p.get("at"), LENGTH) : null;
   for (const key of ["query", "filter", "frame", "row"]) STATE[key] = p.get(key) || "";
+  STATE.kind = HEAD.classes.includes(p.get("kind")) ? p.get("kind") : "";
   STATE.tab = TABS.includes(p.get("tab")) ? p.get("tab") : STATE.tab;
   STATE.scope = ["process", "task"].includes(p.get("scope")) ? p.get("scope") : "all";
-  STATE.sort = ["name", "run", "ready", "blocked", "longest", "runs"].includes(p.get("sort")) ? p.get("sort") : "busy";
+  STATE.sort = ["name", "run", "ready", "blocked", "unsure", "longest", "runs"].includes(p.get("sort")) ? p.get("sort") : "busy";
   STATE.theme = ["dark", "light"].includes(p.get("theme")) ? p.get("theme") : "";
   STATE.inverse = p.get("inverse") === "1";
   const sampled = Number(p.get("sampled") ?? -1);
   STATE.sampled = HEAD.samples.events[sampled] ? sampled : -1;
   STATE.closed = new Set((p.get("closed") || "").split(",").filter(c => c));
-  $("find").value = STATE.query; $("filter").value = STATE.filter;
+  $("find").value = STATE.query; $("filter").value = STATE.filter; $("kind").value = STATE.kind;
 }
 function paint() {
   document.documentElement.classList.remove("dark", "light");
   if (STATE.theme) document.documentElement.classList.add(STATE.theme);
-  readColors(); redraw(); drawFlames();
+  readColors(); words.clear(); taskWords.clear(); redraw(); drawFlames();
 }
 function select(range) {
   STATE.range = range && range[1] > range[0] ? [Math.max(0, Math.round(range[0])), Math.min(LENGTH, Math.round(range[1]))] : null;
@@ -50,14 +51,14 @@ function showRow() {
   else if (row.y + row.height + RULER > box.scrollTop + box.clientHeight) box.scrollTop = row.y + row.height + RULER - box.clientHeight;
 }
 function spanAt(row, time, lower) {
-  const track = row.kind === "cpu" ? row.cpu.runs : row.kind === "task" ? (lower ? row.task.calls : row.task.states) : null;
+  const track = row.kind === "cpu" ? row.cpu.runs : row.kind === "work" ? row.work.spans : row.kind === "task" ? (lower ? row.task.calls : row.task.states) : null;
   if (!track || !track.leaf) { track?.want(); return null; }
   const i = Track.find(track.leaf, time), l = track.leaf;
   return i < l.count && l.from[i] <= time ? { from: l.from[i], to: l.to[i], code: l.code[i], i, lower } : null;
 }
 function spanText(row, span) {
-  const what = row.kind === "cpu" ? taskName(TASKS[span.code]) : span.lower ? HEAD.calls[span.code] + "()" :
-    STATES[stateOf(span.code)] + (stateOf(span.code) === 0 ? ` on CPU ${span.code >>> 3}` : "") + (isOpen(span.code) ? ", without an end in the recording" : "");
+  const what = row.kind === "work" ? row.work.names[span.code] : row.kind === "cpu" ? taskName(TASKS[span.code]) : span.lower ? HEAD.calls[span.code] + "()" :
+    stateText(span.code) + (isOpen(span.code) ? ", without an end in the recording" : "") + (isUncertain(span.code) ? ", uncertain: events are missing" : "");
   return `${row.title}\n${what}\n${duration(span.to - span.from)} from ${absolute(span.from)}`;
 }
 function showTip(event, text) {
@@ -161,7 +162,7 @@ function step(by) {
   showRow(); save(); redraw(); showCommand();
 }
 async function stepSpan(by) {
-  const row = rows.find(r => r.id === STATE.row), track = row && (row.kind === "cpu" ? row.cpu.runs : row.kind === "task" ? row.task.states : null);
+  const row = rows.find(r => r.id === STATE.row), track = row && (row.kind === "cpu" ? row.cpu.runs : row.kind === "work" ? row.work.spans : row.kind === "task" ? row.task.states : null);
   if (!track || !track.desc.count) return;
   await track.want();
   const l = track.leaf, now = STATE.at ?? STATE.from;
@@ -190,6 +191,7 @@ function key(event) {
     ArrowLeft: () => onTab ? nextTab(-1) : stepSpan(-1), ArrowRight: () => onTab ? nextTab(1) : stepSpan(1),
     "/": () => $("find").focus(), n: () => step(1), p: () => step(-1), "?": showHelp, "0": () => look(0, LENGTH),
     f: () => { const r = STATE.range || (spanNow() && [spanNow().from, spanNow().to]); if (r) { const room = (r[1] - r[0]) * .1; look(r[0] - room, r[1] + room); } },
+    c: () => showPath(),
     m: () => { const s = spanNow(); if (s) select([s.from, s.to]); },
     Enter: () => { const row = rows[at]; if (row?.kind === "group") chooseRow(row, true); },
   }[event.key] || (TABS[event.key - 1] ? () => { STATE.tab = TABS[event.key - 1]; save(); showPanel(); } : null);
@@ -210,9 +212,11 @@ function bindPanels() {
   $("inverse").addEventListener("change", e => { STATE.inverse = e.target.checked; STATE.frame = ""; save(); showPanel(); });
   $("unzoom").addEventListener("click", clearFrame);
   $("filter").addEventListener("input", e => { STATE.filter = e.target.value; chosenEvent = -1; save(); showPanel(); });
+  $("kind").addEventListener("change", e => { STATE.kind = e.target.value; chosenEvent = -1; save(); showPanel(); });
   $("find").addEventListener("input", e => find(e.target.value));
   $("event-scroll").addEventListener("scroll", drawEvents);
   $("trust").addEventListener("click", () => { STATE.tab = "ledger"; save(); showPanel(); });
+  $("path").addEventListener("click", showPath);
   $("theme").addEventListener("click", () => { STATE.theme = isDark() ? "light" : "dark"; save(); paint(); });
   $("keys").addEventListener("click", showHelp);
   $("copy").addEventListener("click", () => {
@@ -241,6 +245,7 @@ function start() {
   $("trust").textContent = doubts ? `Ledger: ${doubts} doubt${doubts > 1 ? "s" : ""}` : "Ledger";
   $("trust").classList.toggle("doubt", doubts > 0);
   for (const [name, cls] of [["Time, s", "r"], ["CPU", "r"], ["Task", ""], ["Event", ""], ["Fields", ""]]) $("event-head").append(element("span", { class: cls }, name));
+  HEAD.classes.forEach((name, i) => $("kind").append(element("option", { value: name }, `${name} (${grouped(HEAD.classCounts[i])})`)));
   restore();
   if (!TASKS.some(t => t.states.desc.count) && !location.hash.includes("tab=")) STATE.tab = HEAD.samples.count ? "flame" : "events";
   readColors(); makeRows(); bindTracks(); bindOverview(); bindPanels();
@@ -249,7 +254,7 @@ function start() {
   addEventListener("hashchange", () => { restore(); makeRows(); paint(); showPanel(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
   paint();
-  if (STATE.query) find(STATE.query);
+  if (STATE.query) find(STATE.query); else if (PATH) tellPath();
   if (HEAD.samples.count) wantSamples();
   showPanel();
 }

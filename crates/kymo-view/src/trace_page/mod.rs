@@ -11,20 +11,23 @@ use std::io::{self, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kymo_analysis::critical_path::PathTable;
 use kymo_analysis::tracks::TraceTracks;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::Ledger;
 use crate::stacks::Stacks;
-use pieces::PieceWriter;
+use pieces::{PieceTarget, PieceWriter};
 
 const STYLE: &str = include_str!("page.css");
 const BODY: &str = include_str!("body.html");
 /// The script, by subject; its parts share one scope.
-const SCRIPT: [&str; 6] = [
+const SCRIPT: [&str; 7] = [
     include_str!("data.js"),
     include_str!("tracks.js"),
     include_str!("flame.js"),
+    include_str!("filter.js"),
     include_str!("events.js"),
     include_str!("panels.js"),
     include_str!("main.js"),
@@ -42,38 +45,88 @@ pub struct TracePage<'a> {
     pub title: &'a str,
     /// The recordings as a shell takes them.
     pub recordings: &'a str,
+    /// Only some of their time is shown.
+    pub chosen_times: bool,
+    /// The critical path that it shows first, as [`path_value`] makes it.
+    pub path: Value,
+    /// Name of the recorded command's task, which comes first; empty if there is none.
+    pub command: &'a str,
     /// Which clock the times are of.
     pub clock: &'a str,
 }
 
+/// The critical path of a table's first task as the page takes it; times count from `base`.
+pub fn path_value(table: &PathTable, base: u64) -> Value {
+    let Some(path) = table.paths.first() else { return Value::Null };
+    let tid = |id| table.task(id).map(|t| t.tid);
+    let segments = path.segments.iter().map(|s| {
+        let (from, to) = (s.from.saturating_sub(base), s.to.saturating_sub(base));
+        json!([from, to, tid(s.task), s.kind.text(), s.is_uncertain()])
+    });
+    let segments: Vec<Value> = segments.collect();
+    let (from, to) = (path.from.saturating_sub(base), path.to.saturating_sub(base));
+    json!({"tid": tid(path.task), "from": from, "to": to, "segments": segments})
+}
+
+/// A page whose pieces are asked for one by one, by `p/NUMBER` beside it.
+#[derive(Debug)]
+pub struct ServedPage {
+    /// The page.
+    pub html: Vec<u8>,
+    /// The pieces, compressed with deflate.
+    pub pieces: Vec<Vec<u8>>,
+}
+
 impl TracePage<'_> {
-    /// Writes the page.
+    /// Writes the page with all its pieces.
     ///
     /// # Errors
     /// If `out` fails.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let script = SCRIPT.concat();
-        let policy = format!(
-            "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",
-            hash(&script),
-            hash(STYLE)
-        );
-        write!(
-            out,
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <title>kymo view</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{BODY}"
-        )?;
-        let mut pieces = PieceWriter::new(out);
+        begin(out, "")?;
+        let mut pieces = PieceWriter::new(PieceTarget::Page(out));
         let head = head::describe(self, &mut pieces)?;
         pieces.finish()?;
-        out.write_all(b"<script type=\"application/json\" id=\"head\">")?;
-        // Nothing in a text ends the element that it is in.
-        out.write_all(head.to_string().replace('<', "\\u003c").as_bytes())?;
-        write!(out, "</script>\n<script>{script}</script>\n</body>\n</html>\n")
+        end(out, &head)
     }
+
+    /// Makes the page without its pieces.
+    ///
+    /// # Errors
+    /// If packing fails.
+    pub fn to_served(&self) -> io::Result<ServedPage> {
+        let mut page = ServedPage { html: Vec::new(), pieces: Vec::new() };
+        let mut pieces = PieceWriter::new(PieceTarget::List(&mut page.pieces));
+        let head = head::describe(self, &mut pieces)?;
+        pieces.finish()?;
+        begin(&mut page.html, "; connect-src 'self'")?;
+        end(&mut page.html, &head)?;
+        Ok(page)
+    }
+}
+
+/// The page before its data; `allowed` is what its policy allows beside its script and style.
+fn begin(out: &mut dyn Write, allowed: &str) -> io::Result<()> {
+    let policy = format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'{allowed}",
+        hash(&SCRIPT.concat()),
+        hash(STYLE)
+    );
+    write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>kymo view</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{BODY}"
+    )
+}
+
+fn end(out: &mut dyn Write, head: &Value) -> io::Result<()> {
+    out.write_all(b"<script type=\"application/json\" id=\"head\">")?;
+    // Nothing in a text ends the element that it is in.
+    out.write_all(head.to_string().replace('<', "\\u003c").as_bytes())?;
+    write!(out, "</script>\n<script>{}</script>\n</body>\n</html>\n", SCRIPT.concat())
 }
 
 /// The hash by which the policy of a page knows a script or style.

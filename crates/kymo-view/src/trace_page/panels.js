@@ -2,22 +2,23 @@
 const TABS = ["tasks", "flame", "functions", "events", "ledger"];
 let taskTurn = 0;
 const taskColumns = [
-  ["Running", "run"], ["Waiting for a CPU", "ready"], ["Blocked", "blocked"], ["Longest wait", "longest"], ["Runs", "runs"],
+  ["Running", "run"], ["Waiting for a CPU", "ready"], ["Blocked", "blocked"], ["Uncertain", "unsure"], ["Longest wait", "longest"], ["Runs", "runs"],
 ];
 async function taskTimes(a, b) {
   const out = [];
   for (const task of TASKS) {
-    if (!task.tid || !task.states.desc.count) continue;
-    const row = { task, run: 0, ready: 0, blocked: 0, longest: 0, runs: 0 };
+    if (!task.tid || task.tid === NO_TID || !task.states.desc.count) continue;
+    const row = { task, run: 0, ready: 0, blocked: 0, unsure: 0, longest: 0, runs: 0 };
     eachSpan(await blob(task.states.desc.leaf), a, b, (from, to, code) => {
       const part = Math.min(to, b) - Math.max(from, a), state = code & 7;
       // What has no end in the recording is not counted, as in the command's table.
       if (isOpen(code)) return;
-      if (state === 0) { row.run += part; row.runs++; }
+      if (isUncertain(code)) row.unsure += part;
+      else if (state === 0) { row.run += part; row.runs++; }
       else if (state === 1) row.ready += part; else row.blocked += part;
-      if (state) row.longest = Math.max(row.longest, part);
+      if (state && !isUncertain(code)) row.longest = Math.max(row.longest, part);
     });
-    if (row.run || row.ready || row.blocked) out.push(row);
+    if (row.run || row.ready || row.blocked || row.unsure) out.push(row);
   }
   return out;
 }
@@ -59,7 +60,8 @@ function showLedger() {
 }
 // The command that gives the same numbers in a terminal.
 function commandText() {
-  const time = STATE.range ? ` --time ${absolute(STATE.range[0])},${absolute(STATE.range[1])}` : "";
+  const [a, b] = selected();
+  const time = STATE.range || HEAD.chosenTimes ? ` --time ${absolute(a)},${absolute(b)}` : "";
   const chosen = chosenTask();
   const who = STATE.scope === "all" || !chosen ? "" : STATE.scope === "process" && chosen.pid !== null ? ` --pid ${chosen.pid}` : ` --tid ${chosen.tid}`;
   const files = HEAD.recordings.includes(" ") ? ` ${HEAD.recordings}` : ` -i ${HEAD.recordings}`;
@@ -67,12 +69,40 @@ function commandText() {
     case "tasks": return `kymo offcpu report --tasks${files}${time}`;
     case "flame": case "functions": {
       const name = HEAD.samples.events[STATE.sampled]?.[0];
-      return name ? `kymo report${STATE.tab === "flame" ? (STATE.inverse ? " -g caller" : " -g") + " --children" : " --no-children -g none"}${files}${time}${who}` : `kymo offcpu report${files}${time}${who}`;
+      return name ? `kymo report${STATE.tab === "flame" ? (STATE.inverse ? " -g caller" : " -g") + " --children" : " --no-children -g none"}${files} -e ${quoted(name)}${time}${who}` : `kymo offcpu report${files}${time}${who}`;
     }
-    case "events": return `kymo script${files}${time}${who}`;
+    case "events": {
+      const words = STATE.filter.trim() && !/[=<>~&]/.test(STATE.filter);
+      return `kymo script${files}${STATE.kind ? " -e " + quoted(STATE.kind) : ""}${time}${who}${STATE.filter.trim() && !words ? " --filter " + quoted(STATE.filter.trim()) : ""}${words ? "  # of these the rows with the words" : ""}`;
+    }
   }
   return `kymo view${files}${time} --strict -o page.html`;
 }
+// The critical path of the chosen task in the selection; kymo finds it.
+async function showPath() {
+  const chosen = chosenTask(), [a, b] = selected(), exact = t => (BASE + BigInt(Math.round(t))).toString();
+  if (PATH && chosen && PATH.tid === chosen.tid && PATH.from >= a && PATH.to <= b) PATH = null;
+  else if (!chosen) return void ($("found").textContent = "choose a task first: its critical path is shown");
+  else if ($("p0")) return void ($("found").textContent = `only a served page finds paths: kymo view -i ${HEAD.recordings} --path-of ${chosen.tid} --select ${absolute(a)},${absolute(b)}`);
+  else {
+    $("found").textContent = "looking for the path \u2026";
+    let answer = null;
+    try { answer = await fetch(`why/${chosen.tid}/${exact(a)}/${exact(b)}`, { cache: "no-store" }); } catch { /* Said below. */ }
+    if (!answer?.ok) return void ($("found").textContent = answer ? (await answer.text()).trim() : "kymo view has ended");
+    PATH = await answer.json();
+  }
+  tellPath(); redraw();
+}
+function tellPath() {
+  if (!PATH) return void ($("found").textContent = "");
+  const sums = new Map();
+  for (const [from, to, , kind] of PATH.segments) sums.set(kind, (sums.get(kind) || 0) + to - from);
+  const most = [...sums].sort((x, y) => y[1] - x[1]).slice(0, 3).map(([kind, n]) => `${kind} ${duration(n)}`);
+  $("found").textContent = `critical path of ${PATH.tid}: ${most.join(", ")}`;
+  $("found").title = `kymo why -i ${HEAD.recordings} --tid ${PATH.tid} --time ${absolute(PATH.from)},${absolute(PATH.to)}`;
+}
+// A text as one word of a shell.
+const quoted = text => /^[\w\/.:@%+,=-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'";
 function showCommand() {
   $("command").textContent = commandText();
   const [a, b] = selected();
@@ -92,12 +122,12 @@ let panelDone = null;
 const KEYS = [
   ["w s", "zoom in and out"], ["a d", "move left and right"], ["\u2191 \u2193", "choose a track"], ["\u2190 \u2192", "span before, next span of the track"],
   ["f", "show the selection, or the span"], ["m", "select the span"], ["Escape", "select the whole recording"], ["0", "show the whole recording"],
-  ["/", "find"], ["n p", "next, previous match; in the table next, previous event"], ["1 \u2026 5", "tables and graphs"], ["drag", "select a time"], ["Shift+drag", "move"], ["Ctrl+wheel", "zoom"], ["?", "these keys"],
+  ["/", "find"], ["n p", "next, previous match; in the table next, previous event, of the kind that is chosen there"], ["1 \u2026 5", "tables and graphs"], ["c", "critical path of the chosen task in the selection (kymo why)"], ["drag", "select a time"], ["Shift+drag", "move"], ["Ctrl+wheel", "zoom"], ["?", "these keys"],
 ];
 function showHelp() {
   const dialog = $("help");
   dialog.replaceChildren(element("table", {}, element("tbody", {}, ...KEYS.map(([k, what]) => element("tr", {}, element("td", {}, ...k.split(" ").flatMap(one => [element("kbd", {}, one), " "])), element("td", {}, what))))),
-    element("p", {}, "Task rows: above the state (tall: running; middle: waiting for a CPU; thin: sleeping; hatched: blocked, not interruptible), below system calls, at the bottom samples. Red on the time axis: events were lost."),
+    element("p", {}, "Task rows: above the state (tall: running; middle: waiting for a CPU; thin: sleeping; hatched: blocked, not interruptible; stripes: uncertain, or without an end in the recording), below system calls, at the bottom samples. Red on the time axis: events were lost."),
     element("button", { type: "button", onclick: () => dialog.close() }, "Close"));
   dialog.showModal();
 }

@@ -1,7 +1,9 @@
 //! The data of a page: blobs, one behind the other in pieces that are compressed, and unpacked
 //! by the page when it looks at them.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::thread::JoinHandle;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,16 +16,31 @@ const PIECE: usize = 4 << 20;
 /// A blob is cut into parts of this size, so that no piece is larger than browsers like.
 const PART: usize = 5 << 20;
 
-/// Writes pieces as they get full.
+/// Pieces that are compressed at a time.
+const MOST_PACKING: usize = 3;
+
+/// Where pieces go as they get full.
+pub(super) enum PieceTarget<'o> {
+    /// Into the page, as text in elements of it.
+    Page(&'o mut dyn Write),
+    /// To who hands them out one by one.
+    List(&'o mut Vec<Vec<u8>>),
+}
+
+/// Packs blobs into pieces.
 pub(super) struct PieceWriter<'o> {
-    out: &'o mut dyn Write,
+    out: PieceTarget<'o>,
     piece: Vec<u8>,
     number: u32,
+    /// Pieces that are compressed by threads of their own, in their order.
+    packing: VecDeque<JoinHandle<io::Result<Vec<u8>>>>,
+    written: u32,
 }
 
 impl<'o> PieceWriter<'o> {
-    pub(super) fn new(out: &'o mut dyn Write) -> PieceWriter<'o> {
-        PieceWriter { out, piece: Vec::new(), number: 0 }
+    pub(super) fn new(out: PieceTarget<'o>) -> PieceWriter<'o> {
+        let packing = VecDeque::new();
+        PieceWriter { out, piece: Vec::new(), number: 0, packing, written: 0 }
     }
 
     /// Adds a blob; answers where its parts are: piece, offset, length of each.
@@ -40,24 +57,48 @@ impl<'o> PieceWriter<'o> {
     }
 
     fn end_piece(&mut self) -> io::Result<()> {
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(4));
-        encoder.write_all(&self.piece)?;
-        let packed = encoder.finish()?;
-        write!(self.out, "<script type=\"text/plain\" id=\"p{}\">", self.number)?;
-        // A multiple of three bytes has no padding inside.
-        for part in packed.chunks(48 << 10) {
-            self.out.write_all(STANDARD.encode(part).as_bytes())?;
-        }
-        self.out.write_all(b"</script>\n")?;
-        self.piece.clear();
+        let piece = std::mem::take(&mut self.piece);
         self.number += 1;
+        let thread = std::thread::Builder::new().name("deflate".into());
+        self.packing.push_back(thread.spawn(move || deflate(&piece))?);
+        if self.packing.len() > MOST_PACKING { self.write_next() } else { Ok(()) }
+    }
+
+    /// Writes the first piece of those that are compressed.
+    fn write_next(&mut self) -> io::Result<()> {
+        let Some(thread) = self.packing.pop_front() else { return Ok(()) };
+        let packed = thread.join().map_err(|_| io::Error::other("deflate failed"))??;
+        match &mut self.out {
+            PieceTarget::List(list) => list.push(packed),
+            PieceTarget::Page(out) => {
+                write!(out, "<script type=\"text/plain\" id=\"p{}\">", self.written)?;
+                // A multiple of three bytes has no padding inside.
+                for part in packed.chunks(48 << 10) {
+                    out.write_all(STANDARD.encode(part).as_bytes())?;
+                }
+                out.write_all(b"</script>\n")?;
+            }
+        }
+        self.written += 1;
         Ok(())
     }
 
     /// Writes what is left.
     pub(super) fn finish(mut self) -> io::Result<()> {
-        if self.piece.is_empty() { Ok(()) } else { self.end_piece() }
+        if !self.piece.is_empty() {
+            self.end_piece()?;
+        }
+        while !self.packing.is_empty() {
+            self.write_next()?;
+        }
+        Ok(())
     }
+}
+
+fn deflate(piece: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(4));
+    encoder.write_all(piece)?;
+    encoder.finish()
 }
 
 #[cfg(test)]
@@ -70,7 +111,7 @@ mod tests {
     #[test]
     fn blobs_are_where_they_are_said_to_be() {
         let mut out = Vec::new();
-        let mut pieces = PieceWriter::new(&mut out);
+        let mut pieces = PieceWriter::new(PieceTarget::Page(&mut out));
         let large: Vec<u8> = (0..(PART + 1000) as u32).map(|n| (n / 7) as u8).collect();
         assert_eq!(pieces.add(b"abc").unwrap(), serde_json::json!([0, 0, 3]));
         assert_eq!(pieces.add(b"de").unwrap(), serde_json::json!([0, 3, 2]));

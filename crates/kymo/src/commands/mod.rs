@@ -27,6 +27,7 @@ pub(crate) mod lock;
 pub(crate) mod manual;
 pub(crate) mod offcpu;
 mod output;
+mod page_command;
 pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod program_run;

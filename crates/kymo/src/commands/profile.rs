@@ -29,6 +29,7 @@ use kymo_view::profile_page::{
 };
 use rustc_hash::FxHashMap;
 
+use super::page_command::become_view;
 use super::scratch::ScratchDirectory;
 use crate::args::symbols::DebuginfodArgs;
 use crate::args::values::{call_graph, millis};
@@ -114,6 +115,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     servers: DebuginfodArgs,
 
+    /// Show the recording as a page, too (`kymo view`), until Ctrl-C; -o keeps it for that
+    #[arg(long)]
+    view: bool,
+
     /// Exit with status 3 when anything limits the trust in the result
     #[arg(long)]
     strict: bool,
@@ -135,6 +140,19 @@ const WAIT_EVENTS: [&str; 3] = ["sched:sched_switch", WAKE_UP, "sched:sched_wake
 const WAKE_UP: &str = "sched:sched_waking";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let recording = args.input.clone().or_else(|| args.output.clone());
+    if args.view && recording.is_none() {
+        bail!("--view shows a recording that stays: name it with -o FILE");
+    }
+    let view = recording.filter(|_| args.view);
+    let status = profile(args)?;
+    match view {
+        Some(recording) => match become_view(&recording, None, None)? {},
+        None => Ok(status),
+    }
+}
+
+fn profile(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.input {
         let stacks = StackChoice {
             mode: args.call_graph.unwrap_or(CallGraph::FramePointers),

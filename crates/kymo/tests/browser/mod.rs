@@ -25,6 +25,7 @@ pub(crate) struct Browser {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     session: String,
+    address: String,
     sent: u64,
     /// What it said that was no answer.
     pub(crate) events: Vec<Value>,
@@ -51,6 +52,7 @@ impl Browser {
             to,
             from: BufReader::new(from),
             session: String::new(),
+            address: String::new(),
             sent: 0,
             events: Vec::new(),
             _profile: profile,
@@ -95,9 +97,15 @@ impl Browser {
 
     /// Opens a file, and waits until it is loaded and drawn.
     pub(crate) fn open(&mut self, page: &Path, fragment: &str) {
+        self.open_address(&format!("file://{}#{fragment}", page.display()));
+    }
+
+    /// Opens an address.
+    pub(crate) fn open_address(&mut self, address: &str) {
         // Another fragment alone would not load it again.
         self.navigate("about:blank");
-        self.navigate(&format!("file://{}#{fragment}", page.display()));
+        self.navigate(address);
+        self.address = address.split('#').next().unwrap().to_owned();
         self.settle();
     }
 
@@ -153,8 +161,10 @@ impl Browser {
         let is_complaint = |e: &&Value| match e["method"].as_str() {
             Some("Runtime.exceptionThrown" | "Runtime.consoleAPICalled" | "Log.entryAdded") => true,
             Some("Network.requestWillBeSent") => {
-                e["params"]["type"] != "Document"
-                    || !e["params"]["request"]["url"].as_str().unwrap_or("").starts_with("file://")
+                // A served page asks for its pieces.
+                let url = e["params"]["request"]["url"].as_str().unwrap_or("");
+                let is_piece = self.address.starts_with("http:") && url.starts_with(&self.address);
+                !is_piece && (e["params"]["type"] != "Document" || !url.starts_with("file://"))
             }
             _ => false,
         };

@@ -1,5 +1,7 @@
 //! `kymo convert`: the stacks of recordings in the formats of other programs.
 
+mod timeline;
+
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,7 +39,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
     /// Output format; by default the one that the name of the output file tells
-    #[arg(short, long, value_name = "FORMAT")]
+    #[arg(short, long, visible_alias = "to", value_name = "FORMAT")]
     format: Option<Format>,
     /// Write to this file, which must not exist yet; otherwise to the standard output
     #[arg(short, long, value_name = "FILE")]
@@ -91,6 +93,12 @@ enum Format {
     Firefox,
     /// For speedscope.app (.speedscope.json)
     Speedscope,
+    /// CPUs, waits, system calls and samples over time, for ui.perfetto.dev and chrome://tracing
+    /// (.trace.json)
+    Chrome,
+    /// The same as Perfetto's own format: process tree, ftrace events, slices, samples
+    /// (.perfetto-trace, .pftrace)
+    Perfetto,
 }
 
 impl Format {
@@ -104,6 +112,10 @@ impl Format {
             (".pprof", Format::Pprof),
             (".svg", Format::Flamegraph),
             (".speedscope.json", Format::Speedscope),
+            (".perfetto-trace", Format::Perfetto),
+            (".pftrace", Format::Perfetto),
+            (".trace.json", Format::Chrome),
+            (".trace.json.gz", Format::Chrome),
             (".json", Format::Firefox),
             (".json.gz", Format::Firefox),
         ];
@@ -114,18 +126,20 @@ impl Format {
     fn split(self) -> SplitBy {
         match self {
             Format::Folded | Format::Flamegraph | Format::Pprof => SplitBy::Comm,
-            Format::Firefox | Format::Speedscope => SplitBy::Tid,
+            Format::Firefox | Format::Speedscope | Format::Chrome | Format::Perfetto => {
+                SplitBy::Tid
+            }
         }
     }
 
     /// Whether each sample is in it with its time.
     fn is_timeline(self) -> bool {
-        matches!(self, Format::Firefox | Format::Speedscope)
+        matches!(self, Format::Firefox | Format::Speedscope | Format::Chrome | Format::Perfetto)
     }
 
     /// Whether several events can be in it.
     fn has_events(self) -> bool {
-        matches!(self, Format::Pprof | Format::Speedscope)
+        !matches!(self, Format::Folded | Format::Flamegraph | Format::Firefox)
     }
 
     /// Whether addresses are in it.
@@ -134,7 +148,7 @@ impl Format {
     }
 
     fn is_text(self) -> bool {
-        self != Format::Pprof
+        !matches!(self, Format::Pprof | Format::Perfetto)
     }
 }
 
@@ -183,8 +197,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.weight.time_part().is_some() {
         refuse_time(&args, format)?;
     }
+    let selection = args.chosen.selection(&source)?;
+    if matches!(format, Format::Chrome | Format::Perfetto) {
+        return timeline::convert(&args, format, &source, &selection);
+    }
     let plan = StackPlan {
-        selection: &args.chosen.selection(&source)?,
+        selection: &selection,
         binaries: &args.chosen.dsos,
         split: args.split.unwrap_or_else(|| format.split()).into(),
         weight: args.weight.clone(),
@@ -320,6 +338,8 @@ fn write(
         }
         Format::Firefox => firefox::write(stacks, out)?,
         Format::Speedscope => speedscope::write(stacks, out)?,
+        // What is over time goes another way.
+        Format::Chrome | Format::Perfetto => {}
     }
     Ok(flame::Drawn::default())
 }

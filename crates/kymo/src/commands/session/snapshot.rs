@@ -14,6 +14,7 @@ use kymo_record::ftrace::{self, Condition, ConditionWatch, Met, On, OnLatency, T
 use kymo_record::sessions::{SessionSnapshot, Sessions, TakeOptions};
 use kymo_view::Ledger;
 
+use super::super::page_command::become_view;
 use super::show::many;
 use super::why;
 use crate::args::values::millis;
@@ -40,6 +41,10 @@ pub(super) struct Snapshot {
     /// path of the task (kymo why); needs sched_switch and sched_waking in the session
     #[arg(long, requires = "on_latency")]
     why: bool,
+    /// Show what was written as a page (`kymo view`), until Ctrl-C; with a condition the first one,
+    /// and no more are taken
+    #[arg(long)]
+    view: bool,
     /// End after N snapshots
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
@@ -71,7 +76,11 @@ pub(super) fn run(sessions: &Sessions, args: &Snapshot) -> anyhow::Result<ExitCo
         (_, Some(on)) => Condition::OnLatency(OnLatency::parse(on)?),
         _ => {
             let taken = session.take(&path, options)?;
-            return Ok(tell(&taken, None, args.quiet, args.strict));
+            let status = tell(&taken, None, args.quiet, args.strict);
+            if args.view {
+                match become_view(&taken.path, None, None)? {}
+            }
+            return Ok(status);
         }
     };
     if let Some(kernel) = session.kernel() {
@@ -114,6 +123,15 @@ pub(super) fn run(sessions: &Sessions, args: &Snapshot) -> anyhow::Result<ExitCo
         {
             // The snapshot is there, and the next one may be explained.
             say(&format!("no explanation of {}: {error:#}", snapshot.path.display()));
+        }
+        if args.view {
+            // The page ends by the signals that are held back here.
+            drop((watch, signals));
+            let span = match met {
+                Met::TooLong(l) => Some((l.from, l.to)),
+                Met::Event(_) => None,
+            };
+            match become_view(&snapshot.path, span, None)? {}
         }
         if args.count.is_some_and(|n| taken >= n) {
             return Ok(status);

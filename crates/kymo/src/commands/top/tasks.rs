@@ -7,19 +7,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use kymo_analysis::losses::select_events;
-use kymo_analysis::task_activity::TaskActivities;
+use kymo_analysis::task_activity::{ActivityInterval, TaskActivities};
 use kymo_analysis::tasks::SCHED_EVENTS;
 use kymo_events::live::LiveSamples;
 use kymo_kernel::cpus;
-use kymo_kernel::terminal::terminal_size;
+use kymo_kernel::process::{Signal, Signals};
+use kymo_kernel::terminal::{RawTerminal, TERMINAL_SIGNALS, terminal_size};
 use kymo_model::{AttrFlags, Note, NoteKind};
 use kymo_record::{CallGraph, PerfCapture, RecordOptions, Target};
 use kymo_symbols::ResolverOptions;
 use kymo_view::Ledger;
-use kymo_view::top::{ActivityColumns, write_tasks};
+use kymo_view::top::{ActivityColumns, ActivitySort, TopKey, write_tasks};
 
 use super::super::event_recording::{CALLS, RecordedEvents, has_event};
 use super::Args;
+use super::keys::keys;
 use super::stdio::CLEAR;
 use crate::exit;
 
@@ -38,7 +40,89 @@ fn recorded() -> RecordedEvents<'static> {
     RecordedEvents { command: "kymo top --tasks", required, optional: wakeup }
 }
 
+/// A terminal whose keys choose the order of rows.
+struct TaskTerminal {
+    raw: RawTerminal,
+    signals: Signals,
+    /// What is held.
+    shown: Option<ActivityInterval>,
+    is_held: bool,
+    cpus: usize,
+    sort: ActivitySort,
+}
+
+/// Keys, on the last line of the terminal.
+const KEYS: &str =
+    "order: r run, w wait, b blocked, s switches, l longest, n name; space holds, q ends";
+
+impl TaskTerminal {
+    /// Takes note of an interval, and draws it unless another is held.
+    fn take(&mut self, interval: ActivityInterval, lost: u64) -> anyhow::Result<()> {
+        if self.is_held {
+            return Ok(());
+        }
+        self.shown = Some(interval);
+        self.draw(lost)
+    }
+
+    fn draw(&mut self, lost: u64) -> anyhow::Result<()> {
+        let Some(interval) = &mut self.shown else { return Ok(()) };
+        self.sort.apply(&mut interval.rows);
+        let (width, height) = self.raw.size().context("the terminal")?;
+        let (width, rows) = (usize::from(width), usize::from(height).saturating_sub(4));
+        let mut text = Vec::new();
+        if lost > 0 {
+            writeln!(text, "{lost} events lost: times are wrong")?;
+        }
+        let columns = ActivityColumns { cpus: self.cpus, most: rows, width };
+        write_tasks(&mut text, interval, columns)?;
+        let held = if self.is_held { "held; " } else { "" };
+        let keys: String = format!("{held}{KEYS}").chars().take(width).collect();
+        let mut out = CLEAR.as_bytes().to_vec();
+        for line in text.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+            out.extend_from_slice(line);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(keys.as_bytes());
+        self.raw.write(&out).context("the terminal")
+    }
+
+    /// Does what keys and signals say; tells whether to end.
+    fn listen(&mut self) -> anyhow::Result<bool> {
+        while let Some(signal) = self.signals.next()? {
+            match signal {
+                Signal::Stop => self.raw.stop_program().context("the terminal")?,
+                Signal::Continue => self.raw.resume().context("the terminal")?,
+                _ => {}
+            }
+            self.draw(0)?;
+        }
+        let mut bytes = [0; 256];
+        let count = self.raw.read_keys(&mut bytes)?;
+        let pressed = keys(bytes.get(..count).unwrap_or_default());
+        for key in &pressed {
+            match key {
+                TopKey::Char('q' | 'Q') | TopKey::Escape => return Ok(true),
+                TopKey::Char(' ') => self.is_held = !self.is_held,
+                TopKey::Char(letter) => self.sort = ActivitySort::of(*letter).unwrap_or(self.sort),
+                _ => {}
+            }
+        }
+        if !pressed.is_empty() {
+            self.draw(0)?;
+        }
+        Ok(false)
+    }
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let is_screen = is_screen && !args.stdio;
+    // Before any thread begins, which would be sent the signals otherwise.
+    let signals = match is_screen {
+        true => Some(Signals::listen(&TERMINAL_SIGNALS).context("cannot listen for signals")?),
+        false => None,
+    };
     let cpu_list = args.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
     let options = RecordOptions {
         events: recorded().specs(&CALLS)?,
@@ -65,10 +149,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut tasks = TaskActivities::default();
     let mut next = Instant::now() + args.delay();
     let (began, mut lost_before) = (Instant::now(), 0);
+    let mut terminal = match signals {
+        Some(signals) => Some(TaskTerminal {
+            raw: RawTerminal::enter().context("the terminal")?,
+            signals,
+            shown: None,
+            is_held: false,
+            cpus: count,
+            sort: ActivitySort::default(),
+        }),
+        None => None,
+    };
     loop {
         let left = next.saturating_duration_since(Instant::now());
         let end = capture.wait(TICK.min(left))?;
-        if end.is_some() {
+        let quits = terminal.as_mut().map_or(Ok(false), TaskTerminal::listen)?;
+        let is_over = end.is_some() || quits;
+        if is_over {
             // What was switched on is switched off.
             capture.stop()?;
         }
@@ -77,19 +174,26 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             tasks.event(event);
             ControlFlow::Continue(())
         };
-        let _ = match end {
-            Some(_) => samples.finish(&mut take),
-            None => samples.end_round(&mut take),
+        let _ = match is_over {
+            true => samples.finish(&mut take),
+            false => samples.end_round(&mut take),
         };
-        if Instant::now() >= next || end.is_some() {
+        if Instant::now() >= next || is_over {
             next += args.delay();
-            let lost = std::mem::replace(&mut lost_before, samples.lost());
-            show(args, &mut tasks, count, samples.lost() - lost)?;
+            let lost = samples.lost() - std::mem::replace(&mut lost_before, samples.lost());
+            let interval = tasks.end_interval();
+            match &mut terminal {
+                Some(terminal) if !quits => terminal.take(interval, lost)?,
+                Some(_) => {}
+                None => show(args, &interval, count, lost)?,
+            }
         }
-        if end.is_some() {
+        if is_over {
             break;
         }
     }
+    // The terminal is given back before anything is said on it.
+    drop(terminal);
     let mut ledger = Ledger::from_notes(capture.notes().iter().cloned());
     if samples.lost() > 0 {
         let fact = format!("{} events lost: times of their tasks are wrong", samples.lost());
@@ -110,8 +214,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes a page about the time since the one before.
-fn show(args: &Args, tasks: &mut TaskActivities, cpus: usize, lost: u64) -> anyhow::Result<()> {
-    let interval = tasks.end_interval();
+fn show(args: &Args, interval: &ActivityInterval, cpus: usize, lost: u64) -> anyhow::Result<()> {
     let mut columns = ActivityColumns { cpus, most: args.entries, width: usize::MAX };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if out.get_ref().is_terminal() && !args.stdio {
@@ -127,6 +230,6 @@ fn show(args: &Args, tasks: &mut TaskActivities, cpus: usize, lost: u64) -> anyh
     if lost > 0 {
         writeln!(out, "{lost} events lost: times are wrong")?;
     }
-    write_tasks(&mut out, &interval, columns).context("standard output")?;
+    write_tasks(&mut out, interval, columns).context("standard output")?;
     Ok(())
 }

@@ -17,6 +17,7 @@ use kymo_view::critical_path::PathView;
 use kymo_view::trust::note_chains;
 
 use super::analysis::{AnalysisArgs, stdout};
+use super::page_command::become_view;
 use super::scratch::ScratchDirectory;
 use crate::args::symbols::SymbolArgs;
 use crate::args::values::call_graph;
@@ -84,6 +85,9 @@ struct PathArgs {
     /// Record this command into a file that is removed, and show its path
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["input", "files", "time"])]
     command: Vec<OsString>,
+    /// Show the recording as a page, too (`kymo view`), with the longest path, until Ctrl-C
+    #[arg(long, conflicts_with = "command")]
+    view: bool,
     /// Number of parts that are shown with their stacks
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
     parts: usize,
@@ -145,6 +149,10 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
         false => view.write_text(&mut out, &ledger)?,
     }
     let status = args.read.close(out, &source, &table.read.summary, &ledger)?;
+    if let Some(path) = table.paths.first().filter(|_| args.view) {
+        let tid = table.task(path.task).map(|t| t.tid);
+        match become_view(Path::new(source.name()), Some((path.from, path.to)), tid)? {}
+    }
     Ok(if table.paths.is_empty() { ExitCode::FAILURE } else { status })
 }
 

@@ -1,10 +1,13 @@
 //! `kymo view`: a recording as one page to look at.
 
+mod server;
+
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use kymo_analysis::critical_path::{PathConfig, PathTarget, find_paths};
 use kymo_analysis::tasks::sched_notes;
 use kymo_analysis::tracks::{TraceTracks, TrackConfig, read_tracks};
 use kymo_events::{ClassOrigin, EventSelection, EventSource, parse_times};
@@ -12,7 +15,8 @@ use kymo_model::NoteKind;
 use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
 use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit};
-use kymo_view::trace_page::TracePage;
+use kymo_view::trace_page::{TracePage, path_value};
+use serde_json::Value;
 
 use super::{default_recording, output};
 use crate::args::symbols::SymbolArgs;
@@ -21,12 +25,14 @@ use crate::exit;
 /// Flags of `kymo view`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The page is one file that makes no request: CPUs and tasks over time, what they ran, waited for and
-called, flame graphs of the samples and of the time off CPU, the events, and the ledger. It shows what
-was recorded: tracks need sched_switch (and sched_waking), system calls raw_syscalls or syscalls,
-flame graphs samples with call chains. `?` in the page lists its keys.
+The page has CPUs and tasks over time, what they ran, waited for and called, flame graphs of the
+samples and of the time off CPU, the events, and the ledger. It shows what was recorded: tracks need
+sched_switch (and sched_waking), system calls raw_syscalls or syscalls, flame graphs samples with
+call chains. `?` in the page lists its keys. With -o it is one file that makes no request; without,
+it is served on 127.0.0.1 until Ctrl-C, under an address with a token in it.
 
 EXAMPLES
+  kymo view
   kymo view -i perf.data -o page.html
   kymo view perf.data traces/ -o page.html
   kymo record -a -g -e cpu-clock -e 'sched:sched_switch' -e 'sched:sched_waking' -e 'raw_syscalls:*' -- make
@@ -38,16 +44,25 @@ pub(crate) struct Args {
     /// Recordings to read, without -i; several of one machine are merged by time
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
-    /// Write the page here
+    /// Write the page here, with all its data
     #[arg(short, long, value_name = "PAGE")]
-    output: PathBuf,
+    output: Option<PathBuf>,
     /// Replace a page that is there
     #[arg(long)]
     force: bool,
+    /// Serve the page on this port of 127.0.0.1; any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0, conflicts_with = "output")]
+    port: u16,
     /// Only what is between START,STOP (seconds; either may be missing), or in a share of the
     /// whole: 10%/2, 0%-10%; the state before is known
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     time: Option<String>,
+    /// Select this time at first, of all that is shown
+    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
+    select: Option<String>,
+    /// Choose this thread at first, and show its critical path (`kymo why`) in the selected time
+    #[arg(long, value_name = "TID")]
+    path_of: Option<u32>,
     /// Title of the page; the recorded command, or the recording
     #[arg(long)]
     title: Option<String>,
@@ -88,20 +103,41 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
     let title = args.title.clone().filter(|t| !t.is_empty());
     let title = title.or_else(|| (!stacks.title.is_empty()).then(|| stacks.title.clone()));
+    let selected = match &args.select {
+        Some(text) => parse_times(text, Some(tracks.span))?.first().copied(),
+        None => None,
+    };
+    let path = match args.path_of {
+        Some(tid) => find_path(&source, tid, selected.unwrap_or(tracks.span), tracks.span.0)?,
+        None => Value::Null,
+    };
     let page = TracePage {
+        path,
         tracks: &tracks,
         stacks: &stacks,
         ledger: &ledger,
         title: &title.unwrap_or_else(|| names.join(", ")),
         recordings: &recording_words(&names),
+        command: &recorded_command(&source),
+        chosen_times: args.time.is_some(),
         clock: &source.clock(),
     };
-    output::write(Some(&args.output), args.force, &mut |out: &mut dyn Write| page.write(out))?;
-    let size = std::fs::metadata(&args.output).map_or(0, |m| m.len());
+    let Some(output) = &args.output else {
+        let served = page.to_served()?;
+        say!("{}", ledger.to_text(""));
+        let fragment = fragment(&tracks, selected, args.path_of);
+        let base = tracks.span.0;
+        drop((tracks, stacks));
+        let find = Box::new(move |tid, times| find_path(&source, tid, times, base));
+        server::serve((served, find), &paths, args.port, &fragment)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    output::write(Some(output), args.force, &mut |out: &mut dyn Write| page.write(out))?;
+    let size = std::fs::metadata(output).map_or(0, |m| m.len());
     sayln!(
         "[ kymo view: wrote {:.3} MB {} ({} events, {} samples) ]",
         size as f64 / 1e6,
-        args.output.display(),
+        output.display(),
         tracks.events.count,
         stacks.moments.len(),
     );
@@ -109,6 +145,35 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let damaged = tracks.summary().is_damaged(&source);
     let damage = damage.or_else(|| damaged.then(|| "damaged; what can be read is shown".into()));
     Ok(exit::status(source.name(), damage.as_deref(), &ledger, args.strict))
+}
+
+/// The critical path of a thread between two times.
+fn find_path(
+    source: &EventSource,
+    tid: u32,
+    (from, to): (u64, u64),
+    base: u64,
+) -> anyhow::Result<Value> {
+    let config = PathConfig { target: PathTarget::Thread(tid), times: Some((from, to)) };
+    Ok(path_value(&find_paths(source, &config)?, base))
+}
+
+/// The part of the page's address that says what is shown first.
+fn fragment(tracks: &TraceTracks, selected: Option<(u64, u64)>, tid: Option<u32>) -> String {
+    let (begin, end) = tracks.span;
+    let mut parts = Vec::new();
+    if let Some((from, to)) = selected.map(|(f, t)| (f.max(begin), t.min(end)))
+        && from < to
+    {
+        let room = (to - from) / 10;
+        let seen = (from.saturating_sub(room).max(begin), to.saturating_add(room).min(end));
+        parts.push(format!("v={}-{}", seen.0 - begin, seen.1 - begin));
+        parts.push(format!("s={}-{}", from - begin, to - begin));
+    }
+    if let Some(number) = tracks.tasks.iter().position(|t| Some(t.tid) == tid) {
+        parts.push(format!("row=task{number}"));
+    }
+    if parts.is_empty() { String::new() } else { format!("#{}", parts.join("&")) }
 }
 
 /// Samples of code, and the stacks in which tasks left their CPUs.
@@ -164,10 +229,22 @@ fn note(tracks: &TraceTracks, ledger: &mut Ledger) {
         let fact = format!("{} system calls begin before the recording does, or unseen", c.exits);
         ledger.tell(NoteKind::Unmatched, fact, None);
     }
+    if c.span_ends > 0 {
+        let fact = format!("{} events of programs end what begins unseen", c.span_ends);
+        ledger.tell(NoteKind::Unmatched, fact, None);
+    }
     if c.overlaps > 0 {
         let fact = format!("states of tasks that overlap, and are cut: {}", c.overlaps);
         ledger.note(NoteKind::Order, fact, None);
     }
+}
+
+/// The name that the kernel has for the recorded command.
+fn recorded_command(source: &EventSource) -> String {
+    let words = source.perf(0).map(|data| data.features().cmdline.clone()).unwrap_or_default();
+    let command = words.iter().skip_while(|w| *w != "--").nth(1);
+    let name = command.and_then(|c| Path::new(c).file_name()?.to_str());
+    name.map_or_else(String::new, |name| name.chars().take(15).collect())
 }
 
 /// The recordings as they are typed in a shell.

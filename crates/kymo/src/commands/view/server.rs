@@ -1,0 +1,312 @@
+//! The page of `kymo view`, served to a browser on this machine: HTTP/1.1, GET alone, one request
+//! a connection. Addresses begin with a token that only who reads this terminal knows, and name
+//! the page or the number of a piece: no path of a request reaches the file system.
+
+use std::borrow::Cow;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context as _;
+use kymo_kernel::system::random;
+use kymo_view::trace_page::ServedPage;
+use serde_json::Value;
+
+/// Longest head of a request.
+const MOST_HEAD: usize = 8 << 10;
+/// Time in which a head must have come, and within which a part of the answer must be taken.
+const PATIENCE: Duration = Duration::from_secs(10);
+const TEXT: &str = "text/plain; charset=utf-8";
+/// Connections at a time.
+const MOST_CONNECTIONS: usize = 32;
+
+/// A file of a recording as it was when the page was made.
+#[derive(PartialEq)]
+struct FileMark {
+    size: u64,
+    modified: Option<SystemTime>,
+    inode: u64,
+}
+
+/// Finds the critical path of a thread between two times.
+pub(super) type FindPath = Box<dyn Fn(u32, (u64, u64)) -> anyhow::Result<Value> + Send + Sync>;
+
+struct PageServer {
+    page: ServedPage,
+    find_path: FindPath,
+    /// One path is looked for at a time.
+    looks: Mutex<()>,
+    token: String,
+    port: u16,
+    recordings: Vec<(PathBuf, Option<FileMark>)>,
+    connections: AtomicUsize,
+}
+
+/// Serves a page until the process is interrupted; `fragment` is what it shows first.
+pub(super) fn serve(
+    (page, find_path): (ServedPage, FindPath),
+    recordings: &[PathBuf],
+    port: u16,
+    fragment: &str,
+) -> anyhow::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .with_context(|| format!("127.0.0.1:{port}: cannot listen"))?;
+    let port = listener.local_addr()?.port();
+    let mut bytes = [0u8; 16];
+    random(&mut bytes).context("no random bytes for the address")?;
+    let token: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let mark = |path: &PathBuf| (path.clone(), mark_of(path));
+    let recordings = recordings.iter().map(mark).collect();
+    let address = format!("http://127.0.0.1:{port}/{token}/{fragment}");
+    let connections = AtomicUsize::new(0);
+    let looks = Mutex::new(());
+    let server = PageServer { page, find_path, looks, token, port, recordings, connections };
+    let server = Arc::new(server);
+    sayln!("[ kymo view: {address} (Ctrl-C ends it) ]");
+    open_browser(&address);
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            // Descriptors ran out, or the peer is gone.
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        };
+        let server = Arc::clone(&server);
+        if server.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+            server.connections.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let answer = Arc::clone(&server);
+        let started = std::thread::Builder::new().name("answer".into()).spawn(move || {
+            // Whoever asked is gone: nobody is left to tell.
+            let _ = answer.answer(stream);
+            answer.connections.fetch_sub(1, Ordering::Relaxed);
+        });
+        if started.is_err() {
+            server.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+fn mark_of(path: &Path) -> Option<FileMark> {
+    use std::os::unix::fs::MetadataExt as _;
+    let facts = std::fs::metadata(path).ok()?;
+    Some(FileMark { size: facts.len(), modified: facts.modified().ok(), inode: facts.ino() })
+}
+
+/// An answer: status with its words, type, body.
+type Answer<'a> = (&'static str, &'static str, Cow<'a, [u8]>);
+
+impl PageServer {
+    fn answer(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let head = read_head(&mut stream)?;
+        let (status, kind, body) = match &head {
+            None => {
+                ("431 Request Header Fields Too Large", "text/plain", Cow::from(&b"too long\n"[..]))
+            }
+            Some(head) => self.find(head),
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+             Connection: close\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n\
+             X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(&body)?;
+        stream.shutdown(Shutdown::Write)?;
+        // Who still sends would get no answer if the connection were closed now.
+        stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+        let mut rest = [0u8; 4096];
+        for _ in 0..16 {
+            if stream.read(&mut rest)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, head: &str) -> Answer<'_> {
+        let refuse = |status, why: &'static str| (status, TEXT, Cow::from(why.as_bytes()));
+        let mut lines = head.split("\r\n");
+        let mut request = lines.next().unwrap_or("").split(' ');
+        let (method, path) = (request.next().unwrap_or(""), request.next().unwrap_or(""));
+        let version = request.next().unwrap_or("");
+        if !matches!(version, "HTTP/1.1" | "HTTP/1.0") || request.next().is_some() {
+            return refuse("400 Bad Request", "not HTTP/1.1\n");
+        }
+        if method != "GET" {
+            return refuse("405 Method Not Allowed", "GET alone\n");
+        }
+        // A name that somebody let point here is not this server's.
+        let hosts = lines.filter_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("host").then(|| value.trim())
+        });
+        let hosts: Vec<&str> = hosts.collect();
+        let own = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
+        if !matches!(&*hosts, [host] if own.iter().any(|o| o == host)) {
+            return refuse("403 Forbidden", "not this host\n");
+        }
+        let Some((token, name)) = path.strip_prefix('/').and_then(|p| p.split_once('/')) else {
+            return refuse("404 Not Found", "not here\n");
+        };
+        if !is_same(token.as_bytes(), self.token.as_bytes()) {
+            return refuse("403 Forbidden", "the token is another one\n");
+        }
+        if name.is_empty() {
+            return ("200 OK", "text/html; charset=utf-8", Cow::from(&self.page.html));
+        }
+        let number = name.strip_prefix("p/").and_then(|n| n.parse::<usize>().ok());
+        let piece = number.and_then(|n| self.page.pieces.get(n));
+        let path = name.strip_prefix("why/").and_then(path_request);
+        if piece.is_none() && path.is_none() {
+            return refuse("404 Not Found", "not here\n");
+        }
+        if self.recordings.iter().any(|(path, mark)| mark_of(path) != *mark) {
+            return refuse("410 Gone", "the recording was moved or changed\n");
+        }
+        if let Some(piece) = piece {
+            return ("200 OK", "application/octet-stream", Cow::from(piece));
+        }
+        let Some((tid, times)) = path else { return refuse("404 Not Found", "not here\n") };
+        let _one = self.looks.lock();
+        match (self.find_path)(tid, times) {
+            Ok(path) => ("200 OK", "application/json", Cow::from(path.to_string().into_bytes())),
+            Err(e) => {
+                ("422 Unprocessable Content", TEXT, Cow::from(format!("{e:#}\n").into_bytes()))
+            }
+        }
+    }
+}
+
+/// Thread and times of a request for a path: `TID/FROM/TO`.
+fn path_request(words: &str) -> Option<(u32, (u64, u64))> {
+    let (tid, times) = words.split_once('/')?;
+    let (from, to) = times.split_once('/')?;
+    let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+    (from <= to).then_some((tid.parse().ok()?, (from, to)))
+}
+
+/// The head of a request; none if it is too long or no text.
+fn read_head(stream: &mut TcpStream) -> io::Result<Option<String>> {
+    let end = Instant::now() + PATIENCE;
+    let mut head = Vec::new();
+    let mut part = [0u8; 1024];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let got = stream.read(&mut part)?;
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // The end may have come in two parts.
+        let from = head.len().saturating_sub(3);
+        head.extend_from_slice(part.get(..got).unwrap_or(&[]));
+        if head.len() > MOST_HEAD {
+            return Ok(None);
+        }
+        let tail = head.get(from..).unwrap_or(&[]);
+        if let Some(at) = tail.windows(4).position(|w| w == b"\r\n\r\n") {
+            head.truncate(from + at);
+            return Ok(String::from_utf8(head).ok());
+        }
+    }
+}
+
+/// Compares in a time that does not tell how much is the same.
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}
+
+/// Opens a browser where there is a desktop. Arguments of programs can be read by all users: so
+/// the address goes through a file that only this one can read.
+fn open_browser(address: &str) {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|v| std::env::var_os(v).is_some());
+    let Some(directory) = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| has_display) else {
+        return;
+    };
+    let path = Path::new(&directory).join(format!("kymo-view-{}.html", std::process::id()));
+    let page =
+        format!("<!DOCTYPE html><meta http-equiv=\"refresh\" content=\"0; url={address}\">\n");
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    if file.and_then(|mut f| f.write_all(page.as_bytes())).is_err() {
+        return;
+    }
+    let mut opens = Command::new("xdg-open");
+    opens.arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    std::thread::spawn(move || {
+        if let Ok(mut child) = opens.spawn() {
+            let _ = child.wait();
+            // A browser that runs already reads the file behind xdg-open's end.
+            std::thread::sleep(PATIENCE);
+        }
+        let _ = std::fs::remove_file(path);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_has_host_and_token_gets_an_answer() {
+        let server = PageServer {
+            page: ServedPage { html: b"page".to_vec(), pieces: vec![b"piece".to_vec()] },
+            find_path: Box::new(|tid, _| anyhow::bail!("no thread {tid}")),
+            looks: Mutex::new(()),
+            token: "abc".into(),
+            port: 8080,
+            recordings: vec![(PathBuf::from("/nowhere"), None)],
+            connections: AtomicUsize::new(0),
+        };
+        let host = "Host: 127.0.0.1:8080";
+        let check = |request: &str, headers: &str, status: &str| {
+            let (got, ..) = server.find(&format!("{request}\r\n{headers}"));
+            assert!(got.starts_with(status), "{request} {headers}: {got}");
+        };
+        check("GET /abc/ HTTP/1.1", host, "200");
+        check("GET /abc/ HTTP/1.1", "hOST:localhost:8080", "200");
+        check("GET /abc/p/0 HTTP/1.1", host, "200");
+        check("GET /abc/why/1/0/18446744073709551616 HTTP/1.1", host, "404");
+        check("GET /abc/why/1/5/4 HTTP/1.1", host, "404");
+        for path in ["/abc/p/1", "/abc/p/-1", "/abc/p/0/", "/abc/../etc/passwd", "/abc", "/", ""] {
+            check(&format!("GET {path} HTTP/1.1"), host, "404");
+        }
+        for path in ["/abd/", "/ab/", "//", "/abc%2f/"] {
+            check(&format!("GET {path} HTTP/1.1"), host, "403");
+        }
+        check("GET /abc/ HTTP/1.1", "Host: evil.example:8080", "403");
+        check("GET /abc/ HTTP/1.1", "", "403");
+        check("GET /abc/ HTTP/1.1", &format!("{host}\r\n{host}"), "403");
+        check("POST /abc/ HTTP/1.1", host, "405");
+        check("HEAD /abc/ HTTP/1.1", host, "405");
+        for request in ["GET /abc/ HTTP/2", "GET /abc/ HTTP/1.1 x", "", "GET  /abc/ HTTP/1.1"] {
+            check(request, host, "400");
+        }
+    }
+
+    #[test]
+    fn a_recording_that_changed_is_gone() {
+        let server = PageServer {
+            page: ServedPage { html: Vec::new(), pieces: vec![Vec::new()] },
+            find_path: Box::new(|_, _| Ok(Value::Null)),
+            looks: Mutex::new(()),
+            token: "t".into(),
+            port: 1,
+            recordings: vec![(PathBuf::from("/dev/null"), None)],
+            connections: AtomicUsize::new(0),
+        };
+        assert!(server.find("GET /t/p/0 HTTP/1.1\r\nHost: 127.0.0.1:1").0.starts_with("410"));
+    }
+}

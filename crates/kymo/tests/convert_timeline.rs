@@ -1,0 +1,253 @@
+//! `kymo convert --to chrome` and `--to perfetto`: their spans add up to the numbers of
+//! `kymo offcpu report`, and their samples are those of `kymo convert -f folded`.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::collections::BTreeMap;
+
+use kymo_testkit::run;
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn fixture(name: &str) -> String {
+    format!("{}/tests/fixtures/perf-data/x86_64/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn convert(recording: &str) -> Value {
+    let made = run(KYMO, ["convert", "--to", "chrome", recording]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    serde_json::from_str(&made.stdout).unwrap()
+}
+
+/// Microseconds with three digits behind the point, as nanoseconds.
+fn nanos(value: &Value) -> u64 {
+    (value.as_f64().unwrap() * 1000.0).round() as u64
+}
+
+#[test]
+fn spans_add_up_to_the_numbers_of_offcpu() {
+    let recording = fixture("sched.data");
+    let trace = convert(&recording);
+    let events = trace["traceEvents"].as_array().unwrap();
+    let told = run(KYMO, ["offcpu", "report", "--json", "-i", &recording]).stdout;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let mut waits: BTreeMap<u64, i64> = BTreeMap::new();
+    for e in events.iter().filter(|e| e["cat"] == "wait") {
+        let name = e["name"].as_str().unwrap();
+        if name.contains("uncertain") || name.contains("without an end") {
+            continue;
+        }
+        let time = nanos(&e["ts"]) as i64;
+        let signed = if e["ph"] == "b" { -time } else { time };
+        *waits.entry(e["tid"].as_u64().unwrap()).or_default() += signed;
+    }
+    let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
+    for e in events.iter().filter(|e| e["cat"] == "sched") {
+        *runs.entry(e["args"]["tid"].as_u64().unwrap()).or_default() += nanos(&e["dur"]);
+    }
+    let mut compared = 0;
+    let mut told_waits: BTreeMap<u64, i64> = BTreeMap::new();
+    let mut told_runs: BTreeMap<u64, u64> = BTreeMap::new();
+    for task in told["tasks"].as_array().unwrap() {
+        let of = |key: &str| task[key].as_u64().unwrap();
+        *told_waits.entry(of("tid")).or_default() += (of("waiting_ns") + of("blocked_ns")) as i64;
+        *told_runs.entry(of("tid")).or_default() += of("running_ns");
+    }
+    for (tid, nanos) in told_waits {
+        assert_eq!(waits.get(&tid).copied().unwrap_or(0), nanos, "thread {tid}");
+        compared += u32::from(nanos > 0);
+    }
+    assert!(compared > 3, "{compared}");
+    // Runs that the recording does not end are drawn, and not counted there.
+    for (tid, nanos) in told_runs {
+        assert!(runs.get(&tid).copied().unwrap_or(0) >= nanos, "thread {tid}");
+    }
+}
+
+#[test]
+fn samples_have_their_stacks() {
+    let recording = fixture("fp.data");
+    let trace = convert(&recording);
+    let frames = trace["stackFrames"].as_object().unwrap();
+    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+    for sample in trace["samples"].as_array().unwrap() {
+        let mut names = Vec::new();
+        let mut at = sample["sf"].as_str();
+        while let Some(frame) = at.map(|id| &frames[id]) {
+            names.push(frame["name"].as_str().unwrap().to_owned());
+            at = frame["parent"].as_str();
+        }
+        names.reverse();
+        *stacks.entry(names.join(";")).or_default() += 1;
+    }
+    let args = ["convert", "-f", "folded", "--weight", "samples", "--no-marks", &recording];
+    let mut told: BTreeMap<String, u64> = BTreeMap::new();
+    for line in run(KYMO, args).stdout.lines() {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        let (_comm, stack) = stack.split_once(';').unwrap_or((stack, ""));
+        *told.entry(stack.to_owned()).or_default() += count.parse::<u64>().unwrap();
+    }
+    assert!(told.values().sum::<u64>() > 100, "{told:?}");
+    assert_eq!(stacks, told);
+}
+
+/// Fields of a message: numbers, and bytes of what is within.
+#[derive(Debug)]
+enum Field<'b> {
+    Number(u64),
+    Bytes(&'b [u8]),
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let (mut n, mut shift) = (0, 0);
+    loop {
+        let byte = bytes[0];
+        *bytes = &bytes[1..];
+        n |= u64::from(byte & 127) << shift;
+        if byte < 128 {
+            return n;
+        }
+        shift += 7;
+    }
+}
+
+/// A decoder of protocol buffers that knows their wire format alone.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let field = match key & 7 {
+            0 => Field::Number(varint(&mut bytes)),
+            2 => {
+                let size = varint(&mut bytes) as usize;
+                let (own, rest) = bytes.split_at(size);
+                bytes = rest;
+                Field::Bytes(own)
+            }
+            wire => panic!("wire type {wire}"),
+        };
+        fields.push((key >> 3, field));
+    }
+    fields
+}
+
+fn messages(bytes: &[u8], number: u64) -> Vec<&[u8]> {
+    let own = fields(bytes).into_iter().filter(|f| f.0 == number);
+    own.filter_map(|f| if let Field::Bytes(b) = f.1 { Some(b) } else { None }).collect()
+}
+
+/// A number; one that is zero is left out.
+fn number(bytes: &[u8], number: u64) -> u64 {
+    let found = fields(bytes).into_iter().find(|f| f.0 == number);
+    found.map_or(0, |f| if let Field::Number(n) = f.1 { n } else { panic!("{number}") })
+}
+
+fn text(bytes: &[u8], number: u64) -> String {
+    String::from_utf8(messages(bytes, number)[0].to_vec()).unwrap()
+}
+
+#[test]
+fn perfetto_has_the_same_runs_wakeups_and_stacks() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = |recording: &str, name: &str| {
+        let file = directory.path().join(name);
+        let path = file.to_str().unwrap();
+        let made = run(KYMO, ["convert", recording, "-o", path]);
+        assert_eq!(made.status, 0, "{}", made.stderr);
+        std::fs::read(file).unwrap()
+    };
+    let recording = fixture("sched.data");
+    let trace = made(&recording, "a.perfetto-trace");
+    let chrome = convert(&recording);
+    // Who runs from one switch to the next, by thread.
+    let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut now: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let mut woken = 0;
+    let mut names = BTreeMap::new();
+    for packet in messages(&trace, 1) {
+        for tree in messages(packet, 2) {
+            for thread in messages(tree, 2) {
+                names.insert(number(thread, 1), text(thread, 2));
+            }
+        }
+        for bundle in messages(packet, 1) {
+            let cpu = number(bundle, 1);
+            for event in messages(bundle, 2) {
+                let time = number(event, 1);
+                woken += messages(event, 20).len();
+                for switch in messages(event, 4) {
+                    if let Some((tid, since)) = now.insert(cpu, (number(switch, 6), time)) {
+                        assert_eq!(tid, number(switch, 2), "at {time}");
+                        *runs.entry(tid).or_default() += time - since;
+                    }
+                }
+            }
+        }
+    }
+    runs.remove(&0);
+    let mut told: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+    for e in chrome["traceEvents"].as_array().unwrap() {
+        if e["cat"] == "sched" {
+            let tid = e["args"]["tid"].as_u64().unwrap();
+            *told.entry(tid).or_default() += nanos(&e["dur"]);
+            let end = nanos(&e["ts"]) + nanos(&e["dur"]);
+            ends.entry(tid).and_modify(|t| *t = end.max(*t)).or_insert(end);
+        } else if e["name"] == "thread_name" && e["pid"] != i32::MAX {
+            let name = e["args"]["name"].as_str().unwrap();
+            assert_eq!(names.get(&e["tid"].as_u64().unwrap()).map(String::as_str), Some(name));
+        }
+    }
+    // Who runs at the end is not switched away.
+    for (tid, since) in now.values().filter(|(tid, _)| *tid != 0) {
+        *runs.entry(*tid).or_default() += ends[tid] - since;
+    }
+    assert!(told.len() > 3, "{told:?}");
+    for (tid, nanos) in &told {
+        // Times of the other file are doubles.
+        assert!(runs[tid].abs_diff(*nanos) < 2000, "thread {tid}: {} {nanos}", runs[tid]);
+    }
+    assert!(woken > 10, "{woken}");
+    // Stacks.
+    let recording = fixture("fp.data");
+    let trace = made(&recording, "b.pftrace");
+    let mut strings = BTreeMap::new();
+    let mut frames = BTreeMap::new();
+    let mut stacks = BTreeMap::new();
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for packet in messages(&trace, 1) {
+        for interned in messages(packet, 12) {
+            messages(interned, 5).iter().for_each(|s| _ = strings.insert(number(s, 1), text(s, 2)));
+            messages(interned, 6)
+                .iter()
+                .for_each(|f| _ = frames.insert(number(f, 1), number(f, 2)));
+            for stack in messages(interned, 7) {
+                let ids = fields(stack).into_iter().filter(|f| f.0 == 2);
+                let ids = ids.map(|f| if let Field::Number(n) = f.1 { n } else { panic!() });
+                let names: Vec<&str> = ids.map(|id| strings[&frames[&id]].as_str()).collect();
+                stacks.insert(number(stack, 1), names.join(";"));
+            }
+        }
+        for sample in messages(packet, 66) {
+            *counts.entry(stacks[&number(sample, 4)].clone()).or_default() += 1;
+        }
+    }
+    let mut told: BTreeMap<String, u64> = BTreeMap::new();
+    let args = ["convert", "-f", "folded", "--weight", "samples", "--no-marks", &recording];
+    for line in run(KYMO, args).stdout.lines() {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        let (_comm, stack) = stack.split_once(';').unwrap();
+        *told.entry(stack.to_owned()).or_default() += count.parse::<u64>().unwrap();
+    }
+    assert_eq!(counts, told);
+}
+
+#[test]
+fn what_a_timeline_cannot_be_of_is_refused() {
+    let recording = fixture("sched.data");
+    for (flag, why) in [("--pid=1", "all tasks"), ("--weight=samples", "--weight is for stacks")] {
+        let refused = run(KYMO, ["convert", "--to", "chrome", flag, &recording]);
+        assert_ne!(refused.status, 0);
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
+}
