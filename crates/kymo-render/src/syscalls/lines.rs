@@ -64,6 +64,10 @@ pub struct SyscallStyle {
     pub times: bool,
     /// Names and errors are in colour.
     pub colour: bool,
+    /// Calls that took less are not shown.
+    pub least: Duration,
+    /// Calls that succeeded are not shown.
+    pub failures_only: bool,
     /// The trace's clock is the one that is read with a task's memory.
     pub monotonic: bool,
 }
@@ -311,12 +315,30 @@ impl<I: TaskInspector> SyscallLines<I> {
             if let Some(value) = value {
                 self.track_descriptors(tid, &pending, value);
             }
+            if !self.wants(&pending, end) {
+                return;
+            }
             match self.style.json {
                 true => self.write_json(tid, &pending, end),
                 false => self.write_text(tid, &pending, end),
             }
             self.shown += 1;
             self.left = self.left.map(|n| n.saturating_sub(1));
+        }
+    }
+
+    /// Whether a call is shown, as far as its end decides.
+    fn wants(&self, pending: &PendingCall, end: CallEnd) -> bool {
+        match end {
+            CallEnd::Returned { at, value } => {
+                let took = Duration::from_nanos(at.saturating_sub(pending.time));
+                let failed = (FIRST_ERROR..0).contains(&value);
+                took >= self.style.least && (failed || !self.style.failures_only)
+            }
+            // How long it would have taken, and to what end, is not known.
+            CallEnd::Task | CallEnd::Trace => {
+                self.style.least.is_zero() && !self.style.failures_only
+            }
         }
     }
 

@@ -28,27 +28,65 @@ use super::{Args, close, follow};
 #[derive(clap::Args)]
 pub(super) struct CallArgs {
     /// Only a table of calls, errors and times at the end
-    #[arg(short = 's', long, conflicts_with_all = ["event", "output"])]
+    #[arg(short = 's', long, conflicts_with = "output")]
     summary: bool,
     /// Show the calls, and the table at the end
-    #[arg(short = 'S', long, conflicts_with_all = ["event", "output"])]
+    #[arg(short = 'S', long, conflicts_with = "output")]
     with_summary: bool,
     /// The table says how often which error came
-    #[arg(long, conflicts_with_all = ["event", "output"])]
+    #[arg(long, conflicts_with = "output")]
     errno_summary: bool,
     /// Show when each call began, in seconds of the trace's clock
-    #[arg(short = 't', long, conflicts_with_all = ["event", "output"])]
+    #[arg(short = 't', long, visible_alias = "time", conflicts_with = "output")]
     times: bool,
     /// Only these system calls
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',',
-          conflicts_with_all = ["event", "output"])]
-    calls: Vec<String>,
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "output")]
+    pub(super) calls: Vec<String>,
+    /// Show only calls that took at least so many milliseconds
+    #[arg(long, value_name = "MS", value_parser = milliseconds, conflicts_with = "output")]
+    duration: Option<Duration>,
+    /// Show only calls that failed
+    #[arg(long, conflicts_with = "output")]
+    failure: bool,
+    /// Leave out calls of these threads, by number
+    #[arg(long, value_name = "PIDS", value_delimiter = ',', conflicts_with = "output")]
+    filter_pids: Vec<u32>,
+}
+
+impl CallArgs {
+    /// The flag that is for system calls alone, if one was given.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.summary, "-s"),
+            (self.with_summary, "-S"),
+            (self.errno_summary, "--errno-summary"),
+            (self.times, "-t"),
+            (!self.calls.is_empty(), "--calls"),
+            (self.duration.is_some(), "--duration"),
+            (self.failure, "--failure"),
+            (!self.filter_pids.is_empty(), "--filter-pids"),
+        ];
+        given.into_iter().find_map(|(is_given, flag)| is_given.then_some(flag))
+    }
+}
+
+/// Whether all of these are system calls, as perf's -e takes them.
+pub(super) fn are_calls(names: &[String]) -> bool {
+    !names.is_empty() && names.iter().all(|name| syscall_number(name).is_some())
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok().map(|ms| ms / 1000.0);
+    let time = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "not a number of milliseconds".into())
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Reading a call's arguments takes calls: a system-wide trace would trace itself without end.
     let system_wide = args.all_cpus || args.command.is_empty() && args.pids()?.is_empty();
-    let events = events(&args.call.calls, system_wide.then(std::process::id))?;
+    let own = system_wide.then(std::process::id);
+    let without: Vec<u32> = own.into_iter().chain(args.call.filter_pids.iter().copied()).collect();
+    let events = events(&args.call.calls, &without)?;
     let mut capture = follow::open(args, &events, LivePace::AtOnce)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
     let mut lines = lines(&capture, args, is_coloured())?;
@@ -89,6 +127,8 @@ fn lines(capture: &LiveCapture, args: &Args, colour: bool) -> anyhow::Result<Lin
         json: args.json,
         times: args.call.times,
         colour,
+        least: args.call.duration.unwrap_or_default(),
+        failures_only: args.call.failure,
         monotonic: dir.clocks()?.current == "mono",
     };
     let names = LiveTaskNames::new(dir.tracefs());
@@ -143,14 +183,14 @@ impl TaskInspector for RunningTasks {
 }
 
 /// Calls begin and end; programs and tasks do. Those of one task may be left out.
-fn events(calls: &[String], without: Option<u32>) -> anyhow::Result<Vec<TraceEvent>> {
+fn events(calls: &[String], without: &[u32]) -> anyhow::Result<Vec<TraceEvent>> {
     let mut numbers = Vec::new();
     for call in calls {
         let Some(number) = syscall_number(call) else { bail!("there is no system call {call:?}") };
         numbers.push(format!("id == {number}"));
     }
     let named = (!numbers.is_empty()).then(|| format!("({})", numbers.join(" || ")));
-    let others = without.map(|pid| format!("common_pid != {pid}"));
+    let others = without.iter().map(|pid| format!("common_pid != {pid}"));
     let both: Vec<String> = named.into_iter().chain(others).collect();
     let filter = (!both.is_empty()).then(|| both.join(" && "));
     let event = |name, filter| -> anyhow::Result<TraceEvent> {
