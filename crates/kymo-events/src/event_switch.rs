@@ -2,8 +2,6 @@
 
 use kymo_files::perfdata::PerfData;
 
-use crate::selection::SelectionError;
-
 /// The events that switch: `--switch-on` and `--switch-off` of perf's.
 #[derive(Clone, Debug, Default)]
 pub struct EventSwitch {
@@ -26,13 +24,12 @@ impl EventSwitch {
     ///
     /// # Errors
     /// Names the event that it lacks.
-    pub(crate) fn check(&self, data: &PerfData) -> Result<(), SelectionError> {
+    pub(crate) fn check(&self, data: &PerfData) -> Result<(), String> {
         let given = [("--switch-on", &self.on), ("--switch-off", &self.off)];
         let given = given.into_iter().filter_map(|(flag, name)| Some((flag, name.as_ref()?)));
         for (flag, name) in given.filter(|_| !data.is_pipe()) {
             if !data.events().iter().any(|event| event.name == *name) {
-                let why = format!("{flag} {name}: {} has no such event", data.name());
-                return Err(SelectionError(why));
+                return Err(format!("{flag} {name}: {} has no such event", data.name()));
             }
         }
         Ok(())

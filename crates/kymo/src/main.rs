@@ -120,6 +120,18 @@ const BUILD_ID_DIRECTORY: &str = "buildid-dir";
 /// The option of all commands that says where the ledger goes.
 const LEDGER_FILE: &str = "ledger";
 
+/// What people come with, before the commands by name.
+const QUESTIONS: &str = "\
+Why is my program slow?                 kymo profile -- COMMAND
+What does the machine do just now?      kymo top
+What does this process wait for?        kymo why record -p PID, kymo why
+Where do its samples come from?         kymo record -g -- COMMAND, kymo report
+Which system calls does it make?        kymo trace -- COMMAND
+How often does an event happen?         kymo count -e EVENT, kymo stat -- COMMAND
+Who waits for whom, for a lock, a disk? kymo sched, kymo lock, kymo io
+What happened before it failed?         kymo session
+What can be traced at all?              kymo list";
+
 /// kymo's command line, where commands declare their flags when they are typed.
 fn command_line() -> Command {
     with_commands(Command::defer)
@@ -136,6 +148,7 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
         .version(env!("CARGO_PKG_VERSION"))
         .about("Count, profile and trace a running Linux system")
         .propagate_version(true)
+        .before_help(QUESTIONS)
         .subcommand_required(true)
         .arg_required_else_help(true)
         // As perf takes them: an option may be cut short as far as it stays the only one.

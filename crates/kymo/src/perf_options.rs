@@ -1,5 +1,5 @@
-//! Options of perf's that change nothing here, because what they ask for is always so or never
-//! shown, and options that perf takes before a subcommand. Both are declared beside a command's
+//! Options of perf's that change nothing here, because what they ask for always holds or is
+//! never shown, and options that perf takes before a subcommand. Both are declared beside a command's
 //! own flags, so that its help says what becomes of them.
 
 use std::ffi::OsString;

@@ -171,8 +171,8 @@ the command of the same name.
 
 - **known**: kymo takes an option of this name. This does not say that it does the same: `kymo \
 COMMAND --help` states what it does, and tests compare some of the options with perf, not all.
-- **no effect**: kymo takes the option, which changes nothing, as what it asks for is always so or \
-never shown; the command's `-h` says so, too.
+- **no effect**: kymo takes the option, which changes nothing, as what it asks for always holds or \
+is never shown; the command's `-h` says so, too.
 - **not yet**: kymo refuses it with `unexpected argument`, or lacks the command.
 - **cannot**: refused by name, with the reason and what to use.
 

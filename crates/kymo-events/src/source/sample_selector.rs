@@ -16,7 +16,7 @@ use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
 use crate::event_switch::SwitchState;
 use crate::perf_data::TracepointPayloads;
 use crate::schema::LayoutId;
-use crate::selection::EventSelection;
+use crate::selection::{EventSelection, SelectionError};
 use crate::state::MachineState;
 
 /// Chooses samples for a reader that keeps the state of the machine itself.
@@ -65,7 +65,7 @@ impl<'f> SampleSelector<'f> {
         symbols: &ResolverOptions,
     ) -> Result<SampleSelector<'f>, SourceError> {
         selection.check_cgroups(data)?;
-        selection.switch.check(data)?;
+        selection.switch.check(data).map_err(SelectionError)?;
         if let Some(filter) = selection.filter.as_ref().filter(|_| !data.is_pipe()) {
             filter.check(classes(data, 0, &mut LayoutId::default(), symbols).iter())?;
         }

@@ -42,7 +42,7 @@ pub(super) struct CallArgs {
     /// Only these system calls
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "output")]
     pub(super) calls: Vec<String>,
-    /// Show only calls that took at least so many milliseconds
+    /// Show only calls that took at least this number of milliseconds
     #[arg(long, value_name = "MS", value_parser = milliseconds, conflicts_with = "output")]
     duration: Option<Duration>,
     /// Show only calls that failed
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let events = events(&args.call.calls, &without)?;
     let mut capture = follow::open(args, &events, LivePace::AtOnce)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
-    let mut lines = lines(&capture, args, is_coloured())?;
+    let mut lines = lines(&capture, args, (is_coloured(), system_wide))?;
     // System-wide calls may have no end, and others want the processor too.
     if lines.inspects() && capture.has_tasks() {
         // Refused to who is not root: then more texts are read too late.
@@ -108,7 +108,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Lines of the calls of a run.
 type Lines = SyscallLines<RunningTasks>;
 
-fn lines(capture: &LiveCapture, args: &Args, colour: bool) -> anyhow::Result<Lines> {
+fn lines(
+    capture: &LiveCapture,
+    args: &Args,
+    (colour, system_wide): (bool, bool),
+) -> anyhow::Result<Lines> {
     let dir = capture.dir();
     let format = |system: &str, name: &str| {
         let text = dir.tracefs().event_format(system, name)?;
@@ -129,12 +133,14 @@ fn lines(capture: &LiveCapture, args: &Args, colour: bool) -> anyhow::Result<Lin
         colour,
         least: args.call.duration.unwrap_or_default(),
         failures_only: args.call.failure,
+        tasks: system_wide,
         monotonic: dir.clocks()?.current == "mono",
     };
     let names = LiveTaskNames::new(dir.tracefs());
     let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default() };
     let child = capture.child_id().map(|pid| pid as i32);
-    Ok(SyscallLines::new(formats, tasks, style, child, args.count))
+    let only: Vec<i64> = args.call.calls.iter().filter_map(|name| syscall_number(name)).collect();
+    Ok(SyscallLines::new(formats, tasks, style, child, args.count).with_calls(only))
 }
 
 /// The tasks of this machine, asked while they run.
@@ -182,12 +188,50 @@ impl TaskInspector for RunningTasks {
     }
 }
 
+/// Calls that make descriptors, or after which they stand for something else.
+const DESCRIPTOR_CALLS: [&str; 25] = [
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "close",
+    "close_range",
+    "dup",
+    "dup2",
+    "dup3",
+    "fcntl",
+    "socket",
+    "socketpair",
+    "accept",
+    "accept4",
+    "pipe",
+    "pipe2",
+    "epoll_create1",
+    "eventfd2",
+    "memfd_create",
+    "timerfd_create",
+    "signalfd4",
+    "inotify_init1",
+    "pidfd_open",
+    "execve",
+    "unshare",
+];
+
 /// Calls begin and end; programs and tasks do. Those of one task may be left out.
 fn events(calls: &[String], without: &[u32]) -> anyhow::Result<Vec<TraceEvent>> {
     let mut numbers = Vec::new();
     for call in calls {
         let Some(number) = syscall_number(call) else { bail!("there is no system call {call:?}") };
         numbers.push(format!("id == {number}"));
+    }
+    if !numbers.is_empty() {
+        // What descriptors stand for is known only if all are seen that change it.
+        let followed = DESCRIPTOR_CALLS.iter().filter_map(|call| syscall_number(call));
+        for number in followed.map(|number| format!("id == {number}")) {
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
     }
     let named = (!numbers.is_empty()).then(|| format!("({})", numbers.join(" || ")));
     let others = without.iter().map(|pid| format!("common_pid != {pid}"));
