@@ -1,13 +1,14 @@
-//! Sort keys out of tracepoint payloads: `trace`, the whole text, and single
-//! fields (`prev_pid`, `sched_switch.next_comm`, `*` and `trace_fields` for all
-//! of them). Each sample gets the number of its combination of values.
+//! Sort keys out of single samples: fields of tracepoint payloads (`trace`, the whole text,
+//! `prev_pid`, `sched_switch.next_comm`, `*` and `trace_fields` for all of them), and what the
+//! kernel put into the sample (`time`, `weight`, `cgroup`, `code_page_size`). Each sample gets the
+//! number of its combination of values.
 
 use std::sync::Arc;
 
 use kymo_events::perf_data::{TracepointPayloads, payload_endian};
 use kymo_files::perfdata::{Entry, EventDesc};
 use kymo_format::{Field, FieldKind};
-use kymo_model::Sample;
+use kymo_model::{Sample, SampleType};
 use kymo_symbols::bundle::Bundle;
 use rustc_hash::FxHashMap;
 
@@ -23,11 +24,139 @@ pub enum PayloadKey {
         /// Name of the field.
         name: Option<String>,
     },
+    /// Part of the sample itself.
+    Sample(SampleKey),
+}
+
+/// Sort key that is part of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are perf's sort keys")]
+pub enum SampleKey {
+    Time,
+    Cgroup,
+    CodePageSize,
+    Weight,
+    LocalWeight,
+    InstructionLatency,
+    LocalInstructionLatency,
+}
+
+impl SampleKey {
+    /// perf's words and headings.
+    const ALL: [(SampleKey, &'static str, &'static str); 7] = [
+        (SampleKey::Time, "time", "Time"),
+        (SampleKey::Cgroup, "cgroup", "Cgroup"),
+        (SampleKey::CodePageSize, "code_page_size", "Code Page Size"),
+        (SampleKey::Weight, "weight", "Weight"),
+        (SampleKey::LocalWeight, "local_weight", "Local Weight"),
+        (SampleKey::InstructionLatency, "ins_lat", "INSTR Latency"),
+        (SampleKey::LocalInstructionLatency, "local_ins_lat", "Local INSTR Latency"),
+    ];
+
+    /// The word of the key and its heading.
+    pub(crate) fn names(self) -> (&'static str, &'static str) {
+        let own = SampleKey::ALL.iter().find(|(key, ..)| *key == self);
+        own.map_or(("", ""), |(_, word, heading)| (*word, *heading))
+    }
+
+    /// The option of `record` that samples have it by, where they do not have it anyway.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            SampleKey::Time => "-T",
+            SampleKey::Cgroup => "--all-cgroups",
+            SampleKey::CodePageSize => "--code-page-size",
+            _ => "-W",
+        }
+    }
+
+    /// Whether samples of an event have it.
+    fn is_of(self, event: &EventDesc) -> bool {
+        let has = |part| event.attr.sample_type.contains(part);
+        match self {
+            SampleKey::Time => has(SampleType::TIME),
+            SampleKey::Cgroup => has(SampleType::CGROUP),
+            SampleKey::CodePageSize => has(SampleType::CODE_PAGE_SIZE),
+            SampleKey::Weight | SampleKey::LocalWeight => {
+                has(SampleType::WEIGHT) || has(SampleType::WEIGHT_STRUCT)
+            }
+            SampleKey::InstructionLatency | SampleKey::LocalInstructionLatency => {
+                has(SampleType::WEIGHT_STRUCT)
+            }
+        }
+    }
+
+    /// The value in a sample; of times the begin of their span.
+    fn value(self, sample: &Sample<'_>, event: &EventDesc, times: TimeSpans) -> u64 {
+        let weight = sample.weight.unwrap_or(0);
+        match self {
+            SampleKey::Time => {
+                let time = sample.time.unwrap_or(0);
+                time - time.checked_rem(times.length).unwrap_or(0)
+            }
+            SampleKey::Cgroup => sample.cgroup.unwrap_or(0),
+            SampleKey::CodePageSize => sample.code_page_size.unwrap_or(0),
+            // Three numbers in one: the weight is the lower half.
+            SampleKey::Weight | SampleKey::LocalWeight => {
+                match event.attr.sample_type.contains(SampleType::WEIGHT_STRUCT) {
+                    true => weight & u64::from(u32::MAX),
+                    false => weight,
+                }
+            }
+            SampleKey::InstructionLatency | SampleKey::LocalInstructionLatency => {
+                weight >> 32 & u64::from(u16::MAX)
+            }
+        }
+    }
+
+    fn text(self, value: u64, times: TimeSpans) -> String {
+        match self {
+            SampleKey::Time if times.in_nanoseconds => {
+                format!("{}.{:09}", value / 1_000_000_000, value % 1_000_000_000)
+            }
+            SampleKey::Time => {
+                format!("{}.{:06}", value / 1_000_000_000, value / 1000 % 1_000_000)
+            }
+            // The path comes when all are known.
+            SampleKey::Cgroup if value == 0 => "N/A".to_owned(),
+            SampleKey::Cgroup => "unknown".to_owned(),
+            SampleKey::CodePageSize => match value {
+                0 => "N/A".to_owned(),
+                n if n.is_multiple_of(1 << 30) => format!("{}G", n >> 30),
+                n if n.is_multiple_of(1 << 20) => format!("{}M", n >> 20),
+                n if n.is_multiple_of(1 << 10) => format!("{}K", n >> 10),
+                n => n.to_string(),
+            },
+            _ => value.to_string(),
+        }
+    }
+
+    /// Whether larger values come first.
+    fn falls(self) -> bool {
+        !matches!(self, SampleKey::Time | SampleKey::Cgroup | SampleKey::CodePageSize)
+    }
+}
+
+/// How times are grouped and shown.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeSpans {
+    /// Length of a span in nanoseconds.
+    pub length: u64,
+    /// Times have nine digits after the point.
+    pub in_nanoseconds: bool,
+}
+
+impl Default for TimeSpans {
+    fn default() -> TimeSpans {
+        TimeSpans { length: 100_000_000, in_nanoseconds: false }
+    }
 }
 
 impl PayloadKey {
     /// Reads a word that is no key of its own.
     pub fn parse(word: &str) -> PayloadKey {
+        if let Some((key, ..)) = SampleKey::ALL.iter().find(|(_, own, _)| *own == word) {
+            return PayloadKey::Sample(*key);
+        }
         let field = |name: &str| (name != "*").then(|| name.to_string());
         match word.rsplit_once('.') {
             _ if word == "trace" => PayloadKey::Output,
@@ -40,6 +169,9 @@ impl PayloadKey {
     }
 
     fn wants(&self, desc: &EventDesc) -> bool {
+        if let PayloadKey::Sample(key) = self {
+            return key.is_of(desc);
+        }
         let PayloadKey::Fields { event: Some(event), .. } = self else { return true };
         let short = desc.name.rsplit(':').next().unwrap_or(&desc.name);
         desc.name == *event || short == event
@@ -50,8 +182,16 @@ impl PayloadKey {
 #[derive(Clone, Debug)]
 struct PayloadColumn {
     key: usize,
-    /// None for the whole text.
-    field: Option<Field>,
+    value: ColumnValue,
+}
+
+/// Where the values of a column come from.
+#[derive(Clone, Debug, PartialEq)]
+enum ColumnValue {
+    /// The whole text.
+    Text,
+    Field(Box<Field>),
+    Sample(SampleKey),
 }
 
 /// What is known of one event.
@@ -59,6 +199,8 @@ struct EventLabels {
     columns: Vec<PayloadColumn>,
     /// Byte from which on payloads are told apart: what all events have is not shown.
     own: usize,
+    /// Values come out of the payload alone.
+    is_of_payload: bool,
     known: KnownPayloads,
 }
 
@@ -120,6 +262,7 @@ pub struct PayloadLabels {
     ids: FxHashMap<(usize, Vec<u8>), u32>,
     /// By label, then by column of its event.
     values: Vec<Vec<PayloadValue>>,
+    times: TimeSpans,
 }
 
 impl PayloadLabels {
@@ -134,12 +277,38 @@ impl PayloadLabels {
         }
     }
 
+    /// The same with times in these spans.
+    pub fn with_times(self, times: TimeSpans) -> PayloadLabels {
+        PayloadLabels { times, ..self }
+    }
+
+    /// Gives cgroups their paths, by id, once all of them are known.
+    pub fn name_cgroups(&mut self, path: &dyn Fn(u64) -> Option<String>) {
+        let ids = std::mem::take(&mut self.ids);
+        for ((event, _), label) in &ids {
+            let is_cgroup = |c: &PayloadColumn| c.value == ColumnValue::Sample(SampleKey::Cgroup);
+            let places = self.columns(*event).iter().enumerate();
+            let places: Vec<usize> =
+                places.filter(|(_, c)| is_cgroup(c)).map(|(place, _)| place).collect();
+            let Some(values) = self.values.get_mut(*label as usize) else { continue };
+            for place in places {
+                let Some(value) = values.get_mut(place) else { continue };
+                let id = value.raw.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+                if let Some(path) = path(id) {
+                    value.text = path;
+                }
+            }
+        }
+        self.ids = ids;
+    }
+
     /// Labels by the same keys, for another thread.
     pub(crate) fn fork_for_thread(&self) -> PayloadLabels {
         PayloadLabels {
             keys: self.keys.clone(),
             values: vec![Vec::new()],
             payloads: self.payloads.fork_for_thread(),
+            times: self.times,
             ..PayloadLabels::default()
         }
     }
@@ -174,7 +343,9 @@ impl PayloadLabels {
         if self.events.get(at).is_none_or(Option::is_none) {
             let (columns, own) = columns(&self.keys, desc, &mut self.payloads, entry);
             self.events.resize_with(self.events.len().max(at + 1), || None);
-            let labels = EventLabels { columns, own, known: KnownPayloads::default() };
+            let is_of_payload = !columns.iter().any(|c| matches!(c.value, ColumnValue::Sample(_)));
+            let known = KnownPayloads::default();
+            let labels = EventLabels { columns, own, is_of_payload, known };
             *self.events.get_mut(at)? = Some(labels);
         }
         Some(())
@@ -182,13 +353,19 @@ impl PayloadLabels {
 
     /// The number of a sample's combination of values.
     pub fn label(&mut self, entry: &Entry<'_>, sample: &Sample<'_>) -> u32 {
-        let Some(raw) = sample.raw.filter(|_| self.learn(entry).is_some()) else { return 0 };
+        if self.learn(entry).is_none() {
+            return 0;
+        }
         let Some(Some(event)) = self.events.get_mut(entry.event) else { return 0 };
+        if !event.is_of_payload {
+            return self.render(entry, sample, sample.raw.unwrap_or_default());
+        }
+        let Some(raw) = sample.raw else { return 0 };
         let own = raw.get(event.own..).unwrap_or(raw);
         if let Some(label) = event.known.get(own) {
             return label;
         }
-        let label = self.render(entry, raw);
+        let label = self.render(entry, sample, raw);
         if let Some(Some(event)) = self.events.get_mut(entry.event) {
             event.known.add(own, label);
         }
@@ -196,17 +373,28 @@ impl PayloadLabels {
     }
 
     /// The number of the values of a payload.
-    fn render(&mut self, entry: &Entry<'_>, raw: &[u8]) -> u32 {
+    fn render(&mut self, entry: &Entry<'_>, sample: &Sample<'_>, raw: &[u8]) -> u32 {
+        let Some(desc) = entry.desc() else { return 0 };
         let (at, endian) = (entry.event, payload_endian(entry));
         let mut printed = Vec::new();
-        self.payloads.write(entry, raw, &mut printed);
+        let event = self.events.get(at).and_then(Option::as_ref);
+        let of_payload = |c: &PayloadColumn| !matches!(c.value, ColumnValue::Sample(_));
+        if event.is_some_and(|e| e.columns.iter().any(of_payload)) {
+            self.payloads.write(entry, raw, &mut printed);
+        }
         let mut values = Vec::new();
         let mut whole = Vec::new();
         let event = self.events.get(at).and_then(Option::as_ref);
         for column in event.iter().flat_map(|e| &e.columns) {
-            let value = match &column.field {
-                None => PayloadValue { raw: printed.clone(), text: lossy(&printed) },
-                Some(f) => {
+            let value = match &column.value {
+                ColumnValue::Text => PayloadValue { raw: printed.clone(), text: lossy(&printed) },
+                ColumnValue::Sample(key) => {
+                    let value = key.value(sample, desc, self.times);
+                    // Bytes that are in the order of the numbers.
+                    let raw = value.to_be_bytes().to_vec();
+                    PayloadValue { raw, text: key.text(value, self.times) }
+                }
+                ColumnValue::Field(f) => {
                     let bytes = f.bytes(raw, endian).to_vec();
                     PayloadValue { raw: bytes, text: text(f, raw, entry, &printed) }
                 }
@@ -240,14 +428,23 @@ impl PayloadLabels {
 
     /// Heading of a column, its least width, and whether it stands to the right.
     pub fn heading(&self, event: usize, column: u8) -> (String, usize, bool) {
-        let all = self.columns(event);
-        let Some(PayloadColumn { field: Some(f), .. }) = all.get(usize::from(column)) else {
-            return ("Trace output".into(), 0, false);
+        let f = match self.columns(event).get(usize::from(column)).map(|c| &c.value) {
+            Some(ColumnValue::Field(f)) => f,
+            Some(ColumnValue::Sample(key)) => return (key.names().1.to_owned(), 0, false),
+            Some(ColumnValue::Text) | None => return ("Trace output".into(), 0, false),
         };
         let size = f.size as usize;
         let text = matches!(f.kind, FieldKind::String | FieldKind::DynString { .. });
         // Room for the number in hexadecimal, as in perf.
         (f.name.clone(), if text { size } else { size * 2 + 2 }, true)
+    }
+
+    /// The word of a column that is part of samples.
+    pub fn sample_word(&self, event: usize, column: u8) -> Option<&'static str> {
+        match self.columns(event).get(usize::from(column))?.value {
+            ColumnValue::Sample(key) => Some(key.names().0),
+            _ => None,
+        }
     }
 
     /// Text of a value.
@@ -264,7 +461,11 @@ impl PayloadLabels {
             values.and_then(|v| v.get(usize::from(column))).map_or(&[][..], |v| &v.raw)
         };
         let mut sorted: Vec<usize> = (0..self.values.len()).collect();
-        let (.., falls) = self.heading(event, column);
+        let falls = match self.columns(event).get(usize::from(column)).map(|c| &c.value) {
+            Some(ColumnValue::Sample(key)) => key.falls(),
+            Some(ColumnValue::Field(_)) => true,
+            Some(ColumnValue::Text) | None => false,
+        };
         sorted.sort_by(|a, b| match falls {
             true => raw(*b).cmp(raw(*a)),
             false => raw(*a).cmp(raw(*b)),
@@ -291,22 +492,37 @@ fn columns(
     entry: &Entry<'_>,
 ) -> (Vec<PayloadColumn>, usize) {
     let mut found: Vec<PayloadColumn> = Vec::new();
+    for (number, key) in keys.iter().enumerate() {
+        if let PayloadKey::Sample(own) = key
+            && own.is_of(desc)
+        {
+            found.push(PayloadColumn { key: number, value: ColumnValue::Sample(*own) });
+        }
+    }
     let Some(format) = payloads.format(entry) else { return (found, 0) };
     let own = match format.print_fmt.contains("common_") {
         true => 0,
         false => format.own_fields().map(|f| f.offset as usize).min().unwrap_or(0),
     };
     for (number, key) in keys.iter().enumerate().filter(|(_, k)| k.wants(desc)) {
-        let PayloadKey::Fields { name, .. } = key else {
-            found.push(PayloadColumn { key: number, field: None });
-            continue;
+        let name = match key {
+            PayloadKey::Fields { name, .. } => name,
+            PayloadKey::Output => {
+                found.push(PayloadColumn { key: number, value: ColumnValue::Text });
+                continue;
+            }
+            PayloadKey::Sample(_) => continue,
         };
         let wanted = |f: &&Field| name.as_ref().is_none_or(|n| *n == f.name);
         for field in format.own_fields().filter(wanted) {
-            let known = found.iter().any(|c| c.field.as_ref() == Some(field));
+            let known = found.iter().any(|c| match &c.value {
+                ColumnValue::Field(own) => **own == *field,
+                _ => false,
+            });
             // Numbers of columns are small.
             if !known && found.len() < usize::from(u8::MAX) {
-                found.push(PayloadColumn { key: number, field: Some(field.clone()) });
+                let value = ColumnValue::Field(Box::new(field.clone()));
+                found.push(PayloadColumn { key: number, value });
             }
         }
     }

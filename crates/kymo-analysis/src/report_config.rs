@@ -67,6 +67,9 @@ pub enum ReportConfigError {
          recorded tracepoints"
     )]
     SortKey(String),
+    /// No recorded event's samples have this.
+    #[error("samples have no {0}: `kymo record {1}` records it")]
+    NotSampled(String, &'static str),
 }
 
 /// Drawing of call chains.
@@ -202,7 +205,8 @@ fn key(word: &str) -> Option<Key> {
 
 const USUAL: [SortKey; 3] =
     [SortKey::Key(Key::Comm), SortKey::Key(Key::Dso), SortKey::Key(Key::Symbol)];
-const KEYS: &str = "comm, dso, sym, pid, tgid, cpu, parallelism, parent, srcline, srcfile";
+const KEYS: &str = "comm, dso, sym, pid, tgid, cpu, parallelism, parent, srcline, srcfile, time, \
+                    cgroup, code_page_size, weight, local_weight, ins_lat, local_ins_lat";
 
 /// A sort key: of samples, or by number of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -345,6 +349,10 @@ impl ReportConfig {
     pub fn check(&self, labels: &PayloadLabels, any: bool) -> Result<(), ReportConfigError> {
         let unknown = |(i, _): &(usize, &PayloadKey)| any && !labels.known(*i);
         for (_, key) in self.payload_keys.iter().enumerate().filter(unknown) {
+            if let PayloadKey::Sample(key) = key {
+                let word = key.names().0.to_owned();
+                return Err(ReportConfigError::NotSampled(word, key.option()));
+            }
             if let PayloadKey::Fields { event, name } = key {
                 let event = event.as_ref().map_or(String::new(), |e| format!("{e}."));
                 let name = name.as_deref().unwrap_or("*");

@@ -5,6 +5,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use kymo_files::perfdata::{EventDesc, PerfData};
 use kymo_model::{EventType, SampleType, sw};
 
+use crate::event_switch::EventSwitch;
 use crate::filter::FilterExpr;
 use crate::schema::RecordedClass;
 use crate::task_tree::TaskTree;
@@ -53,6 +54,8 @@ pub struct EventSelection {
     events: Option<(GlobSet, Vec<String>)>,
     /// Condition on the fields.
     pub filter: Option<FilterExpr>,
+    /// Events that switch, of samples of a perf.data.
+    pub switch: EventSwitch,
 }
 
 /// Most CPUs that a list may name.
@@ -78,6 +81,7 @@ impl EventSelection {
             && !self.has_task_conditions()
             && self.cgroups.is_empty()
             && self.filter.is_none()
+            && !self.switch.is_given()
     }
 
     /// Whether there is any condition.

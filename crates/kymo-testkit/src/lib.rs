@@ -14,7 +14,9 @@
 
 mod cgroup;
 mod guest;
+mod json_schema;
 mod kernel_debug;
+mod ledger;
 mod lttng;
 mod need;
 mod no_idle_cpus;
@@ -26,7 +28,9 @@ mod workload;
 
 pub use cgroup::TestCgroup;
 pub use guest::{LEFT_FOR_THE_GUEST, guest, load_module, unload_module};
+pub use json_schema::JsonSchema;
 pub use kernel_debug::{KernelDebug, kernel_debug, kernel_source};
+pub use ledger::{ledger_of, page_with_ledger};
 pub use lttng::{Lttng, LttngSession};
 pub use need::{Need, require};
 pub use no_idle_cpus::NoIdleCpus;

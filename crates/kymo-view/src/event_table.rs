@@ -129,7 +129,7 @@ impl EventTableView {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let entry = |row: &EventRow| {
             let mut o = Map::new();
             o.insert("overhead".into(), json!(percent(row.events, self.events)));
@@ -146,7 +146,7 @@ impl EventTableView {
             Value::Object(o)
         };
         let entries: Vec<Value> = self.shown().map(entry).collect();
-        let page = json!({"events": self.events, "entries": entries, "ledger": ledger.to_json()});
+        let page = json!({"events": self.events, "entries": entries});
         writeln!(out, "{page:#}")
     }
 }

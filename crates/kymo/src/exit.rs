@@ -1,11 +1,78 @@
-//! Exit status of a command that shows a recording: one rule for all of them. What could not
-//! be read of it makes the status 1, though what could be read was shown; with
-//! `--strict` any doubt in the ledger makes it 3.
+//! How a command that shows a result ends: where its ledger goes, and one rule for the exit
+//! status. What could not be read of a recording makes the status 1, though what could be read
+//! was shown; with `--strict` any doubt in the ledger makes it 3.
+//!
+//! The ledger of a result for people is text below it. That of a result for programs (`--json`,
+//! `report -t`) is one JSON object on standard error, so that the result's own stream holds
+//! nothing else; `--ledger FILE` writes the object into a file in any case.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use kymo_view::Ledger;
+
+/// Version of the schema of results for programs (docs/json.md).
+const SCHEMA_VERSION: u32 = 2;
+
+/// Where the ledger goes, as the command line says.
+#[derive(Debug, Default)]
+pub(crate) struct LedgerOutput {
+    /// The file of `--ledger`.
+    pub(crate) file: Option<PathBuf>,
+    /// The result is for programs.
+    pub(crate) is_machine_readable: bool,
+    /// Nothing but errors is told.
+    pub(crate) is_quiet: bool,
+}
+
+static OUTPUT: OnceLock<LedgerOutput> = OnceLock::new();
+
+impl LedgerOutput {
+    /// Settles it for this run.
+    pub(crate) fn choose(self) {
+        let _ = OUTPUT.set(self);
+    }
+
+    fn get() -> &'static LedgerOutput {
+        OUTPUT.get_or_init(LedgerOutput::default)
+    }
+}
+
+/// Tells the ledger on standard error, in words; of a result for programs the end of the command
+/// tells it.
+pub(crate) fn tell(ledger: &Ledger) {
+    if !LedgerOutput::get().is_machine_readable {
+        say!("{}", ledger.to_text(""));
+    }
+}
+
+/// The ledger as the object that programs read, on a line.
+pub(crate) fn object(ledger: &Ledger) -> String {
+    let object = serde_json::json!({"version": SCHEMA_VERSION, "ledger": ledger.to_json()});
+    format!("{object}\n")
+}
+
+/// Writes the ledger into the file of `--ledger`, if there is one. Whether that could be done.
+pub(crate) fn save(ledger: &Ledger) -> bool {
+    let Some(path) = &LedgerOutput::get().file else { return true };
+    let written = std::fs::write(path, object(ledger));
+    if let Err(e) = &written {
+        sayln!("kymo: cannot write {}: {e}", path.display());
+    }
+    written.is_ok()
+}
+
+/// Writes the ledger where programs expect it. Whether that could be done.
+fn close(ledger: &Ledger) -> bool {
+    let output = LedgerOutput::get();
+    let is_told = output.is_machine_readable && output.file.is_none() && !output.is_quiet;
+    if is_told && !ledger.is_empty() {
+        say!("{}", object(ledger));
+    }
+    save(ledger)
+}
 
 /// Exit status; damage is said last, where it is not overlooked. `damage`: what is
 /// damaged, and what became of the rest.
@@ -16,6 +83,7 @@ pub(crate) fn status(
     strict: bool,
 ) -> ExitCode {
     if let Some(damage) = damage {
+        close(ledger);
         sayln!("kymo: {recording}: {damage}");
         return ExitCode::FAILURE;
     }
@@ -24,6 +92,9 @@ pub(crate) fn status(
 
 /// Exit status of the command that was traced, unless doubts weigh more.
 pub(crate) fn of_command(command: Option<u8>, ledger: &Ledger, strict: bool) -> ExitCode {
+    if !close(ledger) {
+        return ExitCode::FAILURE;
+    }
     match strict && ledger.has_doubts() {
         true => ExitCode::from(Ledger::STRICT_STATUS),
         false => ExitCode::from(command.unwrap_or(0)),

@@ -24,6 +24,7 @@ mod called_name;
 mod commands;
 mod exit;
 mod perf_config;
+mod perf_options;
 mod refused_options;
 
 use std::ffi::OsString;
@@ -62,9 +63,10 @@ macro_rules! command_entries {
             about: $about,
             declare: |command| {
                 // The comment of `Args` describes the type, not the command.
-                <commands::$module::Args as clap::Args>::augment_args(command)
+                let command = <commands::$module::Args as clap::Args>::augment_args(command)
                     .about($about)
-                    .long_about(None)
+                    .long_about(None);
+                perf_options::declare(command, command_name!($module $($name)?))
             },
             run: |matches| {
                 commands::$module::Args::from_arg_matches_mut(matches).map(commands::$module::run)
@@ -115,6 +117,20 @@ const COMMANDS: &[CommandEntry] = command_entries! {
 
 /// The option before commands that says where perf's build-id cache is.
 const BUILD_ID_DIRECTORY: &str = "buildid-dir";
+/// The option of all commands that says where the ledger goes.
+const LEDGER_FILE: &str = "ledger";
+
+/// What people come with, before the commands by name.
+const QUESTIONS: &str = "\
+Why is my program slow?                 kymo profile -- COMMAND
+What does the machine do just now?      kymo top
+What does this process wait for?        kymo why record -p PID, kymo why
+Where do its samples come from?         kymo record -g -- COMMAND, kymo report
+Which system calls does it make?        kymo trace -- COMMAND
+How often does an event happen?         kymo count -e EVENT, kymo stat -- COMMAND
+Who waits for whom, for a lock, a disk? kymo sched, kymo lock, kymo io
+What happened before it failed?         kymo session
+What can be traced at all?              kymo list";
 
 /// kymo's command line, where commands declare their flags when they are typed.
 fn command_line() -> Command {
@@ -132,6 +148,7 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
         .version(env!("CARGO_PKG_VERSION"))
         .about("Count, profile and trace a running Linux system")
         .propagate_version(true)
+        .before_help(QUESTIONS)
         .subcommand_required(true)
         .arg_required_else_help(true)
         // As perf takes them: an option may be cut short as far as it stays the only one.
@@ -143,11 +160,20 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("perf's build-id cache, in place of ~/.debug"),
         )
+        .arg(
+            clap::Arg::new(LEDGER_FILE)
+                .long("ledger")
+                .value_name("FILE")
+                .global(true)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("Write what limits the result into this file, as a JSON object"),
+        )
         .subcommands(commands.map(|e| declared(Command::new(e.name).about(e.about), e.declare)))
 }
 
 fn main() -> ExitCode {
     let (command_line, mut matches) = parse(typed_args());
+    ledger_output(&matches).choose();
     let Some((name, mut matches)) = matches.remove_subcommand() else {
         unreachable!("clap requires a command");
     };
@@ -159,16 +185,54 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|e| commands::fail(&e))
 }
 
+/// The matches of the command that is within all others, and the name of the first one.
+fn innermost(matches: &ArgMatches) -> (&str, &ArgMatches) {
+    let (name, mut matches) = matches.subcommand().unwrap_or(("", matches));
+    while let Some((_, within)) = matches.subcommand() {
+        matches = within;
+    }
+    (name, matches)
+}
+
+/// Where the ledger of a result goes.
+fn ledger_output(matches: &ArgMatches) -> exit::LedgerOutput {
+    let (name, matches) = innermost(matches);
+    let is_set = |id: &str| matches!(matches.try_get_one::<bool>(id), Ok(Some(true)));
+    let separated = || matches!(matches.try_get_one::<String>("field_separator"), Ok(Some(_)));
+    exit::LedgerOutput {
+        file: matches.try_get_one::<PathBuf>(LEDGER_FILE).ok().flatten().cloned(),
+        is_machine_readable: is_set("json") || name == "report" && separated(),
+        is_quiet: is_set("quiet"),
+    }
+}
+
 /// Ends with what is wrong with the command line.
 fn refuse(args: &[OsString], error: &clap::Error) -> ! {
-    let name = command_place(args).and_then(|at| args.get(at));
-    let command = name.and_then(|name| name.to_str()).unwrap_or_default();
-    if let Some(text) = refused_options::explain(command, error) {
+    let (path, options) = typed_path(args);
+    if let Some(text) = refused_options::explain(&path, &options, error) {
         say!("{text}");
         std::process::exit(CalledName::get().usage_status());
     }
     end_of_usage(error)
 }
+
+/// The command and, of those that have some, the subcommand that were typed, and the options
+/// behind them.
+fn typed_path(args: &[OsString]) -> (String, Vec<String>) {
+    let Some(place) = command_place(args) else { return Default::default() };
+    let words: Vec<_> = args.iter().skip(place).map(|arg| arg.to_string_lossy()).collect();
+    let mut path = words.first().map(ToString::to_string).unwrap_or_default();
+    if let Some(within) = words.get(1).filter(|word| !word.starts_with('-'))
+        && WITH_SUBCOMMANDS.contains(&path.as_str())
+    {
+        path = format!("{path} {within}");
+    }
+    let options = words.iter().filter(|word| word.starts_with('-'));
+    (path, options.map(ToString::to_string).collect())
+}
+
+/// Commands of perf's that have subcommands.
+const WITH_SUBCOMMANDS: [&str; 5] = ["sched", "lock", "kmem", "kwork", "data"];
 
 /// Help and version as scripts look for them in bpftrace's output.
 fn end_as_bpftrace(error: &clap::Error) -> ! {
@@ -211,7 +275,8 @@ fn command_place(args: &[OsString]) -> Option<usize> {
         if !is_option(arg) {
             return Some(at);
         }
-        if arg.to_str().and_then(|arg| arg.strip_prefix("--")) == Some(BUILD_ID_DIRECTORY) {
+        let name = arg.to_str().and_then(|arg| arg.strip_prefix("--"));
+        if name.is_some_and(|name| [BUILD_ID_DIRECTORY, LEDGER_FILE].contains(&name)) {
             args.next();
         }
     }
@@ -253,6 +318,9 @@ fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
 
 /// What was typed, as it was taken.
 fn parse_typed(mut args: Vec<OsString>) -> (Vec<OsString>, (Command, ArgMatches)) {
+    if let Some(place) = command_place(&args) {
+        args = perf_options::put_behind_subcommand(args, place);
+    }
     loop {
         let error = match try_parse(&args) {
             Ok(parsed) => return (args, parsed),
@@ -344,6 +412,7 @@ mod tests {
         assert_eq!(place("kymo report -i x"), Some(1));
         assert_eq!(place("kymo --buildid-dir report record"), Some(3));
         assert_eq!(place("kymo --buildid-dir=x record"), Some(2));
+        assert_eq!(place("kymo --ledger x record"), Some(3));
         assert_eq!(place("kymo --help"), None);
     }
 }

@@ -106,18 +106,338 @@ const REFUSED: &[RefusedOption] = &[
         reason: "code of the kernel is read from the running one, or from its vmlinux: add that \
                  with -a",
     },
+    RefusedOption {
+        commands: &["report", "annotate", "sched", "lock", "kmem", "kwork"],
+        options: &["dump-raw-trace", "D"],
+        reason: "records are dumped by `kymo script -D`",
+    },
+    RefusedOption {
+        commands: &["report"],
+        options: &["branch-history", "branch-stack", "b", "total-cycles"],
+        reason: "branch stacks are not counted; `kymo script -F brstacksym` prints them",
+    },
+    RefusedOption {
+        commands: &["report", "top"],
+        options: &["group", "group-sort-idx"],
+        reason: "events of a group are shown one after another, not beside each other; \
+                 `kymo evlist -g` shows the groups",
+    },
+    RefusedOption {
+        commands: &["report"],
+        options: &["mem-mode"],
+        reason: "accesses to memory are not decoded; `kymo script -F addr,data_src,weight` prints \
+                 them",
+    },
+    RefusedOption {
+        commands: &["report"],
+        options: &["percent-type"],
+        reason: "the report shows no code; use `kymo annotate --percent-type`",
+    },
+    RefusedOption {
+        commands: &["report", "top"],
+        options: &["raw-trace"],
+        reason: "payloads are shown as text (-s trace) or by field (-s FIELD)",
+    },
+    RefusedOption {
+        commands: &["report"],
+        options: &["samples"],
+        reason: "single samples are printed by `kymo script`",
+    },
+    RefusedOption {
+        commands: &["report"],
+        options: &["socket-filter"],
+        reason: "name the CPUs of the socket with -C; `kymo report --header-only -I` shows which \
+                 they are",
+    },
+    RefusedOption {
+        commands: &["annotate"],
+        options: &["data-type", "type-stat", "insn-stat", "code-with-type"],
+        reason: "types of the data that instructions touch are not found; use perf",
+    },
+    RefusedOption {
+        commands: &["annotate"],
+        options: &["prefix", "prefix-strip"],
+        reason: "sources that were moved are found below the directory of --symfs",
+    },
+    RefusedOption {
+        commands: &["script"],
+        options: &["all-cpus", "a"],
+        reason: "it records nothing: `kymo record -a` does, and `kymo script` shows it",
+    },
+    RefusedOption {
+        commands: &["script"],
+        options: &["addr-range"],
+        reason: "functions are named with -S",
+    },
+    RefusedOption {
+        commands: &["script"],
+        options: &["graph-function", "max-blocks"],
+        reason: "instructions between branches are not decoded; `-F brstack` prints the branches",
+    },
+    RefusedOption {
+        commands: &["script", "inject"],
+        options: &[
+            "guest-code",
+            "guestkallsyms",
+            "guestmodules",
+            "guestmount",
+            "guestvmlinux",
+            "guest-data",
+            "vm-time-correlation",
+        ],
+        reason: "guests are recorded in the guest, and `kymo script HOST GUEST` merges what was \
+                 recorded",
+    },
+    RefusedOption {
+        commands: &["script"],
+        options: &["per-event-dump"],
+        reason: "one event is printed by -e EVENT; redirect the output of each",
+    },
+    RefusedOption {
+        commands: &["script"],
+        options: &["merge-callchains"],
+        reason: "deferred call chains are printed as they were recorded",
+    },
+    RefusedOption {
+        commands: &["top"],
+        options: &[
+            "addr2line",
+            "asm-raw",
+            "disassembler-style",
+            "objdump",
+            "prefix",
+            "prefix-strip",
+            "source",
+            "sym-annotate",
+            "stitch-lbr",
+        ],
+        reason: "it shows no code; save what was seen, and use `kymo annotate`",
+    },
+    RefusedOption {
+        commands: &["top"],
+        options: &["branch-any", "b", "branch-filter", "j", "branch-history"],
+        reason: "branches are not counted live; use `kymo record -b` and `kymo script -F brstack`",
+    },
+    RefusedOption {
+        commands: &["top"],
+        options: &["switch-on", "switch-off", "show-on-off-events"],
+        reason: "use `kymo record` and `kymo report --switch-on`",
+    },
+    RefusedOption {
+        commands: &["top"],
+        options: &["kallsyms", "vmlinux", "k", "ignore-vmlinux", "dump-symtab"],
+        reason: "the kernel that runs has its own symbols (`kymo kallsyms`)",
+    },
+    RefusedOption {
+        commands: &["top"],
+        options: &["ignore-callees", "hierarchy", "fields"],
+        reason: "columns and trees are those of the screen; save what was seen, and use `kymo \
+                 report`",
+    },
+    RefusedOption {
+        commands: &["top"],
+        options: &["all-cgroups", "realtime"],
+        reason: "use `kymo record` with this option, and `kymo report`",
+    },
+    RefusedOption {
+        commands: &["stat"],
+        options: &[
+            "metrics",
+            "M",
+            "metric-no-group",
+            "metric-no-merge",
+            "metric-no-threshold",
+            "topdown",
+            "td-level",
+            "transaction",
+            "T",
+        ],
+        reason: "formulas of single CPU models are not known; what is derived of usual events is \
+                 shown beside them",
+    },
+    RefusedOption {
+        commands: &["stat"],
+        options: &["cputype", "pmu-filter"],
+        reason: "name the PMU in the event: -e PMU/EVENT/",
+    },
+    RefusedOption {
+        commands: &["stat"],
+        options: &["per-cache", "per-cluster"],
+        reason: "counts are summed by core, die, socket or node, or shown by CPU (-A)",
+    },
+    RefusedOption {
+        commands: &["list"],
+        options: &["cputype", "unit"],
+        reason: "a pattern chooses events: `kymo list 'PMU/*'`",
+    },
+    RefusedOption {
+        commands: &["record"],
+        options: &["debuginfod", "kcore"],
+        reason: "debug files are fetched and code is read when a recording is shown, or by `kymo \
+                 record --bundle` for other machines",
+    },
+    RefusedOption {
+        commands: &["record"],
+        options: &["off-cpu", "off-cpu-thresh"],
+        reason: "`kymo offcpu record` and `kymo profile` record where tasks wait",
+    },
+    RefusedOption {
+        commands: &["record"],
+        options: &["setup-filter", "sample-mem-info", "vmlinux"],
+        reason: "events are filtered by the kernel's own filters (--filter), or in `kymo run`",
+    },
+    RefusedOption {
+        commands: &["record"],
+        options: &["switch-output-event"],
+        reason: "--switch-output=signal goes on in a new file when it is told to, and `kymo \
+                 session` keeps the last seconds",
+    },
+    RefusedOption {
+        commands: &["list", "lock"],
+        options: &["output", "o"],
+        reason: "the result is on the standard output, and messages are not: redirect it",
+    },
+    RefusedOption {
+        commands: &["probe"],
+        options: &["bootconfig"],
+        reason: "definitions are printed as tracefs takes them (-D)",
+    },
+    RefusedOption {
+        commands: &["probe"],
+        options: &["symfs"],
+        reason: "-x takes the path of the binary wherever it is",
+    },
+    RefusedOption {
+        commands: &["trace"],
+        options: &["input"],
+        reason: "recorded calls are shown by `kymo syscalls -i FILE` and `kymo script -i FILE`",
+    },
+    RefusedOption {
+        commands: &["trace"],
+        options: &[
+            "call-graph",
+            "kernel-syscall-graph",
+            "max-stack",
+            "min-stack",
+            "print-sample",
+            "pf",
+            "sched",
+        ],
+        reason: "lines of calls have no stacks and no page faults: `kymo record -g -e \
+                 raw_syscalls:sys_enter` (or -e page-faults, sched:sched_switch) and `kymo script`; \
+                 `kymo profile` says what calls wait for",
+    },
+    RefusedOption {
+        commands: &["trace"],
+        options: &["switch-on", "switch-off", "show-on-off-events"],
+        reason: "use `kymo record` and `kymo script --switch-on`",
+    },
+    RefusedOption {
+        commands: &["trace"],
+        options: &["cgroup", "G"],
+        reason: "use `kymo record -G CGROUP -e raw_syscalls:*` and `kymo syscalls`",
+    },
+    RefusedOption {
+        commands: &["trace"],
+        options: &["summary-mode", "max-summary"],
+        reason: "`kymo syscalls` shows recorded calls by task, cgroup and call",
+    },
+    RefusedOption {
+        commands: &["sched map"],
+        options: &["task-name", "fuzzy-name"],
+        reason: "name tasks with --comm",
+    },
+    RefusedOption {
+        commands: &["sched replay"],
+        options: &[ANY_OPTION],
+        reason: "loads are not replayed; use `perf sched replay`",
+    },
+    RefusedOption {
+        commands: &["lock contention"],
+        options: &["cgroup-filter", "lock-cgroup", "G", "g"],
+        reason: "--cgroup chooses tasks of a recording made with --all-cgroups",
+    },
+    RefusedOption {
+        commands: &["lock contention"],
+        options: &["lock-owner"],
+        reason: "`kymo lock record --wakers` records who released a lock",
+    },
+    RefusedOption {
+        commands: &["lock contention"],
+        options: &["inject-delay"],
+        reason: "nothing is delayed; only what happens is shown",
+    },
+    RefusedOption {
+        commands: &["lock contention"],
+        options: &["use-bpf", "b"],
+        reason: "-a or a command shows what happens now, without a recording",
+    },
+    RefusedOption {
+        commands: &["inject"],
+        options: &["jit", "j"],
+        reason: "files of just-in-time compilers are read as they are when a recording is shown, \
+                 and go into bundles",
+    },
+    RefusedOption {
+        commands: &["inject"],
+        options: &["vmlinux", "kallsyms", "ignore-vmlinux", "unwind-style", "convert-callchain"],
+        reason: "stacks are unwound and named when a recording is shown; take the files along in \
+                 a bundle (`kymo bundle`)",
+    },
+    RefusedOption {
+        commands: &["inject"],
+        options: &["sched-stat", "s"],
+        reason: "`kymo offcpu` shows where tasks slept, out of sched events as they are",
+    },
+    RefusedOption {
+        commands: &["inject"],
+        options: &["aslr"],
+        reason: "addresses stay as they were recorded",
+    },
+    RefusedOption {
+        commands: &["data"],
+        options: &[ANY_OPTION],
+        reason: "`kymo script --json` prints events with all their fields, and `kymo convert` \
+                 writes stacks for other programs",
+    },
 ];
 
-/// What to say of an error of the command line in place of what it says itself.
-pub(crate) fn explain(command: &str, error: &clap::Error) -> Option<String> {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return None;
+/// Stands for all options of a command that is not there.
+const ANY_OPTION: &str = "*";
+
+impl RefusedOption {
+    /// Whether it is of this command, or of all that are within a command.
+    fn is_of(&self, path: &str) -> bool {
+        let group = path.split_once(' ').map_or(path, |(group, _)| group);
+        self.commands.contains(&path) || self.commands.contains(&group)
     }
-    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
-        return None;
+}
+
+/// What to say of an error of the command line in place of what it says itself. `path`: the
+/// command and what is within it, as typed; `options`: options behind it, as typed.
+pub(crate) fn explain(path: &str, options: &[String], error: &clap::Error) -> Option<String> {
+    let by_name = |typed: &str, name: &str| {
+        REFUSED
+            .iter()
+            .find(|r| r.is_of(path) && r.options.contains(&name))
+            .map(|refused| format!("error: kymo {path} has no {typed}: {}\n", refused.reason))
     };
-    let option = typed.strip_prefix("--")?.split('=').next()?;
-    let has = |r: &&RefusedOption| r.commands.contains(&command) && r.options.contains(&option);
-    let refused = REFUSED.iter().find(has)?;
-    Some(format!("error: kymo {command} has no --{option}: {}\n", refused.reason))
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
+                return None;
+            };
+            let typed = typed.split('=').next()?;
+            by_name(typed, typed.trim_start_matches('-'))
+        }
+        ErrorKind::InvalidSubcommand => {
+            let refused =
+                REFUSED.iter().find(|r| r.is_of(path) && r.options.contains(&ANY_OPTION))?;
+            match options.first() {
+                Some(option) => by_name(option, ANY_OPTION),
+                None => Some(format!("error: kymo has no {path}: {}\n", refused.reason)),
+            }
+        }
+        _ => None,
+    }
 }

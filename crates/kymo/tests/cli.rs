@@ -42,6 +42,18 @@ fn every_command_explains_every_flag() {
 }
 
 #[test]
+fn without_arguments_it_begins_with_questions() {
+    let outcome = kymo(&[]).expect_status(2);
+    assert!(outcome.stderr.starts_with("Why is my program slow?"), "{}", outcome.stderr);
+    for line in outcome.stderr.lines().take_while(|line| !line.is_empty()) {
+        let commands = line.split("kymo ").skip(1).map(|c| c.split([' ', ',']).next().unwrap());
+        for command in commands {
+            assert!(COMMANDS.contains(&command), "{line}");
+        }
+    }
+}
+
+#[test]
 fn the_version_is_the_package_version() {
     let expected = format!("kymo {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(kymo(&["--version"]).success().stdout, expected);

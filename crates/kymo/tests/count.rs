@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use kymo_kernel::bpf::{BpfObject, object_ids};
-use kymo_testkit::{Need, Outcome, Workload, newest_peers, peer, perf, require, run};
+use kymo_testkit::{
+    Need, Outcome, Workload, ledger_of, newest_peers, page_with_ledger, peer, perf, require, run,
+};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -19,7 +21,7 @@ fn count(args: &[&str]) -> Outcome {
 /// The object of `--json`.
 fn counted(args: &[&str]) -> Value {
     let o = count(&[&["--json"], args].concat()).success();
-    serde_json::from_str(&o.stdout).unwrap_or_else(|e| panic!("{e}: {}", o.stdout))
+    page_with_ledger(&o.stdout, &o.stderr)
 }
 
 /// Fifty writes of a thousand bytes.
@@ -142,7 +144,7 @@ fn intervals_add_up_to_the_whole() {
     let counts = lines.iter().filter_map(|line| line["rows"][0]["count"].as_u64());
     assert_eq!(counts.sum::<u64>(), 2_000_000, "{}", o.stdout);
     assert!(lines.len() > 3, "{}", o.stdout);
-    assert_eq!(lines.last().unwrap()["ledger"], serde_json::json!([]));
+    assert_eq!(ledger_of(&o.stderr), serde_json::json!([]));
 }
 
 #[test]

@@ -5,9 +5,11 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
-use kymo_testkit::{Need, Outcome, Unprivileged, Workload, require, run, run_command};
+use kymo_testkit::{
+    Need, Outcome, Unprivileged, Workload, ledger_of, page_with_ledger, require, run, run_command,
+};
 use serde_json::{Value, json};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -17,7 +19,7 @@ fn begin() -> bool {
 }
 
 fn page_of(o: &Outcome) -> Value {
-    serde_json::from_str(&o.stdout).unwrap_or_else(|e| panic!("{e}: {}\n{}", o.stdout, o.stderr))
+    page_with_ledger(&o.stdout, &o.stderr)
 }
 
 /// The object of `--json`, counted in the kernel or in user space.
@@ -226,7 +228,13 @@ fn intervals_in_user_space_add_up_to_the_whole() {
     let counts = lines.iter().filter_map(|line| line["rows"][0]["count"].as_u64());
     assert_eq!(counts.sum::<u64>(), 600_000, "{}", o.stdout);
     assert!(lines.len() > 3, "{}", o.stdout);
-    assert!(other_notes(lines.last().unwrap()).is_empty(), "{}", o.stdout);
+    assert!(other_notes(&json!({"ledger": ledger_of(&o.stderr)})).is_empty(), "{}", o.stderr);
+}
+
+/// Waits for the end of a run; what it wrote to standard error.
+fn ended(child: Child) -> (ExitStatus, String) {
+    let output = child.wait_with_output().unwrap();
+    (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]
@@ -242,6 +250,7 @@ fn it_ends_with_its_process_and_with_the_user() {
             .args(["count", "--no-bpf", "-e", "raw_syscalls:sys_enter", "--filter", "id == 110"])
             .args(["--by", "pid", "-i", "20", "--json", "-p", &pid])
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -249,16 +258,18 @@ fn it_ends_with_its_process_and_with_the_user() {
         assert!(own.unwrap().contains(&format!("\"pid\":{pid}")));
         (child, lines)
     };
-    let (mut child, lines) = watching();
+    let (child, lines) = watching();
     let _ = run("kill", ["-INT", &child.id().to_string()]).success();
-    let last = lines.last().unwrap().unwrap();
-    assert!(child.wait().unwrap().success());
+    let _ = lines.count();
+    let (status, last) = ended(child);
+    assert!(status.success());
     assert!(last.contains("\"no-bpf\""), "{last}");
-    let (mut child, lines) = watching();
+    let (child, lines) = watching();
     other.kill().unwrap();
     other.wait().unwrap();
-    let last = lines.last().unwrap().unwrap();
-    assert!(child.wait().unwrap().success());
+    let _ = lines.count();
+    let (status, last) = ended(child);
+    assert!(status.success());
     assert!(last.contains("\"no-bpf\""), "{last}");
 }
 

@@ -4,14 +4,14 @@
 
 use std::process::{Command, Stdio};
 
-use kymo_testkit::{Need, NoIdleCpus, Outcome, Workload, require, run};
+use kymo_testkit::{Need, NoIdleCpus, Outcome, Workload, page_with_ledger, require, run};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc];
 
 fn json(out: &Outcome) -> Value {
-    serde_json::from_str(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+    page_with_ledger(&out.stdout, &out.stderr)
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use kymo_testkit::{Need, Outcome, TracingState, perf, require, run};
+use kymo_testkit::{Need, Outcome, TracingState, page_with_ledger, perf, require, run};
 use sched_model::{CtfTrace, SchedRecord};
 use serde_json::Value;
 
@@ -233,8 +233,8 @@ fn records() -> Vec<SchedRecord> {
 #[test]
 fn without_stacks_and_with_losses_it_is_said() {
     let page = |path: &str| -> Value {
-        let text = kymo(&["offcpu", "report", "--json", "-i", path]).stdout;
-        serde_json::from_str(&text).unwrap()
+        let out = kymo(&["offcpu", "report", "--json", "-i", path]);
+        page_with_ledger(&out.stdout, &out.stderr)
     };
     let kept = page(FIXTURE);
     let fact = |page: &Value, kind: &str| {

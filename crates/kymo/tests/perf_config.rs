@@ -169,7 +169,10 @@ fn what_cannot_be_set_is_refused_and_nothing_is_changed() {
 fn a_report_takes_variables_for_options_that_were_not_typed() {
     let plain = Home::new("");
     let report = |home: &Home, options: &[&str]| {
-        let args = [&["report", "--stdio", "-i", FP], options].concat();
+        // Binaries of the recording that happen to be on this machine are left alone.
+        let nothing = tempfile::tempdir().unwrap();
+        let there = ["report", "--stdio", "-i", FP, "--symfs", nothing.path().to_str().unwrap()];
+        let args = [&there[..], options].concat();
         let outcome = home.kymo(&args).success();
         assert_eq!(outcome.stderr, "", "{options:?}");
         outcome.stdout
@@ -193,7 +196,9 @@ fn a_report_takes_variables_for_options_that_were_not_typed() {
         // What is typed counts more.
         let typed = ["--children", "-s", "comm", "--percent-limit", "0", "-g", "graph,caller"];
         assert_eq!(report(&home, &typed), report(&plain, &typed), "{text}");
-        let mut off = home.command(env!("CARGO_BIN_EXE_kymo"), &["report", "--stdio", "-i", FP]);
+        let nothing = tempfile::tempdir().unwrap();
+        let there = ["report", "--stdio", "-i", FP, "--symfs", nothing.path().to_str().unwrap()];
+        let mut off = home.command(env!("CARGO_BIN_EXE_kymo"), &there);
         off.env("PERF_CONFIG", "/dev/null");
         assert_eq!(run_command(off).success().stdout, report(&plain, &[]), "{text}");
     }

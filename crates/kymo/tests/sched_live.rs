@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kymo_testkit::{Need, Outcome, require, run};
+use kymo_testkit::{Need, Outcome, page_with_ledger, require, run};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -74,6 +74,11 @@ fn page(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
+/// A result and its ledger.
+fn both(out: &Outcome) -> Value {
+    page_with_ledger(&out.stdout, &out.stderr)
+}
+
 /// What is counted of each child, by its thread: switches, delays, migrations. Whether a delay
 /// begins with a wake-up or with the switch before may differ by nanoseconds.
 fn children(page: &Value, name: &str) -> BTreeMap<u64, [u64; 3]> {
@@ -105,9 +110,8 @@ fn the_live_table_is_that_of_a_recording_of_the_same_run() {
     let o = live(&[&["-p", "--json", "-a", "-m", "16M", "--"], &record[..]].concat());
     // The command's status is that of the command that it waits for.
     assert_eq!(o.status, 7, "{}", o.stderr);
-    let watched = page(&o.stdout);
-    let recorded =
-        page(&run(KYMO, ["sched", "latency", "-p", "--json", "-i", &data]).success().stdout);
+    let watched = page_with_ledger(&o.stdout, &o.stderr);
+    let recorded = both(&run(KYMO, ["sched", "latency", "-p", "--json", "-i", &data]).success());
     assert_eq!((facts(&watched, "lost"), facts(&recorded, "lost")), (vec![], vec![]));
     let of_run = children(&watched, &name);
     assert_eq!(of_run, children(&recorded, &name));
@@ -147,7 +151,7 @@ fn what_rings_lose_is_counted() {
     let o = watching.wait_with_output().unwrap();
     let (text, said) = (String::from_utf8(o.stdout).unwrap(), String::from_utf8(o.stderr).unwrap());
     assert_eq!(o.status.code(), Some(3), "{said}");
-    let watched = page(&text);
+    let watched = page_with_ledger(&text, &said);
     let [fact] = facts(&watched, "lost")[..] else { panic!("{watched:#}") };
     let number = |text: &str| text.split(' ').next().unwrap().parse::<u64>().unwrap();
     let (lost, kept) = (number(fact), number(fact.rsplit_once(", ").unwrap().1));
@@ -157,8 +161,7 @@ fn what_rings_lose_is_counted() {
     assert!(lost > 0 && kept < all, "{fact}; {all} recorded");
     assert!(lost + kept >= all, "{fact}; {all} recorded");
     assert!(
-        facts(&page(&run(KYMO, ["sched", "latency", "--json", "-i", &data]).stdout), "lost")
-            .is_empty()
+        facts(&both(&run(KYMO, ["sched", "latency", "--json", "-i", &data])), "lost").is_empty()
     );
 }
 
@@ -239,6 +242,6 @@ fn lines_come_while_events_happen() {
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
-    assert_eq!(page(rest.lines().last().unwrap())["type"], "ledger");
+    assert!(rest.lines().all(|line| page(line)["type"] != "ledger"));
     assert_eq!(watching.wait().unwrap().code(), Some(0));
 }

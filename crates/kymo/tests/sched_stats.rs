@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kymo_testkit::{Need, peer, require, run, run_command};
+use kymo_testkit::{Need, page_with_ledger, peer, require, run, run_command};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const FILES: [&str; 2] =
@@ -71,7 +71,8 @@ fn json_and_the_selection_of_cpus_have_the_same_numbers() {
         let all = [&["sched", "stats", "report", "-i", FILES[0]], args].concat();
         run(KYMO, all).success().stdout
     };
-    let json: serde_json::Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    let json = run(KYMO, ["sched", "stats", "report", "-i", FILES[0], "--json"]).success();
+    let json = page_with_ledger(&json.stdout, &json.stderr);
     let measured = &json["measured"][0];
     assert_eq!((&measured["version"], &measured["jiffies"]), (&15.into(), &469.into()));
     let cpu = &measured["cpus"][1];

@@ -7,7 +7,9 @@ mod kernel_ctf;
 use std::collections::BTreeMap;
 
 use kernel_ctf::{CtfClass, CtfEvent, CtfWriter};
-use kymo_testkit::{Need, Outcome, TracingState, newest_peers, peer, perf, require, run};
+use kymo_testkit::{
+    Need, Outcome, TracingState, newest_peers, page_with_ledger, peer, perf, require, run,
+};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -18,7 +20,8 @@ fn kymo(args: &[&str]) -> Outcome {
 
 fn report(path: &str, more: &[&str]) -> Value {
     let args = [&["syscalls", "report", "--json", "-i", path], more].concat();
-    serde_json::from_str(&kymo(&args).stdout).unwrap()
+    let out = kymo(&args);
+    page_with_ledger(&out.stdout, &out.stderr)
 }
 
 fn number(value: &Value) -> u64 {

@@ -232,3 +232,52 @@ fn of_everybodys_calls_those_of_kymo_are_left_out() {
     let ours = lines.iter().find(|l| l["tid"] == own);
     assert!(ours.is_none(), "{}", ours.unwrap());
 }
+
+#[test]
+fn descriptors_are_followed_where_their_calls_are_not_shown() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (directory.path().join("first"), directory.path().join("second"));
+    for file in [&first, &second] {
+        std::fs::write(file, "x").unwrap();
+    }
+    // One number stands for two files after each other.
+    let script = format!(
+        "exec 7<{0}; read -u 7 a; exec 7<&-; exec 7<{1}; read -u 7 a; true",
+        first.display(),
+        second.display()
+    );
+    let out = run(KYMO, ["trace", "--calls", "lseek,read", "--", "bash", "-c", &script]);
+    let calls: Vec<&str> = out.stdout.lines().filter(|line| line.contains("(7")).collect();
+    assert!(!calls.is_empty(), "{out:?}");
+    for line in &calls {
+        let name = line.split_once("(7<").map(|(_, rest)| rest.split('>').next().unwrap());
+        let is_right =
+            name.is_none_or(|name| name.ends_with("/first") || name.ends_with("/second"));
+        assert!(is_right, "{line}");
+    }
+    let of = |file: &str| calls.iter().position(|line| line.contains(file));
+    if let (Some(first), Some(second)) = (of("/first>"), of("/second>")) {
+        assert!(first < second, "{calls:?}");
+    }
+    let shown = |line: &str| line.split('(').next().unwrap().ends_with("openat");
+    assert!(!out.stdout.lines().any(shown), "{}", out.stdout);
+}
+
+#[test]
+fn a_system_wide_trace_tells_tasks_by_number_and_name() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let script = "for i in 1 2 3 4 5; do sleep 0.05; done";
+    let args = ["trace", "-a", "--calls", "clock_nanosleep", "--", "sh", "-c", script];
+    let out = run(KYMO, args).success();
+    other.kill().unwrap();
+    let _ = other.wait();
+    let is_told =
+        |line: &str| line.starts_with("[pid ") && line.contains(" sleep] clock_nanosleep(");
+    assert!(out.stdout.lines().any(is_told), "{}", out.stdout);
+}

@@ -9,7 +9,7 @@ mod sched_model;
 use std::path::Path;
 use std::process::Command;
 
-use kymo_testkit::{Need, Outcome, TracingState, require, run};
+use kymo_testkit::{Need, Outcome, TracingState, page_with_ledger, require, run};
 use sched_model::{CtfTrace, SchedRecord};
 use serde_json::Value;
 
@@ -254,7 +254,7 @@ fn what_cannot_be_told_is_said() {
     let (mut found, mut doubted) = (0, 0);
     for tid in tids {
         let out = kymo(&["why", "--json", "-i", FIXTURE, "--tid", &tid.to_string()]);
-        let page: Value = serde_json::from_str(&out.stdout).unwrap();
+        let page = page_with_ledger(&out.stdout, &out.stderr);
         for path in array(&page["paths"]) {
             covers(path, (number(&path["start_ns"]), number(&path["end_ns"])));
             doubted += array(&page["ledger"]).iter().filter(|n| n["kind"] == "stacks").count();
@@ -283,7 +283,7 @@ fn other_formats_have_the_same_paths_and_losses_are_marked() {
     let tids: Vec<u64> = array(&tasks["tasks"]).iter().filter_map(|t| t["tid"].as_u64()).collect();
     let page = |path: &str, tid: u64| -> Value {
         let out = kymo(&["why", "--json", "-i", path, "--tid", &tid.to_string()]);
-        serde_json::from_str(&out.stdout).unwrap()
+        page_with_ledger(&out.stdout, &out.stderr)
     };
     let segments = |page: &Value| -> Vec<(u64, u64, String, u64)> {
         let all = array(&page["paths"]).iter().flat_map(|p| array(&p["segments"]));

@@ -13,6 +13,9 @@ use crate::cargo;
 const DATA: &str = "xtask/src/tidy/perf_options.txt";
 const PAGE: &str = "docs/perf.md";
 
+/// State of options that are taken and change nothing.
+const NO_EFFECT: &str = "no effect: ";
+
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq)]
 struct OptionRow<'a> {
@@ -33,8 +36,9 @@ impl<'a> OptionRow<'a> {
     }
 
     fn is_valid(&self) -> bool {
-        let state = ["known", "not yet"].contains(&self.state)
-            || self.state.strip_prefix("cannot: ").is_some_and(|why| !why.is_empty());
+        let why = self.state.strip_prefix("cannot: ").or(self.state.strip_prefix(NO_EFFECT));
+        let state =
+            ["known", "not yet"].contains(&self.state) || why.is_some_and(|why| !why.is_empty());
         state && ["6.1", "7.2", "6.1 7.2"].contains(&self.versions)
     }
 }
@@ -116,14 +120,33 @@ fn state_in(program: &std::path::Path, row: &OptionRow<'_>) -> anyhow::Result<St
     if let Some(reason) = error.lines().find_map(|line| line.strip_prefix(&by_name)) {
         return Ok(format!("cannot: {reason}"));
     }
-    let known = !error.contains("unrecognized subcommand") && !error.contains(&refused);
-    Ok(if known { "known" } else { "not yet" }.to_owned())
+    if error.contains("unrecognized subcommand") || error.contains(&refused) {
+        return Ok("not yet".to_owned());
+    }
+    let help = Command::new(program).args(row.command.split(' ')).arg("-h").output()?;
+    let help = String::from_utf8_lossy(&help.stdout);
+    Ok(reason_without_effect(&help, &option)
+        .map_or("known".to_owned(), |why| format!("{NO_EFFECT}{why}")))
+}
+
+/// What the help says of an option that changes nothing.
+fn reason_without_effect(help: &str, option: &str) -> Option<String> {
+    let is_of = |line: &&str| {
+        let words = line.trim_start().split([' ', ',', '.']);
+        line.trim_start().starts_with('-') && words.take(3).any(|word| word == option)
+    };
+    let line = help.lines().find(is_of)?;
+    line.split_once("No effect: ").map(|(_, why)| why.trim().to_owned())
 }
 
 fn summary(rows: &[OptionRow<'_>]) -> String {
     let count = |state: &str| rows.iter().filter(|row| row.state.starts_with(state)).count();
-    let (known, cannot, later) = (count("known"), count("cannot"), count("not yet"));
-    format!("{} options: {known} known, {cannot} cannot be, {later} not yet", rows.len())
+    let (known, idle) = (count("known"), count(NO_EFFECT));
+    let (cannot, later) = (count("cannot"), count("not yet"));
+    format!(
+        "{} options: {known} known, {idle} taken without effect, {cannot} cannot be, {later} not yet",
+        rows.len()
+    )
 }
 
 fn render_page(rows: &[OptionRow<'_>]) -> String {
@@ -148,6 +171,8 @@ the command of the same name.
 
 - **known**: kymo takes an option of this name. This does not say that it does the same: `kymo \
 COMMAND --help` states what it does, and tests compare some of the options with perf, not all.
+- **no effect**: kymo takes the option, which changes nothing, as what it asks for always holds or \
+is never shown; the command's `-h` says so, too.
 - **not yet**: kymo refuses it with `unexpected argument`, or lacks the command.
 - **cannot**: refused by name, with the reason and what to use.
 
@@ -184,6 +209,14 @@ mod tests {
         let help = " Usage: x\n\n    -a, --all-cpus   all\n        --no-big <n>  of --small\n\
                     \t\t\t  --text\n    -D               raw\n";
         assert_eq!(listed_options(help), ["all-cpus", "no-big"].into());
+    }
+
+    #[test]
+    fn options_without_effect_are_told_from_others() {
+        let help = "  -v, --verbose...   No effect: told in notes\n      --sort <KEYS>  By keys\n";
+        let reason = |option| reason_without_effect(help, option);
+        assert_eq!(reason("--verbose").unwrap(), "told in notes");
+        assert_eq!((reason("--sort"), reason("--none")), (None, None));
     }
 
     #[track_caller]

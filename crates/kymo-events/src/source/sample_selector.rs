@@ -13,13 +13,16 @@ use super::perf::{PerfClasses, classes, task_of};
 use super::registry::Registry;
 use crate::chain_frames::ChainFrame;
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
+use crate::event_switch::SwitchState;
 use crate::perf_data::TracepointPayloads;
 use crate::schema::LayoutId;
-use crate::selection::EventSelection;
+use crate::selection::{EventSelection, SelectionError};
 use crate::state::MachineState;
 
 /// Chooses samples for a reader that keeps the state of the machine itself.
 pub struct SampleSelector<'f> {
+    selection: &'f EventSelection,
+    switch: SwitchState,
     registry: Registry<'f>,
     classes: PerfClasses,
 }
@@ -54,18 +57,22 @@ impl<'f> SampleSelector<'f> {
     /// `symbols`: where a bundle beside the recording is.
     ///
     /// # Errors
-    /// If the filter fits no event of the recording, or cgroups were named and not recorded.
+    /// If the filter fits no event of the recording, cgroups were named and not recorded, or an
+    /// event that switches is not there.
     pub fn new(
         selection: &'f EventSelection,
         data: &PerfData,
         symbols: &ResolverOptions,
     ) -> Result<SampleSelector<'f>, SourceError> {
         selection.check_cgroups(data)?;
+        selection.switch.check(data).map_err(SelectionError)?;
         if let Some(filter) = selection.filter.as_ref().filter(|_| !data.is_pipe()) {
             filter.check(classes(data, 0, &mut LayoutId::default(), symbols).iter())?;
         }
         let payloads = TracepointPayloads::new(symbols.bundle.clone());
         Ok(SampleSelector {
+            selection,
+            switch: SwitchState::new(&selection.switch),
             registry: Registry::new(selection),
             classes: PerfClasses::new(payloads),
         })
@@ -73,6 +80,13 @@ impl<'f> SampleSelector<'f> {
 
     /// Whether a sample is selected; `machine` is the state at its time.
     pub fn wants(&mut self, entry: &Entry<'_>, machine: &MachineState) -> bool {
+        let switch = &self.selection.switch;
+        if switch.is_given() && self.selection.wants_time(entry.time) {
+            let name = entry.desc().map_or("", |event| &event.name);
+            if !self.switch.wants(switch, name) {
+                return false;
+            }
+        }
         let Some(class) = self.classes.class(entry, 0, &mut self.registry) else { return true };
         if !self.registry.wants_layout(class.layout) {
             return false;

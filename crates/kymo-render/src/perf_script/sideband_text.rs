@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use kymo_files::perfdata::Entry;
-use kymo_model::{Mmap, RecordKind, SampleId, Sideband};
+use kymo_model::{Mmap, RawRecord, RecordKind, SampleId, Sideband, Truncated};
 
 use super::sample_text::{PrintedSample, SampleRenderer};
 
@@ -19,6 +19,10 @@ pub struct ShownSideband {
     pub lost: bool,
     /// SWITCH and SWITCH_CPU_WIDE.
     pub switches: bool,
+    /// NAMESPACES.
+    pub namespaces: bool,
+    /// CGROUP.
+    pub cgroups: bool,
 }
 
 impl ShownSideband {
@@ -28,15 +32,21 @@ impl ShownSideband {
             RecordKind::MMAP | RecordKind::MMAP2 => self.mmaps,
             RecordKind::LOST | RecordKind::LOST_SAMPLES => self.lost,
             RecordKind::SWITCH | RecordKind::SWITCH_CPU_WIDE => self.switches,
+            RecordKind::NAMESPACES => self.namespaces,
+            RecordKind::CGROUP => self.cgroups,
             _ => false,
         }
     }
 
     pub(super) fn print(&self, entry: &Entry<'_>, text: &mut SampleRenderer, out: &mut Vec<u8>) {
-        let Ok(Some(record)) = Sideband::parse(&entry.raw) else { return };
         let id = match entry.desc() {
             Some(e) => entry.raw.sample_id(&e.attr).unwrap_or_default(),
             None => SampleId::default(),
+        };
+        let record = match Sideband::parse(&entry.raw) {
+            Ok(Some(record)) => record,
+            Ok(None) => return print_other(entry, &id, text, out),
+            Err(_) => return,
         };
         // Records made up for tasks that were there before carry no id: the task itself tells.
         let own = match &record {
@@ -53,6 +63,50 @@ impl ShownSideband {
         describe(entry, &record, out);
         out.push(b'\n');
     }
+}
+
+/// Records that nothing but this page needs decoded.
+fn print_other(entry: &Entry<'_>, id: &SampleId, text: &mut SampleRenderer, out: &mut Vec<u8>) {
+    let mut content = Vec::new();
+    let of = match entry.raw.kind {
+        RecordKind::NAMESPACES => namespaces(&entry.raw, &mut content),
+        RecordKind::CGROUP => cgroup(&entry.raw, &mut content),
+        _ => return,
+    };
+    let Ok(of) = of else { return };
+    let (pid, tid) = id.tid.unwrap_or((0, 0));
+    let seen = PrintedSample::record(entry.raw.kind, entry.raw.misc);
+    let seen = PrintedSample { pid, tid, time: id.time, cpu: id.cpu, ..seen };
+    // As in perf, the task's name is that of the record's task.
+    text.start_of(entry, of.unwrap_or(tid), &seen, out);
+    out.extend_from_slice(&content);
+    out.push(b'\n');
+}
+
+/// Writes the namespaces of a task, and answers which task it is.
+fn namespaces(record: &RawRecord<'_>, out: &mut Vec<u8>) -> Result<Option<u32>, Truncated> {
+    const NAMES: [&str; 7] = ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"];
+    let mut c = record.cursor();
+    let (pid, tid, count) = (c.u32()?, c.u32()?, c.u64()?);
+    let _ = write!(out, "PERF_RECORD_NAMESPACES {pid}/{tid} - nr_namespaces: {count}\n\t\t[");
+    for n in 0..count {
+        let (device, inode) = (c.u64()?, c.u64()?);
+        if n > 0 {
+            let _ = write!(out, ", {}", if n % 4 == 0 { "\n\t\t " } else { "" });
+        }
+        let name = usize::try_from(n).ok().and_then(|n| NAMES.get(n)).unwrap_or(&"unknown");
+        let _ = write!(out, "{n}/{name}: {device}/{}", AlternateHex(inode));
+    }
+    out.push(b']');
+    Ok(Some(tid))
+}
+
+/// Writes the number and the path of a cgroup.
+fn cgroup(record: &RawRecord<'_>, out: &mut Vec<u8>) -> Result<Option<u32>, Truncated> {
+    let mut c = record.cursor();
+    let _ = write!(out, "PERF_RECORD_CGROUP cgroup: {} ", c.u64()?);
+    out.extend_from_slice(c.cstr());
+    Ok(None)
 }
 
 /// `PERF_RECORD_…` and the content, as perf words them.

@@ -45,6 +45,8 @@ pub struct SyscallLines<I> {
     gated: Option<i32>,
     summary: Option<SyscallSummary>,
     style: SyscallStyle,
+    /// Calls by number that are shown; all where there are none. Others are followed only.
+    only: Vec<i64>,
     left: Option<u64>,
     fresh: bool,
 }
@@ -64,6 +66,12 @@ pub struct SyscallStyle {
     pub times: bool,
     /// Names and errors are in colour.
     pub colour: bool,
+    /// Calls that took less are not shown.
+    pub least: Duration,
+    /// Calls that succeeded are not shown.
+    pub failures_only: bool,
+    /// Lines begin with the task, as there are tasks of several programs.
+    pub tasks: bool,
     /// The trace's clock is the one that is read with a task's memory.
     pub monotonic: bool,
 }
@@ -128,9 +136,15 @@ impl<I: TaskInspector> SyscallLines<I> {
             gated: child,
             summary: style.summary.then(|| SyscallSummary::new(style.errno_summary)),
             style,
+            only: Vec::new(),
             left,
             fresh: false,
         }
+    }
+
+    /// The same with lines of these calls alone; others come to tell what descriptors stand for.
+    pub fn with_calls(self, only: Vec<i64>) -> SyscallLines<I> {
+        SyscallLines { only, ..self }
     }
 
     /// Whether as many lines were shown as were asked for.
@@ -301,7 +315,10 @@ impl<I: TaskInspector> SyscallLines<I> {
             CallEnd::Returned { value, .. } => Some(value),
             CallEnd::Task | CallEnd::Trace => None,
         };
-        if let (Some(summary), CallEnd::Returned { at, value }) = (&mut self.summary, end) {
+        let is_chosen = self.only.is_empty() || self.only.contains(&pending.number);
+        if let (true, Some(summary), CallEnd::Returned { at, value }) =
+            (is_chosen, &mut self.summary, end)
+        {
             let error = (FIRST_ERROR..0).contains(&value).then_some(-value as i32);
             let took = at.saturating_sub(pending.time);
             summary.count(pending.number, &pending.call.name, error, took);
@@ -311,12 +328,30 @@ impl<I: TaskInspector> SyscallLines<I> {
             if let Some(value) = value {
                 self.track_descriptors(tid, &pending, value);
             }
+            if !is_chosen || !self.wants(&pending, end) {
+                return;
+            }
             match self.style.json {
                 true => self.write_json(tid, &pending, end),
                 false => self.write_text(tid, &pending, end),
             }
             self.shown += 1;
             self.left = self.left.map(|n| n.saturating_sub(1));
+        }
+    }
+
+    /// Whether a call is shown, as far as its end decides.
+    fn wants(&self, pending: &PendingCall, end: CallEnd) -> bool {
+        match end {
+            CallEnd::Returned { at, value } => {
+                let took = Duration::from_nanos(at.saturating_sub(pending.time));
+                let failed = (FIRST_ERROR..0).contains(&value);
+                took >= self.style.least && (failed || !self.style.failures_only)
+            }
+            // How long it would have taken, and to what end, is not known.
+            CallEnd::Task | CallEnd::Trace => {
+                self.style.least.is_zero() && !self.style.failures_only
+            }
         }
     }
 
@@ -361,7 +396,10 @@ impl<I: TaskInspector> SyscallLines<I> {
             }
             _ if pending.call.returns_fd && value >= 0 => {
                 let path = pending.details.arguments.iter().find_map(|s| match s {
-                    ArgumentDetail::Memory { bytes, .. } => Some(String::from_utf8_lossy(bytes)),
+                    // A text that may be another call's would be a wrong name from now on.
+                    ArgumentDetail::Memory { bytes, late: false, .. } => {
+                        Some(String::from_utf8_lossy(bytes))
+                    }
                     _ => None,
                 });
                 self.details.note_opened(tid, value as i32, path.as_deref());
@@ -376,7 +414,16 @@ impl<I: TaskInspector> SyscallLines<I> {
             |style: anstyle::Style| if self.style.colour { style } else { anstyle::Style::new() };
         let name = paint(anstyle::AnsiColor::Yellow.on_default().bold());
         let bad = paint(anstyle::AnsiColor::Red.on_default());
-        if self.seen.len() > 1 {
+        if self.style.tasks {
+            if !std::mem::replace(&mut self.fresh, true) {
+                self.details.inspector.refresh_names();
+            }
+            let _ = write!(self.output, "[pid {tid:>5} ");
+            let name = self.details.inspector.task_name(tid);
+            let name = name.iter().map(|b| if b.is_ascii_control() { b'?' } else { *b });
+            self.output.extend(name);
+            self.output.extend_from_slice(b"] ");
+        } else if self.seen.len() > 1 {
             let _ = write!(self.output, "[pid {tid:>5}] ");
         }
         if self.style.times {

@@ -139,7 +139,7 @@ impl LatencyHistograms<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let rows = self.table.rows.iter().map(|row| {
             let (device, name) = device_json(Some(row.device), self.names.devices);
             let mut value = stats_json(&row.stats);
@@ -171,7 +171,6 @@ impl LatencyHistograms<'_> {
             "halves": halves_json(self.table),
             "first_ns": span.map(|s| s.0),
             "last_ns": span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

@@ -212,7 +212,7 @@ impl BlockTop<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let process = |p: &&BlockProcess| {
             let (device, name) = device_json(p.device, self.names.devices);
             let mut value = stats_json(&p.stats);
@@ -251,7 +251,6 @@ impl BlockTop<'_> {
             "halves": halves_json(self.table),
             "first_ns": span.map(|s| s.0),
             "last_ns": span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

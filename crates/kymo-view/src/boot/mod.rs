@@ -277,7 +277,7 @@ impl BootView<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let r = self.report;
         let with = |mut value: Value, more: &[(&str, Value)]| {
             if let Some(members) = value.as_object_mut() {
@@ -329,7 +329,6 @@ impl BootView<'_> {
             "hosts_are_serial": r.hosts_are_serial(),
             "longest": longest.collect::<Vec<Value>>(),
             "units": units.collect::<Vec<Value>>(),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }
@@ -399,7 +398,7 @@ impl BootComparison<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let row = |r: &BootDifference| {
             json!({
                 "activity": r.activity.kind.name(),
@@ -415,7 +414,6 @@ impl BootComparison<'_> {
             "first_ns": self.reports[0].total(),
             "second_ns": self.reports[1].total(),
             "rows": self.rows.iter().map(row).collect::<Vec<Value>>(),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

@@ -8,14 +8,13 @@ use kymo_analysis::critical_path::{
 use serde_json::{Value, json};
 
 use super::PathView;
-use crate::Ledger;
 
 impl PathView<'_> {
     /// Writes all as one object.
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let table = self.table;
         let culprits: Vec<Value> = table.culprits().iter().map(|c| self.culprit_json(c)).collect();
         let paths: Vec<Value> = table.paths.iter().map(|p| self.path_json(p)).collect();
@@ -24,7 +23,6 @@ impl PathView<'_> {
             "culprits": culprits,
             "paths": paths,
             "spans": table.spans.as_ref().map(spans_json),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

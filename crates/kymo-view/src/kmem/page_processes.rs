@@ -254,7 +254,7 @@ impl PageProcessView<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let most = self.lines.unwrap_or(usize::MAX);
         let pages = &self.read.pages;
         let rows = self.rows();
@@ -305,7 +305,6 @@ impl PageProcessView<'_> {
             "vmstat": vmstat,
             "first_ns": self.read.span.map(|s| s.0),
             "last_ns": self.read.span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

@@ -273,7 +273,7 @@ impl KworkReport<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let row = |row: &&KworkRow| {
             json!({
                 "kind": row.kind.name(),
@@ -301,7 +301,6 @@ impl KworkReport<'_> {
             "halves": counts_json(&self.table.read.machine.counts),
             "first_ns": span.map(|s| s.0),
             "last_ns": span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

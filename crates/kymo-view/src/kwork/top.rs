@@ -152,7 +152,7 @@ impl TopView<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let share = |cpu: &CpuShare| {
             json!({
                 "total_ns": cpu.total,
@@ -187,7 +187,6 @@ impl TopView<'_> {
             "halves": counts_json(&self.usage.read.machine.counts),
             "first_ns": self.usage.read.span.map(|s| s.0),
             "last_ns": self.usage.read.span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

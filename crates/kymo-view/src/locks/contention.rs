@@ -162,7 +162,7 @@ impl ContentionView<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let rows: Vec<Value> = self.rows().into_iter().map(|r| self.row_json(r)).collect();
         let table = self.table;
         let page = json!({
@@ -177,7 +177,6 @@ impl ContentionView<'_> {
             "no_end": table.no_end,
             "first_ns": table.span.map(|s| s.0),
             "last_ns": table.span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

@@ -86,14 +86,13 @@ impl FutexView<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let futexes: Vec<Value> = self.rows().map(|row| self.row_json(row)).collect();
         let page = json!({
             "futexes": futexes,
             "events": self.table.events,
             "first_ns": self.table.span.map(|s| s.0),
             "last_ns": self.table.span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

@@ -109,7 +109,7 @@ impl LockReportView<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_info_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_info_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let threads: Vec<Value> = self
             .threads()
             .into_iter()
@@ -129,8 +129,8 @@ impl LockReportView<'_> {
             })
             .collect();
         let page = match self.tasks {
-            true => json!({"threads": threads, "ledger": ledger.to_json()}),
-            false => json!({"locks": locks, "ledger": ledger.to_json()}),
+            true => json!({"threads": threads}),
+            false => json!({"locks": locks}),
         };
         writeln!(out, "{page:#}")
     }

@@ -6,14 +6,13 @@ use kymo_analysis::offcpu::{CauseStats, OffCpuCause, OffCpuRow, StackNode, Waker
 use serde_json::{Value, json};
 
 use super::OffCpuView;
-use crate::Ledger;
 
 impl OffCpuView<'_> {
     /// Writes all as one object.
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let table = &*self.table;
         let causes = table.causes.iter().filter(|(_, c)| !c.is_empty());
         let causes: Vec<Value> = causes.map(|(cause, stats)| cause_json(*cause, stats)).collect();
@@ -54,7 +53,6 @@ impl OffCpuView<'_> {
             "no_begin": table.no_begin,
             "first_ns": span.map(|s| s.0),
             "last_ns": span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

@@ -27,7 +27,9 @@ pub(super) struct CellSource<'a> {
 pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> Column {
     if let ReportColumn::Key(Key::Label(part)) = of {
         let (title, _, right) = source.labels.heading(source.event, part);
-        return Column { title, right, ragged: !right };
+        // Texts of tracepoints are long, and stand last.
+        let ragged = !right && source.labels.sample_word(source.event, part).is_none();
+        return Column { title, right, ragged };
     }
     let (title, right, ragged) = match of {
         // As perf calls it.

@@ -10,7 +10,7 @@ use kymo_analysis::report_config::{ChainStyle, ReportConfig};
 use serde_json::{Value, json};
 
 use super::columns;
-use crate::{Ledger, percent};
+use crate::percent;
 
 /// Writes the report of all events.
 pub fn write_json(
@@ -18,7 +18,6 @@ pub fn write_json(
     profile: &Profile,
     config: &ReportConfig,
     labels: &PayloadLabels,
-    ledger: &Ledger,
 ) -> io::Result<()> {
     let mut events = Vec::new();
     for (number, event) in profile.events.iter().enumerate() {
@@ -66,6 +65,10 @@ pub fn write_json(
                         Key::Parent => {
                             row["parent"] = e.parent.map(|p| profile.frame_name(p)).into();
                         }
+                        Key::Label(part) if labels.sample_word(number, *part).is_some() => {
+                            let word = labels.sample_word(number, *part).unwrap_or_default();
+                            row[word] = labels.text(e.label, *part).into();
+                        }
                         Key::Label(part) => {
                             let (name, ..) = labels.heading(number, *part);
                             let name = if name == "Trace output" { "text" } else { &name };
@@ -98,7 +101,6 @@ pub fn write_json(
     let all = json!({
         "lost_samples": profile.stats.lost_events(),
         "events": events,
-        "ledger": ledger.to_json(),
     });
     serde_json::to_writer_pretty(&mut *out, &all)?;
     writeln!(out)

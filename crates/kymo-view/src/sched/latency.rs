@@ -244,7 +244,7 @@ impl LatencyView<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let tasks: Vec<Value> = self.rows().into_iter().map(|r| self.row_json(r)).collect();
         let mut total = self.row_json(&self.table.total);
         if let Some(total) = total.as_object_mut() {
@@ -258,7 +258,6 @@ impl LatencyView<'_> {
             "runtime_from": if self.table.has_accounted { "sched_stat_runtime" } else { "sched_switch" },
             "first_ns": span.map(|s| s.0),
             "last_ns": span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

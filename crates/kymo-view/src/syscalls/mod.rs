@@ -326,7 +326,7 @@ impl SyscallView<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let t = self.table;
         let calls = |calls: &[(CallId, SyscallStats)]| -> Vec<Value> {
             self.sorted(calls).into_iter().map(|(id, s)| self.stats_json(*id, s)).collect()
@@ -354,7 +354,6 @@ impl SyscallView<'_> {
             },
             "first_ns": t.span.map(|s| s.0),
             "last_ns": t.span.map(|s| s.1),
-            "ledger": ledger.to_json(),
         });
         writeln!(out, "{page:#}")
     }

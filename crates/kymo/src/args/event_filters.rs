@@ -140,7 +140,7 @@ impl clap::FromArgMatches for EventArgs {
 
 impl clap::Args for EventArgs {
     fn augment_args(command: Command) -> Command {
-        let event = Arg::new("event").short('e').long("event").value_name("EVENTS");
+        let event = Arg::new("event").short('e').long("event").alias("expr").value_name("EVENTS");
         let filter = Arg::new("filter").long("filter").value_name("FILTER");
         command
             .arg(

@@ -5,6 +5,7 @@ pub(crate) mod event_filters;
 pub(crate) mod events;
 pub(crate) mod probes;
 pub(crate) mod samples;
+pub(crate) mod switch;
 pub(crate) mod symbols;
 pub(crate) mod targets;
 pub(crate) mod values;

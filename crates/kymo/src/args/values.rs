@@ -50,6 +50,19 @@ pub(crate) fn ring(text: &str) -> Result<Ring, String> {
     }
 }
 
+/// Nanoseconds of a time in ns, us, ms or s; a number alone is of nanoseconds.
+pub(crate) fn span_of_time(text: &str) -> Result<u64, String> {
+    let units = [("ns", 1), ("us", 1000), ("ms", 1_000_000), ("s", 1_000_000_000), ("", 1)];
+    let number = |(unit, scale): &(&str, u64)| {
+        text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*scale)
+    };
+    units
+        .iter()
+        .find_map(number)
+        .filter(|n| *n > 0)
+        .ok_or_else(|| "a time is a number above 0 with a unit ns, us, ms or s".into())
+}
+
 pub(crate) fn millis(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_millis).map_err(|_| "not a number of milliseconds".into())
 }
@@ -122,6 +135,8 @@ mod tests {
         assert!(bytes("").is_err() && bytes("x").is_err() && bytes("99999999999G").is_err());
         assert_eq!((ring("3"), ring("1M")), (Ok(Ring(4)), Ok(Ring(256))));
         assert!(ring("0").is_err());
+        assert_eq!((span_of_time("10ms"), span_of_time("7")), (Ok(10_000_000), Ok(7)));
+        assert!(span_of_time("0s").is_err() && span_of_time("s").is_err());
         assert_eq!(switch_on("2m"), Ok(SwitchOn::Time(Duration::from_secs(120))));
         assert_eq!(switch_on("2M"), Ok(SwitchOn::Size(2 << 20)));
         assert_eq!(call_graph("dwarf,1001"), Ok(CallGraph::Dwarf(1008)));

@@ -29,7 +29,7 @@ pub(crate) struct AnalysisArgs {
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     pub(crate) time: Option<String>,
     /// Only what happens on these CPUs (`0,2-3`)
-    #[arg(short = 'C', long, visible_alias = "CPU", value_name = "LIST")]
+    #[arg(short = 'C', long, visible_alias = "CPU", alias = "cpus", value_name = "LIST")]
     pub(crate) cpu: Option<String>,
     /// Only tasks with these names
     #[arg(long, visible_alias = "comms", value_name = "NAMES", value_delimiter = ',')]

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use kymo_analysis::histogram::Key;
-use kymo_analysis::payload_labels::PayloadLabels;
+use kymo_analysis::payload_labels::{PayloadLabels, TimeSpans};
 use kymo_analysis::profile::{
     EventProfile, LoadOptions, Profile, SampleLabels, StackLimit, has_chains,
 };
@@ -27,7 +27,9 @@ use kymo_view::trust::profile_ledger;
 
 use super::captured_on;
 use crate::args::events::EventSelectionArgs;
+use crate::args::switch::SwitchArgs;
 use crate::args::symbols::SymbolArgs;
+use crate::args::values::span_of_time;
 use crate::exit;
 
 /// Flags of `kymo report`.
@@ -54,7 +56,7 @@ pub(crate) struct Args {
     /// Show each function's own share only
     #[arg(long)]
     no_children: bool,
-    /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parallelism,parent,srcline,srcfile, latency for --latency; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
+    /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parallelism,parent,srcline,srcfile,time,cgroup,code_page_size,weight,local_weight,ins_lat, latency for --latency; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
     /// of events, whatever the recording: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
@@ -110,6 +112,14 @@ pub(crate) struct Args {
     select: EventSelectionArgs,
     #[command(flatten)]
     finding: SymbolArgs,
+    #[command(flatten)]
+    switch: SwitchArgs,
+    /// Length of the spans that -s time groups by, in ns, us, ms or s
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span_of_time)]
+    time_quantum: u64,
+    /// Show times of -s time in nanoseconds
+    #[arg(long)]
+    ns: bool,
     /// Group by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
     #[arg(short, long, value_name = "REGEX")]
     parent: Option<String>,
@@ -203,7 +213,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     config.settle(file.events());
     let symbols = args.finding.options(&path);
     let span = file.features().sample_time;
-    let selection = args.select.selection(Vec::new(), || Ok(span))?;
+    let mut selection = args.select.selection(Vec::new(), || Ok(span))?;
+    selection.switch = args.switch.switch();
+    let selection = selection;
     let parallelism = config.parallelism();
     let has_switches = |e: &EventDesc| e.attr.flags.contains(AttrFlags::CONTEXT_SWITCH);
     if parallelism.is_asked_for() && !file.is_pipe() && !file.events().iter().any(has_switches) {
@@ -213,7 +225,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             path.display()
         );
     }
-    let mut labels = PayloadLabels::new(&config.payload_keys, symbols.bundle.clone());
+    let times = TimeSpans { length: args.time_quantum, in_nanoseconds: args.ns };
+    let mut labels =
+        PayloadLabels::new(&config.payload_keys, symbols.bundle.clone()).with_times(times);
     let options = LoadOptions {
         symbols,
         merge_threads: !config.has(Key::Pid) && !config.has(Key::Tid),
@@ -236,9 +250,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
+    labels.name_cgroups(&|id| {
+        let path = profile.machine.cgroup(id);
+        path.map(|path| String::from_utf8_lossy(path).into_owned())
+    });
     config.check(&labels, profile.stats.samples > 0)?;
     let left = |e: &EventProfile| e.stacks().any(|(s, _)| config.wants(&profile, &s));
-    let everything = config.wants_all() && args.select.is_everything();
+    let everything = config.wants_all() && args.select.is_everything() && !args.switch.is_given();
     let nothing = !everything && !profile.events.iter().any(left);
     let ledger = std::thread::scope(|scope| {
         // It is printed last.
@@ -252,7 +270,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let ledger = || ledger.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if args.json {
             let ledger = ledger();
-            write_json(&mut out, &profile, &config, &labels, &ledger)?;
+            write_json(&mut out, &profile, &config, &labels)?;
             return anyhow::Ok(ledger);
         }
         let mut report = ReportWriter {
@@ -278,7 +296,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             report.write_event(event, &layout, &entries)?;
         }
         let ledger = ledger();
-        if !args.quiet {
+        if !args.quiet && args.field_separator.is_none() {
             report.write_epilogue(&ledger)?;
         }
         Ok(ledger)

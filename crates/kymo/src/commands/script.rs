@@ -77,16 +77,19 @@ pub(crate) struct Args {
     real_time: bool,
     /// Print the flags of each event of a trace.dat: interrupts off, rescheduling wanted,
     /// hard or soft interrupt, preemption and migration disabled
-    #[arg(short, long)]
+    #[arg(short, long, visible_alias = "Latency", visible_short_alias = 'L')]
     latency: bool,
     /// Print the header of the recording first
     #[arg(long)]
     header: bool,
+    /// Print all that the header tells: processors, caches, memory, clock
+    #[arg(short = 'I', long)]
+    show_info: bool,
     /// Print only that
     #[arg(long)]
     header_only: bool,
     /// Dump every record's bytes
-    #[arg(short = 'D', long)]
+    #[arg(short = 'D', long, visible_alias = "dump-unsorted-raw-trace")]
     dump_raw_trace: bool,
     /// Also print FORK, COMM and EXIT records
     #[arg(long)]
@@ -100,6 +103,14 @@ pub(crate) struct Args {
     /// Also print SWITCH records
     #[arg(long)]
     show_switch_events: bool,
+    /// Also print NAMESPACES records
+    #[arg(long)]
+    show_namespace_events: bool,
+    /// Also print CGROUP records
+    #[arg(long)]
+    show_cgroup_events: bool,
+    #[command(flatten)]
+    switch: crate::args::switch::SwitchArgs,
     /// Whoever owns the file (this is the default; accepted for compatibility)
     #[arg(short, long)]
     force: bool,
@@ -140,13 +151,17 @@ impl Args {
         &self,
         span: impl FnOnce() -> anyhow::Result<Option<(u64, u64)>>,
     ) -> anyhow::Result<EventSelection> {
-        self.select.selection(self.comm.clone(), span)
+        let mut selection = self.select.selection(self.comm.clone(), span)?;
+        selection.switch = self.switch.switch();
+        Ok(selection)
     }
 }
 
 /// Why nothing was printed: silence would look like a failure.
 fn nothing(args: &Args) -> &'static str {
-    let conditions =
-        !args.select.is_everything() || !args.comm.is_empty() || !args.symbols.is_empty();
+    let conditions = !args.select.is_everything()
+        || args.switch.is_given()
+        || !args.comm.is_empty()
+        || !args.symbols.is_empty();
     if conditions { "no events of the recording match" } else { "the recording holds no events" }
 }

@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut out = stdout();
     match args.json {
-        true => view.write_json(&mut out, &boot.ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &boot.ledger)?,
     }
     out.flush()?;
@@ -97,7 +97,7 @@ fn compare(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
     let view = BootComparison { reports, names, rows: &rows, entries: args.entries };
     let mut out = stdout();
     match args.json {
-        true => view.write_json(&mut out, &ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &ledger)?,
     }
     out.flush()?;

@@ -444,14 +444,8 @@ impl CountScreen<'_> {
         let mut out = io::stdout().lock();
         let is_shown = self.request.interval_ms.is_some();
         match (self.is_json, is_shown) {
-            (true, true) => writeln!(out, "{}", serde_json::json!({"ledger": ledger.to_json()}))?,
-            (true, false) => {
-                let mut page = self.counts().to_json();
-                if let Some(members) = page.as_object_mut() {
-                    members.insert("ledger".into(), ledger.to_json());
-                }
-                writeln!(out, "{page:#}")?;
-            }
+            (true, true) => {}
+            (true, false) => writeln!(out, "{:#}", self.counts().to_json())?,
             (false, _) => {
                 if !is_shown {
                     self.counts().write_text(&mut out)?;

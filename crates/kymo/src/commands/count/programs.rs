@@ -97,7 +97,7 @@ struct CounterScreen<'a> {
 }
 
 impl CounterScreen<'_> {
-    fn show(&self, totals: &CounterTotals, ledger: Option<&Ledger>) -> io::Result<()> {
+    fn show(&self, totals: &CounterTotals, is_whole: bool) -> io::Result<()> {
         let elapsed = self.begin.map(|begin| begin.elapsed().as_nanos());
         let counted = self.watch.counted();
         let counts = ProgramCounts {
@@ -109,23 +109,17 @@ impl CounterScreen<'_> {
             columns: terminal::output_columns(),
         };
         let mut out = io::stdout().lock();
-        match (self.args.json, ledger) {
+        match (self.args.json, is_whole) {
             (false, _) => counts.write_text(&mut out)?,
-            (true, None) => writeln!(out, "{}", counts.to_json())?,
-            (true, Some(ledger)) => {
-                let mut page = counts.to_json();
-                if let Some(members) = page.as_object_mut() {
-                    members.insert("ledger".into(), ledger.to_json());
-                }
-                writeln!(out, "{page:#}")?;
-            }
+            (true, false) => writeln!(out, "{}", counts.to_json())?,
+            (true, true) => writeln!(out, "{:#}", counts.to_json())?,
         }
         out.flush()
     }
 
     fn show_interval(&mut self) -> io::Result<()> {
         let totals = self.watch.totals();
-        self.show(&totals.since(&self.before), None)?;
+        self.show(&totals.since(&self.before), false)?;
         if !self.args.json {
             writeln!(io::stdout())?;
         }
@@ -146,17 +140,9 @@ impl CounterScreen<'_> {
             // The last, which was cut short.
             self.show_interval()?;
         } else {
-            self.show(&totals, Some(&ledger))?;
+            self.show(&totals, true)?;
         }
-        match (self.args.json, is_shown) {
-            (true, true) => {
-                writeln!(io::stdout(), "{}", serde_json::json!({"ledger": ledger.to_json()}))?;
-            }
-            (true, false) => {}
-            (false, _) => {
-                say!("{}", ledger.to_text(""));
-            }
-        }
+        crate::exit::tell(&ledger);
         if self.args.forget {
             self.watch.forget_killed();
         }

@@ -68,7 +68,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut out = stdout();
     match args.read.analysis.json {
-        true => view.write_json(&mut out, &ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &ledger)?,
     }
     args.read.analysis.close(out, &source, &table.read.summary, &ledger)

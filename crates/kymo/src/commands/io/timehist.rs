@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use kymo_analysis::block_io::{BLOCK_FILE_EVENTS, read_block_io};
 use kymo_view::block_io::{BlockLineWriter, BlockNames, FileName, write_block_head};
-use serde_json::json;
 
 use super::super::analysis::stdout;
 use super::ReadArgs;
@@ -48,9 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let read = read_block_io(&source, &config, &mut line, &mut |_| {})?;
     failed?;
     let ledger = super::ledger(&source, &read);
-    if json {
-        writeln!(out, "{}", json!({"type": "ledger", "ledger": ledger.to_json()}))?;
-    } else if !ledger.is_empty() {
+    if !json && !ledger.is_empty() {
         write!(out, "\n{}", ledger.to_text(""))?;
     }
     read_args.close(out, &source, &read.summary, &ledger)

@@ -130,7 +130,7 @@ fn show(args: &Args, before: Option<Snapshot>) -> anyhow::Result<ExitCode> {
     };
     let mut out = stdout();
     match args.read.json {
-        true => view.write_json(&mut out, &ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &ledger)?,
     }
     args.read.close(out, &source, &read.summary, &ledger)

@@ -80,7 +80,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         recording: source.name().to_owned(),
     };
     match args.read.analysis.json {
-        true => view.write_json(&mut out, &ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &ledger)?,
     }
     args.read.analysis.close(out, &source, &table.read.summary, &ledger)

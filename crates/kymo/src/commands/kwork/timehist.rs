@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use anyhow::bail;
 use kymo_analysis::kwork::{KworkConfig, read_kwork, scan_kwork};
 use kymo_view::kwork::{KworkLineWriter, write_kwork_head};
-use serde_json::json;
 
 use super::super::analysis::stdout;
 use super::super::live::LiveArgs;
@@ -79,9 +78,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     })?;
     failed?;
     let ledger = super::ledger(&source, &read);
-    if read_args.json {
-        writeln!(out, "{}", json!({"type": "ledger", "ledger": ledger.to_json()}))?;
-    } else if !ledger.is_empty() {
+    if !read_args.json && !ledger.is_empty() {
         write!(out, "\n{}", ledger.to_text(""))?;
     }
     read_args.close(out, &source, &read.summary, &ledger)

@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args, path: PathBuf) -> anyhow::Result<ExitCode> {
         }
     }
     out.flush()?;
-    io::stderr().write_all(ledger.to_text("").as_bytes())?;
+    exit::tell(&ledger);
     let damage = summary.is_damaged(&source).then_some("damaged; what can be read is counted");
     Ok(exit::status(source.name(), damage, &ledger, false))
 }

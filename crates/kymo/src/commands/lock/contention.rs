@@ -151,7 +151,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         recording: source.name().to_owned(),
     };
     match args.read.json {
-        true => view.write_json(&mut out, &ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &ledger)?,
     }
     args.read.close(out, &source, &table.summary, &ledger)
@@ -172,7 +172,7 @@ fn run_futex(args: &Args, source: &EventSource) -> anyhow::Result<ExitCode> {
     let view = FutexView { table: &table, entries, pairs: args.pairs };
     let mut out = stdout();
     match args.read.json {
-        true => view.write_json(&mut out, &ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &ledger)?,
     }
     args.read.close(out, source, &table.summary, &ledger)

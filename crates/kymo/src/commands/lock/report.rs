@@ -125,7 +125,7 @@ fn show_report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
             separator: None,
             recording: String::new(),
         };
-        view.write_json(&mut out, &ledger)?;
+        view.write_json(&mut out)?;
     } else {
         let view = LockReportView {
             table: &table,
@@ -153,7 +153,7 @@ pub(super) fn run_info(args: &InfoArgs) -> anyhow::Result<ExitCode> {
         entries: usize::MAX,
     };
     match args.read.json {
-        true => view.write_info_json(&mut out, &ledger)?,
+        true => view.write_info_json(&mut out)?,
         false => view.write_info(&mut out, &ledger)?,
     }
     args.read.close(out, &source, &table.summary, &ledger)

@@ -81,7 +81,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         recording: source.name().to_owned(),
     };
     match args.read.json {
-        true => view.write_json(&mut out, &ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &ledger)?,
     }
     args.read.close(out, &source, &table.read.summary, &ledger)

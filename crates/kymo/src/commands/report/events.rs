@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let view = view(args, &keys, &table, (source.clock(), stacks));
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     match args.json {
-        true => view.write_json(&mut out, &ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &ledger)?,
     }
     out.flush()?;
@@ -114,6 +114,8 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
         (args.header || args.header_only, "--header (kymo script --header shows it)", true),
         (args.parent.is_some(), "--parent", true),
         (args.latency, "--latency", true),
+        (args.switch.is_given(), "--switch-on", true),
+        (args.ns, "--ns", true),
         (args.parallelism.is_some(), "--parallelism", true),
         (args.finding.symfs.is_some(), "--symfs", !has_perf),
         (args.finding.vmlinux.is_some(), "-k", !has_perf),

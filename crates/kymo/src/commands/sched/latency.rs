@@ -129,7 +129,7 @@ fn write(
         recording,
     };
     match args.read.json {
-        true => view.write_json(out, ledger)?,
+        true => view.write_json(out)?,
         false => view.write_text(out, ledger)?,
     }
     Ok(())

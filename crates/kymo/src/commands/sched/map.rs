@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use kymo_analysis::tasks::{SchedSelection, read_sched, scan_sched};
 use kymo_events::ReadOptions;
 use kymo_view::sched::MapWriter;
-use serde_json::json;
 
 use super::super::live::LiveArgs;
 use super::AnalysisArgs;
@@ -57,9 +56,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     failed?;
     let ledger = super::ledger(&source, &read);
-    if args.read.json {
-        writeln!(out, "{}", json!({"ledger": ledger.to_json()}))?;
-    } else if !ledger.is_empty() {
+    if !args.read.json && !ledger.is_empty() {
         write!(out, "\n{}", ledger.to_text(""))?;
     }
     args.read.close(out, &source, &read.summary, &ledger)

@@ -227,7 +227,7 @@ fn show(measured: &[SchedStats], args: &ShowArgs, ledger: &Ledger) -> anyhow::Re
     let mut out = stdout();
     let view = SchedStatsView { measured, meanings: args.verbose };
     match args.json {
-        true => view.write_json(&mut out, ledger)?,
+        true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, ledger)?,
     }
     Ok(out.flush()?)

@@ -16,7 +16,6 @@ use kymo_kernel::cpus;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::sched::{TimehistColumns, TimehistSummary, TimehistWriter};
-use serde_json::json;
 
 use super::super::live::{LiveArgs, WatchArgs};
 use super::AnalysisArgs;
@@ -233,7 +232,6 @@ fn write_end(
         if let Some(summary) = summary {
             writeln!(out, "{}", summary.to_json())?;
         }
-        writeln!(out, "{}", json!({"type": "ledger", "ledger": ledger.to_json()}))?;
         return Ok(());
     }
     if let Some(summary) = summary {

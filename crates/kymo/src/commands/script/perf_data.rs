@@ -1,7 +1,6 @@
 //! Events of a perf.data file: read and ordered on one thread, rendered on
 //! others.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,9 +30,9 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let fields = FieldSpec::parse(&args.fields)?;
     let mut data = PerfData::open(path)?;
     let selection = args.selection(|| Ok(data.features().sample_time))?;
-    if args.header || args.header_only {
+    if args.header || args.header_only || args.show_info {
         let mut text = Vec::new();
-        write_header(&mut text, &data, captured_on(path).as_deref(), false)?;
+        write_header(&mut text, &data, captured_on(path).as_deref(), args.show_info)?;
         output::write(&text)?;
         if args.header_only {
             return Ok(ExitCode::SUCCESS);
@@ -59,7 +58,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     if !renderers.iter().any(PerfRenderer::has_shown) {
         ledger.tell(NoteKind::Nothing, super::nothing(args), None);
     }
-    std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
+    exit::tell(&ledger);
     let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was printed"));
     Ok(exit::status(data.name(), damage.as_deref(), &ledger, args.strict))
 }
@@ -92,7 +91,8 @@ fn filter_of<'f>(
     selection: &'f EventSelection,
 ) -> anyhow::Result<Option<SampleSelector<'f>>> {
     // The others are decided where samples are rendered.
-    if selection.filter.is_none() && !selection.names_cgroups() {
+    let is_decided_here = selection.names_cgroups() || selection.switch.is_given();
+    if selection.filter.is_none() && !is_decided_here {
         return Ok(None);
     }
     let symbols = args.finding.options(Path::new(data.name()));
@@ -140,6 +140,8 @@ impl Args {
             mmaps: self.show_mmap_events,
             lost: self.show_lost_events,
             switches: self.show_switch_events,
+            namespaces: self.show_namespace_events,
+            cgroups: self.show_cgroup_events,
         }
     }
 

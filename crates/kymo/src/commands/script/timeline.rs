@@ -1,7 +1,6 @@
 //! Events of a trace.dat, of CTF traces, or of both on one time. They are merged and
 //! gathered on one thread, rendered on others.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -68,7 +67,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     if !texts && !renderers.iter().any(TimelineRenderer::has_shown) {
         ledger.tell(NoteKind::Nothing, nothing(args), None);
     }
-    std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
+    exit::tell(&ledger);
     let damage = summary.is_damaged(&source).then_some("damaged; what can be read was printed");
     Ok(exit::status(source.name(), damage, &ledger, args.strict))
 }
@@ -78,7 +77,9 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
     let shows = args.show_task_events
         || args.show_mmap_events
         || args.show_lost_events
-        || args.show_switch_events;
+        || args.show_switch_events
+        || args.show_namespace_events
+        || args.show_cgroup_events;
     let timeline = source.timeline();
     let has_perf = source.perf_count() > 0;
     let kernel = has_perf || timeline.is_some_and(|t| !t.kernels().is_empty());
@@ -87,6 +88,7 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
     for (given, flag) in [
         (args.dump_raw_trace, "-D"),
         (shows, "--show-…-events"),
+        (args.switch.is_given(), "--switch-on"),
         (!args.symbols.is_empty(), "-S"),
         (!has_perf && args.finding.symfs.is_some(), "--symfs"),
         (!has_perf && args.finding.vmlinux.is_some(), "-k"),

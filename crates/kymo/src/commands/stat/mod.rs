@@ -18,9 +18,10 @@ use kymo_record::count::{CountFileOptions, CountOptions};
 use kymo_view::Ledger;
 
 use self::options::{count_options, count_style, output_target, title};
-use self::output::{CountOutput, OutputOptions};
+use self::output::{CountOutput, OutputOptions, RunScripts};
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
+use crate::exit;
 
 /// Flags of `kymo stat`.
 #[derive(clap::Args)]
@@ -34,6 +35,24 @@ pub(crate) struct Args {
     events: EventArgs,
     #[command(flatten)]
     probes: ProbeArgs,
+    /// Leave the kernel out of all events
+    #[arg(long, conflicts_with = "all_kernel")]
+    all_user: bool,
+    /// Leave user space out of all events
+    #[arg(long)]
+    all_kernel: bool,
+    /// Count all events as one group
+    #[arg(long)]
+    group: bool,
+    /// Run this by a shell before each run of the command
+    #[arg(long, value_name = "SCRIPT")]
+    pre: Option<String>,
+    /// Run this by a shell after each run of the command
+    #[arg(long, value_name = "SCRIPT")]
+    post: Option<String>,
+    /// Clear the screen before each interval
+    #[arg(long, requires = "interval_print")]
+    interval_clear: bool,
     /// Count on all CPUs, whoever runs there
     #[arg(short = 'a', long)]
     all_cpus: bool,
@@ -199,6 +218,8 @@ fn count(args: &Args, file: Option<CountFileOptions>) -> anyhow::Result<Finished
         // A run is announced where there are several.
         announce_runs: args.verbose > 0 && options.runs != 1,
         raw_counters: args.verbose > 0,
+        scripts: RunScripts { before: args.pre.clone(), after: args.post.clone() },
+        clears: args.interval_clear,
     };
     let mut output = CountOutput::open(output, style)?;
     let summary = kymo_record::count::count(&options, &mut output)?;
@@ -209,6 +230,9 @@ fn count(args: &Args, file: Option<CountFileOptions>) -> anyhow::Result<Finished
     }
     summary.notes.into_iter().for_each(|note| ledger.push(note));
     output.finish(&ledger)?;
+    if !exit::save(&ledger) {
+        return Ok(Finished::Status(ExitCode::FAILURE));
+    }
     if let Some(signal) = summary.signal {
         return Ok(Finished::Signal(signal));
     }

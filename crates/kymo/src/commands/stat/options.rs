@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::{cpus, target};
-use kymo_model::Aggregation;
+use kymo_model::{Aggregation, AttrFlags};
 use kymo_record::count::{CountOptions, CountTarget, CountedEvent, StartDelay, default_events};
 use kymo_view::counts::{CountFormat, CountStyle};
 
@@ -187,9 +187,25 @@ fn specs(args: &Args, machine: bool) -> anyhow::Result<Vec<EventSpec>> {
         return Ok(Vec::new());
     }
     if args.events.is_empty() {
-        return Ok(default_events(machine, args.detailed)?);
+        let mut specs = default_events(machine, args.detailed)?;
+        leave_out(args, &mut specs);
+        return Ok(specs);
     }
-    args.events.specs(&Catalog::open())
+    let mut specs = args.events.specs(&Catalog::open())?;
+    if args.group {
+        specs.iter_mut().for_each(|spec| spec.group = Some(0));
+    }
+    leave_out(args, &mut specs);
+    Ok(specs)
+}
+
+/// Leaves out the side that is not wanted.
+fn leave_out(args: &Args, specs: &mut [EventSpec]) {
+    let sides =
+        [(args.all_user, AttrFlags::EXCLUDE_KERNEL), (args.all_kernel, AttrFlags::EXCLUDE_USER)];
+    for (_, left_out) in sides.iter().filter(|(is_given, _)| *is_given) {
+        specs.iter_mut().for_each(|spec| spec.attr.flags |= *left_out);
+    }
 }
 
 /// Whether the user's locale separates thousands; C and POSIX do not.

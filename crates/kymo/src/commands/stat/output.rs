@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Context as _;
 use kymo_kernel::descriptors::append_to;
@@ -12,6 +13,8 @@ use kymo_view::Ledger;
 use kymo_view::counts::{
     CommandTimes, CountFormat, CountPrinter, CountStyle, ResultSummary, RunTimes,
 };
+
+use crate::exit;
 
 /// Where the result goes.
 #[derive(Clone, Debug)]
@@ -33,6 +36,26 @@ pub(super) struct OutputOptions {
     pub(super) announce_runs: bool,
     /// Each counter is printed as it is read.
     pub(super) raw_counters: bool,
+    pub(super) scripts: RunScripts,
+    /// The screen is cleared before each interval.
+    pub(super) clears: bool,
+}
+
+/// What a shell runs around each run of the command.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RunScripts {
+    pub(super) before: Option<String>,
+    pub(super) after: Option<String>,
+}
+
+/// Runs a script by a shell, to its end.
+fn run_script(script: Option<&str>) -> io::Result<()> {
+    let Some(script) = script else { return Ok(()) };
+    let status = Command::new("sh").arg("-c").arg(script).status()?;
+    if !status.success() {
+        return Err(io::Error::other(format!("`{script}` ended with {status}")));
+    }
+    Ok(())
 }
 
 /// Output of one `stat`.
@@ -61,10 +84,12 @@ impl CountOutput {
         Ok(err.flush()?)
     }
 
-    /// The ledger as text; nothing where lines for programs go to the same stream.
+    /// The ledger, of counts for programs as an object; nothing where lines for programs go to the same stream.
     fn notes(&self, ledger: &Ledger) -> String {
         match self.options.target {
             OutputTarget::Stderr if !self.is_text && !self.options.quiet => String::new(),
+            _ if !self.is_text && ledger.is_empty() => String::new(),
+            _ if !self.is_text => exit::object(ledger),
             _ => ledger.to_text(""),
         }
     }
@@ -72,6 +97,10 @@ impl CountOutput {
 
 impl CountSink for CountOutput {
     fn run_begins(&mut self, number: u32) -> io::Result<()> {
+        if number > 1 {
+            run_script(self.options.scripts.after.as_deref())?;
+        }
+        run_script(self.options.scripts.before.as_deref())?;
         if self.options.announce_runs {
             sayln!("[ kymo stat: executing run #{number} ... ]");
         }
@@ -95,11 +124,15 @@ impl CountSink for CountOutput {
     }
 
     fn interval(&mut self, reading: &CountReading) -> io::Result<()> {
+        if self.options.clears {
+            self.out.write_all(b"\x1b[H\x1b[2J")?;
+        }
         let text = self.printer.interval(&reading.rows, reading.elapsed);
         self.out.write_all(text.as_bytes())
     }
 
     fn result(&mut self, result: &CountResult) -> io::Result<()> {
+        run_script(self.options.scripts.after.as_deref())?;
         let runs = result.repeated.as_ref().map(|r| RunTimes {
             runs: r.runs,
             mean: r.elapsed.mean(),

@@ -14,7 +14,7 @@ use kymo_view::Ledger;
 use kymo_view::counts::CountStyle;
 
 use super::options::{count_format, only_aggregation};
-use super::output::{CountOutput, OutputOptions, OutputTarget};
+use super::output::{CountOutput, OutputOptions, OutputTarget, RunScripts};
 use super::{Args, Finished};
 use crate::called_name::CalledName;
 use crate::exit;
@@ -172,6 +172,8 @@ fn output(args: &ReportArgs, facts: &CountFileFacts) -> anyhow::Result<CountOutp
         // As perf says it of what comes through a pipe.
         title: format!("'{}'", command.as_deref().unwrap_or("pipe")),
         quiet: false,
+        scripts: RunScripts::default(),
+        clears: false,
         table: false,
         announce_runs: false,
         raw_counters: false,

@@ -29,7 +29,7 @@ use kymo_view::Ledger;
 
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
-use crate::args::values::{bytes, millis};
+use crate::args::values::{Ring, bytes, millis, ring};
 use crate::exit;
 
 /// Flags of `kymo trace`.
@@ -54,7 +54,7 @@ TARGETS
 
 SYSTEM CALLS
 Without -e the system calls are shown, one a line when it returns: name, arguments,
-result, <seconds>. The program is not stopped: texts that its arguments point to are
+result, <seconds>; `-e openat,close` chooses some, as --calls does. The program is not stopped: texts that its arguments point to are
 read from its memory a moment later. A text that was read after its call had returned
 is marked ~; one whose task had ended by then is shown as its address.
 
@@ -109,6 +109,12 @@ pub(crate) struct Args {
     /// Room in the ring for each CPU (8M)
     #[arg(short = 'm', long, value_name = "SIZE", value_parser = bytes)]
     buffer_size: Option<u64>,
+    /// The same in pages, or bytes with a unit
+    #[arg(long, value_name = "PAGES", value_parser = ring, conflicts_with = "buffer_size")]
+    mmap_pages: Option<Ring>,
+    /// The processes of this user
+    #[arg(long, value_name = "USER", conflicts_with = "pid")]
+    uid: Option<String>,
     /// Do not follow children
     #[arg(short = 'i', long)]
     no_inherit: bool,
@@ -116,7 +122,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
     /// Stop after N events
-    #[arg(short = 'n', long, value_name = "N", conflicts_with = "output")]
+    #[arg(
+        short = 'n',
+        long,
+        visible_alias = "max-events",
+        value_name = "N",
+        conflicts_with = "output"
+    )]
     count: Option<u64>,
     /// One JSON object per line
     #[arg(long, conflicts_with = "output")]
@@ -150,7 +162,16 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    let names: Vec<String> =
+        args.events.with_filters()?.into_iter().map(|(name, _)| name).collect();
+    args.buffer_size = args.buffer_size.or(args.mmap_pages.map(|pages| pages.0 as u64 * 4096));
+    if syscalls::are_calls(&names) {
+        args.events = EventArgs::default();
+        args.call.calls.extend(names);
+    } else if let Some(flag) = args.call.given().filter(|_| !names.is_empty()) {
+        bail!("{flag} is for system calls, not for events (-e)");
+    }
     let mut wanted = args.wanted()?;
     args.check_numbers(!wanted.is_empty() || args.probes.given())?;
     if args.tracer.given() {
@@ -173,7 +194,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Says what there is to say of a run, and gives its exit status.
 fn close(args: &Args, ledger: &Ledger, command: Option<u8>) -> ExitCode {
     if !args.quiet {
-        say!("{}", ledger.to_text(""));
+        exit::tell(ledger);
     }
     exit::of_command(command, ledger, args.strict)
 }
@@ -255,6 +276,13 @@ impl Args {
     }
 
     fn pids(&self) -> anyhow::Result<Vec<u32>> {
+        if let Some(user) = &self.uid {
+            let pids = target::processes_of_user(target::user_id(user)?)?;
+            if pids.is_empty() {
+                bail!("user {user} has no processes");
+            }
+            return Ok(pids);
+        }
         Ok(self.pid.as_deref().map(target::parse_ids).transpose()?.unwrap_or_default())
     }
 

@@ -28,30 +28,68 @@ use super::{Args, close, follow};
 #[derive(clap::Args)]
 pub(super) struct CallArgs {
     /// Only a table of calls, errors and times at the end
-    #[arg(short = 's', long, conflicts_with_all = ["event", "output"])]
+    #[arg(short = 's', long, conflicts_with = "output")]
     summary: bool,
     /// Show the calls, and the table at the end
-    #[arg(short = 'S', long, conflicts_with_all = ["event", "output"])]
+    #[arg(short = 'S', long, conflicts_with = "output")]
     with_summary: bool,
     /// The table says how often which error came
-    #[arg(long, conflicts_with_all = ["event", "output"])]
+    #[arg(long, conflicts_with = "output")]
     errno_summary: bool,
     /// Show when each call began, in seconds of the trace's clock
-    #[arg(short = 't', long, conflicts_with_all = ["event", "output"])]
+    #[arg(short = 't', long, visible_alias = "time", conflicts_with = "output")]
     times: bool,
     /// Only these system calls
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',',
-          conflicts_with_all = ["event", "output"])]
-    calls: Vec<String>,
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "output")]
+    pub(super) calls: Vec<String>,
+    /// Show only calls that took at least this number of milliseconds
+    #[arg(long, value_name = "MS", value_parser = milliseconds, conflicts_with = "output")]
+    duration: Option<Duration>,
+    /// Show only calls that failed
+    #[arg(long, conflicts_with = "output")]
+    failure: bool,
+    /// Leave out calls of these threads, by number
+    #[arg(long, value_name = "PIDS", value_delimiter = ',', conflicts_with = "output")]
+    filter_pids: Vec<u32>,
+}
+
+impl CallArgs {
+    /// The flag that is for system calls alone, if one was given.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.summary, "-s"),
+            (self.with_summary, "-S"),
+            (self.errno_summary, "--errno-summary"),
+            (self.times, "-t"),
+            (!self.calls.is_empty(), "--calls"),
+            (self.duration.is_some(), "--duration"),
+            (self.failure, "--failure"),
+            (!self.filter_pids.is_empty(), "--filter-pids"),
+        ];
+        given.into_iter().find_map(|(is_given, flag)| is_given.then_some(flag))
+    }
+}
+
+/// Whether all of these are system calls, as perf's -e takes them.
+pub(super) fn are_calls(names: &[String]) -> bool {
+    !names.is_empty() && names.iter().all(|name| syscall_number(name).is_some())
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok().map(|ms| ms / 1000.0);
+    let time = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "not a number of milliseconds".into())
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Reading a call's arguments takes calls: a system-wide trace would trace itself without end.
     let system_wide = args.all_cpus || args.command.is_empty() && args.pids()?.is_empty();
-    let events = events(&args.call.calls, system_wide.then(std::process::id))?;
+    let own = system_wide.then(std::process::id);
+    let without: Vec<u32> = own.into_iter().chain(args.call.filter_pids.iter().copied()).collect();
+    let events = events(&args.call.calls, &without)?;
     let mut capture = follow::open(args, &events, LivePace::AtOnce)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
-    let mut lines = lines(&capture, args, is_coloured())?;
+    let mut lines = lines(&capture, args, (is_coloured(), system_wide))?;
     // System-wide calls may have no end, and others want the processor too.
     if lines.inspects() && capture.has_tasks() {
         // Refused to who is not root: then more texts are read too late.
@@ -70,7 +108,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Lines of the calls of a run.
 type Lines = SyscallLines<RunningTasks>;
 
-fn lines(capture: &LiveCapture, args: &Args, colour: bool) -> anyhow::Result<Lines> {
+fn lines(
+    capture: &LiveCapture,
+    args: &Args,
+    (colour, system_wide): (bool, bool),
+) -> anyhow::Result<Lines> {
     let dir = capture.dir();
     let format = |system: &str, name: &str| {
         let text = dir.tracefs().event_format(system, name)?;
@@ -89,12 +131,16 @@ fn lines(capture: &LiveCapture, args: &Args, colour: bool) -> anyhow::Result<Lin
         json: args.json,
         times: args.call.times,
         colour,
+        least: args.call.duration.unwrap_or_default(),
+        failures_only: args.call.failure,
+        tasks: system_wide,
         monotonic: dir.clocks()?.current == "mono",
     };
     let names = LiveTaskNames::new(dir.tracefs());
     let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default() };
     let child = capture.child_id().map(|pid| pid as i32);
-    Ok(SyscallLines::new(formats, tasks, style, child, args.count))
+    let only: Vec<i64> = args.call.calls.iter().filter_map(|name| syscall_number(name)).collect();
+    Ok(SyscallLines::new(formats, tasks, style, child, args.count).with_calls(only))
 }
 
 /// The tasks of this machine, asked while they run.
@@ -142,15 +188,53 @@ impl TaskInspector for RunningTasks {
     }
 }
 
+/// Calls that make descriptors, or after which they stand for something else.
+const DESCRIPTOR_CALLS: [&str; 25] = [
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "close",
+    "close_range",
+    "dup",
+    "dup2",
+    "dup3",
+    "fcntl",
+    "socket",
+    "socketpair",
+    "accept",
+    "accept4",
+    "pipe",
+    "pipe2",
+    "epoll_create1",
+    "eventfd2",
+    "memfd_create",
+    "timerfd_create",
+    "signalfd4",
+    "inotify_init1",
+    "pidfd_open",
+    "execve",
+    "unshare",
+];
+
 /// Calls begin and end; programs and tasks do. Those of one task may be left out.
-fn events(calls: &[String], without: Option<u32>) -> anyhow::Result<Vec<TraceEvent>> {
+fn events(calls: &[String], without: &[u32]) -> anyhow::Result<Vec<TraceEvent>> {
     let mut numbers = Vec::new();
     for call in calls {
         let Some(number) = syscall_number(call) else { bail!("there is no system call {call:?}") };
         numbers.push(format!("id == {number}"));
     }
+    if !numbers.is_empty() {
+        // What descriptors stand for is known only if all are seen that change it.
+        let followed = DESCRIPTOR_CALLS.iter().filter_map(|call| syscall_number(call));
+        for number in followed.map(|number| format!("id == {number}")) {
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+    }
     let named = (!numbers.is_empty()).then(|| format!("({})", numbers.join(" || ")));
-    let others = without.map(|pid| format!("common_pid != {pid}"));
+    let others = without.iter().map(|pid| format!("common_pid != {pid}"));
     let both: Vec<String> = named.into_iter().chain(others).collect();
     let filter = (!both.is_empty()).then(|| both.join(" && "));
     let event = |name, filter| -> anyhow::Result<TraceEvent> {

@@ -1,0 +1,194 @@
+//! Results for programs: what each command prints with `--json` is as docs/json.schema.json says,
+//! and its ledger is one object on standard error, or in the file of `--ledger`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use kymo_testkit::{JsonSchema, Need, Outcome, Workload, ledger_of, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn schema() -> JsonSchema {
+    JsonSchema::parse(include_str!("../../../docs/json.schema.json"))
+}
+
+/// Checks results, and remembers which definitions they were of.
+struct Checked {
+    schema: JsonSchema,
+    seen: BTreeSet<String>,
+}
+
+impl Checked {
+    fn new() -> Checked {
+        Checked { schema: schema(), seen: BTreeSet::new() }
+    }
+
+    /// Each value on the standard output is of one definition; notes are on standard error.
+    #[track_caller]
+    fn check(&mut self, definition: &str, args: &[&str]) -> Outcome {
+        let out = run(KYMO, args);
+        let values = serde_json::Deserializer::from_str(&out.stdout).into_iter::<Value>();
+        let mut count = 0;
+        for value in values {
+            let value = value.unwrap_or_else(|e| panic!("{args:?}: {e}: {}", out.stdout));
+            let errors = self.schema.errors(definition, &value);
+            assert!(errors.is_empty(), "{args:?}: {errors:#?}\n{value}");
+            count += 1;
+        }
+        assert!(count > 0, "{args:?}: {out:?}");
+        self.seen.insert(definition.to_owned());
+        self.check_ledger(&out);
+        out
+    }
+
+    #[track_caller]
+    fn check_ledger(&self, out: &Outcome) {
+        let lines = out.stderr.lines().filter(|l| l.starts_with('{'));
+        for line in lines {
+            let value: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(self.schema.errors("ledger", &value), Vec::<String>::new(), "{line}");
+        }
+        // No ledger in words beside it.
+        assert!(!out.stderr.contains("Trust:") && !out.stderr.contains("Note:"), "{out:?}");
+        let _ = ledger_of(&out.stderr);
+    }
+}
+
+#[test]
+fn the_schema_states_its_version() {
+    assert_eq!(schema().id(), "kymo-json-2");
+    let document = include_str!("../../../docs/json.md");
+    assert!(document.contains("Version 2"), "docs/json.md states the version");
+}
+
+#[test]
+fn results_of_recordings_are_as_the_schema_says() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let mut checked = Checked::new();
+    let workload = Workload::syscalls();
+    let script = format!("{} 2000; sleep 0.05; cat /dev/null", workload.arg());
+    let command = ["--", "sh", "-c", &script];
+    let record = |args: &[&str], name: &str| {
+        let file = path(name);
+        let _ = run(KYMO, [args, &["-q", "-o", &file], &command].concat()).success();
+        file
+    };
+    let sched = record(&["sched", "record"], "sched.data");
+    checked.check("sched_latency", &["sched", "latency", "--json", "-i", &sched]);
+    checked
+        .check("sched_timehist", &["sched", "timehist", "-S", "-w", "-M", "--json", "-i", &sched]);
+    checked.check("sched_map", &["sched", "map", "--json", "-i", &sched]);
+    let classes = run(KYMO, ["list", "--json", "-i", &sched]).success();
+    let classes: Value = serde_json::from_str(&classes.stdout).unwrap();
+    for class in classes.as_array().unwrap() {
+        assert_eq!(checked.schema.errors("class", class), Vec::<String>::new(), "{class}");
+    }
+    let off = record(&["offcpu", "record"], "off.data");
+    checked.check("offcpu", &["offcpu", "report", "--json", "-i", &off]);
+    checked.check("why", &["why", "--json", "-i", &off, "--comm", "sh"]);
+    let calls = record(&["syscalls", "record"], "calls.data");
+    checked.check("syscalls", &["syscalls", "report", "--json", "-i", &calls]);
+    let memory = record(&["kmem", "record"], "kmem.data");
+    checked.check("kmem_stat", &["kmem", "stat", "--json", "--caller", "--alloc", "-i", &memory]);
+    checked.check("kmem_pagealloc", &["kmem", "pagealloc", "--json", "-i", &memory]);
+    let work = record(&["kwork", "-k", "irq,softirq,workqueue,sched", "record"], "kwork.data");
+    checked.check("kwork_report", &["kwork", "report", "--json", "-i", &work]);
+    checked.check("kwork_top", &["kwork", "top", "--json", "-i", &work]);
+    checked.check("kwork_timehist", &["kwork", "timehist", "--json", "-i", &work]);
+    let locks = record(&["lock", "record"], "lock.data");
+    checked.check("lock_contention", &["lock", "contention", "--json", "-i", &locks]);
+    checked.check("lock_contention", &["lock", "report", "--json", "-i", &locks]);
+    checked.check("lock_info", &["lock", "info", "--json", "-i", &locks]);
+    let futex = record(&["lock", "record", "--futex"], "futex.data");
+    checked.check("lock_futex", &["lock", "contention", "--futex", "--json", "-i", &futex]);
+    let blocks = record(&["io", "record"], "io.data");
+    checked.check("io_latency", &["io", "latency", "--json", "-i", &blocks]);
+    checked.check("io_top", &["io", "top", "--json", "-i", &blocks]);
+    let samples = path("samples.data");
+    let what = ["record", "-q", "-g", "-e", "cpu-clock", "-F", "4000", "-o", &samples];
+    let _ = run(KYMO, [&what[..], &command].concat()).success();
+    checked.check("report", &["report", "--json", "-i", &samples]);
+    checked.check("event", &["script", "--json", "-i", &samples]);
+    checked.check("event_table", &["report", "--json", "-s", "event,comm", "-i", &sched]);
+    checked.check("event", &["script", "--json", "-i", &sched]);
+    checked.check("call", &[&["trace", "--json"], &command[..]].concat());
+    let event = ["count", "--json", "-e", "syscalls:sys_enter_getppid"];
+    checked.check("count", &[&event[..], &command].concat());
+    let expected = [
+        "call",
+        "count",
+        "event",
+        "event_table",
+        "io_latency",
+        "io_top",
+        "kmem_pagealloc",
+        "kmem_stat",
+        "kwork_report",
+        "kwork_timehist",
+        "kwork_top",
+        "lock_contention",
+        "lock_futex",
+        "lock_info",
+        "offcpu",
+        "report",
+        "sched_latency",
+        "sched_map",
+        "sched_timehist",
+        "syscalls",
+        "why",
+    ];
+    for definition in expected {
+        assert!(checked.seen.contains(definition), "{definition}");
+    }
+}
+
+#[test]
+fn a_ledger_goes_where_it_is_wanted() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (data, file) = (path("x.data"), path("ledger.json"));
+    let what = ["record", "-q", "-e", "cpu-clock", "-o", &data, "--", "true"];
+    let _ = run(KYMO, what).success();
+    // Nothing is left of the samples, which is told.
+    let none = ["-i", &data, "--comm", "nobody"];
+    let report = |options: &[&str]| run(KYMO, [&["report"], options, &none].concat()).success();
+    let text = report(&[]);
+    assert!(text.stdout.contains("no samples match"), "{text:?}");
+    let json = report(&["--json"]);
+    assert!(!json.stdout.contains("no samples match"), "{json:?}");
+    let kinds = |ledger: &Value| -> Vec<String> {
+        let notes = ledger.as_array().unwrap().iter();
+        notes.map(|n| n["kind"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(kinds(&ledger_of(&json.stderr)).contains(&"nothing".to_owned()), "{json:?}");
+    let table = report(&["-t", ","]);
+    assert!(!table.stdout.contains("no samples match"), "{table:?}");
+    assert!(kinds(&ledger_of(&table.stderr)).contains(&"nothing".to_owned()), "{table:?}");
+    for options in [&["--json", "--ledger", &file][..], &["--ledger", &file]] {
+        let _ = std::fs::remove_file(&file);
+        let out = report(options);
+        assert!(!out.stderr.contains("nothing"), "{out:?}");
+        let object: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert!(kinds(&object["ledger"]).contains(&"nothing".to_owned()), "{object}");
+        assert!(schema().errors("ledger", &object).is_empty(), "{object}");
+    }
+    // Before the command, too, and of counts.
+    let _ = run(KYMO, ["--ledger", &file, "stat", "-e", "page-faults", "--", "true"]).success();
+    let object: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(object["ledger"], serde_json::json!([]));
+    let counts = run(KYMO, ["stat", "-j", "-e", "page-faults,nothing:here", "--", "true"]);
+    assert!(Path::new(&data).exists() && !counts.stderr.contains("\"ledger\""), "{counts:?}");
+    // A file that cannot be written is no success.
+    let _ =
+        run(KYMO, [&["--ledger", "/nonexistent/x", "report"], &none[..]].concat()).expect_status(1);
+}

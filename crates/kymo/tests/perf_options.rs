@@ -1,0 +1,197 @@
+//! Options of perf's that take effect in kymo, beside perf on the same recordings; options that
+//! are refused by name.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
+use std::collections::BTreeSet;
+
+use kymo_testkit::{Need, Outcome, Workload, perf, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+#[track_caller]
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+/// Records a command by perf and gives the path.
+fn record(directory: &tempfile::TempDir, name: &str, args: &[&str]) -> String {
+    let path = directory.path().join(name).display().to_string();
+    let _ = perf([&["record", "-q", "-N", "-B", "-o", &path], args].concat()).success();
+    path
+}
+
+/// Lines of a table, with single blanks.
+fn rows(text: &str) -> BTreeSet<String> {
+    text.lines()
+        .filter(|l| !l.starts_with('#') && !l.trim().is_empty())
+        .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+#[track_caller]
+fn same_report(path: &str, options: &[&str]) {
+    let args = [&["report", "--stdio", "-i", path], options].concat();
+    let (ours, theirs) = (kymo(&args).success(), perf(&args).success());
+    assert_eq!(rows(&ours.stdout), rows(&theirs.stdout), "{options:?}");
+    assert!(!rows(&ours.stdout).is_empty(), "{options:?}");
+}
+
+#[test]
+fn sort_keys_of_samples_group_as_perf_does() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let work = Workload::syscalls();
+    let what = ["-W", "--code-page-size", "--all-cgroups", "-e", "cpu-clock", "-F", "2000"];
+    let command = ["--", work.arg(), "400000"];
+    let path = record(&directory, "keys.data", &[&what[..], &command].concat());
+    for keys in [
+        "time",
+        "comm,time",
+        "cgroup",
+        "code_page_size",
+        "weight",
+        "local_weight,comm",
+        "ins_lat",
+        "local_ins_lat",
+    ] {
+        same_report(&path, &["-s", keys]);
+    }
+    same_report(&path, &["-s", "time", "--time-quantum", "20ms"]);
+    same_report(&path, &["-s", "time", "--time-quantum", "20ms", "--ns"]);
+    let plain = record(&directory, "plain.data", &[&["-e", "cpu-clock"], &command[..]].concat());
+    let refused = kymo(&["report", "-i", &plain, "-s", "weight"]).failure();
+    assert!(refused.stderr.contains("samples have no weight: `kymo record -W`"), "{refused:?}");
+}
+
+#[test]
+fn events_switch_others_on_and_off() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let events = "syscalls:sys_enter_getppid,syscalls:sys_enter_openat,syscalls:sys_exit_openat,\
+                  syscalls:sys_enter_mmap,syscalls:sys_enter_read";
+    let path = record(&directory, "switch.data", &["-e", events, "--", "cat", "/dev/null"]);
+    let (on, off) = ("syscalls:sys_enter_openat", "syscalls:sys_enter_read");
+    let both = ["--switch-on", on, "--switch-off", off];
+    for options in
+        [&both[..], &[&both[..], &["--show-on-off-events"]].concat(), &["--switch-on", on]]
+    {
+        let args = [&["script", "-i", &path], options].concat();
+        let (ours, theirs) = (kymo(&args).success(), perf(&args).success());
+        assert_eq!(ours.stdout, theirs.stdout, "{options:?}");
+        let all = kymo(&["script", "-i", &path]).stdout.lines().count();
+        assert!((1..all).contains(&ours.stdout.lines().count()), "{options:?} {}", ours.stdout);
+        same_report(&path, &[options, &["-s", "comm,dso"]].concat());
+    }
+    let unknown = kymo(&["script", "-i", &path, "--switch-on", "sched:none"]).failure();
+    assert!(unknown.stderr.contains("has no such event"), "{unknown:?}");
+}
+
+#[test]
+fn namespaces_and_cgroups_are_printed_as_perf_prints_them() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let what = ["--namespaces", "--all-cgroups", "-e", "cpu-clock", "--", "unshare", "-n", "true"];
+    let path = record(&directory, "spaces.data", &what);
+    let args = ["script", "-i", &path, "--show-namespace-events", "--show-cgroup-events"];
+    let (ours, theirs) = (kymo(&args).success().stdout, perf(args).success().stdout);
+    let shown = |text: &str| -> Vec<String> {
+        let is_record = |l: &&str| l.contains("PERF_RECORD_") || l.starts_with("\t\t");
+        text.lines().filter(is_record).map(str::to_owned).collect()
+    };
+    assert_eq!(shown(&ours), shown(&theirs));
+    assert!(shown(&ours).iter().any(|l| l.contains("PERF_RECORD_NAMESPACES")), "{ours}");
+}
+
+#[test]
+fn options_before_a_subcommand_are_taken() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sched.data").display().to_string();
+    let _ = kymo(&["sched", "record", "-q", "-o", &path, "--", "sleep", "0.1"]).success();
+    let behind = kymo(&["sched", "latency", "-i", &path]).success().stdout;
+    assert_eq!(kymo(&["sched", "-f", "-v", "-i", &path, "latency"]).success().stdout, behind);
+    assert!(behind.contains("sleep"), "{behind}");
+}
+
+#[test]
+fn calls_are_chosen_by_time_failure_and_name() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let script = "sleep 0.2; cat /nonexistent/file 2>/dev/null; true";
+    let lines = |options: &[&str]| {
+        let args = [&["trace", "--json"], options, &["--", "sh", "-c", script]].concat();
+        let out = kymo(&args);
+        let parse = |l: &str| serde_json::from_str::<serde_json::Value>(l).unwrap();
+        out.stdout.lines().map(parse).collect::<Vec<_>>()
+    };
+    let slow = lines(&["--duration", "150"]);
+    assert!(slow.iter().all(|l| l["duration"].as_f64().unwrap() >= 0.15), "{slow:?}");
+    assert!(slow.iter().any(|l| l["syscall"] == "clock_nanosleep"), "{slow:?}");
+    let failed = lines(&["--failure"]);
+    assert!(failed.iter().all(|l| l["errno"].is_string()), "{failed:?}");
+    assert!(failed.iter().any(|l| l["syscall"] == "openat" && l["errno"] == "ENOENT"));
+    let named = lines(&["-e", "openat,close", "--max-events", "3"]);
+    assert_eq!(named.len(), 3);
+    assert!(named.iter().all(|l| l["syscall"] == "openat" || l["syscall"] == "close"));
+    let refused = kymo(&["trace", "-e", "sched:sched_switch", "--failure"]).failure();
+    assert!(refused.stderr.contains("--failure is for system calls"), "{refused:?}");
+}
+
+#[test]
+fn stat_leaves_a_side_out_and_runs_scripts_around() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let echo = |word: &str| format!("echo {word} >> {}", log.display());
+    let (before, after) = (echo("before"), echo("after"));
+    let command = echo("run");
+    let args =
+        ["stat", "-r", "2", "--pre", &before, "--post", &after, "-n", "--", "sh", "-c", &command];
+    let _ = kymo(&args).success();
+    let words = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(
+        words.split_whitespace().collect::<Vec<_>>().join(" "),
+        "before run after before run after"
+    );
+    // Faults happen in user space alone here: the kernel's own are none of `:u`.
+    let faults = |side: &str| {
+        let out = kymo(&["stat", "-x,", side, "-e", "page-faults", "--", "true"]).success();
+        out.stderr.split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    let (user, kernel) = (faults("--all-user"), faults("--all-kernel"));
+    assert!(user > kernel, "{user} {kernel}");
+    let line = kymo(&["stat", "--all-user", "-x,", "-e", "page-faults", "--", "true"]).stderr;
+    let theirs = perf(["stat", "--all-user", "-x,", "-e", "page-faults", "--", "true"]).stderr;
+    let name = |text: &str| text.split(',').nth(2).unwrap().to_owned();
+    assert_eq!(name(&line), name(&theirs));
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    for (args, reason) in [
+        (&["report", "--branch-stack"][..], "kymo script -F brstacksym"),
+        (&["report", "-D"], "kymo script -D"),
+        (&["sched", "replay", "--repeat", "3"], "perf sched replay"),
+        (&["sched", "map", "--task-name", "x"], "--comm"),
+        (&["lock", "contention", "-b"], "shows what happens now"),
+        (&["data", "convert", "--to-ctf", "x"], "kymo script --json"),
+        (&["trace", "--pf", "all"], "page-faults"),
+    ] {
+        let out = kymo(args);
+        assert_eq!(out.status, 2, "{args:?}: {out:?}");
+        assert!(out.stderr.starts_with("error: kymo "), "{args:?}: {}", out.stderr);
+        assert!(out.stderr.contains(reason), "{args:?}: {}", out.stderr);
+    }
+}
