@@ -31,10 +31,13 @@ struct Capability {
     name: &'static str,
     needs: &'static [&'static Feature],
     works: fn(&Ground),
-    /// What is done on a kernel that lacks it, and a word that the message must have. Without
-    /// it the command works on such a kernel, too, or has nothing to say of it.
-    refusal: Option<(fn(&Ground) -> Outcome, &'static str)>,
+    /// Without it the command works on a kernel that lacks what is needed, too, or has nothing to
+    /// say of it.
+    refusal: Option<Refusal>,
 }
+
+/// What is done on a kernel that lacks something, and a word that the message must have.
+type Refusal = (fn(&Ground) -> Outcome, &'static str);
 
 /// What the capabilities are tried on.
 struct Ground {
