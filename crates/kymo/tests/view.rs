@@ -231,15 +231,15 @@ tracepoint! {
     order: step_stop(id: u64) { fields { id: u64 = id } print "{id}" }
 }
 
-const ROLE: &str = "KYMO_TEST_ORDERS";
+const ROLE: &str = "KYMO_TEST_PAIRS";
 
-/// The program: orders with a part each, two of them at a time.
+/// The program: spans with a part each, two of them at a time.
 #[test]
 fn role() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    let orders = |from: u64| {
+    let emit_pairs = |from: u64| {
         for id in (from..from + 1500).step_by(2) {
             emit!(begin(id));
             emit!(begin(id + 1));
@@ -250,8 +250,8 @@ fn role() {
         }
     };
     std::thread::scope(|s| {
-        s.spawn(|| orders(0));
-        s.spawn(|| orders(10_000));
+        s.spawn(|| emit_pairs(0));
+        s.spawn(|| emit_pairs(10_000));
     });
 }
 
