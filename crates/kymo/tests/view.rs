@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use browser::Browser;
 use kymo_testkit::{Need, require, run};
@@ -231,15 +231,15 @@ tracepoint! {
     order: step_stop(id: u64) { fields { id: u64 = id } print "{id}" }
 }
 
-const ROLE: &str = "KYMO_TEST_ORDERS";
+const ROLE: &str = "KYMO_TEST_PAIRS";
 
-/// The program: orders with a part each, two of them at a time.
+/// The program: spans with a part each, two of them at a time.
 #[test]
 fn role() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    let orders = |from: u64| {
+    let emit_pairs = |from: u64| {
         for id in (from..from + 1500).step_by(2) {
             emit!(begin(id));
             emit!(begin(id + 1));
@@ -250,8 +250,8 @@ fn role() {
         }
     };
     std::thread::scope(|s| {
-        s.spawn(|| orders(0));
-        s.spawn(|| orders(10_000));
+        s.spawn(|| emit_pairs(0));
+        s.spawn(|| emit_pairs(10_000));
     });
 }
 
@@ -358,6 +358,16 @@ fn filters_choose_the_events_that_script_chooses() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+/// A server; a test that fails leaves none behind.
+struct ServerGuard(Child);
+
+impl Drop for ServerGuard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The answer to the bytes of a request.
 fn ask(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -375,14 +385,15 @@ fn a_served_page_asks_for_its_pieces_and_says_when_the_recording_is_gone() {
     let directory = tempfile::tempdir().unwrap();
     let recording = directory.path().join("copy.data");
     std::fs::copy(fixture("sched.data"), &recording).unwrap();
-    let mut server = Command::new(KYMO)
+    let server = Command::new(KYMO)
         .args(["view", "-i", recording.to_str().unwrap()])
         .env_remove("DISPLAY")
         .env_remove("WAYLAND_DISPLAY")
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut server = ServerGuard(server);
+    let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
     let address = lines.find_map(|line| {
         let line = line.unwrap();
         line.split_whitespace().find(|w| w.starts_with("http://127.0.0.1:")).map(str::to_owned)
@@ -434,9 +445,9 @@ fn a_served_page_asks_for_its_pieces_and_says_when_the_recording_is_gone() {
     let text = browser.text("document.getElementById('gone').textContent");
     assert!(text.contains("has been moved or changed"), "{text}");
     // As Ctrl-C does.
-    let killed = Command::new("kill").args(["-INT", &server.id().to_string()]).status();
+    let killed = Command::new("kill").args(["-INT", &server.0.id().to_string()]).status();
     assert!(killed.unwrap().success());
-    server.wait().unwrap();
+    server.0.wait().unwrap();
     browser.eval("pieces.clear(); piece(0).catch(() => 0)");
     browser.settle();
     let text = browser.text("document.getElementById('gone').textContent");

@@ -343,18 +343,24 @@ function drawPath(c, top, width) {
 // Wake-ups of the chosen task: from who woke to who was woken.
 function drawWakeups(c, top, width) {
   const row = rows.find(r => r.id === STATE.row);
-  if (!row || row.kind !== "task" || !HEAD.wakeups.count) return;
+  if (!row || row.kind !== "task" || !HEAD.wakeups.count || PATH?.tid === row.task.tid) return;
   if (!WAKEUPS) return void wantWakeups();
   const places = new Map(rows.filter(r => r.kind === "task").map(r => [r.task.number, r.y - top + RULER]));
-  const own = row.task.number, w = WAKEUPS;
-  let drawn = 0;
-  c.strokeStyle = c.fillStyle = colors.ink; c.lineWidth = 1;
-  for (let i = lowerBound(w.at, STATE.from, w.count); i < w.count && w.at[i] <= STATE.to && drawn < 300; i++) {
+  const own = row.task.number, w = WAKEUPS, seen = [];
+  let before = -1;
+  for (let i = lowerBound(w.at, STATE.from, w.count); i < w.count && w.at[i] <= STATE.to; i++) {
     if (w.task[i] !== own && w.by[i] !== own) continue;
     const a = places.get(w.by[i]), b = places.get(w.task[i]), x = xAt(w.at[i]);
-    if (b === undefined) continue;
-    drawn++;
-    const from = a === undefined ? b - 6 : a + 8, to = b + (a !== undefined && a > b ? 14 : 2), down = to >= from ? 1 : -1;
+    // Of those on one pixel one is drawn.
+    if (b === undefined || Math.round(x) === before) continue;
+    before = Math.round(x);
+    seen.push([x, a, b]);
+  }
+  c.strokeStyle = c.fillStyle = colors.ink; c.lineWidth = 1;
+  for (const [x, a, b] of seen) {
+    // Of many only the heads are drawn: lines would hide the rows.
+    const to = b + (a !== undefined && a > b ? 14 : 2), far = a === undefined ? b - 6 : a + 8, down = to >= far ? 1 : -1;
+    const from = seen.length > 150 ? to - 6 * down : far;
     c.beginPath(); c.moveTo(x, from); c.lineTo(x, to); c.stroke();
     c.beginPath(); c.moveTo(x, to); c.lineTo(x - 3, to - 5 * down); c.lineTo(x + 3, to - 5 * down); c.fill();
   }
