@@ -93,11 +93,17 @@ impl ProfileTimes {
         let mut threads: FxHashMap<u32, ThreadTime> = FxHashMap::default();
         let mut names: FxHashMap<u32, (String, Option<u32>)> = FxHashMap::default();
         for row in table.rows.iter().filter(|row| row.tasks == 1) {
+            // What still waits at the end counts, too.
+            let (mut ready, mut blocked) = (0u64, 0u64);
+            for ((cause, _), cell) in &row.waits {
+                let sum = if cause.is_runnable() { &mut ready } else { &mut blocked };
+                *sum = sum.saturating_add(cell.total);
+            }
             let time = threads.entry(row.tid).or_default();
             *time = time.plus(ThreadTime {
                 on_cpu: row.running,
-                ready: row.waiting,
-                blocked: row.blocked,
+                ready,
+                blocked,
                 ..ThreadTime::default()
             });
             names.insert(row.tid, (shown(&row.comm), row.pid));
@@ -182,23 +188,34 @@ fn who(tid: u32, profile: Option<&Profile>, times: &ProfileTimes) -> (String, u3
     (name, pid.unwrap_or(tid))
 }
 
-/// Times by process.
+/// Times by program: of processes by their names.
 fn programs(profile: Option<&Profile>, times: &ProfileTimes) -> Vec<ProgramShare> {
-    let mut rows: FxHashMap<u32, ProgramShare> = FxHashMap::default();
-    for (tid, time) in &times.threads {
+    // The first thread's name is that of the process.
+    let mut names: FxHashMap<u32, String> = FxHashMap::default();
+    for tid in times.threads.keys() {
         let (name, pid) = who(*tid, profile, times);
-        let row = rows.entry(pid).or_insert_with(|| ProgramShare { pid, ..Default::default() });
-        // The first thread's name is that of the process.
-        if row.name.is_empty() || *tid == pid {
-            row.name = name;
+        match *tid == pid {
+            true => _ = names.insert(pid, name),
+            false => _ = names.entry(pid).or_insert(name),
         }
+    }
+    let mut rows: FxHashMap<&str, ProgramShare> = FxHashMap::default();
+    let mut seen: HashSet<u32> = HashSet::new();
+    for (tid, time) in &times.threads {
+        let (_, pid) = who(*tid, profile, times);
+        let Some(name) = names.get(&pid) else { continue };
+        let row = rows
+            .entry(name)
+            .or_insert_with(|| ProgramShare { name: name.clone(), ..ProgramShare::default() });
+        row.processes += u64::from(seen.insert(pid));
+        row.pid = (row.processes == 1).then_some(pid);
         row.threads += 1;
         row.on_cpu += Duration::from_nanos(time.on_cpu);
         row.ready += Duration::from_nanos(time.ready);
         row.blocked += Duration::from_nanos(time.blocked);
     }
     let mut rows: Vec<ProgramShare> = rows.into_values().collect();
-    rows.sort_by_key(|p| (Reverse(p.on_cpu), Reverse(p.blocked), p.pid));
+    rows.sort_by(|a, b| (b.on_cpu, b.blocked, &a.name).cmp(&(a.on_cpu, a.blocked, &b.name)));
     rows.truncate(PROGRAMS);
     rows
 }

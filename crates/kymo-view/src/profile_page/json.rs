@@ -52,6 +52,7 @@ impl ProfilePage {
             json!({
                 "comm": p.name,
                 "pid": p.pid,
+                "processes": p.processes,
                 "threads": p.threads,
                 "on_cpu_ns": nanos(p.on_cpu),
                 "blocked_ns": nanos(p.blocked),

@@ -53,7 +53,7 @@ pub struct ProfilePage {
     pub path: Vec<PathStep>,
     /// All time by callers, on and off the CPU.
     pub tree: Vec<TimeStep>,
-    /// Processes, where there are several; the most time on CPUs first.
+    /// Programs; the most time on CPUs first.
     pub programs: Vec<ProgramShare>,
     /// Most expensive first.
     pub threads: Vec<ThreadShare>,
@@ -61,12 +61,14 @@ pub struct ProfilePage {
     pub next: Vec<NextStep>,
 }
 
-/// Process and its time.
+/// Processes of one name and their time.
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs, reason = "fields are named like the columns")]
 pub struct ProgramShare {
     pub name: String,
-    pub pid: u32,
+    /// Of one process.
+    pub pid: Option<u32>,
+    pub processes: u64,
     pub threads: u64,
     pub on_cpu: Duration,
     pub ready: Duration,
@@ -148,17 +150,18 @@ impl ProfilePage {
             return;
         }
         let _ = writeln!(o, "\nBy program");
-        let _ = writeln!(o, "      on CPU    blocked      ready   threads  program");
+        let _ = writeln!(o, "      on CPU    blocked      ready processes   threads  program");
         for p in &self.programs {
             let _ = writeln!(
                 o,
-                "  {:>10} {:>10} {:>10}  {:>8}  {} {}",
+                "  {:>10} {:>10} {:>10}  {:>8}  {:>8}  {}{}",
                 time(p.on_cpu),
                 time(p.blocked),
                 time(p.ready),
+                number(p.processes),
                 number(p.threads),
                 p.name,
-                p.pid
+                p.pid.map_or_else(String::new, |pid| format!(" {pid}"))
             );
         }
     }

@@ -298,8 +298,14 @@ fn title(args: &Args, options: &RecordOptions) -> String {
         }
         Target::System => "all processes of the machine".to_owned(),
         _ => {
+            /// Characters of a command that are shown.
+            const SHOWN: usize = 100;
             let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
-            words.join(" ")
+            let line = words.join(" ").replace(char::is_control, " ");
+            match line.char_indices().nth(SHOWN) {
+                Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+                None => line,
+            }
         }
     }
 }
