@@ -120,7 +120,7 @@ struct Session<'a> {
     /// `max_size` was reached.
     full: bool,
     /// What the kernel counted as lost, once it is over.
-    all_lost: Option<u64>,
+    lost_by_event: Option<Vec<u64>>,
     summary: RecordSummary,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Session<'a> {
             features: FeatureSections::new(),
             scan,
             full: false,
-            all_lost: None,
+            lost_by_event: None,
             summary: RecordSummary { notes, ring, ..RecordSummary::default() },
         };
         session.watch();
@@ -288,7 +288,7 @@ impl<'a> Session<'a> {
             self.dump_overwritten().map_err(|e| self.failed(e))?;
         }
         off.map_err(system("cannot stop the events"))?;
-        self.all_lost = self.rings.lost();
+        self.lost_by_event = self.rings.lost_by_event();
         self.summary.exit = exit.map(|e| match (e.by_us, self.summary.signal) {
             // The signal that ended us ended it; the end of its time is no failure.
             (true, Some(signal)) => 128 + signal.number() as u8,
@@ -357,14 +357,20 @@ impl<'a> Session<'a> {
         } else if let Some(file) = self.file.as_ref().filter(|_| !writer.is_pipe()) {
             self.scan.file(file, writer.data_offset(), writer.data_size())?;
         }
-        let told = self.summary.lost + self.scan.lost;
-        if let Some(rest) = self.all_lost.and_then(|all| all.checked_sub(told)).filter(|r| *r > 0) {
-            let first = self.rings.events.first().cloned().unwrap_or_default();
-            let id = first.ids.first().copied().unwrap_or(0);
-            writer.record(synth::Synth::new(&first.attr, id).lost(rest))?;
-            writer.flush()?;
-            self.scan.lost += rest;
+        // As perf does: a total of each event, which knows what was lost behind the last record.
+        // Of files before this one only the sum of all events is known.
+        let mut totals = self.lost_by_event.take().unwrap_or_default();
+        let all = totals.iter().fold(0u64, |sum, lost| sum.saturating_add(*lost));
+        if self.summary.lost > 0 {
+            totals = vec![all.saturating_sub(self.summary.lost)];
         }
+        for (event, lost) in self.rings.events.iter().zip(&totals).filter(|(_, lost)| **lost > 0) {
+            let id = event.ids.first().copied().unwrap_or(0);
+            writer.record(synth::Synth::new(&event.attr, id).lost_samples(*lost))?;
+        }
+        writer.flush()?;
+        let told = self.summary.lost.saturating_add(self.scan.lost);
+        self.scan.lost = self.scan.lost.saturating_add(all.saturating_sub(told));
         if !writer.is_pipe() {
             facts::at_end(&self.scan, self.options.build_ids, f);
         } else if self.options.build_ids {

@@ -82,10 +82,10 @@ impl RingSet {
         Ok(RingSet { set, rings, events, index })
     }
 
-    /// How many records the kernel lost of all events, where it counts that
+    /// How many records the kernel lost of each event, in their order, where it counts that
     /// (Linux 6.0). The LOST records in the rings miss what was lost last.
-    pub(crate) fn lost(&self) -> Option<u64> {
-        let mut lost = 0u64;
+    pub(crate) fn lost_by_event(&self) -> Option<Vec<u64>> {
+        let mut lost = vec![0u64; self.set.events.len()];
         for (n, instance) in self.set.open_instances() {
             let planned = &self.set.events.get(n)?.planned;
             let format = planned.attr.read_format;
@@ -94,9 +94,15 @@ impl RingSet {
             }
             // A group's read tells of all; the others are asked themselves.
             let read = instance.event()?.read(format).ok()?;
-            lost = lost.saturating_add(read.values.first()?.2?);
+            let sum = lost.get_mut(n)?;
+            *sum = sum.saturating_add(read.values.first()?.2?);
         }
         Some(lost)
+    }
+
+    /// The same of all events together.
+    pub(crate) fn lost(&self) -> Option<u64> {
+        Some(self.lost_by_event()?.into_iter().fold(0, u64::saturating_add))
     }
 
     /// The descriptor of a ring's owner, to wait on.

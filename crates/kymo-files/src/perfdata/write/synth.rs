@@ -123,6 +123,13 @@ impl Synth {
         self.end(RecordKind::LOST, 0, 0, 0)
     }
 
+    /// LOST_SAMPLES: what an event lost in all, without a time.
+    pub fn lost_samples(&mut self, samples: u64) -> &[u8] {
+        let b = self.start();
+        b.extend(samples.to_ne_bytes());
+        self.end(RecordKind::LOST_SAMPLES, 0, 0, 0)
+    }
+
     /// CGROUP: a cgroup's id and path.
     pub fn cgroup(&mut self, id: u64, path: &[u8]) -> &[u8] {
         let b = self.start();
