@@ -38,7 +38,7 @@ const fn idle(
 /// Commands that show a recording, a subcommand of each where there are several.
 const SHOWING: &[&str] = &[
     "report", "annotate", "script", "top", "sched *", "lock *", "kmem *", "kwork *", "trace",
-    "evlist", "archive", "kallsyms",
+    "archive",
 ];
 
 const IDLE: &[IdleOption] = &[
