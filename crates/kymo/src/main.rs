@@ -124,7 +124,7 @@ const LEDGER_FILE: &str = "ledger";
 const QUESTIONS: &str = "\
 Why is my program slow?                 kymo profile -- COMMAND
 What does the machine do just now?      kymo top
-What does this process wait for?        kymo why record -p PID, kymo why
+What does it really wait for?           kymo why record -- COMMAND, kymo why
 Where do its samples come from?         kymo record -g -- COMMAND, kymo report
 Which system calls does it make?        kymo trace -- COMMAND
 How often does an event happen?         kymo count -e EVENT, kymo stat -- COMMAND

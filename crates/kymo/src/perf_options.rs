@@ -38,7 +38,7 @@ const fn idle(
 /// Commands that show a recording, a subcommand of each where there are several.
 const SHOWING: &[&str] = &[
     "report", "annotate", "script", "top", "sched *", "lock *", "kmem *", "kwork *", "trace",
-    "evlist", "archive", "kallsyms",
+    "archive",
 ];
 
 const IDLE: &[IdleOption] = &[
@@ -242,7 +242,7 @@ pub(crate) fn declare(command: Command, path: &str) -> Command {
     }
     let group = path.split_once(' ').map(|(group, _)| format!("{group} *"));
     let is_meant = |one: &&str| *one == path || group.as_deref() == Some(*one);
-    for option in IDLE.iter().filter(|option| option.commands.iter().any(|one| is_meant(one))) {
+    for option in IDLE.iter().filter(|option| option.commands.iter().any(&is_meant)) {
         command = add(command, option.long, option.short, option.value, &|| {
             format!("No effect: {}", option.reason)
         });

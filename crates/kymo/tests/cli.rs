@@ -48,7 +48,7 @@ fn without_arguments_it_begins_with_questions() {
     for line in outcome.stderr.lines().take_while(|line| !line.is_empty()) {
         let commands = line.split("kymo ").skip(1).map(|c| c.split([' ', ',']).next().unwrap());
         for command in commands {
-            assert!(COMMANDS.contains(&command), "{line}");
+            let _ = kymo(&[command, "-h"]).success();
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kymo_testkit::{Need, Outcome, TracingState, peer, perf, require, run};
+use kymo_testkit::{Need, Outcome, TracingState, ledger_of, peer, perf, require, run};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -194,8 +194,13 @@ fn own_recordings_of_both_formats_and_what_is_chosen() {
         let all = page(&[]);
         assert_eq!(sum(&all), sum(&page(&["-l"])));
         assert_eq!(sum(&all), sum(&page(&["-t"])));
-        let both = i64::try_from(sum(&all).0 * 2).unwrap();
-        assert_eq!(both, all["events"].as_i64().unwrap() + unmatched(&all));
+        // Each wait has both events, unless the ring of a busy machine lost some.
+        let said = kymo(&["lock", "contention", "--json", "-i", &path]).success().stderr;
+        let notes = ledger_of(&said);
+        if !notes.as_array().unwrap().iter().any(|note| note["kind"] == "lost") {
+            let both = i64::try_from(sum(&all).0 * 2).unwrap();
+            assert_eq!(both, all["events"].as_i64().unwrap() + unmatched(&all), "{said}");
+        }
         let named = |page: &Value, name: &str| {
             let locks = page["locks"].as_array().unwrap();
             locks.iter().any(|l| l["caller"].as_str().unwrap().starts_with(name))

@@ -241,18 +241,18 @@ fn a_second_run_takes_lines_from_the_cache() {
     let mut broken = whole.clone();
     *broken.last_mut().unwrap() ^= 1;
     std::fs::write(&path, &broken).unwrap();
-    let (second, _) = case.ask(KYMO, &options);
+    let (second, said) = case.ask(KYMO, &options);
     assert_eq!(graphs(&second), graphs(&first));
-    assert!(second.contains("\"cache\"") && second.contains("is damaged"), "{second}");
+    assert!(said.contains("\"cache\"") && said.contains("is damaged"), "{said}");
     assert_eq!(std::fs::read(&path).unwrap(), whole);
     // So is one that another version of kymo wrote, and one that is cut short.
     let mut other = whole.clone();
     other[8] ^= 0x40;
     for (bytes, what) in [(&other[..], "version"), (&whole[..whole.len() / 2], "is damaged")] {
         std::fs::write(&path, bytes).unwrap();
-        let (again, _) = case.ask(KYMO, &options);
+        let (again, said) = case.ask(KYMO, &options);
         assert_eq!(graphs(&again), graphs(&first));
-        assert!(again.contains("\"cache\"") && again.contains(what), "{again}");
+        assert!(said.contains("\"cache\"") && said.contains(what), "{said}");
         assert_eq!(std::fs::read(&path).unwrap(), whole);
     }
     // Without its debugging information the program keeps its build-id.
@@ -267,9 +267,9 @@ fn a_second_run_takes_lines_from_the_cache() {
         .unwrap();
     assert!(String::from_utf8_lossy(&cleared.stdout).starts_with("1 file removed"));
     assert!(!path.exists());
-    let (fourth, _) = case.ask(KYMO, &options);
+    let (fourth, said) = case.ask(KYMO, &options);
     assert!(!fourth.contains("inlined)"), "{fourth}");
-    assert!(fourth.contains("have a source line") && fourth.contains("install the debug package"));
+    assert!(said.contains("have a source line") && said.contains("install the debug package"));
 }
 
 #[test]
