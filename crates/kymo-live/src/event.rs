@@ -38,7 +38,8 @@ impl<'a, 'e> LiveEvent<'a, 'e> {
 
     /// Name with its system or provider: `sched:sched_switch`.
     pub fn name(&self) -> &'a str {
-        &self.event.class.full_name
+        let class = self.event.class;
+        class.full_name.as_str()
     }
 
     /// Time of `CLOCK_MONOTONIC` in nanoseconds.

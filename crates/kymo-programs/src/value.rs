@@ -359,6 +359,7 @@ pub(crate) fn was_written(map: &MapDefinition, value: &[u8]) -> bool {
     }
     match map.value_type {
         _ if map.key_type.is_some() => true,
+        ValueType::Count => u64_at(value, 0) != 0,
         ValueType::Minimum { .. }
         | ValueType::Maximum { .. }
         | ValueType::Average { .. }

@@ -537,7 +537,7 @@ impl Lowering<'_> {
                 self.compute(ComputeOperation::Add, word, Operand::Register(context));
                 match &field.kind {
                     FieldKind::DynString { .. } => {
-                        let size = self.max_text();
+                        let size = self.text_limit() + 1;
                         let trailer = self.trailer();
                         let full = super::types::words(size + trailer.len() as u32);
                         let room = self.room(full);

@@ -92,9 +92,10 @@ impl Lowering<'_> {
             ExpressionKind::Parameter(n) => self.parameter_text(n),
             _ => self.value(&arguments[0])?,
         };
-        let most = self.max_text();
+        // With the NUL.
+        let most = self.text_limit() + 1;
         // A limit of the program's own is meant; that of all texts is not.
-        let is_limited = arguments.get(1).is_some();
+        let mut is_limited = arguments.get(1).is_some();
         let (length, size) = match arguments.get(1) {
             None => (Operand::Immediate(most as i32), most),
             Some(length) => {
@@ -112,6 +113,7 @@ impl Lowering<'_> {
                         // last of which is the NUL.
                         let literal = u64::from(matches!(value_home, ValueHome::Literal(_)));
                         let size = (n as u64 + literal).min(u64::from(most)) as u32;
+                        is_limited = size < most;
                         (Operand::Immediate(size as i32), size)
                     }
                     _ => {
@@ -169,6 +171,11 @@ impl Lowering<'_> {
         }
         let size = if is_limited { size } else { full };
         Ok(Value::memory(Type::Text(size), place))
+    }
+
+    /// Characters of a text, without the NUL.
+    pub(crate) fn text_limit(&self) -> u32 {
+        self.setting("max_strlen", 1024).clamp(1, 8192) as u32
     }
 
     /// What follows a text that was cut.
