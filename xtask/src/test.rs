@@ -140,13 +140,13 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     steps.step("torture", || crate::torture::main(&["--seed", "1"]))?;
     let guest =
         steps.step("tests in the guest", || vm::suite::run(&vm::suite::Selection::all()))?;
-    let another = steps.step("what works on another kernel", vm::matrix::another)?;
+    let other = steps.step("what works on another kernel", vm::matrix::other_kernel)?;
     let log = std::fs::read_to_string(&skip_log).unwrap_or_default();
     let (counts, mut skips) = sort_out(docs.plus(models).plus(watched).plus(tests), &log);
     let in_guest = sort_out(guest.counts, &guest.skips.join("\n"));
     skips.extend(in_guest.1.iter().map(|line| format!("in the guest: {line}")));
-    skips.extend(another.skips);
-    Ok((counts.plus(in_guest.0).plus(another.counts), skips))
+    skips.extend(other.skips);
+    Ok((counts.plus(in_guest.0).plus(other.counts), skips))
 }
 
 /// The ring's tests with every access to memory watched, which miri would do as well where it can

@@ -21,10 +21,10 @@ const TRACING: &str = "/sys/kernel/tracing";
 /// Calls that the workload makes.
 const CALLS: &str = "500";
 
-/// What a kernel may lack.
+/// What a kernel may be without, and in which words that is said.
 struct Feature {
     is_there: fn() -> bool,
-    lack: &'static str,
+    reason: &'static str,
 }
 
 struct Capability {
@@ -57,35 +57,35 @@ fn has_tracer(name: &str) -> bool {
 
 static CONTENTION: Feature = Feature {
     is_there: || is_event("lock/contention_begin"),
-    lack: "the kernel has no tracepoint lock:contention_begin (since Linux 5.19)",
+    reason: "the kernel has no tracepoint lock:contention_begin (since Linux 5.19)",
 };
 static KPROBES: Feature = Feature {
     is_there: || Path::new(TRACING).join("kprobe_events").exists(),
-    lack: "the kernel is built without kprobes",
+    reason: "the kernel is built without kprobes",
 };
 static UPROBES: Feature = Feature {
     is_there: || Path::new(TRACING).join("uprobe_events").exists(),
-    lack: "the kernel is built without uprobes",
+    reason: "the kernel is built without uprobes",
 };
 static GRAPH: Feature = Feature {
     is_there: || has_tracer("function_graph"),
-    lack: "the kernel has no function-graph tracer",
+    reason: "the kernel has no function-graph tracer",
 };
 static BTF: Feature = Feature {
     is_there: || Path::new("/sys/kernel/btf/vmlinux").exists(),
-    lack: "the kernel is built without BTF",
+    reason: "the kernel is built without BTF",
 };
 static SCHEDSTAT: Feature = Feature {
     is_there: || Path::new("/proc/schedstat").exists(),
-    lack: "the kernel has no /proc/schedstat",
+    reason: "the kernel has no /proc/schedstat",
 };
 static SNAPSHOT: Feature = Feature {
     is_there: || Path::new(TRACING).join("snapshot").exists(),
-    lack: "the kernel has no snapshot buffer",
+    reason: "the kernel has no snapshot buffer",
 };
 static HIST: Feature = Feature {
     is_there: || is_event("sched/sched_switch/hist"),
-    lack: "the kernel has no histogram triggers",
+    reason: "the kernel has no histogram triggers",
 };
 
 const CAPABILITIES: &[Capability] = &[
@@ -249,8 +249,8 @@ fn capabilities_of_this_kernel() {
     let mut lines = String::new();
     for capability in CAPABILITIES {
         let begin = std::time::Instant::now();
-        let lack = capability.needs.iter().find(|f| !(f.is_there)()).map(|f| f.lack);
-        let tried = catch_unwind(AssertUnwindSafe(|| match (lack, &capability.refusal) {
+        let reason = capability.needs.iter().find(|f| !(f.is_there)()).map(|f| f.reason);
+        let tried = catch_unwind(AssertUnwindSafe(|| match (reason, &capability.refusal) {
             (None, _) => (capability.works)(&ground),
             (Some(_), Some((try_it, word))) => {
                 let said = try_it(&ground).failure().stderr;
@@ -258,9 +258,9 @@ fn capabilities_of_this_kernel() {
             }
             (Some(_), None) => {}
         }));
-        let found = match (&tried, lack) {
+        let found = match (&tried, reason) {
             (Ok(()), None) => "yes".to_owned(),
-            (Ok(()), Some(lack)) => lack.to_owned(),
+            (Ok(()), Some(reason)) => reason.to_owned(),
             (Err(_), _) => {
                 failed.push(capability.name);
                 "it fails: this is a defect".to_owned()

@@ -17,9 +17,9 @@ pub(super) enum Fault {
     Stop,
     /// Room for this many kilobytes.
     FullDisk(u64),
-    /// So many descriptors.
+    /// A limit of open descriptors.
     Descriptors(u64),
-    /// So many megabytes of addresses.
+    /// A limit of the address space, in megabytes.
     Memory(u64),
     /// One CPU for all.
     OneCpu,
@@ -27,7 +27,7 @@ pub(super) enum Fault {
     Processes(u64),
     /// Threads beside it.
     Threads(u64),
-    /// So many recorders at once.
+    /// The number of recorders that run at once.
     Together(u64),
 }
 

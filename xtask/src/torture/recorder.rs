@@ -110,7 +110,7 @@ impl Recorder {
         })
     }
 
-    /// Whether what was seen and what was stated as lost make up the truth, with so many tasks
+    /// Whether what was seen and what was stated as lost make up the truth, with `tasks` tasks
     /// beside the program's first.
     pub(super) fn agrees(self, held: Held, truth: u64, tasks: u64) -> bool {
         let slack = match self {

@@ -33,11 +33,11 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
 
 /// Releases whose kernel CI tries beside the machine's own: the first that can be fetched. Mirrors
 /// drop releases that nobody keeps any more.
-const ANOTHER: [&str; 2] = ["bullseye", "trixie"];
+const OTHER_RELEASES: [&str; 2] = ["bullseye", "trixie"];
 
 /// What works on another kernel than that of the other tests in the guest.
-pub(crate) fn another() -> anyhow::Result<Results> {
-    for suite in ANOTHER {
+pub(crate) fn other_kernel() -> anyhow::Result<Results> {
+    for suite in OTHER_RELEASES {
         match Apt::of_suite(suite).and_then(|apt| fetch::kernel(&apt)) {
             Ok(_) => {
                 let results = run(suite, true)?;
@@ -47,7 +47,7 @@ pub(crate) fn another() -> anyhow::Result<Results> {
             Err(e) => println!("vm: the kernel of {suite} is not to be had: {e:#}"),
         }
     }
-    let skip = format!("SKIPPED: guest_matrix: no kernel of {}", ANOTHER.join(" or "));
+    let skip = format!("SKIPPED: guest_matrix: no kernel of {}", OTHER_RELEASES.join(" or "));
     Ok(Results { skips: vec![skip], ..Results::default() })
 }
 
