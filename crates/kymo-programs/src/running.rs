@@ -1,8 +1,11 @@
 //! A run: BEGIN, attaching, records until the end, END, the maps.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use kymo_bpf::{AttachTarget, CompileOptions, CompiledProbe, CompiledProgram, compile};
+use kymo_bpf::{
+    AttachTarget, BpfProgramType, CompileOptions, CompiledProbe, CompiledProgram, compile,
+};
 use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfProgram, BpfRing, ProgramInfo};
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::system::SystemRoot;
@@ -72,19 +75,35 @@ pub fn compile_program(
         return compile_with(text, options, facts, false);
     }
     let compiled = compile_with(text, options, facts, true)?;
-    // System calls' tracepoints are made by the kernel of one raw tracepoint.
-    let is_syscall = |probe: &CompiledProbe| {
-        let mut targets = probe.points.iter().map(|point| &point.target);
-        probe.program_type == kymo_bpf::BpfProgramType::RawTracepoint
-            && targets.any(|target| match target {
-                AttachTarget::Tracepoint { category, .. } => category == "syscalls",
-                _ => false,
-            })
-    };
-    match compiled.probes.iter().any(is_syscall) {
+    match compiled.probes.iter().any(is_raw_syscall) || has_mixed_tracepoint(&compiled) {
         true => compile_with(text, options, facts, false),
         false => Ok(compiled),
     }
+}
+
+/// Category and event of the tracepoints of a probe.
+fn tracepoints(probe: &CompiledProbe) -> impl Iterator<Item = (&str, &str)> {
+    probe.points.iter().filter_map(|point| match &point.target {
+        AttachTarget::Tracepoint { category, event } => Some((category.as_str(), event.as_str())),
+        _ => None,
+    })
+}
+
+/// System calls' tracepoints are made by the kernel of one raw tracepoint.
+fn is_raw_syscall(probe: &CompiledProbe) -> bool {
+    probe.program_type == BpfProgramType::RawTracepoint
+        && tracepoints(probe).any(|(category, _)| category == "syscalls")
+}
+
+/// Whether programs of one tracepoint are of both kinds. The kernel calls those of perf events
+/// together, before raw ones or behind them: that depends on whether somebody else has a perf
+/// event on the tracepoint already, and is not the order of the source.
+fn has_mixed_tracepoint(compiled: &CompiledProgram) -> bool {
+    let mut kinds: BTreeMap<(&str, &str), BpfProgramType> = BTreeMap::new();
+    compiled.probes.iter().any(|probe| {
+        tracepoints(probe)
+            .any(|name| *kinds.entry(name).or_insert(probe.program_type) != probe.program_type)
+    })
 }
 
 fn compile_with(
@@ -248,7 +267,7 @@ impl RunningProgram {
             return Ok(());
         }
         // Tracing programs are loaded for one function each; others once for all points.
-        let is_tracing = probe.program_type == kymo_bpf::BpfProgramType::Tracing;
+        let is_tracing = probe.program_type == BpfProgramType::Tracing;
         let mut current: Option<usize> = None;
         let mut failures = Vec::new();
         for point in &probe.points {

@@ -71,7 +71,7 @@ pub struct StackEvent {
     pub name: String,
     /// What its weights count: `nanoseconds`, `count`.
     pub unit: &'static str,
-    /// Sample period, or samples a second.
+    /// What a sample stands for, in the unit of the event; 0 if it is not known.
     pub period: u64,
 }
 

@@ -98,6 +98,8 @@ fn every_format_holds_the_stacks_that_perf_script_prints() {
     let profile = pprof::Profile::read(&out("a.pb.gz"));
     assert_eq!(profile.types[0], ("cpu-clock samples".into(), "count".into()));
     assert_eq!(profile.types[1], ("cpu-clock".into(), "nanoseconds".into()));
+    // 2,000 samples a second.
+    assert_eq!(profile.period, 500_000);
     same(&profile.folded(1), &clock);
     same(&profile.folded(3), &fold(&script, "page-faults"));
     let samples = script.lines().filter(|l| l.contains(" cpu-clock:")).count() as u64;
@@ -116,7 +118,10 @@ fn every_format_holds_the_stacks_that_perf_script_prints() {
         &clock,
     );
 
-    let plain = firefox::read(&out("a.json"));
+    let plain = out("a.json");
+    let page: serde_json::Value = serde_json::from_slice(&plain).unwrap();
+    assert_eq!(page["meta"]["interval"], 0.5);
+    let plain = firefox::read(&plain);
     same(&plain, &clock);
     let mut unpacked = Vec::new();
     let packed = out("a.json.gz");

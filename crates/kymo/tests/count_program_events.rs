@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use kymo_testkit::page_with_ledger;
 use kymo_tracepoint::{emit, tracepoint, tracepoint_enum};
 use serde_json::{Value, json};
 
@@ -91,7 +92,7 @@ fn count(role: &str, flags: &[&str]) -> Value {
     );
     // What the test's harness says of the role comes before.
     let begin = text.find("\n{").map_or(0, |at| at + 1);
-    serde_json::from_str(&text[begin..]).unwrap_or_else(|e| panic!("{e}: {text}"))
+    page_with_ledger(&text[begin..], &String::from_utf8_lossy(&output.stderr))
 }
 
 /// What a member of each row has under its key, in order.

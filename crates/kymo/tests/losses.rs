@@ -7,7 +7,7 @@ use std::fs::File;
 
 use kymo_files::perfdata::write::{EventMeta, FeatureSections, PerfDataWriter};
 use kymo_model::{Attr, AttrFlags, EventType, Misc, RecordHeader, RecordKind, SampleType, sw};
-use kymo_testkit::run;
+use kymo_testkit::{Need, TracingState, Workload, lines_with, require, run};
 
 const SAMPLES: u64 = 3;
 const ID: u64 = 7;
@@ -110,4 +110,23 @@ fn numbers_without_sense_do_not_overflow() {
     let max = u64::MAX;
     let note = format!("{max} events lost in 2 places, {max} of them in hardware, 3 samples kept");
     check(&all, max, Some(&note));
+}
+
+/// Pages say only that something is missing before them; the kernel's counters say how much.
+#[test]
+fn what_a_trace_dat_has_and_has_lost_is_all_there_was() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let (kymo, dat, calls) = (env!("CARGO_BIN_EXE_kymo"), w.file("x.dat"), 300_000u64);
+    let event = ["-e", "syscalls:sys_enter_getppid", "--buffer-size", "8K"];
+    let command = ["--", w.arg(), &calls.to_string()];
+    let _ = run(kymo, [&["trace", "-o", &dat], &event[..], &command].concat()).success();
+    let shown = run(kymo, ["script", "-i", &dat]).success();
+    let seen = lines_with(&shown.stdout, "sys_enter_getppid").len() as u64;
+    let stated = shown.stderr.lines().find_map(|l| l.trim().strip_prefix("lost: "));
+    let lost = stated.map(|text| text.split(' ').next().unwrap().parse::<u64>().unwrap());
+    assert_eq!(seen + lost.unwrap_or(0), calls, "{}", shown.stderr);
 }

@@ -268,3 +268,30 @@ fn what_was_never_counted_is_not_printed() {
     let o = program(text, &[]).success();
     assert_eq!(o.stdout, "\n\n@y: 1\n@z: 0\n", "{}", o.stderr);
 }
+
+/// Where somebody has a perf event on a tracepoint, the kernel calls programs of perf events
+/// before raw ones: the program that follows the command's tasks would come too late.
+#[test]
+fn perf_events_of_others_leave_the_order_as_it_is() {
+    if !begin() {
+        return;
+    }
+    let event = ["-e", "sched:sched_process_exec"];
+    let mut other = Command::new(KYMO)
+        .args([&["stat", "-I", "50"], &event[..], &["--", "sleep", "3"]].concat())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // An interval is over: its event is on.
+    let mut lines = BufReader::new(other.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let is_on = lines.any(|line| line.contains("sched_process_exec"));
+    let count = [&["count", "--json"], &event[..], &["--by", "filename", "--", "env", "true"]];
+    let counted = run(KYMO, count.concat());
+    lines.for_each(drop);
+    let _ = other.wait().unwrap();
+    assert!(is_on);
+    let page: serde_json::Value = serde_json::from_str(&counted.success().stdout).unwrap();
+    let rows = page["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{page}");
+    assert!(rows.iter().all(|row| row["count"] == 1), "{page}");
+}

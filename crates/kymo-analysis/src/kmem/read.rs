@@ -15,7 +15,7 @@ use super::pages::{FreedBlock, PageAllocation, PageTable};
 use super::slab::{SlabAllocation, SlabTable};
 use super::stack_wait::StackWait;
 use crate::call_sites::{CallSites, SiteId};
-use crate::losses::{MOST_CPUS, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
 use crate::print_argument::FlagNames;
 
 /// Event that tells who the parent of a new task is.
@@ -126,12 +126,45 @@ struct KmemReader<'c> {
     nodes: Vec<Option<u32>>,
     fork: Option<ForkFields>,
     names: Option<usize>,
+    losses: LossCursor,
+    /// An event told of a loss.
+    lost: bool,
     read: KmemRead,
+}
+
+/// Spans in which events were lost, as events pass them. An allocation is certain to be the one
+/// that a free ends if as many spans had ended before the first as had begun before the second.
+#[derive(Default)]
+struct LossCursor {
+    spans: Vec<(u64, u64)>,
+    begun: usize,
+    ended: usize,
+    /// Of a recording that cannot be read twice the ends of spans are met with the events.
+    is_known: bool,
+}
+
+impl LossCursor {
+    /// Goes on to a time.
+    #[inline]
+    fn pass(&mut self, time: u64) {
+        while self.spans.get(self.begun).is_some_and(|span| span.0 <= time) {
+            self.begun += 1;
+        }
+        while self.spans.get(self.ended).is_some_and(|span| span.1 < time) {
+            self.ended += 1;
+        }
+    }
+}
+
+/// A number of spans as rows hold it.
+fn span_number(spans: usize) -> u16 {
+    u16::try_from(spans).unwrap_or(u16::MAX)
 }
 
 impl KmemReader<'_> {
     #[inline]
     fn event(&mut self, event: &RecordedEvent<'_>) {
+        self.lost |= event.lost.is_some();
         let Some(kmem) = self.decoder.decode(event) else {
             if event.class.is_stack {
                 self.take_stack(event);
@@ -141,13 +174,14 @@ impl KmemReader<'_> {
             return;
         };
         let read = &mut self.read;
-        if event.lost.is_some() {
-            read.losses += 1;
-        }
         let (Some(time), Some(cpu)) = (event.time, event.cpu().filter(|c| *c < MOST_CPUS)) else {
             read.unplaced += 1;
             return;
         };
+        if event.lost.is_some() && !self.losses.is_known {
+            self.losses.spans.push((time, time));
+        }
+        self.losses.pass(time);
         let (first, last) = read.span.unwrap_or((time, time));
         read.span = Some((first.min(time), last.max(time)));
         let selection = &self.config.selection;
@@ -161,7 +195,7 @@ impl KmemReader<'_> {
                 selection.wants_task(task.pid, task.tid, task.comm())
             }
         };
-        let losses = u16::try_from(read.losses).unwrap_or(u16::MAX);
+        let (begun, ended) = (span_number(self.losses.begun), span_number(self.losses.ended));
         match kmem {
             KmemEvent::SlabAlloc { site, ptr, requested, allocated, node } => {
                 read.events.0 += 1;
@@ -169,14 +203,14 @@ impl KmemReader<'_> {
                 // No node asked for is none crossed.
                 let is_cross = of_cpu.map(|cpu| node.is_some_and(|node| node != cpu));
                 let a = SlabAllocation { site, ptr, requested, allocated, is_cross };
-                read.slab.allocate(&a, (cpu, losses), chosen, &mut read.sites, event);
+                read.slab.allocate(&a, (cpu, ended), chosen, &mut read.sites, event);
             }
             KmemEvent::SlabFree { ptr } => {
                 read.events.0 += 1;
-                read.slab.free(ptr, (cpu, losses), chosen);
+                read.slab.free(ptr, (cpu, begun), chosen);
             }
             _ => {
-                self.page_event(event, &kmem, (chosen, losses));
+                self.page_event(event, &kmem, chosen, (begun, ended));
             }
         }
     }
@@ -185,7 +219,8 @@ impl KmemReader<'_> {
         &mut self,
         event: &RecordedEvent<'_>,
         kmem: &KmemEvent,
-        (chosen, losses): (bool, u16),
+        chosen: bool,
+        (begun, ended): (u16, u16),
     ) {
         let read = &mut self.read;
         let process = match self.config.processes && chosen {
@@ -197,7 +232,7 @@ impl KmemReader<'_> {
         }
         read.events.1 += 1;
         self.stacks.pass(event);
-        let ended = match *kmem {
+        let freed = match *kmem {
             KmemEvent::PageAlloc { page, order, gfp, migrate_type } => {
                 self.learn_names(event);
                 let read = &mut self.read;
@@ -212,16 +247,16 @@ impl KmemReader<'_> {
                 }
                 let a = PageAllocation { page, order, gfp, migrate_type, chain, process };
                 let has_pfn = self.decoder.has_pfns;
-                let ended = read.pages.allocate(&a, site, losses, chosen, has_pfn);
+                let reused = read.pages.allocate(&a, site, ended, chosen, has_pfn);
                 if counts && chain == 0 {
                     self.stacks.push(event, a, read.pages.last_number());
                 }
-                ended
+                reused
             }
-            KmemEvent::PageFree { page, order } => read.pages.free(page, order, losses, chosen),
+            KmemEvent::PageFree { page, order } => read.pages.free(page, order, begun, chosen),
             _ => None,
         };
-        if let Some(FreedBlock { chain, process, bytes }) = ended {
+        if let Some(FreedBlock { chain, process, bytes }) = freed {
             self.read.chains.free(chain, bytes);
             self.read.processes.ended(process, bytes);
         }
@@ -289,6 +324,21 @@ pub fn read_kmem(source: &EventSource, config: &KmemConfig) -> Result<KmemRead, 
         names.extend(PAGE_STEP_EVENTS);
         names.push(FORK);
     }
+    count_with_losses(source, &names, |losses, lost| {
+        read_pass(source, config, &names, losses, lost)
+    })
+}
+
+/// Reads the events once, with the losses known.
+fn read_pass(
+    source: &EventSource,
+    config: &KmemConfig,
+    names: &[&str],
+    losses: LossWindows,
+    lost: &mut bool,
+) -> Result<KmemRead, SourceError> {
+    let is_known = !losses.is_empty();
+    let losses = LossCursor { spans: losses.into_spans(), is_known, ..LossCursor::default() };
     let read = KmemRead {
         slab: SlabTable::new(config.slab_by_ptr),
         pages: PageTable::new(page_size(source), config.pages_by_page),
@@ -311,16 +361,20 @@ pub fn read_kmem(source: &EventSource, config: &KmemConfig) -> Result<KmemRead, 
         nodes: cpu_nodes(source),
         fork: None,
         names: None,
+        losses,
+        lost: false,
         read,
     };
-    let selection = select_events(&names);
+    let selection = select_events(names);
     let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
         reader.event(event);
         ControlFlow::Continue(())
     })?;
-    let KmemReader { decoder, mut read, .. } = reader;
-    read.losses += u64::from(!summary.untold_losses.is_empty());
-    let losses = u16::try_from(read.losses).unwrap_or(u16::MAX);
+    let KmemReader { decoder, mut read, losses, lost: told, .. } = reader;
+    *lost |= told || !summary.untold_losses.is_empty();
+    let untold = usize::from(!is_known && !summary.untold_losses.is_empty());
+    read.losses = (losses.spans.len() + untold) as u64;
+    let losses = span_number(losses.spans.len() + untold);
     read.slab.finish(losses);
     let KmemRead { pages, chains, processes, .. } = &mut read;
     pages.finish(losses, &mut |block| {

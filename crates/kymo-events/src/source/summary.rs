@@ -276,17 +276,22 @@ pub fn is_damaged(timeline: &Timeline, stats: &Stats) -> bool {
 pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> Vec<Note> {
     let mut l = Notes::default();
     let more = || Some("record with larger rings: kymo trace --buffer-size".to_owned());
-    if s.lost > 0 {
-        let places = s.lost_places - s.lost_unknown;
-        l.note(NoteKind::Lost, format!("{} events lost in {places} places", s.lost), more());
-    }
-    if s.lost_unknown > 0 {
-        let n = s.lost_unknown;
-        l.note(
-            NoteKind::Lost,
-            format!("events lost in {n} places, their number is not known"),
-            more(),
-        );
+    // Pages may say no more than that something is missing before them; the kernel's counters,
+    // where the recorder kept them, know how much it was in all.
+    let counted = data.options().lost_by_counters().filter(|counted| *counted > s.lost);
+    if let Some(counted) = counted.filter(|_| s.lost_unknown > 0) {
+        let fact = format!("{counted} events lost in {} places", s.lost_places);
+        l.note(NoteKind::Lost, fact, more());
+    } else {
+        if s.lost > 0 {
+            let places = s.lost_places - s.lost_unknown;
+            l.note(NoteKind::Lost, format!("{} events lost in {places} places", s.lost), more());
+        }
+        if s.lost_unknown > 0 {
+            let n = s.lost_unknown;
+            let fact = format!("events lost in {n} places, their number is not known");
+            l.note(NoteKind::Lost, fact, more());
+        }
     }
     for d in data.damage() {
         l.note(NoteKind::Damaged, d.to_string(), None);

@@ -225,7 +225,9 @@ fn describe(desc: &EventDesc, weight: &SampleWeight) -> stacks::StackEvent {
         SampleWeight::Period if clock => "nanoseconds",
         _ => "count",
     };
+    // Of an event with a frequency the field holds that; a clock's period follows from it.
     let period = match desc.attr.flags.contains(AttrFlags::FREQ) {
+        true if clock => 1_000_000_000_u64.checked_div(desc.attr.sample_period).unwrap_or(0),
         true => 0,
         false => desc.attr.sample_period,
     };

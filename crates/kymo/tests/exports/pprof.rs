@@ -87,6 +87,8 @@ pub(crate) struct Profile {
     pub(crate) inlined: Vec<Vec<String>>,
     /// Functions and lines met.
     pub(crate) lines: BTreeSet<(String, u64)>,
+    /// What a sample stands for.
+    pub(crate) period: u64,
 }
 
 impl Profile {
@@ -154,7 +156,7 @@ impl Profile {
             frames.reverse();
             samples.push((frames.join(";"), values));
         }
-        Profile { types, samples, inlined, lines: met }
+        Profile { types, samples, inlined, lines: met, period: number(&profile, 12) }
     }
 
     /// Stacks and one of their values.
