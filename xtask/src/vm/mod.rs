@@ -96,13 +96,15 @@ pub(crate) fn vmlinux() -> anyhow::Result<PathBuf> {
     Ok(debug.join(format!("usr/lib/debug/boot/vmlinux-{}", kernel.release)))
 }
 
-/// Fetches what tests of `kymo probe` compare on. What keeps it away is said: the
-/// tests then skip themselves, and say so, too.
+/// Fetches what tests of `kymo probe` compare on, and the sources, which have perf's own tests.
+/// What keeps it away is said: the tests then skip themselves, and say so, too.
 pub(crate) fn fetch_for_tests() {
-    let fetched = fetch::kernel(&Apt::of_machine())
-        .and_then(|kernel| fetch::extra(&kernel, fetch::Extra::Debug));
-    if let Err(e) = fetched {
-        println!("vm: the kernel's debug package is not there, tests with it are skipped: {e:#}");
+    for extra in [fetch::Extra::Debug, fetch::Extra::Source] {
+        let fetched =
+            fetch::kernel(&Apt::of_machine()).and_then(|kernel| fetch::extra(&kernel, extra));
+        if let Err(e) = fetched {
+            println!("vm: {extra:?} of the kernel is not there, tests with it are skipped: {e:#}");
+        }
     }
 }
 
