@@ -465,8 +465,14 @@ impl<'a> SyscallCounting<'a> {
         let wait = &next.wait;
         open.is_uncertain |= wait.touches_loss;
         let leaves = open.leaves.take();
-        let Some((left, state)) = wait.left.filter(|(left, _)| *left >= open.time) else { return };
-        let Some(off) = wait.ended.and_then(|ended| ended.checked_sub(left)) else { return };
+        // Whoever goes on within a call has left within it: if that was not seen, for instance of a
+        // task whose first events are lost, what the call waited for is not known.
+        let left = wait.left.filter(|(left, _)| *left >= open.time);
+        let off = left.zip(wait.ended).and_then(|((left, _), ended)| ended.checked_sub(left));
+        let (Some((left, state)), Some(off)) = (left, off) else {
+            open.is_uncertain = true;
+            return;
+        };
         // Without a wake-up nothing divides the wait: it counts as one for what it blocked in.
         let delay = match wait.runnable {
             Some(runnable) if runnable >= left => wait.delay().unwrap_or(0),
