@@ -167,6 +167,10 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
         };
         return show(&args, path, run, None);
     }
+    // `requires` of clap does not hold beside a command, which excludes --input.
+    if args.time.is_some() || args.cpu.is_some() || !args.tid.is_empty() || !args.comm.is_empty() {
+        bail!("--time, --cpu, --tid and --comm choose from a recording: kymo profile -i FILE");
+    }
     let scratch = ScratchDirectory::new(args.output.is_none())?;
     let path = args.output.clone().unwrap_or_else(|| scratch.file());
     let options = options(&args, &path)?;
@@ -429,7 +433,9 @@ fn show(
         }
     }
     out.flush()?;
-    Ok(exit::of_command(None, &ledger, args.strict))
+    let is_damaged = ledger.notes().iter().any(|note| note.kind == NoteKind::Damaged);
+    let damage = is_damaged.then_some("damaged; what can be read is counted");
+    Ok(exit::status(path.display(), damage, &ledger, args.strict))
 }
 
 /// Samples of the recording, if it is one that has such.

@@ -110,8 +110,10 @@ pub(super) fn run(
     }
     let mut tally = EventTally::new(&request, names)?;
     let begin = Instant::now();
+    let mut is_empty = true;
     let summary = subscription
         .run(|event| {
+            is_empty = false;
             tally.event(event);
             ControlFlow::Continue(())
         })
@@ -119,6 +121,13 @@ pub(super) fn run(
     let end = Cell::new(Some(Instant::now()));
     let mut ledger = Ledger::from_notes(summary.notes.iter().map(ledger_note));
     tally.note(&mut ledger);
+    if is_empty {
+        // A mistyped name of the kernel's looks the same.
+        let fact =
+            format!("no event of {} came; it is taken for one of programs", names.join(", "));
+        let advice = "`kymo list ust` shows events of programs that run, `kymo list` the kernel's";
+        ledger.note(NoteKind::Empty, fact, Some(advice.to_owned()));
+    }
     let keys = request.by.clone();
     let screen = CountScreen {
         end: &end,
