@@ -8,6 +8,7 @@ use kymo_events::RecordedEvent;
 use crate::losses::LossWindows;
 use crate::offcpu::{OffCpuCause, StackRole, StackStore};
 use crate::tasks::{SchedReader, SchedStep, SchedTask, TaskId, TaskMachine, Transition};
+use kymo_model::CompactSort as _;
 
 /// What a task did in an interval.
 #[derive(Clone, Debug)]
@@ -249,7 +250,7 @@ impl ActivityCounting {
             );
             rows.extend(row(done, task));
         }
-        rows.sort_by_key(|r| std::cmp::Reverse((r.run, r.wait, r.blocked)));
+        rows.compact_sort_by_key(|r| std::cmp::Reverse((r.run, r.wait, r.blocked)));
         ActivityInterval { from, to, rows, switches: std::mem::take(&mut self.switches) }
     }
 }

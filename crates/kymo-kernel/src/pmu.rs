@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::system_root::system_path;
+use kymo_model::CompactSort as _;
 
 /// All PMUs of a machine.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +84,7 @@ impl Pmus {
                 Some(Pmu { name: entry.file_name().into_string().ok()?, kind, path })
             })
             .collect();
-        list.sort_by(|a, b| a.name.cmp(&b.name));
+        list.compact_sort_by(|a, b| a.name.cmp(&b.name));
         Pmus { list }
     }
 

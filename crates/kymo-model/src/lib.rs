@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod attr;
+mod compact_sort;
 mod count;
 mod cursor;
 mod flags;
@@ -27,6 +28,7 @@ mod sideband;
 mod width;
 
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
+pub use compact_sort::CompactSort;
 pub use count::{Aggregation, CountKey, CountRow, CountState, Metric, MetricKind};
 pub use cursor::{Cursor, Endian, Truncated};
 pub use flags::{AttrFlags, BranchType, ReadFormat, SampleType};

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write};
 use std::process::Command;
 
 use kymo_bpf::{ActionKind, CompiledProgram, MapDefinition, MapPurpose, RingAction, ValueType};
-use kymo_model::{Note, NoteKind};
+use kymo_model::{CompactSort as _, Note, NoteKind};
 
 use crate::address_names::{AddressNames, local_time_now};
 use crate::bytes::u64_at;
@@ -268,7 +268,7 @@ impl ActionRunner {
             }
         }
         // By value, then by key: numbers by their size, which is not that of their bytes.
-        entries.sort_by(|a, b| (a.0, number_first(&a.1)).cmp(&(b.0, number_first(&b.1))));
+        entries.compact_sort_by(|a, b| (a.0, number_first(&a.1)).cmp(&(b.0, number_first(&b.1))));
         let left_out = match top {
             0 => 0,
             top => entries.len().saturating_sub(top as usize),
@@ -296,7 +296,7 @@ impl ActionRunner {
         let own = |(_, map): &(usize, &MapDefinition)| map.purpose == MapPurpose::User;
         let mut maps: Vec<(usize, &MapDefinition)> =
             program.maps.iter().enumerate().filter(own).collect();
-        maps.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+        maps.compact_sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let done = maps.iter().try_for_each(|(map, _)| self.print_map(&program, *map, 0, 0, sinks));
         self.program = program;
         done

@@ -199,17 +199,8 @@ fn function_name(point: &str) -> &str {
 
 /// `KERNEL_VERSION` of the running kernel.
 fn kernel_version() -> u32 {
-    let (major, minor) = running_version();
-    let release = KernelName::running().release;
-    let patch = release.split(['.', '-', '+']).nth(2).and_then(|p| p.parse().ok());
-    major << 16 | minor << 8 | patch.unwrap_or(0u32).min(255)
-}
-
-/// Version of the running kernel.
-pub(crate) fn running_version() -> (u32, u32) {
-    let release = KernelName::running().release;
-    let mut parts = release.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    let (major, minor, patch) = KernelName::running().numbers();
+    major << 16 | minor << 8 | patch.min(255)
 }
 
 fn refused(probe: &CompiledProbe, point: &AttachPoint, error: BpfError) -> ProgramError {

@@ -8,7 +8,7 @@ use kymo_bpf::{
 };
 use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfProgram, BpfRing, ProgramInfo};
 use kymo_kernel::clock::KernelClock;
-use kymo_kernel::system::SystemRoot;
+use kymo_kernel::system::{KernelName, SystemRoot};
 use kymo_kernel::target::has_kernel_pids;
 use kymo_model::{Note, NoteKind};
 
@@ -17,7 +17,7 @@ use crate::attach::ProbeAttacher;
 use crate::budget::RunBudget;
 use crate::error::ProgramError;
 use crate::facts::MachineFacts;
-use crate::load::{LoadedMaps, ProgramLoader, create_maps, running_version};
+use crate::load::{LoadedMaps, ProgramLoader, create_maps};
 use crate::losses::{loss_notes, ring_drops};
 use crate::maps::ProgramMaps;
 use crate::output::{OutputForm, ProgramOutput};
@@ -112,6 +112,7 @@ fn compile_with(
     facts: &MachineFacts,
     raw_tracepoints: bool,
 ) -> Result<CompiledProgram, ProgramError> {
+    let (major, minor, _) = KernelName::running().numbers();
     let options = CompileOptions {
         parameters: options.parameters.clone(),
         pid: options.pid,
@@ -125,7 +126,7 @@ fn compile_with(
         cpus: if options.in_user_space { 1 } else { possible_cpus() },
         raw_tracepoints,
         in_user_space: options.in_user_space,
-        kernel: running_version(),
+        kernel: (major, minor),
         arch: std::env::consts::ARCH.to_owned(),
         config: environment_settings(),
     };

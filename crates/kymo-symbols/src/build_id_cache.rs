@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Seek as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use kymo_model::BuildId;
+use kymo_model::{BuildId, CompactSort as _};
 
 use crate::build_id_directory::BuildIdDirectory;
 use crate::compressed_modules;
@@ -123,7 +123,7 @@ impl BuildIdCache {
             .iter()
             .filter_map(|name| BuildId::parse(name))
             .collect();
-        ids.sort_unstable_by_key(BuildId::to_string);
+        ids.compact_sort_by_key(BuildId::to_string);
         for id in &ids {
             let link = self.directory.link(*id);
             // The link may belong to a copy of the binary at another path.
@@ -161,7 +161,7 @@ impl BuildIdCache {
                 }
             }
         }
-        found.sort_unstable_by_key(|binary| binary.build_id.to_string());
+        found.compact_sort_by_key(|binary| binary.build_id.to_string());
         Ok(found)
     }
 

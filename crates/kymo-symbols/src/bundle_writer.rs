@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use kymo_debuginfo::LazyElf;
 use kymo_kernel::mapped::MappedFile;
-use kymo_model::BuildId;
+use kymo_model::{BuildId, CompactSort as _};
 use rustc_hash::FxHashMap;
 
 use crate::bundle::manifest::{self, Entry, Manifest, Recording, word_of};
@@ -121,7 +121,7 @@ fn make(
     let mut code: Vec<(DsoId, Vec<u64>)> = Vec::new();
     let mut order: Vec<usize> = (0..asked.len()).collect();
     // The same recording gives the same bundle.
-    order.sort_by_key(|n| {
+    order.compact_sort_by_key(|n| {
         let dso = asked.get(*n).and_then(|a| resolver.get(a.0));
         dso.map(|d| (d.long_name.clone(), d.build_id.map(|id| id.to_string())))
     });

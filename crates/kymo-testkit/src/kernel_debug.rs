@@ -22,10 +22,10 @@ pub fn kernel_debug() -> Option<KernelDebug> {
     if crate::guest() {
         return in_package(Path::new("/"));
     }
-    // The test program is at `<target>/…/deps/NAME`.
-    let program = std::env::current_exe().ok()?;
-    let vm = program.ancestors().map(|a| a.join("vm")).find(|v| v.is_dir())?;
-    std::fs::read_dir(vm).ok()?.flatten().find_map(|package| in_package(&package.path()))
+    std::fs::read_dir(crate::in_target("vm")?)
+        .ok()?
+        .flatten()
+        .find_map(|package| in_package(&package.path()))
 }
 
 fn in_package(root: &Path) -> Option<KernelDebug> {
@@ -42,9 +42,7 @@ fn in_package(root: &Path) -> Option<KernelDebug> {
 /// The archive of the kernel's sources, where `cargo xtask vm fetch --debug` has put it.
 #[must_use]
 pub fn kernel_source() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    let vm = program.ancestors().map(|a| a.join("vm")).find(|v| v.is_dir())?;
-    let files = std::fs::read_dir(vm).ok()?.flatten();
+    let files = std::fs::read_dir(crate::in_target("vm")?).ok()?.flatten();
     let archives =
         files.filter_map(|package| std::fs::read_dir(package.path().join("usr/src")).ok());
     archives.flatten().flatten().map(|file| file.path()).find(|path| {

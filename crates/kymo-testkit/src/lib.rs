@@ -39,3 +39,13 @@ pub use run::{NOBODY, Outcome, Unprivileged, lines_with, perf, run, run_command}
 pub use tracepoints::tracepoint_library;
 pub use tracing_state::TracingState;
 pub use workload::Workload;
+
+/// A directory that a task of xtask made in cargo's target directory. Where
+/// `CARGO_BUILD_BUILD_DIR` puts what cargo builds, the test program is not below it.
+pub(crate) fn in_target(name: &str) -> Option<std::path::PathBuf> {
+    // The test program is at `<target>/…/deps/NAME`.
+    let program = std::env::current_exe().ok()?;
+    let workspace = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    let mut places = program.ancestors().chain([workspace.as_path()]).map(|at| at.join(name));
+    places.find(|place| place.is_dir())
+}

@@ -22,10 +22,7 @@ pub fn peer(name: &str) -> Peer {
 /// The directory with the newest peers, if `cargo xtask peers` made it.
 #[must_use]
 pub fn newest_peers() -> Option<PathBuf> {
-    // The test program is at `<target>/…/deps/NAME`.
-    let here = std::env::current_exe().ok()?;
-    let root = here.ancestors().map(|a| a.join("peers")).find(|p| p.join("usr/bin").is_dir())?;
-    Some(root).filter(|_| !crate::guest())
+    crate::in_target("peers").filter(|root| !crate::guest() && root.join("usr/bin").is_dir())
 }
 
 fn program(root: &Path, name: &str) -> PathBuf {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     Column, GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph,
 };
+use kymo_model::CompactSort as _;
 
 /// Branches below this share of all events are not drawn, as in perf.
 const LEAST_PERCENT: f64 = 0.5;
@@ -106,7 +107,7 @@ impl EventTableView {
         let often = || {
             let mut stacks: Vec<_> =
                 row.stacks.iter().filter(|(_, n)| *n >= least).cloned().collect();
-            stacks.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            stacks.compact_sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
             stacks
         };
         match self.stacks {
@@ -139,7 +140,7 @@ impl EventTableView {
             }
             if !row.stacks.is_empty() {
                 let mut stacks = row.stacks.clone();
-                stacks.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+                stacks.compact_sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
                 let stack = |(names, n): &(Vec<String>, u64)| json!({"events": n, "stack": names});
                 o.insert("stacks".into(), stacks.iter().map(stack).collect());
             }
@@ -157,7 +158,7 @@ fn tree(stacks: &[(&[String], u64)], depth: usize, least: u64) -> Vec<TreeNode> 
     let longer = groups.filter(|g| g.iter().any(|(s, _)| s.len() > depth));
     let mut nodes: Vec<TreeNode> =
         longer.map(|g| branch(g, depth, least)).filter(|n| n.total >= least).collect();
-    nodes.sort_by_key(|n| std::cmp::Reverse(n.total));
+    nodes.compact_sort_by_key(|n| std::cmp::Reverse(n.total));
     nodes
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::activity::BootActivity;
 use super::report::BootReport;
+use kymo_model::CompactSort as _;
 
 /// What one thing took in two boots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,6 @@ pub fn compare_boots(reports: [&BootReport; 2]) -> Vec<BootDifference> {
         }
     }
     let mut rows: Vec<BootDifference> = all.into_values().collect();
-    rows.sort_by_key(|r| Reverse(r.change().unsigned_abs()));
+    rows.compact_sort_by_key(|r| Reverse(r.change().unsigned_abs()));
     rows
 }

@@ -7,6 +7,7 @@ use kymo_events::RecordedEvent;
 use rustc_hash::FxHashMap;
 
 use crate::block_io::{BlockDecoder, BlockDevice, BlockMachine};
+use kymo_model::CompactSort as _;
 
 /// Commands that are kept; of more, what they were is not known.
 const MAX_COMMANDS: usize = 1 << 20;
@@ -215,7 +216,7 @@ impl DeviceWatch {
         self.ended.sort_unstable();
         let mut loads: Vec<_> = std::mem::take(&mut self.loads).into_iter().collect();
         loads.iter_mut().for_each(|(_, load)| load.devices.sort_unstable());
-        loads.sort_by_key(|(host, _)| *host);
+        loads.compact_sort_by_key(|(host, _)| *host);
         loads
     }
 

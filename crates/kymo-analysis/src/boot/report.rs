@@ -11,6 +11,7 @@ use super::activity::{ActivityId, ActivityKind, ActivityMap, BootActivity};
 use super::devices::{BootDevice, BootHost, DeviceLoad, DeviceWatch};
 use crate::critical_path::{PathConfig, PathKind, PathTable, PathTarget, find_paths};
 use crate::losses::select_events;
+use kymo_model::CompactSort as _;
 
 /// Parents, and parents of parents.
 const MOST_PARENTS: usize = 32;
@@ -249,7 +250,7 @@ fn rows(parts: &[BootPart]) -> Vec<BootRow> {
         row.count += 1;
     }
     let mut rows: Vec<BootRow> = rows.into_values().collect();
-    rows.sort_by_key(|r| (Reverse(r.total), r.first, r.activity));
+    rows.compact_sort_by_key(|r| (Reverse(r.total), r.first, r.activity));
     rows
 }
 

@@ -18,6 +18,7 @@ use crate::tasks::{
     DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOutState, TaskId, TaskMachine,
     TaskState, Transition, Wait, WaitCause, WakeupContext, WakeupKind,
 };
+use kymo_model::CompactSort as _;
 
 /// Whose path is wanted.
 #[derive(Clone, Debug)]
@@ -399,7 +400,7 @@ impl<'a> PathCollector<'a> {
             return;
         }
         self.slowest.push(find_path(&self.history, self.losses, key, (from, to)));
-        self.slowest.sort_by_key(|path| (std::cmp::Reverse(path.nanos()), path.from));
+        self.slowest.compact_sort_by_key(|path| (std::cmp::Reverse(path.nanos()), path.from));
         self.slowest.truncate(*count);
     }
 
@@ -509,6 +510,6 @@ fn fitting(
     let found = tasks.iter().enumerate().filter(|(_, task)| fits(task));
     let found = found.map(|(n, task)| (PathTaskId(n as u32), span(task)));
     let mut found: Vec<_> = found.filter(|(_, (from, to))| from < to).collect();
-    found.sort_by_key(|(key, (from, to))| (std::cmp::Reverse(to - from), *key));
+    found.compact_sort_by_key(|(key, (from, to))| (std::cmp::Reverse(to - from), *key));
     found
 }

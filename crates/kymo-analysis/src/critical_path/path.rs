@@ -6,6 +6,7 @@ use super::collect::SpanStats;
 use super::wake_source::WakeSource;
 use crate::offcpu::{OffCpuCause, StackNode, StackStore};
 use crate::tasks::SchedRead;
+use kymo_model::CompactSort as _;
 
 /// Number of a task of a path; two tasks with one thread id have two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -248,7 +249,7 @@ impl PathTable {
             }
         }
         let mut rows: Vec<PathCulprit> = rows.into_values().collect();
-        rows.sort_by_key(|r| (std::cmp::Reverse(r.total), r.kind, r.task, r.ran_instead));
+        rows.compact_sort_by_key(|r| (std::cmp::Reverse(r.total), r.kind, r.task, r.ran_instead));
         rows
     }
 
@@ -269,7 +270,7 @@ impl PathTable {
             (0..path.segments.len()).map(move |at| (number, at))
         };
         let mut all: Vec<_> = self.paths.iter().enumerate().flat_map(places).collect();
-        all.sort_by_key(|p| {
+        all.compact_sort_by_key(|p| {
             (std::cmp::Reverse(self.segment(*p).map_or(0, PathSegment::nanos)), *p)
         });
         all.truncate(count);

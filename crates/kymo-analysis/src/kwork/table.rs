@@ -10,6 +10,7 @@ use crate::call_sites::{CallSites, SiteId};
 use crate::losses::LossWindows;
 use crate::print_argument::FlagNames;
 use crate::tasks::DelayStats;
+use kymo_model::CompactSort as _;
 
 /// Rows of pieces of work, and of tasks.
 const MOST_ROWS: usize = 100_000;
@@ -211,7 +212,7 @@ impl KworkTable {
         let read = read_into(source, config, losses, &mut sink)?;
         let TableSink { rows, tasks, crowded, .. } = sink;
         let mut delayed: Vec<DelayedTask> = tasks.into_values().collect();
-        delayed.sort_by(|a, b| {
+        delayed.compact_sort_by(|a, b| {
             (b.held_up.total, &a.comm, a.tid).cmp(&(a.held_up.total, &b.comm, b.tid))
         });
         Ok(KworkTable { rows, delayed, crowded, read })

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::LiveProfile;
 use super::names::FunctionId;
 use super::rows::LiveQuery;
+use kymo_model::CompactSort as _;
 
 /// Number of a node; 0 is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,7 +133,8 @@ impl LiveProfile {
         });
         let order: Vec<(u64, NodeKind)> = nodes.iter().map(|n| (n.total, n.kind)).collect();
         for node in &mut nodes {
-            node.children.sort_by_key(|id| order.get(id.0 as usize).map(|o| (Reverse(o.0), o.1)));
+            node.children
+                .compact_sort_by_key(|id| order.get(id.0 as usize).map(|o| (Reverse(o.0), o.1)));
         }
         LiveTree { nodes }
     }

@@ -13,6 +13,7 @@ use super::wait_pairs::{LockWaker, WaitCell, WaitPairs};
 use crate::losses::{LossWindows, count_with_losses, select_events};
 use crate::offcpu::{StackNode, StackRole, StackStore};
 use crate::tasks::DelayStats;
+use kymo_model::CompactSort as _;
 
 /// Entry and exit of the system call.
 pub const FUTEX_EVENTS: [&str; 2] = ["syscalls:sys_enter_futex", "syscalls:sys_exit_futex"];
@@ -338,7 +339,7 @@ impl FutexCounting<'_> {
             }
         }
         let key = |r: &FutexRow| (std::cmp::Reverse(r.waits.total), r.pid, r.address);
-        self.rows.sort_by_cached_key(key);
+        self.rows.compact_sort_by_cached_key(key);
         FutexTable {
             rows: self.rows,
             stacks: self.stacks,

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::offcpu::StackNode;
+use kymo_model::CompactSort as _;
 
 /// Combinations of lock and stacks; more lose their stacks.
 const MAX_CELLS: usize = 1 << 17;
@@ -66,7 +67,7 @@ impl WaitPairs {
             (row, WaitCell { stack, waker, count, total, max })
         };
         let mut cells: Vec<(usize, WaitCell)> = self.cells.into_iter().map(cell).collect();
-        cells.sort_by_key(|(row, c)| (*row, std::cmp::Reverse(c.total), c.stack));
+        cells.compact_sort_by_key(|(row, c)| (*row, std::cmp::Reverse(c.total), c.stack));
         cells
     }
 }

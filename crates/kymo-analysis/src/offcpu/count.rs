@@ -19,6 +19,7 @@ use crate::tasks::{
     SwitchOutState, TaskId, TaskMachine, TaskState, Transition, WaitCause, WakeupContext,
     WakeupKind,
 };
+use kymo_model::CompactSort as _;
 
 /// Tasks that ended and have rows of their own; more are counted in one.
 const MAX_ENDED: usize = 100_000;
@@ -469,11 +470,13 @@ impl<'a> OffCpuCounting<'a> {
         if crowded > 0 {
             rows.push(OffCpuRow { comm: b"[ended tasks]".to_vec(), ..self.crowded });
         }
-        rows.sort_by_key(|r| (std::cmp::Reverse(r.waiting.saturating_add(r.blocked)), r.tid));
+        rows.compact_sort_by_key(|r| {
+            (std::cmp::Reverse(r.waiting.saturating_add(r.blocked)), r.tid)
+        });
         let mut total = OffCpuRow::default();
         rows.iter().for_each(|row| total.merge(row));
         let mut cells: Vec<_> = self.cells.into_iter().collect();
-        cells.sort_by_key(|(key, cell)| {
+        cells.compact_sort_by_key(|(key, cell)| {
             (std::cmp::Reverse(cell.total), key.0, key.1, key.2.map(|w| w.0))
         });
         OffCpuTable {

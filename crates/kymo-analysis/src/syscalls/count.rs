@@ -19,6 +19,7 @@ use crate::tasks::{
     SchedCounts, SchedDecoder, SwitchIn, SwitchOut, SwitchOutState, TaskMachine, Transition,
     WakeupContext,
 };
+use kymo_model::CompactSort as _;
 
 /// Calls under way at a time.
 const MAX_OPEN: usize = 1 << 18;
@@ -521,7 +522,7 @@ impl<'a> SyscallCounting<'a> {
     fn finish(self, sched: SchedCounts, malformed: u64, summary: ReadSummary) -> SyscallTable {
         let by_total = |rows: FxHashMap<CallId, SyscallStats>| {
             let mut calls: Vec<(CallId, SyscallStats)> = rows.into_iter().collect();
-            calls.sort_by_key(|(id, s)| (Reverse(s.durations.total), *id));
+            calls.compact_sort_by_key(|(id, s)| (Reverse(s.durations.total), *id));
             calls
         };
         let mut all: FxHashMap<CallId, SyscallStats> = FxHashMap::default();
@@ -531,7 +532,7 @@ impl<'a> SyscallCounting<'a> {
             task.calls = by_total(rows);
         }
         let total = |t: &SyscallTask| t.calls.iter().map(|(_, s)| s.durations.total).sum::<u64>();
-        tasks.sort_by_cached_key(|t| (Reverse(total(t)), t.tid));
+        tasks.compact_sort_by_cached_key(|t| (Reverse(total(t)), t.tid));
         let slowest = self.slowest.into_sorted_vec().into_iter().map(|key| key.0.3).collect();
         let open_at_end = self.open.len() as u64;
         SyscallTable {

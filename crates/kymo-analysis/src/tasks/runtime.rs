@@ -3,6 +3,7 @@
 use super::machine::{SwitchOut, TaskMachine};
 use super::switch_state::SwitchOutState;
 use super::task::{SchedTask, TaskId};
+use kymo_model::CompactSort as _;
 
 /// Tasks that ended and have rows of their own.
 const MOST_ENDED: usize = 100_000;
@@ -169,8 +170,8 @@ impl RuntimeTable {
     pub fn finish(mut self, machine: &TaskMachine) -> (Vec<RuntimeRow>, Vec<IdleTime>) {
         let alive: Vec<TaskId> = machine.tasks.iter().map(|(id, _)| id).collect();
         alive.into_iter().for_each(|id| self.keep(id, machine, false));
-        self.ended.sort_by(|a, b| b.runs.total.cmp(&a.runs.total).then(a.tid.cmp(&b.tid)));
-        self.idle.sort_by_key(|i| i.cpu);
+        self.ended.compact_sort_by(|a, b| b.runs.total.cmp(&a.runs.total).then(a.tid.cmp(&b.tid)));
+        self.idle.compact_sort_by_key(|i| i.cpu);
         (self.ended, self.idle)
     }
 }

@@ -6,6 +6,7 @@ use super::decode::{TaskRef, WakeupContext};
 use super::switch_state::SwitchOutState;
 use super::thread_map::ThreadMap;
 use super::wait::Wait;
+use kymo_model::CompactSort as _;
 
 /// Tasks that are known at a time; of more only the number is kept.
 const MOST_TASKS: usize = 1 << 18;
@@ -167,7 +168,7 @@ impl TaskTable {
     pub fn iter(&self) -> impl Iterator<Item = (TaskId, &SchedTask)> {
         let idle = self.idle.iter().flatten().copied();
         let mut ids: Vec<TaskId> = self.by_tid.values().chain(idle).collect();
-        ids.sort_unstable_by_key(|id| id.0);
+        ids.compact_sort_by_key(|id| id.0);
         ids.into_iter().filter_map(|id| Some((id, self.get(id)?)))
     }
 

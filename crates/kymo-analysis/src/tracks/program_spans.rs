@@ -6,6 +6,7 @@ use kymo_events::{ClassOrigin, FieldId, FieldPart, FieldType, RecordedClass, Rec
 use rustc_hash::FxHashMap;
 
 use super::span_track::{SpanTrack, TrackSpan};
+use kymo_model::CompactSort as _;
 
 /// Words that begin and end spans.
 const BEGINS: [&str; 4] = ["begin", "start", "entry", "enter"];
@@ -156,7 +157,7 @@ impl ThreadSpans {
     /// Draws what is open at the end of the recording until then.
     pub(super) fn finish(&mut self, end: u64) {
         let mut open = std::mem::take(&mut self.open);
-        open.sort_by_key(|o| o.from);
+        open.compact_sort_by_key(|o| o.from);
         open.iter().for_each(|o| self.push(o, end));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::system::KernelName;
 use crate::system_root::system_path;
 
 /// The kernel refused something about BPF.
@@ -50,7 +51,7 @@ fn permission() -> String {
             Ok(text) if text.contains("[confidentiality]") => {
                 "kernel lockdown is in confidentiality mode".into()
             }
-            _ if super::kernel_release_below(5, 11) => {
+            _ if KernelName::running().numbers() < (5, 11, 0) => {
                 "this kernel counts maps and programs as locked memory: raise the limit \
                  (ulimit -l unlimited)"
                     .into()

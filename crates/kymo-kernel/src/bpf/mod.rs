@@ -23,6 +23,8 @@ pub use ring_buffer::BpfRing;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use crate::system::KernelName;
+
 /// Commands of bpf(2).
 #[derive(Clone, Copy)]
 #[repr(u32)]
@@ -85,19 +87,8 @@ fn raise_locked_memory() -> bool {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let unlimited = Rlimit { current: None, maximum: None };
     getrlimit(Resource::Memlock).current.is_some()
-        && kernel_release_below(5, 11)
+        && KernelName::running().numbers() < (5, 11, 0)
         && setrlimit(Resource::Memlock, unlimited).is_ok()
-}
-
-/// Whether the running kernel is older than this release; not if it does not say.
-fn kernel_release_below(major: u32, minor: u32) -> bool {
-    let name = rustix::system::uname();
-    let release = name.release().to_string_lossy();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(a)), Some(Ok(b))) => (a, b) < (major, minor),
-        _ => false,
-    }
 }
 
 /// Calls bpf(2) for a command that gives a descriptor.

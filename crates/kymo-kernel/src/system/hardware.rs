@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::SystemRoot;
 use crate::cpus;
+use kymo_model::CompactSort as _;
 
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
@@ -151,7 +152,7 @@ impl SystemRoot {
                 }
             }
         }
-        found.sort_by_key(|cache| cache.level);
+        found.compact_sort_by_key(|cache| cache.level);
         found
     }
 

@@ -35,6 +35,14 @@ impl KernelName {
             machine: text(name.machine()),
         }
     }
+
+    /// Version, patch level and sublevel out of [`release`](Self::release); 0 for a number that
+    /// it does not have.
+    pub fn numbers(&self) -> (u32, u32, u32) {
+        let mut parts = self.release.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
+        let mut next = || parts.next().unwrap_or(0);
+        (next(), next(), next())
+    }
 }
 
 impl SystemRoot {

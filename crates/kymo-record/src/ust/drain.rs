@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kymo_files::ctf::Anchor;
 use kymo_files::ctf::write::Directory;
+use kymo_model::CompactSort as _;
 use kymo_ring::{ClockFacts, Config};
 
 use super::channel::{Channel, DEFAULT_CHANNEL};
@@ -198,7 +199,7 @@ impl Drain {
         let mut rings = program.rings()?;
         rings.retain(|r| r.attached.slot == attached.slot);
         // Turns count up and begin again; the longest ago is the oldest.
-        rings.sort_by_key(|r| {
+        rings.compact_sort_by_key(|r| {
             std::cmp::Reverse(attached.generation.wrapping_sub(r.attached.generation))
         });
         let (session, config) = (self.session.clone(), channel.name().to_string_lossy());

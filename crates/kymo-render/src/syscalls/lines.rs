@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kymo_format::{EventFormat, json_string};
-use kymo_model::{Endian, Note, NoteKind};
+use kymo_model::{CompactSort as _, Endian, Note, NoteKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription, write_argument};
@@ -208,7 +208,7 @@ impl<I: TaskInspector> SyscallLines<I> {
     /// Writes the calls that have not returned, and the table: the trace is over.
     pub fn finish(&mut self) {
         let mut rest: Vec<(i32, PendingCall)> = self.open.drain().collect();
-        rest.sort_by_key(|(_, b)| b.time);
+        rest.compact_sort_by_key(|(_, b)| b.time);
         for (tid, pending) in rest {
             if !self.is_full() {
                 self.finish_call(tid, pending, CallEnd::Trace);

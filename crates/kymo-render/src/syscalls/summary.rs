@@ -8,6 +8,7 @@ use kymo_model::format_width;
 use rustc_hash::FxHashMap;
 
 use super::errno::errno_name;
+use kymo_model::CompactSort as _;
 
 /// Calls by number.
 #[derive(Default)]
@@ -32,7 +33,7 @@ impl SyscallSummary {
     /// The table, the longest total first, and the sum of all.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let mut rows: Vec<&(String, SyscallStats)> = self.calls.values().collect();
-        rows.sort_by_key(|(name, s)| (Reverse(s.durations.total), name));
+        rows.compact_sort_by_key(|(name, s)| (Reverse(s.durations.total), name));
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(12);
         let width = format_width(width);
         let _ = writeln!(

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{DeviceNames, device_json, device_text, quantile, stats_json};
 use crate::units::{Grouped, Size, Span, shown};
+use kymo_model::CompactSort as _;
 
 /// What is known of a file's name.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +78,7 @@ pub(super) fn merged_deleted(rows: &[BlockFileRow], names: BlockNames<'_>) -> Ve
             None => merged.push(row.clone()),
         }
     }
-    merged.sort_by_key(|row| Reverse(row.stats.total.total));
+    merged.compact_sort_by_key(|row| Reverse(row.stats.total.total));
     merged
 }
 

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::Ledger;
 use crate::units::{Size, Span, shown};
+use kymo_model::CompactSort as _;
 
 /// Columns that rows are sorted by, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ pub struct BlockTop<'a> {
 impl BlockTop<'_> {
     fn sorted<'t, T>(&self, rows: &'t [T], stats: fn(&T) -> &BlockStats) -> Vec<&'t T> {
         let mut rows: Vec<&T> = rows.iter().collect();
-        rows.sort_by_key(|row| Reverse(self.sort.of(stats(row))));
+        rows.compact_sort_by_key(|row| Reverse(self.sort.of(stats(row))));
         rows
     }
 

@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::proto::Message;
 use crate::stacks::Stacks;
+use kymo_model::CompactSort as _;
 
 /// The one sequence of packets.
 const SEQUENCE: u64 = 1;
@@ -231,7 +232,7 @@ fn ftrace_events(tracks: &TraceTracks) -> Vec<(u32, u64, Message)> {
         });
         events.push((cpu as u32, base + wakeup.time, event));
     }
-    events.sort_by_key(|e| (e.0, e.1));
+    events.compact_sort_by_key(|e| (e.0, e.1));
     events
 }
 

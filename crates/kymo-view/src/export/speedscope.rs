@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::json::text;
 use crate::stacks::{StackMoment, Stacks};
+use kymo_model::CompactSort as _;
 
 /// Writes the file.
 pub fn write(stacks: &Stacks, out: &mut dyn Write) -> io::Result<()> {
@@ -67,7 +68,7 @@ fn profiles(stacks: &Stacks) -> Vec<Profile> {
         }
     }
     let weight = |p: &Profile| p.samples.iter().fold(0u64, |sum, s| sum.saturating_add(s.1));
-    profiles.sort_by_cached_key(|p| std::cmp::Reverse(weight(p)));
+    profiles.compact_sort_by_cached_key(|p| std::cmp::Reverse(weight(p)));
     profiles
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{PageView, site_text};
 use crate::Ledger;
 use crate::units::{Grouped, Size, shown};
+use kymo_model::CompactSort as _;
 
 /// A counter of `/proc/vmstat`, by how much it changed while the events happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,13 +73,15 @@ impl PageProcessView<'_> {
             }
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
-        rows.sort_by_key(|(_, r)| std::cmp::Reverse((r.allocated, r.freed + r.freed_batched)));
+        rows.compact_sort_by_key(|(_, r)| {
+            std::cmp::Reverse((r.allocated, r.freed + r.freed_batched))
+        });
         rows
     }
 
     fn chains(&self) -> Vec<ChainText<'_>> {
         let mut rows: Vec<&ChainRow> = self.read.chains.rows().collect();
-        rows.sort_by_key(|row| std::cmp::Reverse((row.live_bytes, row.allocs.bytes)));
+        rows.compact_sort_by_key(|row| std::cmp::Reverse((row.live_bytes, row.allocs.bytes)));
         let text = |row| ChainText { row, frames: self.frames(row) };
         rows.into_iter().map(text).collect()
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{KmemKey, rule, site_text};
 use crate::units::{Grouped, Size};
+use kymo_model::CompactSort as _;
 
 /// The page allocator as it is shown.
 pub struct PageView<'a> {
@@ -77,7 +78,7 @@ impl PageView<'_> {
 
     fn sorted(&self, mut rows: Vec<PageRow>) -> Vec<PageRow> {
         rows.retain(|row| !self.live_only || row.live_bytes > 0);
-        rows.sort_by(|a, b| self.compare(a, b));
+        rows.compact_sort_by(|a, b| self.compare(a, b));
         rows
     }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{KmemKey, rule, site_text};
 use crate::units::{Grouped, Size};
+use kymo_model::CompactSort as _;
 
 /// The slab allocator as it is shown.
 pub struct SlabView<'a> {
@@ -106,7 +107,7 @@ impl SlabView<'_> {
     fn rows(&self, rows: impl Iterator<Item = SlabRow>) -> Vec<SlabRow> {
         let mut rows: Vec<SlabRow> =
             rows.filter(|row| !self.live_only || row.live_bytes > 0).collect();
-        rows.sort_by(|a, b| self.compare(a, b));
+        rows.compact_sort_by(|a, b| self.compare(a, b));
         rows
     }
 

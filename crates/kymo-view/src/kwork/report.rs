@@ -13,6 +13,7 @@ use super::{RULE_WIDTH, counts_json, cut_name};
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
 use crate::units::{Grouped, Seconds, Span, TimeUnits, shown};
+use kymo_model::CompactSort as _;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl KworkReport<'_> {
         let counts = |row: &&KworkRow| self.stats(row).count > 0 || row.uncertain > 0;
         let mut rows: Vec<&KworkRow> =
             self.table.rows.iter().filter(counts).filter(named).collect();
-        rows.sort_by_cached_key(|row| {
+        rows.compact_sort_by_cached_key(|row| {
             let stats = self.stats(row);
             let key = |column: &KworkColumn| match column {
                 KworkColumn::Runtime => stats.total,

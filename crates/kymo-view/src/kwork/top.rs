@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::counts_json;
 use crate::Ledger;
 use crate::units::shown;
+use kymo_model::CompactSort as _;
 
 /// Columns that rows are sorted by, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl TopView<'_> {
             |row: &&TaskShare| self.name.as_ref().is_none_or(|name| row.comm == name.as_bytes());
         let mut rows: Vec<&TaskShare> =
             self.usage.tasks.iter().filter(|row| row.runtime > 0).filter(named).collect();
-        rows.sort_by(|a, b| {
+        rows.compact_sort_by(|a, b| {
             let by = |column: &TopColumn| match column {
                 TopColumn::Rate => b.usage.total_cmp(&a.usage),
                 TopColumn::Runtime => b.runtime.cmp(&a.runtime),

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use kymo_analysis::locks::LockRow;
 
 use super::ScaledTime;
+use kymo_model::CompactSort as _;
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl LockColumn {
 /// Rows by a column, the largest first.
 pub(super) fn sorted(rows: &[LockRow], key: LockColumn) -> Vec<&LockRow> {
     let mut rows: Vec<&LockRow> = rows.iter().collect();
-    rows.sort_by_cached_key(|row| {
+    rows.compact_sort_by_cached_key(|row| {
         (std::cmp::Reverse(key.value(row)), row.caller.name.clone(), row.address, row.tid)
     });
     rows

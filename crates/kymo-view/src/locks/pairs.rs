@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::ScaledTime;
 use crate::offcpu::{waits, write_beside};
 use crate::units::shown;
+use kymo_model::CompactSort as _;
 
 /// Waits that are shown with their stacks.
 pub(super) struct PairList<'a> {
@@ -26,7 +27,7 @@ impl PairList<'_> {
         let names =
             |stack: Option<StackNode>| stack.map_or_else(Vec::new, |s| self.stacks.names(s));
         self.cells.retain(|(_, cell)| cell.stack.is_some());
-        self.cells.sort_by_key(|(_, cell)| Reverse(cell.total));
+        self.cells.compact_sort_by_key(|(_, cell)| Reverse(cell.total));
         for (n, (of, cell)) in self.cells.into_iter().take(self.most).enumerate() {
             if n == 0 {
                 writeln!(out, "\n Who waited, and who woke it (innermost function first)\n")?;

@@ -8,7 +8,7 @@ use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuTable, WaitTable};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
-use kymo_model::{IndexVec, Note, NoteKind};
+use kymo_model::{CompactSort as _, IndexVec, Note, NoteKind};
 use kymo_symbols::DsoId;
 use rustc_hash::FxHashMap;
 
@@ -215,7 +215,9 @@ fn programs(profile: Option<&Profile>, times: &ProfileTimes) -> Vec<ProgramShare
         row.blocked += Duration::from_nanos(time.blocked);
     }
     let mut rows: Vec<ProgramShare> = rows.into_values().collect();
-    rows.sort_by(|a, b| (b.on_cpu, b.blocked, &a.name).cmp(&(a.on_cpu, a.blocked, &b.name)));
+    rows.compact_sort_by(|a, b| {
+        (b.on_cpu, b.blocked, &a.name).cmp(&(a.on_cpu, a.blocked, &b.name))
+    });
     rows.truncate(PROGRAMS);
     rows
 }
@@ -275,7 +277,7 @@ fn functions(
         }
     }
     let mut order: Vec<_> = costs.into_iter().filter(|(_, c)| c.0 > 0).collect();
-    order.sort_by_key(|(f, c)| (Reverse(c.0), *f));
+    order.compact_sort_by_key(|(f, c)| (Reverse(c.0), *f));
     let row = |(frame, (own, total)): (FrameId, (u64, u64))| FunctionShare {
         own: share(own, event.period),
         total: share(total, event.period),
@@ -355,7 +357,7 @@ fn threads(
     let profile = seen.map(|(p, ..)| p);
     let time = |tid: &u32| times.threads.get(tid).copied().unwrap_or_default();
     let mut order: Vec<(u32, Row)> = rows.into_iter().collect();
-    order.sort_by_key(|(tid, r)| {
+    order.compact_sort_by_key(|(tid, r)| {
         let time = time(tid);
         (Reverse((r.period, time.on_cpu, time.ready, time.blocked)), *tid)
     });

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::build::{MergedFrames, label};
 use super::{ratio, time};
+use kymo_model::CompactSort as _;
 
 /// Branches below this share of all time are not shown.
 const SHARE: f64 = 0.05;
@@ -117,7 +118,7 @@ impl TimeTree {
             let sum = |at: &usize| self.nodes.get(*at).map_or(0, |n| n.on.saturating_add(n.off));
             let large = node.children.iter().filter(|at| sum(at) >= least.max(1));
             let mut large: Vec<usize> = large.copied().collect();
-            large.sort_by_key(|at| Reverse(sum(at)));
+            large.compact_sort_by_key(|at| Reverse(sum(at)));
             let inner = if at == 0 { 0 } else { depth + usize::from(large.len() > 1) };
             open.extend(large.into_iter().rev().map(|at| (at, inner)));
         }

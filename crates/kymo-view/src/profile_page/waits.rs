@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{number, ratio, time};
 use crate::offcpu::{waits, write_beside};
 use crate::units::shown;
+use kymo_model::CompactSort as _;
 
 /// Waits that are shown with their stacks.
 const PAIRS: usize = 3;
@@ -79,7 +80,7 @@ impl WaitSection {
         }
         // What nobody waits for comes last.
         let idle = OffCpuCause::IdleWorker.text();
-        rows[1..].sort_by_key(|r| (r.what == idle, std::cmp::Reverse(r.total)));
+        rows[1..].compact_sort_by_key(|r| (r.what == idle, std::cmp::Reverse(r.total)));
         let all = table.cells.iter().fold(running, |sum, (_, c)| sum.saturating_add(c.total));
         let least = (all as f64 * LEAST_SHARE) as u64;
         let pairs = stacks_of_waits(table).into_iter().filter(|w| w.cell.total >= least);
@@ -178,7 +179,7 @@ fn stacks_of_waits(table: &WaitTable) -> Vec<StackWaits> {
             None => all.push(StackWaits { cause: *cause, stack, waker: *waker, cell: *cell }),
         }
     }
-    all.sort_by_key(|w| std::cmp::Reverse(w.cell.total));
+    all.compact_sort_by_key(|w| std::cmp::Reverse(w.cell.total));
     all
 }
 

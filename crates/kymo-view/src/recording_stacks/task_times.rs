@@ -10,6 +10,7 @@ use super::builder::StackBuilder;
 use super::plan::{StackPlan, TimePart};
 use super::profile::{ProfilePart, RunningShares, add_profile, time_event};
 use super::{RecordingStacks, StackError};
+use kymo_model::CompactSort as _;
 
 /// Stands for running where there are no samples of it.
 const RUNNING: &str = "[running]";
@@ -105,7 +106,7 @@ fn add_waits(task: &TaskTime, times: &TaskTimes, (event, builder): (u32, &mut St
     let number = builder.task(|| task.comm.clone(), task.pid, task.tid);
     let mut waits: Vec<_> = task.waits.iter().collect();
     // The order of a hash table is not that of the next run.
-    waits.sort_by_key(|((cause, stack), _)| (*cause, *stack));
+    waits.compact_sort_by_key(|((cause, stack), _)| (*cause, *stack));
     for ((cause, stack), cell) in waits {
         let node = wait_node(*cause, *stack, times, builder);
         let stack = builder.stack(event, number, Some(node));

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
 use crate::units::{Millis, Seconds, TimeUnits, shown};
+use kymo_model::CompactSort as _;
 
 /// Columns that rows are sorted by, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +73,7 @@ const RULE: &str = "------------------------------------------------------------
 impl LatencyView<'_> {
     fn rows(&self) -> Vec<&LatencyRow> {
         let mut rows: Vec<&LatencyRow> = self.table.rows.iter().collect();
-        rows.sort_by_cached_key(|row| {
+        rows.compact_sort_by_cached_key(|row| {
             let keys: Vec<Reverse<u64>> =
                 self.sort.iter().map(|c| Reverse(self.key(row, *c))).collect();
             (keys, row.comm.clone(), row.tid)

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
 use crate::units::{Grouped, Millis, Seconds, Span, TimeUnits, shown};
+use kymo_model::CompactSort as _;
 
 /// What tables are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +165,7 @@ impl SyscallView<'_> {
 
     fn sorted<'r>(&self, calls: &'r [(CallId, SyscallStats)]) -> Vec<&'r (CallId, SyscallStats)> {
         let mut rows: Vec<_> = calls.iter().collect();
-        rows.sort_by_cached_key(|(id, s)| {
+        rows.compact_sort_by_cached_key(|(id, s)| {
             let key = match self.sort {
                 SyscallColumn::Total => s.durations.total,
                 SyscallColumn::Calls => s.durations.count,

@@ -8,6 +8,7 @@ use kymo_analysis::live_profile::{
 
 use crate::percent;
 use crate::units::shown;
+use kymo_model::CompactSort as _;
 
 /// Which rows are shown, and how.
 #[derive(Clone, Debug)]
@@ -92,7 +93,7 @@ pub fn build_page(profile: &LiveProfile, query: &LiveQuery, shape: &TopShape) ->
         let samples = shape.children || r.samples > shape.least_samples;
         weight(r) > 0 && samples && percent(weight(r), whole) >= shape.least
     });
-    rows.sort_unstable_by_key(|r| (Reverse(weight(r)), Reverse(r.own), r.key));
+    rows.compact_sort_by_key(|r| (Reverse(weight(r)), Reverse(r.own), r.key));
     let filter = shape.filter.to_lowercase();
     let mut page = TopPage { sums, ..TopPage::default() };
     page.titles = query.keys.iter().map(|k| title(*k)).collect();

@@ -7,6 +7,7 @@ use kymo_analysis::task_activity::{ActivityInterval, ActivityRow, ActivityState}
 
 use crate::percent;
 use crate::units::shown;
+use kymo_model::CompactSort as _;
 
 /// What is shown of an interval.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +55,7 @@ impl ActivitySort {
     /// Puts rows into the order.
     pub fn apply(self, rows: &mut [ActivityRow]) {
         let most = |rows: &mut [ActivityRow], of: fn(&ActivityRow) -> u64| {
-            rows.sort_by_key(|r| (Reverse(of(r)), r.task.tid));
+            rows.compact_sort_by_key(|r| (Reverse(of(r)), r.task.tid));
         };
         match self {
             ActivitySort::Run => most(rows, |r| r.run),
@@ -63,7 +64,9 @@ impl ActivitySort {
             ActivitySort::Switches => most(rows, |r| r.switches),
             ActivitySort::Longest => most(rows, |r| r.longest_wait),
             ActivitySort::Name => {
-                rows.sort_by(|a, b| (a.task.comm(), a.task.tid).cmp(&(b.task.comm(), b.task.tid)));
+                rows.compact_sort_by(|a, b| {
+                    (a.task.comm(), a.task.tid).cmp(&(b.task.comm(), b.task.tid))
+                });
             }
         }
     }

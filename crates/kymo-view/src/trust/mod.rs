@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use kymo_analysis::profile::{FrameId, Profile};
 use kymo_events::losses;
 use kymo_files::perfdata::PerfData;
-use kymo_model::NoteKind;
+use kymo_model::{CompactSort as _, NoteKind};
 
 use crate::{Ledger, percent};
 
@@ -164,7 +164,7 @@ impl<'a> NamelessCode<'a> {
             }
         }
         let mut worst: Vec<(&str, u64)> = by_dso.into_iter().collect();
-        worst.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        worst.compact_sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         NamelessCode { sum: worst.iter().map(|(_, n)| n).sum(), worst }
     }
 

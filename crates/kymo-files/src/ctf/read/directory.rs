@@ -11,6 +11,7 @@ use super::stream::{NoHead, Part, read_head};
 use super::trace::Trace;
 use super::walk::Slots;
 use super::window::Window;
+use kymo_model::CompactSort as _;
 
 /// Directories within directories.
 const MAX_DEPTH: usize = 12;
@@ -103,7 +104,7 @@ pub(crate) fn streams(directories: &[PathBuf], traces: &[Trace]) -> Vec<Vec<Part
         }
     }
     let ordered = |mut parts: Vec<(u64, Part)>| {
-        parts.sort_by_key(|p| p.0);
+        parts.compact_sort_by_key(|p| p.0);
         parts.into_iter().map(|p| p.1).collect()
     };
     streams.into_iter().map(ordered).collect()

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use super::folded::{ByName, FrameKind};
 use crate::percent;
+use kymo_model::CompactSort as _;
 
 /// How it is drawn.
 #[derive(Clone, Debug)]
@@ -112,7 +113,7 @@ fn layout(stacks: &ByName, totals: &[u64], whole: u64, least: f64) -> (Vec<Rect>
     let mut rects = vec![Rect { node: None, start: 0, weight: whole, depth: 0 }];
     let mut todo: Vec<(u32, u64, u64)> = Vec::new();
     let push = |todo: &mut Vec<(u32, u64, u64)>, mut list: Vec<u32>, mut start: u64, depth: u64| {
-        list.sort_by(|a, b| name(a).cmp(name(b)));
+        list.compact_sort_by(|a, b| name(a).cmp(name(b)));
         for node in list {
             todo.push((node, start, depth));
             start = start.saturating_add(total_of(node));

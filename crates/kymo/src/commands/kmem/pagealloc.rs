@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use kymo_analysis::kmem::{KmemConfig, page_notes, process_notes, read_kmem};
 use kymo_kernel::vmstat::Snapshot;
+use kymo_model::CompactSort as _;
 use kymo_view::kmem::{PageProcessView, VmstatDelta};
 
 use super::super::analysis::{AnalysisArgs, stdout};
@@ -77,7 +78,7 @@ fn differences(before: &Snapshot, after: &Snapshot) -> Vec<VmstatDelta> {
         .filter(|(name, delta)| *delta != 0 && PREFIXES.iter().any(|p| name.starts_with(p)))
         .map(|(name, delta)| VmstatDelta { name: name.to_owned(), delta })
         .collect();
-    all.sort_by_key(|v| std::cmp::Reverse(v.delta.unsigned_abs()));
+    all.compact_sort_by_key(|v| std::cmp::Reverse(v.delta.unsigned_abs()));
     all
 }
 

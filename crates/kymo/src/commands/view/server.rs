@@ -81,15 +81,24 @@ pub(super) fn serve(
         }
         let answer = Arc::clone(&server);
         let started = std::thread::Builder::new().name("answer".into()).spawn(move || {
+            let _counted = CountedConnection(&answer.connections);
             // Whoever asked is gone: nobody is left to tell.
             let _ = answer.answer(stream);
-            answer.connections.fetch_sub(1, Ordering::Relaxed);
         });
         if started.is_err() {
             server.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
     Ok(())
+}
+
+/// A connection that counts until it is dropped, also by a panic of its thread.
+struct CountedConnection<'a>(&'a AtomicUsize);
+
+impl Drop for CountedConnection<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn mark_of(path: &Path) -> Option<FileMark> {
