@@ -46,7 +46,12 @@ pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
 
 /// Runs a build of one program and says where it is.
 pub(crate) fn build(args: &[&str]) -> anyhow::Result<PathBuf> {
-    let messages = messages(args)?;
+    build_by(command(args))
+}
+
+/// The same by a command of cargo's.
+pub(crate) fn build_by(command: Command) -> anyhow::Result<PathBuf> {
+    let messages = messages_of(command)?;
     messages
         .iter()
         .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
@@ -54,15 +59,9 @@ pub(crate) fn build(args: &[&str]) -> anyhow::Result<PathBuf> {
         .context("cargo named no program")
 }
 
-/// What a build says about each of its artefacts, in cargo's own JSON.
-pub(crate) fn messages(args: &[&str]) -> anyhow::Result<Vec<serde_json::Value>> {
-    let mut command = command(args);
-    command.arg("--message-format=json-render-diagnostics");
-    messages_of(command)
-}
-
-/// The same of a command that asks for it.
+/// What a build by a command of cargo's says about each of its artefacts, in cargo's own JSON.
 pub(crate) fn messages_of(mut command: Command) -> anyhow::Result<Vec<serde_json::Value>> {
+    command.arg("--message-format=json-render-diagnostics");
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     if !output.status.success() {
         bail!("`{}` failed: {}", format!("{command:?}").replace('"', ""), output.status);

@@ -1,11 +1,14 @@
 //! Build, test and bench tasks: `cargo xtask <task>`. One file per task.
 #![deny(unsafe_code)]
 
+mod arm64;
 mod bench;
 mod bloat;
 mod c_library;
 mod cargo;
+mod chance;
 mod fuzz;
+mod hostile;
 mod licences;
 mod man;
 mod peers;
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         ["bloat", program] => bloat::run(Some(program)).map(done),
         ["vm", rest @ ..] => vm::main(rest),
         ["torture", rest @ ..] => torture::main(rest).map(done),
+        ["hostile", rest @ ..] => hostile::main(rest).map(done),
         ["fuzz", rest @ ..] => fuzz::main(rest).map(done),
         ["bench"] => bench::run(bench::Effort::Full, None).map(done),
         ["bench", "probes"] => bench::probes::run().map(done),
@@ -85,11 +89,11 @@ fn main() -> ExitCode {
             bench::run(bench::Effort::Quick, Some(part)).map(done)
         }
         [] | ["help" | "-h" | "--help"] => {
-            print!("{USAGE}{}{}{}", fuzz::USAGE, torture::USAGE, vm::USAGE);
+            print!("{USAGE}{}", more_usage());
             return ExitCode::SUCCESS;
         }
         other => {
-            let (name, more) = (other.join(" "), [fuzz::USAGE, torture::USAGE, vm::USAGE].concat());
+            let (name, more) = (other.join(" "), more_usage());
             eprint!("xtask: no such task: {name}\n\n{USAGE}{more}");
             return ExitCode::from(2);
         }
@@ -98,6 +102,11 @@ fn main() -> ExitCode {
         eprintln!("xtask: {e:#}");
         ExitCode::FAILURE
     })
+}
+
+/// What tasks with options of their own say.
+fn more_usage() -> String {
+    [fuzz::USAGE, hostile::USAGE, torture::USAGE, vm::USAGE].concat()
 }
 
 /// The directory of the workspace.

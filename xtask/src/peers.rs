@@ -2,7 +2,7 @@
 //! mmdebstrap. Nothing is installed on the machine but mmdebstrap itself. Tests compare with
 //! them through `kymo_testkit::peer`, and with the installed tools where they are not there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
@@ -28,27 +28,39 @@ pub(crate) fn run(renew: bool) -> anyhow::Result<()> {
         println!("peers: {} is there; --renew makes it anew", directory.display());
         return Ok(());
     }
+    unpack(&directory, &["--variant=minbase"], PACKAGES, SUITE)?;
+    println!("peers: {}", directory.display());
+    Ok(())
+}
+
+/// Makes a directory with packages of a release, by options of mmdebstrap. It replaces the one
+/// that is there when it is complete.
+pub(crate) fn unpack(
+    directory: &Path,
+    options: &[&str],
+    packages: &str,
+    suite: &str,
+) -> anyhow::Result<()> {
     if !cargo::has("mmdebstrap", &["--version"]) {
         bail!("no mmdebstrap here; as root: apt-get install mmdebstrap");
     }
-    let unfinished = crate::target().join("peers-unfinished");
+    let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let unfinished = directory.with_file_name(format!("{name}-unfinished"));
     remove(&unfinished)?;
-    println!("peers: unpacking {PACKAGES} of Debian's {SUITE} (600 MB)");
+    println!("{name}: unpacking {packages} of Debian's {suite}");
     let mut unpack = Command::new("timeout");
-    unpack.args(["--kill-after=10", LIMIT, "mmdebstrap", "--quiet", "--variant=minbase"]);
+    unpack.args(["--kill-after=10", LIMIT, "mmdebstrap", "--quiet"]).args(options);
     // Snapshots of the archive are older than what they state as their end.
     unpack.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
     unpack.args(["--aptopt=Acquire::http::Timeout \"30\"", "--aptopt=Acquire::Retries \"1\""]);
-    unpack.arg(format!("--include={PACKAGES}")).arg(SUITE).arg(&unfinished);
+    unpack.arg(format!("--include={packages}")).arg(suite).arg(&unfinished);
     if let Err(e) = cargo::run_command(unpack) {
         // What is left is of no use; the error above matters more.
         let _ = remove(&unfinished);
         return Err(e.context("the mirror or the right to unpack may be missing"));
     }
-    remove(&directory)?;
-    std::fs::rename(&unfinished, &directory).with_context(|| directory.display().to_string())?;
-    println!("peers: {}", directory.display());
-    Ok(())
+    remove(directory)?;
+    std::fs::rename(&unfinished, directory).with_context(|| directory.display().to_string())
 }
 
 /// The same for `cargo xtask test`, which goes on without them.
@@ -65,7 +77,7 @@ pub(crate) fn fetch_for_tests() {
     }
 }
 
-fn remove(directory: &PathBuf) -> anyhow::Result<()> {
+fn remove(directory: &Path) -> anyhow::Result<()> {
     match std::fs::remove_dir_all(directory) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             Err(e).with_context(|| directory.display().to_string())

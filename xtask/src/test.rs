@@ -137,6 +137,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
         Ok(())
     })?;
     let tests = steps.step("unit and integration tests", || counted(tests))?;
+    steps.step("hostile", || crate::hostile::main(&["--seed", "1", "--rounds", "1500"]))?;
     steps.step("torture", || crate::torture::main(&["--seed", "1"]))?;
     let guest =
         steps.step("tests in the guest", || vm::suite::run(&vm::suite::Selection::all()))?;

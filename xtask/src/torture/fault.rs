@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::chance::Chance;
+use crate::chance::Chance;
 
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

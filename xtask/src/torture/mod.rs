@@ -2,7 +2,6 @@
 //! opens, what is seen and what is stated as lost make up the truth where the recorder lived, and
 //! nothing is left behind in the machine after the next start.
 
-mod chance;
 mod fault;
 mod leftovers;
 mod recorder;
@@ -17,7 +16,7 @@ use anyhow::{Context as _, bail, ensure};
 use kymo_testkit::Workload;
 
 use crate::cargo;
-use chance::Chance;
+use crate::chance::Chance;
 use fault::Fault;
 use leftovers::Leftovers;
 use recorder::Recorder;

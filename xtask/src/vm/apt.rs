@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
+use super::architecture::Architecture;
 use super::fetch::output;
 
 /// Releases whose cloud kernels the guest can boot, oldest first. The one in the middle is that
@@ -15,11 +16,28 @@ pub(crate) const SUITES: [&str; 4] = ["bullseye", "bookworm", "trixie", "forky"]
 /// The release that packages are asked of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Apt {
-    /// A release other than the machine's.
+    /// A release other than the machine's, or packages of another architecture.
     suite: Option<&'static str>,
+    pub(super) architecture: Architecture,
 }
 
 impl Apt {
+    /// Packages of this architecture, of the same release.
+    pub(crate) fn for_architecture(self, architecture: Architecture) -> anyhow::Result<Apt> {
+        let own = codename()?;
+        let own = SUITES.into_iter().find(|s| *s == own);
+        let suite = match architecture {
+            Architecture::Amd64 => self.suite,
+            Architecture::Arm64 => Some(self.suite.or(own).context("no kernel of this release")?),
+        };
+        Ok(Apt { suite, architecture })
+    }
+
+    /// The release, if it has lists of its own.
+    pub(super) fn suite(&self) -> Option<&'static str> {
+        self.suite
+    }
+
     /// The machine's own lists.
     pub(crate) fn of_machine() -> Apt {
         Apt::default()
@@ -30,12 +48,12 @@ impl Apt {
         let suite = SUITES.into_iter().find(|s| *s == name);
         let suite = suite.with_context(|| format!("no kernel of {name}: {}", SUITES.join(", ")))?;
         let own = codename()?;
-        Ok(Apt { suite: (own != suite).then_some(suite) })
+        Ok(Apt { suite: (own != suite).then_some(suite), ..Apt::default() })
     }
 
     /// Name of the file that names the kernel in use.
     pub(super) fn mark(&self) -> PathBuf {
-        let name = self.suite.map_or_else(|| "current".to_owned(), |s| format!("current-{s}"));
+        let name = self.suite.map_or_else(|| "current".to_owned(), |s| self.named("current", s));
         super::directory().join(name)
     }
 
@@ -59,7 +77,10 @@ impl Apt {
         let Some(suite) = self.suite else { return Vec::new() };
         let directory = self.directory(suite);
         let option = |text: String| ["-o".to_owned(), text];
+        let architecture = self.architecture.debian();
         [
+            format!("APT::Architecture={architecture}"),
+            format!("APT::Architectures={architecture}"),
             format!("Dir::Etc::sourcelist={}", directory.join("sources.list").display()),
             "Dir::Etc::sourceparts=-".into(),
             format!("Dir::State::lists={}", directory.join("lists").display()),
@@ -77,7 +98,15 @@ impl Apt {
     }
 
     fn directory(&self, suite: &str) -> PathBuf {
-        super::directory().join(format!("apt-{suite}"))
+        super::directory().join(self.named("apt", suite))
+    }
+
+    /// `WHAT-SUITE`, with the architecture if it is not the machine's.
+    fn named(&self, what: &str, suite: &str) -> String {
+        match self.architecture {
+            Architecture::Amd64 => format!("{what}-{suite}"),
+            Architecture::Arm64 => format!("{what}-{suite}-arm64"),
+        }
     }
 
     /// Fetches the release's lists.

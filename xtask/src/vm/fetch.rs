@@ -9,8 +9,6 @@ use anyhow::{Context as _, bail};
 
 use super::apt::Apt;
 
-/// Depends on the package of the current kernel.
-const META: &str = "linux-image-cloud-amd64";
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(3);
 
@@ -174,16 +172,18 @@ fn packages_of(extra: Extra, release: &str) -> anyhow::Result<Vec<String>> {
 
 /// The package behind the one that always names the newest.
 fn current_name(apt: &Apt) -> anyhow::Result<String> {
+    // It depends on the package of the current kernel.
+    let meta = format!("linux-image-cloud-{}", apt.architecture.debian());
     let ask = || -> Option<String> {
-        let text = apt.cache(&["depends", META]).ok()?;
+        let text = apt.cache(&["depends", &meta]).ok()?;
         let mut names = text.lines().filter_map(|l| l.trim().strip_prefix("Depends: "));
         names.find(|n| n.starts_with("linux-image-")).map(str::to_owned)
     };
     if let Some(name) = ask() {
         return Ok(name);
     }
-    apt.update().with_context(|| format!("apt does not know {META}"))?;
-    ask().with_context(|| format!("apt does not know {META}, also after `apt-get update`"))
+    apt.update().with_context(|| format!("apt does not know {meta}"))?;
+    ask().with_context(|| format!("apt does not know {meta}, also after `apt-get update`"))
 }
 
 /// The directory with the package's files, made if need be.

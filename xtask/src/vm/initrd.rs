@@ -12,8 +12,11 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use kymo_guest::{GuestModule, Job};
 
+use super::apt::Apt;
+use super::architecture::Architecture;
 use super::cpio::Archive;
 use super::modules::{self, Modules};
+use crate::arm64::{self, GuestPrograms};
 
 /// Programs that every guest has, if the host does.
 const USUAL: &[&str] = &[
@@ -83,8 +86,9 @@ const GROUP: &[u8] = b"root:x:0:\nnogroup:x:65534:\n";
 const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 
 /// What goes in beside the usual.
-#[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
+    /// Where programs come from.
+    pub(crate) guest: GuestRoot,
     /// The guest's first process.
     pub(crate) init: PathBuf,
     /// Files of the host, each with its path in the guest.
@@ -99,6 +103,76 @@ pub(crate) struct Contents {
     pub(crate) ready: Vec<String>,
 }
 
+/// Where the guest's programs come from.
+pub(crate) enum GuestRoot {
+    /// The host's own file system.
+    Host,
+    /// Debian's packages for AArch64.
+    Arm64(GuestPrograms),
+}
+
+impl GuestRoot {
+    /// For a guest with the kernel of this release and architecture.
+    pub(crate) fn of(apt: &Apt) -> anyhow::Result<GuestRoot> {
+        Ok(match (apt.architecture, apt.suite()) {
+            (Architecture::Arm64, Some(suite)) => GuestRoot::Arm64(GuestPrograms::of(suite)?),
+            _ => GuestRoot::Host,
+        })
+    }
+
+    /// Path of a program in the guest.
+    pub(crate) fn which(&self, name: &str) -> Option<PathBuf> {
+        match self {
+            GuestRoot::Host => which(name),
+            GuestRoot::Arm64(programs) => programs.which(name),
+        }
+    }
+
+    /// Links at the top of the file system, as `/lib` → `usr/lib`.
+    fn top_links(&self) -> Vec<(String, String)> {
+        let root = match self {
+            GuestRoot::Host => Path::new("/"),
+            GuestRoot::Arm64(programs) => programs.root(),
+        };
+        ["bin", "sbin", "lib", "lib32", "lib64", "libx32"]
+            .iter()
+            .filter_map(|name| {
+                let target = std::fs::read_link(root.join(name)).ok()?;
+                let target = target.to_string_lossy().trim_start_matches('/').to_owned();
+                Some((format!("/{name}"), target))
+            })
+            .collect()
+    }
+
+    /// A path with the link at its top resolved: an archive cannot write through links.
+    fn in_guest(&self, path: &str) -> String {
+        for (name, target) in self.top_links() {
+            if let Some(rest) = path.strip_prefix(&name)
+                && rest.starts_with('/')
+            {
+                return format!("/{target}{rest}");
+            }
+        }
+        path.to_owned()
+    }
+
+    /// The usual programs and those asked for with all that they need, each with its path in the
+    /// guest.
+    fn programs(&self, asked: &[String]) -> anyhow::Result<Vec<(PathBuf, String)>> {
+        match self {
+            GuestRoot::Host => {
+                let paths = programs(asked)?.into_iter();
+                Ok(paths.map(|p| (p.clone(), p.to_string_lossy().into_owned())).collect())
+            }
+            GuestRoot::Arm64(root) => {
+                let usual = USUAL.iter().filter_map(|name| root.which(name));
+                let asked = asked.iter().filter_map(|name| root.which(name));
+                root.with_libraries(&usual.chain(asked).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
 /// Writes the archive to `path`. The job's modules are filled in here.
 pub(crate) fn write(
     path: &Path,
@@ -108,23 +182,33 @@ pub(crate) fn write(
 ) -> anyhow::Result<()> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
     let mut archive = Archive::new(BufWriter::with_capacity(1 << 20, file))?;
-    for (name, target) in top_links() {
+    let guest = &contents.guest;
+    for (name, target) in guest.top_links() {
         archive.link(&name, &target)?;
     }
     archive.file("/init", 0o755, &read(&contents.init)?)?;
     archive.file("/etc/passwd", 0o644, PASSWD)?;
     archive.file("/etc/group", 0o644, GROUP)?;
-    if let Ok(cache) = std::fs::read("/etc/ld.so.cache") {
-        archive.file("/etc/ld.so.cache", 0o644, &cache)?;
+    match guest {
+        GuestRoot::Host => {
+            if let Ok(cache) = std::fs::read("/etc/ld.so.cache") {
+                archive.file("/etc/ld.so.cache", 0o644, &cache)?;
+            }
+        }
+        GuestRoot::Arm64(_) => {
+            for (name, target) in arm64::GUEST_LINKS {
+                archive.link(name, target)?;
+            }
+        }
     }
     for (from, to) in &contents.files {
-        add(&mut archive, from, to)?;
+        add(&mut archive, from, &guest.in_guest(to))?;
     }
     for (name, target) in &contents.links {
         archive.link(name, target)?;
     }
-    for path in programs(&contents.programs)? {
-        add(&mut archive, &path, &path.to_string_lossy())?;
+    for (from, to) in guest.programs(&contents.programs)? {
+        add(&mut archive, &from, &guest.in_guest(&to))?;
     }
     let wanted = PORT_DRIVERS.iter().map(|n| (*n).to_owned()).chain(contents.load.iter().cloned());
     for wanted in wanted {
@@ -132,7 +216,7 @@ pub(crate) fn write(
         let order = modules.in_order(name)?;
         let last = order.len().saturating_sub(1);
         for (i, path) in order.iter().enumerate() {
-            let place = module_place(path);
+            let place = guest.in_guest(&module_place(path));
             archive.file(&place, 0o644, &modules::read(path)?)?;
             let parameters = if i == last { parameters } else { "" }.to_owned();
             if !job.modules.iter().any(|m| m.path == place) {
@@ -144,7 +228,7 @@ pub(crate) fn write(
     for name in &contents.ready {
         list.push_str(name);
         for path in modules.in_order(name)? {
-            let place = module_place(&path);
+            let place = guest.in_guest(&module_place(&path));
             archive.file(&place, 0o644, &modules::read(&path)?)?;
             list.push(' ');
             list.push_str(&place);
@@ -163,7 +247,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn add<W: std::io::Write>(archive: &mut Archive<W>, from: &Path, to: &str) -> anyhow::Result<()> {
     let mode = std::fs::metadata(from).with_context(|| from.display().to_string())?;
-    archive.file(&in_guest(to), mode.permissions().mode(), &read(from)?)?;
+    archive.file(to, mode.permissions().mode(), &read(from)?)?;
     Ok(())
 }
 
@@ -172,30 +256,7 @@ fn module_place(path: &Path) -> String {
     let path = path.to_string_lossy();
     let path = path.strip_suffix(modules::COMPRESSED).unwrap_or(&path);
     let at = path.rfind("/lib/modules/").unwrap_or(0);
-    in_guest(path.get(at..).unwrap_or_default())
-}
-
-/// Links at the top of the file system, as `/lib` → `usr/lib`.
-fn top_links() -> Vec<(String, String)> {
-    ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]
-        .iter()
-        .filter_map(|name| {
-            let target = std::fs::read_link(name).ok()?;
-            Some(((*name).to_owned(), target.to_string_lossy().trim_start_matches('/').to_owned()))
-        })
-        .collect()
-}
-
-/// A path with the link at its top resolved: an archive cannot write through links.
-fn in_guest(path: &str) -> String {
-    for (name, target) in top_links() {
-        if let Some(rest) = path.strip_prefix(&name)
-            && rest.starts_with('/')
-        {
-            return format!("/{target}{rest}");
-        }
-    }
-    path.to_owned()
+    path.get(at..).unwrap_or_default().to_owned()
 }
 
 /// The files of the usual programs and of those asked for, with their interpreters

@@ -15,13 +15,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use kymo_guest::{GuestMessage, OutputStream};
 
-const QEMU: &str = "qemu-system-x86_64";
+use super::architecture::Architecture;
 
 /// `oops=panic`: a kernel bug ends the run instead of spoiling what comes after it.
 /// A guest that the host leaves without a CPU for long is no lockup, so watchdogs
 /// are off.
-const KERNEL_LINE: &str =
-    "console=ttyS0 quiet panic=-1 oops=panic nowatchdog rcupdate.rcu_cpu_stall_suppress=1";
+const KERNEL_LINE: &str = "quiet panic=-1 oops=panic nowatchdog rcupdate.rcu_cpu_stall_suppress=1";
 
 /// One thread for both CPUs: with a thread for each, a guest that patches its own
 /// code (the function tracers) now and then hangs or runs the old code for a while.
@@ -33,6 +32,7 @@ const CONSOLE_LINES: usize = 60;
 /// How the machine is built and watched.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
+    pub(crate) architecture: Architecture,
     pub(crate) image: PathBuf,
     pub(crate) initrd: PathBuf,
     /// A disk, read-only.
@@ -112,14 +112,18 @@ impl Machine {
 
     fn start(&self, directory: &Path) -> anyhow::Result<Running> {
         let memory = self.memory_mb.to_string();
-        let mut qemu = Command::new(QEMU);
+        let (emulator, package, options) = self.architecture.emulator();
+        let console = self.architecture.console();
+        let line = format!("console={console} {KERNEL_LINE} {}", self.append);
+        let mut qemu = Command::new(emulator);
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
-            .args(["-accel", ACCELERATOR, "-cpu", "max", "-smp", "2", "-m", &memory])
+            .args(options)
+            .args(["-accel", ACCELERATOR, "-smp", "2", "-m", &memory])
             .arg("-kernel")
             .arg(absolute(&self.image)?)
             .arg("-initrd")
             .arg(absolute(&self.initrd)?)
-            .args(["-append", &format!("{KERNEL_LINE} {}", self.append), "-serial", "stdio"])
+            .args(["-append", &line, "-serial", "stdio"])
             .args(["-chardev", "socket,id=port,path=port"])
             .args(["-device", "virtio-serial-pci"])
             .args(["-device", "virtserialport,chardev=port,name=kymo"])
@@ -134,7 +138,7 @@ impl Machine {
             qemu.args(["-device", "virtio-blk-pci,drive=disk"]);
         }
         let mut child = qemu.spawn().with_context(|| {
-            format!("cannot run {QEMU}; `cargo xtask setup` installs Debian's qemu-system-x86")
+            format!("cannot run {emulator}, which is in Debian's package {package}")
         })?;
         let console = Console::default();
         let show = self.show_console;

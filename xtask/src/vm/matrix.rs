@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use super::apt::{Apt, SUITES};
+use super::architecture::Architecture;
 use super::fetch;
 use super::suite::{self, Results, Selection};
 
@@ -17,12 +18,16 @@ struct Column {
 
 pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     let is_release = !args.contains(&"--dev");
-    let named: Vec<&str> = args.iter().copied().filter(|a| *a != "--dev").collect();
+    let architecture = match args.contains(&"--arm64") {
+        true => Architecture::Arm64,
+        false => Architecture::Amd64,
+    };
+    let named: Vec<&str> = args.iter().copied().filter(|a| !a.starts_with("--")).collect();
     let suites = if named.is_empty() { SUITES.to_vec() } else { named };
     let mut columns = Vec::new();
     let mut failed = 0;
     for name in suites {
-        let results = run(name, is_release)?;
+        let results = run(name, architecture, is_release)?;
         failed += results.counts.failed;
         columns.push(Column::of(&results));
     }
@@ -40,7 +45,7 @@ pub(crate) fn other_kernel() -> anyhow::Result<Results> {
     for suite in OTHER_RELEASES {
         match Apt::of_suite(suite).and_then(|apt| fetch::kernel(&apt)) {
             Ok(_) => {
-                let results = run(suite, true)?;
+                let results = run(suite, Architecture::Amd64, true)?;
                 print!("{}", table(&[Column::of(&results)]));
                 return Ok(results);
             }
@@ -52,8 +57,8 @@ pub(crate) fn other_kernel() -> anyhow::Result<Results> {
 }
 
 /// What works on the kernel of a release.
-fn run(suite: &str, is_release: bool) -> anyhow::Result<Results> {
-    suite::run(&Selection::matrix(Apt::of_suite(suite)?, is_release))
+fn run(suite: &str, architecture: Architecture, is_release: bool) -> anyhow::Result<Results> {
+    suite::run(&Selection::matrix(Apt::of_suite(suite)?, architecture, is_release))
 }
 
 impl Column {

@@ -5,6 +5,7 @@
 //! `suite` runs the tests marked for the guest.
 
 pub(crate) mod apt;
+mod architecture;
 mod cpio;
 mod disk;
 mod fetch;
@@ -20,9 +21,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
-use crate::cargo;
-
 use apt::Apt;
+use architecture::Architecture;
 
 pub(crate) const USAGE: &str = "\
   vm fetch [--debug] [--headers] [--source]
@@ -38,9 +38,10 @@ pub(crate) const USAGE: &str = "\
     --append 'PARAMETERS'          more parameters for the kernel
     --memory MB, --limit SECONDS, --console (shows it)
     --kernel RELEASE    the kernel of another of Debian's releases (bullseye, trixie, forky)
-  vm test [-v] [-p PACKAGE] [--release] [--kernel RELEASE] [FILTER…]
+    --arm64             an AArch64 guest, with programs built for it (as root)
+  vm test [-v] [-p PACKAGE] [--release] [--kernel RELEASE] [--arm64] [FILTER…]
                       run the tests of crates/*/tests/guest_*.rs in the guest
-  vm matrix [--dev] [RELEASE…]
+  vm matrix [--dev] [--arm64] [RELEASE…]
                       what works on the kernels of Debian's releases, as a table
 ";
 
@@ -131,6 +132,6 @@ impl Drop for Scratch {
 }
 
 /// The guest's init, built.
-fn init() -> anyhow::Result<PathBuf> {
-    cargo::build(&["build", "--package", "kymo-guest", "--bin", "kymo-guest"])
+fn init(architecture: Architecture) -> anyhow::Result<PathBuf> {
+    architecture.build(&["build", "--package", "kymo-guest", "--bin", "kymo-guest"])
 }

@@ -9,11 +9,11 @@ use anyhow::{Context as _, bail};
 use kymo_guest::{Command, Job, OutputStream};
 
 use super::apt::Apt;
-use super::initrd::{self, Contents};
+use super::architecture::Architecture;
+use super::initrd::{self, Contents, GuestRoot};
 use super::machine::Machine;
 use super::modules::Modules;
 use super::{Scratch, disk, fetch};
-use crate::cargo;
 
 /// The command line.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ struct Options {
     memory_mb: u32,
     limit_seconds: u32,
     apt: Apt,
+    architecture: Architecture,
     command: Vec<String>,
 }
 
@@ -46,6 +47,7 @@ impl Options {
             memory_mb: 1024,
             limit_seconds: 300,
             apt: Apt::of_machine(),
+            architecture: Architecture::default(),
             command: Vec::new(),
         };
         let mut args = args.iter();
@@ -62,6 +64,7 @@ impl Options {
                 "--memory" => options.memory_mb = value()?.parse().context("--memory")?,
                 "--limit" => options.limit_seconds = value()?.parse().context("--limit")?,
                 "--kernel" => options.apt = Apt::of_suite(&value()?)?,
+                "--arm64" => options.architecture = Architecture::Arm64,
                 "--debug" => options.debug = true,
                 "--dev" => options.dev = true,
                 "--console" => options.console = true,
@@ -84,25 +87,28 @@ impl Options {
 }
 
 pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
-    let options = Options::parse(args)?;
+    let mut options = Options::parse(args)?;
+    options.apt = options.apt.for_architecture(options.architecture)?;
+    let architecture = options.architecture;
     let kernel = fetch::kernel(&options.apt)?;
     let modules = Modules::of(&kernel)?;
     let kymo = if options.dev {
-        cargo::build(&["build", "--package", "kymo", "--bin", "kymo"])?
+        architecture.build(&["build", "--package", "kymo", "--bin", "kymo"])?
     } else {
-        cargo::build_release()?
+        architecture.build(&["build", "--release", "--bin", "kymo"])?
     };
     let mut contents = Contents {
-        init: super::init()?,
+        guest: GuestRoot::of(&options.apt)?,
+        init: super::init(architecture)?,
         files: vec![(kymo, "/vm/bin/kymo".into())],
         programs: options.programs,
         load: options.modules,
         ready: super::suite::READY.map(String::from).into(),
-        ..Contents::default()
+        links: Vec::new(),
     };
     // A command that is not of the host is one of the guest's (kymo) or a mistake
     // that the guest reports.
-    let program = options.command.first().filter(|p| initrd::which(p).is_some());
+    let program = options.command.first().filter(|p| contents.guest.which(p).is_some());
     contents.programs.extend(program.cloned());
     for put in &options.put {
         let (from, to) = pair(put);
@@ -126,6 +132,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     let initrd = scratch.path().join("initrd");
     initrd::write(&initrd, &contents, &modules, job)?;
     let machine = Machine {
+        architecture,
         image: kernel.image()?,
         initrd,
         disk,

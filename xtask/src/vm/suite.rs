@@ -12,7 +12,8 @@ use anyhow::{Context as _, bail};
 use kymo_guest::{Command, Job, OutputStream};
 
 use super::apt::Apt;
-use super::initrd::{self, Contents};
+use super::architecture::Architecture;
+use super::initrd::{self, Contents, GuestRoot};
 use super::machine::{Ended, Machine};
 use super::modules::Modules;
 use super::{Scratch, disk, fetch};
@@ -57,6 +58,7 @@ pub(crate) struct Selection {
     verbose: bool,
     /// Whose kernel the guest has.
     kernel: Apt,
+    architecture: Architecture,
 }
 
 /// What came of them.
@@ -123,9 +125,9 @@ impl Selection {
     }
 
     /// What works on a kernel, as [`super::matrix`] shows it.
-    pub(crate) fn matrix(kernel: Apt, release: bool) -> Selection {
+    pub(crate) fn matrix(kernel: Apt, architecture: Architecture, release: bool) -> Selection {
         let filters = vec![MATRIX.to_owned()];
-        Selection { filters, release, kernel, ..Selection::default() }
+        Selection { filters, release, kernel, architecture, ..Selection::default() }
     }
 
     fn parse(args: &[&str]) -> anyhow::Result<Selection> {
@@ -137,6 +139,7 @@ impl Selection {
                     let name = args.next().context("-p wants a package")?;
                     selection.packages.push((*name).to_owned());
                 }
+                "--arm64" => selection.architecture = Architecture::Arm64,
                 "--release" => selection.release = true,
                 "--kernel" => {
                     let name = args.next().context("--kernel wants a release of Debian")?;
@@ -161,7 +164,8 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
 /// Builds the tests and runs them: those that want the kernel's DWARF in a guest with
 /// a disk that has it, all others in one without, where its absence is told.
 pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
-    let kernel = fetch::kernel(&selection.kernel)?;
+    let apt = selection.kernel.clone().for_architecture(selection.architecture)?;
+    let kernel = fetch::kernel(&apt)?;
     let (mut targets, kymo) = build(selection)?;
     let (names, filters): (Vec<_>, Vec<_>) =
         selection.filters.iter().partition(|f| targets.iter().any(|t| t.name.contains(*f)));
@@ -221,19 +225,27 @@ fn boot(
 ) -> anyhow::Result<Booted> {
     let modules = Modules::of(kernel)?;
     let scratch = Scratch::new()?;
+    let architecture = selection.architecture;
+    let apt = selection.kernel.clone().for_architecture(architecture)?;
     let mut contents = Contents {
-        init: super::init()?,
+        guest: GuestRoot::of(&apt)?,
+        init: super::init(architecture)?,
         programs: PEERS.map(String::from).into(),
         ready: READY.into_iter().filter(|name| modules.has(name)).map(String::from).collect(),
-        ..Contents::default()
+        files: Vec::new(),
+        links: Vec::new(),
+        load: Vec::new(),
     };
     if let Some(place) = kymo {
-        let program = if selection.release { cargo::build_release()? } else { place.to_owned() };
+        let program = match selection.release {
+            true => architecture.build(&["build", "--release", "--bin", "kymo"])?,
+            false => place.to_owned(),
+        };
         let place = place.to_string_lossy().into_owned();
         contents.links.push(("/vm/bin/kymo".into(), place.clone()));
         contents.files.push((program, place));
     }
-    let programs = compile_programs(scratch.path())?;
+    let programs = compile_programs(architecture, scratch.path())?;
     contents.files.extend(programs);
     let programs = runs.iter().map(|run| &run.target.program);
     contents.files.extend(programs.map(|p| (p.clone(), p.to_string_lossy().into_owned())));
@@ -252,6 +264,7 @@ fn boot(
     let initrd = scratch.path().join("initrd");
     initrd::write(&initrd, &contents, &modules, job)?;
     let machine = Machine {
+        architecture,
         image: kernel.image()?,
         initrd,
         disk,
@@ -323,7 +336,7 @@ fn build(selection: &Selection) -> anyhow::Result<(Vec<Target>, Option<PathBuf>)
     }
     args.extend(selection.packages.iter().flat_map(|p| ["--package", p]));
     let (mut targets, mut kymo) = (Vec::new(), None);
-    for message in cargo::messages(&args)? {
+    for message in cargo::messages_of(selection.architecture.cargo(&args)?)? {
         let Some(program) = message["executable"].as_str().map(PathBuf::from) else { continue };
         let name = message["target"]["name"].as_str().unwrap_or_default().to_owned();
         match message["target"]["kind"][0].as_str() {
@@ -341,7 +354,10 @@ fn build(selection: &Selection) -> anyhow::Result<(Vec<Target>, Option<PathBuf>)
 
 /// Compiles the programs of the testkit and those in `tests/guest_programs/*.c` of
 /// the crates. Each comes with its source, so that a test knows its program.
-fn compile_programs(directory: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
+fn compile_programs(
+    architecture: Architecture,
+    directory: &Path,
+) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let mut sources: Vec<(String, String)> = kymo_testkit::Workload::SOURCES
         .iter()
         .map(|(name, source)| ((*name).to_owned(), (*source).to_owned()))
@@ -358,7 +374,7 @@ fn compile_programs(directory: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> 
     for (name, source) in &sources {
         let (code, program) = (directory.join(format!("{name}.c")), directory.join(name));
         std::fs::write(&code, source).with_context(|| code.display().to_string())?;
-        let mut gcc = std::process::Command::new("gcc");
+        let mut gcc = architecture.c_compiler()?;
         gcc.args(kymo_testkit::Workload::FLAGS).arg("-static").arg("-o").args([&program, &code]);
         cargo::run_command(gcc)?;
         files.push((code, format!("{PROGRAMS}/{name}.c")));
@@ -474,6 +490,7 @@ mod tests {
             release: true,
             verbose: false,
             kernel: Apt::of_machine(),
+            architecture: Architecture::Amd64,
         };
         assert_eq!(selection, expected);
         assert!(Selection::parse(&["--no-such"]).is_err());

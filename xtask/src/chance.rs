@@ -3,11 +3,11 @@
 
 /// The state.
 #[derive(Clone, Debug)]
-pub(super) struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
     /// The numbers of one round of a run, which do not depend on the other rounds.
-    pub(super) fn of_round(seed: u64, round: u64) -> Chance {
+    pub(crate) fn of_round(seed: u64, round: u64) -> Chance {
         let mut chance = Chance(seed ^ round.wrapping_mul(0xd134_2543_de82_ef95));
         chance.next();
         chance
@@ -22,12 +22,12 @@ impl Chance {
     }
 
     /// A number of the range, both ends included.
-    pub(super) fn between(&mut self, least: u64, most: u64) -> u64 {
+    pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.next() % (most - least + 1)
     }
 
     /// One of these.
-    pub(super) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         let last = (of.len() - 1) as u64;
         let at = self.between(0, last) as usize;
         &of[at]

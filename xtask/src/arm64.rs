@@ -1,0 +1,190 @@
+//! What it takes to build for AArch64 and to boot a guest of it, out of Debian's packages: a
+//! directory with a compiler, its standard library and a linker, and one with programs for the
+//! guest, which are unpacked and never started here.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _};
+use object::{Endianness, elf};
+
+use crate::{cargo, peers, setup};
+
+pub(crate) const TRIPLE: &str = "aarch64-unknown-linux-gnu";
+/// Release with a compiler that builds the workspace.
+const COMPILER_SUITE: &str = "forky";
+const COMPILER: &str = "rustc,cargo,libstd-rust-dev:arm64,gcc,libc6-dev,gcc-aarch64-linux-gnu,\
+                        libc6-dev-arm64-cross";
+/// Beside what every system of Debian has.
+const PROGRAMS: &str = "mawk,procps,linux-perf,trace-cmd";
+/// Names in the guest that packages make when they are installed, or that lie beside libraries.
+pub(crate) const GUEST_LINKS: [(&str, &str); 2] = [
+    ("/usr/bin/awk", "mawk"),
+    ("/usr/lib/ld-linux-aarch64.so.1", "aarch64-linux-gnu/ld-linux-aarch64.so.1"),
+];
+const C_COMPILER: &str = "aarch64-linux-gnu-gcc";
+
+/// Mounts directories of this machine at their own paths in a directory that becomes the root,
+/// and starts a command there. Both happen in a mount namespace of its own, which ends with it.
+const ENTER: &str = r#"
+set -e
+root=$1; directory=$2; shift 2
+while [ "$1" != -- ]; do
+    mkdir -p "$root$1"
+    mount --rbind "$1" "$root$1"
+    shift
+done
+shift
+exec chroot "$root" /bin/sh -c 'cd "$0" && exec "$@"' "$directory" "$@"
+"#;
+
+/// `cargo ARGS…` that builds for AArch64, its artefacts in `target/arm64`. The compiler is fetched
+/// if it is not there.
+pub(crate) fn cargo(args: &[&str]) -> anyhow::Result<Command> {
+    cargo::run(&["fetch", "--quiet", "--locked", "--target", TRIPLE])?;
+    let home = cargo_home()?;
+    let built = crate::target().join("arm64");
+    std::fs::create_dir_all(&built).with_context(|| built.display().to_string())?;
+    let mut command = enter(&[&home, &built])?;
+    command
+        .arg("cargo")
+        .args(args)
+        .args(["--offline", "--locked", "--target", TRIPLE])
+        .env("CARGO_HOME", &home)
+        .env("CARGO_TARGET_DIR", &built)
+        .env("CC_aarch64_unknown_linux_gnu", C_COMPILER)
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", C_COMPILER);
+    Ok(command)
+}
+
+/// The C compiler for it.
+pub(crate) fn c_compiler() -> anyhow::Result<Command> {
+    let mut command = enter(&[])?;
+    command.arg(C_COMPILER);
+    Ok(command)
+}
+
+/// A command that goes on with a program and its arguments, with the workspace and these
+/// directories where they are outside, too.
+fn enter(directories: &[&Path]) -> anyhow::Result<Command> {
+    if !setup::is_root() {
+        bail!("building for AArch64 changes the root directory, which root alone may");
+    }
+    let root = unpacked("cross", &["--architectures=amd64,arm64"], COMPILER, COMPILER_SUITE)?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", ENTER, "enter"]).arg(root).arg(crate::root());
+    command.args(["/proc", "/dev"]).arg(crate::root()).args(directories).arg("--");
+    // Nothing of the toolchain that runs this is the other's.
+    command.env_clear().envs([("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")]);
+    Ok(command)
+}
+
+fn cargo_home() -> anyhow::Result<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"));
+    std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("no home directory")
+}
+
+/// A directory below `target` with packages of a release, unpacked if it is not there.
+fn unpacked(name: &str, options: &[&str], packages: &str, suite: &str) -> anyhow::Result<PathBuf> {
+    let directory = crate::target().join(name);
+    if !directory.exists() {
+        peers::unpack(&directory, options, packages, suite)?;
+    }
+    Ok(directory)
+}
+
+/// Programs of Debian's for the guest.
+pub(crate) struct GuestPrograms {
+    root: PathBuf,
+}
+
+impl GuestPrograms {
+    /// Of a release, unpacked if they are not there.
+    pub(crate) fn of(suite: &str) -> anyhow::Result<GuestPrograms> {
+        let options = ["--variant=extract", "--architectures=arm64"];
+        let root = unpacked(&format!("arm64-{suite}"), &options, PROGRAMS, suite)?;
+        Ok(GuestPrograms { root })
+    }
+
+    /// The directory that is the guest's root.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Path of a program in the guest.
+    pub(crate) fn which(&self, name: &str) -> Option<PathBuf> {
+        let names = ["usr/bin", "usr/sbin"].map(|directory| Path::new(directory).join(name));
+        let found = names.into_iter().find(|at| self.root.join(at).exists())?;
+        Some(Path::new("/").join(found))
+    }
+
+    /// Files of these programs and of the libraries that they name, here and in the guest.
+    pub(crate) fn with_libraries(
+        &self,
+        programs: &[PathBuf],
+    ) -> anyhow::Result<Vec<(PathBuf, String)>> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<PathBuf> = programs.to_vec();
+        while let Some(path) = open.pop() {
+            let here = self.root.join(path.strip_prefix("/").unwrap_or(&path));
+            let bytes = std::fs::read(&here).with_context(|| here.display().to_string())?;
+            if !found.insert(path) {
+                continue;
+            }
+            for name in needed(&bytes).unwrap_or_default() {
+                let library = Path::new("/usr/lib/aarch64-linux-gnu").join(&name);
+                let there = self.root.join(library.strip_prefix("/").unwrap_or(&library));
+                if !there.exists() {
+                    bail!("{} needs {name}, which is not in {}", here.display(), there.display());
+                }
+                open.push(library);
+            }
+        }
+        let pair = |path: PathBuf| {
+            let here = self.root.join(path.strip_prefix("/").unwrap_or(&path));
+            (here, path.to_string_lossy().into_owned())
+        };
+        Ok(found.into_iter().map(pair).collect())
+    }
+}
+
+/// Names of the libraries that an ELF file needs, and of its loader; none of a file that is no
+/// ELF file.
+fn needed(bytes: &[u8]) -> Option<Vec<String>> {
+    let header = elf::FileHeader64::<Endianness>::parse(bytes).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, bytes).ok()?;
+    let mut names = Vec::new();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    for segment in segments {
+        if let Ok(Some(loader)) = segment.interpreter(endian, bytes) {
+            let loader = text(loader);
+            names.extend(loader.rsplit('/').next().map(str::to_owned));
+        }
+        let Ok(Some(dynamic)) = segment.dynamic(endian, bytes) else { continue };
+        let strings = dynamic.iter().find(|d| d.tag(endian) == elf::DT_STRTAB)?;
+        let strings = strings.d_val(endian);
+        for entry in dynamic.iter().filter(|d| d.tag(endian) == elf::DT_NEEDED) {
+            let at = strings.checked_add(entry.d_val(endian))?;
+            let name = tail(segments, endian, bytes, at)?;
+            names.push(text(name.split(|b| *b == 0).next()?));
+        }
+    }
+    Some(names)
+}
+
+/// Bytes of the loaded segment from an address on.
+fn tail<'a>(
+    segments: &[elf::ProgramHeader64<Endianness>],
+    endian: Endianness,
+    bytes: &'a [u8],
+    address: u64,
+) -> Option<&'a [u8]> {
+    let segment = segments.iter().find(|s| {
+        let begin = s.p_vaddr(endian);
+        s.p_type(endian) == elf::PT_LOAD && address >= begin && address - begin < s.p_filesz(endian)
+    })?;
+    segment.data(endian, bytes).ok()?.get((address - segment.p_vaddr(endian)) as usize..)
+}
