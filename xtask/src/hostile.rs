@@ -68,7 +68,8 @@ const BINARY: &[&[&str]] = &[
     &["run", "-l", "usdt:@:*"],
 ];
 
-const PROGRAM: &[&[&str]] = &[&["run", "--dry-run", "@"], &["run", "--dry-run", "--show-program", "@"]];
+const PROGRAM: &[&[&str]] =
+    &[&["run", "--dry-run", "@"], &["run", "--dry-run", "--show-program", "@"]];
 
 const PROGRAMS: [&str; 4] = [
     "tracepoint:sched:sched_switch { @[args.prev_comm, kstack(3)] = count(); }\n\

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod cgroup_pattern;
 pub mod chain;
 mod chain_frames;
 pub mod ctf;

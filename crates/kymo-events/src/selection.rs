@@ -1,10 +1,11 @@
 //! Which events are wanted: by time, CPU, task, name and the values of their fields. The
 //! same for recordings of all formats; what a format can pass over it passes over.
 
-use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobSet, GlobSetBuilder};
 use kymo_files::perfdata::{EventDesc, PerfData};
 use kymo_model::{EventType, SampleType, sw};
 
+use crate::cgroup_pattern::CgroupPattern;
 use crate::event_switch::EventSwitch;
 use crate::filter::FilterExpr;
 use crate::schema::RecordedClass;
@@ -125,7 +126,7 @@ impl EventSelection {
     /// # Errors
     /// If one is no glob.
     pub fn set_cgroups(&mut self, paths: &[String]) -> Result<(), SelectionError> {
-        self.cgroups = paths.iter().map(|p| CgroupPattern::new(p)).collect::<Result<_, _>>()?;
+        self.cgroups = CgroupPattern::parse(paths).map_err(SelectionError)?;
         Ok(())
     }
 
@@ -278,44 +279,6 @@ impl EventSelection {
 /// The event of perf's that makes no samples.
 fn is_dummy(event: &EventDesc) -> bool {
     event.attr.kind == EventType::SOFTWARE && event.attr.config == sw::DUMMY
-}
-
-/// Cgroups by path: one and those below it, or those that match a glob and those below.
-#[derive(Clone, Debug)]
-enum CgroupPattern {
-    /// Without the first slash.
-    Path(String),
-    Glob(GlobMatcher),
-}
-
-impl CgroupPattern {
-    fn new(text: &str) -> Result<CgroupPattern, SelectionError> {
-        let path = text.trim_matches('/');
-        if !path.contains(['*', '?', '[', '{']) {
-            return Ok(CgroupPattern::Path(path.to_owned()));
-        }
-        let glob = GlobBuilder::new(path).literal_separator(true).build();
-        let glob = glob.map_err(|e| SelectionError(format!("--cgroup {text}: {e}")))?;
-        Ok(CgroupPattern::Glob(glob.compile_matcher()))
-    }
-
-    fn is_match(&self, path: &[u8]) -> bool {
-        let path = String::from_utf8_lossy(path);
-        let path = path.trim_start_matches('/');
-        match self {
-            // The root has all below it.
-            CgroupPattern::Path(own) if own.is_empty() => true,
-            CgroupPattern::Path(own) => {
-                let below = path.strip_prefix(own.as_str());
-                below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            }
-            CgroupPattern::Glob(glob) => {
-                let ends = path.match_indices('/').map(|(at, _)| at);
-                ends.chain([path.len()])
-                    .any(|end| path.get(..end).is_some_and(|p| glob.is_match(p)))
-            }
-        }
-    }
 }
 
 /// Reads `START,STOP START,STOP…` in seconds, or shares of the whole: `10%/2`,

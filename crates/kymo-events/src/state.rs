@@ -177,6 +177,11 @@ impl MachineState {
         self.tree = Some(tree.clone());
     }
 
+    /// The tree, if samples tell who belongs to it.
+    pub(crate) fn cgroup_tree(&self) -> Option<&TaskTree> {
+        self.tree.as_ref().filter(|tree| tree.is_of_cgroups())
+    }
+
     /// Path of a cgroup.
     pub fn cgroup(&self, id: u64) -> Option<&Arc<[u8]>> {
         self.cgroups.get(&id)

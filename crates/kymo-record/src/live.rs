@@ -200,6 +200,9 @@ impl PerfCapture {
         // The kernel's text is found by reading a long list, which others need not wait for.
         let told = std::thread::scope(|scope| {
             let text = mappings.then(|| scope.spawn(proc_maps::kernel_text));
+            if self.options.cgroup_records {
+                synthesizer.cgroups()?;
+            }
             synthesizer.tasks(&existing, &mut notes)?;
             let gone = || Err(io::ErrorKind::Other.into());
             match text {

@@ -95,6 +95,28 @@ fn answers_are_about_the_tasks_of_a_cgroup() {
     let calling = tids(&args, "threads");
     assert!(calling.contains(&shell) && calling.is_subset(&within), "{calling:?} {within:?}");
 
+    // The same while it happens, of a shell that was there before and of what it starts.
+    let (inside, outside) = (Shell::start(), Shell::start());
+    group.add(inside.0.id());
+    let (shell, other) = (u64::from(inside.0.id()), u64::from(outside.0.id()));
+    let live = ["--json", "--timeout", "400"];
+    for (answer, rows) in [
+        (&["sched", "latency", "-p"][..], "tasks"),
+        (&["offcpu", "report", "--tasks"], "tasks"),
+        (&["syscalls", "report", "--threads", "1000"], "threads"),
+    ] {
+        let of = |cgroup: &str| tids(&[answer, &live, &["--cgroup", cgroup]].concat(), rows);
+        let seen = of(group.name());
+        assert!(
+            seen.contains(&shell) && !seen.contains(&other) && seen.len() > 5,
+            "{answer:?} {seen:?}"
+        );
+        assert_eq!(of("none"), BTreeSet::new(), "{answer:?}");
+    }
+    let of_map = run(KYMO, ["sched", "map", "--cgroup", "a", "--timeout", "50"]).failure().stderr;
+    assert!(of_map.contains("whatever its CPUs run"), "{of_map}");
+    drop((inside, outside));
+
     let refused = |path: &str, why: &str| {
         let said = run(KYMO, ["sched", "latency", "-i", path, "--cgroup", "a"]).failure().stderr;
         assert!(said.contains(why), "{said}");

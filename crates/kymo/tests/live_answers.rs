@@ -181,6 +181,39 @@ fn the_path_of_a_command_is_shown_at_once() {
 }
 
 #[test]
+fn the_path_of_a_process_that_runs_already_is_shown() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let script = "for n in {1..300}; do sleep 0.1; done";
+    let mut other = Command::new("bash").args(["-c", script]).spawn().unwrap();
+    let pid = other.id().to_string();
+    let why = |chosen: &[&str]| {
+        let out = run(KYMO, [&["why", "--json"], chosen].concat()).success();
+        json(&out)
+    };
+    // It waits for its children, which sleep.
+    let page = why(&["-p", &pid, "--timeout", "500"]);
+    let path = &page["paths"][0];
+    assert_eq!(path["task"]["tid"], other.id(), "{page}");
+    let culprits = page["culprits"].as_array().unwrap();
+    let sleeping =
+        culprits.iter().find(|c| c["kind"] == "sleep").unwrap_or_else(|| panic!("{page}"));
+    assert!(sleeping["total_ns"].as_u64().unwrap() >= 100_000_000, "{page}");
+    // Until a command ends that it has nothing to do with.
+    let page = why(&["-p", &pid, "--", "sleep", "0.3"]);
+    assert_eq!(page["paths"][0]["task"]["tid"], other.id(), "{page}");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    // Who runs most of all tasks of the machine; nothing points to what was not kept.
+    let w = Workload::spin();
+    let page = run(KYMO, ["why", "-a", "--", w.arg(), "300"]).success().stdout;
+    assert!(page.contains(" took ") && !page.contains(" -i "), "{page}");
+    let nobody = run(KYMO, ["why", "--timeout", "50"]).failure().stderr;
+    assert!(nobody.contains("which task?"), "{nobody}");
+}
+
+#[test]
 fn an_interrupt_ends_it_and_the_answer_comes() {
     if !require(&NEEDS) {
         return;

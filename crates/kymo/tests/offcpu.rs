@@ -253,7 +253,7 @@ fn without_stacks_and_with_losses_it_is_said() {
     let lost = |cpu: u32, packet: usize| cpu == 1 && packet == 6;
     let trace = |name: &str, without: &dyn Fn(u32, usize) -> bool| {
         let path = directory.path().join(name).join("kernel");
-        CtfTrace { records: &records, packet: 12, without }.write(&path);
+        CtfTrace { records: &records, packet: 12, stacks: false, without }.write(&path);
         page(path.to_str().unwrap())
     };
     let whole = trace("whole", &complete);
@@ -280,7 +280,8 @@ fn of_switches_of_some_tasks_what_is_not_uncertain_is_true() {
         let wanted = lines.iter().filter(|l| wants(l));
         let records: Vec<SchedRecord> = wanted.filter_map(SchedRecord::parse).collect();
         let path = directory.path().join(name).join("kernel");
-        CtfTrace { records: &records, packet: 1000, without: &|_, _| false }.write(&path);
+        CtfTrace { records: &records, packet: 1000, stacks: false, without: &|_, _| false }
+            .write(&path);
         let args = ["offcpu", "report", "--json", "-i", path.to_str().unwrap()];
         let page: Value = serde_json::from_str(&kymo(&args).stdout).unwrap();
         let mut rows: BTreeMap<u64, [u64; 4]> = BTreeMap::new();

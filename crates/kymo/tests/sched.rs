@@ -5,7 +5,7 @@
 
 mod sched_model;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use kymo_testkit::{Need, Outcome, TracingState, perf, require, run};
@@ -223,7 +223,7 @@ fn ctf_of(
     without: &dyn Fn(u32, usize) -> bool,
 ) -> String {
     let path = directory.join("kernel");
-    CtfTrace { records, packet: 12, without }.write(&path);
+    CtfTrace { records, packet: 12, stacks: false, without }.write(&path);
     path.to_str().unwrap().to_owned()
 }
 
@@ -320,6 +320,89 @@ fn live_recordings_give_the_models_numbers_in_both_formats() {
     assert_eq!(state.left_behind(), None);
 }
 
+/// Stacks of a trace.dat are events of their own: each comes to the line that it belongs to, and the
+/// lines are the same as without.
+#[test]
+fn call_chains_of_a_trace_dat_are_those_that_trace_cmd_shows() {
+    if !require(&[Need::Root, Need::Tracefs, Need::TraceCmd]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("g.dat").to_str().unwrap().to_owned();
+    let record = ["sched", "record", "-q", "-g", "-o", &path, "--", "sh", "-c"];
+    let _ = kymo(&[&record[..], &["sleep 0.02; echo | cat; sleep 0.01"]].concat()).success();
+    let hist = |more: &[&str]| {
+        kymo(&[&["sched", "timehist", "-i", &path], more].concat()).success().stdout
+    };
+    // By thread and time: the functions behind `schedule`, outermost last.
+    let mut theirs: BTreeMap<(u64, u64), Vec<String>> = BTreeMap::new();
+    // A stack is the next event of its CPU; events of another may stand between.
+    let (mut last, mut at) = (HashMap::new(), None);
+    for line in run("trace-cmd", ["report", "-t", "-i", &path]).success().stdout.lines() {
+        if let Some(function) = line.strip_prefix("=> ") {
+            let name = function.split_once(" (").unwrap().0.to_owned();
+            at.into_iter().for_each(|at| theirs.entry(at).or_default().push(name.clone()));
+            continue;
+        }
+        let Some((head, rest)) = line.split_once(" [") else { continue };
+        let (cpu, rest) = rest.split_once(']').unwrap();
+        if rest.contains(" kernel_stack: ") {
+            at = last.get(cpu).copied().flatten();
+            continue;
+        }
+        let tid: u64 = head.rsplit_once('-').unwrap().1.trim().parse().unwrap();
+        let time = rest.split_whitespace().next().unwrap().trim_end_matches(':');
+        let time = time.replace('.', "").parse::<u64>().unwrap();
+        last.insert(cpu.to_owned(), rest.contains(" sched_switch: ").then_some((tid, time)));
+    }
+    let (mut compared, mut sleeps) = (0, 0);
+    for line in hist(&["--json", "--max-stack", "64"]).lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let Some(stack) = line["stack"].as_array() else { continue };
+        let at = (line["tid"].as_u64().unwrap(), line["time_ns"].as_u64().unwrap());
+        let stack: Vec<&str> = stack.iter().map(|f| f.as_str().unwrap()).collect();
+        assert!(
+            theirs[&at].iter().map(String::as_str).collect::<Vec<_>>().ends_with(&stack),
+            "{line}"
+        );
+        assert!(!stack[0].contains("sched_switch") && stack[0] != "schedule", "{line}");
+        compared += 1;
+        let is_sleep = line["comm"] == "sleep" && stack.contains(&"hrtimer_nanosleep");
+        sleeps += usize::from(is_sleep);
+    }
+    assert!(compared > 10 && sleeps >= 2, "{compared} {sleeps}");
+    let cut = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(|l| l.split("   ").collect::<Vec<_>>());
+        let plain = lines.map(|mut parts| {
+            parts.retain(|p| !p.contains(" <- "));
+            parts.join("   ").trim_end().to_owned()
+        });
+        plain.collect()
+    };
+    assert_eq!(cut(&hist(&["--max-stack", "2"])), cut(&hist(&["-G"])));
+}
+
+/// LTTng's are fields of their events.
+#[test]
+fn call_chains_of_lttng_are_those_of_their_events() {
+    let (path, directory) = (fixture(), tempfile::tempdir().unwrap());
+    let (there, records) = (directory.path().join("kernel"), records(&path));
+    CtfTrace { records: &records, packet: 12, stacks: true, without: &|_, _| false }.write(&there);
+    let args = ["sched", "timehist", "--json", "-i", there.to_str().unwrap()];
+    let mut seen = 0;
+    for line in kymo(&args).success().stdout.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if line["type"] == "switch" && line["tid"] != 0 {
+            let time = line["time_ns"].as_u64().unwrap();
+            assert_eq!(line["stack"], serde_json::json!([format!("{time:#x}"), "0xfff"]), "{line}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "{seen}");
+    let none = kymo(&[&args[..], &["-G"]].concat()).success().stdout;
+    assert!(!none.contains("\"stack\""), "{none}");
+}
+
 #[test]
 fn what_is_missing_is_said() {
     let there = format!("{FIXTURES}/fp.data");
@@ -327,6 +410,8 @@ fn what_is_missing_is_said() {
     assert!(none.stdout.contains("no sched_switch events") && none.stdout.contains("sched record"));
     let bad = kymo(&["sched", "latency", "--sort", "color", "-i", &there]).failure();
     assert!(bad.stderr.contains("there is no key \"color\""), "{}", bad.stderr);
+    let map = kymo(&["sched", "map", "--comm", "sh", "-i", &there]).failure();
+    assert!(map.stderr.contains("a map shows whatever its CPUs run"), "{}", map.stderr);
     let both = kymo(&["sched", "timehist", "-s", "-w", "-i", &there]).failure();
     assert!(both.stderr.contains("-S shows both"), "{}", both.stderr);
 }

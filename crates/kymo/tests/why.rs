@@ -273,7 +273,7 @@ fn other_formats_have_the_same_paths_and_losses_are_marked() {
     let directory = tempfile::tempdir().unwrap();
     let trace = |name: &str, without: &dyn Fn(u32, usize) -> bool| {
         let path = directory.path().join(name).join("kernel");
-        CtfTrace { records: &records, packet: 12, without }.write(&path);
+        CtfTrace { records: &records, packet: 12, stacks: false, without }.write(&path);
         path.to_str().unwrap().to_owned()
     };
     let whole = trace("whole", &|_, _| false);

@@ -114,7 +114,11 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> anyhow::Result<Scratch> {
-        let path = directory().join(format!("run-{}", std::process::id()));
+        Scratch::named("run")
+    }
+
+    fn named(what: &str) -> anyhow::Result<Scratch> {
+        let path = directory().join(format!("{what}-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
         Ok(Scratch(path))
     }

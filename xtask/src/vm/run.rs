@@ -93,7 +93,8 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     let kernel = fetch::kernel(&options.apt)?;
     let modules = Modules::of(&kernel)?;
     let kymo = if options.dev {
-        architecture.build(&["build", "--package", "kymo", "--bin", "kymo"])?
+        // As the tests have it: nothing is compiled anew for other features.
+        super::suite::dev_program(architecture)?
     } else {
         architecture.build(&["build", "--release", "--bin", "kymo"])?
     };

@@ -1,5 +1,6 @@
 //! `cargo xtask vm test`: the integration tests in `crates/*/tests/guest_*.rs`, in one
-//! guest, or a second for those with debugging information, one after the other (they change what the whole kernel does). C
+//! guest, or a second for those with debugging information, and some for one whose kernel traces
+//! its boot, one after the other (they change what the whole kernel does). C
 //! programs that they watch are compiled here, because the guest has no compiler. What fails
 //! is tried once more in a guest of its own, and if it passes there named as flaky.
 
@@ -32,6 +33,29 @@ const WITH_DISK: &str = "guest_debug_";
 
 /// The test program that says what works on a kernel.
 const MATRIX: &str = "guest_matrix";
+
+/// The test program that looks at the boot of its guest, each of [`BOOTS`] in a guest of its own.
+const OF_BOOTS: &str = "guest_traced_boot";
+
+/// How the kernel is told to trace its boot: as `kymo boot prepare` says, which the test compares.
+const TRACED: &str = "trace_event=printk:console,initcall:initcall_start,initcall:initcall_finish,\
+    module:module_load,sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,\
+    sched:sched_process_fork,sched:sched_process_exec,sched:sched_process_exit,\
+    workqueue:workqueue_queue_work,workqueue:workqueue_execute_start,\
+    workqueue:workqueue_execute_end,block:block_rq_issue,block:block_rq_requeue,\
+    block:block_rq_complete trace_buf_size=32768k trace_clock=mono trace_options=nooverwrite \
+    initcall_debug async.dyndbg=+p dd.dyndbg=+p log_buf_len=4M";
+
+/// Boots with six slow disks, by name: how adapters are scanned, and adapters and their disks, with
+/// a queue that these share.
+const BOOTS: [(&str, &str, &str); 3] = [
+    ("serial", "scan=sync", "add_host=2 num_tgts=3"),
+    ("shared", "scan=async", "add_host=1 num_tgts=6 host_max_queue=1"),
+    ("parallel", "scan=async", "add_host=2 num_tgts=3"),
+];
+
+/// Where the test puts its boot's recording, and finds those of the boots before as `NAME.dat`.
+const RECORDED: &str = "/vm/boots/recorded.dat";
 
 /// Where `kymo_testkit::Workload` looks for programs.
 const PROGRAMS: &str = "/vm/programs";
@@ -71,6 +95,18 @@ pub(crate) struct Results {
     pub(crate) capabilities: Vec<String>,
     /// Release of the guest's kernel.
     pub(crate) release: String,
+}
+
+/// What a guest has beside its tests.
+#[derive(Clone, Debug, Default)]
+struct Setup {
+    /// Parameters for the kernel.
+    append: String,
+    /// Modules to load at the start.
+    load: Vec<String>,
+    files: Vec<(PathBuf, String)>,
+    /// Where [`RECORDED`] is put.
+    recorded: Option<PathBuf>,
 }
 
 /// What a boot brought.
@@ -172,14 +208,33 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     if !names.is_empty() {
         targets.retain(|t| names.iter().any(|f| t.name.contains(*f)));
     }
+    let (of_boots, targets): (Vec<Target>, Vec<Target>) =
+        targets.into_iter().partition(|t| t.name == OF_BOOTS);
     let (with, without): (Vec<Target>, Vec<Target>) =
         targets.into_iter().partition(|t| t.name.starts_with(WITH_DISK));
     let mut all = Results { release: kernel.release.clone(), ..Results::default() };
-    for targets in [without, with].iter().filter(|targets| !targets.is_empty()) {
+    // Each boot has a directory of its own, which goes with it.
+    let scratch = Scratch::named("boots")?;
+    let mut groups = vec![(&without, Setup::default()), (&with, Setup::default())];
+    let mut files = Vec::new();
+    for (name, scan, adapters) in BOOTS {
+        let recorded = scratch.path().join(name);
+        let disks = "max_luns=1 dev_size_mb=8 delay=10";
+        let load = vec![
+            format!("scsi_mod {scan}"),
+            "sd_mod".to_owned(),
+            format!("scsi_debug {disks} {adapters}"),
+        ];
+        let append = format!("{TRACED} kymo_boot={name}");
+        let setup = Setup { append, load, files: files.clone(), recorded: Some(recorded.clone()) };
+        groups.push((&of_boots, setup));
+        files.push((recorded, format!("/vm/boots/{name}.dat")));
+    }
+    for (targets, setup) in groups.iter().filter(|(targets, _)| !targets.is_empty()) {
         let arguments: Vec<String> = filters.iter().map(|f| (*f).clone()).collect();
         let run = |target| Run { target, arguments: arguments.clone() };
         let runs: Vec<Run<'_>> = targets.iter().map(run).collect();
-        let booted = boot(selection, &kernel, &runs, kymo.as_deref())?;
+        let booted = boot(selection, &kernel, (&runs, setup), kymo.as_deref())?;
         let mut first = booted.found;
         all.skips.extend(booted.skips);
         all.capabilities.extend(booted.capabilities);
@@ -189,7 +244,7 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
             let runs: Vec<Run<'_>> = bad.iter().map(again).collect();
             println!("\nguest: what failed is tried again");
             let Booted { found: second, capabilities, .. } =
-                boot(selection, &kernel, &runs, kymo.as_deref())?;
+                boot(selection, &kernel, (&runs, setup), kymo.as_deref())?;
             if !capabilities.is_empty() {
                 all.capabilities = capabilities;
             }
@@ -220,7 +275,7 @@ fn flaky(target: &Target, first: &OfTarget, second: &OfTarget) -> Vec<String> {
 fn boot(
     selection: &Selection,
     kernel: &fetch::Kernel,
-    runs: &[Run<'_>],
+    (runs, setup): (&[Run<'_>], &Setup),
     kymo: Option<&Path>,
 ) -> anyhow::Result<Booted> {
     let modules = Modules::of(kernel)?;
@@ -231,10 +286,10 @@ fn boot(
         guest: GuestRoot::of(&apt)?,
         init: super::init(architecture)?,
         programs: PEERS.map(String::from).into(),
+        load: setup.load.clone(),
+        files: setup.files.iter().filter(|(file, _)| file.exists()).cloned().collect(),
         ready: READY.into_iter().filter(|name| modules.has(name)).map(String::from).collect(),
-        files: Vec::new(),
         links: Vec::new(),
-        load: Vec::new(),
     };
     if let Some(place) = kymo {
         let program = match selection.release {
@@ -256,7 +311,11 @@ fn boot(
     contents.load.extend(disk.is_some().then(|| disk::DRIVER.to_owned()));
     let job = Job {
         commands: runs.iter().map(|run| command(run, selection.verbose)).collect(),
-        get: vec![SKIPS.into(), CAPABILITIES.into()],
+        get: [SKIPS, CAPABILITIES]
+            .into_iter()
+            .chain(setup.recorded.as_ref().map(|_| RECORDED))
+            .map(String::from)
+            .collect(),
         limit_seconds: LIMIT_OF_ALL,
         disk: disk.as_ref().map_or_else(String::new, |_| disk::PLACE.into()),
         ..Job::default()
@@ -268,7 +327,7 @@ fn boot(
         image: kernel.image()?,
         initrd,
         disk,
-        append: String::new(),
+        append: setup.append.clone(),
         memory_mb: MEMORY_MB,
         limit: Duration::from_secs(u64::from(LIMIT_OF_ALL)),
         // The guest ends a test program that takes too long, and says so.
@@ -286,6 +345,13 @@ fn boot(
     );
     if outcome.ended.iter().any(|ended| ended.status != 0) {
         println!("guest: {}", outcome.console);
+    }
+    if let Some(to) = &setup.recorded {
+        let file = outcome.files.iter().find(|(path, _)| path == RECORDED);
+        // Without it this test has failed, and the next one says so.
+        if let Some((_, from)) = file {
+            std::fs::copy(from, to).with_context(|| to.display().to_string())?;
+        }
     }
     let lines = |name: &str| -> Vec<String> {
         let file = outcome.files.iter().find(|(path, _)| path == name);
@@ -326,6 +392,19 @@ fn command(Run { target, arguments: told }: &Run<'_>, verbose: bool) -> Command 
         ],
         limit_seconds: limit_of(target),
     }
+}
+
+/// The development build of kymo that tests run.
+pub(super) fn dev_program(architecture: Architecture) -> anyhow::Result<PathBuf> {
+    let cargo = architecture.cargo(&["test", "--no-run", "--workspace", "--test", MATRIX])?;
+    let messages = cargo::messages_of(cargo)?;
+    let program = messages.iter().find(|m| {
+        m["target"]["name"] == "kymo"
+            && m["target"]["kind"][0] == "bin"
+            && m["executable"].is_string()
+    });
+    let program = program.and_then(|m| m["executable"].as_str()).map(PathBuf::from);
+    program.context("cargo named no program kymo")
 }
 
 /// Builds the test programs; also says where they expect kymo.

@@ -19,6 +19,10 @@ pub enum ActivityKind {
     Module,
     /// A function of work items.
     Work,
+    /// A function that is called asynchronously.
+    Async,
+    /// A device that is probed, behind its driver where that is told.
+    Device,
     /// A program.
     Process,
     /// A task of which nothing more is known.
@@ -32,6 +36,8 @@ impl ActivityKind {
             ActivityKind::Initcall => "initcall",
             ActivityKind::Module => "module",
             ActivityKind::Work => "work",
+            ActivityKind::Async => "async",
+            ActivityKind::Device => "device",
             ActivityKind::Process => "process",
             ActivityKind::Task => "task",
         }
@@ -66,6 +72,12 @@ pub(super) struct ActivityMap {
     /// By thread, by their begin once it is finished.
     intervals: FxHashMap<u32, Vec<ActivityInterval>>,
     open: FxHashMap<u32, Vec<(u64, ActivityId)>>,
+    /// Devices whose probes are under way by thread, with their drivers.
+    probes: FxHashMap<u32, Vec<(String, String)>>,
+    /// Initcalls that the kernel said it calls, by thread.
+    called: FxHashMap<u32, String>,
+    /// Units of systemd by their main processes.
+    pub(super) units: FxHashMap<u32, String>,
     count: usize,
     /// Number of initcalls, modules and program starts.
     pub(super) seen: [u64; 3],
@@ -113,9 +125,14 @@ impl ActivityMap {
                 self.seen[0] += 1;
                 // That of a module is the module's.
                 if self.top(tid) != Some(ActivityKind::Module) {
-                    let name = function(number("func"));
+                    let mut name = function(number("func"));
+                    // That of a module is gone with its memory; the kernel has said what it calls.
+                    if name.starts_with("0x") {
+                        name = self.called.remove(&tid).unwrap_or(name);
+                    }
                     self.begin(tid, time, ActivityKind::Initcall, &name);
                 }
+                self.called.remove(&tid);
             }
             "initcall_finish" => {
                 // A module is there when its own initcall is over.
@@ -138,7 +155,10 @@ impl ActivityMap {
                 self.seen[2] += 1;
                 let file = text("filename");
                 self.end_all(tid, time);
-                let name = file.rsplit('/').next().unwrap_or(&file).to_owned();
+                let mut name = file.rsplit('/').next().unwrap_or(&file).to_owned();
+                if let Some(unit) = self.units.get(&tid) {
+                    name = format!("{name} ({unit})");
+                }
                 self.begin(tid, time, ActivityKind::Process, &name);
                 if self.execs.len() < MAX_INTERVALS {
                     self.execs.push((time, tid, file));
@@ -153,8 +173,76 @@ impl ActivityMap {
                 }
             }
             "sched_process_exit" => self.end_all(tid, time),
+            "console" => self.message(tid, time, &text("msg")),
             _ => {}
         }
+    }
+
+    /// What the kernel says with `initcall_debug` when a probe or an asynchronous function has
+    /// ended, and with `dd.dyndbg` when a probe begins: nothing else names them.
+    fn message(&mut self, tid: u32, time: u64, text: &str) {
+        if let Some((_, probe)) = text.split_once(": really_probe: probing driver ") {
+            let Some((driver, device)) = probe.split_once(" with device ") else { return };
+            let probes = self.probes.entry(tid).or_default();
+            if probes.len() < DEEPEST {
+                probes.push((device.trim_end().to_owned(), driver.to_owned()));
+            }
+            return;
+        }
+        // `calling  FUNCTION+0x0/0x20 [MODULE] @ THREAD`, before the event or behind it.
+        if let Some((name, _)) = text.strip_prefix("calling  ").and_then(|t| t.split_once('+')) {
+            let top = self.open.get(&tid).and_then(|open| open.last()).copied();
+            let activity = top.and_then(|(_, id)| self.activities.get(id.0 as usize));
+            let is_nameless = activity
+                .is_some_and(|a| a.kind == ActivityKind::Initcall && a.name.starts_with("0x"));
+            match top.filter(|_| is_nameless) {
+                Some((from, _)) => {
+                    let id = self.id(ActivityKind::Initcall, name);
+                    let open = self.open.get_mut(&tid).and_then(|open| open.last_mut());
+                    open.into_iter().for_each(|last| *last = (from, id));
+                }
+                None if self.called.len() < MAX_ACTIVITIES => {
+                    self.called.insert(tid, name.to_owned());
+                }
+                None => {}
+            }
+            return;
+        }
+        let Some(rest) = text.trim_end().strip_suffix(" usecs") else { return };
+        let Some((rest, micros)) = rest.rsplit_once(" after ") else { return };
+        let Ok(micros) = micros.parse::<u64>() else { return };
+        let (kind, name, unit) = if let Some(probe) = rest.strip_prefix("probe of ") {
+            let Some((device, _)) = probe.rsplit_once(" returned ") else { return };
+            let probes = self.probes.entry(tid).or_default();
+            let driver = probes.iter().rposition(|(d, _)| d == device).map(|at| {
+                let driver = std::mem::take(&mut probes[at].1);
+                probes.truncate(at);
+                driver
+            });
+            let name = driver.map_or(device.to_owned(), |driver| format!("{driver} {device}"));
+            (ActivityKind::Device, name, 1000)
+        } else {
+            // `initcall COOKIE_FUNCTION+0x0/0x20 [MODULE] returned`
+            let function = rest.strip_prefix("initcall ").and_then(|r| r.strip_suffix(" returned"));
+            let Some((cookie, name)) = function.and_then(|f| f.split_once('_')) else { return };
+            if cookie.is_empty() || !cookie.bytes().all(|b| b.is_ascii_digit()) {
+                return;
+            }
+            // Its microseconds are nanoseconds that were shifted.
+            (ActivityKind::Async, name.split('+').next().unwrap_or(name).to_owned(), 1024)
+        };
+        let from = time.saturating_sub(micros.saturating_mul(unit));
+        let activity = self.id(kind, &name);
+        self.push(tid, ActivityInterval { from, to: time, activity });
+    }
+
+    fn push(&mut self, tid: u32, interval: ActivityInterval) {
+        if self.count >= MAX_INTERVALS {
+            self.crowded += 1;
+            return;
+        }
+        self.count += 1;
+        self.intervals.entry(tid).or_default().push(interval);
     }
 
     fn begin(&mut self, tid: u32, time: u64, kind: ActivityKind, name: &str) {
@@ -199,15 +287,9 @@ impl ActivityMap {
 
     fn close(&mut self, tid: u32, time: u64, from: usize) {
         let Some(open) = self.open.get_mut(&tid) else { return };
-        for (begin, activity) in open.drain(from.min(open.len())..) {
-            if self.count >= MAX_INTERVALS {
-                self.crowded += 1;
-                continue;
-            }
-            self.count += 1;
-            let to = time.max(begin);
-            let interval = ActivityInterval { from: begin, to, activity };
-            self.intervals.entry(tid).or_default().push(interval);
+        let ended = open.split_off(from.min(open.len()));
+        for (from, activity) in ended {
+            self.push(tid, ActivityInterval { from, to: time.max(from), activity });
         }
     }
 
@@ -240,15 +322,18 @@ impl ActivityMap {
         times.dedup();
         for pair in times.windows(2) {
             let &[a, b] = pair else { continue };
-            let inner = within.iter().rev().find(|i| i.from <= a && i.to >= b);
+            // The one that ended first; begins of those that messages tell are less exact.
+            let around = within.iter().filter(|i| i.from <= a && i.to >= b);
+            let inner = around.min_by_key(|i| (i.to, std::cmp::Reverse(i.from)));
             sink(a, b, inner.map(|i| i.activity));
         }
     }
 
-    /// The longest initcalls, modules: activity, begin, nanoseconds.
+    /// The longest initcalls, modules, probes: activity, begin, nanoseconds.
     pub(super) fn longest(&self, count: usize) -> Vec<(ActivityId, u64, u64)> {
         let wanted = |id: ActivityId| {
-            matches!(self.kind(id), Some(ActivityKind::Initcall | ActivityKind::Module))
+            let kind = self.kind(id);
+            kind.is_some_and(|k| !matches!(k, ActivityKind::Work | ActivityKind::Process))
         };
         let all = self.intervals.values().flatten().filter(|i| wanted(i.activity));
         let mut all: Vec<_> = all.map(|i| (i.activity, i.from, i.to - i.from)).collect();

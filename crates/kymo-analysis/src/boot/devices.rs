@@ -1,6 +1,7 @@
 //! Commands of SCSI devices, and requests of block devices: when each was under way, and how many
 //! of a host at a time.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use kymo_events::RecordedEvent;
@@ -77,8 +78,6 @@ pub struct DeviceLoad {
     pub busy: u64,
     /// Most at a time.
     pub most: u64,
-    under_way: u64,
-    busy_since: u64,
 }
 
 impl DeviceLoad {
@@ -87,26 +86,31 @@ impl DeviceLoad {
         if self.busy == 0 { 0.0 } else { self.total as f64 / self.busy as f64 }
     }
 
-    fn begin(&mut self, time: u64) {
-        if self.under_way == 0 {
-            self.busy_since = time;
+    /// That of commands: begin, end, device.
+    fn of(commands: &[(u64, u64, BootDevice)]) -> DeviceLoad {
+        let mut load = DeviceLoad { commands: commands.len() as u64, ..DeviceLoad::default() };
+        // Of a moment the ends first: who follows another is not there with it.
+        let mut changes: Vec<(u64, i64)> = Vec::new();
+        for (from, to, device) in commands {
+            changes.extend([(*from, 1), (*to, -1)]);
+            load.total = load.total.saturating_add(to.saturating_sub(*from));
+            let (first, last) = load.span.unwrap_or((*from, *to));
+            load.span = Some((first.min(*from), last.max(*to)));
+            if !load.devices.contains(device) && load.devices.len() < MAX_QUEUE {
+                load.devices.push(*device);
+            }
         }
-        self.under_way += 1;
-        self.most = self.most.max(self.under_way);
-        let (first, last) = self.span.unwrap_or((time, time));
-        self.span = Some((first.min(time), last.max(time)));
-    }
-
-    fn end(&mut self, from: u64, time: u64) {
-        self.commands += 1;
-        self.total = self.total.saturating_add(time.saturating_sub(from));
-        self.under_way = self.under_way.saturating_sub(1);
-        if self.under_way == 0 {
-            self.busy = self.busy.saturating_add(time.saturating_sub(self.busy_since));
+        changes.sort_unstable();
+        let (mut under_way, mut before) = (0_i64, 0);
+        for (time, change) in changes {
+            if under_way > 0 {
+                load.busy = load.busy.saturating_add(time - before);
+            }
+            (under_way, before) = (under_way + change, time);
+            load.most = load.most.max(u64::try_from(under_way).unwrap_or(0));
         }
-        if let Some((_, last)) = &mut self.span {
-            *last = (*last).max(time);
-        }
+        load.devices.sort_unstable();
+        load
     }
 }
 
@@ -114,7 +118,10 @@ impl DeviceLoad {
 #[derive(Debug, Default)]
 pub(super) struct DeviceWatch {
     open: FxHashMap<BootDevice, Vec<u64>>,
-    loads: FxHashMap<BootHost, DeviceLoad>,
+    /// Disks whose driver said what they are called: by number, with their addresses.
+    disks: FxHashMap<BlockDevice, Vec<BootDevice>>,
+    /// Names of disks.
+    pub(super) names: FxHashMap<BootDevice, String>,
     /// Ends of commands: time, begin, device.
     ended: Vec<(u64, u64, BootDevice)>,
     blocks: BlockDecoder,
@@ -148,6 +155,10 @@ impl DeviceWatch {
                     self.end(device, time);
                 }
             }
+            "console" => {
+                let text = class.field("msg").map(|f| event.fields().text(f).into_owned());
+                self.message(&String::from_utf8_lossy(&text.unwrap_or_default()));
+            }
             _ => {
                 let Some(block) = self.blocks.decode(event) else { return };
                 // Its commands tell more of a SCSI disk.
@@ -156,50 +167,45 @@ impl DeviceWatch {
                     && request.device.0 != 0
                 {
                     let device = BootDevice::Block(request.device);
-                    if let Some(load) = self.load(device) {
-                        load.begin(request.issued);
-                        load.end(request.issued, time);
-                    }
                     self.push(time, request.issued, device);
                 }
             }
         }
     }
 
-    fn load(&mut self, device: BootDevice) -> Option<&mut DeviceLoad> {
-        let host = device.host();
-        if self.loads.len() >= MAX_DEVICES && !self.loads.contains_key(&host) {
+    /// What the driver of SCSI disks says when there is one: `sd 0:0:1:0: [sdb] …`.
+    fn message(&mut self, text: &str) {
+        let parse = || {
+            let (address, rest) = text.strip_prefix("sd ")?.split_once(": [")?;
+            let numbers: Vec<u32> = address.split(':').map_while(|n| n.parse().ok()).collect();
+            let &[host, channel, target, unit] = numbers.as_slice() else { return None };
+            let (name, _) = rest.split_once(']')?;
+            Some((BootDevice::Scsi(host, channel, target, unit), name, disk_number(name)?))
+        };
+        let Some((device, name, number)) = parse() else { return };
+        if self.names.len() >= MAX_DEVICES {
             self.crowded += 1;
-            return None;
+            return;
         }
-        let load = self.loads.entry(host).or_default();
-        if !load.devices.contains(&device) && load.devices.len() < MAX_QUEUE {
-            load.devices.push(device);
+        self.names.entry(device).or_insert_with(|| name.to_owned());
+        let addresses = self.disks.entry(number).or_default();
+        if !addresses.contains(&device) && addresses.len() < 2 {
+            addresses.push(device);
         }
-        Some(load)
     }
 
     fn begin(&mut self, device: BootDevice, time: u64) {
-        if self.load(device).is_none() {
-            return;
-        }
         let open = self.open.entry(device).or_default();
         if open.len() >= MAX_QUEUE {
             self.crowded += 1;
             return;
         }
         open.push(time);
-        if let Some(load) = self.load(device) {
-            load.begin(time);
-        }
     }
 
     fn end(&mut self, device: BootDevice, time: u64) {
         let open = self.open.get_mut(&device).filter(|open| !open.is_empty());
         let Some(from) = open.map(|open| open.remove(0)) else { return };
-        if let Some(load) = self.load(device) {
-            load.end(from, time);
-        }
         self.push(time, from, device);
     }
 
@@ -214,10 +220,17 @@ impl DeviceWatch {
     /// Nothing more comes.
     pub(super) fn finish(&mut self) -> Vec<(BootHost, DeviceLoad)> {
         self.ended.sort_unstable();
-        let mut loads: Vec<_> = std::mem::take(&mut self.loads).into_iter().collect();
-        loads.iter_mut().for_each(|(_, load)| load.devices.sort_unstable());
-        loads.compact_sort_by_key(|(host, _)| *host);
-        loads
+        let mut hosts: BTreeMap<BootHost, Vec<(u64, u64, BootDevice)>> = BTreeMap::new();
+        for (to, from, device) in &mut self.ended {
+            // A number that several disks had tells of none.
+            if let BootDevice::Block(number) = device
+                && let Some([address]) = self.disks.get(number).map(Vec::as_slice)
+            {
+                *device = *address;
+            }
+            hosts.entry(device.host()).or_default().push((*from, *to, *device));
+        }
+        hosts.into_iter().map(|(host, commands)| (host, DeviceLoad::of(&commands))).collect()
     }
 
     /// The device whose command ended last before a wait did, and within it, if that was its
@@ -229,6 +242,21 @@ impl DeviceWatch {
         let near = (1_000_000).max((to - from) / 20);
         (*time >= from && to - time <= near).then_some(*device)
     }
+}
+
+/// Number of the disk that the driver `sd` calls so: its majors have 16 disks of 16 numbers each,
+/// and what is beyond them goes on in the same order.
+fn disk_number(name: &str) -> Option<BlockDevice> {
+    const MAJORS: [u32; 16] =
+        [8, 65, 66, 67, 68, 69, 70, 71, 128, 129, 130, 131, 132, 133, 134, 135];
+    let letters = name.strip_prefix("sd").filter(|l| (1..=4).contains(&l.len()))?;
+    let mut count = 0_u32;
+    for letter in letters.bytes() {
+        count = count * 26 + u32::from(letter.is_ascii_lowercase().then(|| letter - b'a' + 1)?);
+    }
+    let index = count - 1;
+    let major = MAJORS[(index as usize >> 4) & 15];
+    Some(BlockDevice(major << 20 | (index & 15) << 4 | index & 0xf_ff00))
 }
 
 #[cfg(test)]
@@ -255,5 +283,30 @@ mod tests {
         assert_eq!(watch.waited_for(900, 1051), Some(a));
         assert_eq!(watch.waited_for(300, 900), None);
         assert_eq!(loads[0].0.to_string(), "scsi host 0");
+    }
+
+    #[test]
+    fn requests_of_numbered_disks_are_those_of_their_scsi_devices() {
+        let number = |name| disk_number(name).map(|d| d.numbers());
+        let numbers = ["sda", "sdp", "sdq", "sdaa"].map(number);
+        assert_eq!(numbers, [Some((8, 0)), Some((8, 240)), Some((65, 0)), Some((65, 160))]);
+        assert_eq!(["sd", "sd1", "nvme0n1", "sdA"].map(number), [None; 4]);
+        let mut watch = DeviceWatch::default();
+        let disk = |minor: u32| BootDevice::Block(BlockDevice(8 << 20 | minor));
+        watch.message("sd 3:0:1:0: [sda] 16384 512-byte logical blocks");
+        watch.message("sd 3:0:2:0: [sdb] Write Protect is off");
+        // Two that had one number.
+        watch.message("sd 3:0:4:0: [sdc] Attached SCSI disk");
+        watch.message("sd 4:0:0:0: [sdc] Attached SCSI disk");
+        watch.message("sd 4:0:0:0: [sda");
+        watch.push(100, 50, disk(0));
+        watch.push(170, 90, disk(16));
+        watch.push(170, 160, disk(32));
+        let loads = watch.finish();
+        let [(host, load), (other, _)] = loads.as_slice() else { panic!("{loads:?}") };
+        assert_eq!((*host, *other), (BootHost::Scsi(3), disk(32).host()));
+        assert_eq!((load.commands, load.total, load.busy, load.most), (2, 130, 120, 2));
+        assert_eq!(load.devices, [BootDevice::Scsi(3, 0, 1, 0), BootDevice::Scsi(3, 0, 2, 0)]);
+        assert_eq!(watch.names[&BootDevice::Scsi(3, 0, 1, 0)], "sda");
     }
 }

@@ -21,7 +21,7 @@ pub use notes::boot_notes;
 pub use report::{BootConfig, BootPart, BootReport, BootRow, report_boot};
 
 /// Events that a boot is traced by: what there is of them.
-pub const BOOT_EVENTS: [&str; 17] = [
+pub const BOOT_EVENTS: [&str; 18] = [
     "initcall:initcall_start",
     "initcall:initcall_finish",
     "module:module_load",
@@ -39,4 +39,5 @@ pub const BOOT_EVENTS: [&str; 17] = [
     "block:block_rq_complete",
     "scsi:scsi_dispatch_cmd_start",
     "scsi:scsi_dispatch_cmd_done",
+    "printk:console",
 ];

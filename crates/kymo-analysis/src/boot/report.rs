@@ -24,8 +24,10 @@ pub struct BootConfig {
     pub task: Option<PathTarget>,
     /// The path ends when a program with this name starts; else when the first process does.
     pub until: Option<String>,
-    /// Only within these times.
-    pub times: Option<(u64, u64)>,
+    /// The path ends then, if no program's start ends it.
+    pub end: Option<u64>,
+    /// Main processes of systemd's units.
+    pub units: Vec<(u32, String)>,
 }
 
 /// A part of the critical path that did one thing.
@@ -75,9 +77,12 @@ pub struct BootReport {
     pub parts: Vec<BootPart>,
     /// The same added up, the largest first.
     pub rows: Vec<BootRow>,
+    /// Names of disks.
+    pub disks: FxHashMap<BootDevice, String>,
     /// What hosts did.
     pub hosts: Vec<(BootHost, DeviceLoad)>,
-    /// The longest initcalls and modules, on the path or not: begin and nanoseconds.
+    /// The longest initcalls, modules, probes and asynchronous functions, on the path or not: begin
+    /// and nanoseconds.
     pub longest: Vec<(ActivityId, u64, u64)>,
     /// Number of initcalls, modules, program starts.
     pub seen: [u64; 3],
@@ -120,6 +125,7 @@ fn are_serial(mut spans: Vec<(u64, u64)>) -> bool {
 /// If reading fails.
 pub fn report_boot(source: &EventSource, config: &BootConfig) -> Result<BootReport, SourceError> {
     let mut activities = ActivityMap::default();
+    activities.units.extend(config.units.iter().cloned());
     let mut devices = DeviceWatch::default();
     let mut span: Option<(u64, u64)> = None;
     source.for_each(&select_events(&BOOT_EVENTS), ReadOptions::default(), &mut |event| {
@@ -158,6 +164,7 @@ pub fn report_boot(source: &EventSource, config: &BootConfig) -> Result<BootRepo
         rows: rows(&parts),
         parts,
         hosts,
+        disks: std::mem::take(&mut devices.names),
         longest,
         ends_with,
         seen: activities.seen,
@@ -177,19 +184,14 @@ fn choose(
         Some(name) => file.rsplit('/').next() == Some(name) || file == name,
         None => *tid == 1,
     };
-    let exec = activities.execs.iter().find(fits);
-    let (mut from, mut to) = config.times.or(span).unwrap_or((0, u64::MAX));
-    if let (Some((first, _)), None) = (span, config.times) {
-        from = first;
-    }
-    let is_wanted = config.task.is_none() || config.until.is_some();
-    if let Some((time, ..)) = exec.filter(|_| is_wanted) {
-        to = to.min(*time);
-    }
+    let is_wanted = (config.task.is_none() || config.until.is_some()) && config.end.is_none();
+    let exec = activities.execs.iter().find(fits).filter(|_| is_wanted);
+    let from = span.map_or(0, |(first, _)| first);
+    let last = span.map_or(u64::MAX, |(_, last)| last);
+    let to = exec.map_or(config.end, |(time, ..)| Some(*time)).map_or(last, |to| to.min(last));
     let task = exec.map_or(1, |(_, tid, _)| *tid);
     let target = config.task.clone().unwrap_or(PathTarget::Thread(task));
-    let ends_with = exec.filter(|_| is_wanted).map(|(_, _, file)| file.clone());
-    (target, Some((from, to)), ends_with)
+    (target, Some((from, to.max(from))), exec.map(|(_, _, file)| file.clone()))
 }
 
 fn parts_of(

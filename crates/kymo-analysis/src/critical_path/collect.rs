@@ -1,5 +1,6 @@
 //! Reading recordings into the history, choosing whose path is wanted, and finding it.
 
+use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
 use kymo_events::name_map::recorded_names;
@@ -29,6 +30,8 @@ pub enum PathTarget {
     Process(u32),
     /// The task with this name that is there longest.
     Comm(String),
+    /// The task that ran longest, but for those of one process.
+    Busiest(u32),
     /// The slowest spans of a program's events: those of the tasks that end them.
     Spans(Box<SpanExpr>, usize),
 }
@@ -438,6 +441,10 @@ impl<'a> PathCollector<'a> {
             PathTarget::Spans(..) => std::mem::take(&mut self.slowest),
             target => {
                 let mut fitting = fitting(&self.history.tasks, target, self.config.times);
+                if let PathTarget::Busiest(_) = target {
+                    let ran = |(key, span): &_| Reverse(self.history.ran(*key, *span));
+                    fitting.sort_by_cached_key(ran);
+                }
                 fitting.truncate(8);
                 let first = fitting.first().copied();
                 let others = fitting.iter().skip(1);
@@ -501,6 +508,7 @@ fn fitting(
         PathTarget::Thread(tid) => task.tid == *tid,
         PathTarget::Process(pid) => task.tid == *pid,
         PathTarget::Comm(comm) => task.comm == comm.as_bytes(),
+        PathTarget::Busiest(without) => task.pid != Some(*without),
         PathTarget::Spans(..) => false,
     };
     let span = |task: &PathTask| {
@@ -510,6 +518,6 @@ fn fitting(
     let found = tasks.iter().enumerate().filter(|(_, task)| fits(task));
     let found = found.map(|(n, task)| (PathTaskId(n as u32), span(task)));
     let mut found: Vec<_> = found.filter(|(_, (from, to))| from < to).collect();
-    found.compact_sort_by_key(|(key, (from, to))| (std::cmp::Reverse(to - from), *key));
+    found.sort_by_key(|(key, (from, to))| (Reverse(to - from), *key));
     found
 }

@@ -126,6 +126,16 @@ impl RunHistory {
         self.runs.get_mut(number.wrapping_sub(self.base) as usize)
     }
 
+    /// Nanoseconds that a task ran within a span.
+    pub(super) fn ran(&self, task: PathTaskId, (from, to): (u64, u64)) -> u64 {
+        let numbers = self.by_task.get(task.0 as usize).map_or(&[][..], Vec::as_slice);
+        let length = |run: &TaskRun| {
+            let (begin, end) = (run.begin?.max(from), run.end.unwrap_or(to).min(to));
+            Some(end.saturating_sub(begin))
+        };
+        numbers.iter().filter_map(|n| length(self.run(*n)?)).sum()
+    }
+
     /// A task's run by its place among those of the task.
     pub(super) fn run_of(&self, task: PathTaskId, at: usize) -> Option<&TaskRun> {
         self.run(*self.by_task.get(task.0 as usize)?.get(at)?)

@@ -23,6 +23,9 @@ const MAX_ROWS: usize = 1 << 16;
 /// System calls under way at a time.
 const MAX_OPEN: usize = 1 << 18;
 
+/// Tells whose the events of LTTng are.
+const SWITCH: &str = "sched:sched_switch";
+
 /// A futex: process, where known, and address.
 type FutexKey = (Option<u32>, u64);
 
@@ -128,6 +131,8 @@ struct FutexCounting<'a> {
     selection: &'a EventSelection,
     losses: LossWindows,
     fields: FxHashMap<usize, Option<FutexFields>>,
+    /// Who runs, by CPU, where events do not tell.
+    running: FxHashMap<u32, (u32, Vec<u8>)>,
     /// Waits by thread.
     open: FxHashMap<u32, OpenCall>,
     by_key: FxHashMap<FutexKey, usize>,
@@ -163,11 +168,12 @@ fn count_once(
     losses: LossWindows,
     lost: &mut bool,
 ) -> Result<FutexTable, SourceError> {
-    let events = select_events(&FUTEX_EVENTS);
+    let events = select_events(&[&FUTEX_EVENTS[..], &[SWITCH]].concat());
     let mut counting = FutexCounting {
         selection,
         losses,
         fields: FxHashMap::default(),
+        running: FxHashMap::default(),
         open: FxHashMap::default(),
         by_key: FxHashMap::default(),
         rows: Vec::new(),
@@ -195,15 +201,25 @@ impl FutexCounting<'_> {
         let class = event.class;
         let of = || FutexFields::of(class);
         let fields = *self.fields.entry(class.layout.index()).or_insert_with(of);
-        let Some(fields) = fields else { return };
+        let number = |id| event.fields().integer(id);
+        let Some(fields) = fields else {
+            if event.task().tid.is_none()
+                && class.is_named(SWITCH)
+                && let Some(Ok(tid)) = class.field("next_pid").and_then(number).map(u32::try_from)
+                && let Some(cpu) = event.cpu()
+            {
+                let comm = class.field("next_comm").map(|f| event.fields().text(f).into_owned());
+                self.running.insert(cpu, (tid, comm.unwrap_or_default()));
+            }
+            return;
+        };
         self.events += 1;
-        let (Some(time), Some(tid)) = (event.time, event.task().tid) else {
+        let (Some(time), Some(tid)) = (event.time, self.tid(event)) else {
             self.malformed += 1;
             return;
         };
         let (first, last) = self.span.unwrap_or((time, time));
         self.span = Some((first.min(time), last.max(time)));
-        let number = |id| event.fields().integer(id);
         match fields {
             FutexFields::Enter { address, op } => {
                 let (Some(address), Some(op)) = (number(address), number(op)) else {
@@ -216,6 +232,20 @@ impl FutexCounting<'_> {
                 Some(ret) => self.exit(tid, ret, time),
                 None => self.malformed += 1,
             },
+        }
+    }
+
+    /// Thread of an event, by the switches where the event does not tell.
+    fn tid(&self, event: &RecordedEvent<'_>) -> Option<u32> {
+        event.task().tid.or_else(|| Some(self.running.get(&event.cpu()?)?.0))
+    }
+
+    /// Name of that thread.
+    fn comm(&self, event: &RecordedEvent<'_>) -> Vec<u8> {
+        let running = event.cpu().and_then(|cpu| self.running.get(&cpu));
+        match running.filter(|_| event.task().tid.is_none()) {
+            Some((_, comm)) => comm.clone(),
+            None => event.task().comm().to_vec(),
         }
     }
 
@@ -237,7 +267,7 @@ impl FutexCounting<'_> {
                 // Wakers of futexes that nobody waits for are many.
                 let Some(row) = self.by_key.get(&(task.pid, address)).copied() else { return };
                 let stack = self.stacks.add(event, StackRole::Event);
-                let waker = LockWaker { comm: task.comm().to_vec(), stack };
+                let waker = LockWaker { comm: self.comm(event), stack };
                 if let Some(slot) = self.wakers.get_mut(row) {
                     *slot = Some((time, waker));
                 }
@@ -285,7 +315,7 @@ impl FutexCounting<'_> {
         let (pid, address) = if is_others { (None, 0) } else { key };
         let (comm, variable) = match is_others {
             true => (b"[others]".to_vec(), None),
-            false => (event.task().comm().to_vec(), event.variable(address)),
+            false => (self.comm(event), event.variable(address)),
         };
         let row = FutexRow { pid, comm, address, variable, is_others, ..FutexRow::default() };
         self.rows.push(row);

@@ -242,6 +242,11 @@ impl<C: Borrow<PerfContext>> PerfLane<C> {
         let body = EventBody::Perf { entry, sample: OnceCell::new(), state: context };
         let mut event = RecordedEvent::new(class, entry.time, body);
         event.lost = self.losses.take(|| event.cpu());
+        if let Some(tree) = context.machine.borrow().cgroup_tree()
+            && let (Some(tid), Some(id)) = (event.task().tid, event.cgroup_id())
+        {
+            tree.see(tid, id, || event.cgroup());
+        }
         registry.give(&event, sink)
     }
 }

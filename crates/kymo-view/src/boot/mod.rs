@@ -41,10 +41,18 @@ pub struct BootView<'a> {
 }
 
 /// What a part of the path did, in words.
-fn doing(kind: PathKind, device: Option<BootDevice>) -> String {
+fn doing(report: &BootReport, kind: PathKind, device: Option<BootDevice>) -> String {
     match device {
-        Some(device) => format!("waiting for {device}"),
+        Some(device) => format!("waiting for {}", named(report, device)),
         None => kind.text(),
+    }
+}
+
+/// A device with the name of its disk.
+fn named(report: &BootReport, device: BootDevice) -> String {
+    match report.disks.get(&device) {
+        Some(name) => format!("{device} ({})", shown(name.as_bytes())),
+        None => device.to_string(),
     }
 }
 
@@ -96,7 +104,7 @@ impl BootView<'_> {
                 self.name(row.activity),
                 Span(row.total),
                 percent(row.total, r.total()),
-                doing(row.kind, row.device)
+                doing(r, row.kind, row.device)
             )?;
         }
         for line in self.parallelism() {
@@ -156,7 +164,7 @@ impl BootView<'_> {
                 percent(row.total, r.total()),
                 row.count,
                 self.name(row.activity),
-                doing(row.kind, row.device)
+                doing(r, row.kind, row.device)
             )?;
         }
         if r.rows.len() > self.entries {
@@ -182,7 +190,7 @@ impl BootView<'_> {
                 format!("+{}", Span(part.from - first)),
                 Span(part.to - part.from),
                 self.name(part.activity),
-                doing(part.kind, part.device)
+                doing(r, part.kind, part.device)
             )?;
         }
         if long.len() > self.entries {
@@ -231,7 +239,8 @@ impl BootView<'_> {
         let [initcalls, modules, _] = r.seen;
         writeln!(
             out,
-            "\n  The longest of {initcalls} initcalls and {modules} modules, on the path or not:"
+            "\n  The longest of {initcalls} initcalls and {modules} modules, of probes and asynchronous \
+             functions, on the path or not:"
         )?;
         for (id, from, nanos) in r.longest.iter().take(self.entries.min(10)) {
             writeln!(
@@ -268,8 +277,9 @@ impl BootView<'_> {
             "activity": activity.map(|a| a.kind.name()),
             "name": activity.map(|a| a.name.as_str()),
             "kind": kind.code(),
-            "text": doing(kind, device),
+            "text": doing(self.report, kind, device),
             "device": device.map(|d| d.to_string()),
+            "disk": device.and_then(|d| self.report.disks.get(&d)),
         })
     }
 
@@ -399,6 +409,7 @@ impl BootComparison<'_> {
     /// # Errors
     /// If writing fails.
     pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let whole = self.reports[0].total().max(1) as f64;
         let row = |r: &BootDifference| {
             json!({
                 "activity": r.activity.kind.name(),
@@ -408,6 +419,7 @@ impl BootComparison<'_> {
                 "first_ns": r.nanos[0],
                 "second_ns": r.nanos[1],
                 "change_ns": r.change(),
+                "change_percent": r.change() as f64 * 100.0 / whole,
             })
         };
         let page = json!({

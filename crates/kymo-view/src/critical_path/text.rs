@@ -217,7 +217,10 @@ impl PathView<'_> {
     }
 
     fn write_next(&self, out: &mut dyn Write, first: &PathCulprit) -> io::Result<()> {
-        let Some(path) = self.table.paths.first() else { return Ok(()) };
+        // What was not kept cannot be looked at again.
+        let Some(path) = self.table.paths.first().filter(|_| !self.recording.is_empty()) else {
+            return Ok(());
+        };
         let (file, nano) = (&self.recording, TimeUnits { nanos: true });
         let span = |from, to| format!("{},{}", Seconds(from, nano), Seconds(to, nano));
         writeln!(out, " Where to look next")?;

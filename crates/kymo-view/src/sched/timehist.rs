@@ -1,18 +1,30 @@
 //! `kymo sched timehist`: a line for each run of a task, with the wait before it.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use kymo_analysis::tasks::{
     SchedSelection, SchedStep, SchedTask, SwitchIn, SwitchOut, TaskMachine, Transition, WaitCause,
     WakeupKind,
 };
+use kymo_events::RecordedEvent;
 use kymo_model::format_width;
 use serde_json::{Map, Value, json};
 
 use crate::units::{Millis, Seconds, TimeUnits, shown};
 
-/// Functions of the scheduler itself, which every stack of a switch begins with.
-const SCHEDULER: [&str; 3] = ["__schedule", "schedule", "preempt_schedule"];
+/// Functions of the scheduler itself, which every stack of a switch begins with, and of the event,
+/// which those of ftrace begin with.
+const SCHEDULER: [&str; 5] = [
+    "__schedule",
+    "schedule",
+    "preempt_schedule",
+    "__traceiter_sched_switch",
+    "trace_event_raw_event_sched_switch",
+];
+
+/// Lines that wait at most: a CPU with nothing to do may keep those of others for long.
+const MOST_WAITING: usize = 4096;
 
 /// What is shown of each line, and which lines.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +41,8 @@ pub struct TimehistColumns {
     pub cpu_visual: Option<usize>,
     /// Functions of a stack at most; none for no stacks.
     pub stack: usize,
+    /// Stacks are events of their own, behind those they belong to ([`TimehistWriter::stack_event`]).
+    pub stacks_follow: bool,
     /// Idle times only.
     pub idle_only: bool,
     /// JSON lines.
@@ -37,9 +51,23 @@ pub struct TimehistColumns {
     pub units: TimeUnits,
 }
 
+/// A line that may get a stack.
+struct WaitingLine {
+    /// Without its end.
+    text: Vec<u8>,
+    cpu: u32,
+    tid: u32,
+    waits: bool,
+}
+
 /// Writes lines as transitions come.
 pub struct TimehistWriter<'a> {
-    out: &'a mut dyn Write,
+    sink: &'a mut dyn Write,
+    /// Lines that are not written yet.
+    out: Vec<u8>,
+    waiting: VecDeque<WaitingLine>,
+    /// The task whose stack the line in `out` waits for.
+    stack_of: Option<u32>,
     columns: TimehistColumns,
     selection: &'a SchedSelection,
     /// Width of names, which grows as in perf.
@@ -50,11 +78,73 @@ pub struct TimehistWriter<'a> {
 impl<'a> TimehistWriter<'a> {
     /// A writer that has written nothing yet.
     pub fn new(
-        out: &'a mut dyn Write,
+        sink: &'a mut dyn Write,
         columns: TimehistColumns,
         selection: &'a SchedSelection,
     ) -> TimehistWriter<'a> {
-        TimehistWriter { out, columns, selection, comm_width: 30, has_waking: false }
+        TimehistWriter {
+            sink,
+            out: Vec::new(),
+            waiting: VecDeque::new(),
+            stack_of: None,
+            columns,
+            selection,
+            comm_width: 30,
+            has_waking: false,
+        }
+    }
+
+    /// Takes the stack of the event before it on its CPU.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn stack_event(&mut self, event: &RecordedEvent<'_>) -> io::Result<()> {
+        let (cpu, tid) = (event.cpu(), event.task().tid);
+        let of = |l: &&mut WaitingLine| l.waits && Some(l.cpu) == cpu && Some(l.tid) == tid;
+        let Some(line) = self.waiting.iter_mut().rev().find(of) else { return Ok(()) };
+        let addresses = event.stack_entries();
+        let name = |address: &u64| match event.kernel_symbol(*address) {
+            Some((name, _)) => name,
+            None => format!("{address:#x}"),
+        };
+        let names = callers(addresses.iter().map(name), self.columns.stack);
+        line.waits = false;
+        if !names.is_empty() && self.columns.json {
+            // Into the object.
+            line.text.truncate(line.text.len().saturating_sub(1));
+            write!(line.text, ",\"stack\":{}}}", json!(names))?;
+        } else if !names.is_empty() {
+            write!(line.text, "   {}", names.join(" <- "))?;
+        }
+        self.write_complete(false)
+    }
+
+    /// Writes what can get no stack any more; all of it at the `end`.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_complete(&mut self, end: bool) -> io::Result<()> {
+        while let Some(line) = self.waiting.front()
+            && (end || !line.waits || self.waiting.len() > MOST_WAITING)
+        {
+            self.sink.write_all(&line.text)?;
+            self.sink.write_all(b"\n")?;
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Hands on the lines of a transition on a CPU.
+    fn end_lines(&mut self, cpu: u32) -> io::Result<()> {
+        let stack_of = self.stack_of.take();
+        if !self.columns.stacks_follow {
+            self.sink.write_all(&self.out)?;
+        } else if let Some(text) = self.out.strip_suffix(b"\n") {
+            let (text, tid) = (text.to_vec(), stack_of.unwrap_or(0));
+            self.waiting.push_back(WaitingLine { text, cpu, tid, waits: stack_of.is_some() });
+        }
+        self.out.clear();
+        self.write_complete(false)
     }
 
     /// Width of a time between, and of a time.
@@ -75,7 +165,7 @@ impl<'a> TimehistWriter<'a> {
             None => String::new(),
         };
         let state = |text: &str| if c.state { format!("  {text}") } else { String::new() };
-        let row = |out: &mut dyn Write, head: [&str; 2], v: String, cells: [&str; 4], s: String| {
+        let row = |out: &mut Vec<u8>, head: [&str; 2], v: String, cells: [&str; 4], s: String| {
             let [name, wait, delay, run] = cells;
             writeln!(
                 out,
@@ -86,12 +176,15 @@ impl<'a> TimehistWriter<'a> {
         let digit = |n: usize| format!("{:x}", n % 16);
         let names = ["task name", "wait time", "sch delay", "run time"];
         let units = ["[tid/pid]", "(msec)", "(msec)", "(msec)"];
-        row(self.out, ["time", "   cpu"], visual(&digit), names, state("state"))?;
-        row(self.out, ["", ""], visual(&|_| " ".into()), units, state("     "))?;
+        row(&mut self.out, ["time", "   cpu"], visual(&digit), names, state("state"))?;
+        row(&mut self.out, ["", ""], visual(&|_| " ".into()), units, state("     "))?;
         let (line, short) = (dots(width - 1), dots(time));
         let cells = [&*dots(comm), &line, &line, &line].map(str::to_owned);
         let cells = [&*cells[0], &*cells[1], &*cells[2], &*cells[3]];
-        row(self.out, [&short, "------"], visual(&|_| "-".into()), cells, state("-----"))
+        row(&mut self.out, [&short, "------"], visual(&|_| "-".into()), cells, state("-----"))?;
+        self.sink.write_all(&self.out)?;
+        self.out.clear();
+        Ok(())
     }
 
     /// Hands on what was written.
@@ -99,7 +192,7 @@ impl<'a> TimehistWriter<'a> {
     /// # Errors
     /// If writing fails.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.sink.flush()
     }
 
     /// Writes the lines of a transition, if any.
@@ -110,6 +203,12 @@ impl<'a> TimehistWriter<'a> {
         if !self.selection.wants_cpu(step.cpu) {
             return Ok(());
         }
+        self.waiting.iter_mut().filter(|l| l.cpu == step.cpu).for_each(|l| l.waits = false);
+        self.lines(step, machine)?;
+        self.end_lines(step.cpu)
+    }
+
+    fn lines(&mut self, step: &SchedStep<'_, '_>, machine: &TaskMachine) -> io::Result<()> {
         match *step.transition {
             Transition::Switch { out, next } => self.switch(step, machine, &out, &next),
             Transition::Wakeup { task, by, kind } => {
@@ -155,6 +254,8 @@ impl<'a> TimehistWriter<'a> {
             return Ok(());
         };
         let run = out.since.map(|_| to - from);
+        let waits = self.columns.stacks_follow && self.columns.stack > 0 && !task.is_idle();
+        self.stack_of = waits.then_some(task.tid);
         if self.columns.json {
             return self.switch_json(step, (task, next), out, (to, run));
         }
@@ -192,8 +293,7 @@ impl<'a> TimehistWriter<'a> {
         if self.columns.stack == 0 {
             return Vec::new();
         }
-        let names = step.event.stack_names().into_iter();
-        names.filter(|n| !SCHEDULER.contains(&&**n)).take(self.columns.stack).collect()
+        callers(step.event.stack_names().into_iter(), self.columns.stack)
     }
 
     fn name(&mut self, task: &SchedTask) -> String {
@@ -285,6 +385,11 @@ impl<'a> TimehistWriter<'a> {
         }
         writeln!(self.out, "{}", Value::Object(o))
     }
+}
+
+/// The first of a stack's functions that are not the scheduler's.
+fn callers(names: impl Iterator<Item = String>, most: usize) -> Vec<String> {
+    names.filter(|n| !SCHEDULER.contains(&&**n)).take(most).collect()
 }
 
 fn line_json(kind: &str, time: u64, cpu: u32, task: &SchedTask) -> Map<String, Value> {

@@ -5,7 +5,6 @@ use std::io::{BufWriter, StdoutLock, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
 use kymo_events::{EventSelection, EventSource, ReadSummary, TaskTree, parse_times};
 use kymo_model::{Note, NoteKind};
 use kymo_view::Ledger;
@@ -34,8 +33,8 @@ pub(crate) struct AnalysisArgs {
     /// Only tasks with these names
     #[arg(long, visible_alias = "comms", value_name = "NAMES", value_delimiter = ',')]
     pub(crate) comm: Vec<String>,
-    /// Only tasks in these cgroups and those below them (paths or globs); of a perf.data that
-    /// was recorded with --all-cgroups
+    /// Only tasks in these cgroups and those below them (paths or globs); live, or of a perf.data
+    /// that was recorded with --all-cgroups
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     pub(crate) cgroup: Vec<String>,
     /// Machine-readable output (docs/json.md)
@@ -60,8 +59,22 @@ pub(crate) struct AnalysisArgs {
 
 impl AnalysisArgs {
     /// Events come from the recorder, through this pipe, or a file that is not kept.
-    pub(crate) fn set_live(&mut self, pipe: PathBuf) {
+    pub(crate) fn set_live(&mut self, pipe: PathBuf) -> anyhow::Result<()> {
         (self.input, self.is_live) = (Some(pipe), true);
+        self.choose_cgroups()
+    }
+
+    /// Whether cgroups were named.
+    pub(crate) fn names_cgroups(&self) -> bool {
+        !self.cgroup.is_empty()
+    }
+
+    /// Of what happens now, tasks in the cgroups are those that samples see there.
+    fn choose_cgroups(&mut self) -> anyhow::Result<()> {
+        if self.names_cgroups() {
+            self.tree = Some(TaskTree::of_cgroups(&self.cgroup).map_err(anyhow::Error::msg)?);
+        }
+        Ok(())
     }
 
     /// Only the tasks of a command are wanted, unless flags choose others.
@@ -95,14 +108,14 @@ impl AnalysisArgs {
         tids: &[u32],
     ) -> anyhow::Result<EventSelection> {
         let mut events = self.untimed_selection(pids, tids)?;
-        if events.tree.is_some() {
+        if events.tree.as_ref().is_some_and(|tree| !tree.is_of_cgroups()) {
             source.tell(note_scope());
         }
         if let Some(text) = &self.time {
             let span = if text.contains('%') { source.span()? } else { None };
             events.times = parse_times(text, span)?;
         }
-        if !self.cgroup.is_empty() {
+        if self.names_cgroups() && !self.is_live {
             events.members = Some(source.tasks_of_cgroups(&self.cgroup)?);
         }
         Ok(events)
@@ -110,13 +123,11 @@ impl AnalysisArgs {
 
     /// The same without conditions on time, for events that happen now.
     pub(crate) fn live_selection(
-        &self,
+        &mut self,
         pids: &[u32],
         tids: &[u32],
     ) -> anyhow::Result<EventSelection> {
-        if !self.cgroup.is_empty() {
-            bail!("--cgroup: which tasks are in a cgroup is known when all was read: record first");
-        }
+        self.choose_cgroups()?;
         self.untimed_selection(pids, tids)
     }
 
@@ -125,7 +136,8 @@ impl AnalysisArgs {
         if let Some(cpus) = &self.cpu {
             events.set_cpus(cpus)?;
         }
-        if !events.has_task_conditions() && self.cgroup.is_empty() {
+        let is_of_cgroups = self.tree.as_ref().is_some_and(TaskTree::is_of_cgroups);
+        if is_of_cgroups || (!events.has_task_conditions() && !self.names_cgroups()) {
             events.tree.clone_from(&self.tree);
         }
         Ok(events)

@@ -80,11 +80,25 @@ impl WatchArgs {
         (!self.all_cpus && !self.command.is_empty()).then(|| self.tree.clone())
     }
 
-    /// What is recorded, of all CPUs.
+    /// Flags of a recording that ends with what is watched.
+    pub(crate) fn recording_flags(&self) -> Vec<OsString> {
+        let pages = self.mmap_pages.as_ref().map(|ring| format!("-m{}", ring.0));
+        let timeout = self.timeout.map(|t| format!("--timeout={}", t.as_millis()));
+        let flags = pages.into_iter().chain(timeout).map(OsString::from);
+        flags.chain(["--".into()]).chain(self.command.iter().cloned()).collect()
+    }
+
+    /// Whether the tasks of all of the machine are wanted.
+    pub(crate) fn is_of_machine(&self) -> bool {
+        self.all_cpus
+    }
+
+    /// What is recorded, of all CPUs; with the cgroup of each event for who asks for some.
     pub(crate) fn options(
         &self,
         events: &RecordedEvents<'_>,
         chains: bool,
+        cgroups: bool,
     ) -> anyhow::Result<RecordOptions> {
         Ok(RecordOptions {
             events: events.specs(&WITHOUT_OWN)?,
@@ -95,6 +109,7 @@ impl WatchArgs {
             call_graph: chains.then_some(CallGraph::FramePointers),
             pages: Some(self.mmap_pages.as_ref().map_or(PAGES, |ring| ring.0)),
             timeout: self.timeout,
+            cgroup_records: cgroups,
             ..RecordOptions::default()
         })
     }
@@ -103,14 +118,14 @@ impl WatchArgs {
     pub(crate) fn pass_on(
         &self,
         events: &RecordedEvents<'_>,
-        chains: bool,
+        (chains, cgroups): (bool, bool),
         read: impl FnOnce(PathBuf) -> anyhow::Result<ExitCode> + Send,
     ) -> anyhow::Result<ExitCode> {
         let (from, to) = descriptors::pipe().context("cannot make a pipe")?;
         // A smaller one works, too.
         let _ = descriptors::set_pipe_size(&to, PIPE);
         let output = Output::File { path: descriptors::own_path(&to), force: false };
-        let options = RecordOptions { output, ..self.options(events, chains)? };
+        let options = RecordOptions { output, ..self.options(events, chains, cgroups)? };
         // The reader's thread inherits that they do not end the program: the recorder does.
         let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
         let signals = Signals::listen(&ends).context("cannot listen for signals")?;

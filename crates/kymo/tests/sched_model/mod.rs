@@ -164,6 +164,9 @@ pub(crate) struct CtfTrace<'a> {
     pub(crate) records: &'a [SchedRecord],
     /// Events of a packet.
     pub(crate) packet: usize,
+    /// Whether events have LTTng's context `callstack-kernel`: an address that tells the time of the
+    /// event, and one that all have.
+    pub(crate) stacks: bool,
     /// Packets that are lost, by CPU and number.
     pub(crate) without: &'a dyn Fn(u32, usize) -> bool,
 }
@@ -252,6 +255,13 @@ impl CtfTrace<'_> {
     pub(crate) fn write(&self, directory: &Path) {
         std::fs::create_dir_all(directory).unwrap();
         let mut metadata = METADATA.to_owned();
+        if self.stacks {
+            let context = "timestamp; };
+    event.context := struct { uint32_t _callstack_kernel_length;
+        integer { size = 64; align = 8; base = x; } callstack_kernel[_callstack_kernel_length]; }; };";
+            metadata = metadata.replace("timestamp; }; };", context);
+            assert!(metadata.contains("event.context"));
+        }
         for (id, (name, fields)) in CLASSES.iter().enumerate() {
             let field = |(kind, name, _): &(&str, &str, &str)| match *kind {
                 "text" => format!("integer {{ size = 8; encoding = UTF8; }} _{name}[16]; "),
@@ -277,7 +287,7 @@ impl CtfTrace<'_> {
                 discarded += packet.len() as u64;
                 continue;
             }
-            let events: Vec<u8> = packet.iter().flat_map(|r| r.to_ctf()).collect();
+            let events: Vec<u8> = packet.iter().flat_map(|r| r.to_ctf(self.stacks)).collect();
             let bits = (8 + 5 * 8 + 4 + events.len() as u64) * 8;
             stream.extend(0xc1fc_1fc1_u32.to_le_bytes());
             stream.extend(0u32.to_le_bytes());
@@ -294,10 +304,14 @@ impl CtfTrace<'_> {
 }
 
 impl SchedRecord {
-    fn to_ctf(&self) -> Vec<u8> {
+    fn to_ctf(&self, stacks: bool) -> Vec<u8> {
         let id = CLASSES.iter().position(|(name, _)| *name == self.event).unwrap();
         let mut out = (id as u32).to_le_bytes().to_vec();
         out.extend(self.time.to_le_bytes());
+        if stacks {
+            out.extend(2u32.to_le_bytes());
+            [self.time, 0xfff].iter().for_each(|address| out.extend(address.to_le_bytes()));
+        }
         for (kind, _, name) in CLASSES[id].1 {
             let value = &self.fields[name];
             let number = || value.as_i64().unwrap_or_else(|| panic!("{name}: {}", self.fields));

@@ -15,7 +15,8 @@ use crate::args::values::bytes;
 #[command(after_help = "\
 Events that this kernel does not have are left out: those of modules are there when the module is, and
 cannot be named on the command line; scsi_mod that is a module has none at boot, and its disks are told
-by requests of block devices.
+by requests of block devices. initcall_debug and dyndbg make the kernel say, into the trace, too, which
+devices its drivers probe and which functions it calls asynchronously.
 
 EXAMPLES
   kymo boot prepare
@@ -59,7 +60,8 @@ fn parameters(args: &Args) -> String {
     let stacks = if args.stacks { ",stacktrace" } else { "" };
     format!(
         "trace_event={} trace_buf_size={kilobytes}k trace_clock=mono \
-         trace_options=nooverwrite{stacks} initcall_debug",
+         trace_options=nooverwrite{stacks} initcall_debug async.dyndbg=+p dd.dyndbg=+p \
+         log_buf_len=4M",
         events.join(",")
     )
 }

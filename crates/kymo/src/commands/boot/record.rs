@@ -14,7 +14,7 @@ use super::super::tracing;
 
 /// Properties of units that are saved.
 const PROPERTIES: &str =
-    "--property=Id,InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic";
+    "--property=Id,InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic,ExecMainPID";
 
 /// Flags of `kymo boot record`.
 #[derive(clap::Args)]

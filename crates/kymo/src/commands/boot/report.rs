@@ -25,6 +25,8 @@ of `kymo trace -o x.dat -e initcall,module,sched,workqueue,scsi`.
 
 EXAMPLES
   kymo boot report boot
+  kymo boot report boot --until multi-user.target
+  kymo boot report boot --until login          the first login
   kymo boot report x.dat --comm modprobe
   kymo boot report --compare serial async
   kymo boot report boot --json | jq '.rows[0]'")]
@@ -35,7 +37,8 @@ pub(super) struct Args {
     /// Compare two boots: what became faster or slower
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     compare: Vec<PathBuf>,
-    /// The path ends when this program starts (without it: the first process)
+    /// The path ends when this program starts, or when this unit of systemd is active (without it:
+    /// when the first process starts)
     #[arg(long, value_name = "NAME")]
     until: Option<String>,
     /// The thread whose path is wanted
@@ -59,6 +62,7 @@ pub(super) struct Args {
 struct ReadBoot {
     source: EventSource,
     report: BootReport,
+    units: Vec<UnitTime>,
     ledger: Ledger,
 }
 
@@ -67,10 +71,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return compare(args, a, b);
     }
     let boot = read(args, &args.boot)?;
-    let units = units(&args.boot);
     let view = BootView {
         report: &boot.report,
-        units: &units,
+        units: &boot.units,
         entries: args.entries,
         times: TimeUnits::default(),
         recording: boot.source.name().to_owned(),
@@ -120,25 +123,46 @@ fn read(args: &Args, path: &Path) -> anyhow::Result<ReadBoot> {
     }
     let task = args.tid.map(PathTarget::Thread);
     let task = task.or_else(|| args.comm.clone().map(PathTarget::Comm));
-    let config = BootConfig { task, until: args.until.clone(), times: None };
-    let report = report_boot(&source, &config)?;
+    let (units, processes) = units(path);
+    let unit = args.until.as_ref().and_then(|name| units.iter().find(|u| u.name == *name));
+    let end = unit.map(|u| u.to_us.saturating_mul(1000));
+    let until = args.until.clone().filter(|_| unit.is_none());
+    let config = BootConfig { task, until, end, units: processes };
+    let mut report = report_boot(&source, &config)?;
+    if let (Some(unit), Some(end), Some((_, last))) = (unit, end, report.span) {
+        if last < end {
+            bail!(
+                "the recording ends before {} was active: a full ring keeps its first events \
+                 (prepare: --buffer-size)",
+                unit.name
+            );
+        }
+        report.ends_with = Some(unit.name.clone());
+    }
+    if let (Some(name), None) = (&args.until, &report.ends_with) {
+        bail!("no program {name} starts in the recording, and it has no such unit");
+    }
     let notes = report.table.read.summary.notes(&source).into_iter().chain(boot_notes(&report));
     let ledger = Ledger::from_notes(notes);
-    Ok(ReadBoot { source, report, ledger })
+    Ok(ReadBoot { source, report, units, ledger })
 }
 
-/// Units that systemd had started, those that took longest first.
-fn units(directory: &Path) -> Vec<UnitTime> {
+/// Units that systemd had started, those that took longest first; and their main processes.
+fn units(directory: &Path) -> (Vec<UnitTime>, Vec<(u32, String)>) {
     let text = std::fs::read_to_string(directory.join("units")).unwrap_or_default();
-    let unit = |block: &str| {
+    let mut processes = Vec::new();
+    let mut unit = |block: &str| {
         let value =
             |name: &str| block.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='));
+        let name = value("Id")?;
+        let process = value("ExecMainPID").and_then(|v| v.parse().ok()).filter(|pid| *pid > 0);
+        processes.extend(process.map(|pid: u32| (pid, name.to_owned())));
         let time = |name| value(name)?.parse::<u64>().ok().filter(|t| *t > 0);
         let from_us = time("InactiveExitTimestampMonotonic")?;
         let to_us = time("ActiveEnterTimestampMonotonic").filter(|to| *to >= from_us)?;
-        Some(UnitTime { name: value("Id")?.to_owned(), from_us, to_us })
+        Some(UnitTime { name: name.to_owned(), from_us, to_us })
     };
-    let mut units: Vec<UnitTime> = text.split("\n\n").filter_map(unit).collect();
-    units.compact_sort_by_key(|u| (std::cmp::Reverse(u.to_us - u.from_us), u.from_us));
-    units
+    let mut units: Vec<UnitTime> = text.split("\n\n").filter_map(&mut unit).collect();
+    units.sort_by_key(|u| (std::cmp::Reverse(u.to_us - u.from_us), u.from_us));
+    (units, processes)
 }

@@ -41,8 +41,8 @@ pub(super) struct Args {
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
     super::record::with_events(|events| {
-        live.pass_on(events, false, |pipe| {
-            args.read.analysis.set_live(pipe);
+        live.pass_on(events, (false, args.read.analysis.names_cgroups()), |pipe| {
+            args.read.analysis.set_live(pipe)?;
             show(&args)
         })
     })

@@ -89,8 +89,8 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     }
     super::record::with_events((false, true), |events| {
         let before = read_counters()?;
-        watch.pass_on(events, true, |pipe| {
-            args.read.set_live(pipe);
+        watch.pass_on(events, (true, args.read.names_cgroups()), |pipe| {
+            args.read.set_live(pipe)?;
             show(&args, Some(before))
         })
     })

@@ -86,8 +86,8 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let both = args.slab == args.page;
     super::record::with_events((args.slab || both, args.page || both), |events| {
         // Who called the page allocator is known by the call chain alone.
-        watch.pass_on(events, args.page || both, |pipe| {
-            args.read.set_live(pipe);
+        watch.pass_on(events, (args.page || both, args.read.names_cgroups()), |pipe| {
+            args.read.set_live(pipe)?;
             show(&args)
         })
     })

@@ -39,8 +39,8 @@ pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> 
     let Some(live) = args.live.take() else { return show(&args, kinds) };
     let kinds_of = [kinds, &args.read.kwork].concat();
     super::record::with_events(kinds_of, |events| {
-        live.pass_on(events, args.call_graph, |pipe| {
-            args.read.analysis.set_live(pipe);
+        live.pass_on(events, (args.call_graph, args.read.analysis.names_cgroups()), |pipe| {
+            args.read.analysis.set_live(pipe)?;
             show(&args, kinds)
         })
     })

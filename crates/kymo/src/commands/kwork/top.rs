@@ -47,8 +47,8 @@ pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> 
     }
     kinds_of.push("sched".to_owned());
     super::record::with_events(kinds_of, |events| {
-        live.pass_on(events, false, |pipe| {
-            args.read.analysis.set_live(pipe);
+        live.pass_on(events, (false, args.read.analysis.names_cgroups()), |pipe| {
+            args.read.analysis.set_live(pipe)?;
             show(&args, kinds)
         })
     })

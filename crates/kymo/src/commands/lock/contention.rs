@@ -104,8 +104,8 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         super::record::check()?;
     }
     super::record::with_events(args.futex, false, |events| {
-        live.pass_on(events, true, |pipe| {
-            args.read.set_live(pipe);
+        live.pass_on(events, (true, args.read.names_cgroups()), |pipe| {
+            args.read.set_live(pipe)?;
             show(&args)
         })
     })

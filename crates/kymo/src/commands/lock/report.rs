@@ -97,8 +97,8 @@ pub(super) fn run_report(mut args: ReportArgs) -> anyhow::Result<ExitCode> {
     args.read.set_tree(live.tree());
     super::record::check()?;
     super::record::with_events(false, false, |events| {
-        live.pass_on(events, true, |pipe| {
-            args.read.set_live(pipe);
+        live.pass_on(events, (true, args.read.names_cgroups()), |pipe| {
+            args.read.set_live(pipe)?;
             show_report(&args)
         })
     })

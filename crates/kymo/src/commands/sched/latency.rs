@@ -67,7 +67,7 @@ pub(super) struct Args {
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.set_tree(live.tree());
-    run_live(&args, &live)
+    run_live(&mut args, &live)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
@@ -83,8 +83,9 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Counts what happens until the end.
-fn run_live(args: &Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
-    let selection = SchedSelection { events: args.read.live_selection(&args.pid, &args.tid)? };
+fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
+    let events = args.read.live_selection(&args.pid, &args.tid)?;
+    let (args, selection) = (&*args, SchedSelection { events });
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
     let mut outcome = LiveOutcome::of(&selection);
     let table = LatencyTable::count_live(&config, |sink| {

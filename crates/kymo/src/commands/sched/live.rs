@@ -6,7 +6,7 @@ use std::time::Duration;
 use kymo_analysis::losses::select_events;
 use kymo_analysis::tasks::{SCHED_EVENTS, SchedSelection};
 use kymo_events::live::LiveSamples;
-use kymo_events::{ReadSummary, RecordedEvent};
+use kymo_events::{ReadSummary, RecordedEvent, TaskTree};
 use kymo_model::{Note, NoteKind};
 use kymo_record::{CaptureSummary, PerfCapture, RecordError};
 use kymo_symbols::ResolverOptions;
@@ -24,13 +24,16 @@ pub(super) struct LiveOutcome {
     pub(super) exit: Option<u8>,
     /// What is to be known of it.
     pub(super) notes: Vec<Note>,
+    /// The tasks that are wanted, if they are those of a command or of cgroups.
+    tree: Option<TaskTree>,
 }
 
 impl LiveOutcome {
     /// Of what these tasks do.
     pub(super) fn of(selection: &SchedSelection) -> LiveOutcome {
-        let notes = selection.events.tree.iter().map(|_| note_scope()).collect();
-        LiveOutcome { exit: None, notes }
+        let tree = selection.events.tree.clone();
+        let of_command = tree.iter().filter(|tree| !tree.is_of_cgroups());
+        LiveOutcome { exit: None, notes: of_command.map(|_| note_scope()).collect(), tree }
     }
 }
 
@@ -50,13 +53,14 @@ pub(super) fn watch(
     outcome: &mut LiveOutcome,
     sink: &mut dyn FnMut(LiveStep<'_, '_>) -> ControlFlow<()>,
 ) -> anyhow::Result<ReadSummary> {
-    let options = with_events(|events| args.options(events, symbols.is_some()))?;
+    let cgroups = outcome.tree.as_ref().is_some_and(TaskTree::is_of_cgroups);
+    let options = with_events(|events| args.options(events, symbols.is_some(), cgroups))?;
     let mut capture = PerfCapture::open(&options)?;
     let selection = select_events(&SCHED_EVENTS);
     let options = symbols.cloned().unwrap_or_default();
     let mut samples = LiveSamples::new(&selection, capture.described(), &options);
-    if let Some(tree) = args.tree() {
-        samples.follow(&tree);
+    if let Some(tree) = &outcome.tree {
+        samples.follow(tree);
     }
     let mut existing = Vec::new();
     capture.tell_existing(symbols.is_some(), &mut |record| existing.extend_from_slice(record))?;

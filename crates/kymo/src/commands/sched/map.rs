@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use kymo_analysis::tasks::{SchedSelection, read_sched, scan_sched};
 use kymo_events::ReadOptions;
 use kymo_view::sched::MapWriter;
@@ -34,14 +35,17 @@ pub(super) struct Args {
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
     super::record::with_events(|events| {
-        live.pass_on(events, false, |pipe| {
-            args.read.set_live(pipe);
+        live.pass_on(events, (false, args.read.names_cgroups()), |pipe| {
+            args.read.set_live(pipe)?;
             show(&args)
         })
     })
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
+    if !args.read.comm.is_empty() || args.read.names_cgroups() {
+        bail!("a map shows whatever its CPUs run: -C and --time choose");
+    }
     let source = args.read.open(&SymbolArgs::default())?;
     let selection = SchedSelection { events: args.read.selection(&source, &[], &[])? };
     let mut out = super::stdout();

@@ -1,17 +1,17 @@
 //! `kymo sched timehist`: each run of a task and the wait before it.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_analysis::losses::{EventScan, LossWindows};
+use kymo_analysis::losses::{LossWindows, select_events};
 use kymo_analysis::tasks::{
-    RuntimeTable, SchedRead, SchedReader, SchedSelection, SchedStep, TaskMachine, Transition,
-    read_sched, scan_sched,
+    RuntimeTable, SCHED_EVENTS, SchedRead, SchedReader, SchedSelection, SchedStep, TaskMachine,
+    Transition, read_sched, scan_sched,
 };
-use kymo_events::{EventSource, ReadOptions};
+use kymo_events::ReadOptions;
 use kymo_kernel::cpus;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
@@ -50,8 +50,8 @@ pub(super) struct Args {
     /// Only these threads
     #[arg(short = 't', long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
-    /// Show call chains, where samples of perf.data have them (this is the default); with --live
-    /// take them, by frame pointers
+    /// Show call chains, where the recording has them (this is the default; of a trace.dat those of
+    /// the kernel); with --live take them, by frame pointers
     #[arg(short = 'g', long, overrides_with = "no_call_graph")]
     call_graph: bool,
     /// Show no call chains
@@ -149,7 +149,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     }
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.set_tree(live.tree());
-    run_live(&args, &live)
+    run_live(&mut args, &live)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
@@ -160,19 +160,44 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = super::stdout();
     let mut summing = Summing::default();
     let mut failed = Ok(());
-    let columns = columns(args, &source, &scan)?;
+    let columns = columns_of(args, !args.no_call_graph, scan.cpus);
+    // Those of a trace.dat; LTTng's are fields.
+    let stacks_follow = columns.stack > 0 && source.timeline().is_some();
+    let columns = TimehistColumns { stacks_follow, ..columns };
     let mut writer = TimehistWriter::new(&mut out, columns, &selection);
     let lines = !args.summary;
     if lines && !args.read.json {
         writer.write_head()?;
     }
-    let read = read_sched(&source, ReadOptions::default(), scan.losses, &mut |step, machine| {
+    let mut take = |writer: &mut TimehistWriter<'_>, step: &SchedStep<'_, '_>, machine: &_| {
         summing.step(step, machine, &selection);
-        if lines {
-            failed = writer.step(step, machine);
-        }
-        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
+        if lines { writer.step(step, machine) } else { Ok(()) }
+    };
+    let flow = |failed: &io::Result<()>| match failed {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    };
+    let read = if stacks_follow {
+        let select = select_events(&[&SCHED_EVENTS[..], &["ftrace:kernel_stack"]].concat());
+        let mut reader = SchedReader::new(scan.losses);
+        let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
+            if event.class.is_stack {
+                failed = writer.stack_event(event);
+                return flow(&failed);
+            }
+            reader.event(event, &mut |step, machine| {
+                failed = take(&mut writer, step, machine);
+                flow(&failed)
+            })
+        })?;
+        failed = failed.and_then(|()| writer.write_complete(true));
+        reader.finish(summary)
+    } else {
+        read_sched(&source, ReadOptions::default(), scan.losses, &mut |step, machine| {
+            failed = take(&mut writer, step, machine);
+            flow(&failed)
+        })?
+    };
     failed?;
     let mut ledger = super::ledger(&source, &read);
     write_end(args, (summing, &read, &selection), &mut ledger, &mut out)?;
@@ -180,8 +205,9 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Shows what happens until the end.
-fn run_live(args: &Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
-    let selection = SchedSelection { events: args.read.live_selection(&args.pid, &args.tid)? };
+fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
+    let events = args.read.live_selection(&args.pid, &args.tid)?;
+    let (args, selection) = (&*args, SchedSelection { events });
     let mut out = super::stdout();
     let mut summing = Summing::default();
     let mut failed = Ok(());
@@ -243,14 +269,6 @@ fn write_end(
     Ok(())
 }
 
-fn columns(args: &Args, source: &EventSource, scan: &EventScan) -> anyhow::Result<TimehistColumns> {
-    let stacks = !args.no_call_graph && source.perf_count() > 0;
-    if args.call_graph && source.timeline().is_some() {
-        bail!("-g: call chains are those of perf.data (kymo sched record -g)");
-    }
-    Ok(columns_of(args, stacks, scan.cpus))
-}
-
 fn columns_of(args: &Args, stacks: bool, cpus: usize) -> TimehistColumns {
     TimehistColumns {
         wakeups: args.wakeups,
@@ -259,6 +277,7 @@ fn columns_of(args: &Args, stacks: bool, cpus: usize) -> TimehistColumns {
         state: args.state,
         cpu_visual: args.cpu_visual.then_some(cpus),
         stack: if stacks { args.max_stack } else { 0 },
+        stacks_follow: false,
         idle_only: args.idle_hist,
         json: args.read.json,
         units: args.read.units(),

@@ -74,8 +74,8 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.set_tree(live.tree());
     super::record::with_events(|events| {
-        live.pass_on(events, false, |pipe| {
-            args.read.set_live(pipe);
+        live.pass_on(events, (false, args.read.names_cgroups()), |pipe| {
+            args.read.set_live(pipe)?;
             show(&args)
         })
     })

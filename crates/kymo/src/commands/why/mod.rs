@@ -3,7 +3,6 @@
 
 mod record;
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,6 +16,7 @@ use kymo_view::critical_path::PathView;
 use kymo_view::trust::note_chains;
 
 use super::analysis::{AnalysisArgs, stdout};
+use super::live::{LiveArgs, WatchArgs};
 use super::page_command::become_view;
 use super::scratch::ScratchDirectory;
 use crate::args::symbols::SymbolArgs;
@@ -35,10 +35,12 @@ Recordings are perf.data, trace.dat or directories of LTTng's kernel traces, wit
 sched_waking of all CPUs, and their stacks for what tasks were blocked on; `kymo offcpu record` makes
 the same. Events of spans come from the same recording, or from another one of the same machine.
 
-Without a choice it is the command that was recorded.
+Without a choice it is the command that was recorded; live with -a the task that ran longest.
 
 EXAMPLES
   kymo why -- ./server --once                what did the command's time go to?
+  kymo why -p 4711 --timeout 5000            a process, for five seconds from now
+  kymo why -a --timeout 5000                 the task of the machine that runs longest meanwhile
   kymo why record -- ./server --once         the same in two steps: record, then
   kymo why                                   show
   kymo why --tid 4711 --time 12.5,12.9       what held thread 4711 up between these seconds?
@@ -79,14 +81,16 @@ struct PathArgs {
     /// Number of spans, the slowest
     #[arg(long, value_name = "N", default_value_t = 5, requires = "span")]
     slowest: usize,
-    /// How to record call chains of the command: fp, dwarf[,BYTES]
-    #[arg(long, value_name = "MODE", value_parser = call_graph, requires = "command")]
+    /// How to take call chains, live: fp, dwarf[,BYTES]
+    #[arg(long, value_name = "MODE", value_parser = call_graph, conflicts_with_all = ["input", "files", "time"])]
     call_graph: Option<CallGraph>,
-    /// Record this command into a file that is removed, and show its path
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["input", "files", "time"])]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Whose path, if nothing else is said and not one command's
+    #[arg(skip)]
+    is_of_machine: bool,
     /// Show the recording as a page, too (`kymo view`), with the longest path, until Ctrl-C
-    #[arg(long, conflicts_with = "command")]
+    #[arg(long, conflicts_with_all = ["live", "all_cpus", "timeout", "command"])]
     view: bool,
     /// Number of parts that are shown with their stacks
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
@@ -99,23 +103,24 @@ const MOST_SPANS: usize = 1000;
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Some(Action::Record(args)) => record::run(*args),
-        None if args.path.command.is_empty() => show(&args.path),
-        None => record_and_show(args.path),
+        None => {
+            let mut path = args.path;
+            match path.live.take() {
+                Some(watch) => record_and_show(path, &watch),
+                None => show(&path),
+            }
+        }
     }
 }
 
 /// A path is read several times: what is recorded goes through a file.
-fn record_and_show(mut args: PathArgs) -> anyhow::Result<ExitCode> {
+fn record_and_show(mut args: PathArgs, watch: &WatchArgs) -> anyhow::Result<ExitCode> {
+    args.is_of_machine = watch.is_of_machine();
     let span = args.span.as_deref().map(SpanExpr::parse).transpose()?;
     let events = span.map_or_else(Vec::new, |span| span.events().map(str::to_owned).to_vec());
     let directory = ScratchDirectory::new(true)?;
-    let recorded = record::of_command(
-        events,
-        std::mem::take(&mut args.command),
-        args.call_graph,
-        directory.file(),
-    )?;
-    args.read.set_live(directory.file());
+    let recorded = record::watched(events, watch, args.call_graph, directory.file())?;
+    args.read.set_live(directory.file())?;
     // What is wrong with the path weighs more than how the command ended.
     let shown = show(&args)?;
     Ok(if shown == ExitCode::SUCCESS { recorded } else { shown })
@@ -178,6 +183,7 @@ fn target(args: &PathArgs, source: &EventSource) -> anyhow::Result<PathTarget> {
         (Some(tid), ..) => Ok(PathTarget::Thread(tid)),
         (_, Some(pid), _) => Ok(PathTarget::Process(pid)),
         (_, _, [comm]) => Ok(PathTarget::Comm(comm.clone())),
+        (_, _, []) if args.is_of_machine => Ok(PathTarget::Busiest(std::process::id())),
         (_, _, []) => recorded_command(source),
         _ => bail!("a path is of one task: name one --comm"),
     }

@@ -1,6 +1,5 @@
 //! `kymo why record`: switches and wake-ups with their stacks, and events of the user's choice.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +9,7 @@ use kymo_analysis::offcpu::OFF_CPU_EVENTS;
 use kymo_record::CallGraph;
 
 use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_event, record_events};
+use super::super::live::WatchArgs;
 
 /// Flags of `kymo why record`.
 #[derive(clap::Args)]
@@ -38,15 +38,16 @@ struct RecordingFlags {
     flags: EventRecordingArgs,
 }
 
-/// Records this command into `file`.
-pub(super) fn of_command(
+/// Records what is to be watched into `file`.
+pub(super) fn watched(
     events: Vec<String>,
-    command: Vec<OsString>,
+    watch: &WatchArgs,
     call_graph: Option<CallGraph>,
     file: PathBuf,
 ) -> anyhow::Result<ExitCode> {
-    let flags = ["record".into(), "-q".into(), "-o".into(), file.into_os_string(), "--".into()];
-    let mut recording = RecordingFlags::try_parse_from(flags.into_iter().chain(command))?.flags;
+    let flags = ["record".into(), "-q".into(), "-o".into(), file.into_os_string()];
+    let flags = flags.into_iter().chain(watch.recording_flags());
+    let mut recording = RecordingFlags::try_parse_from(flags)?.flags;
     recording.call_graph = call_graph;
     run(Args { events, recording })
 }

@@ -1,0 +1,287 @@
+//! Answers about recordings that are odd but not damaged: numbers of tasks that are given again, two
+//! tasks of one name, a clock that steps back, CPUs that come and go, interrupts without a begin or
+//! an end. The recordings are written here; their numbers are known.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+mod kernel_ctf;
+
+use std::path::Path;
+
+use kernel_ctf::{CtfClass, CtfEvent, CtfWriter};
+use kymo_testkit::{Outcome, page_with_ledger, run};
+use serde_json::{Value, json};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const MS: u64 = 1_000_000;
+
+const CLASSES: [CtfClass; 10] = [
+    CtfClass {
+        name: "sched_switch",
+        fields: &[
+            ("text", "prev_comm"),
+            ("int32_t", "prev_tid"),
+            ("uint64_t", "prev_state"),
+            ("text", "next_comm"),
+            ("int32_t", "next_tid"),
+        ],
+    },
+    CtfClass { name: "sched_waking", fields: &[("text", "comm"), ("int32_t", "tid")] },
+    CtfClass { name: "sched_wakeup_new", fields: &[("text", "comm"), ("int32_t", "tid")] },
+    CtfClass { name: "sched_process_exit", fields: &[("text", "comm"), ("int32_t", "tid")] },
+    CtfClass { name: "irq_handler_entry", fields: &[("int32_t", "irq"), ("text", "name")] },
+    CtfClass { name: "irq_handler_exit", fields: &[("int32_t", "irq"), ("int32_t", "ret")] },
+    CtfClass { name: "irq_softirq_entry", fields: &[("uint32_t", "vec")] },
+    CtfClass { name: "irq_softirq_exit", fields: &[("uint32_t", "vec")] },
+    CtfClass {
+        name: "syscall_entry_futex",
+        fields: &[("uint64_t", "uaddr"), ("int32_t", "op"), ("uint32_t", "val")],
+    },
+    CtfClass { name: "syscall_exit_futex", fields: &[("int32_t", "ret")] },
+];
+
+const SLEEPS: u64 = 1;
+const DEAD: u64 = 16;
+
+/// At a time in milliseconds, on a CPU.
+fn at(time: u64, cpu: u32, name: &str, values: &[u64]) -> CtfEvent {
+    let class = CLASSES.iter().position(|c| c.name == name).unwrap();
+    CtfEvent { time: 1_000_000 * MS + time * MS, cpu, class, values: values.to_vec() }
+}
+
+/// Tasks are called `t` and a number.
+fn switch(time: u64, cpu: u32, from: (u64, u64), state: u64, to: (u64, u64)) -> CtfEvent {
+    at(time, cpu, "sched_switch", &[from.1, from.0, state, to.1, to.0])
+}
+
+fn write(events: &[CtfEvent], directory: &Path) -> String {
+    let path = directory.join("kernel");
+    CtfWriter { classes: &CLASSES, events, packet: 100, without: &|_, _| false }.write(&path);
+    path.to_str().unwrap().to_owned()
+}
+
+fn page(args: &[&str], path: &str) -> (Value, Outcome) {
+    let out = run(KYMO, [args, &["--json", "-i", path]].concat()).success();
+    (page_with_ledger(&out.stdout, &out.stderr), out)
+}
+
+fn rows<const N: usize>(page: &Value, rows: &str, names: [&str; N]) -> Vec<[Value; N]> {
+    let of = |row: &Value| names.map(|name| row[name].clone());
+    let mut all: Vec<_> = page[rows].as_array().unwrap().iter().map(of).collect();
+    all.sort_by_key(|row| row[0].to_string() + &row[1].to_string());
+    all
+}
+
+fn notes(page: &Value, kind: &str) -> usize {
+    page["ledger"].as_array().map_or(0, |all| all.iter().filter(|n| n["kind"] == kind).count())
+}
+
+#[test]
+fn who_has_the_number_of_a_dead_task_is_another_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (idle, one, two, parent) = ((0, 0), (100, 1), (100, 2), (50, 5));
+    let path = write(
+        &[
+            switch(0, 0, idle, 0, one),
+            switch(10, 0, one, SLEEPS, idle),
+            at(20, 0, "sched_waking", &[1, 100]),
+            switch(22, 0, idle, 0, one),
+            at(25, 0, "sched_process_exit", &[1, 100]),
+            switch(26, 0, one, DEAD, parent),
+            at(31, 0, "sched_wakeup_new", &[2, 100]),
+            switch(33, 0, parent, SLEEPS, two),
+            switch(40, 0, two, SLEEPS, idle),
+            at(45, 0, "sched_waking", &[2, 100]),
+            switch(46, 0, idle, 0, two),
+            switch(50, 0, two, SLEEPS, idle),
+        ],
+        directory.path(),
+    );
+    let (latency, _) = page(&["sched", "latency", "-p"], &path);
+    let expected = [
+        [json!("t1"), json!(100), json!(14 * MS), json!(2)],
+        [json!("t2"), json!(100), json!(11 * MS), json!(2)],
+        [json!("t5"), json!(50), json!(7 * MS), json!(1)],
+    ];
+    let names = ["comm", "tid", "runtime_ns", "switches"];
+    assert_eq!(rows(&latency, "tasks", names), expected, "{latency:#}");
+    let (off, _) = page(&["offcpu", "report", "--tasks"], &path);
+    let names = ["comm", "running_ns", "waiting_ns", "blocked_ns"];
+    let expected = [
+        [json!("t1"), json!(14 * MS), json!(2 * MS), json!(10 * MS)],
+        [json!("t2"), json!(11 * MS), json!(3 * MS), json!(5 * MS)],
+        [json!("t5"), json!(7 * MS), json!(0), json!(0)],
+    ];
+    assert_eq!(rows(&off, "tasks", names), expected, "{off:#}");
+    // The path of one of them does not go over into the other.
+    let (why, _) = page(&["why", "--comm", "t2"], &path);
+    let start = why["paths"][0]["start_ns"].as_u64().unwrap();
+    assert!(start >= 1_000_031 * MS, "{why:#}");
+}
+
+#[test]
+fn tasks_of_one_name_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (idle, first, second) = ((0, 0), (100, 7), (101, 7));
+    let path = write(
+        &[
+            switch(0, 0, idle, 0, first),
+            switch(1, 1, idle, 0, second),
+            switch(5, 0, first, SLEEPS, idle),
+            switch(9, 1, second, SLEEPS, idle),
+            at(20, 0, "sched_waking", &[7, 100]),
+            switch(21, 0, idle, 0, first),
+            at(30, 1, "sched_waking", &[7, 101]),
+            switch(34, 1, idle, 0, second),
+            switch(50, 0, first, SLEEPS, idle),
+            switch(51, 1, second, SLEEPS, idle),
+        ],
+        directory.path(),
+    );
+    let (latency, _) = page(&["sched", "latency", "-p"], &path);
+    let expected = [
+        [json!("t7"), json!(100), json!(34 * MS), json!(MS)],
+        [json!("t7"), json!(101), json!(25 * MS), json!(4 * MS)],
+    ];
+    let delays = |row: &Value| {
+        let of = ["comm", "tid", "runtime_ns"].map(|n| row[n].clone());
+        let [comm, tid, runtime] = of;
+        [comm, tid, runtime, row["delay"]["max_ns"].clone()]
+    };
+    let mut found: Vec<_> = latency["tasks"].as_array().unwrap().iter().map(delays).collect();
+    found.sort_by_key(|row| row[1].to_string());
+    assert_eq!(found, expected, "{latency:#}");
+    // Together only if their names alone count.
+    let (together, _) = page(&["sched", "latency"], &path);
+    let names = ["comm", "tasks", "runtime_ns"];
+    assert_eq!(rows(&together, "tasks", names), [[json!("t7"), json!(2), json!(59 * MS)]]);
+    let text = run(KYMO, ["why", "-i", &path, "--comm", "t7"]).success().stdout;
+    assert!(text.contains("Other tasks fit as well (--tid): t7:10"), "{text}");
+}
+
+#[test]
+fn a_clock_that_steps_back_makes_no_time_and_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (idle, task) = ((0, 0), (100, 1));
+    let path = write(
+        &[
+            switch(0, 0, idle, 0, task),
+            switch(10, 0, task, SLEEPS, idle),
+            switch(15, 0, idle, 0, task),
+            switch(12, 0, task, SLEEPS, idle),
+            at(40, 0, "sched_waking", &[1, 100]),
+            switch(41, 0, idle, 0, task),
+            switch(42, 0, task, SLEEPS, idle),
+        ],
+        directory.path(),
+    );
+    for args in [&["sched", "latency", "-p"][..], &["offcpu", "report"], &["why", "--tid", "100"]] {
+        let (page, _) = page(args, &path);
+        assert!(notes(&page, "order") > 0, "{args:?}: {page:#}");
+    }
+    let (latency, _) = page(&["sched", "latency", "-p"], &path);
+    // The run that would have ended before it began is none.
+    assert_eq!(latency["tasks"][0]["runtime_ns"], 11 * MS, "{latency:#}");
+    assert_eq!(latency["tasks"][0]["woken"]["max_ns"], MS, "{latency:#}");
+    let strict = run(KYMO, ["sched", "latency", "--strict", "-i", &path]);
+    assert_eq!(strict.status, 3, "{strict:?}");
+}
+
+#[test]
+fn cpus_that_come_and_go_make_no_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let (idle, x, y, z, stop) = ((0, 0), (100, 1), (101, 2), (102, 3), (20, 9));
+    let path = write(
+        &[
+            switch(0, 0, idle, 0, x),
+            switch(1, 1, idle, 0, y),
+            // It goes, and who ran there goes on elsewhere.
+            switch(10, 1, y, 0, stop),
+            switch(20, 0, x, 0, y),
+            switch(30, 0, y, 0, x),
+            // It is there again, from its idle task on.
+            switch(100, 1, idle, 0, y),
+            switch(110, 1, y, SLEEPS, idle),
+            switch(120, 0, x, SLEEPS, idle),
+            // One that was not there before.
+            switch(130, 7, idle, 0, z),
+            switch(140, 7, z, SLEEPS, idle),
+        ],
+        directory.path(),
+    );
+    let (off, _) = page(&["offcpu", "report", "--tasks"], &path);
+    let expected = [
+        [json!("t1"), json!(110 * MS), json!(10 * MS)],
+        [json!("t2"), json!(29 * MS), json!(80 * MS)],
+        [json!("t3"), json!(10 * MS), json!(0)],
+        // Until when it ran is not known.
+        [json!("t9"), json!(0), json!(0)],
+    ];
+    assert_eq!(rows(&off, "tasks", ["comm", "running_ns", "waiting_ns"]), expected, "{off:#}");
+    let doubts = off["ledger"].as_array().unwrap().iter();
+    let said = doubts.filter(|n| n["fact"].as_str().unwrap().contains("had not switched to"));
+    assert_eq!(said.count(), 1, "{off:#}");
+}
+
+#[test]
+fn interrupts_without_a_begin_or_an_end_are_counted_and_take_no_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(
+        &[
+            at(0, 0, "irq_handler_exit", &[5, 1]),
+            at(2, 0, "irq_handler_entry", &[5, 5]),
+            at(3, 0, "irq_handler_exit", &[5, 1]),
+            at(4, 0, "irq_handler_exit", &[5, 1]),
+            at(5, 0, "irq_handler_entry", &[6, 6]),
+            at(7, 0, "irq_handler_exit", &[6, 1]),
+            at(8, 0, "irq_softirq_exit", &[3]),
+            at(10, 0, "irq_softirq_entry", &[3]),
+            at(12, 0, "irq_softirq_exit", &[3]),
+            at(13, 0, "irq_softirq_entry", &[1]),
+        ],
+        directory.path(),
+    );
+    let (report, _) = page(&["kwork", "report"], &path);
+    let of = |row: &Value| (row["name"].clone(), row["runtime"]["total_ns"].clone());
+    let mut found: Vec<_> = report["rows"].as_array().unwrap().iter().map(of).collect();
+    found.sort_by_key(|row| row.0.to_string());
+    let expected = [
+        (json!("(s)NET_RX:3"), json!(2 * MS)),
+        (json!("t5:5"), json!(MS)),
+        (json!("t6:6"), json!(2 * MS)),
+    ];
+    assert_eq!(found, expected, "{report:#}");
+    assert_eq!(report["halves"]["exits_only"], 3, "{report:#}");
+    assert_eq!(report["halves"]["entries_only"], 1, "{report:#}");
+}
+
+#[test]
+fn futexes_of_lttng_are_waited_for_and_halves_are_no_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    let (idle, waiter, waker) = ((0, 0), (100, 1), (101, 2));
+    const WAIT: u64 = 128;
+    const WAKE: u64 = 129;
+    let path = write(
+        &[
+            switch(0, 0, idle, 0, waiter),
+            // It had begun before.
+            at(1, 0, "syscall_exit_futex", &[0]),
+            at(2, 0, "syscall_entry_futex", &[0x1000, WAIT, 0]),
+            switch(3, 0, waiter, SLEEPS, idle),
+            switch(4, 1, idle, 0, waker),
+            at(9, 1, "syscall_entry_futex", &[0x1000, WAKE, 1]),
+            at(10, 1, "syscall_exit_futex", &[1]),
+            switch(11, 0, idle, 0, waiter),
+            at(12, 0, "syscall_exit_futex", &[0]),
+            // It has not ended.
+            at(20, 0, "syscall_entry_futex", &[0x2000, WAIT, 0]),
+        ],
+        directory.path(),
+    );
+    let (report, _) = page(&["lock", "contention", "--futex"], &path);
+    let names = ["address", "count", "total_ns", "wakes"];
+    let futexes = rows(&report, "futexes", names);
+    assert!(futexes.contains(&[json!("0x1000"), json!(1), json!(10 * MS), json!(1)]), "{report:#}");
+    let waits: u64 =
+        report["futexes"].as_array().unwrap().iter().map(|f| f["count"].as_u64().unwrap()).sum();
+    assert_eq!(waits, 1, "{report:#}");
+}
