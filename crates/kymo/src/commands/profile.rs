@@ -456,9 +456,15 @@ fn of_records(
     (profile, selection): (&mut Profile, &EventSelection),
     (run, live): (&mut CommandRun, Option<&LiveFacts>),
 ) -> anyhow::Result<ProfileTimes> {
-    run.first_thread = profile.on_cpu.first_thread();
     let on_cpu = std::mem::take(&mut profile.on_cpu);
-    let span = live.map(|live| live.span);
+    let first = on_cpu.first_thread();
+    run.first_thread = first.map(|(tid, _)| tid);
+    let mut span = live.map(|live| live.span);
+    // On a busy machine the command waits for a CPU before it begins.
+    if let (Some((from, to)), Some((_, exec)), false) = (&mut span, first, run.attached) {
+        *from = exec.clamp(*from, *to);
+        run.elapsed = Duration::from_nanos(*to - *from);
+    }
     let (begin, end) = span.or(on_cpu.seen()).unwrap_or_default();
     if span.is_none() {
         run.elapsed = Duration::from_nanos(end.saturating_sub(begin));
