@@ -8,6 +8,7 @@ use crate::field_type::{FieldRole, FieldType};
 /// LTTng drops the system: `sched_switch` is `sched:sched_switch`.
 const LTTNG_SYSTEMS: &[(&str, &str)] = &[
     ("sched_", "sched"),
+    ("lock_", "lock"),
     ("irq_handler_", "irq"),
     ("irq_softirq_", "irq"),
     ("block_", "block"),
@@ -42,6 +43,8 @@ const LTTNG_EVENTS: &[(&str, &str)] = &[
     ("kmem_cache_alloc", "kmem:kmem_cache_alloc"),
     ("kmem_cache_free", "kmem:kmem_cache_free"),
     ("net_dev_xmit", "net:net_dev_xmit"),
+    ("syscall_entry_futex", "syscalls:sys_enter_futex"),
+    ("syscall_exit_futex", "syscalls:sys_exit_futex"),
 ];
 
 /// `(events, ftrace's name of the field, another name of it)`; an empty event stands for all
