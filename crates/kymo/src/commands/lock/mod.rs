@@ -66,7 +66,7 @@ fn ledger(source: &EventSource, table: &ContentionTable) -> Ledger {
 
 /// States what locks are counted where nothing tells of those that were taken without a wait.
 fn note_lockdep(table: &ContentionTable, ledger: &mut Ledger) {
-    if table.of == LockEvents::Lockdep {
+    if table.of == LockEvents::Lockdep || table.events == 0 {
         return;
     }
     let fact = "there is no lock:lock_acquire, which kernels without lock debugging do not have: \
