@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::percent;
-use kymo_analysis::syscalls::{CallId, SlowCall, SyscallStats, SyscallTable, SyscallTask};
+use kymo_analysis::syscalls::{CallId, CallWaits, SlowCall, SyscallStats, SyscallTable, SyscallTask};
 use kymo_analysis::tasks::WakeupContext;
 use serde_json::{Value, json};
 
@@ -431,9 +431,12 @@ fn context_name(context: WakeupContext) -> &'static str {
     }
 }
 
-/// What a call's time went to, in words.
 fn spent_on(slow: &SlowCall) -> String {
-    let waits = &slow.waits;
+    call_time_words(&slow.waits, slow.duration)
+}
+
+/// What a call's time went to, in words.
+pub fn call_time_words(waits: &CallWaits, duration: u64) -> String {
     let mut parts = Vec::new();
     for block in &waits.blocks {
         let by = match &block.woken_by {
@@ -449,7 +452,7 @@ fn spent_on(slow: &SlowCall) -> String {
     if waits.runnable > 0 {
         parts.push(format!("waiting for a CPU {}", Span(waits.runnable)));
     }
-    let rest = slow.duration.saturating_sub(waits.blocked()).saturating_sub(waits.runnable);
+    let rest = duration.saturating_sub(waits.blocked()).saturating_sub(waits.runnable);
     parts.push(match waits.blocks.is_empty() && waits.runnable == 0 {
         true => "no wait in the recording".to_owned(),
         false => format!("running {}", Span(rest)),
