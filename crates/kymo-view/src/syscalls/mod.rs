@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
-use crate::units::{Grouped, Millis, Seconds, Span, TimeUnits, shown};
+use crate::units::{Grouped, Millis, Seconds, Span, TimeUnits, shown, write_more};
 
 /// What tables are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,8 @@ pub struct SyscallView<'a> {
     pub sort: SyscallColumn,
     /// Rows of threads that are shown at most.
     pub threads: usize,
+    /// Rows of calls of the text at most.
+    pub most: usize,
     /// With numbers by error.
     pub errno_summary: bool,
     /// With histograms of the calls that took most time.
@@ -220,7 +222,7 @@ impl SyscallView<'_> {
             head(&nine, &nine)
         )?;
         let mut is_marked = false;
-        for (id, s) in self.sorted(calls) {
+        for (id, s) in self.sorted(calls).into_iter().take(self.most) {
             let mark = if s.uncertain > 0 { "*" } else { "" };
             is_marked |= s.uncertain > 0;
             let time = |nanos: Option<u64>| self.millis(nanos.unwrap_or(0));
@@ -245,6 +247,7 @@ impl SyscallView<'_> {
                 }
             }
         }
+        write_more(out, calls.len(), self.most)?;
         if is_marked {
             writeln!(out, "   * events were lost in some of them, which are left out")?;
         }

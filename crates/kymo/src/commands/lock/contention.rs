@@ -145,7 +145,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         group,
         columns: args.field.clone(),
         key: args.key,
-        entries: args.entries.unwrap_or(usize::MAX),
+        entries: args.entries.or(args.read.screen_rows()).unwrap_or(usize::MAX),
         stacks: args.verbose,
         pairs: args.pairs,
         separator: args.field_separator.clone(),
@@ -181,7 +181,7 @@ fn run_futex(args: &Args, source: &EventSource) -> anyhow::Result<ExitCode> {
     let notes = table.summary.notes(source).into_iter().chain(futex_notes(&table));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.summary, &mut ledger);
-    let entries = args.entries.unwrap_or(usize::MAX);
+    let entries = args.entries.or(args.read.screen_rows()).unwrap_or(usize::MAX);
     let view = FutexView { table: &table, entries, pairs: args.pairs };
     let mut out = stdout();
     match args.read.json {

@@ -71,5 +71,5 @@ fn note_lockdep(table: &ContentionTable, ledger: &mut Ledger) {
     }
     let fact = "there is no lock:lock_acquire, which kernels without lock debugging do not have: \
                 locks that were taken without a wait are not counted";
-    ledger.tell(NoteKind::Events, fact, Some("kymo lock contention shows the waits".to_owned()));
+    ledger.tell(NoteKind::Events, fact, Some("kymo lock contention".to_owned()));
 }
