@@ -79,7 +79,7 @@ pub struct OnCpu {
     ended: Option<Vec<(u32, OffInterval)>>,
     /// When the recording began, where that is known.
     begin: u64,
-    first: Option<u32>,
+    first: Option<(u32, u64)>,
     /// Threads that were there before, and whether they ran then. Their first account begins at
     /// 0 where it is not known when the recording began.
     existing: Vec<(u32, bool)>,
@@ -129,8 +129,8 @@ impl OnCpu {
         Some((tid, entry.raw.kind))
     }
 
-    /// The first thread that executed a program.
-    pub fn first_thread(&self) -> Option<u32> {
+    /// The first thread that executed a program, and when it did.
+    pub fn first_thread(&self) -> Option<(u32, u64)> {
         self.first
     }
 
@@ -156,7 +156,7 @@ impl OnCpu {
             }
             // The program counted from its exec is running as it does it.
             Sideband::Comm(c) if c.exec => {
-                self.first.get_or_insert(tid);
+                self.first.get_or_insert((tid, time));
                 self.threads.entry(tid).or_insert((ThreadTime::default(), Since::Running(time)));
             }
             Sideband::Exit(e) => self.settle(e.tid, time, Since::Dead, false),

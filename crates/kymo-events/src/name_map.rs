@@ -8,6 +8,7 @@ use crate::field_type::{FieldRole, FieldType};
 /// LTTng drops the system: `sched_switch` is `sched:sched_switch`.
 const LTTNG_SYSTEMS: &[(&str, &str)] = &[
     ("sched_", "sched"),
+    ("lock_", "lock"),
     ("irq_handler_", "irq"),
     ("irq_softirq_", "irq"),
     ("block_", "block"),

@@ -611,6 +611,28 @@ pub fn raise_open_file_limit() -> io::Result<bool> {
     Ok(true)
 }
 
+/// This thread at the highest niceness that it may have; dropping it gives the old one back.
+#[derive(Debug)]
+pub struct PreferredThread {
+    before: i32,
+}
+
+impl PreferredThread {
+    /// None without the privilege (`CAP_SYS_NICE`).
+    pub fn new() -> Option<PreferredThread> {
+        let before = rustix::process::getpriority_process(None).ok()?;
+        rustix::process::setpriority_process(None, -20).ok()?;
+        Some(PreferredThread { before })
+    }
+}
+
+impl Drop for PreferredThread {
+    fn drop(&mut self) {
+        // Lowering is always allowed.
+        let _ = rustix::process::setpriority_process(None, self.before);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -102,10 +102,12 @@ pub(crate) fn plan(
         }
         if spec.terms.system_wide {
             attr.flags -= AttrFlags::INHERIT;
-            if options.target == Target::Command {
-                // What is of no task no exec starts.
-                attr.flags -= AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC;
+            // Stacks of programs that are not recorded are nobody's question.
+            if attr.sample_type.contains(SampleType::CALLCHAIN) {
+                attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_USER;
             }
+            // What is of no task no exec starts.
+            attr.flags -= AttrFlags::ENABLE_ON_EXEC;
         }
         if planned.is_empty() && !apart {
             attr.flags |= tracking(options, kernel);

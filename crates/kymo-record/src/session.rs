@@ -2,6 +2,7 @@
 //! it is time to stop, and describe what was recorded.
 
 mod drain;
+mod foreign_wakeups;
 
 use std::fs::File;
 use std::io;
@@ -16,7 +17,7 @@ use kymo_files::perfdata::write::{
 use kymo_kernel::clock::monotonic_ns;
 use kymo_kernel::descriptors::process_end;
 use kymo_kernel::events::EventSpec;
-use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
+use kymo_kernel::process::{Exit, GatedChild, PreferredThread, Signal, Signals, Usage};
 use kymo_kernel::target;
 use kymo_model::{AttrFlags, Note, RecordKind};
 
@@ -29,6 +30,7 @@ use crate::options::{Output, RecordOptions, Synthesis, Target};
 use crate::output;
 use crate::scan::Scan;
 use crate::synthesize::{ExistingTasks, Synthesizer, ToldMappings};
+use foreign_wakeups::ForeignWakeups;
 
 /// What a recording came to.
 #[derive(Debug, Default)]
@@ -117,6 +119,8 @@ struct Session<'a> {
     path: Option<PathBuf>,
     features: FeatureSections,
     scan: Scan,
+    /// What of the rings apart is written.
+    wakeups: Option<ForeignWakeups>,
     /// `max_size` was reached.
     full: bool,
     /// What the kernel counted as lost, once it is over.
@@ -141,6 +145,7 @@ impl<'a> Session<'a> {
         };
         let ring = rings.rings.iter().map(|r| r.ring.size()).max().unwrap_or(0);
         let scan = scan_of(&rings);
+        let wakeups = ForeignWakeups::new(&rings, tracing.as_ref(), &tids);
         let mut session = Session {
             options,
             specs,
@@ -157,6 +162,7 @@ impl<'a> Session<'a> {
             path,
             features: FeatureSections::new(),
             scan,
+            wakeups,
             full: false,
             lost_by_event: None,
             summary: RecordSummary { notes, ring, ..RecordSummary::default() },
@@ -269,12 +275,17 @@ impl<'a> Session<'a> {
                 self.switch(true, false).map_err(&start)?;
             }
         }
+        // Not before: nobody reads their rings while the file is begun.
+        self.rings.set.switch(true, |event| event.spec.terms.system_wide).map_err(&start)?;
         let began = Instant::now();
         self.summary.began = monotonic_ns();
         if let Some(child) = &mut self.child {
             child.release()?;
         }
+        // Whoever wakes whom the most keeps the CPUs busy, too: read before their rings are full.
+        let preferred = self.wakeups.as_ref().and_then(|_| PreferredThread::new());
         let ended = self.drain_until_end();
+        drop(preferred);
         self.summary.elapsed = began.elapsed();
         // What was switched on is switched off, also after an error.
         let off = self.switch(false, false);

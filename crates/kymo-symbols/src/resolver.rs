@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use kymo_debuginfo::dwarf::Dwarf;
 use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
 use kymo_model::{BuildId, IndexVec};
 use rayon::prelude::*;
@@ -359,12 +360,28 @@ impl Resolver {
         }
     }
 
-    /// The variable at an address of a process, which has a file from `pgoff` on mapped at
+    /// The variable at an address of a process, and its member where that is known; the process has a file from `pgoff` on mapped at
     /// `start` as code.
     pub fn variable(&self, id: DsoId, start: u64, pgoff: u64, addr: u64) -> Option<String> {
         let dso = self.get(id).filter(|dso| dso.kind == DsoKind::File)?;
         let read = || VariableTable::read(&self.files, &dso.binary());
-        dso.variables.get_or_init(read).as_ref()?.name_at(start, pgoff, addr)
+        let table = dso.variables.get_or_init(read).as_ref()?;
+        table.name_at((start, pgoff), addr, |name, first, distance| {
+            self.member_path(id, (name, first), distance)
+        })
+    }
+
+    /// Path from a static variable to one of its members, by debugging information.
+    fn member_path(
+        &self,
+        id: DsoId,
+        (name, addr): (&str, u64),
+        distance: u64,
+    ) -> Option<(String, u64)> {
+        let file = self.code(id).ok()?;
+        let companions = file.companions(&self.files);
+        let sections = file.sections(&companions).ok()??;
+        Dwarf::new(&sections).ok()?.member_path(name, addr, distance).ok()?
     }
 
     fn symbol_of_kernel(&mut self, id: DsoId, kind: DsoKind, addr: u64) -> Option<(SymId, u64)> {

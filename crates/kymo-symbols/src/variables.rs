@@ -1,11 +1,14 @@
 //! Variables of programs at addresses of their memory: where a binary's data lies follows from
 //! where its code is mapped, as its segments keep their distances.
 
+use std::sync::{Mutex, PoisonError};
+
 use kymo_debuginfo::demangle;
 use object::elf::{PF_X, PT_LOAD};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::read::{Object as _, ObjectSymbol as _};
 use object::{SymbolKind, elf};
+use rustc_hash::FxHashMap;
 
 use crate::files::{Binary, Finder, open};
 
@@ -15,7 +18,12 @@ pub(crate) struct VariableTable {
     segments: Vec<DataSegment>,
     /// Address, size and name, by address.
     variables: Vec<(u64, u64, Box<str>)>,
+    /// What was answered, by address.
+    answers: Mutex<FxHashMap<u64, String>>,
 }
+
+/// Addresses whose members are told by debugging information, of one binary.
+const MOST_ANSWERS: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
 struct DataSegment {
@@ -52,12 +60,18 @@ impl VariableTable {
         let mut variables: Vec<(u64, u64, Box<str>)> = data.filter_map(named).collect();
         variables.sort_unstable();
         variables.dedup_by_key(|v| v.0);
-        Some(VariableTable { segments, variables })
+        Some(VariableTable { segments, variables, answers: Mutex::default() })
     }
 
     /// Name of the variable at `addr` of a process that has code of the binary from `pgoff` on
-    /// mapped at `start`; with the distance from its begin, if it is not 0.
-    pub(crate) fn name_at(&self, start: u64, pgoff: u64, addr: u64) -> Option<String> {
+    /// mapped at `start`; with the member that `members` finds by the variable's raw name, its
+    /// address and the distance from its begin, or with that distance.
+    pub(crate) fn name_at(
+        &self,
+        (start, pgoff): (u64, u64),
+        addr: u64,
+        members: impl FnOnce(&str, u64, u64) -> Option<(String, u64)>,
+    ) -> Option<String> {
         // The mapping begins with the page that the segment begins in.
         let code = self.segments.iter().find(|s| {
             s.executable && s.offset & !0xfff <= pgoff && pgoff < s.offset.saturating_add(s.size)
@@ -67,12 +81,24 @@ impl VariableTable {
         let within = |s: &&DataSegment| vaddr >= s.vaddr && vaddr - s.vaddr < s.size;
         let _ = self.segments.iter().find(within)?;
         let after = self.variables.partition_point(|v| v.0 <= vaddr);
-        let (first, size, name) = self.variables.get(after.checked_sub(1)?)?;
-        let name = demangle(name);
-        match vaddr - first {
-            0 => Some(name.into_owned()),
-            distance if distance < *size => Some(format!("{name}+{distance:#x}")),
-            _ => None,
+        let (first, size, raw) = self.variables.get(after.checked_sub(1)?)?;
+        let distance = vaddr - first;
+        if distance >= *size {
+            return None;
         }
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = answers.get(&vaddr) {
+            return Some(known.clone());
+        }
+        let name = demangle(raw);
+        let may_ask = answers.len() < MOST_ANSWERS;
+        let member = may_ask.then(|| members(&name, *first, distance)).flatten();
+        let (path, rest) = member.unwrap_or((String::new(), distance));
+        let rest = if rest > 0 { format!("+{rest:#x}") } else { String::new() };
+        let answer = format!("{name}{path}{rest}");
+        if may_ask {
+            answers.insert(vaddr, answer.clone());
+        }
+        Some(answer)
     }
 }

@@ -35,6 +35,18 @@ impl fmt::Display for Millis {
     }
 }
 
+/// Says how many rows a screen has no room for; a file or a pipe gets all.
+pub(crate) fn write_more(
+    out: &mut dyn std::io::Write,
+    all: usize,
+    most: usize,
+) -> std::io::Result<()> {
+    match all.checked_sub(most) {
+        Some(more) if more > 0 => writeln!(out, "  ... and {more} more (| less shows all)"),
+        _ => Ok(()),
+    }
+}
+
 /// A duration in the unit that reads best.
 pub struct Span(pub u64);
 

@@ -350,7 +350,10 @@ fn process_model(events: &[Event]) -> BTreeMap<String, BTreeMap<&'static str, u6
         let Some((name, column)) = COLUMNS.iter().find(|(name, _)| *name == e.name) else {
             continue;
         };
-        let row = rows.entry(e.task.clone()).or_default();
+        // Names of workers are longer in /proc than what is kept of them.
+        let (comm, tid) = e.task.rsplit_once('-').unwrap();
+        let task = format!("{}-{tid}", comm.get(..32).unwrap_or(comm));
+        let row = rows.entry(task).or_default();
         *row.entry(column).or_default() += 1;
         let is_begin = before.insert(&e.task, name) != Some(name);
         match *name {

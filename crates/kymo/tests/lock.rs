@@ -442,6 +442,69 @@ fn futexes_are_waited_for_as_the_program_measured() {
     assert_eq!(state.left_behind(), None);
 }
 
+/// Three mutexes within static variables that a thread waits for while another one holds them.
+const POOL: &str = r#"
+#include <pthread.h>
+#include <unistd.h>
+struct side { long jobs; union { int kind; long wide; }; pthread_mutex_t lock; pthread_cond_t wake; };
+static struct pool { int size; struct side sides[3]; pthread_mutex_t all; } pool;
+struct { struct { pthread_mutex_t first; }; } named;
+static pthread_mutex_t *locks[] = { &pool.sides[2].lock, &pool.all, &named.first };
+static int ready;
+static void *hold(void *lock) {
+    pthread_mutex_lock(lock);
+    __atomic_store_n(&ready, 1, __ATOMIC_SEQ_CST);
+    usleep(30000);
+    pthread_mutex_unlock(lock);
+    return 0;
+}
+int main(void) {
+    for (int i = 0; i < 3; i++) {
+        pthread_t t;
+        ready = 0;
+        pthread_mutex_init(locks[i], 0);
+        pthread_create(&t, 0, hold, locks[i]);
+        while (!__atomic_load_n(&ready, __ATOMIC_SEQ_CST)) usleep(100);
+        pthread_mutex_lock(locks[i]);
+        pthread_mutex_unlock(locks[i]);
+        pthread_join(t, 0);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn mutexes_within_variables_have_the_names_of_the_source() {
+    if !require(&[&NEEDS[..], &[Need::Gcc]].concat()) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (source, program, recording) = (path("pool.c"), path("pool"), path("pool.data"));
+    std::fs::write(&source, POOL).unwrap();
+    for (flag, expected) in [
+        ("-gdwarf-5", ["pool.sides[2].lock", "pool.all", "named.first"]),
+        ("-gdwarf-4", ["pool.sides[2].lock", "pool.all", "named.first"]),
+        ("-g0", ["pool+0xe8", "pool+0x140", "named"]),
+    ] {
+        let flags = ["-O1", flag, "-pthread", "-o", &program, &source];
+        assert!(std::process::Command::new("gcc").args(flags).status().unwrap().success());
+        let record = ["lock", "record", "--futex", "-q", "-o", &recording, "--", &program];
+        let _ = kymo(&record).success();
+        let args = ["lock", "contention", "--futex", "--comm", "pool", "--json", "-i", &recording];
+        let page: Value = serde_json::from_str(&kymo(&args).success().stdout).unwrap();
+        let futexes = page["futexes"].as_array().unwrap();
+        let names: Vec<&str> = futexes.iter().filter_map(|f| f["variable"].as_str()).collect();
+        for name in expected {
+            assert!(names.contains(&name), "{flag}: {name}: {names:?}");
+        }
+        assert_eq!(names.len(), 3, "{flag}: {names:?}");
+    }
+    let args = ["profile", "--call-graph", "fp", "--", &program];
+    let page = kymo(&args).success().stderr;
+    assert!(page.contains("futex pool+0x") || page.contains("futex named"), "{page}");
+}
+
 /// Rows of `lock report`: name, acquired, contended, and the times, as perf words them; names are
 /// cut as perf cuts them.
 fn report_rows(text: &str) -> Vec<(String, u64, u64, String)> {

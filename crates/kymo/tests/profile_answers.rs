@@ -2,6 +2,8 @@
 //! and times, and of a database whose transactions wait for each other.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+mod kernel_ctf;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -9,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use kernel_ctf::{CtfClass, CtfEvent, CtfWriter};
 use kymo_testkit::{Need, require, run};
 use serde_json::Value;
 
@@ -295,4 +298,71 @@ fn a_transaction_that_waits_for_a_row_is_said_to_wait_for_its_lock() {
     assert!(said.contains("mostly blocked on poll, select or epoll, in "), "{text}");
     assert!(said.contains("ProcSleep"), "{text}");
     assert!(text.contains("XactLockTableWait") && text.contains("heap_update"), "{text}");
+}
+
+const CLASSES: [CtfClass; 4] = [
+    CtfClass {
+        name: "sched_switch",
+        fields: &[
+            ("text", "prev_comm"),
+            ("int32_t", "prev_tid"),
+            ("int32_t", "prev_state"),
+            ("text", "next_comm"),
+            ("int32_t", "next_tid"),
+        ],
+    },
+    CtfClass { name: "sched_waking", fields: &[("text", "comm"), ("int32_t", "tid")] },
+    CtfClass { name: "syscall_entry_futex", fields: &[("uint64_t", "uaddr"), ("int32_t", "op")] },
+    CtfClass { name: "syscall_exit_futex", fields: &[("int32_t", "ret")] },
+];
+
+/// A thread waits for a futex that another one wakes, as LTTng's kernel tracer tells it, which
+/// names no task in events of system calls: all answers tell the same wait.
+#[test]
+fn a_wait_in_a_kernel_trace_of_lttng_is_the_same_in_all_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kernel");
+    let [switch, waking, entry, exit] = [0usize, 1, 2, 3];
+    let events: Vec<CtfEvent> = [
+        (1_000, 0, switch, vec![0, 0, 0, 101, 101]),
+        (1_000, 1, switch, vec![0, 0, 0, 102, 102]),
+        (2_000, 0, entry, vec![0x7000, 128]),
+        (2_500, 0, switch, vec![101, 101, 1, 0, 0]),
+        (10_000, 1, entry, vec![0x7000, 129]),
+        (10_100, 1, waking, vec![101, 101]),
+        (10_500, 1, exit, vec![1]),
+        (11_000, 0, switch, vec![0, 0, 0, 101, 101]),
+        (11_200, 0, exit, vec![0]),
+        (20_000, 0, switch, vec![101, 101, 1, 0, 0]),
+        (20_000, 1, switch, vec![102, 102, 1, 0, 0]),
+    ]
+    .into_iter()
+    .map(|(time, cpu, class, values)| CtfEvent { time, cpu, class, values })
+    .collect();
+    CtfWriter { classes: &CLASSES, events: &events, packet: 100, without: &|_, _| false }
+        .write(&path);
+    let file = path.to_str().unwrap();
+    let json = |args: &[&str]| -> Value {
+        let out = run(KYMO, [args, &["--json", "-i", file]].concat()).success();
+        serde_json::from_str(&out.stdout).unwrap()
+    };
+    let page = json(&["profile", "--tid", "101"]);
+    adds_up(&page);
+    assert_eq!(number(&page, "on_cpu_ns"), 1_500 + 9_000, "{page:#}");
+    assert_eq!((number(&page, "blocked_ns"), number(&page, "waiting_ns")), (7_600, 900), "{page}");
+    let off = json(&["offcpu", "report", "--tid", "101"]);
+    assert_eq!(number(&off["total"], "blocked_ns"), 7_600, "{off:#}");
+    let delays = json(&["sched", "latency", "--tid", "101"]);
+    assert_eq!(number(&delays["tasks"][0]["delay"], "max_ns"), 900, "{delays:#}");
+    let locks = json(&["lock", "contention", "--futex"]);
+    let futex = &array(&locks, "futexes")[0];
+    assert_eq!(futex["address"], "0x7000", "{locks:#}");
+    assert_eq!((number(futex, "count"), number(futex, "total_ns")), (1, 9_200), "{locks:#}");
+    assert_eq!(number(futex, "wakes"), 1, "{locks:#}");
+    let calls = json(&["syscalls", "report", "--tid", "101"]);
+    assert_eq!(number(&calls["calls"][0], "total_ns"), 9_200, "{calls:#}");
+    let why = json(&["why", "--tid", "101"]);
+    // No event says whether a wake-up is that of an interrupt, so the path goes to nobody else.
+    let blocked = array(&why, "culprits").iter().find(|c| c["kind"] == "blocked").unwrap();
+    assert_eq!((number(blocked, "total_ns"), &blocked["ended_by"]), (7_600, &"unseen".into()));
 }

@@ -169,6 +169,89 @@ fn wakers_of_other_processes_are_seen() {
     assert!(page.contains(&by), "{by}: {page}");
 }
 
+/// Threads of this process that wake each other all the time.
+struct WakeStorm {
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl WakeStorm {
+    fn start() -> WakeStorm {
+        use std::io::Read as _;
+        use std::os::unix::net::UnixStream;
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for _ in 0..8 {
+            let (a, b) = UnixStream::pair().unwrap();
+            (&a).write_all(b"x").unwrap();
+            for mut end in [a, b] {
+                let stop = std::sync::Arc::clone(&stop);
+                threads.push(std::thread::spawn(move || {
+                    let mut byte = [0];
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed)
+                        && end.read(&mut byte).is_ok_and(|n| n > 0)
+                        && end.write_all(&byte).is_ok()
+                    {}
+                }));
+            }
+        }
+        WakeStorm { stop, threads }
+    }
+}
+
+impl Drop for WakeStorm {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+    }
+}
+
+/// Copies of the stacks of all wakers of the machine filled the rings: nine of ten events of the
+/// command were lost. Wake-ups among others are not written at all, and none of the command's
+/// twice.
+#[test]
+fn wake_ups_of_others_cost_the_command_nothing() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = compile(directory.path(), &["-fomit-frame-pointer"]);
+    let data = directory.path().join("perf.data").to_str().unwrap().to_owned();
+    let args = ["profile", "-o", &data, "-F", "200", "--call-graph", "dwarf", "--", &program];
+    for what in ["mutex", "child"] {
+        let storm = WakeStorm::start();
+        let out = run(KYMO, [&args[..], &[what]].concat()).success();
+        drop(storm);
+        assert!(!out.stderr.contains("lost:"), "{}", out.stderr);
+        // Who wakes from within the program does it with its own stack.
+        if what == "mutex" {
+            let (_, pairs) = out.stderr.split_once("and who ended them").unwrap();
+            assert!(pairs.contains("hold_the_lock"), "{}", out.stderr);
+        }
+        let fields = "comm,tid,time,event,trace";
+        let lines = run(KYMO, ["script", "-i", &data, "-F", fields, "--ns"]).success().stdout;
+        let mut last = std::collections::HashMap::new();
+        let mut foreign = 0;
+        for line in lines.lines().filter(|l| l.contains(" sched:sched_waking: ")) {
+            let (head, payload) = line.split_once(" sched:sched_waking: ").unwrap();
+            let words: Vec<&str> = head.split_whitespace().collect();
+            let [.., tid, time] = words[..] else { panic!("{line}") };
+            let time: f64 = time.trim_end_matches(':').parse().unwrap();
+            let is_own = words[0] == "causes";
+            // Before it executes the program it is named after its parent.
+            let is_woken = payload.starts_with("comm=causes ") || payload.starts_with("comm=kymo ");
+            assert!(is_own || is_woken, "{line}");
+            foreign += usize::from(!is_own);
+            // Nobody is woken, runs, sleeps and is woken again within so little.
+            let wakee = payload.split_whitespace().nth(1).unwrap().to_owned();
+            let before = last.insert((tid.to_owned(), wakee), time);
+            assert!(before.is_none_or(|before| time - before > 5e-6), "{line}\n{lines}");
+        }
+        // The child's end wakes its parent when its own events are gone.
+        assert!(what != "child" || foreign > 0 || out.stderr.contains("do_exit"), "{lines}");
+    }
+}
+
 /// What it still waits for when it is stopped counts.
 #[test]
 fn an_interrupt_does_not_lose_the_last_wait() {
@@ -201,6 +284,10 @@ fn a_process_that_only_sleeps_is_said_to_sleep() {
     let mut parent = Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap();
     wait_until_asleep(&parent, "sleep");
     let pid = parent.id().to_string();
+    let waits = || std::fs::read_to_string(format!("/proc/{pid}/stack")).unwrap();
+    while !waits().contains("do_wait") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let page = run(KYMO, ["profile", "-p", &pid, "--timeout", "400"]).success().stdout;
     let children = format!("/proc/{pid}/task/{pid}/children");
     let children = std::fs::read_to_string(children).unwrap();
@@ -227,8 +314,9 @@ fn a_kept_recording_gives_the_same_table() {
     let script = "for i in 1 2 3; do sleep 0.05; done";
     let made = run(KYMO, ["profile", "-o", data, "--", "sh", "-c", script]).success().stderr;
     let shown = run(KYMO, ["profile", "-i", data]).success().stdout;
-    for cause in ["sleeping", "blocked: child process"] {
+    // On a busy machine the child sleeps before its parent waits for it.
+    for (cause, least) in [("sleeping", 140.0), ("blocked: child process", 0.0)] {
         let (made, shown) = (total(&made, cause), total(&shown, cause));
-        assert!(made > 140.0 && (made - shown).abs() < 5.0, "{cause}: {made} {shown}");
+        assert!(made > least && (made - shown).abs() < 5.0, "{cause}: {made} {shown}");
     }
 }

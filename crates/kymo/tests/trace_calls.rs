@@ -134,11 +134,43 @@ fn the_table_counts_what_was_called() {
     // So are the quantiles, and the longest.
     assert!(number(6) <= number(7) && number(7) <= number(8), "{getppid:?}");
     assert!((number(3) / 12345.0 - number(5)).abs() <= 0.001, "{getppid:?}");
-    assert!(!o.stdout.contains("getppid()"), "only the table");
+    let (table, _) = o.stdout.split_once("\nThe slowest calls\n").unwrap();
+    assert!(!table.contains("getppid()"), "only the table");
     let both = trace(&["-S", "--calls", "getppid", "--", work.arg(), "10"]).success();
-    assert_eq!(both.stdout.matches("getppid() = ").count(), 10, "{}", both.stdout);
-    assert!(both.stdout.lines().last().unwrap().starts_with("total "), "{}", both.stdout);
+    let (lines, _) = both.stdout.split_once("\nThe slowest calls\n").unwrap();
+    assert_eq!(lines.matches("getppid() = ").count(), 10, "{}", both.stdout);
+    assert!(both.stdout.contains("\ntotal "), "{}", both.stdout);
     assert!(!both.stdout.contains("execve"), "{}", both.stdout);
+}
+
+/// The table's slowest calls: a mutex that another thread holds, sleep, and what only runs.
+#[test]
+fn the_slowest_calls_say_what_they_waited_for() {
+    let Some(_state) = begin() else { return };
+    if !require(&[Need::Gcc]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("causes").to_str().unwrap().to_owned();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wait_programs/causes.c");
+    let flags = ["-O1", "-pthread", "-o", &program, source];
+    assert!(std::process::Command::new("gcc").args(flags).status().unwrap().success());
+    let out = trace(&["-s", "--", &program, "mutex"]).success().stdout;
+    let (_, slowest) = out.split_once("\nThe slowest calls\n").unwrap_or_else(|| panic!("{out}"));
+    let lines: Vec<&str> = slowest.lines().collect();
+    assert!(lines.len() == 10, "{out}");
+    let of = |call: &str| -> Vec<&str> {
+        let pairs = lines.chunks(2).filter(|pair| pair[0].contains(call));
+        pairs.map(|pair| pair[1].trim()).collect()
+    };
+    let is_mutex = |words: &&str| words.starts_with("blocked: futex ") && words.contains("(woken by causes:");
+    assert!(of("futex(0x").iter().any(|words| is_mutex(words)), "{out}");
+    // It runs throughout, but for who else wants the CPU.
+    assert!(of("execve(").iter().all(|w| !w.contains("sleeping")), "{out}");
+    let out = trace(&["-s", "--calls", "clock_nanosleep", "--", "sleep", "0.05"]).success().stdout;
+    let (_, slowest) = out.split_once("\nThe slowest calls\n").unwrap();
+    assert!(slowest.contains("sleeping 50.") || slowest.contains("sleeping 5"), "{out}");
+    assert!(slowest.contains("(woken by an interrupt)") && slowest.lines().count() == 2, "{out}");
 }
 
 #[test]

@@ -283,7 +283,7 @@ impl OffCpuCause {
 
     /// The cause of a block, by the causes of the functions of the kernel's stack, innermost
     /// first; `faults`: it is below the handler of a page fault.
-    pub(crate) fn of_block(
+    pub fn of_block(
         state: SwitchOutState,
         functions: impl Iterator<Item = Option<OffCpuCause>>,
         faults: bool,

@@ -56,7 +56,7 @@ pub(super) struct OffCpuCounting<'a> {
     crowded: OffCpuRow,
     pub(super) causes: Vec<CauseStats>,
     pub(super) cells: FxHashMap<CellKey, OffCpuCell>,
-    longest: Option<LongestWait>,
+    longest: Vec<LongestWait>,
     stacks: StackStore,
     wakers: Vec<WakerInfo>,
     waker_ids: FxHashMap<WakerInfo, WakerId>,
@@ -201,7 +201,7 @@ impl<'a> OffCpuCounting<'a> {
             crowded: OffCpuRow::default(),
             causes: vec![CauseStats::default(); OffCpuCause::ALL.len()],
             cells: FxHashMap::default(),
-            longest: None,
+            longest: Vec::new(),
             stacks: StackStore::default(),
             wakers: Vec::new(),
             waker_ids: FxHashMap::default(),
@@ -429,10 +429,14 @@ impl<'a> OffCpuCounting<'a> {
         self.no_begin += u64::from(!begins);
         // Threads without work hold nobody up, however long they wait for it.
         if let Some((cause, from, to)) = whole.filter(|w| !is_uncertain && !w.0.is_idle())
-            && self.longest.as_ref().is_none_or(|l| to - from > l.to - l.from)
         {
+            let known = self.longest.iter().position(|l| l.cause == cause);
+            if known.and_then(|n| self.longest.get(n)).is_some_and(|l| to - from <= l.to - l.from) {
+                return;
+            }
+            known.map(|n| self.longest.swap_remove(n));
             let comm = task.comm().to_vec();
-            self.longest = Some(LongestWait { cause, comm, tid: task.tid, from, to });
+            self.longest.push(LongestWait { cause, comm, tid: task.tid, from, to });
         }
     }
 
@@ -479,6 +483,7 @@ impl<'a> OffCpuCounting<'a> {
         cells.compact_sort_by_key(|(key, cell)| {
             (std::cmp::Reverse(cell.total), key.0, key.1, key.2.map(|w| w.0))
         });
+        self.longest.sort_by_key(|l| (std::cmp::Reverse(l.to - l.from), l.from));
         OffCpuTable {
             causes: OffCpuCause::ALL.into_iter().zip(self.causes).collect(),
             cells,

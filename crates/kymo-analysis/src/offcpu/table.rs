@@ -148,8 +148,8 @@ pub struct OffCpuTable {
     pub rows: Vec<OffCpuRow>,
     /// All tasks together.
     pub total: OffCpuRow,
-    /// The longest wait.
-    pub longest: Option<LongestWait>,
+    /// The longest wait of each cause that has any, the longest first.
+    pub longest: Vec<LongestWait>,
     /// The stacks.
     pub stacks: StackStore,
     /// The wakers.

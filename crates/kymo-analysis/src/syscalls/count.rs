@@ -567,7 +567,7 @@ fn task_of(event: &RecordedEvent<'_>, machine: &TaskMachine) -> TaskInfo {
 }
 
 /// What a call waits for by its nature, where no stack tells.
-fn cause_of_call(name: &str) -> OffCpuCause {
+pub fn cause_of_call(name: &str) -> OffCpuCause {
     match name {
         "futex" | "futex_wait" | "futex_waitv" => OffCpuCause::Futex,
         "nanosleep" | "clock_nanosleep" => OffCpuCause::Sleep,

@@ -12,7 +12,8 @@ mod notes;
 mod stats;
 
 pub use count::{
-    CallBlock, CallWaits, SlowCall, SyscallConfig, SyscallTable, SyscallTask, count_syscalls,
+    CallBlock, CallWaits, SlowCall, SyscallConfig, SyscallTable, SyscallTask, cause_of_call,
+    count_syscalls,
 };
 pub use decode::{CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
 pub use notes::syscall_notes;

@@ -46,6 +46,18 @@ pub enum WakeupContext {
 }
 
 impl WakeupContext {
+    /// Reads `common_flags`: TRACE_FLAG_HARDIRQ, TRACE_FLAG_SOFTIRQ.
+    pub fn from_flags(flags: Option<i64>) -> WakeupContext {
+        const HARDIRQ: i64 = 0x08;
+        const SOFTIRQ: i64 = 0x10;
+        match flags {
+            None => WakeupContext::Unknown,
+            Some(f) if f & HARDIRQ != 0 => WakeupContext::HardIrq,
+            Some(f) if f & SOFTIRQ != 0 => WakeupContext::SoftIrq,
+            Some(_) => WakeupContext::Task,
+        }
+    }
+
     /// Whether it is an interrupt, which comes upon anybody.
     pub fn is_interrupt(self) -> bool {
         use WakeupContext as W;
@@ -219,7 +231,7 @@ impl EventPlan {
                 task: task.read(&fields)?,
                 context: flags
                     .as_ref()
-                    .map_or(WakeupContext::Unknown, |f| context(fields.read_integer(f))),
+                    .map_or(WakeupContext::Unknown, |f| WakeupContext::from_flags(fields.read_integer(f))),
             },
             EventPlan::Migrate { task, from, to } => {
                 SchedEvent::Migrate { task: task.read(&fields)?, from: cpu(from), to: cpu(to) }
@@ -232,18 +244,6 @@ impl EventPlan {
                 SchedEvent::Fork { parent: parent.read(&fields)?, child: child.read(&fields)? }
             }
         })
-    }
-}
-
-/// Reads `common_flags`: TRACE_FLAG_HARDIRQ, TRACE_FLAG_SOFTIRQ.
-fn context(flags: Option<i64>) -> WakeupContext {
-    const HARDIRQ: i64 = 0x08;
-    const SOFTIRQ: i64 = 0x10;
-    match flags {
-        None => WakeupContext::Unknown,
-        Some(f) if f & HARDIRQ != 0 => WakeupContext::HardIrq,
-        Some(f) if f & SOFTIRQ != 0 => WakeupContext::SoftIrq,
-        Some(_) => WakeupContext::Task,
     }
 }
 

@@ -20,6 +20,7 @@ mod line_files;
 mod line_places;
 mod lines;
 mod location;
+mod member_path;
 mod members;
 mod names;
 mod scan;

@@ -6,10 +6,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kymo_files::ctf::read::{Ctf, CtfEvent, FieldInfo, Group, Reader, Run, TaskField, Visit};
+use kymo_files::ctf::read::{
+    Ctf, CtfEvent, FieldInfo, Group, Part, Reader, Run, TaskField, Visit,
+};
 
 use kymo_model::{Note, NoteKind};
 use kymo_symbols::ResolverOptions;
+use rustc_hash::FxHashMap;
 
 use super::event_batch::{EventBatch, NONE};
 use super::loss_marks::LossMarks;
@@ -22,6 +25,8 @@ use crate::value::FieldValue;
 
 /// More than any tracer records; what a damaged trace states beyond is not read.
 const DEEPEST: usize = 1024;
+/// CPUs whose tasks are known.
+const MOST_CPUS: usize = 1 << 14;
 
 /// Traces under way.
 pub(super) struct CtfContext<'s> {
@@ -37,6 +42,54 @@ pub(crate) struct Walker<'s> {
     bodies: BodyReader<'s>,
     /// What the kernel calls threads, where it was recorded, too.
     names: Option<&'s RefCell<TaskNames>>,
+    running: RefCell<RunningTasks>,
+}
+
+/// The task on each CPU as of its last switch, for traces of the kernel whose events do not say
+/// their task (LTTng without `add-context --type=tid`).
+#[derive(Default)]
+struct RunningTasks {
+    /// By class: the fields of who gets the CPU, if it is a switch.
+    fields: Vec<Option<Option<[u32; 2]>>>,
+    tasks: FxHashMap<u32, EventTask>,
+}
+
+impl RunningTasks {
+    fn forget(&mut self, cpu: Option<u32>) {
+        cpu.map(|cpu| self.tasks.remove(&cpu));
+    }
+
+    fn note(&mut self, bodies: &BodyReader<'_>, e: &CtfEvent<'_>) {
+        let Some(cpu) = e.cpu else { return };
+        let index = e.class as usize;
+        if self.fields.len() <= index {
+            self.fields.resize(index + 1, None);
+        }
+        let Some(slot) = self.fields.get_mut(index) else { return };
+        let Some([tid, comm]) = *slot.get_or_insert_with(|| switch_fields(bodies.ctf, e.class))
+        else {
+            return;
+        };
+        let mut task = EventTask::default();
+        task.tid = bodies.field(e, tid).number().and_then(|tid| u32::try_from(tid).ok());
+        if let FieldValue::Text(name) = bodies.field(e, comm) {
+            task.name(&name);
+        }
+        if self.tasks.len() < MOST_CPUS || self.tasks.contains_key(&cpu) {
+            self.tasks.insert(cpu, task);
+        }
+    }
+}
+
+/// Who gets the CPU, in a class of switches whose events do not say their task.
+fn switch_fields(ctf: &Ctf, class: u32) -> Option<[u32; 2]> {
+    let class = ctf.class(class).filter(|class| class.event.name == "sched_switch")?;
+    if class.fields().iter().any(|f| matches!(f.task, Some(TaskField::Tid | TaskField::VirtualTid)))
+    {
+        return None;
+    }
+    let place = |name: &str| Some(class.field(Part::Fields, name)?.0 as u32);
+    Some([place("next_tid")?, place("next_comm")?])
 }
 
 /// Looks at values that depend on nothing but their events and traces.
@@ -97,7 +150,20 @@ impl<'s> CtfContext<'s> {
     ) -> ControlFlow<()> {
         if let Some(lost) = e.missed {
             self.losses.note(e.cpu, lost);
+            self.walker.running.borrow_mut().forget(e.cpu);
         }
+        let flow = self.give(e, registry, sink);
+        // Who leaves the CPU is the task of a switch.
+        self.walker.running.borrow_mut().note(&self.walker.bodies, e);
+        flow
+    }
+
+    fn give(
+        &mut self,
+        e: &CtfEvent<'_>,
+        registry: &mut Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let (ctf, walker) = (self.ctf, &self.walker);
         let class = find_class((ctf, self.number), &mut self.classes, e.class, registry);
         let Some(class) = class else { return ControlFlow::Continue(()) };
@@ -217,7 +283,7 @@ impl<'s> Walker<'s> {
                 user_asked: AtomicBool::new(false),
             }),
         };
-        Walker { bodies, names }
+        Walker { bodies, names, running: RefCell::default() }
     }
 }
 
@@ -238,6 +304,12 @@ impl LiveReader for Walker<'_> {
 impl CtfFields for Walker<'_> {
     fn task(&self, event: &CtfEvent<'_>) -> TaskInfo {
         let mut task = self.bodies.task_of(event);
+        let running = self.running.borrow();
+        if let (None, Some(known)) =
+            (task.tid, event.cpu.and_then(|cpu| running.tasks.get(&cpu)))
+        {
+            task = *known;
+        }
         if let Some(names) = self.names {
             task.rename(|tid| names.borrow().find(tid));
         }

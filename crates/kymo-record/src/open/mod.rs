@@ -17,7 +17,7 @@ use kymo_model::{Attr, AttrFlags, Note};
 use crate::error::RecordError;
 pub(crate) use fallback::{OpenPolicy, UserOnly};
 use fallback::{Relaxation, may_drop_kernel, relax, user_only_note};
-pub(crate) use rings::{RingOptions, RingSet};
+pub(crate) use rings::{EventRing, RingOptions, RingSet};
 pub use scope::Cgroup;
 pub(crate) use scope::{CounterPlace, CounterScope};
 

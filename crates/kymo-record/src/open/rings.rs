@@ -1,5 +1,5 @@
 //! Rings of a recording: one on each CPU that all its events share, and one more for
-//! events whose ring overwrites.
+//! events whose ring overwrites, and for those of the whole machine beside those of tasks.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,6 +34,8 @@ pub(crate) struct RingOptions<'a> {
 #[derive(Debug)]
 pub(crate) struct EventRing {
     pub(crate) ring: PerfRing,
+    /// Of events of the whole machine, beside those of tasks.
+    pub(crate) is_apart: bool,
     owner: (usize, usize),
 }
 
@@ -58,12 +60,14 @@ impl RingSet {
             return Err(RecordError::Nothing);
         }
         let mut rings = Vec::new();
-        let mut owners: BTreeMap<(Option<u32>, bool), usize> = BTreeMap::new();
+        let mut owners: BTreeMap<(Option<u32>, bool, bool), usize> = BTreeMap::new();
         for (n, event) in set.events.iter().enumerate() {
             let overwrites = event.planned.overwrites();
+            // However many come of the whole machine, those of tasks are not lost for it.
+            let is_apart = event.planned.spec.terms.system_wide;
             for (m, instance) in event.instances.iter().enumerate() {
                 let Some(event) = instance.event() else { continue };
-                let key = (instance.place.cpu, overwrites);
+                let key = (instance.place.cpu, overwrites, is_apart);
                 if let Some(owner) = owners.get(&key).and_then(|&ring| owner(&set, &rings, ring)) {
                     event.set_output(owner).map_err(|source| RecordError::System {
                         what: "cannot share a ring",
@@ -74,7 +78,7 @@ impl RingSet {
                 let mode = if overwrites { RingMode::Overwrite } else { RingMode::Keep };
                 let ring = map(event.as_fd(), options.pages, mode, notes)?;
                 owners.insert(key, rings.len());
-                rings.push(EventRing { ring, owner: (n, m) });
+                rings.push(EventRing { ring, is_apart, owner: (n, m) });
             }
         }
         let events = set.events.iter().map(|e| metadata(&e.planned, &e.instances)).collect();

@@ -14,6 +14,7 @@ use kymo_model::{Note, NoteKind};
 use super::{Session, scan_of};
 use crate::control::ControlCommand;
 use crate::error::RecordError;
+use crate::open::EventRing;
 use crate::options::{SwitchOn, Target};
 use crate::output;
 
@@ -244,13 +245,37 @@ impl Session<'_> {
         // What cannot be read again from the file is looked at on its way.
         let look = writer.is_pipe() || self.options.compress.is_some();
         let mut total = 0;
-        for ring in self.rings.rings.iter_mut().filter(|r| r.ring.mode() == mode) {
+        let mut wakeups = self.wakeups.as_mut().filter(|_| mode == RingMode::Keep);
+        // Read first: whom they wake, the other rings have told by then.
+        if let Some(wakeups) = &mut wakeups {
+            for ring in self.rings.rings.iter_mut().filter(|r| r.is_apart) {
+                ring.ring.read(|first, second| {
+                    wakeups.hold(first, second);
+                    Ok::<(), io::Error>(())
+                })?;
+            }
+        }
+        let is_apart = wakeups.is_some();
+        let chosen = |r: &&mut EventRing| r.ring.mode() == mode && !(is_apart && r.is_apart);
+        for ring in self.rings.rings.iter_mut().filter(chosen) {
             total += ring.ring.read(|first, second| {
                 if look {
                     self.scan.piece(first);
                     self.scan.piece(second);
                 }
+                if let Some(wakeups) = &mut wakeups {
+                    wakeups.follow(first, second);
+                }
                 writer.spans(first, second)
+            })?;
+        }
+        if let Some(wakeups) = wakeups {
+            wakeups.release(|record| {
+                if look {
+                    self.scan.piece(record);
+                }
+                total += record.len();
+                writer.record(record)
             })?;
         }
         Ok(total)

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::rc::Rc;
 use std::time::Duration;
 
+use kymo_analysis::syscalls::CallWaits;
 use kymo_format::{EventFormat, json_string};
 use kymo_model::{CompactSort as _, Endian, Note, NoteKind};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,6 +18,7 @@ use super::details::{CallDetails, DetailCache, TaskInspector, seconds};
 use super::errno::{errno_name, errno_text};
 use super::numbers::syscall_name;
 use super::summary::SyscallSummary;
+use super::waits::{CallWaiting, SlowestCall, WaitFormats, switched};
 
 /// Results from here on are errors: -4095 … -1.
 const FIRST_ERROR: i64 = -4095;
@@ -44,6 +46,7 @@ pub struct SyscallLines<I> {
     /// The command's process while it still runs the tool's own code.
     gated: Option<i32>,
     summary: Option<SyscallSummary>,
+    waiting: Option<CallWaiting>,
     style: SyscallStyle,
     /// Calls by number that are shown; all where there are none. Others are followed only.
     only: Vec<i64>,
@@ -96,6 +99,7 @@ struct PendingCall {
     call: Rc<SyscallDescription>,
     args: [u64; 6],
     details: CallDetails,
+    waits: CallWaits,
 }
 
 /// A call's end.
@@ -135,6 +139,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             seen: FxHashSet::default(),
             gated: child,
             summary: style.summary.then(|| SyscallSummary::new(style.errno_summary)),
+            waiting: None,
             style,
             only: Vec::new(),
             left,
@@ -145,6 +150,23 @@ impl<I: TaskInspector> SyscallLines<I> {
     /// The same with lines of these calls alone; others come to tell what descriptors stand for.
     pub fn with_calls(self, only: Vec<i64>) -> SyscallLines<I> {
         SyscallLines { only, ..self }
+    }
+
+    /// The same with what the slowest calls waited for, by events of the scheduler.
+    pub fn with_waits(self, formats: WaitFormats) -> SyscallLines<I> {
+        SyscallLines { waiting: Some(CallWaiting::new(formats)), ..self }
+    }
+
+    /// The slowest calls, the slowest first, with the names that their wakers have now.
+    pub fn take_slowest(&mut self) -> Vec<SlowestCall> {
+        let mut slowest =
+            self.waiting.take().map_or_else(Vec::new, |mut w| std::mem::take(&mut w.slowest));
+        self.details.inspector.refresh_names();
+        let blocks = slowest.iter_mut().flat_map(|call| &mut call.waits.blocks);
+        for (comm, tid, _) in blocks.filter_map(|block| block.woken_by.as_mut()) {
+            *comm = self.details.inspector.task_name(*tid as i32).to_vec();
+        }
+        slowest
     }
 
     /// Whether as many lines were shown as were asked for.
@@ -187,7 +209,25 @@ impl<I: TaskInspector> SyscallLines<I> {
                 }
                 self.details.forget(tid);
             }
-            _ => {}
+            Some(id) => self.scheduler_event(id, time, payload),
+            None => {}
+        }
+    }
+
+    fn scheduler_event(&mut self, id: u32, time: u64, payload: &[u8]) {
+        let Some(waiting) = &mut self.waiting else { return };
+        if id == waiting.formats.waking.id {
+            return waiting.wake(time, payload);
+        }
+        if id != waiting.formats.switch.id {
+            return;
+        }
+        let Some((prev, next)) = switched(&waiting.formats.switch, payload) else { return };
+        if let Some(pending) = self.open.get_mut(&next) {
+            waiting.resume(time, payload, &mut pending.waits, &pending.call.name);
+        }
+        if self.open.contains_key(&prev) {
+            waiting.leave(time, payload);
         }
     }
 
@@ -196,6 +236,7 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.lost += count.unwrap_or(1);
         // Beginnings and ends do not belong together any more.
         self.open.clear();
+        self.waiting.iter_mut().for_each(CallWaiting::forget);
         if self.style.lines {
             let count = count.map_or(String::new(), |n| format!("{n} "));
             let _ = match self.style.json {
@@ -272,7 +313,9 @@ impl<I: TaskInspector> SyscallLines<I> {
             return;
         }
         let call = self.call(number);
-        let before = self.open.insert(tid, PendingCall { time, number, call, args, details });
+        let waits = CallWaits::default();
+        let pending = PendingCall { time, number, call, args, details, waits };
+        let before = self.open.insert(tid, pending);
         if let Some(before) = before.filter(|_| self.gated != Some(tid)) {
             // Its end was lost, or it is one that never returns here (rt_sigreturn).
             self.finish_call(tid, before, CallEnd::Task);
@@ -322,6 +365,15 @@ impl<I: TaskInspector> SyscallLines<I> {
             let error = (FIRST_ERROR..0).contains(&value).then_some(-value as i32);
             let took = at.saturating_sub(pending.time);
             summary.count(pending.number, &pending.call.name, error, took);
+            if self.waiting.as_ref().is_some_and(|waiting| waiting.is_slow(took)) {
+                let result = self.result_text(tid, &pending, value);
+                let mut text = format!("{}(", pending.call.name).into_bytes();
+                text.extend(argument_texts(&pending).collect::<Vec<_>>().join(&b", "[..]));
+                text.extend(format!(") = {result}").into_bytes());
+                let waits = std::mem::take(&mut pending.waits);
+                let call = SlowestCall { tid, start: pending.time, duration: took, text, waits };
+                self.waiting.iter_mut().for_each(|waiting| waiting.keep(call.clone()));
+            }
         }
         if self.style.lines && !self.is_full() {
             self.settle_details(tid, &mut pending, end);
@@ -513,12 +565,12 @@ fn argument_texts(pending: &PendingCall) -> impl Iterator<Item = Vec<u8>> + '_ {
     })
 }
 
-fn int(format: &EventFormat, field: &str, payload: &[u8]) -> i64 {
+pub(super) fn int(format: &EventFormat, field: &str, payload: &[u8]) -> i64 {
     format.field(field).and_then(|f| f.int(payload, Endian::NATIVE)).unwrap_or(-1)
 }
 
 /// `common_pid` stands at the same place in every event.
-fn tid_of(payload: &[u8]) -> i32 {
+pub(super) fn tid_of(payload: &[u8]) -> i32 {
     let bytes = payload.get(4..8).and_then(|b| b.first_chunk().copied());
     bytes.map_or(0, i32::from_ne_bytes)
 }

@@ -2,7 +2,8 @@
 //!
 //! [`numbers`](syscall_number) and `errno` name calls and errors, `arguments` and `flags` say
 //! what an argument is, `details` is what was found out about arguments beside their numbers,
-//! `lines` pairs a call's entry with its exit, `summary` counts.
+//! `lines` pairs a call's entry with its exit, `summary` counts,
+//! `waits` keeps the slowest and what they waited for.
 
 mod arguments;
 mod details;
@@ -11,9 +12,11 @@ mod flags;
 mod lines;
 mod numbers;
 mod summary;
+mod waits;
 
 pub use arguments::CallDescriptions;
 pub use details::TaskInspector;
 pub use errno::errno_name;
 pub use lines::{SyscallFormats, SyscallLines, SyscallStyle};
+pub use waits::{SlowestCall, WaitFormats};
 pub use numbers::{SyscallNames, syscall_name, syscall_names, syscall_number};

@@ -36,6 +36,8 @@ pub struct PageProcessView<'a> {
     pub max_stack: usize,
     /// What the kernel counted meanwhile, where that is known.
     pub vmstat: Option<Vec<VmstatDelta>>,
+    /// The recording as a word of a command line; empty: events that nobody can read again.
+    pub recording: String,
 }
 
 /// Functions of a call chain, outwards.
@@ -104,6 +106,7 @@ impl PageProcessView<'_> {
             live_only: true,
             lines: None,
             raw_ip: false,
+            input: String::new(),
         }
     }
 
@@ -121,6 +124,14 @@ impl PageProcessView<'_> {
         self.page_view().write_by_order(out)?;
         if let Some(vmstat) = &self.vmstat {
             self.write_vmstat(out, vmstat)?;
+        }
+        if !self.recording.is_empty() {
+            let file = &self.recording;
+            writeln!(out, "\n Where to look next")?;
+            writeln!(out, "  who calls:       kymo kmem stat -i {file} --page --caller --live")?;
+            if !self.prepend_parent {
+                writeln!(out, "  whose children:  kymo kmem pagealloc -i {file} --prepend-parent")?;
+            }
         }
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;

@@ -28,6 +28,8 @@ pub struct PageView<'a> {
     pub lines: Option<usize>,
     /// Addresses instead of functions.
     pub raw_ip: bool,
+    /// ` -i FILE` of the recording; empty for events that nobody can read again.
+    pub input: String,
 }
 
 /// Name of a mobility.
@@ -149,10 +151,13 @@ impl PageView<'_> {
                 site_text(&self.read.sites, row.site, self.raw_ip)
             )?;
         }
-        if !self.by_caller {
-            writeln!(out, " By caller: kymo kmem stat --page --caller --live")?;
+        if self.input.is_empty() {
+            return Ok(());
         }
-        writeln!(out, " By process and call chain: kymo kmem pagealloc")
+        if !self.by_caller {
+            writeln!(out, " By caller: kymo kmem stat{} --page --caller --live", self.input)?;
+        }
+        writeln!(out, " By process and call chain: kymo kmem pagealloc{}", self.input)
     }
 
     fn write_table(&self, out: &mut dyn Write, rows: &[PageRow], by_page: bool) -> io::Result<()> {

@@ -27,6 +27,8 @@ pub struct SlabView<'a> {
     pub lines: Option<usize>,
     /// Addresses instead of functions.
     pub raw_ip: bool,
+    /// ` -i FILE` of the recording; empty for events that nobody can read again.
+    pub input: String,
 }
 
 /// Share in percent of what was taken and not asked for.
@@ -154,8 +156,8 @@ impl SlabView<'_> {
                 site_text(&self.read.sites, site, self.raw_ip)
             )?;
         }
-        if !self.by_caller {
-            writeln!(out, " By caller: kymo kmem stat --slab --caller -s live")?;
+        if !self.by_caller && !self.input.is_empty() {
+            writeln!(out, " By caller: kymo kmem stat{} --slab --caller -s live", self.input)?;
         }
         Ok(())
     }

@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 use super::{RULE_WIDTH, counts_json, cut_name};
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
-use crate::units::{Grouped, Seconds, Span, TimeUnits, shown};
-use kymo_model::CompactSort as _;
+use crate::units::{Grouped, Seconds, Span, TimeUnits, shown, write_more};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +68,8 @@ pub struct KworkReport<'a> {
     pub summary: bool,
     /// Tasks that were held up that are shown at most.
     pub delayed: usize,
+    /// Rows of the text at most.
+    pub most: usize,
     /// With histograms of the first rows.
     pub histogram: bool,
     /// Units of times.
@@ -195,7 +196,7 @@ impl KworkReport<'_> {
             "Kwork Name", "Cpu", "Count"
         )?;
         writeln!(out, " {rule}")?;
-        for row in rows {
+        for row in rows.iter().take(self.most) {
             let stats = self.stats(row);
             let first = match self.kind {
                 KworkReportKind::Runtime => stats.total,
@@ -215,6 +216,7 @@ impl KworkReport<'_> {
                 Seconds(start + max, self.units),
             )?;
         }
+        write_more(out, rows.len(), self.most)?;
         writeln!(out, " {rule}")?;
         if self.summary {
             self.write_summary(out, rows)?;

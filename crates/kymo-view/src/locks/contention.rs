@@ -10,7 +10,7 @@ use super::ScaledTime;
 use super::columns::{LockColumn, sorted};
 use super::pairs::{PairList, cells_json};
 use crate::Ledger;
-use crate::units::shown;
+use crate::units::{shown, write_more};
 
 /// The table as it is shown.
 pub struct ContentionView<'a> {
@@ -81,6 +81,7 @@ impl ContentionView<'_> {
                 }
             }
         }
+        write_more(out, self.table.rows.len(), self.entries)?;
         if self.table.rows.iter().any(|r| r.uncertain > 0) {
             writeln!(out, "\n * events were lost in some of its waits, which are in no time")?;
         }

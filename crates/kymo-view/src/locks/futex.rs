@@ -10,7 +10,7 @@ use super::ScaledTime;
 use super::pairs::{PairList, cells_json};
 use crate::Ledger;
 use crate::offcpu::waits;
-use crate::units::shown;
+use crate::units::{shown, write_more};
 
 /// The table as it is shown.
 pub struct FutexView<'a> {
@@ -72,6 +72,7 @@ impl FutexView<'_> {
                     .map_or(String::new(), |v| format!("   {}", shown(v.as_bytes()))),
             )?;
         }
+        write_more(out, self.table.rows.len(), self.entries)?;
         let of = |row: &FutexRow| format!("{} of {}", name(row), shown(&row.comm));
         let cells = self.rows().flat_map(|r| r.cells.iter().map(move |c| (of(r), c)));
         let stacks = &self.table.stacks;

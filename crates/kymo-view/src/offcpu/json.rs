@@ -34,7 +34,7 @@ impl OffCpuView<'_> {
         if let Some(total) = total.as_object_mut() {
             ["comm", "tid", "pid"].iter().for_each(|key| _ = total.remove(*key));
         }
-        let longest = table.longest.as_ref().map(|l| {
+        let longest = table.longest.first().map(|l| {
             json!({
                 "cause": l.cause.code(),
                 "comm": String::from_utf8_lossy(&l.comm),

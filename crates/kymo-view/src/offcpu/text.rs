@@ -21,6 +21,7 @@ impl OffCpuView<'_> {
         if self.tasks {
             self.write_tasks(out)?;
         }
+        self.write_next(out)?;
         let totals = self.table.causes.iter().map(|(cause, c)| (cause.is_idle(), c.waits.total));
         let (mut whole, mut idle) = (0u64, 0);
         for (is_idle, total) in totals {
@@ -35,7 +36,6 @@ impl OffCpuView<'_> {
             self.write_tree(out, if leave_idle { whole } else { whole + idle }, leave_idle)?;
         }
         self.write_pairs(out)?;
-        self.write_next(out)?;
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
         }
@@ -162,12 +162,14 @@ impl OffCpuView<'_> {
     }
 
     fn write_next(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Some(longest) = &self.table.longest else { return Ok(()) };
+        let all = &self.table.longest;
+        let most = self.largest().and_then(|(cause, _)| all.iter().find(|l| l.cause == *cause));
+        let Some(longest) = most.or(all.first()) else { return Ok(()) };
         let nano = TimeUnits { nanos: true };
         writeln!(out, " Where to look next")?;
         writeln!(
             out,
-            "  Longest wait: {} ms, {}:{}, {}",
+            "  Longest of it: {} ms, {}:{}, {}",
             Millis(longest.to - longest.from, self.units),
             shown(&longest.comm),
             longest.tid,
@@ -186,12 +188,13 @@ impl OffCpuView<'_> {
             }
             Some(OffCpuCause::Futex) => writeln!(
                 out,
-                "  which futex:  kymo lock record --futex, then kymo lock contention --futex"
+                "  which futex:  kymo lock contention --futex -- COMMAND"
             ),
             Some(OffCpuCause::Mutex | OffCpuCause::Rwsem | OffCpuCause::KernelLock) => {
-                writeln!(out, "  which lock:   kymo lock record, then kymo lock contention -l")
+                writeln!(out, "  which lock:   kymo lock contention -l -- COMMAND")
             }
             _ => Ok(()),
-        }
+        }?;
+        writeln!(out)
     }
 }

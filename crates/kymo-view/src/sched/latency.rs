@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
-use crate::units::{Millis, Seconds, TimeUnits, shown};
-use kymo_model::CompactSort as _;
+use crate::units::{Millis, Seconds, TimeUnits, shown, write_more};
 
 /// Columns that rows are sorted by, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +58,8 @@ pub struct LatencyView<'a> {
     pub sort: Vec<LatencyColumn>,
     /// Delays by their causes instead of all together.
     pub causes: bool,
+    /// Rows of the text at most.
+    pub most: usize,
     /// With histograms of the delays.
     pub histogram: bool,
     /// Units of times.
@@ -172,7 +173,7 @@ impl LatencyView<'_> {
              ms    | Max delay start           | Max delay end          |"
         )?;
         writeln!(out, " {RULE}")?;
-        for row in self.rows() {
+        for row in self.rows().into_iter().take(self.most) {
             let (max, start) = row.delay.max.unwrap_or((0, 0));
             writeln!(
                 out,
@@ -198,7 +199,7 @@ impl LatencyView<'_> {
              ms |  p99 ms |  max ms |    New |  max ms | Migrated | Unknown"
         )?;
         writeln!(out, " {RULE}")?;
-        for row in self.rows() {
+        for row in self.rows().into_iter().take(self.most) {
             let cells = |d: &DelayStats| {
                 let p99 = d.histogram.quantile(0.99).unwrap_or(0);
                 let max = d.max.map_or(0, |m| m.0);
@@ -228,6 +229,7 @@ impl LatencyView<'_> {
     }
 
     fn write_total(&self, out: &mut dyn Write) -> io::Result<()> {
+        write_more(out, self.table.rows.len(), self.most)?;
         let total = &self.table.total;
         let runtime = self.rounded(self.runtime(total));
         writeln!(out, " {}", &RULE[..113])?;

@@ -5,14 +5,13 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::percent;
-use kymo_analysis::syscalls::{CallId, SlowCall, SyscallStats, SyscallTable, SyscallTask};
+use kymo_analysis::syscalls::{CallId, CallWaits, SlowCall, SyscallStats, SyscallTable, SyscallTask};
 use kymo_analysis::tasks::WakeupContext;
 use serde_json::{Value, json};
 
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
-use crate::units::{Grouped, Millis, Seconds, Span, TimeUnits, shown};
-use kymo_model::CompactSort as _;
+use crate::units::{Grouped, Millis, Seconds, Span, TimeUnits, shown, write_more};
 
 /// What tables are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +81,8 @@ pub struct SyscallView<'a> {
     pub sort: SyscallColumn,
     /// Rows of threads that are shown at most.
     pub threads: usize,
+    /// Rows of calls of the text at most.
+    pub most: usize,
     /// With numbers by error.
     pub errno_summary: bool,
     /// With histograms of the calls that took most time.
@@ -221,7 +222,7 @@ impl SyscallView<'_> {
             head(&nine, &nine)
         )?;
         let mut is_marked = false;
-        for (id, s) in self.sorted(calls) {
+        for (id, s) in self.sorted(calls).into_iter().take(self.most) {
             let mark = if s.uncertain > 0 { "*" } else { "" };
             is_marked |= s.uncertain > 0;
             let time = |nanos: Option<u64>| self.millis(nanos.unwrap_or(0));
@@ -246,6 +247,7 @@ impl SyscallView<'_> {
                 }
             }
         }
+        write_more(out, calls.len(), self.most)?;
         if is_marked {
             writeln!(out, "   * events were lost in some of them, which are left out")?;
         }
@@ -432,9 +434,12 @@ fn context_name(context: WakeupContext) -> &'static str {
     }
 }
 
-/// What a call's time went to, in words.
 fn spent_on(slow: &SlowCall) -> String {
-    let waits = &slow.waits;
+    call_time_words(&slow.waits, slow.duration)
+}
+
+/// What a call's time went to, in words.
+pub fn call_time_words(waits: &CallWaits, duration: u64) -> String {
     let mut parts = Vec::new();
     for block in &waits.blocks {
         let by = match &block.woken_by {
@@ -450,7 +455,7 @@ fn spent_on(slow: &SlowCall) -> String {
     if waits.runnable > 0 {
         parts.push(format!("waiting for a CPU {}", Span(waits.runnable)));
     }
-    let rest = slow.duration.saturating_sub(waits.blocked()).saturating_sub(waits.runnable);
+    let rest = duration.saturating_sub(waits.blocked()).saturating_sub(waits.runnable);
     parts.push(match waits.blocks.is_empty() && waits.runnable == 0 {
         true => "no wait in the recording".to_owned(),
         false => format!("running {}", Span(rest)),

@@ -1,7 +1,7 @@
 //! Reading recordings for the commands that answer a question (`kymo sched`, `kymo kmem` and
 //! the like): which files, which of their events, and how the command ends.
 
-use std::io::{BufWriter, StdoutLock, Write as _};
+use std::io::{BufWriter, IsTerminal as _, StdoutLock, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -141,6 +141,11 @@ impl AnalysisArgs {
             events.tree.clone_from(&self.tree);
         }
         Ok(events)
+    }
+
+    /// Rows of a table that fit on a screen, if there is one: files and pipes get all.
+    pub(crate) fn screen_rows(&self) -> Option<usize> {
+        (!self.json && std::io::stdout().is_terminal()).then_some(20)
     }
 
     /// Units of times.

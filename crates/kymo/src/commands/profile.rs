@@ -221,7 +221,7 @@ fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
         _ => Target::Command,
     };
     Ok(RecordOptions {
-        more_events: if args.cpu_only { Vec::new() } else { wait_events() },
+        more_events: if args.cpu_only { Vec::new() } else { wait_events(&target) },
         // Descendants that nobody named may end before they are opened.
         skip_gone: args.pid.is_some() || args.cgroup.is_some(),
         target,
@@ -456,9 +456,15 @@ fn of_records(
     (profile, selection): (&mut Profile, &EventSelection),
     (run, live): (&mut CommandRun, Option<&LiveFacts>),
 ) -> anyhow::Result<ProfileTimes> {
-    run.first_thread = profile.on_cpu.first_thread();
     let on_cpu = std::mem::take(&mut profile.on_cpu);
-    let span = live.map(|live| live.span);
+    let first = on_cpu.first_thread();
+    run.first_thread = first.map(|(tid, _)| tid);
+    let mut span = live.map(|live| live.span);
+    // On a busy machine the command waits for a CPU before it begins.
+    if let (Some((from, to)), Some((_, exec)), false) = (&mut span, first, run.attached) {
+        *from = exec.clamp(*from, *to);
+        run.elapsed = Duration::from_nanos(*to - *from);
+    }
     let (begin, end) = span.or(on_cpu.seen()).unwrap_or_default();
     if span.is_none() {
         run.elapsed = Duration::from_nanos(end.saturating_sub(begin));
@@ -535,7 +541,7 @@ fn name_waker(waker: &mut WakerInfo) {
 }
 
 /// The events of waits, if this user may record them.
-fn wait_events() -> Vec<EventSpec> {
+fn wait_events(target: &Target) -> Vec<EventSpec> {
     let rights = paranoid();
     if !rights.privileged && rights.level.is_none_or(|level| level > -1) {
         return Vec::new();
@@ -545,11 +551,19 @@ fn wait_events() -> Vec<EventSpec> {
         WAIT_EVENTS.iter().flat_map(|name| catalog.parse(name).unwrap_or_default()).collect();
     for event in &mut events {
         event.terms.period = Some(1);
-        // Whoever wakes the command may be of another process.
-        event.terms.system_wide = event.name == WAKE_UP;
     }
     if events.len() < WAIT_EVENTS.len() {
         return Vec::new();
+    }
+    // Whoever wakes the command may be of another process: of all wake-ups of the machine those
+    // of the command are kept, without copies of the wakers' stacks.
+    if *target != Target::System {
+        let mut others = events.iter().find(|e| e.name == WAKE_UP).cloned();
+        others.iter_mut().for_each(|event| {
+            event.terms.system_wide = true;
+            event.terms.call_graph = Some("fp".to_owned());
+        });
+        events.extend(others);
     }
     // Which futex it is that a thread waits for; kernels without events of system calls do not
     // tell.

@@ -125,8 +125,9 @@ fn show(args: &Args, before: Option<Snapshot>) -> anyhow::Result<ExitCode> {
         read: &read,
         ignore_pid: args.ignore_pid,
         prepend_parent: args.prepend_parent,
-        lines: args.lines,
+        lines: args.lines.or(args.read.screen_rows()),
         max_stack: args.max_stack,
+        recording: source.name().to_owned(),
         vmstat: counters.map(|(before, after)| differences(&before, &after)),
     };
     let mut out = stdout();

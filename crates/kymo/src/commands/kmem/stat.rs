@@ -116,14 +116,17 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         notes.push(page_notes(&read));
     }
     let ledger = super::ledger(&source, &read, notes);
+    let name = source.name();
+    let input = if name.is_empty() { String::new() } else { format!(" -i {name}") };
     let slab_view = slab.then(|| SlabView {
         read: &read,
         by_caller: args.caller,
         by_ptr: args.alloc,
         sort: args.keys(|k| k.is_of_slab(), &[KmemKey::Frag, KmemKey::Hit, KmemKey::Bytes]),
         live_only: args.live,
-        lines: args.lines,
+        lines: args.lines.or(args.read.screen_rows()),
         raw_ip: args.raw_ip,
+        input: input.clone(),
     });
     let page_view = pages.then(|| PageView {
         read: &read,
@@ -131,8 +134,9 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         by_page: args.alloc,
         sort: args.keys(|k| k.is_of_pages(), &[KmemKey::Bytes, KmemKey::Hit]),
         live_only: args.live,
-        lines: args.lines,
+        lines: args.lines.or(args.read.screen_rows()),
         raw_ip: args.raw_ip,
+        input: input.clone(),
     });
     let mut out = stdout();
     if args.read.json {

@@ -71,6 +71,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     }
     let mut out = stdout();
     let view = KworkReport {
+        most: args.read.analysis.screen_rows().unwrap_or(usize::MAX),
         table: &table,
         kind: KworkReportKind::Runtime,
         sort: args.sort.clone(),

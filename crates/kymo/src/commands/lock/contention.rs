@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use kymo_analysis::locks::{
-    ContentionConfig, LockGroup, RELEASE_EVENT, count_contention, count_futexes, futex_notes,
+    CONTENTION_EVENTS, ContentionConfig, FUTEX_EVENTS, LockGroup, RELEASE_EVENT, count_contention,
+    count_futexes, futex_notes,
 };
 use kymo_events::EventSource;
 use kymo_view::Ledger;
@@ -118,7 +119,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         ..SymbolArgs::default()
     };
     let source = args.read.open(&symbols)?;
-    if args.futex {
+    if args.futex || has_futexes_alone(args, &source) {
         return run_futex(args, &source);
     }
     let group = match (args.threads, args.lock_addr) {
@@ -144,7 +145,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         group,
         columns: args.field.clone(),
         key: args.key,
-        entries: args.entries.unwrap_or(usize::MAX),
+        entries: args.entries.or(args.read.screen_rows()).unwrap_or(usize::MAX),
         stacks: args.verbose,
         pairs: args.pairs,
         separator: args.field_separator.clone(),
@@ -162,13 +163,25 @@ fn has_wakers(source: &EventSource) -> bool {
     source.is_piped() || source.classes().iter().any(|class| class.is_named(RELEASE_EVENT))
 }
 
+/// Whether there is nothing to show but futexes, and no question that they have no answer to.
+fn has_futexes_alone(args: &Args, source: &EventSource) -> bool {
+    let has = |names: &[&str]| {
+        source.classes().iter().any(|class| names.iter().any(|name| class.is_named(name)))
+    };
+    let is_plain = !args.threads
+        && !args.lock_addr
+        && args.field_separator.is_none()
+        && [&args.type_filter, &args.lock_filter, &args.callstack_filter].iter().all(|l| l.is_empty());
+    is_plain && !source.is_piped() && has(&FUTEX_EVENTS[..1]) && !has(&CONTENTION_EVENTS)
+}
+
 fn run_futex(args: &Args, source: &EventSource) -> anyhow::Result<ExitCode> {
     let selection = args.read.selection(source, &args.pid, &args.tid)?;
     let table = count_futexes(source, &selection)?;
     let notes = table.summary.notes(source).into_iter().chain(futex_notes(&table));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.summary, &mut ledger);
-    let entries = args.entries.unwrap_or(usize::MAX);
+    let entries = args.entries.or(args.read.screen_rows()).unwrap_or(usize::MAX);
     let view = FutexView { table: &table, entries, pairs: args.pairs };
     let mut out = stdout();
     match args.read.json {

@@ -66,10 +66,10 @@ fn ledger(source: &EventSource, table: &ContentionTable) -> Ledger {
 
 /// States what locks are counted where nothing tells of those that were taken without a wait.
 fn note_lockdep(table: &ContentionTable, ledger: &mut Ledger) {
-    if table.of == LockEvents::Lockdep {
+    if table.of == LockEvents::Lockdep || table.events == 0 {
         return;
     }
     let fact = "there is no lock:lock_acquire, which kernels without lock debugging do not have: \
                 locks that were taken without a wait are not counted";
-    ledger.tell(NoteKind::Events, fact, Some("kymo lock contention shows the waits".to_owned()));
+    ledger.tell(NoteKind::Events, fact, Some("kymo lock contention".to_owned()));
 }

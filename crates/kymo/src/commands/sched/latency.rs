@@ -122,6 +122,7 @@ fn write(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let view = LatencyView {
+        most: args.read.screen_rows().unwrap_or(usize::MAX),
         table,
         sort: args.sort.clone(),
         causes: args.causes,

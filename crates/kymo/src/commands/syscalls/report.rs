@@ -95,6 +95,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let notes = table.summary.notes(&source).into_iter().chain(syscall_notes(&table));
     let ledger = Ledger::from_notes(notes);
     let view = SyscallView {
+        most: args.read.screen_rows().unwrap_or(usize::MAX),
         mode: args.summary_mode,
         sort: args.sort,
         threads: args.threads,

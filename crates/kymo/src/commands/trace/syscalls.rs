@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use kymo_analysis::syscalls::CallWaits;
 use kymo_events::live::LiveTaskNames;
 use kymo_events::trace_dat::TaskName;
 use kymo_format::EventFormat;
@@ -17,9 +18,11 @@ use kymo_kernel::ftrace::{Item, Selection, TraceDir};
 use kymo_kernel::{memory, process, target};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
-    SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, syscall_number,
+    SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, WaitFormats, syscall_number,
 };
 use kymo_view::Ledger;
+use kymo_view::syscalls::call_time_words;
+use kymo_view::units::{Span, shown};
 
 use super::live_output::{is_coloured, note_lost};
 use super::{Args, close, follow};
@@ -27,7 +30,8 @@ use super::{Args, close, follow};
 /// Flags for system calls.
 #[derive(clap::Args)]
 pub(super) struct CallArgs {
-    /// Only a table of calls, errors and times at the end
+    /// Only a table of calls, errors and times at the end, and the slowest calls with what they
+    /// waited for
     #[arg(short = 's', long, conflicts_with = "output")]
     summary: bool,
     /// Show the calls, and the table at the end
@@ -54,6 +58,10 @@ pub(super) struct CallArgs {
 }
 
 impl CallArgs {
+    fn has_summary(&self) -> bool {
+        self.summary || self.with_summary || self.errno_summary
+    }
+
     /// The flag that is for system calls alone, if one was given.
     pub(super) fn given(&self) -> Option<&'static str> {
         let given = [
@@ -86,8 +94,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let system_wide = args.all_cpus || args.command.is_empty() && args.pids()?.is_empty();
     let own = system_wide.then(std::process::id);
     let without: Vec<u32> = own.into_iter().chain(args.call.filter_pids.iter().copied()).collect();
-    let events = events(&args.call.calls, &without)?;
-    let mut capture = follow::open(args, &events, LivePace::AtOnce)?;
+    let mut events = events(&args.call.calls, &without)?;
+    if args.call.has_summary() {
+        events.extend(wait_events()?);
+    }
+    // Nobody's memory is looked at for a table alone.
+    let pace = if args.call.summary { LivePace::Tick } else { LivePace::AtOnce };
+    let mut capture = follow::open(args, &events, pace)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
     let mut lines = lines(&capture, args, (is_coloured(), system_wide))?;
     // System-wide calls may have no end, and others want the processor too.
@@ -99,6 +112,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let result = until_the_end(&mut capture, &mut lines);
     let (lost, code) = capture.end(result)?;
     lines.finish();
+    write_slowest(&mut lines);
     flush(&mut lines.output)?;
     note_lost(&mut ledger, (lines.shown, lines.lost), lines.damaged, &lost);
     lines.note(&mut |note| ledger.push(note));
@@ -126,7 +140,7 @@ fn lines(
     };
     let style = SyscallStyle {
         lines: !args.call.summary,
-        summary: args.call.summary || args.call.with_summary || args.call.errno_summary,
+        summary: args.call.has_summary(),
         errno_summary: args.call.errno_summary,
         json: args.json,
         times: args.call.times,
@@ -140,7 +154,30 @@ fn lines(
     let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default() };
     let child = capture.child_id().map(|pid| pid as i32);
     let only: Vec<i64> = args.call.calls.iter().filter_map(|name| syscall_number(name)).collect();
-    Ok(SyscallLines::new(formats, tasks, style, child, args.count).with_calls(only))
+    let lines = SyscallLines::new(formats, tasks, style, child, args.count).with_calls(only);
+    if !args.call.has_summary() {
+        return Ok(lines);
+    }
+    let [switch, waking] = WAIT_EVENTS.map(|name| format("sched", name));
+    Ok(lines.with_waits(WaitFormats { switch: switch?, waking: waking? }))
+}
+
+/// Writes the slowest calls with what they waited for.
+fn write_slowest(lines: &mut Lines) {
+    let slowest = lines.take_slowest();
+    let out = &mut lines.output;
+    for (n, call) in slowest.iter().enumerate() {
+        if n == 0 {
+            out.extend_from_slice(b"\nThe slowest calls\n");
+        }
+        let _ = write!(out, "{:>10}  [pid {:>5}] ", Span(call.duration).to_string(), call.tid);
+        out.extend_from_slice(shown(&call.text).as_bytes());
+        let words = match call.waits == CallWaits::default() {
+            true => "running".to_owned(),
+            false => call_time_words(&call.waits, call.duration),
+        };
+        let _ = writeln!(out, "\n{:>10}  {words}", "");
+    }
 }
 
 /// The tasks of this machine, asked while they run.
@@ -216,6 +253,19 @@ const DESCRIPTOR_CALLS: [&str; 25] = [
     "execve",
     "unshare",
 ];
+
+/// Events of the scheduler that tell what calls wait for.
+const WAIT_EVENTS: [&str; 2] = ["sched_switch", "sched_waking"];
+
+fn wait_events() -> anyhow::Result<Vec<TraceEvent>> {
+    let event = |name: &str| -> anyhow::Result<TraceEvent> {
+        // Who reads the ring is woken by it, and would be told of that in turn.
+        let is_waking = name == WAIT_EVENTS[1];
+        let filter = is_waking.then(|| format!("pid != {}", std::process::id()));
+        Ok(TraceEvent { selection: Selection::parse(&format!("sched:{name}"))?, filter })
+    };
+    WAIT_EVENTS.into_iter().map(event).collect()
+}
 
 /// Calls begin and end; programs and tasks do. Those of one task may be left out.
 fn events(calls: &[String], without: &[u32]) -> anyhow::Result<Vec<TraceEvent>> {

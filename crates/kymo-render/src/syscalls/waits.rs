@@ -1,0 +1,133 @@
+//! The slowest calls, and what they waited for: `sched_switch` and `sched_waking` of their threads
+//! between entry and exit.
+
+use kymo_analysis::offcpu::OffCpuCause;
+use kymo_analysis::syscalls::{CallBlock, CallWaits, cause_of_call};
+use kymo_analysis::tasks::{SwitchOutState, WakeupContext};
+use kymo_format::EventFormat;
+use kymo_model::Endian;
+use rustc_hash::FxHashMap;
+
+use super::lines::{int, tid_of};
+
+/// The slowest that are kept.
+const SLOWEST: usize = 5;
+/// Threads that are off their CPUs within a call, at a time.
+const MOST_THREADS: usize = 1 << 16;
+
+/// Formats of the events that tell of waits.
+#[derive(Debug)]
+pub struct WaitFormats {
+    /// `sched:sched_switch`.
+    pub switch: EventFormat,
+    /// `sched:sched_waking`.
+    pub waking: EventFormat,
+}
+
+/// One of the slowest calls.
+#[derive(Clone, Debug)]
+pub struct SlowestCall {
+    /// Its thread.
+    pub tid: i32,
+    /// Its begin.
+    pub start: u64,
+    /// Nanoseconds.
+    pub duration: u64,
+    /// The call with its arguments and its result.
+    pub text: Vec<u8>,
+    /// What it waited for.
+    pub waits: CallWaits,
+}
+
+/// A thread that is off its CPU.
+struct OffThread {
+    left: u64,
+    state: SwitchOutState,
+    woken: Option<(u64, i32, WakeupContext)>,
+}
+
+/// Threads off their CPUs, and the slowest calls.
+pub(super) struct CallWaiting {
+    pub(super) formats: WaitFormats,
+    off: FxHashMap<i32, OffThread>,
+    pub(super) slowest: Vec<SlowestCall>,
+}
+
+impl CallWaiting {
+    pub(super) fn new(formats: WaitFormats) -> CallWaiting {
+        CallWaiting { formats, off: FxHashMap::default(), slowest: Vec::new() }
+    }
+
+    /// A thread of a call leaves its CPU.
+    pub(super) fn leave(&mut self, time: u64, payload: &[u8]) {
+        let tid = int(&self.formats.switch, "prev_pid", payload) as i32;
+        let state = SwitchOutState::from_kernel(int(&self.formats.switch, "prev_state", payload));
+        if self.off.len() < MOST_THREADS {
+            self.off.insert(tid, OffThread { left: time, state, woken: None });
+        }
+    }
+
+    /// Takes note of who wakes a thread first.
+    pub(super) fn wake(&mut self, time: u64, payload: &[u8]) {
+        let tid = int(&self.formats.waking, "pid", payload) as i32;
+        let Some(off) = self.off.get_mut(&tid).filter(|off| off.woken.is_none()) else { return };
+        // `common_flags` stands at the same place in every event.
+        let flags = payload.get(2).map(|flags| i64::from(*flags));
+        off.woken = Some((time, tid_of(payload), WakeupContext::from_flags(flags)));
+    }
+
+    /// A thread is back on a CPU: adds what it waited for to its call.
+    pub(super) fn resume(&mut self, time: u64, payload: &[u8], waits: &mut CallWaits, call: &str) {
+        let tid = int(&self.formats.switch, "next_pid", payload) as i32;
+        let Some(off) = self.off.remove(&tid) else { return };
+        let woken = off.woken.filter(|(at, ..)| *at >= off.left && *at <= time);
+        let ready = match woken {
+            _ if off.state.is_runnable() => off.left,
+            Some((at, ..)) => at,
+            None => time,
+        };
+        waits.runnable = waits.runnable.saturating_add(time.saturating_sub(ready));
+        let nanos = ready.saturating_sub(off.left);
+        if nanos == 0 {
+            return;
+        }
+        // The name is asked for if it is shown.
+        let woken_by = woken.map(|(_, by, context)| (Vec::new(), by as u32, context));
+        match waits.blocks.first_mut() {
+            Some(block) => {
+                block.nanos = block.nanos.saturating_add(nanos);
+                block.woken_by = woken_by;
+            }
+            None => {
+                let cause = match OffCpuCause::of_block(off.state, std::iter::empty(), false) {
+                    OffCpuCause::Blocked => cause_of_call(call),
+                    other => other,
+                };
+                waits.blocks.push(CallBlock { cause, nanos, woken_by, stack: Vec::new() });
+            }
+        }
+    }
+
+    /// Forgets what belongs together no more: events were lost.
+    pub(super) fn forget(&mut self) {
+        self.off.clear();
+    }
+
+    /// Whether a call is among the slowest so far.
+    pub(super) fn is_slow(&self, duration: u64) -> bool {
+        self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|s| duration > s.duration)
+    }
+
+    /// Puts a call among the slowest.
+    pub(super) fn keep(&mut self, call: SlowestCall) {
+        let at = self.slowest.partition_point(|known| known.duration >= call.duration);
+        self.slowest.insert(at, call);
+        self.slowest.truncate(SLOWEST);
+    }
+}
+
+/// Whom a switch event is of: who leaves, and who comes.
+pub(super) fn switched(format: &EventFormat, payload: &[u8]) -> Option<(i32, i32)> {
+    let field = |name| format.field(name)?.int(payload, Endian::NATIVE);
+    Some((field("prev_pid")? as i32, field("next_pid")? as i32))
+}

@@ -1,0 +1,93 @@
+//! First screens of the commands that answer a question: a sentence with a number, a table that
+//! fits on a screen, and commands to go on with, which work as they are printed.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use kymo_testkit::{Need, TracingState, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+/// Makes tasks, waits of several kinds, files and allocations.
+const LOAD: &str = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24; do \
+    sh -c 'sleep 0.01; dd if=/dev/zero of=big bs=64k count=4 conv=fsync' 2> /dev/null & done; \
+    wait; rm -f big";
+
+/// What records, and the answers that read it.
+const ANSWERS: [(&[&str], &[&[&str]]); 8] = [
+    (&["sched", "record"], &[&["sched", "latency"]]),
+    (&["offcpu", "record"], &[&["offcpu", "report"], &["profile"]]),
+    (&["why", "record"], &[&["why", "--comm", "dd"]]),
+    (&["lock", "record"], &[&["lock", "report"], &["lock", "contention"]]),
+    (&["kmem", "record"], &[&["kmem", "stat"], &["kmem", "pagealloc"]]),
+    (&["kwork", "record"], &[&["kwork", "report"], &["kwork", "latency"], &["kwork", "top"]]),
+    (&["io", "record"], &[&["io", "latency"], &["io", "top"]]),
+    (&["syscalls", "record"], &[&["syscalls", "report"]]),
+];
+
+/// Commands within a page that read this recording.
+fn commands(page: &str, file: &str) -> BTreeSet<String> {
+    let of = |line: &str| Some(line.get(line.find("kymo ")?..)?.trim().to_owned());
+    page.lines().filter_map(of).filter(|command| command.contains(file)).collect()
+}
+
+fn shell(directory: &Path, command: &str) -> std::process::Output {
+    let path = Path::new(KYMO).parent().unwrap().to_str().unwrap().to_owned();
+    let path = format!("{path}:{}", std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(directory).env("PATH", path);
+    shell.output().unwrap()
+}
+
+#[test]
+fn a_first_screen_answers_and_its_commands_work() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let state = TracingState::take();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let here = directory.path();
+    let mut tried = BTreeSet::new();
+    for (record, answers) in ANSWERS {
+        let file = format!("{}.data", record[0]);
+        let quiet = format!("kymo {} -q -o {file} -- sh -c \"$LOAD\"", record.join(" "));
+        let out = shell(here, &format!("export LOAD={LOAD:?}; {quiet}"));
+        assert!(out.status.success(), "{quiet}: {}", String::from_utf8_lossy(&out.stderr));
+        for answer in answers {
+            let command = format!("kymo {} -i {file}", answer.join(" "));
+            let whole = shell(here, &command);
+            let page = String::from_utf8(whole.stdout).unwrap();
+            assert!(whole.status.success(), "{command}: {page}");
+            let sentence = page.lines().find(|l| !l.trim().is_empty()).unwrap();
+            let has_number = sentence.contains(|c: char| c.is_ascii_digit());
+            let says_what_lacks = sentence.starts_with("Trust:") || page.contains(&file);
+            assert!(has_number || says_what_lacks, "{command}: {page}");
+            for next in commands(&page, &file) {
+                let went = shell(here, &next);
+                let said = String::from_utf8_lossy(&went.stderr);
+                assert!(went.status.success(), "{command} says {next}: {said}");
+                assert!(!went.stdout.is_empty(), "{command} says {next}: {said}");
+                tried.insert(next);
+            }
+            // What a terminal shows fits on it, or says what it leaves out.
+            let on_terminal = format!("script -qec {command:?} /dev/null");
+            let shown = String::from_utf8(shell(here, &on_terminal).stdout).unwrap();
+            assert!(shown.lines().count() <= page.lines().count() + 2, "{command}: {shown}");
+            let is_cut = shown.contains(" more (| less shows all)");
+            let leaves_out = shown.lines().count() < page.lines().count();
+            assert!(is_cut || !leaves_out || answer[0] == "kmem", "{command}: {shown}");
+        }
+    }
+    assert!(tried.len() >= 12, "{tried:#?}");
+    assert_eq!(state.left_behind(), None);
+    // Rows of tasks are many: a terminal shows the worst.
+    let file = here.join("sched.data").to_str().unwrap().to_owned();
+    let all = run(KYMO, ["sched", "latency", "-p", "-i", &file]).success().stdout;
+    let rows = |text: &str| text.lines().filter(|l| l.contains("| avg:")).count();
+    let command = format!("script -qec 'kymo sched latency -p -i {file}' /dev/null");
+    let shown = String::from_utf8(shell(here, &command).stdout).unwrap();
+    assert!(rows(&all) > 20 && rows(&shown) == 20, "{shown}");
+    assert!(shown.contains(&format!("... and {} more (| less shows all)", rows(&all) - 20)));
+}
