@@ -3,6 +3,7 @@
 
 mod bench;
 mod bloat;
+mod bpftrace_cases;
 mod c_library;
 mod cargo;
 mod fuzz;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         ["bloat"] => bloat::run(None).map(done),
         ["bloat", program] => bloat::run(Some(program)).map(done),
         ["vm", rest @ ..] => vm::main(rest),
+        ["bpftrace-cases", rest @ ..] => bpftrace_cases::main(rest).map(done),
         ["torture", rest @ ..] => torture::main(rest).map(done),
         ["fuzz", rest @ ..] => fuzz::main(rest).map(done),
         ["bench"] => bench::run(bench::Effort::Full, None).map(done),
@@ -85,12 +87,11 @@ fn main() -> ExitCode {
             bench::run(bench::Effort::Quick, Some(part)).map(done)
         }
         [] | ["help" | "-h" | "--help"] => {
-            print!("{USAGE}{}{}{}", fuzz::USAGE, torture::USAGE, vm::USAGE);
+            print!("{USAGE}{}", more_usage());
             return ExitCode::SUCCESS;
         }
         other => {
-            let (name, more) = (other.join(" "), [fuzz::USAGE, torture::USAGE, vm::USAGE].concat());
-            eprint!("xtask: no such task: {name}\n\n{USAGE}{more}");
+            eprint!("xtask: no such task: {}\n\n{USAGE}{}", other.join(" "), more_usage());
             return ExitCode::from(2);
         }
     };
@@ -98,6 +99,11 @@ fn main() -> ExitCode {
         eprintln!("xtask: {e:#}");
         ExitCode::FAILURE
     })
+}
+
+/// The tasks that say themselves how they are called.
+fn more_usage() -> String {
+    [fuzz::USAGE, torture::USAGE, bpftrace_cases::USAGE, vm::USAGE].concat()
 }
 
 /// The directory of the workspace.
