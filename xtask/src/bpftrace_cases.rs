@@ -13,9 +13,10 @@ use kymo_testkit::{newest_peers, peer};
 use crate::cargo;
 
 pub(crate) const USAGE: &str = "\
-  bpftrace-cases DIR [--filter GLOB] [--program KYMO]
+  bpftrace-cases DIR [--filter GLOB] [--program KYMO] [--release 0.17]
                       the runtime cases of bpftrace's source tree DIR with bpftrace and with kymo
-                      in its place; GLOB is SUITE.CASE. Results of bpftrace are kept in target
+                      in its place, which may be told to behave as that release; GLOB is SUITE.CASE.
+                      Results of bpftrace are kept in target
 ";
 
 /// What the engine said of one case.
@@ -29,12 +30,13 @@ struct Outcome {
 type Outcomes = BTreeMap<String, Outcome>;
 
 pub(crate) fn main(args: &[&str]) -> anyhow::Result<()> {
-    let (mut directory, mut filter, mut program) = (None, None, None);
+    let (mut directory, mut filter, mut program, mut release) = (None, None, None, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} wants a value\n\n{USAGE}"));
         match *arg {
             "--filter" => filter = Some(*value()?),
+            "--release" => release = Some(*value()?),
             "--program" => program = Some(PathBuf::from(value()?)),
             other if directory.is_none() => directory = Some(Path::new(other)),
             other => bail!("bpftrace-cases has no option {other}\n\n{USAGE}"),
@@ -48,20 +50,23 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<()> {
     build(&tests, place)?;
     let kept = crate::target().join("bpftrace-cases");
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
-    let named = |name: &str| -> anyhow::Result<PathBuf> {
-        let directory = place.join(name);
-        std::fs::create_dir(&directory)?;
-        Ok(directory.join("bpftrace"))
-    };
-    let ours = named("kymo")?;
-    symlink(kymo, &ours)?;
-    let mut peers = vec![("installed", PathBuf::from("/usr/bin/bpftrace"))];
-    if newest_peers().is_some() {
-        let script = named("newest")?;
-        let words = format!("{:?}", peer("bpftrace").command());
-        std::fs::write(&script, format!("#!/bin/sh\nexec env {words} \"$@\"\n"))?;
+    // The engine waits for ever for one that does not end on SIGTERM.
+    let named = |name: &str, words: &str| -> anyhow::Result<PathBuf> {
+        let script = place.join(name).join("bpftrace");
+        std::fs::create_dir(place.join(name))?;
+        let text = format!("#!/bin/sh\nexec timeout --foreground -s KILL 30 {words} \"$@\"\n");
+        std::fs::write(&script, text)?;
         std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
-        peers.push(("newest", script));
+        Ok(script)
+    };
+    let link = place.join("bpftrace");
+    symlink(kymo, &link)?;
+    let setting = release.map_or(String::new(), |r| format!("env BPFTRACE_RELEASE={r} "));
+    let ours = named("kymo", &format!("{setting}{}", link.display()))?;
+    let mut peers = vec![("installed", named("installed", "/usr/bin/bpftrace")?)];
+    if newest_peers().is_some() {
+        let words = format!("env {:?}", peer("bpftrace").command());
+        peers.push(("newest", named("newest", &words)?));
     }
     let mut theirs: Vec<Outcomes> = Vec::new();
     for (name, path) in peers {
