@@ -9,12 +9,13 @@ use kymo_testkit::{Need, Outcome, Workload, peer, require, run, run_command};
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
 /// `count` is called with the address of a number, which is written once in it and three times
-/// behind it; `many` with ten addresses.
+/// behind it; `many` with ten addresses. What the very first instruction writes is not seen: the
+/// probe is on it.
 const WRITES: &str = r#"
 #include <stdlib.h>
 int numbers[20];
-__attribute__((noinline)) void count(int other, int *number) { *number += other; }
-__attribute__((noinline)) void many(int *number) { *number += 1; }
+__attribute__((noinline)) void count(int other, int *number) { asm volatile("nop"); *number += other; }
+__attribute__((noinline)) void many(int *number) { asm volatile("nop"); *number += 1; }
 int main(int argc, char **argv) {
     count(1, &numbers[3]);
     for (int i = 0; i < 3; i++) ((volatile int *)numbers)[3]++;

@@ -195,13 +195,14 @@ fn structures_of_c_are_printed_with_the_names_of_their_values() {
     let all = format!("{{ .pair = {}, .k = 1 }}", address.trim());
     prints(p.run("take", "print(args);"), &[&all]);
     prints(p.run("take", "@[args] = count();"), &[&format!("@[{all}]: 1")]);
-    // bpftrace has them, too.
+    // bpftrace 0.27 has the same, but for the names, which it knows of declared types alone.
     let theirs = peer("bpftrace");
     if theirs.is_newest() {
         let path = p.path.to_str().unwrap();
         let text = format!("uprobe:{path}:take {{ print(args); print(*args.pair); }}");
         let o = theirs.run(["-q", "--no-warnings", "-e", &text, "-c", path]).success();
-        assert_eq!(o.stdout.trim(), format!("{all}\n{whole}"));
+        let numbers = "{ .first = 3, .both = [2,3], .number = 41 }";
+        assert_eq!(o.stdout.trim(), format!("{all}\n{numbers}"));
     }
     let o = p.run("take", "print((struct nowhere *)arg0->x);").failure();
     assert!(!o.stderr.contains("panicked"), "{}", o.stderr);
