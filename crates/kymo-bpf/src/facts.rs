@@ -252,6 +252,11 @@ pub trait TypeFacts {
     /// Address of a kernel symbol (`kaddr`).
     fn kernel_symbol(&self, name: &str) -> Option<u64>;
 
+    /// Address of a symbol of which each CPU has one, before the CPU's offset is added.
+    fn per_cpu_symbol(&self, name: &str) -> Option<u64> {
+        self.kernel_symbol(name)
+    }
+
     /// Address and size of a symbol in a binary (`uaddr`).
     fn user_symbol(&self, path: &str, name: &str) -> Option<(u64, u64)>;
 

@@ -21,6 +21,11 @@ fn each_tool_is_attached_or_names_what_the_kernel_lacks() {
         std::fs::read_to_string("/sys/kernel/tracing/available_filter_functions").unwrap();
     let is_function =
         |name: &str| functions.lines().any(|line| line.split(' ').next() == Some(name));
+    let btf = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+    let has_name = |name: &str| {
+        let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
+        btf.windows(wanted.len()).any(|part| part == wanted)
+    };
     let (mut attached, mut lacking) = (0, Vec::new());
     for tool in &tools {
         let file = tool.file_name().unwrap().to_str().unwrap();
@@ -36,7 +41,9 @@ fn each_tool_is_attached_or_names_what_the_kernel_lacks() {
             error.strip_prefix("no such probe: ").or(error.strip_prefix("cannot attach "));
         let name =
             missing.and_then(|probe| probe.split([':', '+']).filter(|s| !s.is_empty()).nth(1));
+        let member = error.split("has no member \"").nth(1).and_then(|rest| rest.strip_suffix('"'));
         let is_lacking = error.starts_with("tracepoint not found: ")
+            || member.is_some_and(|name| !has_name(name))
             || error.contains("is on the search path")
             || name.is_some_and(|name| !is_function(name.trim()));
         assert!(is_lacking, "{file}: {}", o.stderr);

@@ -440,9 +440,8 @@ impl Lowering<'_> {
     /// `percpu_kaddr("symbol"[, cpu])`: the symbol's address plus the offset of the CPU.
     fn per_cpu_address(&mut self, arguments: &[Expression]) -> Lowered<Value> {
         let symbol = self.literal_of(&arguments[0], "first argument of percpu_kaddr()")?;
-        let find = |name: &str| self.facts.kernel_symbol(name);
-        let offsets = find("__per_cpu_offset").filter(|address| *address != 0);
-        let (Some(address), Some(offsets)) = (find(&symbol), offsets) else {
+        let offsets = self.facts.kernel_symbol("__per_cpu_offset").filter(|address| *address != 0);
+        let (Some(address), Some(offsets)) = (self.facts.per_cpu_symbol(&symbol), offsets) else {
             return self.error(format!("Failed to resolve kernel symbol: {symbol}"));
         };
         let cpu = match arguments.get(1) {

@@ -22,6 +22,7 @@ use kymo_bpf::{
 };
 use kymo_format::EventFormat;
 use kymo_kernel::bpf::{BpfMap, MapSpec, ProbeEvent};
+use kymo_kernel::kallsyms::per_cpu_offset;
 use kymo_kernel::target;
 use kymo_kernel::tracefs::{Tracefs, TracefsError};
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
@@ -255,6 +256,10 @@ impl TypeFacts for MachineFacts {
 
     fn kernel_symbol(&self, name: &str) -> Option<u64> {
         self.symbols().iter().find(|(_, _, symbol, _)| *symbol == name).map(|(addr, ..)| addr)
+    }
+
+    fn per_cpu_symbol(&self, name: &str) -> Option<u64> {
+        self.kernel_symbol(name).or_else(|| per_cpu_offset(name))
     }
 
     fn user_symbol(&self, path: &str, name: &str) -> Option<(u64, u64)> {
