@@ -4,6 +4,7 @@
 mod arm64;
 mod bench;
 mod bloat;
+mod bpftrace_cases;
 mod c_library;
 mod cargo;
 mod chance;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         ["bloat"] => bloat::run(None).map(done),
         ["bloat", program] => bloat::run(Some(program)).map(done),
         ["vm", rest @ ..] => vm::main(rest),
+        ["bpftrace-cases", rest @ ..] => bpftrace_cases::main(rest).map(done),
         ["torture", rest @ ..] => torture::main(rest).map(done),
         ["hostile", rest @ ..] => hostile::main(rest).map(done),
         ["fuzz", rest @ ..] => fuzz::main(rest).map(done),
@@ -93,8 +95,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         other => {
-            let (name, more) = (other.join(" "), more_usage());
-            eprint!("xtask: no such task: {name}\n\n{USAGE}{more}");
+            eprint!("xtask: no such task: {}\n\n{USAGE}{}", other.join(" "), more_usage());
             return ExitCode::from(2);
         }
     };
@@ -104,9 +105,9 @@ fn main() -> ExitCode {
     })
 }
 
-/// What tasks with options of their own say.
+/// The tasks that say themselves how they are called.
 fn more_usage() -> String {
-    [fuzz::USAGE, hostile::USAGE, torture::USAGE, vm::USAGE].concat()
+    [fuzz::USAGE, hostile::USAGE, torture::USAGE, bpftrace_cases::USAGE, vm::USAGE].concat()
 }
 
 /// The directory of the workspace.

@@ -16,6 +16,7 @@ pub(crate) struct ProgramTree {
     pub(crate) macros: HashMap<String, Rc<MacroTree>>,
     pub(crate) probes: Vec<ProbeTree>,
     pub(crate) imports: Vec<(String, ProgramPosition)>,
+    pub(crate) includes: Vec<(String, ProgramPosition)>,
 }
 
 impl ProgramTree {
@@ -27,6 +28,7 @@ impl ProgramTree {
         self.enumerations.extend(other.enumerations);
         self.typedefs.extend(other.typedefs);
         self.imports.extend(other.imports);
+        self.includes.extend(other.includes);
         for (name, tree) in other.macros {
             self.macros.entry(name).or_insert(tree);
         }

@@ -32,6 +32,8 @@ pub struct CompileOptions {
     pub kernel: (u32, u32),
     /// `std::env::consts::ARCH` of the machine: `x86_64` or `aarch64`.
     pub arch: String,
+    /// Headers that are included before the program's own.
+    pub includes: Vec<String>,
     /// Settings that stand above the program's `config` block (`BPFTRACE_…`), lower case.
     pub config: Vec<(String, String)>,
 }
@@ -49,6 +51,7 @@ impl Default for CompileOptions {
             in_user_space: false,
             kernel: (6, 18),
             arch: String::from("x86_64"),
+            includes: Vec::new(),
             config: Vec::new(),
         }
     }
@@ -163,6 +166,8 @@ pub enum ArgumentPlace {
         register: String,
         /// Bytes.
         offset: i64,
+        /// Another register, and what it is multiplied by before it is added.
+        index: Option<(String, u8)>,
     },
     /// A constant.
     Constant(i64),
@@ -234,14 +239,37 @@ pub trait TypeFacts {
         Err("arguments by name need debugging information".into())
     }
 
+    /// Names of the parameters of a function of a program, or of the kernel.
+    fn parameters(&self, _point: &AttachPoint) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// A type of the program that a probe is in, by its C name.
+    fn program_type(&self, _point: &AttachPoint, _name: &str) -> Option<CType> {
+        None
+    }
+
     /// Address of a kernel symbol (`kaddr`).
     fn kernel_symbol(&self, name: &str) -> Option<u64>;
+
+    /// Address of a symbol of which each CPU has one, before the CPU's offset is added.
+    fn per_cpu_symbol(&self, name: &str) -> Option<u64> {
+        self.kernel_symbol(name)
+    }
 
     /// Address and size of a symbol in a binary (`uaddr`).
     fn user_symbol(&self, path: &str, name: &str) -> Option<(u64, u64)>;
 
     /// Id of a cgroup by its path (`cgroupid`).
     fn cgroup_id(&self, path: &str) -> Option<u64>;
+
+    /// Value of a macro that is a number, of a header of C or of one that it includes.
+    ///
+    /// # Errors
+    /// If there is no such header.
+    fn header_constant(&self, _header: &str, _name: &str) -> Result<Option<i64>, String> {
+        Ok(None)
+    }
 
     /// Text of a file that `#include` or `import` names; `None` if it is not there.
     fn included_text(&self, name: &str) -> Option<String>;

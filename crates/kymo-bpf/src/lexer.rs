@@ -56,6 +56,8 @@ const MARKS: &[&str] = &[
 #[derive(Debug, Default)]
 pub(crate) struct LexedText {
     pub(crate) tokens: Vec<LexToken>,
+    /// Headers that `#include` names.
+    pub(crate) includes: Vec<(String, ProgramPosition)>,
 }
 
 /// An error at a position.
@@ -222,8 +224,11 @@ impl TextLexer<'_> {
                 self.defines.insert(name.to_owned(), tokens);
             }
             "undef" => drop(self.defines.remove(name)),
-            // Types of the kernel come from its BTF, not from headers.
-            "include" => {}
+            // Types of the kernel come from its BTF; numbers that BTF lacks, from headers.
+            "include" => {
+                let header = rest.trim_matches(['<', '>', '"']).to_owned();
+                self.out.includes.push((header, position));
+            }
             "pragma" | "error" | "warning" => {}
             _ => {
                 let at = begin;

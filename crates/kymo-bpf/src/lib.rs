@@ -15,6 +15,7 @@ mod lexer;
 mod lower;
 mod object;
 mod parser;
+mod watchpoints;
 
 pub use code::disassemble;
 pub use count_program::{
@@ -35,6 +36,8 @@ pub use object::{
     histogram_bucket_range, histogram_buckets,
 };
 
+pub use watchpoints::is_watchpoint_setup;
+
 /// Compiles a program.
 ///
 /// # Errors
@@ -45,7 +48,8 @@ pub fn compile(
     facts: &dyn TypeFacts,
 ) -> Result<CompiledProgram, Vec<SourceMessage>> {
     let parsed = parser::parse_program(text, &options.parameters)
-        .and_then(|tree| with_imports(tree, options, facts));
+        .and_then(|tree| with_imports(tree, options, facts))
+        .and_then(|tree| watchpoints::with_setup_probes(tree, options, facts));
     let compiled = parsed.and_then(|tree| lower::Lowering::new(text, &tree, options, facts)?.run());
     compiled.map_err(|message| vec![message])
 }

@@ -407,6 +407,14 @@ pub enum ActionKind {
         /// Text between.
         separator: String,
     },
+    /// A function is called with the address (field 0) that a watchpoint is for, by a process
+    /// (field 1), which has stopped for it unless the watchpoint is asynchronous.
+    Watch {
+        /// Name of the watchpoint's attach point.
+        point: String,
+    },
+    /// `unwatch(address)`: field 0.
+    Unwatch,
     /// `exit(code)`: field 0, where there is one, is the status.
     Exit,
 }
@@ -653,6 +661,8 @@ pub enum AttachTarget {
         provider: String,
         /// Probe.
         name: String,
+        /// One of its places, by address, where their arguments differ.
+        site: Option<u64>,
     },
     /// `profile:hz:99`, `profile:ms:10`: on each CPU.
     Profile {
@@ -686,8 +696,12 @@ pub enum AttachTarget {
     Watchpoint {
         /// Address; 0 with a function.
         address: u64,
-        /// Function and argument, or empty.
+        /// Function that is called with the address, or empty.
         function: String,
+        /// Which of its arguments the address is.
+        argument: u8,
+        /// The function's binary; empty before it is looked up.
+        path: String,
         /// Bytes.
         length: u8,
         /// `r`, `w`, `x` combined.

@@ -216,6 +216,12 @@ impl<'a> CodeSymbols<'a> {
         elf::file_offset(&self.segments, addr)
     }
 
+    /// Whether an address is in a segment that is code.
+    pub fn is_code(&self, addr: u64) -> bool {
+        let covers = |l: &Load| addr >= l.vaddr && addr - l.vaddr < l.size;
+        self.segments.iter().any(|load| load.executable && covers(load))
+    }
+
     /// The address of a place in the file.
     pub fn address(&self, offset: u64) -> Option<u64> {
         elf::vaddr(&self.segments, offset)

@@ -260,6 +260,18 @@ const HEX_VALUES: [u8; 256] = {
     values
 };
 
+/// Offset of a variable that each CPU has, of the running kernel: an absolute symbol, which
+/// [`Kallsyms`] leaves out.
+pub fn per_cpu_offset(name: &str) -> Option<u64> {
+    let text = std::fs::read(system_path("/proc/kallsyms")).ok()?;
+    text.split(|byte| *byte == b'\n').find_map(|line| {
+        let mut words = line.split(u8::is_ascii_whitespace);
+        let (address, kind, own) = (words.next()?, words.next()?, words.next()?);
+        let is_it = own == name.as_bytes() && kind.eq_ignore_ascii_case(b"a");
+        u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok().filter(|_| is_it)
+    })
+}
+
 fn parse_line(line: &[u8], at: usize, choice: NameChoice) -> Option<Entry> {
     let (mut addr, mut pos) = (0u64, 0);
     for byte in line {

@@ -493,6 +493,16 @@ fn signal_set(signals: &[Signal]) -> libc::sigset_t {
     }
 }
 
+/// Lets a process that was stopped go on.
+///
+/// # Errors
+/// If there is none, or it is not to be touched.
+pub fn continue_process(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    Ok(rustix::process::kill_process(pid, rustix::process::Signal::CONT)?)
+}
+
 /// Ends this process by `signal` with its default action, so that whoever
 /// started it sees how it ended (a shell stops its loop on Ctrl-C).
 pub fn die_by(signal: Signal) -> ! {

@@ -29,11 +29,22 @@ pub(crate) struct ActionRunner {
     pub last_command: bool,
     /// Commands that were not run any more.
     commands_left: u64,
+    /// Addresses to watch or to watch no more.
+    pub watches: Vec<WatchRequest>,
     /// Maps without keys whose value `zero()` set.
     zeroed: HashSet<usize>,
     /// Entries of maps that were taken to be printed, until the `clear()` that follows.
     taken: HashMap<usize, MapEntries>,
     buffer: Vec<u8>,
+}
+
+/// What a program asks for of a watchpoint.
+pub(crate) struct WatchRequest {
+    /// Name of the watchpoint that is to watch; none ends it.
+    pub point: Option<String>,
+    pub address: u64,
+    /// Process of the address, which waits.
+    pub pid: u32,
 }
 
 /// Where a program's output goes.
@@ -55,6 +66,7 @@ impl ActionRunner {
         maps: ProgramMaps,
         form: OutputForm,
     ) -> ActionRunner {
+        let form = form.of_program(&program.config);
         ActionRunner {
             program,
             maps,
@@ -65,6 +77,7 @@ impl ActionRunner {
             is_ending: false,
             last_command: false,
             commands_left: 0,
+            watches: Vec::new(),
             zeroed: HashSet::new(),
             taken: HashMap::new(),
             buffer: Vec::new(),
@@ -137,7 +150,17 @@ impl ActionRunner {
                 let limit = setting(program, "max_cat_bytes").unwrap_or(10240);
                 match read_start(&path, limit) {
                     Ok(bytes) => output.message("cat", &bytes),
-                    Err(e) => self.fail(format!("cat({path}): {e}")),
+                    Err(e) => {
+                        let why = e.to_string();
+                        let why = why.split(" (os error").next().unwrap_or_default();
+                        let why = match form {
+                            OutputForm::OldText => format!(": {why}"),
+                            _ => format!(" ({why})"),
+                        };
+                        let failure = format!("failed to open file '{path}'{why}");
+                        writeln!(sinks.diagnostics, "ERROR: {failure}")?;
+                        self.fail(failure)
+                    }
                 }
             }
             ActionKind::PrintMap { map, top, div, takes } => {
@@ -180,10 +203,21 @@ impl ActionRunner {
                     }
                     text.extend(part);
                 }
-                if form == OutputForm::Text {
+                if form != OutputForm::Json {
                     text.push(b'\n');
                 }
                 output.message("join", text)
+            }
+            ActionKind::Watch { .. } | ActionKind::Unwatch => {
+                let mut fields = action.fields.iter().map(|f| u64_at(record, f.offset as usize));
+                let address = fields.next().unwrap_or(0);
+                let pid = fields.next().unwrap_or(0) as u32;
+                let point = match &action.kind {
+                    ActionKind::Watch { point } => Some(point.clone()),
+                    _ => None,
+                };
+                self.watches.push(WatchRequest { point, address, pid });
+                Ok(())
             }
             ActionKind::Exit => {
                 let status = self.first_field(program, action, record);
@@ -262,7 +296,11 @@ impl ActionRunner {
         for (key_bytes, bytes) in read {
             let bytes = one_value(definition, &bytes);
             let was_zeroed = definition.key_type.is_none() && self.zeroed.contains(&map);
-            if was_zeroed || was_written(definition, &bytes) {
+            // Before, a counter was there from the begin.
+            let is_there = self.form == OutputForm::OldText
+                && definition.value_type == ValueType::Count
+                && definition.key_type.is_none();
+            if was_zeroed || is_there || was_written(definition, &bytes) {
                 let value = decoder.decode(&definition.value_type, &bytes);
                 entries.push((value.rank(), key_bytes, value));
             }

@@ -7,6 +7,7 @@ use kymo_bpf::{AttachPoint, AttachTarget, BpfProgramType};
 use kymo_kernel::bpf::{BpfLink, BpfProgram, ProbeEvent, ProbeEventPlace, open_iterator};
 use kymo_kernel::cpus;
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
+use kymo_kernel::target::threads_of;
 use kymo_model::{Attr, AttrFlags, EventType, hw, hw_cache, sw};
 
 use crate::facts::{BinaryPlace, MachineFacts, own_module, place_of};
@@ -68,8 +69,12 @@ impl<'f> ProbeAttacher<'f> {
             AttachTarget::Usdt { .. } => {
                 self.uprobes(program, &place_of(&point.target, self.facts.pid)?, false)
             }
-            AttachTarget::Watchpoint { address, length, mode, .. } => {
-                self.watchpoint(program, *address, *length, mode)
+            AttachTarget::Watchpoint { address, .. } => {
+                let attr = watched(&point.target, *address).ok_or("it is no watchpoint")?;
+                match self.facts.pid {
+                    Some(pid) => on_event(program, &attr, pid as i32, -1),
+                    None => on_cpus(program, &attr, &self.cpus),
+                }
             }
             _ => self.sampled(program, &point.target),
         }
@@ -123,20 +128,6 @@ impl<'f> ProbeAttacher<'f> {
         found.filter(|(_, offsets, _)| offsets.len() > 1)
     }
 
-    fn on_event(&self, program: &BpfProgram, attr: &Attr, pid: i32, cpu: i32) -> AttachResult {
-        let event = PerfEvent::open(attr, pid, cpu, None, OpenFlags::NONE);
-        let event = event.map_err(|e| e.to_string())?;
-        Ok(vec![BpfLink::to_perf_event(program, event).map_err(|e| e.to_string())?])
-    }
-
-    fn on_cpus(&self, program: &BpfProgram, attr: &Attr, cpus: &[u32]) -> AttachResult {
-        let mut links = Vec::new();
-        for cpu in cpus {
-            links.extend(self.on_event(program, attr, -1, *cpu as i32)?);
-        }
-        Ok(links)
-    }
-
     fn kprobe(
         &self,
         program: &BpfProgram,
@@ -177,27 +168,6 @@ impl<'f> ProbeAttacher<'f> {
         }
     }
 
-    fn watchpoint(
-        &self,
-        program: &BpfProgram,
-        address: u64,
-        length: u8,
-        mode: &str,
-    ) -> AttachResult {
-        let bit = |letter, value| if mode.contains(letter) { value } else { 0 };
-        let attr = Attr {
-            kind: EventType::BREAKPOINT,
-            bp_type: bit('r', 1) | bit('w', 2) | bit('x', 4),
-            config1: address,
-            config2: length.into(),
-            ..sampling(1, 0)
-        };
-        match self.facts.pid {
-            Some(pid) => self.on_event(program, &attr, pid as i32, -1),
-            None => self.on_cpus(program, &attr, &self.cpus),
-        }
-    }
-
     /// Events that are sampled: clocks and counters.
     fn sampled(&self, program: &BpfProgram, target: &AttachTarget) -> AttachResult {
         let clock = |period: u64, hertz: u64| Attr {
@@ -207,31 +177,78 @@ impl<'f> ProbeAttacher<'f> {
         };
         match target {
             AttachTarget::Profile { period_ns, hertz } => {
-                self.on_cpus(program, &clock(*period_ns, *hertz), &self.cpus)
+                on_cpus(program, &clock(*period_ns, *hertz), &self.cpus)
             }
             AttachTarget::Interval { period_ns, hertz } => {
                 let first = self.cpus.get(..1).unwrap_or_default();
-                self.on_cpus(program, &clock(*period_ns, *hertz), first)
+                on_cpus(program, &clock(*period_ns, *hertz), first)
             }
             AttachTarget::Software { event, period } => {
                 let (config, usual) = software_event(event)
                     .ok_or_else(|| format!("there is no software event {event}"))?;
                 let period = if *period == 0 { usual } else { *period };
                 let attr = Attr { kind: EventType::SOFTWARE, config, ..sampling(period, 0) };
-                self.on_cpus(program, &attr, &self.cpus)
+                on_cpus(program, &attr, &self.cpus)
             }
             AttachTarget::Hardware { event, period } => {
                 let (kind, config, usual) = hardware_event(event)
                     .ok_or_else(|| format!("there is no hardware event {event}"))?;
                 let period = if *period == 0 { usual } else { *period };
                 let attr = Attr { kind, config, ..sampling(period, 0) };
-                self.on_cpus(program, &attr, &self.cpus)
+                on_cpus(program, &attr, &self.cpus)
             }
             _ => Err("such probes are not attached here".into()),
         }
     }
 }
 
+fn on_event(program: &BpfProgram, attr: &Attr, pid: i32, cpu: i32) -> AttachResult {
+    let event = PerfEvent::open(attr, pid, cpu, None, OpenFlags::NONE);
+    let event = event.map_err(|e| match e.errno {
+        ENOSPC => "You are out of watchpoint registers".to_owned(),
+        _ => e.to_string(),
+    })?;
+    Ok(vec![BpfLink::to_perf_event(program, event).map_err(|e| e.to_string())?])
+}
+
+fn on_cpus(program: &BpfProgram, attr: &Attr, cpus: &[u32]) -> AttachResult {
+    let mut links = Vec::new();
+    for cpu in cpus {
+        links.extend(on_event(program, attr, -1, *cpu as i32)?);
+    }
+    Ok(links)
+}
+
+/// The event of a watchpoint.
+fn watched(target: &AttachTarget, address: u64) -> Option<Attr> {
+    let AttachTarget::Watchpoint { length, mode, .. } = target else { return None };
+    let bit = |letter, value| if mode.contains(letter) { value } else { 0 };
+    Some(Attr {
+        kind: EventType::BREAKPOINT,
+        bp_type: bit('r', 1) | bit('w', 2) | bit('x', 4),
+        config1: address,
+        config2: (*length).into(),
+        ..sampling(1, 0)
+    })
+}
+
+/// Watches an address in all threads of a process, and in those that they make.
+pub(crate) fn watch(
+    program: &BpfProgram,
+    target: &AttachTarget,
+    address: u64,
+    pid: u32,
+) -> AttachResult {
+    let mut attr = watched(target, address).ok_or("it is no watchpoint")?;
+    attr.flags |= AttrFlags::INHERIT;
+    let mut links = Vec::new();
+    for thread in threads_of(pid).map_err(|e| e.to_string())? {
+        links.extend(on_event(program, &attr, thread as i32, -1)?);
+    }
+    Ok(links)
+}
+
+const ENOSPC: i32 = 28;
 const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
 

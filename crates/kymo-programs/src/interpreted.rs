@@ -20,7 +20,7 @@ use crate::attach::{hardware_event, software_event};
 use crate::error::ProgramError;
 use crate::losses::loss_notes;
 use crate::maps::ProgramMaps;
-use crate::output::ProgramOutput;
+use crate::output::{OutputForm, ProgramOutput};
 use crate::running::{ProgramOptions, ProgramSummary, RunState};
 
 /// An event that probes of a program are about.
@@ -184,6 +184,11 @@ impl InterpretedProgram {
     /// What they have to have.
     pub fn needs(&self) -> ProgramNeeds {
         self.needs
+    }
+
+    /// Whether output is that of bpftrace 0.17.
+    pub fn is_old(&self) -> bool {
+        self.actions.form == OutputForm::OldText
     }
 
     /// Says how many probes there are, in JSON.

@@ -34,6 +34,7 @@ mod preflight;
 mod running;
 mod series;
 mod value;
+mod watchpoints;
 
 pub use actions::{MapListener, ProgramSinks};
 pub use error::ProgramError;

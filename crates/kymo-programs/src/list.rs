@@ -8,7 +8,7 @@ use crate::attach::{HARDWARE_EVENTS, SOFTWARE_EVENTS};
 use crate::facts::{MachineFacts, PointCatalog};
 
 /// Kinds of attach points with their short and older names, as patterns name them.
-const KINDS: [(&str, &[&str]); 13] = [
+const KINDS: [(&str, &[&str]); 14] = [
     ("tracepoint", &["t"]),
     ("rawtracepoint", &["rt"]),
     ("kprobe", &["k"]),
@@ -22,6 +22,7 @@ const KINDS: [(&str, &[&str]); 13] = [
     ("profile", &["p"]),
     ("uprobe", &["u"]),
     ("uretprobe", &["ur"]),
+    ("usdt", &["U"]),
 ];
 
 /// Kinds that a pattern without a kind leaves out: they repeat others, or are of no place.
@@ -59,7 +60,10 @@ pub fn list_points(
             continue;
         }
         if kind.ends_with("probe") && kind.starts_with('k') && !facts.has_kprobes() {
-            failure = Some("this kernel has no kprobes".to_owned());
+            // Who asked for others, too, is not told.
+            if pattern.starts_with('k') {
+                failure = Some("this kernel has no kprobes".to_owned());
+            }
             continue;
         }
         let target = target(kind, &rest);
@@ -88,9 +92,6 @@ pub fn list_points(
 /// Kinds that a pattern asks for, and what it says of their names.
 fn wanted(pattern: &str) -> Vec<(&'static str, Vec<&str>)> {
     let Some((kind, rest)) = pattern.split_once(':') else { return of_the_kernel(pattern) };
-    if kind == "usdt" || kind == "U" {
-        return vec![("usdt", rest.split(':').collect())];
-    }
     let glob = globset::Glob::new(kind).ok().map(|glob| glob.compile_matcher());
     let rest: Vec<&str> = rest.split(':').collect();
     let is_named = |(name, short): &&(&str, &[&str])| *name == kind || short.contains(&kind);
@@ -166,6 +167,7 @@ fn target(kind: &str, rest: &[&str]) -> AttachTarget {
                 path: (*path).into(),
                 provider: provider.into(),
                 name: name.into(),
+                site: None,
             }
         }
         _ => AttachTarget::Kprobe {

@@ -5,6 +5,7 @@ use std::io;
 
 use kymo_bpf::{
     AttachTarget, BpfProgramType, CompileOptions, CompiledProbe, CompiledProgram, compile,
+    is_watchpoint_setup,
 };
 use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfProgram, BpfRing, ProgramInfo};
 use kymo_kernel::clock::KernelClock;
@@ -21,6 +22,7 @@ use crate::load::{LoadedMaps, ProgramLoader, create_maps};
 use crate::losses::{loss_notes, ring_drops};
 use crate::maps::ProgramMaps;
 use crate::output::{OutputForm, ProgramOutput};
+use crate::watchpoints::Watchpoints;
 
 /// Options of a run.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +37,8 @@ pub struct ProgramOptions {
     pub form: OutputForm,
     /// Whether the verifier's log is wanted.
     pub wants_log: bool,
+    /// Headers that are included before the program's own.
+    pub includes: Vec<String>,
     /// Whether it is to run in user space, on events out of rings.
     pub in_user_space: bool,
 }
@@ -128,6 +132,7 @@ fn compile_with(
         in_user_space: options.in_user_space,
         kernel: (major, minor),
         arch: std::env::consts::ARCH.to_owned(),
+        includes: options.includes.clone(),
         config: environment_settings(),
     };
     compile(text, &options, facts).map_err(ProgramError::Compile)
@@ -171,12 +176,12 @@ fn possible_cpus() -> u32 {
 }
 
 /// Whether the kernel runs programs at one place in the reverse order of their attachment: those
-/// of functions and of user space. (Returns of `kretprobe` are undone from the last to the first.)
+/// of functions, of user space and of software events. (Returns of `kretprobe` are undone from the last to the first.)
 fn runs_newest_first(probe: &CompiledProbe) -> bool {
-    use AttachTarget::{Fentry, Kprobe, Uprobe, Usdt};
+    use AttachTarget::{Fentry, Kprobe, Software, Uprobe, Usdt};
     match probe.points.first().map(|point| &point.target) {
         Some(Kprobe { at_return, .. }) => !at_return,
-        Some(Fentry { .. } | Uprobe { .. } | Usdt { .. }) => true,
+        Some(Fentry { .. } | Uprobe { .. } | Usdt { .. } | Software { .. }) => true,
         _ => false,
     }
 }
@@ -199,6 +204,7 @@ pub struct RunningProgram {
     budget: Option<RunBudget>,
     /// Whether the budget was exceeded: nothing is attached any more.
     pub is_detached: bool,
+    watchpoints: Watchpoints,
 }
 
 impl RunningProgram {
@@ -226,6 +232,7 @@ impl RunningProgram {
             shows_user_code: false,
             budget: None,
             is_detached: false,
+            watchpoints: Watchpoints::of_process(options.pid.or(options.child_pid)),
         };
         run.shows_user_code = run.actions.shows_user_code();
         run.load_and_attach(maps, facts, options.wants_log)?;
@@ -270,7 +277,7 @@ impl RunningProgram {
         // Tracing programs are loaded for one function each; others once for all points.
         let is_tracing = probe.program_type == BpfProgramType::Tracing;
         let mut current: Option<usize> = None;
-        let mut failures = Vec::new();
+        let (mut failures, mut previous) = (Vec::new(), None);
         for point in &probe.points {
             let index = match current.filter(|_| !is_tracing) {
                 Some(index) => index,
@@ -282,15 +289,28 @@ impl RunningProgram {
                 AttachTarget::Begin => program.run_once()?,
                 AttachTarget::End => self.end.push(index),
                 AttachTarget::SelfSignal(_) => self.on_signal.push(index),
+                AttachTarget::Watchpoint { function, .. } if !function.is_empty() => {
+                    self.watchpoints.points.push((point.clone(), index));
+                }
                 _ => match attacher.attach(program, probe.program_type, point) {
-                    Ok(links) => self.links.extend(links),
+                    Ok(links) => {
+                        // bpftrace 0.17 counts each place of a USDT probe.
+                        if self.is_old() && matches!(point.target, AttachTarget::Usdt { .. }) {
+                            self.attached += links.len().saturating_sub(1);
+                        }
+                        self.links.extend(links);
+                    }
                     Err(reason) => {
                         failures.push((point.name.clone(), reason));
                         continue;
                     }
                 },
             }
-            self.attached += 1;
+            // Places of one USDT probe are one.
+            let is_next = matches!(point.target, AttachTarget::Usdt { site: Some(_), .. })
+                && previous == Some(&point.name);
+            previous = Some(&point.name);
+            self.attached += usize::from(!is_next && !is_watchpoint_setup(point));
         }
         self.judge_failures(probe, failures)
     }
@@ -346,7 +366,7 @@ impl RunningProgram {
         let Some((program, link)) = attached else { return false };
         self.keep(first.name.clone(), program);
         self.links.push(link);
-        self.attached += probe.points.len();
+        self.attached += probe.points.iter().filter(|point| !is_watchpoint_setup(point)).count();
         true
     }
 
@@ -388,6 +408,11 @@ impl RunningProgram {
         }
     }
 
+    /// Whether output is that of bpftrace 0.17.
+    pub fn is_old(&self) -> bool {
+        self.actions.form == OutputForm::OldText
+    }
+
     /// Says how many probes are attached, in JSON.
     ///
     /// # Errors
@@ -409,6 +434,9 @@ impl RunningProgram {
         let bytes = self.read_ring(sinks)?;
         if bytes > 0 {
             sinks.output.flush()?;
+        }
+        for request in std::mem::take(&mut self.actions.watches) {
+            self.watchpoints.serve(&request, &self.loaded);
         }
         Ok(match (self.actions.exit, bytes) {
             (Some(_), _) => RunState::Ended,
@@ -454,6 +482,7 @@ impl RunningProgram {
     /// If the output cannot be written.
     pub fn finish(mut self, sinks: &mut ProgramSinks<'_>) -> Result<ProgramSummary, ProgramError> {
         self.links.clear();
+        self.notes.extend(self.watchpoints.end());
         self.actions.maps.settle()?;
         let status = self.actions.exit;
         match status {

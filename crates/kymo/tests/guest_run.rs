@@ -47,6 +47,28 @@ fn arguments_of_kernel_functions_have_types() {
 }
 
 #[test]
+fn variables_of_each_cpu_are_read() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    let of_cpus = cpus.lines().filter_map(|line| line.strip_prefix("apicid")?.split(": ").nth(1));
+    let apics: Vec<u16> = of_cpus.map(|apic| apic.parse().unwrap()).collect();
+    assert!(apics.len() > 1, "{cpus}");
+    for (cpu, apic) in apics.iter().enumerate() {
+        let text = format!(
+            "BEGIN {{ print(*(uint16 *)percpu_kaddr(\"x86_cpu_to_apicid\", {cpu})); exit(); }}"
+        );
+        let o = run(KYMO, ["run", "-q", "-e", &text]).success();
+        assert_eq!(o.stdout.trim(), apic.to_string(), "{}", o.stderr);
+    }
+    let text = "BEGIN { print((uint64)percpu_kaddr(\"x86_cpu_to_apicid\", 5000)); exit(); }";
+    assert_eq!(run(KYMO, ["run", "-q", "-e", text]).success().stdout.trim(), "0");
+    let text = "fentry:__do_sys_getppid /pid == cpid/ { print(comm(curtask) == comm); exit(); }";
+    assert_eq!(program(text, &Workload::syscalls()).stdout.trim(), "true");
+}
+
+#[test]
 fn calls_of_kernel_functions_are_counted_by_flags() {
     if !require(&[Need::Root, Need::Tracefs]) {
         return;

@@ -244,7 +244,9 @@ fn what_bpftrace_scripts_rely_on_is_there_under_its_name() {
             "Failed to resolve kernel symbol: no_such",
         ),
         (&["-e", "kretprobe:_raw_spin_lock { }"], "might lock up your system"),
-        (&["-e", "watchpoint:f+arg1:4:w { }"], "a watchpoint's place is an address"),
+        (&["-e", "watchpoint:f+arg1:4:w { }"], "it needs a process: -p PID or -c CMD"),
+        (&["-e", "tracepoint:sched:nonsense { }"], "tracepoint not found: sched:nonsense"),
+        (&["-e", "config = { release = \"0.1\" } BEGIN { }"], "release is 0.17, not"),
     ] {
         let o = called(args).failure();
         assert!(o.stderr.contains(message), "{args:?}: {}", o.stderr);
@@ -309,6 +311,9 @@ fn attach_points_are_listed() {
         assert!(o.stdout.lines().any(|l| l == line), "{}", o.stdout);
     }
     assert!(!o.stdout.contains("tracepoint:"), "{}", o.stdout);
+    // A kernel without kprobes has none that match, which is no failure of the others.
+    let o = run(KYMO, ["run", "-l", "*no_such_thing_anywhere*"]).success();
+    assert_eq!(o.stdout, "");
     let work = Workload::spin();
     let hot = format!("uprobe:{}:hot", work.arg());
     // By a part of its name, of the file's, of the kind's; as it was typed.
@@ -322,6 +327,34 @@ fn attach_points_are_listed() {
         let o = run(KYMO, ["run", "-l", pattern]).success();
         assert!(o.stdout.lines().any(|line| line == hot), "{pattern}: {}", o.stdout);
     }
+}
+
+#[test]
+fn headers_give_numbers_that_types_do_not() {
+    if !begin() {
+        return;
+    }
+    let text = "#include <errno.h>\n#include <sys/socket.h>\n\
+                BEGIN { print((EPERM, EHWPOISON, EWOULDBLOCK, PF_INET6)); print(strerror(EPERM)); \
+                exit(); }";
+    let o = program(text, &["-q"]).success();
+    assert_eq!(o.stdout.trim_end(), "(1, 133, 11, 10)\nOperation not permitted", "{}", o.stderr);
+    let o = program("BEGIN { print(ENOENT); exit(); }", &["-q", "--include", "errno.h"]).success();
+    assert_eq!(o.stdout.trim_end(), "2");
+    let o = program("#include <no/such.h>\nBEGIN { print(1); exit(); }", &["-q"]).success();
+    assert!(o.stderr.contains("'no/such.h' file not found"), "{}", o.stderr);
+    let o = program("BEGIN { print(EPERM); }", &[]).failure();
+    assert!(o.stderr.contains("unknown name \"EPERM\""), "{}", o.stderr);
+}
+
+#[test]
+fn files_that_are_not_there_are_told_when_they_are_read() {
+    if !begin() {
+        return;
+    }
+    let o = program("BEGIN { cat(\"/no/such\"); exit(); }", &["-q"]).success();
+    let said = "ERROR: failed to open file '/no/such' (No such file or directory)\n";
+    assert!(o.stderr.starts_with(said), "{}", o.stderr);
 }
 
 #[test]

@@ -6,7 +6,9 @@
 //! order).
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
-use kymo_testkit::{Need, peer, require, run};
+use std::process::Command;
+
+use kymo_testkit::{Need, peer, require, run, run_command};
 
 /// `name=program`, and behind `|` what else is on the command line.
 const CASES: &str = include_str!("run_cases/same.txt");
@@ -55,6 +57,41 @@ fn part_is_same(part: usize) {
             rings.stdout,
             rings.stderr
         );
+    }
+}
+
+/// Programs whose output differs between releases 0.17 and 0.27: with `release = "0.17"` it is
+/// that of the installed one.
+const OF_RELEASE_0_17: &[&str] = &[
+    "BEGIN { @p = (int32 *)32; @p++; @k[(int64 *)16] = 1; print((int8 *)7); exit(); }",
+    "BEGIN { @s = stats(-10); @s = stats(5); @k[1] = stats(3); print(@s); exit(); }",
+    "BEGIN { @a[\"x\"] = avg(10); @a[\"y\"] = avg(20); print(@a, 1, 10); print(\"z\"); exit(); }",
+    "BEGIN { printf(\"%d %d\\n\", strncmp(\"one\", \"one \", 4), strncmp(\"a\", \"a\", 1)); exit(); }",
+    "BEGIN { printf(\"%s\", probe); exit(); } END { printf(\"-%s\\n\", probe); }",
+    "BEGIN { @ = count(); @k[1] = count(); clear(@); clear(@k); exit(); }",
+    "BEGIN { @ = count(); delete(@); exit(); }",
+];
+
+#[test]
+fn the_installed_release_is_followed_on_request() {
+    if !require(&[Need::Root, Need::Tool("bpftrace")]) {
+        return;
+    }
+    let mut version = Command::new("bpftrace");
+    version.arg("--version");
+    if !run_command(version).success().stdout.contains("v0.17.") {
+        println!("skipped: the installed bpftrace is another release");
+        return;
+    }
+    for program in OF_RELEASE_0_17 {
+        let mut theirs = Command::new("bpftrace");
+        theirs.args(["-e", program]);
+        let theirs = run_command(theirs).success();
+        let ours = format!("config = {{ release = \"0.17\" }} {program}");
+        let ours = run(env!("CARGO_BIN_EXE_kymo"), ["run", "-e", &ours]).success();
+        let lines = |text: &str| text.lines().filter(|l| !l.is_empty()).count();
+        assert_eq!(sorted(&ours.stdout), sorted(&theirs.stdout), "{program}\n{}", ours.stderr);
+        assert!(lines(&ours.stdout) > 1, "{program}: {}", ours.stdout);
     }
 }
 

@@ -138,6 +138,7 @@ fn programs_at_one_place_run_in_the_order_of_the_source() {
     check("rawtracepoint:sys_enter /pid == cpid && arg1 == 110/");
     check(&format!("uprobe:{}:main", work.arg()));
     check(&format!("uretprobe:{}:main", work.arg()));
+    check("software:page-faults:1 /pid == cpid/");
 }
 
 #[test]

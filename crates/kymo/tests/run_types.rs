@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use kymo_testkit::{Need, Outcome, require, run, run_command};
+use kymo_testkit::{Need, Outcome, peer, require, run, run_command};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
@@ -164,6 +164,48 @@ fn values_of_cpp_have_their_types() {
             );
         }
     }
+}
+
+const C: &str = r#"enum color { RED = 2, GREEN = 3 };
+struct pair { enum color first; enum color both[2]; int number; };
+static struct pair pair = {GREEN, {RED, GREEN}, 41};
+__attribute__((noinline)) int take(struct pair *pair, int k) { return pair->number + k; }
+int main(void) { return take(&pair, 1) != 42; }
+"#;
+
+#[test]
+fn structures_of_c_are_printed_with_the_names_of_their_values() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let p = TypedProgram::compile("gcc", "pair.c", C, &["-g", "-O0", "-no-pie"]);
+    let whole = "{ .first = GREEN, .both = [RED,GREEN], .number = 41 }";
+    prints(p.run("take", "print(*args.pair);"), &[whole]);
+    // Types that only the program has; those of the kernel are not asked for them.
+    prints(p.run("take", "print(*(struct pair *)arg0);"), &[whole]);
+    prints(
+        p.run("take", "$p = (struct pair *)arg0; print(($p->number, sizeof(*$p)));"),
+        &["(41, 16)"],
+    );
+    prints(
+        p.run("take", "$p = (struct pair *)arg0; print(buf($p->both));"),
+        &[r"\x02\x00\x00\x00\x03\x00\x00\x00"],
+    );
+    let address = p.run("take", "printf(\"%p\\n\", args.pair);").success().stdout;
+    let all = format!("{{ .pair = {}, .k = 1 }}", address.trim());
+    prints(p.run("take", "print(args);"), &[&all]);
+    prints(p.run("take", "@[args] = count();"), &[&format!("@[{all}]: 1")]);
+    // bpftrace 0.27 has the same, but for the names, which it knows of declared types alone.
+    let theirs = peer("bpftrace");
+    if theirs.is_newest() {
+        let path = p.path.to_str().unwrap();
+        let text = format!("uprobe:{path}:take {{ print(args); print(*args.pair); }}");
+        let o = theirs.run(["-q", "--no-warnings", "-e", &text, "-c", path]).success();
+        let numbers = "{ .first = 3, .both = [2,3], .number = 41 }";
+        assert_eq!(o.stdout.trim(), format!("{all}\n{numbers}"));
+    }
+    let o = p.run("take", "print((struct nowhere *)arg0->x);").failure();
+    assert!(!o.stderr.contains("panicked"), "{}", o.stderr);
 }
 
 #[test]

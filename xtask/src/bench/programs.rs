@@ -1,5 +1,5 @@
-//! What programs in the kernel cost, beside bpftrace's newest release: added time of a system
-//! call, start until attached, memory, records a second.
+//! What programs in the kernel cost, beside bpftrace's newest release and the installed one: added
+//! time of a system call, start until attached, memory, records a second.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -15,15 +15,20 @@ use super::rows::{Bench, Row};
 const ADDED: [(&str, &str, f64); 4] = [
     ("@ = count()", "@ = count();", 0.6),
     ("@[tid] = count()", "@[tid] = count();", 0.8),
-    ("@ = hist(args.id)", "@ = hist(args.id);", 0.8),
+    ("@ = hist(args->id)", "@ = hist(args->id);", 0.8),
     ("@[kstack] = count()", "@[kstack] = count();", 0.8),
 ];
 
-/// Which of the two runs.
+/// Who runs a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runner {
+    Newest,
+    Installed,
     Kymo,
-    Bpftrace,
+}
+
+impl Runner {
+    const ALL: [Runner; 3] = [Runner::Newest, Runner::Installed, Runner::Kymo];
 }
 
 impl Bench<'_> {
@@ -37,10 +42,25 @@ impl Bench<'_> {
         Ok(rows)
     }
 
+    /// What both releases of bpftrace gave, in one column.
+    fn theirs(newest: &str, installed: &str) -> String {
+        let release = |runner: Command| -> Option<String> {
+            let said = { runner }.arg("--version").output().ok()?.stdout;
+            let said = String::from_utf8_lossy(&said).into_owned();
+            let number = said.trim().rsplit('v').next()?.trim_end_matches(".0").to_owned();
+            (!number.is_empty()).then_some(number)
+        };
+        let known = |runner, otherwise: &str| release(runner).unwrap_or_else(|| otherwise.into());
+        let newest_is = known(kymo_testkit::peer("bpftrace").command(), "newest");
+        let installed_is = known(Command::new("bpftrace"), "installed");
+        format!("{newest} (bpftrace {newest_is}), {installed} ({installed_is})")
+    }
+
     fn runner(&self, runner: Runner) -> Command {
         match runner {
             Runner::Kymo => self.kymo_with(&["run"]),
-            Runner::Bpftrace => kymo_testkit::peer("bpftrace").command(),
+            Runner::Newest => kymo_testkit::peer("bpftrace").command(),
+            Runner::Installed => Command::new("bpftrace"),
         }
     }
 
@@ -72,21 +92,26 @@ impl Bench<'_> {
         let calls = if self.effort() == Effort::Full { 3_000_000 } else { 300_000 };
         let mut rows = Vec::new();
         for (what, body, goal) in ADDED {
-            let mut times: [Vec<f64>; 3] = Default::default();
+            let mut times: [Vec<f64>; 4] = Default::default();
             for _ in 0..self.rounds(5) {
-                times[0].push(self.call(calls, None)?);
-                times[1].push(self.call(calls, Some((Runner::Bpftrace, body)))?);
-                times[2].push(self.call(calls, Some((Runner::Kymo, body)))?);
+                times[3].push(self.call(calls, None)?);
+                for (times, runner) in times.iter_mut().zip(Runner::ALL) {
+                    times.push(self.call(calls, Some((runner, body)))?);
+                }
             }
-            let [bare, theirs, ours] = times.map(|times| median(&times).unwrap_or(f64::NAN));
-            let (theirs, ours) = (theirs - bare, ours - bare);
+            let [theirs, older, ours, bare] = times.map(|times| median(&times).unwrap_or(f64::NAN));
+            let (theirs, older, ours) = (theirs - bare, older - bare, ours - bare);
             rows.push(Row {
                 what: format!(
                     "`{what}` on raw_syscalls:sys_enter, added to a call of {bare:.0} ns"
                 ),
-                perf: format!("{theirs:.0} ns (bpftrace)"),
+                perf: Self::theirs(&format!("{theirs:.0} ns"), &format!("{older:.0} ns")),
                 kymo: format!("{ours:.0} ns"),
-                verdict: format!("{:.2} of bpftrace's (goal {goal})", ours / theirs),
+                verdict: format!(
+                    "{:.2} of bpftrace's (goal {goal}), {:.2} of the older one's",
+                    ours / theirs,
+                    ours / older
+                ),
             });
         }
         Ok(rows)
@@ -115,15 +140,16 @@ impl Bench<'_> {
     }
 
     fn attached(&self) -> anyhow::Result<Row> {
-        let mut times: [Vec<f64>; 2] = Default::default();
+        let mut times: [Vec<f64>; 3] = Default::default();
         for _ in 0..self.rounds(7) {
-            times[0].push(self.first_event(Runner::Bpftrace)?.as_secs_f64() * 1e3);
-            times[1].push(self.first_event(Runner::Kymo)?.as_secs_f64() * 1e3);
+            for (times, runner) in times.iter_mut().zip(Runner::ALL) {
+                times.push(self.first_event(runner)?.as_secs_f64() * 1e3);
+            }
         }
-        let [theirs, ours] = times.map(|times| median(&times).unwrap_or(f64::NAN));
+        let [theirs, older, ours] = times.map(|times| median(&times).unwrap_or(f64::NAN));
         Ok(Row {
             what: "exec until the first event of a program is printed".into(),
-            perf: format!("{theirs:.0} ms (bpftrace)"),
+            perf: Self::theirs(&format!("{theirs:.0} ms"), &format!("{older:.0} ms")),
             kymo: format!("{ours:.1} ms"),
             verdict: format!("{:.0}× (goal: 20 ms)", theirs / ours),
         })
@@ -137,10 +163,11 @@ impl Bench<'_> {
             command.args(["-q", "-e", text]);
             Ok(cost(command)?.peak as f64 / 1e6)
         };
-        let (theirs, ours) = (peak(Runner::Bpftrace)?, peak(Runner::Kymo)?);
+        let (theirs, older) = (peak(Runner::Newest)?, peak(Runner::Installed)?);
+        let ours = peak(Runner::Kymo)?;
         Ok(Row {
             what: "memory of a program that counts by thread".into(),
-            perf: format!("{theirs:.0} MB (bpftrace)"),
+            perf: Self::theirs(&format!("{theirs:.0} MB"), &format!("{older:.0} MB")),
             kymo: format!("{ours:.1} MB"),
             verdict: format!("{:.0}× (goal: 15 MB)", theirs / ours),
         })
@@ -156,10 +183,11 @@ impl Bench<'_> {
             }
             median(&costs).context("no rounds")
         };
-        let (theirs, ours) = (time(Runner::Bpftrace)?, time(Runner::Kymo)?);
+        let (theirs, older) = (time(Runner::Newest)?, time(Runner::Installed)?);
+        let ours = time(Runner::Kymo)?;
         Ok(Row {
             what: "`-l 'tracepoint:*'`".into(),
-            perf: format!("{theirs:.0} ms (bpftrace)"),
+            perf: Self::theirs(&format!("{theirs:.0} ms"), &format!("{older:.0} ms")),
             kymo: format!("{ours:.1} ms"),
             verdict: format!("{:.0}× (goal: 30 ms)", theirs / ours),
         })
@@ -168,8 +196,8 @@ impl Bench<'_> {
     /// Lines that `printf` of each system call gives, and how many are missing.
     fn records(&self) -> anyhow::Result<Row> {
         let calls: u64 = if self.effort() == Effort::Full { 3_000_000 } else { 300_000 };
-        let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ \
-                    { printf(\"%d %d\\n\", tid, args.id); }";
+        let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args->id == 110/ \
+                    { printf(\"%d %d\\n\", tid, args->id); }";
         let run = |runner| -> anyhow::Result<(f64, u64)> {
             let load = format!("perf bench syscall basic -l {calls}");
             let mut command = self.runner(runner);
@@ -181,11 +209,13 @@ impl Bench<'_> {
             let printed = lines.filter(|line| line.ends_with(b" 110")).count() as u64;
             Ok((rate, calls.saturating_sub(printed)))
         };
-        let (theirs, ours) = (run(Runner::Bpftrace)?, run(Runner::Kymo)?);
+        let said = |(rate, lost): (f64, u64)| format!("{rate:.2} M/s, {lost} lost");
+        let (theirs, older) = (said(run(Runner::Newest)?), said(run(Runner::Installed)?));
+        let ours = run(Runner::Kymo)?;
         Ok(Row {
             what: format!("{calls} system calls printed with `printf`"),
-            perf: format!("{:.2} M/s, {} lost (bpftrace)", theirs.0, theirs.1),
-            kymo: format!("{:.2} M/s, {} lost", ours.0, ours.1),
+            perf: Self::theirs(&theirs, &older),
+            kymo: said(ours),
             verdict: "goal: 1 M/s, none lost".into(),
         })
     }

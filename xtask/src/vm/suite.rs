@@ -59,6 +59,8 @@ const RECORDED: &str = "/vm/boots/recorded.dat";
 
 /// Where `kymo_testkit::Workload` looks for programs.
 const PROGRAMS: &str = "/vm/programs";
+/// Where tests find bpftrace's tools.
+const TOOLS: &str = "/vm/bpftrace-tools";
 
 /// Where skips are written down, as on the host.
 const SKIPS: &str = "/vm/skipped-tests";
@@ -302,6 +304,7 @@ fn boot(
     }
     let programs = compile_programs(architecture, scratch.path())?;
     contents.files.extend(programs);
+    contents.files.extend(bpftrace_tools());
     let programs = runs.iter().map(|run| &run.target.program);
     contents.files.extend(programs.map(|p| (p.clone(), p.to_string_lossy().into_owned())));
     let empty = scratch.path().join("empty");
@@ -429,6 +432,22 @@ fn build(selection: &Selection) -> anyhow::Result<(Vec<Target>, Option<PathBuf>)
     }
     targets.sort_by(|a, b| (&a.name, &a.program).cmp(&(&b.name, &b.program)));
     Ok((targets, kymo))
+}
+
+/// The tools that the installed and the newest bpftrace ship.
+fn bpftrace_tools() -> Vec<(PathBuf, String)> {
+    let newest = crate::target().join("peers/usr/sbin");
+    let places = [("installed", PathBuf::from("/usr/sbin")), ("newest", newest)];
+    let files = places.into_iter().flat_map(|(name, place)| {
+        let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+        let tools = entries.map(|entry| entry.path());
+        let tools = tools.filter(|path| path.extension().is_some_and(|e| e == "bt"));
+        tools.map(move |path| {
+            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (path, format!("{TOOLS}/{name}-{file}"))
+        })
+    });
+    files.collect()
 }
 
 /// Compiles the programs of the testkit and those in `tests/guest_programs/*.c` of

@@ -6,7 +6,7 @@ use super::builder::MemoryPlace;
 use super::records::{MemberPlace, value_of_ctype};
 use super::types::{AddressSpace, I64, Type, U64};
 use super::{Lowered, Lowering, Value, ValueHome};
-use crate::ast::Expression;
+use crate::ast::{Expression, ExpressionKind};
 use crate::code::{AddressBase, CompareOperation, ComputeOperation, Operand, Register};
 use crate::facts::{ArgumentPlace, CType, FunctionArgument};
 use crate::lexer::error_at;
@@ -294,6 +294,28 @@ impl Lowering<'_> {
         }
     }
 
+    /// `args` as a value: all arguments of a function by their names.
+    pub(super) fn all_arguments(&mut self) -> Lowered<Value> {
+        use AttachTarget as T;
+        let is_function =
+            matches!(self.point.target, T::Fentry { at_exit: false, .. } | T::Uprobe { .. });
+        let names = match is_function {
+            true => self.facts.parameters(&self.point),
+            false => Vec::new(),
+        };
+        if names.is_empty() {
+            let point = self.point.name.clone();
+            return self.error(format!("members of args of {point} are printed one by one"));
+        }
+        self.program.specific = true;
+        let made = |kind| Expression { kind: Box::new(kind), position: self.position, depth: 1 };
+        let args = made(ExpressionKind::Name("args".into()));
+        let members =
+            names.iter().map(|name| made(ExpressionKind::Field(args.clone(), name.clone())));
+        let tuple = made(ExpressionKind::NamedTuple(names.clone(), members.collect()));
+        self.value(&tuple)
+    }
+
     fn function_argument(
         &mut self,
         wanted: impl Fn(&FunctionArgument) -> bool,
@@ -317,10 +339,16 @@ impl Lowering<'_> {
             ArgumentPlace::Computed { .. } | ArgumentPlace::Pieces(_) => {
                 return self.load_computed(&argument.place, &argument.ctype);
             }
-            ArgumentPlace::Memory { register, offset } => {
+            ArgumentPlace::Memory { register, offset, index } => {
                 let base = self.register_named(register)?;
                 let offset = self.constant(*offset);
                 let base = self.computed(ComputeOperation::Add, Operand::Register(base), offset);
+                if let Some((register, scale)) = index {
+                    let index = self.register_named(register)?;
+                    let scale = Operand::Immediate((*scale).into());
+                    self.compute(ComputeOperation::Multiply, index, scale);
+                    self.compute(ComputeOperation::Add, base, Operand::Register(index));
+                }
                 return self.load_c(
                     ValueHome::Remote(base, 0, AddressSpace::User),
                     &argument.ctype,
@@ -392,6 +420,7 @@ impl Lowering<'_> {
                 | T::Uprobe { .. }
                 | T::Usdt { .. }
                 | T::Profile { .. }
+                | T::Watchpoint { .. }
                 | T::Software { .. }
                 | T::Hardware { .. }
         );

@@ -7,7 +7,7 @@ use super::{Lowered, Lowering, ServiceMap, Value, ValueHome};
 use crate::ast::{Expression, ExpressionKind};
 use crate::code::{AddressBase, CompareOperation, ComputeOperation, Instruction, Operand};
 use crate::facts::CType;
-use crate::object::{BpfClock, ErrorKind, ProgramOption, StackMode};
+use crate::object::{AttachPoint, AttachTarget, BpfClock, ErrorKind, ProgramOption, StackMode};
 
 /// `AF_INET` and `AF_INET6`.
 const FAMILY_4: i64 = 2;
@@ -253,12 +253,17 @@ impl Lowering<'_> {
                 Some(value) => value,
                 None => return Ok(None),
             },
-            "ppid" | "pcomm" if arguments.len() == 1 => {
+            "ppid" | "pcomm" | "comm" if arguments.len() == 1 => {
                 let task = self.value(&arguments[0])?;
-                let path: &[&str] = if name == "ppid" {
-                    &["real_parent", "tgid"]
-                } else {
-                    &["group_leader", "comm"]
+                if name == "comm" && task.ty.is_integer() && task.ty != Type::Unknown {
+                    let what = "comm() takes a task, as `comm(curtask)`: \
+                                programs do not find a task by its number";
+                    return self.error(what);
+                }
+                let path: &[&str] = match name {
+                    "ppid" => &["real_parent", "tgid"],
+                    "comm" => &["comm"],
+                    _ => &["group_leader", "comm"],
                 };
                 let value = self.path_of(task, path)?;
                 self.settle(value)?
@@ -407,23 +412,62 @@ impl Lowering<'_> {
             }
             "percpu_kaddr" => {
                 self.takes(name, arguments, 1, 2)?;
-                return self.error("percpu_kaddr() is not supported");
+                self.per_cpu_address(arguments)?
             }
             "skboutput" => {
                 return self.error(
                     "skboutput() is not supported: it writes a pcap file, which kymo does not",
                 );
             }
-            "unwatch" => {
-                return self.error(
-                    "unwatch() is not supported: watchpoints are of fixed addresses, for the whole run",
-                );
+            "kfunc_exist" => {
+                self.takes(name, arguments, 1, 1)?;
+                let function = self.literal_of(&arguments[0], "argument of kfunc_exist()")?;
+                let module = String::new();
+                let target = AttachTarget::Fentry { module, function, at_exit: false };
+                let point = AttachPoint { name: String::new(), target };
+                Value::boolean(self.facts.function(&point).is_ok())
             }
-            "kfunc_exist" | "kfunc_allowed" | "globmatch" | "comm" => {
-                return self.error(format!("{name}() is not supported"));
+            // Programs of this compiler call none.
+            "kfunc_allowed" => {
+                self.takes(name, arguments, 1, 1)?;
+                Value::boolean(false)
             }
+            "globmatch" => return self.error("globmatch() is not supported"),
             _ => return Ok(None),
         }))
+    }
+
+    /// `percpu_kaddr("symbol"[, cpu])`: the symbol's address plus the offset of the CPU.
+    fn per_cpu_address(&mut self, arguments: &[Expression]) -> Lowered<Value> {
+        let symbol = self.literal_of(&arguments[0], "first argument of percpu_kaddr()")?;
+        let offsets = self.facts.kernel_symbol("__per_cpu_offset").filter(|address| *address != 0);
+        let (Some(address), Some(offsets)) = (self.facts.per_cpu_symbol(&symbol), offsets) else {
+            return self.error(format!("Failed to resolve kernel symbol: {symbol}"));
+        };
+        let cpu = match arguments.get(1) {
+            Some(cpu) => self.number(cpu)?,
+            None => Operand::Register(self.call(helper::CPU, Vec::new())),
+        };
+        let (at, cpu) = (self.constant(offsets as i64), self.copy_of(cpu));
+        let inside = self.label();
+        let most = Operand::Immediate(self.options.cpus.max(1) as i32 - 1);
+        // Of a CPU that there is not: the address of nothing.
+        let result = self.copy_of(Operand::Immediate(0));
+        let end = self.label();
+        self.branch(CompareOperation::LessEqual, cpu, most, inside);
+        self.jump(end);
+        self.place_label(inside);
+        self.compute(ComputeOperation::ShiftLeft, cpu, Operand::Immediate(3));
+        self.compute(ComputeOperation::Add, cpu, at);
+        let room = self.room(8);
+        self.probe_read(room, 8, Operand::Register(cpu), AddressSpace::Kernel);
+        let offset = self.load(room, 8);
+        let address = self.constant(address as i64);
+        self.compute(ComputeOperation::Add, offset, address);
+        self.emit(Instruction::Move(result, Operand::Register(offset)));
+        self.place_label(end);
+        let target = CType::Integer { size: 8, signed: false, is_char: false };
+        Ok(Value::register(Type::Pointer { target, space: AddressSpace::Kernel }, result))
     }
 
     /// Notes that the program may harm others.

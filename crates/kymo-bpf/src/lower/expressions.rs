@@ -186,11 +186,34 @@ impl Lowering<'_> {
                 _ => CType::Integer { size: 8, signed: true, is_char: false },
             });
         }
+        if let Some(found) = self.type_of_program(type_name) {
+            return Ok(found);
+        }
         self.types.resolve(type_name).map_err(|what| {
             let mut message = crate::lexer::error_at(self.position, what);
             message.hint = Some("declare it in the program, or run on a kernel with BTF".into());
             message
         })
+    }
+
+    /// A type that only the probed program has.
+    fn type_of_program(&mut self, type_name: &TypeName) -> Option<CType> {
+        match type_name {
+            TypeName::Pointer(target) => {
+                let target = Box::new(self.type_of_program(target)?);
+                Some(CType::Pointer { target, user: true })
+            }
+            TypeName::Array(element, count) => {
+                let element = Box::new(self.type_of_program(element)?);
+                Some(CType::Array { element, count: *count })
+            }
+            TypeName::Named(name) if self.types.find(name).is_none() => {
+                let found = self.facts.program_type(&self.point, name)?;
+                self.program.specific = true;
+                Some(found)
+            }
+            _ => None,
+        }
     }
 
     /// A value that must fit a register.

@@ -17,8 +17,11 @@ const RING_BYTES: u64 = 4 << 20;
 const PAGE: u64 = 4096;
 
 /// Whether a setting of the `config` block is known.
+/// What `release` may be.
+pub(crate) const OLD_RELEASE: &str = "0.17";
+
 pub(super) fn is_setting(key: &str) -> bool {
-    const KEYS: [&str; 22] = [
+    const KEYS: [&str; 23] = [
         "cache_user_symbols",
         "cpp_demangle",
         "lazy_symbolication",
@@ -36,6 +39,7 @@ pub(super) fn is_setting(key: &str) -> bool {
         "stack_mode",
         "str_trunc_trailer",
         "print_maps_on_exit",
+        "release",
         "unstable_map_decl",
         "unstable_tseries",
         "unstable_addr",
@@ -45,7 +49,24 @@ pub(super) fn is_setting(key: &str) -> bool {
     KEYS.contains(&key)
 }
 
+/// Pointers as numbers, as they were printed before.
+fn plain_pointers(of: &mut ValueType) {
+    match of {
+        ValueType::Pointer => *of = ValueType::Integer { size: 8, signed: false },
+        ValueType::Tuple(fields) | ValueType::Structure { fields, .. } => {
+            fields.iter_mut().for_each(|field| plain_pointers(&mut field.value_type));
+        }
+        ValueType::Array { element, .. } => plain_pointers(element),
+        _ => {}
+    }
+}
+
 impl Lowering<'_> {
+    /// Whether it is to be as in release 0.17, where releases differ.
+    pub(super) fn is_old(&self) -> bool {
+        self.config.get("release").is_some_and(|release| release == OLD_RELEASE)
+    }
+
     pub(super) fn finish(mut self, programs: Vec<LoweredProgram>) -> Lowered<CompiledProgram> {
         let used: Vec<bool> = (0..self.maps.len() as u32)
             .map(|n| {
@@ -70,6 +91,13 @@ impl Lowering<'_> {
             });
         }
         self.move_actions(&moved);
+        if self.is_old() {
+            for map in &mut maps {
+                map.key_type.iter_mut().chain([&mut map.value_type]).for_each(plain_pointers);
+            }
+            let fields = self.actions.iter_mut().flat_map(|action| &mut action.fields);
+            fields.for_each(|field| plain_pointers(&mut field.value_type));
+        }
         let mut btf = BtfWriter::new();
         let source: Vec<&str> = self.text.lines().collect();
         let file = btf.text("program.bt");

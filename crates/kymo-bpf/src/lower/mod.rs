@@ -248,6 +248,10 @@ impl<'c> Lowering<'c> {
             config.insert(key.clone(), value.clone());
         }
         config.extend(options.config.iter().cloned());
+        if let Some(release) = config.get("release").filter(|r| *r != finish::OLD_RELEASE) {
+            let what = format!("release is {}, not {release:?}", finish::OLD_RELEASE);
+            return Err(error_at(start, what));
+        }
         let mut lowering = Lowering {
             tree,
             options,
@@ -322,13 +326,20 @@ impl<'c> Lowering<'c> {
         for probe in &self.tree.probes {
             let mut points = Vec::new();
             for (point, position) in &probe.points {
-                let found = self
-                    .facts
-                    .expand(point)
-                    .map_err(|what| error_at(*position, format!("{}: {what}", point.name)))?;
+                let found = match crate::is_watchpoint_setup(point) {
+                    true => Ok(vec![point.clone()]),
+                    false => self.facts.expand(point),
+                };
+                let found =
+                    found.map_err(|what| error_at(*position, format!("{}: {what}", point.name)))?;
                 if found.is_empty() {
                     let wild = point.name.contains(['*', '?', '[']);
-                    let what = format!("no such probe: {}", point.name);
+                    let what = match &point.target {
+                        AttachTarget::Tracepoint { category, event } => {
+                            format!("tracepoint not found: {category}:{event}")
+                        }
+                        _ => format!("no such probe: {}", point.name),
+                    };
                     let mut message = error_at(*position, what);
                     let hint = "`config = { missing_probes = \"warn\" }` goes on without it";
                     message.hint = Some(hint.into());
@@ -359,6 +370,11 @@ impl<'c> Lowering<'c> {
     pub(crate) fn run(mut self) -> Lowered<crate::object::CompiledProgram> {
         if self.tree.probes.is_empty() {
             return self.error("program has no probe");
+        }
+        for (header, position) in &self.tree.includes {
+            if let Err(what) = self.facts.header_constant(header, "") {
+                self.warnings.push(error_at(*position, what));
+            }
         }
         let expanded = self.expand()?;
         let warned = self.warnings.len();

@@ -55,6 +55,12 @@ impl Lowering<'_> {
         if let Some((_, value)) = HEADER_CONSTANTS.iter().find(|(n, _)| *n == name) {
             return Ok(Value::constant(*value));
         }
+        let headers = self.tree.includes.iter().map(|(header, _)| header);
+        let headers = headers.chain(&self.options.includes);
+        let found = headers.filter_map(|header| self.facts.header_constant(header, name).ok()?);
+        if let Some(value) = found.into_iter().next() {
+            return Ok(Value::constant(value));
+        }
         let mut message = crate::lexer::error_at(self.position, format!("unknown name {name:?}"));
         message.hint = Some("variables are written `$name`, maps `@name`".into());
         Err(message)
@@ -185,7 +191,9 @@ impl Lowering<'_> {
             "probe" => {
                 self.program.specific = true;
                 let name = match self.point.target {
+                    AttachTarget::Begin if self.is_old() => "BEGIN".to_owned(),
                     AttachTarget::Begin => "begin".to_owned(),
+                    AttachTarget::End if self.is_old() => "END".to_owned(),
                     AttachTarget::End => "end".to_owned(),
                     _ => self.point.name.clone(),
                 };

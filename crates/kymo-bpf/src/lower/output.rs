@@ -10,9 +10,11 @@ use crate::object::{
     ActionKind, ErrorKind, FormatConversion, FormatPiece, FormatText, RingAction, TypedField,
     ValueType,
 };
+use crate::watchpoints::WATCH;
 
 /// `BPF_RB_NO_WAKEUP`: the reader polls.
 const NO_WAKEUP: i32 = 1;
+const SIGSTOP: i32 = 19;
 /// The largest record.
 const MAX_RECORD: u32 = 24 << 10;
 /// Room before a text that ends a record.
@@ -133,9 +135,33 @@ impl Lowering<'_> {
                 self.takes(name, arguments, 1, 2)?;
                 self.join_call(arguments)?;
             }
+            "unwatch" => {
+                self.takes(name, arguments, 1, 1)?;
+                let address = self.scalar(&arguments[0])?;
+                self.send(ActionKind::Unwatch, &[address])?;
+            }
+            WATCH => self.watch(arguments)?,
             _ => return Ok(None),
         }
         Ok(Some(Value::none()))
+    }
+
+    /// Sends the address that a watchpoint is for, and stops the process until it is watched.
+    fn watch(&mut self, arguments: &[Expression]) -> Lowered<()> {
+        let [point, address, is_asynchronous] = arguments else { return Ok(()) };
+        let point = self.literal_of(point, "name")?;
+        let address = self.scalar(address)?;
+        let pid = self.builtin("pid")?.unwrap_or_else(Value::none);
+        let sent = self.send_with(ActionKind::Watch { point }, &[address, pid], None)?;
+        if self.constant_of(is_asynchronous, "kind")? == 0 {
+            // Nobody would continue it if the record did not fit.
+            let end = self.label();
+            self.branch(CompareOperation::SignedLess, sent, Operand::Immediate(0), end);
+            let stopped = self.call(helper::SEND_SIGNAL, vec![Operand::Immediate(SIGSTOP)]);
+            self.count_if_negative(stopped, ErrorKind::HelperFailed("send_signal"));
+            self.place_label(end);
+        }
+        Ok(())
     }
 
     fn print(&mut self, arguments: &[Expression]) -> Lowered<()> {
@@ -180,7 +206,6 @@ impl Lowering<'_> {
         let value = self.settle(value)?;
         match value.ty {
             Type::Nothing => self.error("this has no value to print"),
-            Type::Arguments => self.error("print the members of args one by one"),
             _ => self.send(ActionKind::PrintValue, &[value]),
         }
     }
@@ -210,16 +235,17 @@ impl Lowering<'_> {
     }
 
     fn send(&mut self, kind: ActionKind, values: &[Value]) -> Lowered<()> {
-        self.send_with(kind, values, None)
+        self.send_with(kind, values, None).map(|_| ())
     }
 
-    /// Sends a record: the action's number, then the values; a text that is its end last.
+    /// Sends a record: the action's number, then the values; a text that is its end last. Gives
+    /// what the ring says.
     fn send_with(
         &mut self,
         kind: ActionKind,
         values: &[Value],
         tail: Option<RecordTail>,
-    ) -> Lowered<()> {
+    ) -> Lowered<Register> {
         let sizes: Vec<u32> = values.iter().map(|v| self.types.storage(&v.ty)).collect();
         let last = tail.as_ref().map(|t| t.field);
         let head: u32 = 8 + sizes
@@ -259,11 +285,10 @@ impl Lowering<'_> {
         match tail {
             Some(tail) => {
                 let bytes = self.tail_size(&tail, head, size - head);
-                self.output(place, Operand::Register(bytes));
+                Ok(self.output(place, Operand::Register(bytes)))
             }
-            None => self.output(place, Operand::Immediate(size as i32)),
+            None => Ok(self.output(place, Operand::Immediate(size as i32))),
         }
-        Ok(())
     }
 
     /// Bytes of a record that ends with a text. Of a failed read the memory is zero.
@@ -291,13 +316,14 @@ impl Lowering<'_> {
         }
     }
 
-    fn output(&mut self, place: MemoryPlace, size: Operand) {
+    fn output(&mut self, place: MemoryPlace, size: Operand) -> Register {
         let ring = self.service_map(ServiceMap::Ring);
         let map = self.map_reference(ring);
         let data = self.address(place);
         let flags = Operand::Immediate(NO_WAKEUP);
         let result = self.call(helper::RING_OUTPUT, vec![map, data, size, flags]);
         self.count_if_negative(result, ErrorKind::RingFull);
+        result
     }
 
     /// `join(argv)`: the texts that an array of pointers names.

@@ -305,8 +305,9 @@ impl<'f> TypeTable<'f> {
                 ValueType::Integer { size: *size, signed: *signed }
             }
             CType::Boolean => ValueType::Boolean,
-            CType::Enumeration { size, signed, .. } => {
-                ValueType::Integer { size: *size, signed: *signed }
+            CType::Enumeration { size, signed, id } => {
+                let (size, signed, id) = (*size, *signed, *id);
+                self.value_type(&Type::Enumeration { size, signed, id })
             }
             CType::Pointer { .. } => ValueType::Pointer,
             CType::Array { element, count }

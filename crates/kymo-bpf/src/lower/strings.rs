@@ -239,6 +239,8 @@ impl Lowering<'_> {
             Type::Integer { size, .. } if matches!(value.home, ValueHome::Remote(..)) => {
                 Some(u32::from(*size))
             }
+            // What it is of is known in the next pass.
+            Type::Unknown => Some(8),
             _ => None,
         };
         let length = match arguments.get(1) {
@@ -386,6 +388,13 @@ impl Lowering<'_> {
             }
         }
         self.place_label(end);
+        if self.is_old() {
+            // Whether they differ.
+            let same = self.label();
+            self.branch(CompareOperation::Equal, result, Operand::Immediate(0), same);
+            self.emit(Instruction::Move(result, Operand::Immediate(1)));
+            self.place_label(same);
+        }
         Ok(Value::register(I64, result))
     }
 

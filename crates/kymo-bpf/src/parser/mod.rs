@@ -31,7 +31,7 @@ pub(crate) struct ProgramParser<'t> {
 /// Reads a program.
 pub(crate) fn parse_program(text: &str, parameters: &[String]) -> Parsed<ProgramTree> {
     let lexed = split_tokens(text)?;
-    let tree = ProgramTree::default();
+    let tree = ProgramTree { includes: lexed.includes, ..ProgramTree::default() };
     let mut parser =
         ProgramParser { text, tokens: lexed.tokens, at: 0, depth: 0, parameters, tree };
     while *parser.kind() != TokenKind::End {
@@ -280,17 +280,23 @@ impl ProgramParser<'_> {
         let (mut spec, mut quoted, mut len) = (String::new(), false, 0);
         // Paths hold slashes; elsewhere a slash begins the filter.
         let in_path = ["u", "ur", "U", "uprobe", "uretprobe", "usdt", "iter", "it"];
-        for c in rest.chars() {
+        let mut chars = rest.chars();
+        while let Some(c) = chars.next() {
             let slash_ends = c == '/' && !in_path.contains(&spec.split(':').next().unwrap_or(""));
             let ends = c.is_whitespace() || matches!(c, ',' | '{' | ';') || slash_ends;
             if ends && !quoted {
                 break;
             }
             len += c.len_utf8();
-            if c == '"' {
-                quoted = !quoted;
-            } else {
-                spec.push(c);
+            match c {
+                // A quote may be part of a name.
+                '\\' if quoted => {
+                    let next = chars.next();
+                    len += next.map_or(0, char::len_utf8);
+                    spec.extend(next);
+                }
+                '"' => quoted = !quoted,
+                c => spec.push(c),
             }
         }
         let end = token.begin + len;

@@ -80,7 +80,7 @@ fn parse_target(kind: &str, parts: &[&str]) -> Result<(&'static str, AttachTarge
                 _ => return Err("write usdt:PATH:[PROVIDER:]NAME".into()),
             };
             let [path, provider, name] = [path, provider, name].map(str::to_owned);
-            ("usdt", AttachTarget::Usdt { path, provider, name })
+            ("usdt", AttachTarget::Usdt { path, provider, name, site: None })
         }
         "profile" | "p" => {
             let (period_ns, hertz) = rate(parts)?;
@@ -224,12 +224,15 @@ fn watchpoint(parts: &[&str], asynchronous: bool) -> Result<AttachTarget, String
     let [place, length, mode] = parts else {
         return Err("write watchpoint:ADDRESS:LENGTH:MODE".into());
     };
-    let (address, function) = match integer_value(place) {
-        Some(address) => (address, String::new()),
+    let (address, function, argument) = match integer_value(place) {
+        Some(address) => (address, String::new(), 0),
         None => {
-            return Err(format!(
-                "a watchpoint's place is an address: that of an argument ({place}) is not known yet"
-            ));
+            let parts = place.rsplit_once("+arg").and_then(|(function, n)| {
+                Some((function, n.parse::<u8>().ok().filter(|n| *n < 6)?))
+            });
+            let (function, argument) =
+                parts.ok_or("a watchpoint's place is an address or FUNCTION+argN, of a process")?;
+            (0, function.to_owned(), argument)
         }
     };
     let length = match *length {
@@ -243,5 +246,6 @@ fn watchpoint(parts: &[&str], asynchronous: bool) -> Result<AttachTarget, String
         return Err("a watchpoint's mode is made of r, w and x".into());
     }
     let mode = (*mode).to_owned();
-    Ok(AttachTarget::Watchpoint { address, function, length, mode, asynchronous })
+    let path = String::new();
+    Ok(AttachTarget::Watchpoint { address, function, argument, path, length, mode, asynchronous })
 }

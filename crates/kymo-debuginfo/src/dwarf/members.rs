@@ -73,9 +73,15 @@ impl<'s> Dwarf<'s> {
         if !entry.has_attr(gimli::DW_AT_declaration) {
             return Ok(None);
         }
-        let Some(name) = self.name(kind)? else { return Ok(None) };
-        let tag = entry.tag();
-        for index in self.units_naming(&name) {
+        match self.name(kind)? {
+            Some(name) => self.named_type(&name, entry.tag()),
+            None => Ok(None),
+        }
+    }
+
+    /// The full entry of a structure, union or enumeration by its name.
+    pub fn named_type(&self, name: &str, tag: gimli::DwTag) -> Result<Option<Die<'s>>> {
+        for index in self.units_naming(name) {
             let unit = self.unit(index)?;
             let mut found = None;
             unit.walk(unit.inner.header.root_offset(), &mut |e| {
@@ -84,7 +90,7 @@ impl<'s> Dwarf<'s> {
                 }
                 if e.tag() == tag && !e.has_attr(gimli::DW_AT_declaration) {
                     let die = unit.die(e.offset());
-                    if self.name(&die)?.as_deref() == Some(&name) {
+                    if self.name(&die)?.as_deref() == Some(name) {
                         found = Some(die);
                         return Ok(WalkStep::Stop);
                     }
@@ -95,7 +101,7 @@ impl<'s> Dwarf<'s> {
                 return Ok(found);
             }
         }
-        self.type_of_name(&name, tag)
+        self.type_of_name(name, tag)
     }
 
     /// The member of a name: directly in the type, or with `nested` also in members

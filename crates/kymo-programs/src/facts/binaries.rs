@@ -9,6 +9,7 @@ use kymo_debuginfo::{CodeSymbols, demangle};
 use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::probe::{FetchBase, FetchType, IntegerFormat};
+use kymo_probe::{ProbeHazard, ProbedBinary};
 use kymo_symbols::debug_files::{BinaryFiles, path_in_process};
 
 use crate::address_names::MAPS_TIMEOUT;
@@ -194,28 +195,61 @@ pub(super) fn usdt_probes(
     Ok((typed_path(path, &files.path), notes.into_iter().filter(is_wanted).collect()))
 }
 
-/// Arguments of a USDT probe: those of its first place.
+/// Whether a note is of a USDT probe, at one of its places if that is named.
+fn is_note_of(note: &UsdtNote, provider: &str, name: &str, site: Option<u64>) -> bool {
+    note.name == name
+        && (provider.is_empty() || note.provider == provider)
+        && site.is_none_or(|site| site == note.addr)
+}
+
+/// Arguments of a USDT probe.
 pub(super) fn usdt_arguments(
-    path: &str,
-    provider: &str,
-    name: &str,
+    target: &AttachTarget,
     pid: Option<u32>,
 ) -> Result<Rc<FunctionFacts>, String> {
-    let is_it =
-        |note: &UsdtNote| note.name == name && (provider.is_empty() || note.provider == provider);
+    let AttachTarget::Usdt { path, provider, name, site } = target else {
+        return Err("it is no USDT probe".into());
+    };
+    let is_it = |note: &UsdtNote| is_note_of(note, provider, name, *site);
     let (_, notes) = usdt_probes(path, pid, &is_it)?;
     let note = notes.first().ok_or_else(|| format!("{path} has no USDT probe {name}"))?;
-    let differ = notes.iter().any(|other| other.args != note.args);
     let arguments = note.args.iter().enumerate().map(|(i, text)| usdt_argument(i, text));
     let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
-    if differ && !arguments.is_empty() {
-        return Err(format!("arguments of {name} are elsewhere at each of its places"));
-    }
     Ok(Rc::new(FunctionFacts { arguments, returns: CType::Void }))
 }
 
+/// Places of a USDT probe, where each has arguments of its own; none where all are alike.
+pub(super) fn usdt_sites(target: &AttachTarget, pid: Option<u32>) -> Vec<u64> {
+    let AttachTarget::Usdt { path, provider, name, site: None } = target else {
+        return Vec::new();
+    };
+    let is_it = |note: &UsdtNote| is_note_of(note, provider, name, None);
+    let notes = usdt_probes(path, pid, &is_it).map_or_else(|_| Vec::new(), |(_, notes)| notes);
+    let differ = notes.windows(2).any(|pair| pair[0].args != pair[1].args);
+    notes.iter().filter(|_| differ).map(|note| note.addr).collect()
+}
+
+/// `8(%rsp,%rax,4)` → `8(%rsp)`, the index register and its scale.
+fn without_index(text: &str) -> Option<(String, &str, u8)> {
+    let (before, inner) = text.strip_suffix(')')?.split_once('(')?;
+    let (base, index) = inner.split_once(',')?;
+    let (index, scale) = index.split_once(',').unwrap_or((index, "1"));
+    Some((format!("{before}({})", base.trim()), index.trim(), scale.trim().parse().ok()?))
+}
+
 fn usdt_argument(i: usize, text: &str) -> Result<FunctionArgument, String> {
-    let fetch = kymo_probe::usdt_fetch_arg(i + 1, text, None)?;
+    let indexed = without_index(text);
+    let without = indexed.as_ref().map_or(text, |(without, ..)| without);
+    let fetch = kymo_probe::usdt_fetch_arg(i + 1, without, None)?;
+    let index = match &indexed {
+        Some((_, register, scale)) => {
+            match kymo_probe::usdt_fetch_arg(i + 1, register, None)?.expr.base {
+                FetchBase::Register(name) => Some((bare(&name), *scale)),
+                _ => return Err(format!("argument {} is {text}, whose index is none", i + 1)),
+            }
+        }
+        None => None,
+    };
     let ctype = match fetch.fetch_type {
         Some(FetchType::Integer { format, bits }) => CType::Integer {
             size: (bits / 8) as u8,
@@ -226,10 +260,16 @@ fn usdt_argument(i: usize, text: &str) -> Result<FunctionArgument, String> {
     };
     let offset = fetch.expr.dereferences.first().map(|d| d.offset);
     let place = match (fetch.expr.base, offset) {
-        (FetchBase::Immediate(value), _) => ArgumentPlace::Constant(value),
+        (FetchBase::Immediate(value), _) => ArgumentPlace::Constant(match ctype {
+            // The assembler writes constants with a sign.
+            CType::Integer { size: size @ 1..8, signed: false, .. } => {
+                value & ((1 << (8 * size)) - 1)
+            }
+            _ => value,
+        }),
         (FetchBase::Register(name), None) => ArgumentPlace::Register(bare(&name)),
         (FetchBase::Register(name), Some(offset)) => {
-            ArgumentPlace::Memory { register: bare(&name), offset }
+            ArgumentPlace::Memory { register: bare(&name), offset, index }
         }
         _ => return Err(format!("argument {} is {text}, which has no place", i + 1)),
     };
@@ -238,6 +278,23 @@ fn usdt_argument(i: usize, text: &str) -> Result<FunctionArgument, String> {
 
 fn bare(register: &str) -> String {
     register.trim_start_matches('%').to_owned()
+}
+
+/// Refuses addresses where a probe would harm the program, or is no code.
+fn judge(
+    files: &BinaryFiles,
+    symbols: &CodeSymbols<'_>,
+    path: &str,
+    at: u64,
+) -> Result<(), String> {
+    if !symbols.is_code(at) {
+        return Err(format!("Could not resolve address: {path}:{at:#x} is no code"));
+    }
+    let binary = ProbedBinary::load(files).map_err(|e| e.to_string())?;
+    match binary.judge_at(at).hazard {
+        Some(ProbeHazard { what, advice }) => Err(format!("{what}; {advice}")),
+        None => Ok(()),
+    }
 }
 
 /// Places of a uprobe or USDT probe.
@@ -266,19 +323,21 @@ pub(crate) fn place_of(
                 }
             };
             let at = at.wrapping_add(*offset);
+            // What the debugging information names is judged there.
+            if (address.is_some() && function.is_empty()) || *offset > 0 {
+                judge(&files, &symbols, path, at)?;
+            }
             let offset = symbols
                 .file_offset(at)
                 .ok_or_else(|| format!("{path} has no code at address {at:#x}"))?;
             Ok(vec![BinaryPlace { path: files.path.clone(), offset, semaphore: 0 }])
         }
-        AttachTarget::Usdt { path, provider, name } => {
+        AttachTarget::Usdt { path, provider, name, site } => {
             let files = open(path, pid)?;
             let symbols = CodeSymbols::load(files.binary(), files.debug())
                 .map_err(|e| format!("{path}: {e}"))?;
             let notes = usdt_notes(files.binary()).map_err(|e| format!("{path}: {e}"))?;
-            let wanted = notes.iter().filter(|note| {
-                note.name == *name && (provider.is_empty() || note.provider == *provider)
-            });
+            let wanted = notes.iter().filter(|note| is_note_of(note, provider, name, *site));
             let place = |note: &UsdtNote| {
                 let offset = symbols.file_offset(note.addr)?;
                 let semaphore = note.semaphore.and_then(|at| symbols.file_offset(at)).unwrap_or(0);

@@ -53,11 +53,29 @@ impl PointCatalog<'_> {
     /// Points that one stands for; none if there is none.
     pub(crate) fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
         let points = self.existing(point)?;
+        let points: Vec<_> = points.into_iter().flat_map(|point| self.by_site(point)).collect();
         match points.len() > MOST {
             true => {
                 Err(format!("{} stands for {} points, more than {MOST}", point.name, points.len()))
             }
             false => Ok(points),
+        }
+    }
+
+    /// A USDT probe as its places, where each has arguments of its own.
+    fn by_site(&self, point: AttachPoint) -> Vec<AttachPoint> {
+        let mut sites = binaries::usdt_sites(&point.target, self.facts.pid);
+        sites.dedup();
+        let at = |to: &u64| {
+            let mut point = point.clone();
+            if let AttachTarget::Usdt { site, .. } = &mut point.target {
+                *site = Some(*to);
+            }
+            point
+        };
+        match sites.is_empty() {
+            true => vec![point],
+            false => sites.iter().map(at).collect(),
         }
     }
 
@@ -74,9 +92,7 @@ impl PointCatalog<'_> {
             AttachTarget::Kprobe { function, at_return: true, .. }
                 if LOCKING_UP.contains(&function.as_str()) =>
             {
-                return Err(format!(
-                    "kretprobe:{function} can't be used as it might lock up your system."
-                ));
+                return Err("it can't be used as it might lock up your system".into());
             }
             AttachTarget::Kprobe { module, function, address: None, .. } if !module.is_empty() => {
                 let is_there = self.facts.function_of_module(module, function).is_some();
@@ -102,7 +118,14 @@ impl PointCatalog<'_> {
                     false => self.uprobes(&point.target, function, language)?,
                 }
             }
-            AttachTarget::Usdt { path, provider, name } => self.usdt(path, provider, name)?,
+            AttachTarget::Usdt { path, provider, name, .. } => self.usdt(path, provider, name)?,
+            AttachTarget::Watchpoint { function, path, .. } if !function.is_empty() => {
+                match path.is_empty() {
+                    true => self.watchpoints(point)?,
+                    // It was looked up.
+                    false => vec![point.clone()],
+                }
+            }
             AttachTarget::Iter { object, pin } if has_wildcard(object) => {
                 self.iterators(object, pin)?
             }
@@ -318,6 +341,27 @@ impl PointCatalog<'_> {
         Ok(addresses.into_iter().map(made).collect())
     }
 
+    /// Watchpoints of the functions of the process that a name stands for.
+    fn watchpoints(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
+        let AttachTarget::Watchpoint { function: wanted, .. } = &point.target else {
+            return Ok(Vec::new());
+        };
+        let pattern = NamePattern::new(wanted)?;
+        let binary = self.facts.command.as_deref().unwrap_or("");
+        let is_wanted = |name: &str| pattern.is_match(name);
+        let (found, names) = binaries::functions(binary, self.facts.pid, &is_wanted, false)?;
+        let made = |name: String| {
+            let mut point = point.clone();
+            point.name = point.name.replacen(wanted.as_str(), &name, 1);
+            if let AttachTarget::Watchpoint { path, function, .. } = &mut point.target {
+                *path = found.to_string_lossy().into_owned();
+                *function = name;
+            }
+            point
+        };
+        Ok(names.into_iter().map(made).collect())
+    }
+
     fn usdt(&self, path: &str, provider: &str, name: &str) -> Result<Vec<AttachPoint>, String> {
         let (providers, names) = (NamePattern::new(provider)?, NamePattern::new(name)?);
         let is_wanted = |note: &kymo_debuginfo::sdt::UsdtNote| {
@@ -330,8 +374,10 @@ impl PointCatalog<'_> {
         pairs.sort();
         pairs.dedup();
         let path = found.to_string_lossy().into_owned();
-        let made =
-            |(provider, name)| named(AttachTarget::Usdt { path: path.clone(), provider, name });
+        let made = |(provider, name)| {
+            let (path, site) = (path.clone(), None);
+            named(AttachTarget::Usdt { path, provider, name, site })
+        };
         Ok(pairs.into_iter().map(made).collect())
     }
 }
@@ -369,7 +415,7 @@ fn display_name(target: &AttachTarget) -> String {
             };
             with(kind, &[path, &place])
         }
-        AttachTarget::Usdt { path, provider, name } => with("usdt", &[path, provider, name]),
+        AttachTarget::Usdt { path, provider, name, .. } => with("usdt", &[path, provider, name]),
         AttachTarget::Iter { object, pin } => with("iter", &[object, pin]),
         _ => String::new(),
     }

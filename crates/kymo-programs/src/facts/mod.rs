@@ -4,6 +4,7 @@
 
 mod binaries;
 mod expand;
+mod headers;
 mod kernel_types;
 mod user_types;
 mod user_variables;
@@ -21,6 +22,7 @@ use kymo_bpf::{
 };
 use kymo_format::EventFormat;
 use kymo_kernel::bpf::{BpfMap, MapSpec, ProbeEvent};
+use kymo_kernel::kallsyms::per_cpu_offset;
 use kymo_kernel::target;
 use kymo_kernel::tracefs::{Tracefs, TracefsError};
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
@@ -38,6 +40,8 @@ pub struct MachineFacts {
     variables: RefCell<FxHashMap<(AttachPoint, String), Result<UserVariable, String>>>,
     /// Process of `-p`.
     pub pid: Option<u32>,
+    /// Program of the command of `-c`.
+    pub command: Option<String>,
 }
 
 impl MachineFacts {
@@ -213,9 +217,7 @@ impl TypeFacts for MachineFacts {
                 let space = self.types().and_then(|types| types.space(module));
                 space.ok_or_else(lacking)?.tracepoint(event)
             }
-            AttachTarget::Usdt { path, provider, name } => {
-                binaries::usdt_arguments(path, provider, name, self.pid)
-            }
+            AttachTarget::Usdt { .. } => binaries::usdt_arguments(&point.target, self.pid),
             _ => Err("it has none by name".into()),
         }
     }
@@ -231,8 +233,33 @@ impl TypeFacts for MachineFacts {
         found
     }
 
+    fn parameters(&self, point: &AttachPoint) -> Vec<String> {
+        match &point.target {
+            AttachTarget::Uprobe { .. } => {
+                self.user_parameters(&point.target).into_iter().map(|(_, name)| name).collect()
+            }
+            _ => self.function(point).map_or_else(
+                |_| Vec::new(),
+                |f| f.arguments.iter().map(|argument| argument.name.clone()).collect(),
+            ),
+        }
+    }
+
+    fn program_type(&self, point: &AttachPoint, name: &str) -> Option<CType> {
+        let (AttachTarget::Uprobe { path, .. } | AttachTarget::Usdt { path, .. }) = &point.target
+        else {
+            return None;
+        };
+        let mut types = self.user_types.borrow_mut();
+        user_variables::program_type(path, name, self.pid, &mut types)
+    }
+
     fn kernel_symbol(&self, name: &str) -> Option<u64> {
         self.symbols().iter().find(|(_, _, symbol, _)| *symbol == name).map(|(addr, ..)| addr)
+    }
+
+    fn per_cpu_symbol(&self, name: &str) -> Option<u64> {
+        self.kernel_symbol(name).or_else(|| per_cpu_offset(name))
     }
 
     fn user_symbol(&self, path: &str, name: &str) -> Option<(u64, u64)> {
@@ -241,6 +268,10 @@ impl TypeFacts for MachineFacts {
 
     fn cgroup_id(&self, path: &str) -> Option<u64> {
         target::cgroup_id(path)
+    }
+
+    fn header_constant(&self, header: &str, name: &str) -> Result<Option<i64>, String> {
+        headers::constant(header, name)
     }
 
     fn included_text(&self, name: &str) -> Option<String> {

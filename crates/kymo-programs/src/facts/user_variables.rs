@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use kymo_bpf::{ArgumentPlace, AttachTarget, FunctionArgument, UserVariable};
+use kymo_bpf::{ArgumentPlace, AttachTarget, CType, FunctionArgument, UserVariable};
 use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::dwarf::{LocationBase, LocationExpr, VariableLocation};
 use kymo_probe::grammar::ProbeDescription;
@@ -125,6 +125,31 @@ pub(super) fn variable(
         Ok(found) => found,
         Err(e) => Err(e.to_string()),
     }
+}
+
+/// A structure, union or enumeration of a program, as C names it.
+pub(super) fn program_type(
+    path: &str,
+    name: &str,
+    pid: Option<u32>,
+    types: &mut UserTypes,
+) -> Option<CType> {
+    let (keyword, name) = name.split_once(' ')?;
+    let tag = match keyword {
+        "struct" => gimli::DW_TAG_structure_type,
+        "union" => gimli::DW_TAG_union_type,
+        "enum" => gimli::DW_TAG_enumeration_type,
+        _ => return None,
+    };
+    let files = open(path, pid).ok()?;
+    let binary = ProbedBinary::load(&files).ok()?;
+    let found = binary.with_finder(&options(), name, |finder| -> Result<_, ResolveError> {
+        let dwarf = finder.dwarf();
+        let kind = dwarf.named_type(name, tag).map_err(PointError::from)?;
+        let read = kind.map(|kind| types.ctype(dwarf, &kind, &files.path)).transpose();
+        Ok(read.map_err(PointError::from)?.flatten())
+    });
+    found.ok()?
 }
 
 fn place(

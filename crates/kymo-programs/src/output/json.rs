@@ -56,7 +56,7 @@ pub(super) fn write_printed_value(out: &mut Vec<u8>, value: &ProgramValue) {
 }
 
 /// Members of JSON objects are text: parts of a key are joined by commas.
-fn key_text(key: &ProgramValue) -> Vec<u8> {
+pub(super) fn key_text(key: &ProgramValue) -> Vec<u8> {
     match key {
         ProgramValue::Tuple(parts) => {
             let parts: Vec<Vec<u8>> = parts.iter().map(key_text).collect();

@@ -19,6 +19,8 @@ pub enum OutputForm {
     /// Text.
     #[default]
     Text,
+    /// Text as bpftrace 0.17 has it.
+    OldText,
     /// A JSON object a line.
     Json,
 }
@@ -41,13 +43,25 @@ pub struct PrintedMap<'m> {
     pub left_out: Vec<ProgramValue>,
 }
 
+impl OutputForm {
+    /// The form of a program's output: text of the release that the program asks for.
+    pub(crate) fn of_program(self, config: &[(String, String)]) -> OutputForm {
+        match self {
+            OutputForm::Text if config.iter().any(|(key, _)| key == "release") => {
+                OutputForm::OldText
+            }
+            form => form,
+        }
+    }
+}
+
 impl ProgramOutput<'_> {
     /// A map.
     pub(crate) fn map(&mut self, map: &PrintedMap<'_>) -> io::Result<()> {
         let mut out = Vec::new();
         match self.form {
-            OutputForm::Text => text::write_map(&mut out, map),
             OutputForm::Json => json::write_map(&mut out, map),
+            form => text::write_map(&mut out, map, form == OutputForm::OldText),
         }
         self.sink.write_all(&out)
     }
@@ -55,7 +69,7 @@ impl ProgramOutput<'_> {
     /// Text of `printf` and its like; `kind` names the call in JSON.
     pub(crate) fn message(&mut self, kind: &str, text: &[u8]) -> io::Result<()> {
         match self.form {
-            OutputForm::Text => self.sink.write_all(text),
+            OutputForm::Text | OutputForm::OldText => self.sink.write_all(text),
             OutputForm::Json => {
                 let mut out = Vec::with_capacity(text.len() + 40);
                 json::write_message(&mut out, kind, text);
@@ -68,8 +82,8 @@ impl ProgramOutput<'_> {
     pub(crate) fn command_output(&mut self, text: &[u8]) -> io::Result<()> {
         self.message("syscall", text)?;
         match self.form {
-            OutputForm::Text => self.sink.write_all(b"\n"),
             OutputForm::Json => Ok(()),
+            _ => self.sink.write_all(b"\n"),
         }
     }
 
@@ -77,11 +91,11 @@ impl ProgramOutput<'_> {
     pub(crate) fn value(&mut self, value: &ProgramValue) -> io::Result<()> {
         let mut out = Vec::new();
         match self.form {
-            OutputForm::Text => {
-                text::write_value(&mut out, value);
+            OutputForm::Json => json::write_printed_value(&mut out, value),
+            form => {
+                text::write_map_value(&mut out, value, form == OutputForm::OldText);
                 out.push(b'\n');
             }
-            OutputForm::Json => json::write_printed_value(&mut out, value),
         }
         self.sink.write_all(&out)
     }
@@ -89,15 +103,21 @@ impl ProgramOutput<'_> {
     /// What stands between the events and the maps that are printed at the end.
     pub(crate) fn before_last_maps(&mut self) -> io::Result<()> {
         match self.form {
-            OutputForm::Text => self.sink.write_all(b"\n\n"),
             OutputForm::Json => Ok(()),
+            _ => self.sink.write_all(b"\n\n"),
         }
     }
 
-    /// The number of probes, when they are attached. Text of it is for standard error.
+    /// The number of probes, when they are attached. Text of it is for standard error, but once
+    /// was not.
     pub(crate) fn attached(&mut self, probes: usize) -> io::Result<()> {
         match self.form {
             OutputForm::Text => Ok(()),
+            OutputForm::OldText => {
+                let s = if probes == 1 { "" } else { "s" };
+                writeln!(self.sink, "Attaching {probes} probe{s}...")?;
+                self.sink.flush()
+            }
             OutputForm::Json => writeln!(
                 self.sink,
                 "{{\"type\": \"attached_probes\", \"count\": {probes}, \"data\": {{\"probes\": {probes}}}}}"
@@ -108,7 +128,7 @@ impl ProgramOutput<'_> {
     /// Records that did not fit the ring.
     pub(crate) fn lost(&mut self, events: u64) -> io::Result<()> {
         match self.form {
-            OutputForm::Text => Ok(()),
+            OutputForm::Text | OutputForm::OldText => Ok(()),
             OutputForm::Json => writeln!(
                 self.sink,
                 "{{\"type\": \"lost_events\", \"data\": {{\"events\": {events}}}}}"

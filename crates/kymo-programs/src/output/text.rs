@@ -4,16 +4,20 @@ use std::io::Write as _;
 
 use super::PrintedMap;
 use super::histogram::write_bars;
+use super::json::key_text;
 use crate::address_names::local_time;
 use crate::value::ProgramValue;
 
 /// A map: a line an entry; histograms and time series have a block each.
-pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>) {
+pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>, is_old: bool) {
     for (key, value) in &map.entries {
         out.extend(map.name.as_bytes());
         if let Some(key) = key {
             out.push(b'[');
-            write_key(out, key);
+            match is_old {
+                true => write_old_key(out, key),
+                false => write_key(out, key),
+            }
             out.push(b']');
         }
         match value {
@@ -29,10 +33,40 @@ pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>) {
             }
             value => {
                 out.extend(b": ");
-                write_value(out, value);
+                write_map_value(out, value, is_old);
                 out.push(b'\n');
             }
         }
+    }
+    if is_old && !map.entries.is_empty() {
+        out.push(b'\n');
+    }
+}
+
+/// A value of a map.
+pub(super) fn write_map_value(out: &mut Vec<u8>, value: &ProgramValue, is_old: bool) {
+    match value {
+        ProgramValue::Statistics(count, average, total) if is_old => {
+            let (average, total) = (average.to_text(), total.to_text());
+            let _ = write!(out, "count {count}, average {average}, total {total}");
+        }
+        value => write_value(out, value),
+    }
+}
+
+/// A key as bpftrace 0.17 has it: structures without blanks.
+fn write_old_key(out: &mut Vec<u8>, key: &ProgramValue) {
+    match key {
+        ProgramValue::Tuple(parts) => {
+            for (i, part) in parts.iter().enumerate() {
+                if i > 0 {
+                    out.extend(b", ");
+                }
+                write_old_key(out, part);
+            }
+        }
+        ProgramValue::Record(_) => out.extend(key_text(key)),
+        key => write_value(out, key),
     }
 }
 

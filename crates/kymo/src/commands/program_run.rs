@@ -143,6 +143,11 @@ pub(crate) fn say_costs(costs: &[ProbeCost], budget: Option<f64>) {
     sayln!("about {total:.3} % of a CPU{over}: hits counted for a second, nanoseconds estimated");
 }
 
+/// Program that a command names.
+pub(crate) fn program_of(command: &str) -> Option<String> {
+    split_words(command).into_iter().next()?.into_string().ok()
+}
+
 /// Words of a command: blanks part them, quotes and backslashes keep them together.
 fn split_words(command: &str) -> Vec<OsString> {
     let mut words = Vec::new();

@@ -154,6 +154,11 @@ impl RingRun {
         self.program.attached
     }
 
+    /// Whether output is that of bpftrace 0.17.
+    pub(crate) fn is_old(&self) -> bool {
+        self.program.is_old()
+    }
+
     /// Says how many probes there are, in JSON.
     pub(crate) fn announce(&self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
         self.program.announce(sinks)

@@ -21,7 +21,7 @@ use kymo_record::Target;
 use kymo_view::Ledger;
 
 use super::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
-use super::program_run::{RunTarget, follow_program, percent, say_costs};
+use super::program_run::{RunTarget, follow_program, percent, program_of, say_costs};
 use crate::args::values::ring;
 use messages::ProgramText;
 
@@ -100,6 +100,12 @@ pub(crate) struct Args {
     /// Accepted for compatibility: failed reads are always counted
     #[arg(short = 'k', hide = true, action = clap::ArgAction::Count)]
     _warnings: u8,
+    /// Accepted for compatibility: the kernel counts those who use semaphores
+    #[arg(long, hide = true)]
+    usdt_file_activation: bool,
+    /// Add a header, as #include does
+    #[arg(long, value_name = "FILE")]
+    include: Vec<String>,
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     strict: bool,
@@ -116,7 +122,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         args.form
     );
     let pid = args.pid.as_deref().map(messages::process_id).transpose()?;
-    let facts = MachineFacts::new(pid);
+    let mut facts = MachineFacts::new(pid);
+    facts.command = args.command.as_deref().and_then(program_of);
     if let Some(pattern) = &args.list {
         // `-lv PATTERN` is how bpftrace's users type it.
         let (pattern, is_verbose) = match (pattern.as_str(), args.words.first()) {
@@ -133,6 +140,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         child_pid: target.child_pid(),
         form: if args.form == "json" { OutputForm::Json } else { OutputForm::Text },
         wants_log: args.verbose > 0,
+        includes: args.include.clone(),
         in_user_space: args.no_bpf,
     };
     let program = match compile_program(&text.text, &options, &facts) {
@@ -190,7 +198,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut output = open_output(&args)?;
     let mut diagnostics = anstream::stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
-    say_attached(&args, running.attached);
+    say_attached(&args, running.attached, running.is_old());
     if !args.quiet {
         running.announce(&mut sinks)?;
     }
@@ -236,7 +244,7 @@ fn run_in_rings(
     let mut output = open_output(args)?;
     let mut diagnostics = anstream::stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
-    say_attached(args, run.probes());
+    say_attached(args, run.probes(), run.is_old());
     if !args.quiet {
         run.announce(&mut sinks)?;
     }
@@ -249,8 +257,9 @@ fn run_in_rings(
     Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
 }
 
-fn say_attached(args: &Args, probes: usize) {
-    if !args.quiet && args.form != "json" {
+/// Says how many probes are attached; bpftrace 0.17 did on standard output.
+fn say_attached(args: &Args, probes: usize, is_old: bool) {
+    if !args.quiet && !is_old && args.form != "json" {
         let s = if probes == 1 { "" } else { "s" };
         sayln!("Attached {probes} probe{s}");
     }

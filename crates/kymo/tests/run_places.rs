@@ -1,0 +1,154 @@
+//! `kymo run`: watchpoints on what functions are given, and arguments of USDT probes that are
+//! elsewhere at each place, in other registers or in memory.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::process::Command;
+
+use kymo_testkit::{Need, Outcome, Workload, peer, require, run, run_command};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+/// `count` is called with the address of a number, which is written once in it and three times
+/// behind it; `many` with ten addresses. What the very first instruction writes is not seen: the
+/// probe is on it.
+const WRITES: &str = r#"
+#include <stdlib.h>
+int numbers[20];
+__attribute__((noinline)) void count(int other, int *number) { asm volatile("nop"); *number += other; }
+__attribute__((noinline)) void many(int *number) { asm volatile("nop"); *number += 1; }
+int main(int argc, char **argv) {
+    count(1, &numbers[3]);
+    for (int i = 0; i < 3; i++) ((volatile int *)numbers)[3]++;
+    if (argc > 1) for (int i = 0; i < 10; i++) many(&numbers[4 + i]);
+    return numbers[3] == 4 ? 7 : 1;
+}
+"#;
+
+fn watched(work: &Workload, program: &str, more: &str) -> Outcome {
+    run(KYMO, ["run", "-e", program, "-c", &format!("{}{more}", work.arg())])
+}
+
+#[test]
+fn an_argument_is_watched_from_the_call_on() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let work = Workload::compile("writes", WRITES);
+    // The program stands still until its memory is watched: no write is missed.
+    let o = watched(&work, "watchpoint:count+arg1:4:w { @[probe] = count(); }", "").success();
+    assert_eq!(o.stdout.trim(), "@[watchpoint:count+arg1:4:w]: 4", "{}", o.stderr);
+    assert!(o.stderr.contains("Attached 1 probe\n"), "{}", o.stderr);
+    // The installed bpftrace, which knows them, too.
+    let mut theirs = Command::new("bpftrace");
+    theirs.args(["-e", "watchpoint:count+arg1:4:w { @ = count(); }", "-c", work.arg()]);
+    assert!(run_command(theirs).stdout.contains("@: 4\n"));
+    let text = "watchpoint:count+arg1:4:w { @ = count(); unwatch(@address); } \
+                uprobe:PATH:count { @address = arg1; }";
+    let o = watched(&work, &text.replace("PATH", work.arg()), "").success();
+    assert!(o.stderr.contains("Attached 2 probes\n"), "{}", o.stderr);
+    let hits = o.stdout.lines().find_map(|line| line.strip_prefix("@: ")).unwrap();
+    assert!((1..=4).contains(&hits.parse::<u32>().unwrap()), "{}", o.stdout);
+}
+
+#[test]
+fn more_watchpoints_than_the_cpu_has_are_told() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let work = Workload::compile("writes", WRITES);
+    let o = watched(&work, "watchpoint:m*y+arg0:4:w { @ = count(); }", " x").success();
+    // Four registers; each number is written once.
+    assert!(o.stdout.contains("@: 4\n"), "{}\n{}", o.stdout, o.stderr);
+    let lost = "scope: 6 addresses were not watched: You are out of watchpoint registers\n";
+    assert!(o.stderr.contains(lost), "{}", o.stderr);
+    let o = run(KYMO, ["run", "-e", "watchpoint:count+arg1:4:w { }"]).failure();
+    assert!(o.stderr.contains("it needs a process: -p PID or -c CMD"), "{}", o.stderr);
+    let o = watched(&work, "watchpoint:nowhere+arg1:4:w { }", "").failure();
+    assert!(o.stderr.contains("no such probe: watchpoint:nowhere+arg1:4:w"), "{}", o.stderr);
+}
+
+/// Constants have a sign in the note; `element` lies at base + index × 4; `place` has its argument
+/// in a register at one place and as a constant at the other.
+const MARKERS: &str = r#"
+#include <sys/sdt.h>
+__attribute__((noinline)) void element(const unsigned *numbers, long i) {
+    DTRACE_PROBE1(test, element, numbers[i]);
+}
+__attribute__((noinline)) void place(long n) {
+    DTRACE_PROBE1(test, place, n);
+    DTRACE_PROBE1(test, place, 77L);
+}
+int main(void) {
+    unsigned numbers[4] = {10, 4000000000u, 30, 40};
+    for (long i = 0; i < 4; i++) element(numbers, i);
+    for (long n = 1; n < 4; n++) place(n * 100);
+    DTRACE_PROBE1(test, unsigned_constant, (unsigned)-202182160);
+    DTRACE_PROBE1(test, signed_constant, -202182160);
+}
+"#;
+
+#[test]
+fn arguments_of_usdt_probes_are_found_where_they_are() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (source, path) = (dir.path().join("markers.c"), dir.path().join("markers"));
+    std::fs::write(&source, MARKERS).unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-o"]).args([&path, &source]);
+    let _ = run_command(gcc).success();
+    let mut notes = Command::new("readelf");
+    notes.arg("-n").arg(&path);
+    let notes = run_command(notes).success().stdout;
+    assert!(notes.contains(",4)"), "no operand with an index: {notes}");
+    let path = path.to_str().unwrap();
+    for (probe, format, expected) in [
+        ("element", "%u", "10 4000000000 30 40"),
+        ("place", "%d", "100 77 200 77 300 77"),
+        ("*_constant", "%lld", "4092785136 -202182160"),
+    ] {
+        let text = format!("usdt:{path}:test:{probe} {{ printf(\"{format} \", arg0); }}");
+        let o = run(KYMO, ["run", "-q", "-e", &text, "-c", path]).success();
+        assert_eq!(o.stdout.trim(), expected, "{probe}: {}", o.stderr);
+        let theirs = peer("bpftrace");
+        if theirs.is_newest() {
+            let theirs = theirs.run(["-q", "--no-warnings", "-e", &text, "-c", path]).success();
+            assert_eq!(theirs.stdout.trim(), expected, "{probe}");
+        }
+    }
+    // Places of one probe are one attach point, of which each has its own name.
+    let o = run(KYMO, ["run", "-l", &format!("*:{path}:*")]).success();
+    let place = format!("usdt:{path}:test:place");
+    assert_eq!(o.stdout.lines().filter(|line| **line == place).count(), 1, "{}", o.stdout);
+    assert!(o.stdout.contains(&format!("uprobe:{path}:element\n")), "{}", o.stdout);
+}
+
+#[test]
+fn probes_are_put_on_instructions_alone() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("objdump")]) {
+        return;
+    }
+    let work = Workload::spin();
+    let mut objdump = Command::new("objdump");
+    objdump.args(["-d", "--no-show-raw-insn", "--disassemble=outer"]).arg(work.program());
+    let shown = run_command(objdump).success().stdout;
+    let address = |line: &str| u64::from_str_radix(line.split_once(':')?.0.trim(), 16).ok();
+    let begins: Vec<u64> = shown.lines().filter_map(address).collect();
+    let start = *begins.first().unwrap();
+    for offset in 1..16 {
+        let text = format!("uprobe:{}:outer+{offset} {{ }}", work.arg());
+        let o = run(KYMO, ["run", "--dry-run", "-e", &text]);
+        let is_begin = begins.contains(&(start + offset));
+        assert_eq!(o.status == 0, is_begin, "{offset}: {}\n{shown}", o.stderr);
+        assert!(
+            is_begin || o.stderr.contains("is in the middle of an instruction"),
+            "{}",
+            o.stderr
+        );
+    }
+    let text = format!("uprobe:{}:10 {{ }}", work.arg());
+    let o = run(KYMO, ["run", "--dry-run", "-e", &text]).failure();
+    let expected = format!("Could not resolve address: {}:0xa is no code", work.arg());
+    assert!(o.stderr.contains(&expected), "{}", o.stderr);
+}
