@@ -246,6 +246,7 @@ impl Session<'_> {
         let mut total = 0;
         for ring in self.rings.rings.iter_mut().filter(|r| r.ring.mode() == mode) {
             total += ring.ring.read(|first, second| {
+                self.containers.pieces(first, second);
                 if look {
                     self.scan.piece(first);
                     self.scan.piece(second);

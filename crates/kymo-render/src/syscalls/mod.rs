@@ -2,6 +2,7 @@
 //!
 //! [`numbers`](syscall_number) and `errno` name calls and errors, `arguments` and `flags` say
 //! what an argument is, `details` is what was found out about arguments beside their numbers,
+//! `memory` is what they point to,
 //! `lines` pairs a call's entry with its exit, `summary` counts.
 
 mod arguments;
@@ -9,6 +10,7 @@ mod details;
 mod errno;
 mod flags;
 mod lines;
+mod memory;
 mod numbers;
 mod summary;
 
