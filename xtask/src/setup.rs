@@ -164,6 +164,11 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("bpftrace", &["--version"]),
     },
     Package {
+        name: "strace",
+        why: "the tracer of system calls whose texts are right",
+        present: || cargo::has("strace", &["--version"]),
+    },
+    Package {
         name: "valgrind",
         why: "counts the instructions of a tracepoint",
         present: || cargo::has("valgrind", &["--version"]),

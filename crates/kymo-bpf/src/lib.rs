@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod ast;
+mod call_reader;
 mod code;
 mod count_program;
 mod facts;
@@ -17,6 +18,11 @@ mod object;
 mod parser;
 mod watchpoints;
 
+pub use call_reader::{
+    CALL_HEADER, CALL_NUMBERS, CALL_READS_SIZE, CALL_SCRATCH, CallReaderMaps, CallSide,
+    MESSAGE_PIECE, MemoryPiece, MemoryRead, NAME_PIECE, ReadSize, call_pieces, call_reader,
+    call_reads_bytes, follow_fork, forget_task,
+};
 pub use code::disassemble;
 pub use count_program::{
     CountMeasure, CountProgram, CountRequest, CountedTasks, is_probe_type, write_count_program,

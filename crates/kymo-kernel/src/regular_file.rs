@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 /// File systems whose files the kernel makes while they are read: `statfs.f_type` of
 /// proc, sysfs, tracefs, debugfs, cgroup2, bpf, securityfs (`linux/magic.h`).
@@ -72,6 +72,19 @@ fn reopen(looked_at: File, path: &Path) -> io::Result<(File, Metadata)> {
 pub fn open_without_links(path: &Path) -> io::Result<File> {
     let looked_at =
         openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(reopen(File::from(looked_at), path)?.0)
+}
+
+/// Opens a regular file as [`open`] does, `path` being below `root` as it is for a process whose
+/// root that is: no link leads out of it.
+///
+/// # Errors
+/// As [`open`]; and on Linux before 5.6, which cannot.
+pub fn open_below(root: &Path, path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let top = openat(CWD, root, flags | OFlags::DIRECTORY, Mode::empty())?;
+    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let looked_at = openat2(&top, path, flags, Mode::empty(), within)?;
     Ok(reopen(File::from(looked_at), path)?.0)
 }
 
@@ -148,6 +161,20 @@ mod tests {
         assert_eq!(read(&dir.path().join("to-plain"), 4).unwrap(), b"text");
         assert!(open_without_links(&plain).is_ok());
         assert!(open_without_links(&dir.path().join("to-plain")).is_err());
+    }
+
+    #[test]
+    fn no_link_leads_out_of_a_root() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("inside"), "text").unwrap();
+        symlink("/inside", dir.path().join("absolute")).unwrap();
+        symlink("../../../../../../etc/passwd", dir.path().join("outside")).unwrap();
+        for name in ["inside", "/inside", "/absolute"] {
+            assert!(open_below(dir.path(), Path::new(name)).is_ok(), "{name}");
+        }
+        for name in ["/outside", "/etc/passwd", "../../etc/passwd"] {
+            assert!(open_below(dir.path(), Path::new(name)).is_err(), "{name}");
+        }
     }
 
     #[test]

@@ -159,9 +159,6 @@ note_kinds! {
     Keys "keys" [Doubt]
         "A counter inside a program was hit with more keys than it can hold: what came under the others is counted together."
         "Count by something that takes fewer values.";
-    Late "late" [Choice]
-        "Texts of system calls, marked `~`, were read after the call had returned."
-        "Nothing, unless the program changes them meanwhile.";
     Lines "lines" [Choice]
         "Not every address of code has a source line."
         "Install the debug package of the named binaries, or build them with `-g`.";
@@ -265,8 +262,8 @@ note_kinds! {
         "Halves of intervals have no partner: the recording begins or ends in between, or lacks events."
         "Record all CPUs, with larger rings, before what is of interest begins.";
     Unread "unread" [Doubt]
-        "Texts of system calls are shown as addresses: their task had gone on before they were read."
-        "Nothing; texts are read without stopping the program.";
+        "Texts of system calls are shown as addresses: they could not be read while the call was made."
+        "Trace with the right to run programs in the kernel (root, or CAP_BPF and CAP_PERFMON), which read them in time.";
     Unresolved "unresolved" [Doubt]
         "Addresses have no symbol."
         "Install the debug symbols of the named binaries, or build them unstripped.";

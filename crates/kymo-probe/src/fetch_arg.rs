@@ -374,8 +374,9 @@ impl<'s> ArgFetcher<'_, 's> {
                 match registers::kernel_name(self.dwarf.architecture(), number) {
                     Some(name) => FetchBase::Register(name),
                     None => {
+                        let register = registers::name(self.dwarf.architecture(), number);
                         return Ok(Err(format!(
-                            "{what} is in register {number}, which a probe cannot read"
+                            "{what} is in {register}, which a probe cannot read"
                         )));
                     }
                 }

@@ -17,3 +17,13 @@ pub(crate) fn kernel_name(architecture: Architecture, number: u16) -> Option<Str
         _ => None,
     }
 }
+
+/// What manuals call a register that the kernel does not name.
+pub(crate) fn name(architecture: Architecture, number: u16) -> String {
+    match (architecture, number) {
+        (Architecture::X86_64, 17..=32) => format!("xmm{}", number - 17),
+        (Architecture::X86_64, 33..=40) => format!("st{}", number - 33),
+        (Architecture::Aarch64, 64..=95) => format!("v{}", number - 64),
+        _ => format!("register {number}"),
+    }
+}

@@ -15,6 +15,7 @@
 //! | what was lost | `losses.rs` |
 //! | what it costs | before: `preflight.rs`; while it runs: `budget.rs` |
 //! | `-l` | `list.rs` |
+//! | memory of system calls | `call_texts.rs` |
 #![forbid(unsafe_code)]
 
 mod actions;
@@ -22,6 +23,7 @@ mod address_names;
 mod attach;
 mod budget;
 mod bytes;
+mod call_texts;
 mod error;
 mod facts;
 mod interpreted;
@@ -37,6 +39,7 @@ mod value;
 mod watchpoints;
 
 pub use actions::{MapListener, ProgramSinks};
+pub use call_texts::{CallTexts, ReadTasks};
 pub use error::ProgramError;
 pub use facts::MachineFacts;
 pub use interpreted::{EventPoint, InterpretedProgram, bpf_refusal};

@@ -15,14 +15,18 @@ const MOST_NOTES: u64 = 1 << 16;
 /// The build-id of an ELF file, if it has one.
 pub(crate) fn of_file(path: &Path) -> Option<BuildId> {
     // A device or pipe by that name must not make us wait.
-    let file = regular_file::open(path).ok()?;
+    of_open(&regular_file::open(path).ok()?)
+}
+
+/// The same of an open file.
+pub(crate) fn of_open(file: &File) -> Option<BuildId> {
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;
     if head[..4] != *b"\x7fELF" {
         return None;
     }
     let endian = if head[5] == 2 { Endian::Big } else { Endian::Little };
-    for (at, len) in note_segments(&file, &head, endian)? {
+    for (at, len) in note_segments(file, &head, endian)? {
         let mut notes = vec![0; len.min(MOST_NOTES) as usize];
         if file.read_exact_at(&mut notes, at).is_ok()
             && let Some(id) = BuildId::from_notes(&notes, endian)

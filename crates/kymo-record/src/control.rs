@@ -71,6 +71,17 @@ pub(crate) enum ControlCommand {
     Unknown(String),
 }
 
+impl std::fmt::Display for ControlCommand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ControlCommand::Unknown(line) => {
+                write!(f, "{:?}", line.chars().take(80).collect::<String>())
+            }
+            known => write!(f, "{known:?}"),
+        }
+    }
+}
+
 impl ControlCommand {
     fn parse(line: &str) -> ControlCommand {
         match line {

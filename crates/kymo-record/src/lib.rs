@@ -9,6 +9,7 @@
 
 mod attrs;
 mod build_id;
+mod container_files;
 mod control;
 pub mod count;
 mod error;
@@ -30,6 +31,7 @@ mod synthesize;
 mod trust;
 pub mod ust;
 
+pub use container_files::ContainerFile;
 pub use control::ControlSource;
 pub use error::RecordError;
 pub use live::{CaptureEnd, CaptureSummary, PerfCapture, SavedRecording};

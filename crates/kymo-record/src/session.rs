@@ -21,6 +21,7 @@ use kymo_kernel::process::{Exit, GatedChild, PreferredThread, Signal, Signals, U
 use kymo_kernel::target;
 use kymo_model::{AttrFlags, Note, RecordKind};
 
+use crate::container_files::{ContainerFile, ContainerFiles};
 use crate::control::ControlChannel;
 use crate::error::RecordError;
 use crate::facts;
@@ -67,6 +68,8 @@ pub struct RecordSummary {
     pub ring: usize,
     /// The command, where it was left running because the file has its full size.
     pub running: Option<Running>,
+    /// Binaries of containers that were mapped, still open.
+    pub container_files: Vec<ContainerFile>,
     /// What else to know.
     pub notes: Vec<Note>,
 }
@@ -121,6 +124,7 @@ struct Session<'a> {
     scan: Scan,
     /// What of the rings apart is written.
     wakeups: Option<ForeignWakeups>,
+    containers: ContainerFiles,
     /// `max_size` was reached.
     full: bool,
     /// What the kernel counted as lost, once it is over.
@@ -163,6 +167,7 @@ impl<'a> Session<'a> {
             features: FeatureSections::new(),
             scan,
             wakeups,
+            containers: ContainerFiles::new(),
             full: false,
             lost_by_event: None,
             summary: RecordSummary { notes, ring, ..RecordSummary::default() },
@@ -219,9 +224,13 @@ impl<'a> Session<'a> {
         let user_only = writer.events().iter().all(excludes);
         let mut about = about(&writer, &self.tids, &self.cpus);
         about.extend(update::id_index(&self.rings.index));
+        let containers = &mut self.containers;
         let mut synthesizer = Synthesizer {
             synth: synth::Synth::new(&tracker.attr, tracker.ids.first().copied().unwrap_or(0)),
-            record: &mut |bytes| writer.record(bytes),
+            record: &mut |bytes| {
+                containers.records(bytes);
+                writer.record(bytes)
+            },
             build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
             mappings: match (self.options.synthesis, self.options.data_mappings()) {
                 (Synthesis::Tasks | Synthesis::None, _) => ToldMappings::None,
@@ -308,6 +317,7 @@ impl<'a> Session<'a> {
         });
         self.summary.usage = exit.map(|e| e.exit.usage);
         self.finish()?;
+        self.summary.container_files = std::mem::take(&mut self.containers.files);
         let stamped = self.options.switch.is_some() || self.options.stamped_name;
         if let Some(path) = self.path.as_ref().filter(|_| stamped) {
             self.summary.path = Some(output::set_aside(path)?);

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use kymo_files::perfdata::write::synth::{MapFacts, Synth};
 use kymo_kernel::proc_maps::{self, KernelText, ProcMapping};
+use kymo_kernel::system::SystemRoot;
 use kymo_kernel::target;
 use kymo_model::{BuildId, Note, NoteKind};
 
-use crate::build_id;
 use crate::options::Target;
+use crate::{build_id, container_files};
 
 /// Processes that existed before.
 pub(crate) enum ExistingTasks {
@@ -44,6 +45,15 @@ pub(crate) enum ToldMappings {
     Code,
     /// Those with data, too.
     All,
+}
+
+/// A mount namespace: device and inode.
+type Namespace = (u64, u64);
+
+/// Build-ids of files, by path and, where it is not this process's own, mount namespace.
+struct KnownBuildIds {
+    own: Option<Namespace>,
+    found: BTreeMap<(Option<Namespace>, Vec<u8>), Option<BuildId>>,
 }
 
 /// Writer of synthesized records.
@@ -110,7 +120,8 @@ impl Synthesizer<'_> {
                 pids
             }
         };
-        let mut ids = BTreeMap::new();
+        let own = SystemRoot::machine().mount_namespace(std::process::id());
+        let mut ids = KnownBuildIds { own, found: BTreeMap::new() };
         let mut slow = 0;
         for pid in pids {
             slow += u32::from(self.process(pid, &mut ids)?);
@@ -126,11 +137,7 @@ impl Synthesizer<'_> {
     }
 
     /// One process; tells whether time ran out.
-    fn process(
-        &mut self,
-        pid: u32,
-        ids: &mut BTreeMap<Vec<u8>, Option<BuildId>>,
-    ) -> io::Result<bool> {
+    fn process(&mut self, pid: u32, ids: &mut KnownBuildIds) -> io::Result<bool> {
         let Ok(main) = proc_maps::status(pid) else { return Ok(false) };
         for tid in proc_maps::threads(pid).unwrap_or_default() {
             let Ok(s) = proc_maps::status(tid) else { continue };
@@ -150,17 +157,22 @@ impl Synthesizer<'_> {
         Ok(maps.cut_short)
     }
 
-    fn mapping(
-        &mut self,
-        pid: u32,
-        m: &ProcMapping,
-        ids: &mut BTreeMap<Vec<u8>, Option<BuildId>>,
-    ) -> io::Result<()> {
+    fn mapping(&mut self, pid: u32, m: &ProcMapping, ids: &mut KnownBuildIds) -> io::Result<()> {
         let mut build_id = None;
         if self.build_ids && m.path.starts_with(b"/") {
             use std::os::unix::ffi::OsStrExt;
-            build_id = *ids.entry(m.path.clone()).or_insert_with_key(|path| {
-                build_id::of_file(Path::new(std::ffi::OsStr::from_bytes(path)))
+            let system = SystemRoot::machine();
+            let elsewhere = system.mount_namespace(pid).filter(|it| Some(*it) != ids.own);
+            let known = ids.found.entry((elsewhere, m.path.clone()));
+            build_id = *known.or_insert_with_key(|(elsewhere, path)| {
+                let path = Path::new(std::ffi::OsStr::from_bytes(path));
+                match elsewhere {
+                    None => build_id::of_file(path),
+                    // A file of this machine at the same path is another one.
+                    Some(_) => container_files::open(pid, (m.start, m.end), path)
+                        .ok()
+                        .and_then(|file| build_id::of_open(&file)),
+                }
             });
         }
         let name: &[u8] = if m.path.is_empty() { b"//anon" } else { &m.path };

@@ -2,10 +2,11 @@
 //! `START SIZE NAME` a line, in hexadecimal.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, SymbolType};
 use kymo_kernel::regular_file;
+use kymo_kernel::system::SystemRoot;
 
 /// Larger files are not read: memory of several times their size would go.
 const LIMIT: u64 = 256 << 20;
@@ -18,6 +19,30 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     match regular_file::read(path, LIMIT) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read,
+    }
+}
+
+/// The text of a process's map: at its path, or, while the process lives in a container, at the
+/// path by its number there, below its root.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_of(pid: u32, path: &Path) -> io::Result<Vec<u8>> {
+    let system = SystemRoot::machine();
+    let here = system.mount_namespace(std::process::id());
+    let is_elsewhere = |namespace| Some(namespace) != here;
+    let text = read(path)?;
+    if !text.is_empty() || !system.mount_namespace(pid).is_some_and(is_elsewhere) {
+        return Ok(text);
+    }
+    let Some(inside) = system.innermost_pid(pid) else { return Ok(text) };
+    let map = PathBuf::from(format!("/tmp/perf-{inside}.map"));
+    match regular_file::open_below(&system.root_of(pid), &map) {
+        Ok(file) => {
+            let meta = file.metadata()?;
+            regular_file::read_open(file, &meta, LIMIT)
+        }
+        Err(_) => Ok(text),
     }
 }
 

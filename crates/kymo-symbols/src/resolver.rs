@@ -480,7 +480,7 @@ fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
             if let Some(text) = files.bundled(&dso.binary(), "map") {
                 return Table { symbols: perf_map::parse(&text.unwrap_or_default()), elf: None };
             }
-            let text = perf_map::read(Path::new(&dso.long_name)).unwrap_or_else(|e| {
+            let text = perf_map::read_of(dso.pid, Path::new(&dso.long_name)).unwrap_or_else(|e| {
                 let (path, why) = (dso.long_name.clone(), e.to_string());
                 files.note(Problem::Unusable { path, why });
                 Vec::new()

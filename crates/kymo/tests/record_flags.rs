@@ -365,3 +365,59 @@ fn each_tool_reads_the_others_pipe() {
     assert_eq!(places(KYMO), places("perf"));
     assert!(!places(KYMO).is_empty());
 }
+
+/// The same of `kymo stat`: what a program does while nothing is enabled is not counted.
+#[test]
+fn control_starts_and_stops_counting() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let (ctl, ack) = (w.file("ctl"), w.file("ack"));
+    let control = format!("fifo:{ctl},{ack}");
+    let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut to, mut from) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
+    // Each line is one write(2) of cat.
+    let mut line = || {
+        to.write_all(b"a\n").unwrap();
+        from.read_exact(&mut [0; 2]).unwrap();
+    };
+    let pid = cat.id().to_string();
+    let event = "syscalls:sys_enter_write";
+    let flags = ["-x", ",", "-e", event, "-p", &pid, "-D", "-1", "--control"];
+    let mut stat = Command::new(KYMO)
+        .arg("stat")
+        .args(flags)
+        .arg(&control)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut open = |path: &str| loop {
+        if Path::new(path).exists() {
+            break std::fs::File::options().read(true).write(true).open(path).unwrap();
+        }
+        assert!(stat.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let (mut commands, mut answers) = (open(&ctl), open(&ack));
+    let mut say = |command: &str| {
+        writeln!(commands, "{command}").unwrap();
+        answers.read_exact(&mut [0; 4]).unwrap();
+    };
+    say("ping");
+    line();
+    say("enable");
+    (0..3).for_each(|_| line());
+    say("disable");
+    line();
+    say("enable");
+    line();
+    say("stop");
+    let out = stat.wait_with_output().unwrap();
+    drop(to);
+    cat.wait().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    let row = text.lines().find(|row| row.contains(event));
+    assert_eq!(row.and_then(|row| row.split(',').next()), Some("4"), "{text}");
+    assert!(out.status.success() && !Path::new(&ctl).exists(), "{text}");
+}

@@ -375,3 +375,33 @@ fn json_has_the_inlined_frames_and_lines_of_the_text() {
     let without = kymo(&["script", "-i", &file, "--json", "--no-inline"]).success().stdout;
     assert!(!without.contains("inlined\":") && !without.contains("\"file\""), "{without}");
 }
+
+/// perf 6.1 refuses it: "sample IP is not selected".
+#[test]
+fn stacks_of_tracepoints_have_source_lines() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let work = Workload::syscalls();
+    let file = work.file("perf.data");
+    let event = "syscalls:sys_enter_getppid";
+    let _ = kymo(
+        &[
+            &["record", "-q", "--call-graph", "dwarf", "-e", event, "-o", &file, "--"][..],
+            &[work.arg(), "3"],
+        ]
+        .concat(),
+    )
+    .success();
+    let plain = lines(KYMO, Path::new(&file), &[]);
+    let with = lines(KYMO, Path::new(&file), &["-F", "+srcline"]);
+    let is_frame = |line: &&String| line.starts_with('\t');
+    let frames: Vec<&String> = with.iter().filter(is_frame).collect();
+    let expected: Vec<&String> = plain.iter().filter(is_frame).collect();
+    assert!(frames.len() >= 3, "{with:?}");
+    assert_eq!(frames, expected, "{with:?}");
+    assert!(
+        with.iter().any(|line| line.starts_with("  ") && line.contains("syscalls.c:")),
+        "{with:?}"
+    );
+}

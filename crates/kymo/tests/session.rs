@@ -182,6 +182,10 @@ fn rings_that_are_full_overwrite_or_discard() {
         let lost: u64 =
             show["cpus"].as_array().unwrap().iter().map(|c| c[lost].as_u64().unwrap()).sum();
         assert!(lost > 90_000, "{show}");
+        // What a flight recorder is asked to do is no loss.
+        let said = run(KYMO, ["script", "-i", &dat]).success().stderr;
+        assert_eq!(said.contains("overwritten: what came before"), newest, "{said}");
+        assert!(!newest || !said.contains("lost: "), "{said}");
     }
 }
 

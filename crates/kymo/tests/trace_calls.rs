@@ -1,5 +1,4 @@
 //! `kymo trace` without events: system calls of programs whose calls are known.
-//! Texts are read from a running program, so a `~` may stand before them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::process::{Command, Stdio};
@@ -76,11 +75,11 @@ fn trace_known(args: &[&str], last: &str) -> String {
     read()
 }
 
-/// A line without what differs from run to run: the pid, the duration, `~`.
+/// A line without what differs from run to run: the pid, the duration.
 fn bare(line: &str) -> String {
     let line = line.split_once("] ").filter(|_| line.starts_with("[pid ")).map_or(line, |l| l.1);
     let line = line.rsplit_once(" <").filter(|_| line.ends_with('>')).map_or(line, |l| l.0);
-    line.replace("~\"", "\"")
+    line.to_owned()
 }
 
 #[test]
@@ -163,7 +162,8 @@ fn the_slowest_calls_say_what_they_waited_for() {
         let pairs = lines.chunks(2).filter(|pair| pair[0].contains(call));
         pairs.map(|pair| pair[1].trim()).collect()
     };
-    let is_mutex = |words: &&str| words.starts_with("blocked: futex ") && words.contains("(woken by causes:");
+    let is_mutex =
+        |words: &&str| words.starts_with("blocked: futex ") && words.contains("(woken by causes:");
     assert!(of("futex(0x").iter().any(|words| is_mutex(words)), "{out}");
     // It runs throughout, but for who else wants the CPU.
     assert!(of("execve(").iter().all(|w| !w.contains("sleeping")), "{out}");

@@ -551,3 +551,29 @@ fn events_with_stacks_of_a_task_that_changes_its_cpu_stay_in_the_order_of_time()
     assert!(most >= 50, "no task changed its CPU often enough: {most} times");
     assert!(events > 1000 && stacks * 10 > events * 9, "{stacks} of {events} have a stack");
 }
+
+/// They take megabytes, which a file of a few events has no use for.
+#[test]
+fn the_kernels_symbols_are_there_where_events_print_functions() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let recorded = |name: &str, flags: &[&str]| {
+        let path = directory.path().join(name).to_str().unwrap().to_owned();
+        let all = [&["-q", "-o", &path][..], flags, &["--", "true"]].concat();
+        let _ = trace(&all).success();
+        // Room for pages of the ring of each CPU.
+        (size(&path) > 3 << 20, report(&path))
+    };
+    let switches = ["-e", "sched:sched_switch"];
+    let (is_large, lines) = recorded("switches.dat", &switches);
+    assert!(!is_large && count(&lines, "sched_switch") > 0, "{lines:?}");
+    assert!(recorded("all.dat", &[&switches[..], &["--kallsyms"]].concat()).0);
+    let stacks = recorded("stacks.dat", &[&switches[..], &["-T"]].concat());
+    assert!(stacks.0 && count(&stacks.1, "=> __schedule") > 0, "{:?}", stacks.1);
+    let (is_large, lines) = recorded("functions.dat", &["-e", "kmem:kmalloc"]);
+    assert!(is_large && count(&lines, "call_site=") > 0, "{lines:?}");
+    assert!(!lines.iter().any(|l| l.contains("call_site=ffffffff")), "{lines:?}");
+}

@@ -279,7 +279,13 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> V
     // Pages may say no more than that something is missing before them; the kernel's counters,
     // where the recorder kept them, know how much it was in all.
     let counted = data.options().lost_by_counters().filter(|counted| *counted > s.lost);
-    if let Some(counted) = counted.filter(|_| s.lost_unknown > 0) {
+    let is_flight_recorder = data.options().is_flight_recorder();
+    if is_flight_recorder && s.lost_before > 0 && s.lost_before == s.lost_places {
+        // The counters go on while the ring is read.
+        let fact = "what came before the first events of a CPU was overwritten";
+        let advice = "to keep more: kymo session create --buffer-size".to_owned();
+        l.tell(NoteKind::Overwritten, fact, Some(advice));
+    } else if let Some(counted) = counted.filter(|_| s.lost_unknown > 0) {
         let fact = format!("{counted} events lost in {} places", s.lost_places);
         l.note(NoteKind::Lost, fact, more());
     } else {

@@ -87,6 +87,11 @@ impl TraceDatOptions {
         }
     }
 
+    /// Whether the recorder says that it took what a ring held that overwrites.
+    pub fn is_flight_recorder(&self) -> bool {
+        self.version.as_deref().is_some_and(|version| version.ends_with(FLIGHT_RECORDER))
+    }
+
     /// Events that the kernel counted as lost or overwritten on all CPUs, from the begin of the
     /// ring to when the recorder looked at its `stats`; `None` if it did not, or for several
     /// instances, whose figures stand behind each other.
@@ -104,3 +109,7 @@ impl TraceDatOptions {
             })
     }
 }
+
+/// Behind the version of the recorder: the file is what a ring held that overwrites its oldest
+/// events.
+pub const FLIGHT_RECORDER: &str = " (flight recorder)";

@@ -11,7 +11,7 @@ pub mod read;
 pub mod write;
 
 pub use codec::Compression;
-pub use facts::{CpuShift, Guest, TimeShift, TraceDatOptions, TscToNsec};
+pub use facts::{CpuShift, FLIGHT_RECORDER, Guest, TimeShift, TraceDatOptions, TscToNsec};
 pub use ids::{OptionId, SectionId};
 pub use read::{
     Buffer, CpuData, Damage, TraceDat, TraceDatEvent, TraceDatReadError, TraceDatReadStats,

@@ -30,6 +30,13 @@ impl SystemRoot {
         Some((meta.dev(), meta.ino()))
     }
 
+    /// The number of a process in its own pid namespace.
+    pub fn innermost_pid(&self, pid: u32) -> Option<u32> {
+        let status = std::fs::read_to_string(self.path(format!("proc/{pid}/status"))).ok()?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        numbers.split_whitespace().next_back()?.parse().ok()
+    }
+
     /// The pid namespace of this process: device and inode.
     pub fn pid_namespace(&self) -> Option<(u64, u64)> {
         let meta = std::fs::metadata(self.path("proc/self/ns/pid")).ok()?;
@@ -56,5 +63,6 @@ mod tests {
         assert!(system.pids().contains(&me));
         assert!(system.mount_namespace(me).is_some_and(|namespace| namespace.1 != 0));
         assert!(system.root_of(me).join("proc").is_dir());
+        assert!(system.innermost_pid(me).is_some_and(|pid| pid > 0));
     }
 }

@@ -9,6 +9,7 @@ use kymo_kernel::pmu::cpu_has_event;
 use kymo_model::Aggregation;
 
 use super::{CountError, CountFileOptions};
+use crate::control::ControlSource;
 use crate::open::Cgroup;
 
 /// Whose events are counted.
@@ -60,6 +61,8 @@ pub struct CountOptions {
     pub command: Vec<OsString>,
     /// CPUs; none for wherever the tasks run.
     pub cpus: Option<Vec<u32>>,
+    /// Who says when it begins and ends, beside the command.
+    pub control: Option<ControlSource>,
     /// What the rows are divided by.
     pub by: Aggregation,
     /// Children of the tasks count too.

@@ -2,11 +2,13 @@
 //! the way and at the end, as often as the command is to run.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use kymo_kernel::ftrace::wait_readable;
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
 use kymo_kernel::target;
-use kymo_model::{CountRow, Note};
+use kymo_model::{CountRow, Note, NoteKind};
 
 use super::counters::{Count, CounterOptions, Counters};
 use super::error::system;
@@ -16,6 +18,7 @@ use super::repeat::{RepeatedRows, Spread};
 use super::rows::{RowOptions, RunTimes, rows};
 use super::trust;
 use super::{CountError, CountOptions, CountTarget, StartDelay};
+use crate::control::{ControlChannel, ControlCommand};
 use crate::open::CounterScope;
 
 /// How often to look whether the counted tasks still run.
@@ -88,7 +91,9 @@ pub struct CountSummary {
 pub fn count(options: &CountOptions, sink: &mut dyn CountSink) -> Result<CountSummary, CountError> {
     let signals = [Signal::Int, Signal::Term, Signal::Hup, Signal::Child];
     let signals = Signals::listen(&signals).map_err(system("cannot listen for signals"))?;
-    Session { options, signals, sink, notes: Vec::new(), recording: None }.run()
+    let control = options.control.as_ref().map(ControlChannel::open).transpose();
+    let control = control.map_err(system("cannot open what --control names"))?;
+    Session { options, signals, control, sink, notes: Vec::new(), recording: None }.run()
 }
 
 /// How a run ended.
@@ -120,6 +125,7 @@ struct Run {
 struct Session<'a> {
     options: &'a CountOptions,
     signals: Signals,
+    control: Option<ControlChannel>,
     sink: &'a mut dyn CountSink,
     notes: Vec<Note>,
     /// The file that counts go into.
@@ -406,7 +412,11 @@ impl Session<'_> {
     }
 
     /// Waits for the command's end, a signal, or the moment `until`, for which it gives none.
-    fn wait(&self, run: &mut Run, until: Option<Instant>) -> Result<Option<WaitEnd>, CountError> {
+    fn wait(
+        &mut self,
+        run: &mut Run,
+        until: Option<Instant>,
+    ) -> Result<Option<WaitEnd>, CountError> {
         let attached = run.child.is_none() && !run.tids.is_empty();
         loop {
             while let Some(signal) = self.signals.next().map_err(system("cannot read signals"))? {
@@ -420,6 +430,9 @@ impl Session<'_> {
                     return Ok(Some(WaitEnd::Exit(exit)));
                 }
             }
+            if self.take_commands(run)? {
+                return Ok(Some(WaitEnd::Gone));
+            }
             if attached && !run.tids.iter().any(|&tid| target::check_thread(tid).is_ok()) {
                 return Ok(Some(WaitEnd::Gone));
             }
@@ -431,8 +444,40 @@ impl Session<'_> {
                 true => Some(left.map_or(ALIVE_EVERY, |l| l.min(ALIVE_EVERY))),
                 false => left,
             };
-            self.signals.wait(most).map_err(system("cannot wait"))?;
+            let fds: Vec<BorrowedFd<'_>> = [self.signals.as_fd()]
+                .into_iter()
+                .chain(self.control.as_ref().map(AsFd::as_fd))
+                .collect();
+            wait_readable(&fds, most).map_err(system("cannot wait"))?;
         }
+    }
+
+    /// Does what another program asks for by `--control`; whether it is the end.
+    fn take_commands(&mut self, run: &mut Run) -> Result<bool, CountError> {
+        let Some(mut control) = self.control.take() else { return Ok(false) };
+        let mut ends = false;
+        for command in control.take().map_err(system("cannot read what --control names"))? {
+            match command {
+                ControlCommand::Enable => {
+                    run.counters.start_vmstat()?;
+                    run.counters.enable()?;
+                }
+                ControlCommand::Disable => run.counters.disable()?,
+                ControlCommand::Stop => ends = true,
+                ControlCommand::Ping => {}
+                ControlCommand::SwitchFile | ControlCommand::Unknown(_) => {
+                    let fact = format!("--control: there is no command {command}");
+                    let advice = "there are enable, disable, stop and ping".to_owned();
+                    self.add_notes(vec![Note::doubt(NoteKind::Control, fact, Some(advice))]);
+                    continue;
+                }
+            }
+            control.acknowledge();
+        }
+        if !control.closed {
+            self.control = Some(control);
+        }
+        Ok(ends)
     }
 }
 

@@ -18,7 +18,7 @@ use kymo_kernel::tracefs::Tracefs;
 use kymo_model::{Note, NoteKind};
 
 use super::error::TraceError;
-use super::facts::Gathered;
+use super::facts::{Gathered, KernelSymbols};
 use super::growing::Growing;
 use super::movers::{self, Current, Movers, SizeAlarm, ToFile};
 use super::pack;
@@ -69,6 +69,8 @@ pub struct TraceOptions {
     pub output: TraceOutput,
     /// Which form of file.
     pub format: Format,
+    /// When it has the kernel's symbols.
+    pub symbols: KernelSymbols,
     /// Go on in another file.
     pub switch: Option<SwitchOn>,
     /// Keep this many of them.
@@ -134,7 +136,7 @@ pub fn record_trace_beside(
     let mut summary = TraceSummary::default();
     let events = set_up(&instance, &options.setup, child.as_ref(), &mut summary)?;
     let cpus = instance.cpus()?;
-    let gathered = Gathered::new(&instance, &events, &cpus, options.format)?;
+    let gathered = Gathered::new(&instance, &events, &cpus, options.format, options.symbols)?;
     begin(child.as_ref().map(GatedChild::pid))?;
     let capture = Capture {
         options,

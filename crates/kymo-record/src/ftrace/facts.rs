@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use kymo_files::Machine;
-use kymo_files::tracedat::TraceDatOptions;
 use kymo_files::tracedat::write::{BufferSpec, Format, TraceFacts, trace_header};
+use kymo_files::tracedat::{FLIGHT_RECORDER, TraceDatOptions};
 use kymo_kernel::ftrace::{EventName, TraceDir};
 use kymo_kernel::system::{self, KernelName, SystemRoot};
 
@@ -30,6 +30,7 @@ impl Gathered {
         events: &[EventName],
         cpus: &[u32],
         format: Format,
+        symbols: KernelSymbols,
     ) -> Result<Gathered, TraceError> {
         let tree = dir.tracefs();
         let mut formats = Vec::new();
@@ -37,6 +38,10 @@ impl Gathered {
             formats.push((e.system.clone(), tree.event_format(&e.system, &e.name)?));
         }
         let ftrace = tree.events("ftrace")?;
+        let needs_symbols = match symbols {
+            KernelSymbols::All => true,
+            KernelSymbols::IfPrinted => prints_functions(dir, events, &formats),
+        };
         let machine = Machine {
             header_page: tree.header_page()?,
             header_event: tree.header_event()?,
@@ -46,7 +51,10 @@ impl Gathered {
                 .collect(),
             formats,
             // Unreadable for who is not root: then functions have no names.
-            kallsyms: SystemRoot::machine().kallsyms_text().unwrap_or_default().into(),
+            kallsyms: match needs_symbols {
+                true => SystemRoot::machine().kallsyms_text().unwrap_or_default().into(),
+                false => String::new().into(),
+            },
             printk_formats: tree.printk_formats().unwrap_or_default(),
             saved_cmdlines: String::new(),
         };
@@ -72,6 +80,14 @@ impl Gathered {
             cpus: cpus.to_vec(),
         };
         Ok(Gathered { facts, buffers: vec![buffer], format })
+    }
+
+    /// Of a ring that overwrites its oldest events.
+    pub(crate) fn of_flight_recorder(mut self) -> Gathered {
+        if let Some(version) = &mut self.facts.options.version {
+            version.push_str(FLIGHT_RECORDER);
+        }
+        self
     }
 
     /// The facts as they are now: tasks have got names, rings have figures.
@@ -104,6 +120,29 @@ impl Gathered {
     pub(crate) fn format(&self) -> Format {
         self.format
     }
+}
+
+/// Whether a trace.dat has the kernel's symbols.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelSymbols {
+    /// If an event prints functions, or stacks are recorded. They take 5 to 7 MB.
+    #[default]
+    IfPrinted,
+    /// In any case.
+    All,
+}
+
+/// Whether the text of an event may have names of functions.
+fn prints_functions(dir: &TraceDir, events: &[EventName], formats: &[(String, String)]) -> bool {
+    // `%ps` and its like; a bare pointer may be a lock, which has a name, too; probes have a
+    // function of their own.
+    let by_format = |text: &str| text.contains("%p") || text.contains("__probe_");
+    let is_set = |file, unset: &str| dir.read(file).map_or(true, |text| text.trim() != unset);
+    events.iter().any(|event| event.system == "ftrace")
+        || formats.iter().any(|(_, text)| by_format(text))
+        || is_set("current_tracer", "nop")
+        || is_set("options/stacktrace", "0")
+        || is_set("options/userstacktrace", "0")
 }
 
 /// Names of tasks: those the kernel noted while they were traced, and those that

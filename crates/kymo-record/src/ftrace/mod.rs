@@ -19,6 +19,7 @@ mod watch;
 pub use capture::{TraceOptions, TraceOutput, TraceSummary, record_trace, record_trace_beside};
 pub use condition::{ConditionError, On, OnLatency, TooLong};
 pub use error::TraceError;
+pub use facts::KernelSymbols;
 pub use live::{LiveCapture, LiveEnd, LiveOptions, LivePace, LostByCpu};
 pub use session::{
     BufferMode, KernelSession, KernelSnapshot, SessionOptions, SessionState, TakenBy,

@@ -13,7 +13,7 @@ use kymo_kernel::tracefs::Tracefs;
 
 use super::capture::sources;
 use super::error::TraceError;
-use super::facts::Gathered;
+use super::facts::{Gathered, KernelSymbols};
 use super::growing::Growing;
 use super::movers::{Current, ToFile};
 use super::pack;
@@ -285,7 +285,11 @@ impl KernelSession {
         drop(pump);
         let mut growing = super::movers::take(current).map_err(write(0))?;
         let stored = growing.total();
-        let gathered = Gathered::new(&self.dir, &self.dir.enabled()?, &cpus, format)?;
+        let (events, symbols) = (self.dir.enabled()?, KernelSymbols::default());
+        let mut gathered = Gathered::new(&self.dir, &events, &cpus, format, symbols)?;
+        if self.dir.option("overwrite").unwrap_or(false) {
+            gathered = gathered.of_flight_recorder();
+        }
         let header = gathered.header(&self.dir, &cpus)?;
         growing.replace_header(&header).map_err(write(stored))?;
         growing.begin().map_err(write(stored))?;

@@ -259,6 +259,7 @@ impl Session<'_> {
         let chosen = |r: &&mut EventRing| r.ring.mode() == mode && !(is_apart && r.is_apart);
         for ring in self.rings.rings.iter_mut().filter(chosen) {
             total += ring.ring.read(|first, second| {
+                self.containers.pieces(first, second);
                 if look {
                     self.scan.piece(first);
                     self.scan.piece(second);

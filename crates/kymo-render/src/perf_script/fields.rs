@@ -96,6 +96,9 @@ impl FieldSet {
     /// Fields of a place in code.
     pub(crate) const WHERE: FieldSet =
         FieldSet(Self::IP.0 | Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
+    /// What is said of an address.
+    pub(crate) const OF_ADDRESSES: FieldSet =
+        FieldSet(Self::SYM.0 | Self::DSO.0 | Self::SYMOFF.0 | Self::SRCLINE.0);
 
     #[inline]
     pub(crate) fn has(self, other: FieldSet) -> bool {
@@ -228,8 +231,7 @@ impl FieldSpec {
             let base = if relative { slot.0 } else { FieldSet::default() };
             *slot = (base.with(add).without(remove), slot.1.with(add).without(remove));
         }
-        let needs =
-            FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0 | FieldSet::SYMOFF.0 | FieldSet::SRCLINE.0);
+        let needs = FieldSet::OF_ADDRESSES;
         for (fields, asked) in &mut self.fields {
             if fields.any(needs)
                 && !fields.any(FieldSet(
@@ -261,8 +263,10 @@ impl FieldSpec {
         let (mut fields, asked) = self.fields[class as usize];
         let has = event.attr.sample_type;
         let chain = chains && has.contains(SampleType::CALLCHAIN);
-        if class == EventClass::Tracepoint && chain && asked == FieldSet::default() {
-            fields = fields.with(FieldSet::WHERE);
+        // What is said of addresses beside the usual fields leaves the stacks there.
+        if class == EventClass::Tracepoint && chain && asked.without(FieldSet::OF_ADDRESSES).0 == 0
+        {
+            fields = fields.with(FieldSet::WHERE).with(asked);
         }
         if class != EventClass::Tracepoint {
             fields = fields.without(FieldSet::TRACE);

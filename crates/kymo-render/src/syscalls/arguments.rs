@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::errno::SIGNALS;
 use super::flags::{self, CLONE, NamedNumber, OPEN, OPEN_MODE, ValueNames};
+use super::memory::MemoryShape;
 use super::numbers;
 
 /// A call as tracefs describes it.
@@ -33,10 +34,8 @@ pub(super) enum ArgumentKind {
     Fd,
     /// A descriptor of a directory.
     DirFd,
-    /// A text in the task's memory.
-    Text,
-    /// Bytes in the task's memory; the argument of this place is their number.
-    Bytes(usize),
+    /// An address in the task's memory, and what is there.
+    Memory(MemoryShape),
     /// Numbers with names.
     Named(NamedNumber),
     /// A signal.
@@ -113,9 +112,13 @@ impl SyscallDescription {
         SyscallDescription { name, args, returns_pointer, returns_fd }
     }
 
-    /// Whether some of its arguments must be looked up in the task's memory.
-    pub(super) fn reads_memory(&self) -> bool {
-        self.args.iter().any(|a| matches!(a.kind, ArgumentKind::Text | ArgumentKind::Bytes(_)))
+    /// What its arguments point to, with the arguments' places.
+    pub(super) fn shapes(&self) -> impl Iterator<Item = (usize, MemoryShape)> {
+        let shape = |(n, arg): (usize, &SyscallArgument)| match arg.kind {
+            ArgumentKind::Memory(shape) => Some((n, shape)),
+            _ => None,
+        };
+        self.args.iter().enumerate().filter_map(shape)
     }
 }
 
@@ -157,12 +160,16 @@ fn argument_kind(call: &str, fields: &[(&str, &str)], i: usize) -> ArgumentKind 
     }
     let count = |n: &str| matches!(n, "count" | "len" | "size" | "length");
     if ty.contains('*') {
-        let reads = matches!(call, "write" | "pwrite64" | "sendto");
         let behind = fields.get(i + 1).is_some_and(|(n, _)| count(n));
+        if let Some(shape) = shape(call, name, i) {
+            return ArgumentKind::Memory(shape);
+        }
         return match (ty, name) {
-            (_, "buf" | "buff") if reads && behind => ArgumentKind::Bytes(i + 1),
+            (_, "buf" | "buff") if behind && matches!(call, "write" | "pwrite64" | "sendto") => {
+                ArgumentKind::Memory(MemoryShape::Bytes(i + 1))
+            }
             (_, "buf" | "ubuf" | "buff" | "optval") => ArgumentKind::Pointer,
-            ("char *" | "const char *", _) if !outputs(call, name) => ArgumentKind::Text,
+            ("char *" | "const char *", _) => ArgumentKind::Memory(MemoryShape::Text),
             _ => ArgumentKind::Pointer,
         };
     }
@@ -190,10 +197,35 @@ fn argument_kind(call: &str, fields: &[(&str, &str)], i: usize) -> ArgumentKind 
     }
 }
 
-/// Texts that the kernel writes and does not read.
-fn outputs(call: &str, name: &str) -> bool {
-    matches!((call, name), ("getcwd" | "readlink" | "readlinkat" | "syslog", "buf"))
-        || (call, name) == ("gethostname", "name")
+/// What arguments point to that are more than a text, or that the kernel writes.
+fn shape(call: &str, name: &str, i: usize) -> Option<MemoryShape> {
+    use MemoryShape as S;
+    Some(match (call, name) {
+        ("read" | "pread64" | "readlink" | "readlinkat" | "syslog", "buf")
+        | ("getrandom", "buf" | "ubuf")
+        | ("recvfrom", "ubuf")
+        | ("listxattr" | "llistxattr" | "flistxattr", "list")
+        | ("mq_timedreceive", "u_msg_ptr") => S::Returned,
+        ("getcwd", "buf") => S::ReturnedPath,
+        ("uname", "name") => S::SystemNames,
+        ("mq_timedsend", "u_msg_ptr") | ("sethostname" | "setdomainname", "name") => {
+            S::Bytes(i + 1)
+        }
+        ("stat" | "lstat" | "fstat" | "newfstatat", "statbuf") if cfg!(target_arch = "x86_64") => {
+            S::Stat
+        }
+        ("pipe" | "pipe2", "fildes") | ("socketpair", "usockvec") => S::Descriptors,
+        ("connect", "uservaddr") | ("bind", "umyaddr") | ("sendto", "addr") => S::Address(i + 1),
+        ("accept" | "accept4", "upeer_sockaddr")
+        | ("getsockname" | "getpeername", "usockaddr")
+        | ("recvfrom", "addr") => S::AddressWritten(i + 1),
+        ("writev" | "pwritev" | "pwritev2", "vec") => S::Vector(i + 1),
+        ("readv" | "preadv" | "preadv2", "vec") => S::VectorWritten(i + 1),
+        ("sendmsg", "msg") => S::Message,
+        ("recvmsg", "msg") => S::MessageWritten,
+        ("execve" | "execveat", "argv") => S::Texts,
+        _ => return None,
+    })
 }
 
 /// Facts about an argument beside its number.
@@ -202,14 +234,10 @@ pub(super) enum ArgumentDetail {
     /// Nothing was looked for.
     #[default]
     None,
-    /// Bytes from the task's memory.
-    Memory {
-        bytes: Vec<u8>,
-        /// Whether that is all.
-        whole: bool,
-        /// When they were read, if the call may have ended before.
-        late: bool,
-    },
+    /// Bytes from the task's memory, and whether that is all.
+    Memory { bytes: Vec<u8>, whole: bool },
+    /// The text of what is there.
+    Written(Vec<u8>),
     /// What a descriptor stands for.
     File(String),
 }
@@ -222,14 +250,12 @@ pub(super) fn write_argument(
     detail: &ArgumentDetail,
 ) {
     let _ = match (kind, detail) {
-        (
-            ArgumentKind::Text | ArgumentKind::Bytes(_),
-            ArgumentDetail::Memory { bytes, whole, late },
-        ) => {
-            if *late {
-                out.push(b'~');
-            }
+        (ArgumentKind::Memory(_), ArgumentDetail::Memory { bytes, whole }) => {
             quoted(out, bytes, *whole);
+            Ok(())
+        }
+        (ArgumentKind::Memory(_), ArgumentDetail::Written(text)) => {
+            out.extend_from_slice(text);
             Ok(())
         }
         (ArgumentKind::DirFd, _) if value as i32 == libc::AT_FDCWD => write!(out, "AT_FDCWD"),
@@ -246,14 +272,11 @@ pub(super) fn write_argument(
         (ArgumentKind::Named(meaning), _) => named_number(out, meaning, value),
         (ArgumentKind::Signed, _) => write!(out, "{}", value as i64),
         (ArgumentKind::Unsigned, _) => write!(out, "{value}"),
-        (ArgumentKind::Pointer | ArgumentKind::Text | ArgumentKind::Bytes(_), _) if value == 0 => {
-            write!(out, "NULL")
-        }
+        (ArgumentKind::Pointer | ArgumentKind::Memory(_), _) if value == 0 => write!(out, "NULL"),
         (ArgumentKind::Hex, _) if value < 10 => write!(out, "{value}"),
-        (
-            ArgumentKind::Pointer | ArgumentKind::Text | ArgumentKind::Bytes(_) | ArgumentKind::Hex,
-            _,
-        ) => write!(out, "{value:#x}"),
+        (ArgumentKind::Pointer | ArgumentKind::Memory(_) | ArgumentKind::Hex, _) => {
+            write!(out, "{value:#x}")
+        }
     };
 }
 
@@ -320,7 +343,7 @@ fn named_number(out: &mut Vec<u8>, meaning: NamedNumber, value: u64) -> std::io:
 }
 
 /// Text in quotes as C writes it; `...` behind it if there is more.
-fn quoted(out: &mut Vec<u8>, bytes: &[u8], whole: bool) {
+pub(super) fn quoted(out: &mut Vec<u8>, bytes: &[u8], whole: bool) {
     out.push(b'"');
     for b in bytes {
         match b {
@@ -382,13 +405,13 @@ mod tests {
 
     #[test]
     fn text_is_quoted_as_c_does() {
-        let text = |bytes: &[u8], whole, late| {
-            let detail = ArgumentDetail::Memory { bytes: bytes.to_vec(), whole, late };
+        let text = |bytes: &[u8], whole| {
+            let detail = ArgumentDetail::Memory { bytes: bytes.to_vec(), whole };
             let mut out = Vec::new();
-            write_argument(&mut out, ArgumentKind::Text, 1, &detail);
+            write_argument(&mut out, ArgumentKind::Memory(MemoryShape::Text), 1, &detail);
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(text(b"/a \"b\"\n\x01\xff", true, false), r#""/a \"b\"\n\x01\xff""#);
-        assert_eq!(text(b"long", false, true), "~\"long\"...");
+        assert_eq!(text(b"/a \"b\"\n\x01\xff", true), r#""/a \"b\"\n\x01\xff""#);
+        assert_eq!(text(b"long", false), "\"long\"...");
     }
 }

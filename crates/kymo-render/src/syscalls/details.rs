@@ -1,17 +1,19 @@
 //! Details of calls that their numbers do not say: texts in the task's memory, what
 //! descriptors stand for.
 //!
-//! The kernel records only addresses and numbers. They are looked up as soon as
-//! the event is read, which is after it happened: the task has gone on. What
-//! was read after the call had returned is marked, since the memory may have
-//! changed by then; a task that has ended has no memory any more.
+//! The kernel records only addresses and numbers. Where programs in the kernel may read what is
+//! there while the call begins and ends, the inspector has it. Else it is looked up as soon as
+//! the event is read, which is after it happened: what was read after the call had returned may
+//! be another call's by then and is not shown.
 
 use std::time::Duration;
 
+use kymo_bpf::{MemoryPiece, MemoryRead};
 use kymo_format::EventFormat;
 use rustc_hash::FxHashMap;
 
 use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription};
+use super::memory::{MAX_TEXT, MemoryShape};
 
 /// Answers of the machine that is traced. All input and output of rendering system calls is
 /// behind it.
@@ -32,6 +34,39 @@ pub trait TaskInspector {
     /// Process of a task.
     fn process_of(&self, tid: i32) -> Option<i32>;
 
+    /// What is to be read of the calls of this number when they are made; whether it is.
+    fn describe(&self, _number: i64, _reads: &[MemoryRead]) -> bool {
+        false
+    }
+
+    /// Whether memory is read when calls are made.
+    fn reads_calls(&self) -> bool {
+        false
+    }
+
+    /// What was read when the call of this event began.
+    fn memory_at_entry(
+        &mut self,
+        _event: (i32, u64),
+        _number: i64,
+        _args: &[u64; 6],
+    ) -> Vec<MemoryPiece> {
+        Vec::new()
+    }
+
+    /// What was read when the call ended.
+    fn memory_at_exit(
+        &mut self,
+        _event: (i32, u64),
+        _number: i64,
+        _result: i64,
+    ) -> Vec<MemoryPiece> {
+        Vec::new()
+    }
+
+    /// A task ended, or (`None`) events were lost.
+    fn forget_memory(&mut self, _tid: Option<i32>) {}
+
     /// Nanoseconds of the monotonic clock, which is the trace's if no other was asked for.
     fn monotonic_time(&self) -> u64;
 
@@ -42,10 +77,6 @@ pub trait TaskInspector {
     fn task_name(&mut self, tid: i32) -> &[u8];
 }
 
-/// Bytes of a text that are read at most.
-const MAX_TEXT: usize = 4096;
-/// Bytes of a buffer that are read at most.
-const MAX_BUFFER: usize = 32;
 /// Calls whose details are kept until their event is shown.
 const MAX_KEPT: usize = 1 << 16;
 
@@ -60,6 +91,8 @@ pub(super) struct DetailCache<I> {
     /// Paths that the inspector gave for others. A later file may have their number already,
     /// so that `opened` is asked first.
     asked: FxHashMap<(i32, i32), String>,
+    /// Bytes of a buffer that are read at most.
+    most: usize,
 }
 
 /// Details of one call.
@@ -71,9 +104,9 @@ pub(super) struct CallDetails {
 }
 
 impl<I: TaskInspector> DetailCache<I> {
-    pub(super) fn new(inspector: I) -> DetailCache<I> {
+    pub(super) fn new(inspector: I, most: usize) -> DetailCache<I> {
         let (found, processes, opened, asked) = Default::default();
-        DetailCache { inspector, found, processes, opened, asked }
+        DetailCache { inspector, found, processes, opened, asked, most }
     }
 
     /// Looks up what the arguments of a call that was just entered point to.
@@ -89,10 +122,12 @@ impl<I: TaskInspector> DetailCache<I> {
         }
         let mut details = CallDetails::default();
         let mut any = false;
+        let is_read = self.inspector.reads_calls();
         for ((arg, value), detail) in call.args.iter().zip(args).zip(&mut details.arguments) {
             *detail = match arg.kind {
-                ArgumentKind::Text if *value != 0 => self.text(tid, *value),
-                ArgumentKind::Bytes(count) => {
+                ArgumentKind::Memory(_) if is_read => ArgumentDetail::None,
+                ArgumentKind::Memory(MemoryShape::Text) if *value != 0 => self.text(tid, *value),
+                ArgumentKind::Memory(MemoryShape::Bytes(count)) => {
                     let len = args.get(count).copied().unwrap_or(0);
                     self.bytes(tid, *value, len)
                 }
@@ -102,7 +137,7 @@ impl<I: TaskInspector> DetailCache<I> {
             any |= *detail != ArgumentDetail::None;
         }
         if any {
-            details.read_at = call.reads_memory().then(|| self.inspector.monotonic_time());
+            details.read_at = call.shapes().next().map(|_| self.inspector.monotonic_time());
             self.found.insert((tid, time), details);
         }
     }
@@ -113,20 +148,20 @@ impl<I: TaskInspector> DetailCache<I> {
     }
 
     fn text(&self, tid: i32, address: u64) -> ArgumentDetail {
-        match self.inspector.read_text(tid, address, MAX_TEXT) {
-            Some((bytes, whole)) => ArgumentDetail::Memory { bytes, whole, late: false },
+        match self.inspector.read_text(tid, address, MAX_TEXT as usize) {
+            Some((bytes, whole)) => ArgumentDetail::Memory { bytes, whole },
             None => ArgumentDetail::None,
         }
     }
 
     fn bytes(&self, tid: i32, address: u64, len: u64) -> ArgumentDetail {
-        let most = usize::try_from(len).unwrap_or(usize::MAX).min(MAX_BUFFER);
+        let most = usize::try_from(len).unwrap_or(usize::MAX).min(self.most);
         let mut bytes = vec![0; most];
         let Some(n) = self.inspector.read_memory(tid, address, &mut bytes) else {
             return ArgumentDetail::None;
         };
         bytes.truncate(n);
-        ArgumentDetail::Memory { bytes, whole: n as u64 == len, late: false }
+        ArgumentDetail::Memory { bytes, whole: n as u64 == len }
     }
 
     /// What a descriptor stands for now.

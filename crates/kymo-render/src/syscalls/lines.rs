@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kymo_analysis::syscalls::CallWaits;
+use kymo_bpf::{CALL_NUMBERS, MemoryPiece};
 use kymo_format::{EventFormat, json_string};
 use kymo_model::{CompactSort as _, Endian, Note, NoteKind};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,6 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription, write_argument};
 use super::details::{CallDetails, DetailCache, TaskInspector, seconds};
 use super::errno::{errno_name, errno_text};
+use super::memory::{MemoryShape, ReadMemory, slot_of};
 use super::numbers::syscall_name;
 use super::summary::SyscallSummary;
 use super::waits::{CallWaiting, SlowestCall, WaitFormats, switched};
@@ -41,7 +43,6 @@ pub struct SyscallLines<I> {
     details: DetailCache<I>,
     texts: u64,
     unread: u64,
-    late: u64,
     seen: FxHashSet<i32>,
     /// The command's process while it still runs the tool's own code.
     gated: Option<i32>,
@@ -77,6 +78,8 @@ pub struct SyscallStyle {
     pub tasks: bool,
     /// The trace's clock is the one that is read with a task's memory.
     pub monotonic: bool,
+    /// Bytes of a buffer that are shown at most.
+    pub string_limit: usize,
 }
 
 /// Formats of the four events that calls are made of.
@@ -100,6 +103,7 @@ struct PendingCall {
     args: [u64; 6],
     details: CallDetails,
     waits: CallWaits,
+    memory: Vec<MemoryPiece>,
 }
 
 /// A call's end.
@@ -132,10 +136,9 @@ impl<I: TaskInspector> SyscallLines<I> {
             formats,
             calls: FxHashMap::default(),
             open: FxHashMap::default(),
-            details: DetailCache::new(inspector),
+            details: DetailCache::new(inspector, style.string_limit),
             texts: 0,
             unread: 0,
-            late: 0,
             seen: FxHashSet::default(),
             gated: child,
             summary: style.summary.then(|| SyscallSummary::new(style.errno_summary)),
@@ -167,6 +170,21 @@ impl<I: TaskInspector> SyscallLines<I> {
             *comm = self.details.inspector.task_name(*tid as i32).to_vec();
         }
         slowest
+    }
+
+    /// Says of all calls that are shown what is to be read of their memory.
+    pub fn describe_calls(&mut self) {
+        for number in 0..i64::from(CALL_NUMBERS) {
+            if !self.style.lines || syscall_name(number).is_none() {
+                continue;
+            }
+            let call = self.call(number);
+            if self.only.is_empty() || self.only.contains(&number) || call.returns_fd {
+                let limit = self.style.string_limit;
+                let reads: Vec<_> = call.shapes().map(|(n, shape)| shape.read(n, limit)).collect();
+                let _ = self.details.inspector.describe(number, &reads);
+            }
+        }
     }
 
     /// Whether as many lines were shown as were asked for.
@@ -208,6 +226,7 @@ impl<I: TaskInspector> SyscallLines<I> {
                     self.finish_call(tid, pending, CallEnd::Task);
                 }
                 self.details.forget(tid);
+                self.details.inspector.forget_memory(Some(tid));
             }
             Some(id) => self.scheduler_event(id, time, payload),
             None => {}
@@ -237,6 +256,7 @@ impl<I: TaskInspector> SyscallLines<I> {
         // Beginnings and ends do not belong together any more.
         self.open.clear();
         self.waiting.iter_mut().for_each(CallWaiting::forget);
+        self.details.inspector.forget_memory(None);
         if self.style.lines {
             let count = count.map_or(String::new(), |n| format!("{n} "));
             let _ = match self.style.json {
@@ -268,17 +288,10 @@ impl<I: TaskInspector> SyscallLines<I> {
         let (unread, texts) = (self.unread, self.texts);
         if unread > 0 {
             let fact = format!(
-                "{unread} of {texts} texts are shown as addresses: their task had ended or gone on"
+                "{unread} of {texts} texts are shown as addresses: they could not be read while \
+                 the call was made"
             );
             note(Note::doubt(NoteKind::Unread, fact, None));
-        }
-        if self.late > 0 {
-            let fact = format!(
-                "{} texts, marked ~, were read after their call had returned; they may have \
-                 changed since",
-                self.late
-            );
-            note(Note::choice(NoteKind::Late, fact, None));
         }
     }
 
@@ -307,6 +320,10 @@ impl<I: TaskInspector> SyscallLines<I> {
     fn enter_call(&mut self, time: u64, payload: &[u8]) {
         let (tid, number, args) = self.decode_entry(payload);
         let details = self.details.take(tid, time).unwrap_or_default();
+        let memory = match self.style.lines {
+            true => self.details.inspector.memory_at_entry((tid, time), number, &args),
+            false => Vec::new(),
+        };
         // Of what happens before the command is there only the execve(2) that succeeds
         // is shown, and that is not known yet.
         if self.gated == Some(tid) && syscall_name(number) != Some("execve") {
@@ -314,7 +331,7 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
         let call = self.call(number);
         let waits = CallWaits::default();
-        let pending = PendingCall { time, number, call, args, details, waits };
+        let pending = PendingCall { time, number, call, args, details, waits, memory };
         let before = self.open.insert(tid, pending);
         if let Some(before) = before.filter(|_| self.gated != Some(tid)) {
             // Its end was lost, or it is one that never returns here (rt_sigreturn).
@@ -326,10 +343,15 @@ impl<I: TaskInspector> SyscallLines<I> {
         let tid = tid_of(payload);
         let number = int(&self.formats.exit, "id", payload);
         let value = int(&self.formats.exit, "ret", payload);
+        let memory = match self.style.lines {
+            true => self.details.inspector.memory_at_exit((tid, at), number, value),
+            false => Vec::new(),
+        };
         if self.open.get(&tid).is_some_and(|b| b.number == number)
-            && let Some(pending) = self.open.remove(&tid)
+            && let Some(mut pending) = self.open.remove(&tid)
             && self.gated != Some(tid)
         {
+            pending.memory.extend(memory);
             self.finish_call(tid, pending, CallEnd::Returned { at, value });
         }
     }
@@ -347,7 +369,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             && pending.call.name == "execve"
             && let Some(detail) = pending.details.arguments.first_mut()
         {
-            *detail = ArgumentDetail::Memory { bytes: name.to_vec(), whole: true, late: false };
+            *detail = ArgumentDetail::Memory { bytes: name.to_vec(), whole: true };
             pending.details.read_at = None;
         }
         self.details.forget(tid);
@@ -411,28 +433,54 @@ impl<I: TaskInspector> SyscallLines<I> {
     fn settle_details(&mut self, tid: i32, pending: &mut PendingCall, end: CallEnd) {
         let late = match (end, pending.details.read_at) {
             (CallEnd::Returned { at, .. }, Some(read)) => !self.style.monotonic || read > at,
+            // It is not known when the task went on.
+            (CallEnd::Task, Some(_)) => true,
             _ => false,
         };
+        let result = match end {
+            CallEnd::Returned { value, .. } => value,
+            CallEnd::Task | CallEnd::Trace => -1,
+        };
+        let (pieces, args) = (&pending.memory, &pending.args);
+        let memory = ReadMemory { pieces, args, result, limit: self.style.string_limit };
+        let is_read = self.details.inspector.reads_calls();
+        let shapes = || pending.call.shapes().map(|(_, shape)| shape);
+        for (place, (n, shape)) in pending.call.shapes().enumerate() {
+            let (Some(value), Some(detail)) =
+                (pending.args.get(n), pending.details.arguments.get_mut(n))
+            else {
+                continue;
+            };
+            if *value == 0 || shape.is_written() && result < 0 {
+                continue;
+            }
+            let slot = slot_of(shapes(), place);
+            match detail {
+                ArgumentDetail::Memory { .. } if late => *detail = ArgumentDetail::None,
+                ArgumentDetail::Memory { .. } => {}
+                _ if shape == MemoryShape::Text => {
+                    if let Some((text, whole)) = memory.path(slot) {
+                        *detail = ArgumentDetail::Memory { bytes: text.to_vec(), whole };
+                    }
+                }
+                _ => {
+                    if let Some(text) = memory.text(shape, slot) {
+                        *detail = ArgumentDetail::Written(text);
+                    }
+                }
+            }
+            // Without programs in the kernel only what calls are given is asked for.
+            if is_read || matches!(shape, MemoryShape::Text | MemoryShape::Bytes(_)) {
+                self.texts += 1;
+                self.unread += u64::from(*detail == ArgumentDetail::None);
+            }
+        }
         let details = pending.details.arguments.iter_mut();
         for ((arg, value), detail) in pending.call.args.iter().zip(&pending.args).zip(details) {
-            match (arg.kind, &mut *detail) {
-                (ArgumentKind::Text | ArgumentKind::Bytes(_), detail) if *value != 0 => {
-                    self.texts += 1;
-                    match detail {
-                        ArgumentDetail::Memory { late: mark, .. } if late => {
-                            *mark = true;
-                            self.late += 1;
-                        }
-                        ArgumentDetail::Memory { .. } => {}
-                        _ => self.unread += 1,
-                    }
-                }
-                (ArgumentKind::Fd | ArgumentKind::DirFd, _) => {
-                    if let Some(path) = self.details.descriptor(tid, *value as i32) {
-                        *detail = ArgumentDetail::File(path.to_owned());
-                    }
-                }
-                _ => {}
+            if let ArgumentKind::Fd | ArgumentKind::DirFd = arg.kind
+                && let Some(path) = self.details.descriptor(tid, *value as i32)
+            {
+                *detail = ArgumentDetail::File(path.to_owned());
             }
         }
     }
@@ -448,10 +496,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             }
             _ if pending.call.returns_fd && value >= 0 => {
                 let path = pending.details.arguments.iter().find_map(|s| match s {
-                    // A text that may be another call's would be a wrong name from now on.
-                    ArgumentDetail::Memory { bytes, late: false, .. } => {
-                        Some(String::from_utf8_lossy(bytes))
-                    }
+                    ArgumentDetail::Memory { bytes, .. } => Some(String::from_utf8_lossy(bytes)),
                     _ => None,
                 });
                 self.details.note_opened(tid, value as i32, path.as_deref());

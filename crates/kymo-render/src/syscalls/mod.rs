@@ -2,7 +2,7 @@
 //!
 //! [`numbers`](syscall_number) and `errno` name calls and errors, `arguments` and `flags` say
 //! what an argument is, `details` is what was found out about arguments beside their numbers,
-//! `lines` pairs a call's entry with its exit, `summary` counts,
+//! `memory` is what they point to, `lines` pairs a call's entry with its exit, `summary` counts,
 //! `waits` keeps the slowest and what they waited for.
 
 mod arguments;
@@ -10,6 +10,7 @@ mod details;
 mod errno;
 mod flags;
 mod lines;
+mod memory;
 mod numbers;
 mod summary;
 mod waits;
@@ -18,5 +19,5 @@ pub use arguments::CallDescriptions;
 pub use details::TaskInspector;
 pub use errno::errno_name;
 pub use lines::{SyscallFormats, SyscallLines, SyscallStyle};
-pub use waits::{SlowestCall, WaitFormats};
 pub use numbers::{SyscallNames, syscall_name, syscall_names, syscall_number};
+pub use waits::{SlowestCall, WaitFormats};

@@ -13,11 +13,13 @@ use kymo_files::tracedat::write::Format;
 use kymo_kernel::cpus;
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::ftrace::Selection;
-use kymo_record::ftrace::{TraceEvent, TraceOptions, TraceOutput, TraceSetup, record_trace};
+use kymo_record::ftrace::{
+    KernelSymbols, TraceEvent, TraceOptions, TraceOutput, TraceSetup, record_trace,
+};
 use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, Target};
 use kymo_view::Ledger;
 
-use super::tracing;
+use super::{container_files, tracing};
 use crate::args::values::{Ring, bytes, call_graph, millis, ring};
 use crate::exit;
 
@@ -155,6 +157,7 @@ fn record_perf_data(
         ..RecordOptions::default()
     };
     let mut summary = kymo_record::record(&options)?;
+    container_files::keep(&mut summary);
     let ledger = Ledger::from_notes(summary.ledger_notes(&options));
     tell(args, name, summary.bytes, summary.samples, &ledger);
     if let Some(running) = summary.running.take() {
@@ -192,6 +195,7 @@ fn record_trace_dat(
         timeout: args.timeout,
     };
     let options = TraceOptions {
+        symbols: KernelSymbols::default(),
         setup,
         output: TraceOutput::File { path: args.output.clone(), force: args.force },
         format: Format { version: 7, compression: Compression::None },

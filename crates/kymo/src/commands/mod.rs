@@ -9,6 +9,7 @@ pub(crate) mod buildid_list;
 pub(crate) mod bundle;
 pub(crate) mod cache;
 pub(crate) mod config;
+mod container_files;
 pub(crate) mod convert;
 pub(crate) mod count;
 pub(crate) mod event;

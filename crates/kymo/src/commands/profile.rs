@@ -29,6 +29,7 @@ use kymo_view::profile_page::{
 };
 use rustc_hash::FxHashMap;
 
+use super::container_files;
 use super::page_command::become_view;
 use super::scratch::ScratchDirectory;
 use crate::args::symbols::DebuginfodArgs;
@@ -178,7 +179,8 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
     let options =
         RecordOptions { freq: Some(stacks.freq), call_graph: Some(stacks.mode), ..options };
     let before = blocked_before(&options)?;
-    let summary = record(&options)?;
+    let mut summary = record(&options)?;
+    container_files::keep(&mut summary);
     let usage = summary.usage.unwrap_or_default();
     let run = CommandRun {
         command: title(&args, &options),

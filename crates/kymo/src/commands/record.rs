@@ -20,6 +20,7 @@ use kymo_view::Ledger;
 use kymo_view::bundle::{bundle_ledger, bundle_text};
 
 use super::buildid_cache::cache_binaries;
+use super::container_files;
 use crate::args::contents::ContentArgs;
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
@@ -229,6 +230,15 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("a recording is not for a terminal: send standard output to a file or a pipe");
     }
     let mut summary = kymo_record::record(&options)?;
+    if !args.no_buildid_cache
+        && let Some((kept, directory)) = container_files::keep(&mut summary)
+        && !args.quiet
+    {
+        let (caller, binaries) =
+            (CalledName::get().word(), super::counted(kept as u64, "binary", "binaries"));
+        let directory = directory.display();
+        sayln!("[ {caller} record: {binaries} of containers copied to {directory} ]");
+    }
     let mut ledger = Ledger::default();
     summary.ledger_notes(&options).into_iter().for_each(|note| ledger.push(note));
     if args.all_cpus && options.target != Target::System {

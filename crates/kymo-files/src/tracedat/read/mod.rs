@@ -110,6 +110,8 @@ pub struct TraceDatReadStats {
     pub lost_places: u64,
     /// Events lost there, as far as the ring counted them.
     pub lost: u64,
+    /// Those of the places that are before the first event of a CPU.
+    pub lost_before: u64,
     /// Places without a count.
     pub lost_unknown: u64,
     /// The first damaged places.

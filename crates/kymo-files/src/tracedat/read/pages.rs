@@ -53,6 +53,8 @@ pub(super) struct Stream {
     next: usize,
     /// Lost before the next event.
     missed: Option<Missed>,
+    /// Whether a page was read or passed over.
+    begun: bool,
 }
 
 impl Stream {
@@ -89,6 +91,7 @@ impl Stream {
             slots: Vec::new(),
             next: 0,
             missed: None,
+            begun: false,
         })
     }
 
@@ -149,6 +152,7 @@ impl Stream {
             }
         }
         *at += low.saturating_sub(1) * page;
+        self.begun = low > 1;
         Ok(())
     }
 
@@ -233,11 +237,13 @@ impl Stream {
         if page.missed.is_some() {
             self.missed = page.missed;
             stats.lost_places += 1;
+            stats.lost_before += u64::from(!self.begun);
             match page.missed {
                 Some(Missed::Count(n)) => stats.lost = stats.lost.saturating_add(n),
                 _ => stats.lost_unknown += 1,
             }
         }
+        self.begun = true;
         for event in page.events() {
             match event {
                 Ok(e) => self.slots.push(Slot {

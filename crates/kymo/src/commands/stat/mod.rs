@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use kymo_kernel::process::{Signal, die_by};
 use kymo_model::NoteKind;
 
+use kymo_record::ControlSource;
 use kymo_record::count::{CountFileOptions, CountOptions};
 use kymo_view::Ledger;
 
@@ -21,6 +22,7 @@ use self::options::{count_options, count_style, output_target, title};
 use self::output::{CountOutput, OutputOptions, RunScripts};
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
+use crate::args::values::control;
 use crate::exit;
 
 /// Flags of `kymo stat`.
@@ -123,9 +125,12 @@ pub(crate) struct Args {
     /// Stop after MS milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
-    /// Begin MS milliseconds after the command; -1 never begins
+    /// Begin MS milliseconds after the command; -1: until `--control` says `enable`
     #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true)]
     delay: Option<i64>,
+    /// Take `enable`, `disable`, `stop` and `ping` from fd:CTL[,ACK] or fifo:CTL[,ACK]
+    #[arg(long, value_name = "WHERE", value_parser = control)]
+    control: Option<ControlSource>,
     /// Print fields separated by this, for programs
     #[arg(short = 'x', long, value_name = "SEP", conflicts_with = "json_output")]
     field_separator: Option<String>,

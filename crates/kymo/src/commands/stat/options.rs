@@ -46,6 +46,7 @@ pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
         summary: args.summary,
         timeout: args.timeout.map(Duration::from_millis),
         delay: start_delay(args.delay),
+        control: args.control.clone(),
         sync: args.sync,
         file: None,
     })

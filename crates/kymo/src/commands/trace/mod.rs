@@ -54,9 +54,11 @@ TARGETS
 
 SYSTEM CALLS
 Without -e the system calls are shown, one a line when it returns: name, arguments,
-result, <seconds>; `-e openat,close` chooses some, as --calls does. The program is not stopped: texts that its arguments point to are
-read from its memory a moment later. A text that was read after its call had returned
-is marked ~; one whose task had ended by then is shown as its address.
+result, <seconds>; `-e openat,close` chooses some, as --calls does. The program is not stopped: what its arguments point
+to (paths, buffers, addresses of sockets, vectors, struct stat) is read by small programs in the
+kernel while the call begins and ends. Where the kernel runs none for us (it takes CAP_BPF and
+CAP_PERFMON), paths and what is written are read from the task's memory a moment later, and shown
+only if the call was still going on; else it is the address.
 
 EVENTS OF PROGRAMS
 With -u, of programs that link kymo-tracepoint (`kymo list ust` shows theirs): those that run

@@ -11,7 +11,9 @@ use kymo_files::tracedat::write::Format;
 use kymo_kernel::system::SystemRoot;
 use kymo_record::SwitchOn;
 use kymo_record::ftrace::stream::Secret;
-use kymo_record::ftrace::{TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_trace};
+use kymo_record::ftrace::{
+    KernelSymbols, TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_trace,
+};
 use kymo_view::Ledger;
 
 use super::super::tracing;
@@ -33,6 +35,9 @@ pub(super) struct OutArgs {
     #[arg(long, value_name = "N", default_value = "7",
           value_parser = clap::value_parser!(u32).range(6..=7))]
     file_version: u32,
+    /// The kernel's symbols in the file (5 to 7 MB), also where no event prints functions
+    #[arg(long, requires = "output")]
+    kallsyms: bool,
     /// Compress the file at the end: none, zlib, zstd
     #[arg(long, value_name = "HOW", default_value = "none", value_parser = compression)]
     compression: Compression,
@@ -110,6 +115,10 @@ pub(super) fn options(
     output: TraceOutput,
 ) -> anyhow::Result<TraceOptions> {
     Ok(TraceOptions {
+        symbols: match args.out.kallsyms {
+            true => KernelSymbols::All,
+            false => KernelSymbols::IfPrinted,
+        },
         setup: args.setup(events)?,
         output,
         format: args.out.format()?,

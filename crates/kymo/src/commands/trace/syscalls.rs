@@ -11,11 +11,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use kymo_analysis::syscalls::CallWaits;
+use kymo_bpf::{MemoryPiece, MemoryRead};
 use kymo_events::live::LiveTaskNames;
 use kymo_events::trace_dat::TaskName;
 use kymo_format::EventFormat;
+use kymo_kernel::bpf::BpfError;
 use kymo_kernel::ftrace::{Item, Selection, TraceDir};
 use kymo_kernel::{memory, process, target};
+use kymo_model::Note;
+use kymo_programs::{CallTexts, ReadTasks};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
     SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, WaitFormats, syscall_number,
@@ -26,6 +30,7 @@ use kymo_view::units::{Span, shown};
 
 use super::live_output::{is_coloured, note_lost};
 use super::{Args, close, follow};
+use crate::commands::tracing;
 
 /// Flags for system calls.
 #[derive(clap::Args)]
@@ -52,6 +57,10 @@ pub(super) struct CallArgs {
     /// Show only calls that failed
     #[arg(long, conflicts_with = "output")]
     failure: bool,
+    /// Show at most this number of bytes of a buffer, and of an argument of a program
+    #[arg(long, value_name = "N", default_value_t = 32, conflicts_with = "output",
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(0..=8190))]
+    string_limit: usize,
     /// Leave out calls of these threads, by number
     #[arg(long, value_name = "PIDS", value_delimiter = ',', conflicts_with = "output")]
     filter_pids: Vec<u32>,
@@ -98,11 +107,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.call.has_summary() {
         events.extend(wait_events()?);
     }
+    // Before the events are switched on: what is attached first runs first.
+    let texts = match args.call.summary {
+        true => Ok(None),
+        false => texts(args, system_wide),
+    };
+    let refusal = texts.as_ref().err().map(|e| {
+        let advice = e.advice().map_or(String::new(), |advice| format!(": {advice}"));
+        format!("programs in the kernel read them in time; it refuses: {e}{advice}")
+    });
+    let texts = texts.ok().flatten();
     // Nobody's memory is looked at for a table alone.
     let pace = if args.call.summary { LivePace::Tick } else { LivePace::AtOnce };
     let mut capture = follow::open(args, &events, pace)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
-    let mut lines = lines(&capture, args, (is_coloured(), system_wide))?;
+    if let Some(texts) = &texts {
+        let threads =
+            args.pids()?.into_iter().flat_map(|p| target::threads_of(p).unwrap_or_default());
+        capture.child_id().into_iter().chain(threads).for_each(|tid| texts.add_task(tid));
+    }
+    let mut lines = lines(&capture, args, (is_coloured(), system_wide), texts)?;
+    lines.describe_calls();
     // System-wide calls may have no end, and others want the processor too.
     if lines.inspects() && capture.has_tasks() {
         // Refused to who is not root: then more texts are read too late.
@@ -115,7 +140,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     write_slowest(&mut lines);
     flush(&mut lines.output)?;
     note_lost(&mut ledger, (lines.shown, lines.lost), lines.damaged, &lost);
-    lines.note(&mut |note| ledger.push(note));
+    lines.note(&mut |note| ledger.push(Note { advice: refusal.clone(), ..note }));
     Ok(close(args, &ledger, code))
 }
 
@@ -126,6 +151,7 @@ fn lines(
     capture: &LiveCapture,
     args: &Args,
     (colour, system_wide): (bool, bool),
+    texts: Option<CallTexts>,
 ) -> anyhow::Result<Lines> {
     let dir = capture.dir();
     let format = |system: &str, name: &str| {
@@ -149,9 +175,10 @@ fn lines(
         failures_only: args.call.failure,
         tasks: system_wide,
         monotonic: dir.clocks()?.current == "mono",
+        string_limit: args.call.string_limit,
     };
     let names = LiveTaskNames::new(dir.tracefs());
-    let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default() };
+    let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default(), texts };
     let child = capture.child_id().map(|pid| pid as i32);
     let only: Vec<i64> = args.call.calls.iter().filter_map(|name| syscall_number(name)).collect();
     let lines = SyscallLines::new(formats, tasks, style, child, args.count).with_calls(only);
@@ -186,6 +213,23 @@ struct RunningTasks {
     names: LiveTaskNames,
     /// The name that was asked for last.
     name: TaskName,
+    /// Programs in the kernel that read what calls point to, where it runs some.
+    texts: Option<CallTexts>,
+}
+
+/// Programs in the kernel that read what calls point to. Without them texts are read from here,
+/// as far as they can be.
+fn texts(args: &Args, system_wide: bool) -> Result<Option<CallTexts>, BpfError> {
+    let fork = tracing::open().ok().and_then(|tracefs| {
+        EventFormat::parse(&tracefs.event_format("sched", "sched_process_fork").ok()?).ok()
+    });
+    // Their times are compared with those of events.
+    let Some(fork) = fork.filter(|_| args.clock == "mono") else { return Ok(None) };
+    let tasks = match system_wide {
+        true => ReadTasks::AllBut(std::process::id()),
+        false => ReadTasks::Added(Some(&fork).filter(|_| !args.no_inherit)),
+    };
+    CallTexts::start(tasks)
 }
 
 impl TaskInspector for RunningTasks {
@@ -204,6 +248,44 @@ impl TaskInspector for RunningTasks {
 
     fn descriptor_path(&self, tid: i32, fd: i32) -> Option<String> {
         target::descriptor_path(u32::try_from(tid).ok()?, u32::try_from(fd).ok()?)
+    }
+
+    fn describe(&self, number: i64, reads: &[MemoryRead]) -> bool {
+        let number = u16::try_from(number).ok();
+        let texts = self.texts.as_ref().zip(number);
+        texts.is_some_and(|(texts, number)| texts.describe(number, reads))
+    }
+
+    fn reads_calls(&self) -> bool {
+        self.texts.is_some()
+    }
+
+    fn memory_at_entry(
+        &mut self,
+        (tid, time): (i32, u64),
+        number: i64,
+        args: &[u64; 6],
+    ) -> Vec<MemoryPiece> {
+        let texts = self.texts.as_mut();
+        texts.map(|texts| texts.at_entry((tid as u32, time), number, args)).unwrap_or_default()
+    }
+
+    fn memory_at_exit(
+        &mut self,
+        (tid, time): (i32, u64),
+        number: i64,
+        result: i64,
+    ) -> Vec<MemoryPiece> {
+        let texts = self.texts.as_mut();
+        texts.map(|texts| texts.at_exit((tid as u32, time), number, result)).unwrap_or_default()
+    }
+
+    fn forget_memory(&mut self, tid: Option<i32>) {
+        match (&mut self.texts, tid) {
+            (Some(texts), Some(tid)) => texts.forget(tid as u32),
+            (Some(texts), None) => texts.forget_all(),
+            (None, _) => {}
+        }
     }
 
     fn process_of(&self, tid: i32) -> Option<i32> {
