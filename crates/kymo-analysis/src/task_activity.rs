@@ -4,11 +4,11 @@
 use std::ops::ControlFlow;
 
 use kymo_events::RecordedEvent;
+use kymo_model::CompactSort as _;
 
 use crate::losses::LossWindows;
 use crate::offcpu::{OffCpuCause, StackRole, StackStore};
 use crate::tasks::{SchedReader, SchedStep, SchedTask, TaskId, TaskMachine, Transition};
-use kymo_model::CompactSort as _;
 
 /// What a task did in an interval.
 #[derive(Clone, Debug)]

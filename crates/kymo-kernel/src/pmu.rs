@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::system_root::system_path;
 use kymo_model::CompactSort as _;
+
+use crate::system_root::system_path;
 
 /// All PMUs of a machine.
 #[derive(Clone, Debug, Default)]

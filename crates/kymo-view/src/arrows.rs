@@ -11,6 +11,7 @@
 //! not fit is left out.
 
 use kymo_model::CompactSort as _;
+
 /// A line beside the rows, and who uses it.
 #[derive(Clone, Debug)]
 struct Way {

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use kymo_model::CompactSort as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
     Column, GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph,
 };
-use kymo_model::CompactSort as _;
 
 /// Branches below this share of all events are not drawn, as in perf.
 const LEAST_PERCENT: f64 = 0.5;

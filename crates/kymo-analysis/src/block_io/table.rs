@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use kymo_events::{EventSource, SourceError};
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::decode::{BlockDevice, BlockOp};
@@ -10,7 +11,6 @@ use super::machine::BlockRequest;
 use super::owners::BlockOwner;
 use super::read::{BlockConfig, BlockRead, read_block_io};
 use crate::tasks::DelayStats;
-use kymo_model::CompactSort as _;
 
 /// Rows of processes, of devices, of files, and of tasks that waited.
 const MAX_ROWS: usize = 1 << 16;

@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use kymo_model::CompactSort as _;
+
 use super::activity::BootActivity;
 use super::report::BootReport;
-use kymo_model::CompactSort as _;
 
 /// What one thing took in two boots.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use kymo_events::RecordedEvent;
 use rustc_hash::FxHashMap;
 
 use crate::block_io::{BlockDecoder, BlockDevice, BlockMachine};
-use kymo_model::CompactSort as _;
 
 /// Commands that are kept; of more, what they were is not known.
 const MAX_COMMANDS: usize = 1 << 20;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
 use kymo_events::{EventSource, ReadOptions, SourceError};
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::BOOT_EVENTS;
@@ -11,7 +12,6 @@ use super::activity::{ActivityId, ActivityKind, ActivityMap, BootActivity};
 use super::devices::{BootDevice, BootHost, DeviceLoad, DeviceWatch};
 use crate::critical_path::{PathConfig, PathKind, PathTable, PathTarget, find_paths};
 use crate::losses::select_events;
-use kymo_model::CompactSort as _;
 
 /// Parents, and parents of parents.
 const MOST_PARENTS: usize = 32;

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use kymo_events::name_map::recorded_names;
 use kymo_events::{EventSelection, EventSource, ReadOptions, RecordedEvent, SourceError};
+use kymo_model::CompactSort as _;
 
 use super::history::{RunHistory, TaskRun, WokenBy};
 use super::path::{CriticalPath, PathTable, PathTask, PathTaskId};
@@ -19,7 +20,6 @@ use crate::tasks::{
     DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOutState, TaskId, TaskMachine,
     TaskState, Transition, Wait, WaitCause, WakeupContext, WakeupKind,
 };
-use kymo_model::CompactSort as _;
 
 /// Whose path is wanted.
 #[derive(Clone, Debug)]
@@ -443,7 +443,7 @@ impl<'a> PathCollector<'a> {
                 let mut fitting = fitting(&self.history.tasks, target, self.config.times);
                 if let PathTarget::Busiest(_) = target {
                     let ran = |(key, span): &_| Reverse(self.history.ran(*key, *span));
-                    fitting.sort_by_cached_key(ran);
+                    fitting.compact_sort_by_cached_key(ran);
                 }
                 fitting.truncate(8);
                 let first = fitting.first().copied();
@@ -518,6 +518,6 @@ fn fitting(
     let found = tasks.iter().enumerate().filter(|(_, task)| fits(task));
     let found = found.map(|(n, task)| (PathTaskId(n as u32), span(task)));
     let mut found: Vec<_> = found.filter(|(_, (from, to))| from < to).collect();
-    found.sort_by_key(|(key, (from, to))| (Reverse(to - from), *key));
+    found.compact_sort_by_key(|(key, (from, to))| (Reverse(to - from), *key));
     found
 }

@@ -1,12 +1,12 @@
 //! A critical path: its segments, and what they add up to by kind and by culprit.
 
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::collect::SpanStats;
 use super::wake_source::WakeSource;
 use crate::offcpu::{OffCpuCause, StackNode, StackStore};
 use crate::tasks::SchedRead;
-use kymo_model::CompactSort as _;
 
 /// Number of a task of a path; two tasks with one thread id have two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,7 @@
 //! Run times and delays of pieces of work, and the tasks that they held up.
 
 use kymo_events::{EventSource, SourceError};
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::decode::KworkKind;
@@ -10,7 +11,6 @@ use crate::call_sites::{CallSites, SiteId};
 use crate::losses::LossWindows;
 use crate::print_argument::FlagNames;
 use crate::tasks::DelayStats;
-use kymo_model::CompactSort as _;
 
 /// Rows of pieces of work, and of tasks.
 const MOST_ROWS: usize = 100_000;

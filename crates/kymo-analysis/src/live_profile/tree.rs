@@ -4,12 +4,12 @@
 use std::cmp::Reverse;
 
 use kymo_events::state::CommId;
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::LiveProfile;
 use super::names::FunctionId;
 use super::rows::LiveQuery;
-use kymo_model::CompactSort as _;
 
 /// Number of a node; 0 is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,13 +7,13 @@ use kymo_events::{
     EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
     SourceError,
 };
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::wait_pairs::{LockWaker, WaitCell, WaitPairs};
 use crate::losses::{LossWindows, count_with_losses, select_events};
 use crate::offcpu::{StackNode, StackRole, StackStore};
 use crate::tasks::DelayStats;
-use kymo_model::CompactSort as _;
 
 /// Entry and exit of the system call.
 pub const FUTEX_EVENTS: [&str; 2] = ["syscalls:sys_enter_futex", "syscalls:sys_exit_futex"];

@@ -1,9 +1,9 @@
 //! Waits for locks by the stack of who waits and of who ends the wait.
 
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use crate::offcpu::StackNode;
-use kymo_model::CompactSort as _;
 
 /// Combinations of lock and stacks; more lose their stacks.
 const MAX_CELLS: usize = 1 << 17;

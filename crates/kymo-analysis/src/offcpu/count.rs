@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError};
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
@@ -19,7 +20,6 @@ use crate::tasks::{
     SwitchOutState, TaskId, TaskMachine, TaskState, Transition, WaitCause, WakeupContext,
     WakeupKind,
 };
-use kymo_model::CompactSort as _;
 
 /// Tasks that ended and have rows of their own; more are counted in one.
 const MAX_ENDED: usize = 100_000;
@@ -482,7 +482,7 @@ impl<'a> OffCpuCounting<'a> {
         cells.compact_sort_by_key(|(key, cell)| {
             (std::cmp::Reverse(cell.total), key.0, key.1, key.2.map(|w| w.0))
         });
-        self.longest.sort_by_key(|l| (std::cmp::Reverse(l.to - l.from), l.from));
+        self.longest.compact_sort_by_key(|l| (std::cmp::Reverse(l.to - l.from), l.from));
         OffCpuTable {
             causes: OffCpuCause::ALL.into_iter().zip(self.causes).collect(),
             cells,

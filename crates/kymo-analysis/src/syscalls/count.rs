@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use kymo_events::{
     EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError, TaskInfo,
 };
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::decode::{CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
@@ -19,7 +20,6 @@ use crate::tasks::{
     SchedCounts, SchedDecoder, SwitchIn, SwitchOut, SwitchOutState, TaskMachine, Transition,
     WakeupContext,
 };
-use kymo_model::CompactSort as _;
 
 /// Calls under way at a time.
 const MAX_OPEN: usize = 1 << 18;

@@ -1,9 +1,10 @@
 //! Run and wait times by task: the summary of `sched timehist`.
 
+use kymo_model::CompactSort as _;
+
 use super::machine::{SwitchOut, TaskMachine};
 use super::switch_state::SwitchOutState;
 use super::task::{SchedTask, TaskId};
-use kymo_model::CompactSort as _;
 
 /// Tasks that ended and have rows of their own.
 const MOST_ENDED: usize = 100_000;

@@ -1,12 +1,12 @@
 //! A task, and the table of those that are alive.
 
 use kymo_events::{RecordedEvent, TaskComm, TaskInfo};
+use kymo_model::CompactSort as _;
 
 use super::decode::{TaskRef, WakeupContext};
 use super::switch_state::SwitchOutState;
 use super::thread_map::ThreadMap;
 use super::wait::Wait;
-use kymo_model::CompactSort as _;
 
 /// Tasks that are known at a time; of more only the number is kept.
 const MOST_TASKS: usize = 1 << 18;

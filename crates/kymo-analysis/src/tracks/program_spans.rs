@@ -3,10 +3,10 @@
 //! the first field of the begin (a number), of one value of that.
 
 use kymo_events::{ClassOrigin, FieldId, FieldPart, FieldType, RecordedClass, RecordedEvent};
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::span_track::{SpanTrack, TrackSpan};
-use kymo_model::CompactSort as _;
 
 /// Words that begin and end spans.
 const BEGINS: [&str; 4] = ["begin", "start", "entry", "enter"];

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use kymo_model::CompactSort as _;
+
 use super::SystemRoot;
 use crate::cpus;
-use kymo_model::CompactSort as _;
 
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";

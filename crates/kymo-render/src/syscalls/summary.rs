@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::io::Write as _;
 
 use kymo_analysis::syscalls::SyscallStats;
+use kymo_model::CompactSort as _;
 use kymo_model::format_width;
 use rustc_hash::FxHashMap;
 
 use super::errno::errno_name;
-use kymo_model::CompactSort as _;
 
 /// Calls by number.
 #[derive(Default)]

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use kymo_analysis::block_io::{BlockFile, BlockFileRow, BlockOwner};
+use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::{DeviceNames, device_json, device_text, quantile, stats_json};
 use crate::units::{Grouped, Size, Span, shown};
-use kymo_model::CompactSort as _;
 
 /// What is known of a file's name.
 #[derive(Clone, Debug, Default)]

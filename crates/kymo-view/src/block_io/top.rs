@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::block_io::{BlockDeviceRow, BlockFileRow, BlockProcess, BlockStats, BlockTable};
+use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::files::{FileTable, file_json, merged_deleted, write_find_hint};
@@ -13,7 +14,6 @@ use super::{
 };
 use crate::Ledger;
 use crate::units::{Size, Span, shown};
-use kymo_model::CompactSort as _;
 
 /// Columns that rows are sorted by, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use kymo_analysis::tracks::{
     OPEN, RUNNABLE, RUNNING, SLEEPING, TraceTracks, TrackTask, UNINTERRUPTIBLE, span_state,
 };
+use kymo_model::CompactSort as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::proto::Message;
 use crate::stacks::Stacks;
-use kymo_model::CompactSort as _;
 
 /// The one sequence of packets.
 const SEQUENCE: u64 = 1;

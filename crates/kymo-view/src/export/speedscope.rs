@@ -4,11 +4,11 @@
 
 use std::io::{self, Write};
 
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::json::text;
 use crate::stacks::{StackMoment, Stacks};
-use kymo_model::CompactSort as _;
 
 /// Writes the file.
 pub fn write(stacks: &Stacks, out: &mut dyn Write) -> io::Result<()> {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kymo_analysis::kmem::{ChainRow, KmemRead, ProcessRow};
+use kymo_model::CompactSort as _;
 use kymo_model::format_width;
 use serde_json::{Value, json};
 
 use super::{PageView, site_text};
 use crate::Ledger;
 use crate::units::{Grouped, Size, shown};
-use kymo_model::CompactSort as _;
 
 /// A counter of `/proc/vmstat`, by how much it changed while the events happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::io::{self, Write};
 use kymo_analysis::kmem::{
     KmemRead, MIGRATE_TYPES, PageAllocRow, PageCallerRow, PageSum, PageTable,
 };
+use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::{KmemKey, rule, site_text};
 use crate::units::{Grouped, Size};
-use kymo_model::CompactSort as _;
 
 /// The page allocator as it is shown.
 pub struct PageView<'a> {

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 
 use kymo_analysis::call_sites::SiteId;
 use kymo_analysis::kmem::{KmemRead, SlabAllocRow, SlabCallerRow, SlabTable};
+use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::{KmemKey, rule, site_text};
 use crate::units::{Grouped, Size};
-use kymo_model::CompactSort as _;
 
 /// The slab allocator as it is shown.
 pub struct SlabView<'a> {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use kymo_analysis::kwork::{DelayedTask, KworkRow, KworkTable};
 use kymo_analysis::tasks::DelayStats;
+use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::{RULE_WIDTH, counts_json, cut_name};

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::kwork::{CpuShare, CpuUsage, TaskShare};
+use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::counts_json;
 use crate::Ledger;
 use crate::units::shown;
-use kymo_model::CompactSort as _;
 
 /// Columns that rows are sorted by, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use kymo_analysis::locks::LockRow;
+use kymo_model::CompactSort as _;
 
 use super::ScaledTime;
-use kymo_model::CompactSort as _;
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

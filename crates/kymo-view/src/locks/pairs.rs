@@ -5,12 +5,12 @@ use std::io::{self, Write};
 
 use kymo_analysis::locks::WaitCell;
 use kymo_analysis::offcpu::{StackNode, StackStore};
+use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::ScaledTime;
 use crate::offcpu::{waits, write_beside};
 use crate::units::shown;
-use kymo_model::CompactSort as _;
 
 /// Waits that are shown with their stacks.
 pub(super) struct PairList<'a> {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use kymo_analysis::offcpu::WaitTable;
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, FrameId, Profile};
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::build::{MergedFrames, label};
 use super::{ratio, time};
-use kymo_model::CompactSort as _;
 
 /// Branches below this share of all time are not shown.
 const SHARE: f64 = 0.05;

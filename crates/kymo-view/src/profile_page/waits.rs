@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuCell, StackNode, WaitTable, WakerId};
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::{number, ratio, time};
 use crate::offcpu::{waits, write_beside};
 use crate::units::shown;
-use kymo_model::CompactSort as _;
 
 /// Waits that are shown with their stacks.
 const PAIRS: usize = 3;

@@ -4,13 +4,13 @@ use kymo_analysis::offcpu::{OffCpuCause, StackNode, TaskTime, TaskTimes, count_t
 use kymo_analysis::oncpu::OnCpu;
 use kymo_analysis::profile::{LoadOptions, Profile, has_chains};
 use kymo_events::EventSource;
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::builder::StackBuilder;
 use super::plan::{StackPlan, TimePart};
 use super::profile::{ProfilePart, RunningShares, add_profile, time_event};
 use super::{RecordingStacks, StackError};
-use kymo_model::CompactSort as _;
 
 /// Stands for running where there are no samples of it.
 const RUNNING: &str = "[running]";

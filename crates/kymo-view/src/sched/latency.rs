@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::tasks::{DelayStats, LatencyRow, LatencyTable, LongestDelay, WaitCause};
+use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use crate::Ledger;

@@ -9,6 +9,7 @@ use kymo_analysis::syscalls::{
     CallId, CallWaits, SlowCall, SyscallStats, SyscallTable, SyscallTask,
 };
 use kymo_analysis::tasks::WakeupContext;
+use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use crate::Ledger;

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use kymo_analysis::live_profile::{
     FunctionId, LiveFunction, LiveKey, LiveProfile, LiveQuery, LiveRow, LiveRows, RowKey,
 };
+use kymo_model::CompactSort as _;
 
 use crate::percent;
 use crate::units::shown;
-use kymo_model::CompactSort as _;
 
 /// Which rows are shown, and how.
 #[derive(Clone, Debug)]

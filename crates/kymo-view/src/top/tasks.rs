@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use kymo_analysis::task_activity::{ActivityInterval, ActivityRow, ActivityState};
+use kymo_model::CompactSort as _;
 
 use crate::percent;
 use crate::units::shown;
-use kymo_model::CompactSort as _;
 
 /// What is shown of an interval.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::metadata::is_trace;
@@ -11,7 +12,6 @@ use super::stream::{NoHead, Part, read_head};
 use super::trace::Trace;
 use super::walk::Slots;
 use super::window::Window;
-use kymo_model::CompactSort as _;
 
 /// Directories within directories.
 const MAX_DEPTH: usize = 12;

@@ -5,9 +5,10 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use kymo_model::CompactSort as _;
+
 use super::folded::{ByName, FrameKind};
 use crate::percent;
-use kymo_model::CompactSort as _;
 
 /// How it is drawn.
 #[derive(Clone, Debug)]

@@ -163,6 +163,6 @@ fn units(directory: &Path) -> (Vec<UnitTime>, Vec<(u32, String)>) {
         Some(UnitTime { name: name.to_owned(), from_us, to_us })
     };
     let mut units: Vec<UnitTime> = text.split("\n\n").filter_map(&mut unit).collect();
-    units.sort_by_key(|u| (std::cmp::Reverse(u.to_us - u.from_us), u.from_us));
+    units.compact_sort_by_key(|u| (std::cmp::Reverse(u.to_us - u.from_us), u.from_us));
     (units, processes)
 }
