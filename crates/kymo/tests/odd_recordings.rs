@@ -87,7 +87,7 @@ fn notes(page: &Value, kind: &str) -> usize {
 }
 
 #[test]
-fn who_has_the_number_of_a_dead_task_is_another_one() {
+fn numbers_of_dead_tasks_that_are_given_again_are_of_new_tasks() {
     let directory = tempfile::tempdir().unwrap();
     let (idle, one, two, parent) = ((0, 0), (100, 1), (100, 2), (50, 5));
     let path = write(
@@ -132,7 +132,7 @@ fn who_has_the_number_of_a_dead_task_is_another_one() {
 /// The same without the end of the first: the birth of the second tells it, and who comes next has
 /// neither's name.
 #[test]
-fn who_ended_unseen_is_another_one_than_who_has_its_number() {
+fn tasks_that_ended_unseen_keep_their_rows() {
     let directory = tempfile::tempdir().unwrap();
     let (idle, one, two, other, parent) = ((0, 0), (100, 1), (100, 2), (300, 8), (50, 5));
     let path = write(
