@@ -1,6 +1,7 @@
 //! `kymo boot` of guests whose kernel traced its boot, with six slow disks: behind two adapters that
 //! are scanned by who adds them, behind one with a queue that they share, behind two that are
-//! scanned at the same time. Each boot is a guest of its own (`xtask`, `vm/suite.rs`), which has the recordings of those before it.
+//! scanned at the same time. Each boot is a guest of its own (`xtask`, `vm/suite.rs`), which has the
+//! recordings of those before it.
 //! What must be named is known by how the guest is made; how long it took at least, by the delay of
 //! each command.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const MS: u64 = 1_000_000;
 
-const CLASSES: [CtfClass; 10] = [
+const CLASSES: [CtfClass; 11] = [
     CtfClass {
         name: "sched_switch",
         fields: &[
@@ -28,6 +28,17 @@ const CLASSES: [CtfClass; 10] = [
     CtfClass { name: "sched_waking", fields: &[("text", "comm"), ("int32_t", "tid")] },
     CtfClass { name: "sched_wakeup_new", fields: &[("text", "comm"), ("int32_t", "tid")] },
     CtfClass { name: "sched_process_exit", fields: &[("text", "comm"), ("int32_t", "tid")] },
+    CtfClass {
+        name: "sched_process_fork",
+        fields: &[
+            ("text", "parent_comm"),
+            ("int32_t", "parent_tid"),
+            ("int32_t", "parent_pid"),
+            ("text", "child_comm"),
+            ("int32_t", "child_tid"),
+            ("int32_t", "child_pid"),
+        ],
+    },
     CtfClass { name: "irq_handler_entry", fields: &[("int32_t", "irq"), ("text", "name")] },
     CtfClass { name: "irq_handler_exit", fields: &[("int32_t", "irq"), ("int32_t", "ret")] },
     CtfClass { name: "irq_softirq_entry", fields: &[("uint32_t", "vec")] },
@@ -76,7 +87,7 @@ fn notes(page: &Value, kind: &str) -> usize {
 }
 
 #[test]
-fn who_has_the_number_of_a_dead_task_is_another_one() {
+fn numbers_of_dead_tasks_that_are_given_again_are_of_new_tasks() {
     let directory = tempfile::tempdir().unwrap();
     let (idle, one, two, parent) = ((0, 0), (100, 1), (100, 2), (50, 5));
     let path = write(
@@ -116,6 +127,47 @@ fn who_has_the_number_of_a_dead_task_is_another_one() {
     let (why, _) = page(&["why", "--comm", "t2"], &path);
     let start = why["paths"][0]["start_ns"].as_u64().unwrap();
     assert!(start >= 1_000_031 * MS, "{why:#}");
+}
+
+/// The same without the end of the first: the birth of the second tells it, and who comes next has
+/// neither's name.
+#[test]
+fn tasks_that_ended_unseen_keep_their_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let (idle, one, two, other, parent) = ((0, 0), (100, 1), (100, 2), (300, 8), (50, 5));
+    let path = write(
+        &[
+            switch(0, 0, idle, 0, one),
+            switch(10, 0, one, SLEEPS, parent),
+            at(15, 0, "sched_process_fork", &[5, 50, 50, 5, 100, 100]),
+            at(16, 0, "sched_wakeup_new", &[8, 300]),
+            at(17, 0, "sched_wakeup_new", &[2, 100]),
+            switch(20, 0, parent, SLEEPS, two),
+            switch(30, 0, two, SLEEPS, other),
+            switch(35, 0, other, SLEEPS, idle),
+        ],
+        directory.path(),
+    );
+    let (latency, _) = page(&["sched", "latency", "-p"], &path);
+    let expected = [
+        [json!("t1"), json!(100), json!(10 * MS)],
+        [json!("t2"), json!(100), json!(10 * MS)],
+        [json!("t5"), json!(50), json!(10 * MS)],
+        [json!("t8"), json!(300), json!(5 * MS)],
+    ];
+    assert_eq!(rows(&latency, "tasks", ["comm", "tid", "runtime_ns"]), expected, "{latency:#}");
+    let (off, _) = page(&["offcpu", "report", "--tasks"], &path);
+    let expected = [
+        [json!("t1"), json!(100), json!(10 * MS)],
+        [json!("t2"), json!(100), json!(10 * MS)],
+        [json!("t5"), json!(50), json!(10 * MS)],
+        [json!("t8"), json!(300), json!(5 * MS)],
+    ];
+    assert_eq!(rows(&off, "tasks", ["comm", "tid", "running_ns"]), expected, "{off:#}");
+    let (why, _) = page(&["why", "--tid", "300"], &path);
+    assert_eq!(why["paths"][0]["task"]["comm"], "t8", "{why:#}");
+    let (why, _) = page(&["why", "--comm", "t1"], &path);
+    assert_eq!(why["paths"][0]["start_ns"], 1_000_000 * MS, "{why:#}");
 }
 
 #[test]

@@ -125,6 +125,8 @@ impl ActivityMap {
                 self.seen[0] += 1;
                 // That of a module is the module's.
                 if self.top(tid) != Some(ActivityKind::Module) {
+                    // One that is within no other has ended by now.
+                    self.end_top(tid, time, ActivityKind::Initcall);
                     let mut name = function(number("func"));
                     // That of a module is gone with its memory; the kernel has said what it calls.
                     if name.starts_with("0x") {
@@ -138,7 +140,11 @@ impl ActivityMap {
                 // A module is there when its own initcall is over.
                 match self.top(tid) {
                     Some(ActivityKind::Module) => self.end_top(tid, time, ActivityKind::Module),
-                    _ => self.end(tid, time, ActivityKind::Initcall),
+                    // Early clocks have the times of ticks, and events of a tick come in any order.
+                    _ if self.is_top(tid, &function(number("func"))) => {
+                        self.end_top(tid, time, ActivityKind::Initcall);
+                    }
+                    _ => {}
                 }
             }
             "module_load" => {
@@ -256,6 +262,15 @@ impl ActivityMap {
     /// Kind of the innermost.
     fn top(&self, tid: u32) -> Option<ActivityKind> {
         self.kind(self.open.get(&tid)?.last()?.1)
+    }
+
+    /// Whether the innermost has a name, or one of both names is only an address.
+    fn is_top(&self, tid: u32, name: &str) -> bool {
+        let top = self.open.get(&tid).and_then(|open| open.last());
+        let top = top.and_then(|(_, id)| self.activities.get(id.0 as usize));
+        top.is_some_and(|top| {
+            top.name == name || [&top.name, name].iter().any(|n| n.starts_with("0x"))
+        })
     }
 
     fn kind(&self, id: ActivityId) -> Option<ActivityKind> {

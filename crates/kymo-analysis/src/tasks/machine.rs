@@ -125,6 +125,8 @@ pub struct TaskMachine {
     losses: LossWindows,
     /// Losses that were met.
     met: Vec<(u64, u64)>,
+    /// The last event made a transition.
+    has_told: bool,
 }
 
 impl TaskMachine {
@@ -133,7 +135,7 @@ impl TaskMachine {
         TaskMachine { losses, ..TaskMachine::default() }
     }
 
-    /// Tasks that ended with the last event; they are gone when the next comes.
+    /// Tasks that ended since the last transition; they are gone after the next one.
     #[inline]
     pub fn ended(&self) -> &[TaskId] {
         &self.tasks.ended
@@ -174,7 +176,22 @@ impl TaskMachine {
         event: &RecordedEvent<'_>,
         (time, cpu): (Option<u64>, Option<u32>),
     ) -> Option<Transition> {
-        self.tasks.forget_ended();
+        // Who takes note of tasks that ended does so with a transition.
+        if std::mem::take(&mut self.has_told) {
+            self.tasks.forget_ended();
+        }
+        let transition = self.take(sched, event, (time, cpu));
+        self.has_told = transition.is_some();
+        transition
+    }
+
+    #[inline(always)]
+    fn take(
+        &mut self,
+        sched: &SchedEvent,
+        event: &RecordedEvent<'_>,
+        (time, cpu): (Option<u64>, Option<u32>),
+    ) -> Option<Transition> {
         let (Some(time), Some(cpu)) = (time, cpu.filter(|c| *c < MOST_CPUS)) else {
             self.counts.unplaced += 1;
             return None;
