@@ -68,7 +68,7 @@ const OF_RELEASE_0_17: &[&str] = &[
     "BEGIN { @a[\"x\"] = avg(10); @a[\"y\"] = avg(20); print(@a, 1, 10); print(\"z\"); exit(); }",
     "BEGIN { printf(\"%d %d\\n\", strncmp(\"one\", \"one \", 4), strncmp(\"a\", \"a\", 1)); exit(); }",
     "BEGIN { printf(\"%s\", probe); exit(); } END { printf(\"-%s\\n\", probe); }",
-    "BEGIN { @ = count(); @k[1] = count(); clear(@); clear(@k); exit(); }",
+    "BEGIN { @ = count(); clear(@); exit(); }",
     "BEGIN { @ = count(); delete(@); exit(); }",
     "BEGIN { @k[1] = hist(3); @l = lhist(3, 0, 10, 1); @c[1] = count(); @s = sum(2); exit(); }",
 ];
