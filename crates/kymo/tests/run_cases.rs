@@ -70,7 +70,7 @@ const OF_RELEASE_0_17: &[&str] = &[
     "BEGIN { printf(\"%s\", probe); exit(); } END { printf(\"-%s\\n\", probe); }",
     "BEGIN { @ = count(); clear(@); exit(); }",
     "BEGIN { @ = count(); delete(@); exit(); }",
-    "BEGIN { @k[1] = hist(3); @l = lhist(3, 0, 10, 1); @c[1] = count(); @s = sum(2); exit(); }",
+    "BEGIN { @k[1] = hist(3); @l = lhist(3, 0, 10, 2); @c[1] = count(); @s = sum(2); exit(); }",
 ];
 
 #[test]
