@@ -50,7 +50,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<()> {
     build(&tests, place)?;
     let kept = crate::target().join("bpftrace-cases");
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
-    // The engine waits for ever for one that does not end on SIGTERM.
+    // The engine waits forever for one that does not end on SIGTERM.
     let named = |name: &str, words: &str| -> anyhow::Result<PathBuf> {
         let script = place.join(name).join("bpftrace");
         std::fs::create_dir(place.join(name))?;

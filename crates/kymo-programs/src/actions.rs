@@ -203,7 +203,7 @@ impl ActionRunner {
                     }
                     text.extend(part);
                 }
-                if form != OutputForm::Json {
+                if matches!(form, OutputForm::Text | OutputForm::OldText) {
                     text.push(b'\n');
                 }
                 output.message("join", text)

@@ -69,6 +69,8 @@ impl<'f> ProbeAttacher<'f> {
             AttachTarget::Usdt { .. } => {
                 self.uprobes(program, &place_of(&point.target, self.facts.pid)?, false)
             }
+            // Its address comes with the function's call.
+            AttachTarget::Watchpoint { function, .. } if !function.is_empty() => Ok(Vec::new()),
             AttachTarget::Watchpoint { address, .. } => {
                 let attr = watched(&point.target, *address).ok_or("it is no watchpoint")?;
                 match self.facts.pid {

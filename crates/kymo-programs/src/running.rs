@@ -398,6 +398,7 @@ impl RunningProgram {
         let excess = self.budget.as_mut().and_then(|budget| budget.excess(&self.loaded));
         if let Some(fact) = excess {
             self.links.clear();
+            self.notes.extend(self.watchpoints.end());
             self.budget = None;
             self.is_detached = true;
             self.notes.push(Note::doubt(

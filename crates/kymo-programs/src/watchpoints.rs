@@ -66,6 +66,7 @@ impl Watchpoints {
         }
         let why: Vec<&str> = self.failures.iter().map(String::as_str).collect();
         let fact = format!("{} addresses were not watched: {}", self.failed, why.join("; "));
-        (self.failed > 0).then(|| Note::doubt(NoteKind::Scope, fact, None))
+        let failed = std::mem::take(&mut self.failed);
+        (failed > 0).then(|| Note::doubt(NoteKind::Scope, fact, None))
     }
 }

@@ -57,6 +57,8 @@ impl RunningTool {
     fn start(mut program: Command, tool: &Path, output: PathBuf) -> RunningTool {
         let file = File::create(&output).unwrap();
         program.arg(tool).env("__BPFTRACE_NOTIFY_PROBES_ATTACHED", "1").stdin(Stdio::null());
+        // Paths are longer than what release 0.17 takes by itself.
+        program.env("BPFTRACE_STRLEN", "200").env("BPFTRACE_MAX_STRLEN", "200");
         program.stdout(file.try_clone().unwrap()).stderr(file);
         RunningTool { child: program.spawn().unwrap(), output }
     }

@@ -92,9 +92,7 @@ impl Lowering<'_> {
         }
         self.move_actions(&moved);
         if self.is_old() {
-            for map in &mut maps {
-                map.key_type.iter_mut().chain([&mut map.value_type]).for_each(plain_pointers);
-            }
+            maps.iter_mut().for_each(|map| plain_pointers(&mut map.value_type));
             let fields = self.actions.iter_mut().flat_map(|action| &mut action.fields);
             fields.for_each(|field| plain_pointers(&mut field.value_type));
         }

@@ -10,7 +10,7 @@ use super::text;
 use crate::value::{HistogramBucket, ProgramValue};
 
 /// A map: `{"type": "map", "data": {"@name": …}}`.
-pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>) {
+pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>, is_old: bool) {
     let kind = match map.value_type {
         ValueType::Histogram { .. } | ValueType::LinearHistogram { .. } => "hist",
         ValueType::Average { .. } | ValueType::Statistics { .. } => "stats",
@@ -24,7 +24,7 @@ pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>) {
     write_text(out, map.name.as_bytes());
     out.extend(b": ");
     match map.entries.as_slice() {
-        [(None, value)] => write_value(out, value),
+        [(None, value)] => write_value(out, value, is_old),
         entries => {
             out.push(b'{');
             for (i, (key, value)) in entries.iter().enumerate() {
@@ -33,7 +33,7 @@ pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>) {
                 }
                 write_text(out, &key_text(key.as_ref().unwrap_or(&ProgramValue::Empty)));
                 out.extend(b": ");
-                write_value(out, value);
+                write_value(out, value, is_old);
             }
             out.push(b'}');
         }
@@ -49,9 +49,9 @@ pub(super) fn write_message(out: &mut Vec<u8>, kind: &str, text: &[u8]) {
 }
 
 /// `print(value)`.
-pub(super) fn write_printed_value(out: &mut Vec<u8>, value: &ProgramValue) {
+pub(super) fn write_printed_value(out: &mut Vec<u8>, value: &ProgramValue, is_old: bool) {
     out.extend(b"{\"type\": \"value\", \"data\": ");
-    write_value(out, value);
+    write_value(out, value, is_old);
     out.extend(b"}\n");
 }
 
@@ -78,7 +78,7 @@ pub(super) fn key_text(key: &ProgramValue) -> Vec<u8> {
     }
 }
 
-fn write_value(out: &mut Vec<u8>, value: &ProgramValue) {
+fn write_value(out: &mut Vec<u8>, value: &ProgramValue, is_old: bool) {
     let _ = match value {
         ProgramValue::Empty => out.write_all(b"null"),
         ProgramValue::Signed(n) => write!(out, "{n}"),
@@ -90,18 +90,18 @@ fn write_value(out: &mut Vec<u8>, value: &ProgramValue) {
                 if i > 0 {
                     out.push(b',');
                 }
-                write_value(out, part);
+                write_value(out, part, is_old);
             }
             out.write_all(b"]")
         }
         ProgramValue::Record(members) => {
-            write_members(out, members.iter().map(|(name, value)| (name.as_str(), value)));
+            write_members(out, members.iter().map(|(name, value)| (name.as_str(), value)), is_old);
             Ok(())
         }
         ProgramValue::Statistics(count, average, total) => {
             let count = ProgramValue::Unsigned(*count);
             let members = [("count", &count), ("average", average), ("total", total)];
-            write_members(out, members.into_iter());
+            write_members(out, members.into_iter(), false);
             Ok(())
         }
         ProgramValue::Histogram(buckets) => {
@@ -122,17 +122,18 @@ fn write_value(out: &mut Vec<u8>, value: &ProgramValue) {
 fn write_members<'v>(
     out: &mut Vec<u8>,
     members: impl Iterator<Item = (&'v str, &'v ProgramValue)>,
+    is_old: bool,
 ) {
-    out.push(b'{');
+    out.extend(if is_old { &b"{ "[..] } else { b"{" });
     for (i, (name, value)) in members.enumerate() {
         if i > 0 {
             out.extend(b", ");
         }
         write_text(out, name.as_bytes());
         out.extend(b": ");
-        write_value(out, value);
+        write_value(out, value, is_old);
     }
-    out.push(b'}');
+    out.extend(if is_old { &b" }"[..] } else { b"}" });
 }
 
 fn write_buckets(out: &mut Vec<u8>, buckets: &[HistogramBucket]) {

@@ -23,6 +23,8 @@ pub enum OutputForm {
     OldText,
     /// A JSON object a line.
     Json,
+    /// The same as bpftrace 0.17 has it.
+    OldJson,
 }
 
 /// Where output goes, and how.
@@ -46,11 +48,10 @@ pub struct PrintedMap<'m> {
 impl OutputForm {
     /// The form of a program's output: text of the release that the program asks for.
     pub(crate) fn of_program(self, config: &[(String, String)]) -> OutputForm {
-        match self {
-            OutputForm::Text if config.iter().any(|(key, _)| key == "release") => {
-                OutputForm::OldText
-            }
-            form => form,
+        match (self, config.iter().any(|(key, _)| key == "release")) {
+            (OutputForm::Text, true) => OutputForm::OldText,
+            (OutputForm::Json, true) => OutputForm::OldJson,
+            (form, _) => form,
         }
     }
 }
@@ -60,7 +61,8 @@ impl ProgramOutput<'_> {
     pub(crate) fn map(&mut self, map: &PrintedMap<'_>) -> io::Result<()> {
         let mut out = Vec::new();
         match self.form {
-            OutputForm::Json => json::write_map(&mut out, map),
+            OutputForm::Json => json::write_map(&mut out, map, false),
+            OutputForm::OldJson => json::write_map(&mut out, map, true),
             form => text::write_map(&mut out, map, form == OutputForm::OldText),
         }
         self.sink.write_all(&out)
@@ -70,7 +72,7 @@ impl ProgramOutput<'_> {
     pub(crate) fn message(&mut self, kind: &str, text: &[u8]) -> io::Result<()> {
         match self.form {
             OutputForm::Text | OutputForm::OldText => self.sink.write_all(text),
-            OutputForm::Json => {
+            OutputForm::Json | OutputForm::OldJson => {
                 let mut out = Vec::with_capacity(text.len() + 40);
                 json::write_message(&mut out, kind, text);
                 self.sink.write_all(&out)
@@ -82,7 +84,7 @@ impl ProgramOutput<'_> {
     pub(crate) fn command_output(&mut self, text: &[u8]) -> io::Result<()> {
         self.message("syscall", text)?;
         match self.form {
-            OutputForm::Json => Ok(()),
+            OutputForm::Json | OutputForm::OldJson => Ok(()),
             _ => self.sink.write_all(b"\n"),
         }
     }
@@ -91,7 +93,8 @@ impl ProgramOutput<'_> {
     pub(crate) fn value(&mut self, value: &ProgramValue) -> io::Result<()> {
         let mut out = Vec::new();
         match self.form {
-            OutputForm::Json => json::write_printed_value(&mut out, value),
+            OutputForm::Json => json::write_printed_value(&mut out, value, false),
+            OutputForm::OldJson => json::write_printed_value(&mut out, value, true),
             form => {
                 text::write_map_value(&mut out, value, form == OutputForm::OldText);
                 out.push(b'\n');
@@ -103,7 +106,7 @@ impl ProgramOutput<'_> {
     /// What stands between the events and the maps that are printed at the end.
     pub(crate) fn before_last_maps(&mut self) -> io::Result<()> {
         match self.form {
-            OutputForm::Json => Ok(()),
+            OutputForm::Json | OutputForm::OldJson => Ok(()),
             _ => self.sink.write_all(b"\n\n"),
         }
     }
@@ -118,7 +121,7 @@ impl ProgramOutput<'_> {
                 writeln!(self.sink, "Attaching {probes} probe{s}...")?;
                 self.sink.flush()
             }
-            OutputForm::Json => writeln!(
+            OutputForm::Json | OutputForm::OldJson => writeln!(
                 self.sink,
                 "{{\"type\": \"attached_probes\", \"count\": {probes}, \"data\": {{\"probes\": {probes}}}}}"
             ),
@@ -129,7 +132,7 @@ impl ProgramOutput<'_> {
     pub(crate) fn lost(&mut self, events: u64) -> io::Result<()> {
         match self.form {
             OutputForm::Text | OutputForm::OldText => Ok(()),
-            OutputForm::Json => writeln!(
+            OutputForm::Json | OutputForm::OldJson => writeln!(
                 self.sink,
                 "{{\"type\": \"lost_events\", \"data\": {{\"events\": {events}}}}}"
             ),

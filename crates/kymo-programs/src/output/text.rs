@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use kymo_bpf::ValueType;
+
 use super::PrintedMap;
 use super::histogram::write_bars;
 use super::json::key_text;
@@ -22,7 +24,7 @@ pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>, is_old: bool) {
         }
         match value {
             ProgramValue::Histogram(buckets) => {
-                out.extend(b":\n");
+                out.extend(if is_old { &b": \n"[..] } else { b":\n" });
                 write_bars(out, buckets);
                 out.push(b'\n');
             }
@@ -38,7 +40,9 @@ pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>, is_old: bool) {
             }
         }
     }
-    if is_old && !map.entries.is_empty() {
+    let is_statistics =
+        matches!(map.value_type, ValueType::Average { .. } | ValueType::Statistics { .. });
+    if is_old && is_statistics && !map.entries.is_empty() {
         out.push(b'\n');
     }
 }
