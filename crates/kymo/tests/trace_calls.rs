@@ -163,7 +163,8 @@ fn the_slowest_calls_say_what_they_waited_for() {
         let pairs = lines.chunks(2).filter(|pair| pair[0].contains(call));
         pairs.map(|pair| pair[1].trim()).collect()
     };
-    let is_mutex = |words: &&str| words.starts_with("blocked: futex ") && words.contains("(woken by causes:");
+    let is_mutex =
+        |words: &&str| words.starts_with("blocked: futex ") && words.contains("(woken by causes:");
     assert!(of("futex(0x").iter().any(|words| is_mutex(words)), "{out}");
     // It runs throughout, but for who else wants the CPU.
     assert!(of("execve(").iter().all(|w| !w.contains("sleeping")), "{out}");
@@ -171,6 +172,28 @@ fn the_slowest_calls_say_what_they_waited_for() {
     let (_, slowest) = out.split_once("\nThe slowest calls\n").unwrap();
     assert!(slowest.contains("sleeping 50.") || slowest.contains("sleeping 5"), "{out}");
     assert!(slowest.contains("(woken by an interrupt)") && slowest.lines().count() == 2, "{out}");
+}
+
+/// A server whose children do the work: its own silence is said, with the way to them.
+#[test]
+fn silence_of_a_process_with_children_is_explained() {
+    let Some(_state) = begin() else { return };
+    let mut parent =
+        std::process::Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap();
+    let pid = parent.id();
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let stack = format!("/proc/{pid}/stack");
+    while !std::fs::read_to_string(&stack).unwrap().contains("do_wait") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let child = std::fs::read_to_string(&children).unwrap().trim().to_owned();
+    let out = trace(&["-s", "-p", &pid.to_string(), "--timeout", "200"]).success();
+    let said = format!("{}{}", out.stdout, out.stderr);
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let _ = kymo_testkit::run("kill", [&child]).success();
+    assert!(said.contains("no system call was made"), "{said}");
+    assert!(said.contains(&format!("-p {pid},{child}")), "{said}");
 }
 
 #[test]

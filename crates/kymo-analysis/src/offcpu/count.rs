@@ -427,8 +427,7 @@ impl<'a> OffCpuCounting<'a> {
         let begins = wait.left.is_some() || wait.cause == WaitCause::New;
         self.no_begin += u64::from(!begins);
         // Threads without work hold nobody up, however long they wait for it.
-        if let Some((cause, from, to)) = whole.filter(|w| !is_uncertain && !w.0.is_idle())
-        {
+        if let Some((cause, from, to)) = whole.filter(|w| !is_uncertain && !w.0.is_idle()) {
             let known = self.longest.iter().position(|l| l.cause == cause);
             if known.and_then(|n| self.longest.get(n)).is_some_and(|l| to - from <= l.to - l.from) {
                 return;

@@ -229,9 +229,9 @@ impl EventPlan {
             EventPlan::Wakeup { kind, task, flags } => SchedEvent::Wakeup {
                 kind: *kind,
                 task: task.read(&fields)?,
-                context: flags
-                    .as_ref()
-                    .map_or(WakeupContext::Unknown, |f| WakeupContext::from_flags(fields.read_integer(f))),
+                context: flags.as_ref().map_or(WakeupContext::Unknown, |f| {
+                    WakeupContext::from_flags(fields.read_integer(f))
+                }),
             },
             EventPlan::Migrate { task, from, to } => {
                 SchedEvent::Migrate { task: task.read(&fields)?, from: cpu(from), to: cpu(to) }

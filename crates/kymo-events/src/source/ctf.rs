@@ -6,9 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kymo_files::ctf::read::{
-    Ctf, CtfEvent, FieldInfo, Group, Part, Reader, Run, TaskField, Visit,
-};
+use kymo_files::ctf::read::{Ctf, CtfEvent, FieldInfo, Group, Part, Reader, Run, TaskField, Visit};
 
 use kymo_model::{Note, NoteKind};
 use kymo_symbols::ResolverOptions;
@@ -305,9 +303,7 @@ impl CtfFields for Walker<'_> {
     fn task(&self, event: &CtfEvent<'_>) -> TaskInfo {
         let mut task = self.bodies.task_of(event);
         let running = self.running.borrow();
-        if let (None, Some(known)) =
-            (task.tid, event.cpu.and_then(|cpu| running.tasks.get(&cpu)))
-        {
+        if let (None, Some(known)) = (task.tid, event.cpu.and_then(|cpu| running.tasks.get(&cpu))) {
             task = *known;
         }
         if let Some(names) = self.names {

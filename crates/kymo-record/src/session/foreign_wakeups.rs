@@ -32,7 +32,8 @@ impl ForeignWakeups {
         let (system, name) = event.planned.spec.tracepoint.as_ref()?;
         let (_, formats) = tracing?.systems.iter().find(|(s, _)| s == system)?;
         let mut formats = formats.iter().filter_map(|text| std::str::from_utf8(text).ok());
-        let format = formats.find_map(|f| EventFormat::parse(f).ok().filter(|f| f.name == *name))?;
+        let format =
+            formats.find_map(|f| EventFormat::parse(f).ok().filter(|f| f.name == *name))?;
         Some(ForeignWakeups {
             fields: LeadingFields::new(event.planned.attr.sample_type),
             wakee: format.field("pid")?.clone(),
@@ -56,7 +57,9 @@ impl ForeignWakeups {
         }
         // A record lies across both.
         let mut across = rest.to_vec();
-        across.extend_from_slice(second.get(..second.len().min(usize::from(u16::MAX))).unwrap_or(second));
+        across.extend_from_slice(
+            second.get(..second.len().min(usize::from(u16::MAX))).unwrap_or(second),
+        );
         let Some(size) = size_of(&across) else { return };
         self.follow_records(across.get(..size).unwrap_or(&[]));
         self.follow_records(second.get(size - rest.len()..).unwrap_or(&[]));

@@ -18,5 +18,5 @@ pub use arguments::CallDescriptions;
 pub use details::TaskInspector;
 pub use errno::errno_name;
 pub use lines::{SyscallFormats, SyscallLines, SyscallStyle};
-pub use waits::{SlowestCall, WaitFormats};
 pub use numbers::{SyscallNames, syscall_name, syscall_names, syscall_number};
+pub use waits::{SlowestCall, WaitFormats};

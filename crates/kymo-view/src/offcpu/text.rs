@@ -186,10 +186,9 @@ impl OffCpuView<'_> {
             Some(OffCpuCause::Preempted | OffCpuCause::Woken) => {
                 writeln!(out, "  who ran:      kymo sched latency -i {file} --causes")
             }
-            Some(OffCpuCause::Futex) => writeln!(
-                out,
-                "  which futex:  kymo lock contention --futex -- COMMAND"
-            ),
+            Some(OffCpuCause::Futex) => {
+                writeln!(out, "  which futex:  kymo lock contention --futex -- COMMAND")
+            }
             Some(OffCpuCause::Mutex | OffCpuCause::Rwsem | OffCpuCause::KernelLock) => {
                 writeln!(out, "  which lock:   kymo lock contention -l -- COMMAND")
             }

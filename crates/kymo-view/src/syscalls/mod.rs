@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::percent;
-use kymo_analysis::syscalls::{CallId, CallWaits, SlowCall, SyscallStats, SyscallTable, SyscallTask};
+use kymo_analysis::syscalls::{
+    CallId, CallWaits, SlowCall, SyscallStats, SyscallTable, SyscallTask,
+};
 use kymo_analysis::tasks::WakeupContext;
 use serde_json::{Value, json};
 

@@ -171,7 +171,9 @@ fn has_futexes_alone(args: &Args, source: &EventSource) -> bool {
     let is_plain = !args.threads
         && !args.lock_addr
         && args.field_separator.is_none()
-        && [&args.type_filter, &args.lock_filter, &args.callstack_filter].iter().all(|l| l.is_empty());
+        && [&args.type_filter, &args.lock_filter, &args.callstack_filter]
+            .iter()
+            .all(|l| l.is_empty());
     is_plain && !source.is_piped() && has(&FUTEX_EVENTS[..1]) && !has(&CONTENTION_EVENTS)
 }
 
