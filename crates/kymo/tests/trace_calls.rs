@@ -165,7 +165,7 @@ fn the_slowest_calls_say_what_they_waited_for() {
     };
     let is_mutex =
         |words: &&str| words.starts_with("blocked: futex ") && words.contains("(woken by causes:");
-    assert!(of("futex(0x").iter().any(|words| is_mutex(words)), "{out}");
+    assert!(of("futex(0x").iter().any(is_mutex), "{out}");
     // It runs throughout, but for who else wants the CPU.
     assert!(of("execve(").iter().all(|w| !w.contains("sleeping")), "{out}");
     let out = trace(&["-s", "--calls", "clock_nanosleep", "--", "sleep", "0.05"]).success().stdout;
