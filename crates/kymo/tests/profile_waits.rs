@@ -252,6 +252,34 @@ fn wake_ups_of_others_cost_the_command_nothing() {
     }
 }
 
+/// Threads that wait for work all the time are not what a program waits for.
+#[test]
+fn threads_that_never_ran_are_not_the_cause() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let script = "import threading, time\n\
+        for i in range(6): threading.Thread(target=threading.Event().wait, daemon=True).start()\n\
+        print(flush=True)\n\
+        while True: time.sleep(0.02)";
+    let mut program =
+        Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    // All are there.
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(program.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    let args = ["profile", "-p", &program.id().to_string(), "--timeout", "600"];
+    let page = run(KYMO, args).success().stdout;
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert!(total(&page, "blocked: futex") > total(&page, "sleeping"), "{page}");
+    // On a busy machine it waits for a CPU.
+    let is_it = page.contains(", mostly sleeping")
+        || page.contains("waits for a CPU")
+        || page.contains("wait for CPUs");
+    assert!(is_it && !page.contains("mostly blocked on futex"), "{page}");
+}
+
 /// What it still waits for when it is stopped counts.
 #[test]
 fn an_interrupt_does_not_lose_the_last_wait() {

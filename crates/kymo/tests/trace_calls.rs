@@ -173,6 +173,28 @@ fn the_slowest_calls_say_what_they_waited_for() {
     assert!(slowest.contains("(woken by an interrupt)") && slowest.lines().count() == 2, "{out}");
 }
 
+/// A server whose children do the work: its own silence is said, with the way to them.
+#[test]
+fn silence_of_a_process_with_children_is_explained() {
+    let Some(_state) = begin() else { return };
+    let mut parent =
+        std::process::Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap();
+    let pid = parent.id();
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let stack = format!("/proc/{pid}/stack");
+    while !std::fs::read_to_string(&stack).unwrap().contains("do_wait") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let child = std::fs::read_to_string(&children).unwrap().trim().to_owned();
+    let out = trace(&["-s", "-p", &pid.to_string(), "--timeout", "200"]).success();
+    let said = format!("{}{}", out.stdout, out.stderr);
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let _ = kymo_testkit::run("kill", [&child]).success();
+    assert!(said.contains("no system call was made"), "{said}");
+    assert!(said.contains(&format!("-p {pid},{child}")), "{said}");
+}
+
 #[test]
 fn the_counts_are_those_of_perf_trace() {
     let Some(_state) = begin() else { return };

@@ -68,7 +68,28 @@ impl Bench<'_> {
             removed?;
         }
         rows.extend(self.sched_recording()?);
+        rows.push(self.live_delays()?);
         Ok(rows)
+    }
+
+    /// What `sched latency --live` itself takes of the processor while two tasks wake each other.
+    fn live_delays(&self) -> anyhow::Result<Row> {
+        let timeout = if self.effort() == Effort::Full { "10000" } else { "1000" };
+        let mut load = Command::new("perf")
+            .args(["bench", "sched", "pipe", "-l", "1000000000"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .context("cannot run perf bench")?;
+        let text = output(self.kymo_with(&["sched", "latency", "--live", "--timeout", timeout]));
+        load.kill().and_then(|()| load.wait()).context("cannot end perf bench")?;
+        let text = text?;
+        let said = text.lines().find(|line| line.contains("kymo itself used"));
+        Ok(Row {
+            what: format!("`sched latency --live` beside `perf bench sched pipe`, {timeout} ms"),
+            perf: String::new(),
+            kymo: said.context("it does not say what it took")?.trim().replace("overhead: ", ""),
+            verdict: String::new(),
+        })
     }
 
     /// What recordings of the scheduler cost the program that they are of, in both formats.

@@ -125,7 +125,10 @@ pub fn build_page(
     top: usize,
 ) -> ProfilePage {
     let all = times.all();
-    let waits = times.waits.as_ref().map(|w| WaitSection::new(w, all.on_cpu));
+    let waits = times.waits.as_ref().map(|w| {
+        let ran = |tid| times.threads.get(&tid).is_some_and(|t| t.on_cpu > 0);
+        WaitSection::new(w, all.on_cpu, &ran)
+    });
     let known = &times.threads;
     let nanos = |n: u64| (!known.is_empty()).then(|| Duration::from_nanos(n));
     let sampled = profile.and_then(|profile| {

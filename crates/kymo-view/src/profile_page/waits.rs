@@ -49,8 +49,9 @@ pub struct WaitSection {
 }
 
 impl WaitSection {
-    /// Section of these waits; `running` is the time on the CPU.
-    pub fn new(table: &WaitTable, running: u64) -> WaitSection {
+    /// Section of these waits; `running` is the time on the CPU, `ran` says whether a thread is
+    /// one of those that run.
+    pub fn new(table: &WaitTable, running: u64, ran: &dyn Fn(u32) -> bool) -> WaitSection {
         let mut rows = vec![TimeRow {
             what: "running on a CPU",
             code: "running",
@@ -85,8 +86,9 @@ impl WaitSection {
         let least = (all as f64 * LEAST_SHARE) as u64;
         let pairs = stacks_of_waits(table).into_iter().filter(|w| w.cell.total >= least);
         let pairs = pairs.take(PAIRS).map(|wait| pair(table, &wait)).collect();
-        let cause = table.largest().map(|(cause, _)| cause);
-        WaitSection { rows, pairs, largest: largest(table), cause }
+        let cause = largest_cause(table, ran);
+        let largest = cause.map(|cause| largest_text(table, cause, ran));
+        WaitSection { rows, pairs, largest, cause }
     }
 
     /// All time in the table.
@@ -208,18 +210,41 @@ fn functions(table: &WaitTable, stack: StackNode) -> String {
     named.join(" < ")
 }
 
-fn largest(table: &WaitTable) -> Option<String> {
-    let (cause, _) = table.largest()?;
-    if cause.is_runnable() {
-        return Some("for a CPU".to_owned());
+/// The cause that most time went to, of threads that ran: those of a pool that nothing was asked
+/// of sleep all the time.
+fn largest_cause(table: &WaitTable, ran: &dyn Fn(u32) -> bool) -> Option<OffCpuCause> {
+    let mut sums: Vec<(OffCpuCause, u64)> = Vec::new();
+    for (cause, nanos) in table.threads.iter().filter(|(tid, _)| ran(**tid)).flat_map(|t| t.1) {
+        match sums.iter_mut().find(|(known, _)| known == cause) {
+            Some((_, sum)) => *sum = sum.saturating_add(*nanos),
+            None => sums.push((*cause, *nanos)),
+        }
     }
-    let waits = stacks_of_waits(table).into_iter().find(|w| w.cause == cause);
-    let place = waits.as_ref().map_or_else(String::new, |w| functions(table, w.stack));
+    sums.retain(|(_, nanos)| *nanos > 0);
+    let most = sums.into_iter().max_by_key(|(cause, nanos)| (!cause.is_idle(), *nanos, *cause));
+    most.or(table.largest()).map(|(cause, _)| cause)
+}
+
+fn largest_text(table: &WaitTable, cause: OffCpuCause, ran: &dyn Fn(u32) -> bool) -> String {
+    if cause.is_runnable() {
+        return "for a CPU".to_owned();
+    }
+    let mut sums: FxHashMap<StackNode, u64> = FxHashMap::default();
+    for ((of, stack), cell) in table.thread_waits.iter().filter(|(t, _)| ran(**t)).flat_map(|t| t.1)
+    {
+        if let (true, Some(stack)) = (*of == cause, stack) {
+            *sums.entry(*stack).or_default() += cell.total;
+        }
+    }
+    let most = sums.into_iter().max_by_key(|(stack, nanos)| (*nanos, *stack)).map(|most| most.0);
+    let all = || stacks_of_waits(table).into_iter().find(|w| w.cause == cause).map(|w| w.stack);
+    let stack = most.or_else(all);
+    let place = stack.map_or_else(String::new, |stack| functions(table, stack));
     let place = if place.is_empty() { place } else { format!(", in {place}") };
-    let stack = waits.map_or_else(Vec::new, |w| table.stacks.names(w.stack));
+    let stack = stack.map_or_else(Vec::new, |stack| table.stacks.names(stack));
     let object = stack.first().and_then(|name| name.strip_prefix("[futex ")?.strip_suffix(']'));
     let object = object.map_or_else(String::new, |name| format!(" {}", shown(name.as_bytes())));
-    Some(format!("{}{object}{place}", cause.text().replace("blocked: ", "blocked on ")))
+    format!("{}{object}{place}", cause.text().replace("blocked: ", "blocked on "))
 }
 
 fn pair(table: &WaitTable, wait: &StackWaits) -> WaitPair {

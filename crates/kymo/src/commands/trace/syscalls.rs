@@ -18,7 +18,7 @@ use kymo_format::EventFormat;
 use kymo_kernel::bpf::BpfError;
 use kymo_kernel::ftrace::{Item, Selection, TraceDir};
 use kymo_kernel::{memory, process, target};
-use kymo_model::Note;
+use kymo_model::{Note, NoteKind};
 use kymo_programs::{CallTexts, ReadTasks};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
@@ -141,7 +141,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     flush(&mut lines.output)?;
     note_lost(&mut ledger, (lines.shown, lines.lost), lines.damaged, &lost);
     lines.note(&mut |note| ledger.push(Note { advice: refusal.clone(), ..note }));
+    if lines.inspected == 0 {
+        ledger.push(note_silence(args)?);
+    }
     Ok(close(args, &ledger, code))
+}
+
+/// Nothing was called: says whom nobody looked at.
+fn note_silence(args: &Args) -> anyhow::Result<Note> {
+    let named = args.pids()?;
+    let all = target::with_descendants(&named)?;
+    let advice = (all.len() > named.len()).then(|| {
+        let all: Vec<String> = all.iter().map(u32::to_string).collect();
+        format!("it has children, which -p does not mean: -p {}", all.join(","))
+    });
+    Ok(Note::doubt(NoteKind::Empty, "no system call was made", advice))
 }
 
 /// Lines of the calls of a run.
