@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use kymo_debuginfo::BtfTypes;
 use kymo_files::perfdata::read::{
-    BpfFunction, BpfProgram, Capabilities, CompressionInfo, CpuTopology, FeatureSection,
+    BpfFunction, Capabilities, CompressionInfo, CpuTopology, FeatureSection, RecordedBpfProgram,
 };
 use kymo_files::perfdata::{Feature, PerfData};
 
@@ -124,7 +124,7 @@ fn lines(section: &FeatureSection, file: &PerfData) -> Vec<String> {
 }
 
 /// A program's functions, by the names that the kernel gives them among its symbols.
-fn bpf_program(program: &BpfProgram, file: &PerfData) -> Vec<String> {
+fn bpf_program(program: &RecordedBpfProgram, file: &PerfData) -> Vec<String> {
     let id = program.id;
     let objects = match file.features().section(Feature::BPF_BTF, file.endian()) {
         Some((FeatureSection::BpfBtf(objects), _)) => objects,

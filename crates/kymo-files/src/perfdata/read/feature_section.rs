@@ -27,7 +27,7 @@ pub enum FeatureSection {
     /// Version of the directory format.
     DirFormat(u64),
     /// The BPF programs that were loaded.
-    BpfProgInfo(Vec<BpfProgram>),
+    BpfProgInfo(Vec<RecordedBpfProgram>),
     /// Ids of the BTF objects that were loaded.
     BpfBtf(Vec<(u32, Vec<u8>)>),
     Compressed(CompressionInfo),
@@ -330,7 +330,7 @@ impl SectionReader<'_> {
         Ok(())
     }
 
-    fn bpf_programs(&mut self, programs: &mut Vec<BpfProgram>) -> Result<(), Truncated> {
+    fn bpf_programs(&mut self, programs: &mut Vec<RecordedBpfProgram>) -> Result<(), Truncated> {
         for _ in 0..self.count()? {
             let (info, data) = (self.0.u32()? as usize, self.0.u32()? as usize);
             // Which of its arrays follow.
@@ -340,8 +340,10 @@ impl SectionReader<'_> {
             // Behind the kind.
             let mut id = Cursor::new(info, endian);
             id.skip(4)?;
-            let program = BpfProgram::parse(info, data, endian);
-            programs.push(program.unwrap_or(BpfProgram { id: id.u32()?, ..Default::default() }));
+            let program = RecordedBpfProgram::parse(info, data, endian);
+            programs.push(
+                program.unwrap_or(RecordedBpfProgram { id: id.u32()?, ..Default::default() }),
+            );
         }
         Ok(())
     }
@@ -357,7 +359,7 @@ impl SectionReader<'_> {
 
 /// A BPF program, of the kernel's `struct bpf_prog_info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BpfProgram {
+pub struct RecordedBpfProgram {
     /// Its number.
     pub id: u32,
     /// Its name, which may be cut.
@@ -381,11 +383,11 @@ pub struct BpfFunction {
     pub size: u32,
 }
 
-impl BpfProgram {
+impl RecordedBpfProgram {
     /// `data` has the arrays, to which numbers in `info` point from its begin on.
-    fn parse(info: &[u8], data: &[u8], endian: Endian) -> Option<BpfProgram> {
+    fn parse(info: &[u8], data: &[u8], endian: Endian) -> Option<RecordedBpfProgram> {
         let number = |at| endian.u32_at(info, at);
-        let array = |at| Some(data.get(usize::try_from(endian.u64_at(info, at)?).ok()?..)?);
+        let array = |at| data.get(usize::try_from(endian.u64_at(info, at)?).ok()?..);
         let name = info.get(64..80)?.split(|b| *b == 0).next()?;
         let mut functions = Vec::new();
         let count = number(104)?;
@@ -394,8 +396,9 @@ impl BpfProgram {
             let (addresses, sizes, tags) = (array(112)?, array(120)?, array(184)?);
             let types = array(136).filter(|_| number(144) == Some(count));
             for n in 0..count as usize {
-                let of_type =
-                    |types| endian.u32_at(types, n.checked_mul(number(132)? as usize)? + 4);
+                let of_type = |types| {
+                    endian.u32_at(types, n.checked_mul(number(132)? as usize)?.checked_add(4)?)
+                };
                 functions.push(BpfFunction {
                     tag: *tags.get(n * 8..)?.first_chunk()?,
                     type_id: types.and_then(of_type),
@@ -405,7 +408,7 @@ impl BpfProgram {
             }
         }
         let name = String::from_utf8_lossy(name).into_owned();
-        Some(BpfProgram { id: number(4)?, name, btf: number(128)?, functions })
+        Some(RecordedBpfProgram { id: number(4)?, name, btf: number(128)?, functions })
     }
 }
 
