@@ -117,6 +117,30 @@ pub struct Choice<'a> {
     pub wanted: &'a dyn Fn(&Stack) -> bool,
     /// The frames that the parent key looks for.
     pub is_parent: &'a dyn Fn(FrameId) -> bool,
+    /// The frames that what they called is counted for.
+    pub takes_callees: Option<&'a dyn Fn(FrameId) -> bool>,
+}
+
+impl Choice<'_> {
+    /// The stacks that count, without what was called from frames that take it.
+    fn stacks<'s>(
+        &'s self,
+        profile: &'s Profile,
+        event: &'s EventProfile,
+    ) -> impl Iterator<Item = (Stack, Frames<'s>)> {
+        let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
+        let chosen = event.stacks().filter(|(stack, _)| (self.wanted)(stack));
+        chosen.map(move |(stack, frames)| {
+            let Some(takes) = self.takes_callees else { return (stack, frames) };
+            let mut is_one = |frame: FrameId| *known.entry(frame).or_insert_with(|| takes(frame));
+            // The outermost one.
+            let Some(n) = frames.iter().rposition(&mut is_one) else { return (stack, frames) };
+            let rest = frames.skip(n);
+            let leaf = rest.iter().next().unwrap_or(stack.leaf);
+            let level = if profile.frame(leaf).kernel { 'k' } else { '.' };
+            (Stack { leaf, level, ..stack }, rest)
+        })
+    }
 }
 
 /// Groups the stacks of `event`.
@@ -142,7 +166,7 @@ pub fn histogram(
     let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
     let mut matches = |f: FrameId| *known.entry(f).or_insert_with(|| (choice.is_parent)(f));
     let mut entry_of_stack: Vec<EntryId> = Vec::new();
-    for (stack, frames) in event.stacks().filter(|(s, _)| (choice.wanted)(s)) {
+    for (stack, frames) in choice.stacks(profile, event) {
         // The first one met.
         let parent = match options.order {
             _ if !with_parent => None,
@@ -161,7 +185,7 @@ pub fn histogram(
         _ if options.children => groups.weigh_callers(),
         // Few entries are heavy enough for a tree.
         Some(least) => {
-            let stacks = event.stacks().filter(|(s, _)| (choice.wanted)(s));
+            let stacks = choice.stacks(profile, event);
             for ((stack, frames), id) in stacks.zip(entry_of_stack) {
                 if groups.entries.get(id).is_some_and(|e| e.own >= least) {
                     groups.chain(Head { stack, parent: None }, id, frames);

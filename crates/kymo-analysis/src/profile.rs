@@ -185,6 +185,11 @@ impl<'a> Frames<'a> {
         self.0.iter().map(|f| FrameId(*f))
     }
 
+    /// Those from the `n`-th on.
+    pub fn skip(self, n: usize) -> Frames<'a> {
+        Frames(self.0.get(n..).unwrap_or_default())
+    }
+
     /// How many.
     pub fn len(self) -> usize {
         self.0.len()

@@ -20,6 +20,7 @@ pub struct ReportRequest<'a> {
     pub sort: Option<&'a str>,
     pub fields: Option<&'a str>,
     pub parent: Option<&'a str>,
+    pub ignore_callees: Option<&'a str>,
     pub call_graph: Option<&'a str>,
     /// `--children` or `--no-children`.
     pub children: Option<bool>,
@@ -47,9 +48,11 @@ pub struct ReportRequest<'a> {
 /// A request that cannot be met.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportConfigError {
-    /// The pattern of callers is no regular expression.
-    #[error("--parent {pattern}")]
-    ParentPattern {
+    /// A pattern of functions is no regular expression.
+    #[error("{flag} {pattern}")]
+    Pattern {
+        /// What it was given for.
+        flag: &'static str,
         /// The pattern.
         pattern: String,
         /// What is wrong with it.
@@ -119,6 +122,8 @@ pub struct ReportConfig {
     pub payload_keys: Vec<PayloadKey>,
     /// Callers that the key `parent` looks for.
     pub parent: Regex,
+    /// Functions that what they called is counted for.
+    ignore_callees: Option<Regex>,
     drawing: Option<ChainStyle>,
     order: Option<ChainOrder>,
     least: f64,
@@ -276,17 +281,22 @@ impl ReportConfig {
             text.is_some_and(|text| text.split(',').any(|word| word.trim() == name))
         };
         let latency = args.latency || named(args.sort, "latency") || named(args.fields, "latency");
-        let pattern = args.parent.unwrap_or(PARENT);
-        let parent = Regex::new(pattern).map_err(|e| ReportConfigError::ParentPattern {
-            pattern: pattern.to_owned(),
-            source: Box::new(e),
-        })?;
+        let regex = |flag, pattern: &str| {
+            Regex::new(pattern).map_err(|e| ReportConfigError::Pattern {
+                flag,
+                pattern: pattern.to_owned(),
+                source: Box::new(e),
+            })
+        };
+        let parent = regex("--parent", args.parent.unwrap_or(PARENT))?;
+        let ignored = args.ignore_callees.map(|pattern| regex("--ignore-callees", pattern));
         let mut config = ReportConfig {
             symbol_first: args.sort.is_some_and(|s| s.starts_with("sym")),
             keys,
             fields,
             payload_keys: trace,
             parent,
+            ignore_callees: ignored.transpose()?,
             inlines: !args.no_inline,
             chain_lines: false,
             full_paths: args.full_source_path,
@@ -540,7 +550,12 @@ impl ReportConfig {
     ) -> Histogram {
         let is_parent = |f| profile.function(f).is_some_and(|name| self.parent.is_match(name));
         let wanted = |s: &Stack| self.wants(profile, s);
-        let choice = Choice { wanted: &wanted, is_parent: &is_parent };
+        let takes = self
+            .ignore_callees
+            .as_ref()
+            .map(|pattern| move |f| profile.function(f).is_some_and(|name| pattern.is_match(name)));
+        let takes_callees = takes.as_ref().map(|takes| takes as &dyn Fn(FrameId) -> bool);
+        let choice = Choice { wanted: &wanted, is_parent: &is_parent, takes_callees };
         let mut found = histogram(profile, event, &layout.histogram, &choice);
         found.entries.retain(|entry| self.wants_entry(profile, entry));
         found

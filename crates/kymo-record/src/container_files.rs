@@ -103,12 +103,11 @@ impl ContainerFiles {
 }
 
 /// Opens the file of a mapping of a process in a container.
-pub(crate) fn open(pid: u32, (start, end): (u64, u64), name: &Path) -> io::Result<File> {
-    // The mapping itself leads to the file, also to one that was removed; but for as long as it
-    // has not been split.
-    let range = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
-    regular_file::open(Path::new(&range))
-        .or_else(|_| regular_file::open_below(&SystemRoot::machine().root_of(pid), name))
+pub(crate) fn open(pid: u32, range: (u64, u64), name: &Path) -> io::Result<File> {
+    let system = SystemRoot::machine();
+    // The mapping itself leads to the file, also to one that was removed.
+    regular_file::open(&system.mapped_file(pid, range))
+        .or_else(|_| regular_file::open_below(&system.root_of(pid), name))
 }
 
 #[cfg(test)]

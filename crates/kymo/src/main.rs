@@ -22,6 +22,7 @@ macro_rules! sayln {
 mod args;
 mod called_name;
 mod commands;
+mod examples;
 mod exit;
 mod perf_config;
 mod perf_options;
@@ -66,6 +67,7 @@ macro_rules! command_entries {
                 let command = <commands::$module::Args as clap::Args>::augment_args(command)
                     .about($about)
                     .long_about(None);
+                let command = examples::append(command, command_name!($module $($name)?));
                 perf_options::declare(command, command_name!($module $($name)?))
             },
             run: |matches| {

@@ -114,3 +114,33 @@ fn options_that_cannot_be_say_why() {
     let unknown = kymo(&["report", "--no-such-option"]);
     assert!(unknown.stderr.contains("unexpected argument '--no-such-option'"), "{unknown:?}");
 }
+
+/// Of every command that the help names: there are examples, whose options it has.
+#[test]
+fn every_command_has_examples_that_hold() {
+    let help = kymo(&["--help"]).success().stdout;
+    let list = help.split("\nCommands:\n").nth(1).unwrap();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: Vec<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.len() > 30, "{names:?}");
+    for name in names.into_iter().filter(|name| *name != "help") {
+        let help = kymo(&[name, "--help"]).success().stdout;
+        let mark = ["EXAMPLES\n", "Examples:\n"].into_iter().find(|mark| help.contains(mark));
+        assert!(mark.is_some(), "kymo {name} has no examples");
+        let examples = help.split(mark.unwrap()).nth(1).unwrap();
+        let prefix = format!("kymo {name} ");
+        for line in examples.lines().filter_map(|line| line.trim().strip_prefix(&prefix)) {
+            let words: Vec<&str> = line.split_whitespace().take_while(|w| *w != "--").collect();
+            let sub = words.first().filter(|word| help.contains(&format!("\n  {word}  ")));
+            let help = match sub {
+                Some(sub) => kymo(&[name, sub, "--help"]).success().stdout,
+                None => help.clone(),
+            };
+            for flag in words.iter().filter(|word| word.starts_with("--")) {
+                let flag = flag.split('=').next().unwrap();
+                assert!(help.contains(flag), "kymo {name} {line}: no {flag}\n{help}");
+            }
+        }
+    }
+}

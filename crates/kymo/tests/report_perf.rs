@@ -83,6 +83,17 @@ fn rows_chains_and_percentages_are_perfs() {
     let _ = perf(one).success();
     same(&file, &["--no-children", "-g", "none", "--symbol-filter", "le"]);
     same(&file, &["--children", "-g", "none", "--symbol-filter", "top"]);
+    same(&file, &["--no-children", "-g", "folded", "--ignore-callees", "^top_[ab]$"]);
+    // Where chains are read from the caller's end (-g caller, --children) perf 6.1 forgets the
+    // callers and keeps what was called. Here main has as much as before.
+    let row = |name: &str, more: &[&str]| {
+        let args = ["report", "-i", &file, "--children", "-g", "none", "-s", "sym"];
+        let text = run(env!("CARGO_BIN_EXE_kymo"), [&args[..], more].concat()).success().stdout;
+        text.lines().find(|line| line.ends_with(&format!("[.] {name}"))).map(str::to_owned)
+    };
+    let ignored = ["--ignore-callees", "^top_a$"];
+    assert!(row("main", &[]).is_some_and(|main| Some(main) == row("main", &ignored)));
+    assert_ne!(row("top_a", &[]), row("top_a", &ignored));
 }
 
 #[test]
@@ -355,4 +366,28 @@ fn the_header_tells_what_perf_tells() {
     let known: Vec<String> =
         missing(&ours).into_iter().filter(|f| !newer.contains(&f.as_str())).collect();
     assert_eq!(known, missing(&theirs));
+}
+
+/// Programs in the kernel by the names of their functions, as perf 6.1 writes them.
+#[test]
+fn the_header_has_functions_of_programs_in_the_kernel() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("perf.data").to_str().unwrap().to_owned();
+    // While perf records there is a program of this test, whatever others have loaded.
+    let text = format!(
+        "tracepoint:syscalls:sys_enter_getppid {{ @ = count(); }} \
+         BEGIN {{ system(\"perf record -q -e cpu-clock -o {file} true\"); exit(); }}"
+    );
+    let program = run(env!("CARGO_BIN_EXE_kymo"), ["run", "--unsafe", "-e", &text]).success();
+    let args = ["report", "--header-only", "-i", &file];
+    let of_programs = |text: &str| -> Vec<String> {
+        let is_one = |l: &&str| l.contains("bpf_prog_info") || l.contains("sub_prog");
+        text.lines().filter(is_one).map(str::to_owned).collect()
+    };
+    let theirs = of_programs(&perf(args).success().stdout);
+    assert!(!theirs.is_empty(), "{program:?}");
+    assert_eq!(of_programs(&run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout), theirs);
 }

@@ -312,7 +312,8 @@ fn a_snapshot_of_a_latency_comes_with_its_explanation() {
     let text = std::fs::read_to_string(explained).unwrap();
     // It is the path of the thread in that time, most of which an interrupt ended.
     let tid = child.id();
-    let first = text.lines().find(|l| l.contains(" took ")).unwrap();
+    let first = text.lines().find(|l| l.contains(" took "));
+    let first = first.unwrap_or_else(|| panic!("{text}"));
     assert!(first.contains(&format!("whynaps:{tid} took 2")), "{first}");
     assert!(first.ends_with("the task itself was blocked, ended by an interrupt."), "{first}");
     let span = said.split(" ms from ").nth(1).unwrap();

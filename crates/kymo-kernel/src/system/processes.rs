@@ -13,6 +13,11 @@ impl SystemRoot {
         self.path(format!("proc/{pid}/root"))
     }
 
+    /// The file of a process's mapping; it is there for as long as the mapping is not split.
+    pub fn mapped_file(&self, pid: u32, (start, end): (u64, u64)) -> PathBuf {
+        self.path(format!("proc/{pid}/map_files/{start:x}-{end:x}"))
+    }
+
     /// Path of a process's program, as this process can open it.
     ///
     /// # Errors

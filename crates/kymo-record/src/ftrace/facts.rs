@@ -138,7 +138,12 @@ fn prints_functions(dir: &TraceDir, events: &[EventName], formats: &[(String, St
     // function of their own.
     let by_format = |text: &str| text.contains("%p") || text.contains("__probe_");
     let is_set = |file, unset: &str| dir.read(file).map_or(true, |text| text.trim() != unset);
-    events.iter().any(|event| event.system == "ftrace")
+    // `stacktrace`, alone or with a count.
+    let has_stacks = |event: &EventName| {
+        let trigger = dir.read(&format!("events/{}/{}/trigger", event.system, event.name));
+        trigger.is_ok_and(|text| text.lines().any(|line| line.starts_with("stacktrace")))
+    };
+    events.iter().any(|event| event.system == "ftrace" || has_stacks(event))
         || formats.iter().any(|(_, text)| by_format(text))
         || is_set("current_tracer", "nop")
         || is_set("options/stacktrace", "0")

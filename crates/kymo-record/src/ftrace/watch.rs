@@ -250,14 +250,14 @@ pub(crate) fn single(dir: &Instance, name: &str) -> Result<EventName, TraceError
 }
 
 /// `pid` is the event's own field of that name or, failing that, the task that
-/// hit it; `cpu` likewise.
+/// hit it, which `tid` means, too; `cpu` likewise.
 fn key_of(format: &EventFormat, event: &EventName, key: Option<String>) -> Result<Key, TraceError> {
     let Some(name) = key else { return Ok(Key::None) };
     if format.field(&name).is_some() {
         return Ok(Key::Field(name));
     }
     match name.as_str() {
-        "pid" => Ok(Key::Field("common_pid".into())),
+        "pid" | "tid" => Ok(Key::Field("common_pid".into())),
         "cpu" => Ok(Key::Cpu),
         _ => {
             let fields: Vec<&str> = format.own_fields().map(|f| f.name.as_str()).collect();

@@ -270,7 +270,9 @@ fn stat_text(out: &mut Vec<u8>, stat: &[u8]) -> Option<()> {
     match mode & libc::S_IFMT {
         libc::S_IFCHR | libc::S_IFBLK => {
             let device = long(stat, 40)?;
-            let (major, minor) = (libc::major(device), libc::minor(device));
+            // As glibc packs them.
+            let major = device >> 8 & 0xfff | device >> 32 & !0xfff;
+            let minor = device & 0xff | device >> 12 & 0xffff_ff00;
             let _ = write!(out, ", st_rdev=makedev({major:#x}, {minor:#x})");
         }
         _ => drop(write!(out, ", st_size={}", long(stat, 48)?)),

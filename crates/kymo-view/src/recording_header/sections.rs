@@ -4,7 +4,10 @@
 
 use std::io::{self, Write};
 
-use kymo_files::perfdata::read::{Capabilities, CompressionInfo, CpuTopology, FeatureSection};
+use kymo_debuginfo::BtfTypes;
+use kymo_files::perfdata::read::{
+    BpfFunction, Capabilities, CompressionInfo, CpuTopology, FeatureSection, RecordedBpfProgram,
+};
 use kymo_files::perfdata::{Feature, PerfData};
 
 /// Sections that are shown with `-I` only.
@@ -35,7 +38,7 @@ pub(super) fn write(
     };
     // A section of one value that could not be read has nothing to show.
     if damage.is_none() || is_list(&section) {
-        lines(&section).iter().try_for_each(|line| writeln!(out, "# {line}"))?;
+        lines(&section, file).iter().try_for_each(|line| writeln!(out, "# {line}"))?;
     }
     if let (Some(e), Some(name)) = (damage, feature.name()) {
         writeln!(out, "# {name}: {e}")?;
@@ -54,7 +57,7 @@ fn is_list(section: &FeatureSection) -> bool {
     )
 }
 
-fn lines(section: &FeatureSection) -> Vec<String> {
+fn lines(section: &FeatureSection, file: &PerfData) -> Vec<String> {
     match section {
         FeatureSection::CpuTopology(topology) => cpu_topology(topology),
         FeatureSection::NumaTopology(nodes) => nodes
@@ -111,12 +114,41 @@ fn lines(section: &FeatureSection) -> Vec<String> {
             };
             std::iter::once("hybrid cpu system:".to_owned()).chain(pmus.iter().map(line)).collect()
         }
-        FeatureSection::BpfProgInfo(ids) => {
-            ids.iter().map(|id| format!("bpf_prog_info of id {id}")).collect()
+        FeatureSection::BpfProgInfo(programs) => {
+            programs.iter().flat_map(|program| bpf_program(program, file)).collect()
         }
-        FeatureSection::BpfBtf(ids) => {
-            ids.iter().map(|id| format!("btf info of id {id}")).collect()
+        FeatureSection::BpfBtf(objects) => {
+            objects.iter().map(|(id, _)| format!("btf info of id {id}")).collect()
         }
+    }
+}
+
+/// A program's functions, by the names that the kernel gives them among its symbols.
+fn bpf_program(program: &RecordedBpfProgram, file: &PerfData) -> Vec<String> {
+    let id = program.id;
+    let objects = match file.features().section(Feature::BPF_BTF, file.endian()) {
+        Some((FeatureSection::BpfBtf(objects), _)) => objects,
+        _ => Vec::new(),
+    };
+    let btf = objects.into_iter().find(|(of, _)| *of == program.btf && program.btf != 0);
+    let types = btf.and_then(|(_, bytes)| BtfTypes::parse(bytes, None).ok());
+    let function = |(n, f): (usize, &BpfFunction)| {
+        let tag: String = f.tag.iter().map(|byte| format!("{byte:02x}")).collect();
+        let own = f.type_id.zip(types.as_ref()).and_then(|(id, types)| Some(types.get(id)?.name));
+        let name = match own {
+            Some(name) => name,
+            None if n == 0 && !program.name.is_empty() => &program.name,
+            None => "F",
+        };
+        format!("bpf_prog_{tag}_{name} addr {:#x} size {}", f.address, f.size)
+    };
+    let mut functions = program.functions.iter().enumerate().map(function);
+    match program.functions.len() {
+        0 => vec![format!("bpf_prog_info of id {id}")],
+        1 => vec![format!("bpf_prog_info {id}: {}", functions.next().unwrap_or_default())],
+        _ => std::iter::once(format!("bpf_prog_info {id}:"))
+            .chain(functions.enumerate().map(|(n, line)| format!("\tsub_prog {n}: {line}")))
+            .collect(),
     }
 }
 

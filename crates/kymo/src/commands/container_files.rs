@@ -1,9 +1,9 @@
 //! Binaries of containers that were recorded: copied into the build-id cache while they can be
 //! had, so that the recording is resolved when the container has gone.
 
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
+use kymo_kernel::descriptors;
 use kymo_record::RecordSummary;
 use kymo_symbols::build_id_cache::{BinaryToAdd, BuildIdCache};
 use kymo_symbols::{Binary, BuildIdDirectory, Finder, ResolverOptions};
@@ -23,7 +23,7 @@ pub(super) fn keep(summary: &mut RecordSummary) -> Option<(usize, PathBuf)> {
         if finder.binary(&here).is_some() {
             continue;
         }
-        let open = PathBuf::from(format!("/proc/self/fd/{}", file.file.as_raw_fd()));
+        let open = descriptors::own_path(&file.file);
         let binary = BinaryToAdd { name, build_id, file: &open, debug: None, probes: "" };
         // The recording is whole without it; its functions will have no names, which is said then.
         kept += usize::from(cache.add(&binary).unwrap_or(false));

@@ -123,6 +123,9 @@ pub(crate) struct Args {
     /// Group by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
     #[arg(short, long, value_name = "REGEX")]
     parent: Option<String>,
+    /// Count what functions whose names match called for these functions
+    #[arg(long, value_name = "REGEX")]
+    ignore_callees: Option<String>,
     /// Only entries whose caller matches -p
     #[arg(short = 'x', long)]
     exclude_other: bool,
@@ -349,6 +352,7 @@ fn config(args: &Args) -> anyhow::Result<ReportConfig> {
         sort: args.sort.as_deref().or(args.configured_sort.as_deref()),
         fields: args.fields.as_deref(),
         parent: args.parent.as_deref(),
+        ignore_callees: args.ignore_callees.as_deref(),
         call_graph: args.call_graph.as_deref().or(args.configured_call_graph.as_deref()),
         children: match (args.children, args.no_children) {
             (_, true) => Some(false),

@@ -26,10 +26,10 @@ pub enum FeatureSection {
     ClockId(u64),
     /// Version of the directory format.
     DirFormat(u64),
-    /// Ids of the BPF programs that were loaded.
-    BpfProgInfo(Vec<u32>),
+    /// The BPF programs that were loaded.
+    BpfProgInfo(Vec<RecordedBpfProgram>),
     /// Ids of the BTF objects that were loaded.
-    BpfBtf(Vec<u32>),
+    BpfBtf(Vec<(u32, Vec<u8>)>),
     Compressed(CompressionInfo),
     /// Capabilities of the PMU `cpu`.
     CpuPmuCaps(Capabilities),
@@ -330,29 +330,85 @@ impl SectionReader<'_> {
         Ok(())
     }
 
-    fn bpf_programs(&mut self, ids: &mut Vec<u32>) -> Result<(), Truncated> {
-        /// The kernel's `struct bpf_prog_info` begins with the kind and the number.
-        const ID_AT: usize = 4;
+    fn bpf_programs(&mut self, programs: &mut Vec<RecordedBpfProgram>) -> Result<(), Truncated> {
         for _ in 0..self.count()? {
             let (info, data) = (self.0.u32()? as usize, self.0.u32()? as usize);
             // Which of its arrays follow.
             self.0.skip(8)?;
-            let info = self.0.bytes(info)?;
-            self.0.skip(data)?;
-            let mut info = Cursor::new(info, self.0.endian());
-            info.skip(ID_AT)?;
-            ids.push(info.u32()?);
+            let (info, data) = (self.0.bytes(info)?, self.0.bytes(data)?);
+            let endian = self.0.endian();
+            // Behind the kind.
+            let mut id = Cursor::new(info, endian);
+            id.skip(4)?;
+            let program = RecordedBpfProgram::parse(info, data, endian);
+            programs.push(
+                program.unwrap_or(RecordedBpfProgram { id: id.u32()?, ..Default::default() }),
+            );
         }
         Ok(())
     }
 
-    fn btf_objects(&mut self, ids: &mut Vec<u32>) -> Result<(), Truncated> {
+    fn btf_objects(&mut self, objects: &mut Vec<(u32, Vec<u8>)>) -> Result<(), Truncated> {
         for _ in 0..self.count()? {
             let (id, size) = (self.0.u32()?, self.0.u32()? as usize);
-            self.0.skip(size)?;
-            ids.push(id);
+            objects.push((id, self.0.bytes(size)?.to_vec()));
         }
         Ok(())
+    }
+}
+
+/// A BPF program, of the kernel's `struct bpf_prog_info`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedBpfProgram {
+    /// Its number.
+    pub id: u32,
+    /// Its name, which may be cut.
+    pub name: String,
+    /// The number of its BTF; 0 if it has none.
+    pub btf: u32,
+    /// Its functions; none where the kernel did not say where they are.
+    pub functions: Vec<BpfFunction>,
+}
+
+/// A function of a BPF program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BpfFunction {
+    /// What tells its instructions from others.
+    pub tag: [u8; 8],
+    /// Number of its type in the program's BTF.
+    pub type_id: Option<u32>,
+    /// Where its machine code is.
+    pub address: u64,
+    /// Bytes of it.
+    pub size: u32,
+}
+
+impl RecordedBpfProgram {
+    /// `data` has the arrays, to which numbers in `info` point from its begin on.
+    fn parse(info: &[u8], data: &[u8], endian: Endian) -> Option<RecordedBpfProgram> {
+        let number = |at| endian.u32_at(info, at);
+        let array = |at| data.get(usize::try_from(endian.u64_at(info, at)?).ok()?..);
+        let name = info.get(64..80)?.split(|b| *b == 0).next()?;
+        let mut functions = Vec::new();
+        let count = number(104)?;
+        // Where they are not as many of each kind the kernel kept some to itself.
+        if number(108)? == count && number(180) == Some(count) {
+            let (addresses, sizes, tags) = (array(112)?, array(120)?, array(184)?);
+            let types = array(136).filter(|_| number(144) == Some(count));
+            for n in 0..count as usize {
+                let of_type = |types| {
+                    endian.u32_at(types, n.checked_mul(number(132)? as usize)?.checked_add(4)?)
+                };
+                functions.push(BpfFunction {
+                    tag: *tags.get(n * 8..)?.first_chunk()?,
+                    type_id: types.and_then(of_type),
+                    address: endian.u64_at(addresses, n * 8)?,
+                    size: endian.u32_at(sizes, n * 4)?,
+                });
+            }
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        Some(RecordedBpfProgram { id: number(4)?, name, btf: number(128)?, functions })
     }
 }
 

@@ -29,8 +29,8 @@ use kymo_model::{Attr, Endian, RawRecord, RecordKind};
 
 pub use crate::damage::Damage;
 pub use feature_section::{
-    Capabilities, ClockData, CompressionInfo, CpuCache, CpuPlace, CpuTopology, FeatureSection,
-    HybridPmu, MemTopology, NumaNodeMemory,
+    BpfFunction, Capabilities, ClockData, CompressionInfo, CpuCache, CpuPlace, CpuTopology,
+    FeatureSection, HybridPmu, MemTopology, NumaNodeMemory, RecordedBpfProgram,
 };
 pub use features::{BuildIdEntry, DescribedEvent, Features, GroupDesc};
 pub use order::Batch;

@@ -113,6 +113,7 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
         (args.symbols.is_some(), "--symbols", true),
         (args.header || args.header_only, "--header (kymo script --header shows it)", true),
         (args.parent.is_some(), "--parent", true),
+        (args.ignore_callees.is_some(), "--ignore-callees", true),
         (args.latency, "--latency", true),
         (args.switch.is_given(), "--switch-on", true),
         (args.ns, "--ns", true),
