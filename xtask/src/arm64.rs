@@ -2,7 +2,7 @@
 //! directory with a compiler, its standard library and a linker, and one with programs for the
 //! guest, which are unpacked and never started here.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,6 +24,10 @@ pub(crate) const GUEST_LINKS: [(&str, &str); 2] = [
     ("/usr/bin/awk", "mawk"),
     ("/usr/lib/ld-linux-aarch64.so.1", "aarch64-linux-gnu/ld-linux-aarch64.so.1"),
 ];
+/// Links at the top of the guest's file system.
+pub(crate) const TOP_LINKS: [(&str, &str); 3] =
+    [("/bin", "usr/bin"), ("/sbin", "usr/sbin"), ("/lib", "usr/lib")];
+const LIBRARIES: &str = "/usr/lib/aarch64-linux-gnu";
 const C_COMPILER: &str = "aarch64-linux-gnu-gcc";
 
 /// Mounts directories of this machine at their own paths in a directory that becomes the root,
@@ -108,16 +112,10 @@ impl GuestPrograms {
         Ok(GuestPrograms { root })
     }
 
-    /// The directory that is the guest's root.
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// Path of a program in the guest.
+    /// Path of a program in the guest, whose programs are all below `/usr`.
     pub(crate) fn which(&self, name: &str) -> Option<PathBuf> {
-        let names = ["usr/bin", "usr/sbin"].map(|directory| Path::new(directory).join(name));
-        let found = names.into_iter().find(|at| self.root.join(at).exists())?;
-        Some(Path::new("/").join(found))
+        let places = ["/usr/bin", "/usr/sbin"].map(|directory| Path::new(directory).join(name));
+        places.into_iter().find(|path| self.unpacked(path).is_some())
     }
 
     /// Files of these programs and of the libraries that they name, here and in the guest.
@@ -125,28 +123,28 @@ impl GuestPrograms {
         &self,
         programs: &[PathBuf],
     ) -> anyhow::Result<Vec<(PathBuf, String)>> {
-        let mut found = BTreeSet::new();
+        let mut found = BTreeMap::new();
         let mut open: Vec<PathBuf> = programs.to_vec();
         while let Some(path) = open.pop() {
-            let here = self.root.join(path.strip_prefix("/").unwrap_or(&path));
-            let bytes = std::fs::read(&here).with_context(|| here.display().to_string())?;
-            if !found.insert(path) {
+            if found.contains_key(&path) {
                 continue;
             }
-            for name in needed(&bytes).unwrap_or_default() {
-                let library = Path::new("/usr/lib/aarch64-linux-gnu").join(&name);
-                let there = self.root.join(library.strip_prefix("/").unwrap_or(&library));
-                if !there.exists() {
-                    bail!("{} needs {name}, which is not in {}", here.display(), there.display());
-                }
-                open.push(library);
-            }
+            let here = self.unpacked(&path);
+            let here = here.with_context(|| format!("no {} in the packages", path.display()))?;
+            let bytes = std::fs::read(&here).with_context(|| here.display().to_string())?;
+            let libraries = needed(&bytes).unwrap_or_default();
+            open.extend(libraries.iter().map(|name| Path::new(LIBRARIES).join(name)));
+            found.insert(path, here);
         }
-        let pair = |path: PathBuf| {
-            let here = self.root.join(path.strip_prefix("/").unwrap_or(&path));
-            (here, path.to_string_lossy().into_owned())
-        };
+        let pair = |(path, here): (PathBuf, PathBuf)| (here, path.to_string_lossy().into_owned());
         Ok(found.into_iter().map(pair).collect())
+    }
+
+    /// Where a file of the guest is here: packages may have it below `/usr` or not.
+    fn unpacked(&self, path: &Path) -> Option<PathBuf> {
+        let below = path.strip_prefix("/usr").ok()?;
+        let places = [self.root.join("usr").join(below), self.root.join(below)];
+        places.into_iter().find(|place| place.exists())
     }
 }
 

@@ -130,18 +130,17 @@ impl GuestRoot {
 
     /// Links at the top of the file system, as `/lib` → `usr/lib`.
     fn top_links(&self) -> Vec<(String, String)> {
-        let root = match self {
-            GuestRoot::Host => Path::new("/"),
-            GuestRoot::Arm64(programs) => programs.root(),
-        };
-        ["bin", "sbin", "lib", "lib32", "lib64", "libx32"]
-            .iter()
-            .filter_map(|name| {
-                let target = std::fs::read_link(root.join(name)).ok()?;
-                let target = target.to_string_lossy().trim_start_matches('/').to_owned();
-                Some((format!("/{name}"), target))
-            })
-            .collect()
+        let own = |(name, target): (&str, &str)| (name.to_owned(), target.to_owned());
+        match self {
+            GuestRoot::Host => ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]
+                .into_iter()
+                .filter_map(|name| {
+                    let target = std::fs::read_link(name).ok()?;
+                    Some(own((name, target.to_string_lossy().trim_start_matches('/'))))
+                })
+                .collect(),
+            GuestRoot::Arm64(_) => arm64::TOP_LINKS.into_iter().map(own).collect(),
+        }
     }
 
     /// A path with the link at its top resolved: an archive cannot write through links.
