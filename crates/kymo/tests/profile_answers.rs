@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kernel_ctf::{CtfClass, CtfEvent, CtfWriter};
-use kymo_testkit::{Need, require, run};
+use kymo_testkit::{Need, Workload, require, run};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -58,6 +58,48 @@ fn adds_up(page: &Value) {
     let (threads, programs) = (of(array(page, "threads")), of(array(page, "programs")));
     for other in [table, threads, programs] {
         assert!(other.abs_diff(whole) <= whole / 100, "{other} of {whole}: {page:#}");
+    }
+}
+
+/// One thread that runs and sleeps in turns, for half a second and more.
+const IN_TURNS: &str = r#"
+#include <time.h>
+#include <unistd.h>
+int main(void) {
+    for (int turn = 0; turn < 50; turn++) {
+        struct timespec begin, now;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        do clock_gettime(CLOCK_MONOTONIC, &now);
+        while ((now.tv_sec - begin.tv_sec) * 1000000000L + now.tv_nsec - begin.tv_nsec < 5000000);
+        usleep(5000);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn time_on_and_off_the_cpu_is_the_time_of_the_clock() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let turns = Workload::compile("in_turns", IN_TURNS);
+    for how in ["fp", "dwarf"] {
+        let args = ["profile", "--json", "--call-graph", how, "--", turns.arg()];
+        let out = run(KYMO, args).success();
+        let page: Value = serde_json::from_str(&out.stderr).unwrap();
+        adds_up(&page);
+        let sum: u64 =
+            ["on_cpu_ns", "waiting_ns", "blocked_ns"].iter().map(|n| number(&page, n)).sum();
+        let wall = number(&page, "elapsed_ns");
+        // Who takes the CPU from kymo itself at the begin or the end is told.
+        let is_told = array(&page, "ledger").iter().any(|note| note["kind"] == "unmatched");
+        assert!(wall > 500_000_000, "{wall}: {page:#}");
+        assert!(
+            sum.abs_diff(wall) <= (wall / 100).max(5_000_000) || is_told,
+            "{how}: {sum} of {wall}: {page:#}"
+        );
+        let times = times(&page);
+        assert!(times["running"] > 0 && times["sleep"] > 240_000_000, "{times:?}");
     }
 }
 
