@@ -34,6 +34,10 @@ const WITH_DISK: &str = "guest_debug_";
 /// The test program that says what works on a kernel.
 const MATRIX: &str = "guest_matrix";
 
+/// The test program that compares with bpftrace, which needs 200 MB of libraries and time to
+/// compile: its guest is the only one that has them.
+const BESIDE_BPFTRACE: &str = "guest_bpftrace";
+
 /// The test program that looks at the boot of its guest, each of [`BOOTS`] in a guest of its own.
 const OF_BOOTS: &str = "guest_traced_boot";
 
@@ -107,6 +111,10 @@ struct Setup {
     /// Modules to load at the start.
     load: Vec<String>,
     files: Vec<(PathBuf, String)>,
+    /// Programs beside the peers, if the host has them.
+    programs: Vec<String>,
+    /// Memory beyond that of every guest.
+    more_memory_mb: u32,
     /// Where [`RECORDED`] is put.
     recorded: Option<PathBuf>,
 }
@@ -212,12 +220,17 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     }
     let (of_boots, targets): (Vec<Target>, Vec<Target>) =
         targets.into_iter().partition(|t| t.name == OF_BOOTS);
+    let (beside_bpftrace, targets): (Vec<Target>, Vec<Target>) =
+        targets.into_iter().partition(|t| t.name == BESIDE_BPFTRACE);
     let (with, without): (Vec<Target>, Vec<Target>) =
         targets.into_iter().partition(|t| t.name.starts_with(WITH_DISK));
     let mut all = Results { release: kernel.release.clone(), ..Results::default() };
     // Each boot has a directory of its own, which goes with it.
     let scratch = Scratch::named("boots")?;
-    let mut groups = vec![(&without, Setup::default()), (&with, Setup::default())];
+    let bpftrace = vec!["bpftrace".to_owned()];
+    let bpftrace = Setup { programs: bpftrace, more_memory_mb: 1024, ..Setup::default() };
+    let mut groups =
+        vec![(&without, Setup::default()), (&with, Setup::default()), (&beside_bpftrace, bpftrace)];
     let mut files = Vec::new();
     for (name, scan, adapters) in BOOTS {
         let recorded = scratch.path().join(name);
@@ -228,7 +241,13 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
             format!("scsi_debug {disks} {adapters}"),
         ];
         let append = format!("{TRACED} kymo_boot={name}");
-        let setup = Setup { append, load, files: files.clone(), recorded: Some(recorded.clone()) };
+        let setup = Setup {
+            append,
+            load,
+            files: files.clone(),
+            recorded: Some(recorded.clone()),
+            ..Setup::default()
+        };
         groups.push((&of_boots, setup));
         files.push((recorded, format!("/vm/boots/{name}.dat")));
     }
@@ -302,6 +321,8 @@ fn boot(
         contents.links.push(("/vm/bin/kymo".into(), place.clone()));
         contents.files.push((program, place));
     }
+    let more = setup.programs.iter().filter(|name| contents.guest.which(name).is_some());
+    contents.programs.extend(more.cloned());
     let programs = compile_programs(architecture, scratch.path())?;
     contents.files.extend(programs);
     contents.files.extend(bpftrace_tools());
@@ -331,7 +352,7 @@ fn boot(
         initrd,
         disk,
         append: setup.append.clone(),
-        memory_mb: MEMORY_MB,
+        memory_mb: MEMORY_MB + setup.more_memory_mb,
         limit: Duration::from_secs(u64::from(LIMIT_OF_ALL)),
         // The guest ends a test program that takes too long, and says so.
         silence: Duration::from_secs(u64::from(2 * LIMIT_OF_ONE) + 30),

@@ -1,0 +1,69 @@
+//! Programs of bpftrace's language with kprobes, kretprobes, fentry and fexit beside the installed
+//! bpftrace, in the guest, whose kernel has them: each on the same command, with the same output.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::Path;
+use std::process::Command;
+
+use kymo_testkit::{Need, Workload, require, run, run_command};
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Tracefs, Need::Tool("bpftrace")];
+
+const PROGRAMS: [&str; 8] = [
+    "kprobe:vfs_read /pid == cpid/ { @[arg2] = count(); }",
+    "kretprobe:vfs_read /pid == cpid/ { @[retval] = count(); }",
+    "kprobe:vfs_read /pid == cpid/ { @begin[tid] = 1; @h = hist(arg2); } \
+     kretprobe:vfs_read /@begin[tid]/ { @n = count(); delete(@begin[tid]); }",
+    "kfunc:vfs_read /pid == cpid/ { @[args->count] = count(); }",
+    "kretfunc:vfs_read /pid == cpid/ { @[args->count, retval] = count(); }",
+    "kprobe:vfs_read /pid == cpid/ { @[kstack(2)] = count(); }",
+    "kprobe:vfs_read /pid == cpid/ \
+     { @[str(((struct file *)arg0)->f_path.dentry->d_name.name)] = count(); }",
+    "kprobe:vfs_read /pid == cpid/ { printf(\"%s %d %s\\n\", comm, arg2, func); }",
+];
+
+/// What `kymo run` prints under bpftrace's name and as its release, and what bpftrace prints.
+fn both(arguments: &[&str]) -> (String, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("bpftrace");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kymo"), &link).unwrap();
+    let mut ours = Command::new(&link);
+    ours.args(arguments).env("BPFTRACE_RELEASE", "0.17");
+    let ours = run_command(ours).success();
+    let theirs = run("bpftrace", arguments).success();
+    (ours.stdout, theirs.stdout)
+}
+
+#[test]
+fn functions_of_the_kernel_are_seen_as_bpftrace_sees_them() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let reads = Workload::compile("reads", include_str!("guest_programs/reads.c"));
+    let command = format!("{} 7", reads.arg());
+    for program in PROGRAMS {
+        let (ours, theirs) = both(&["-e", program, "-c", &command]);
+        assert_eq!(ours, theirs, "{program}");
+        assert!(ours.lines().count() > 2, "{program}: {ours}");
+    }
+}
+
+#[test]
+fn a_tool_with_kprobes_prints_what_it_prints_with_bpftrace() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let tool = "/vm/bpftrace-tools/installed-capable.bt";
+    if !Path::new(tool).exists() {
+        println!("skipped: bpftrace's tools are not installed on the host");
+        return;
+    }
+    let (ours, theirs) = both(&[tool, "-c", "hostname kymo-guest"]);
+    // Time and process differ.
+    let lines = |text: &str| -> Vec<String> {
+        let about = text.lines().filter(|line| line.contains(" hostname "));
+        about.map(|l| l.split_whitespace().skip(3).collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(lines(&ours), lines(&theirs), "{ours}\n{theirs}");
+    assert!(lines(&ours).iter().any(|line| line.contains("CAP_SYS_ADMIN")), "{ours}");
+}
