@@ -43,7 +43,15 @@ fn functions_of_the_kernel_are_seen_as_bpftrace_sees_them() {
     let command = format!("{} 7", reads.arg());
     for program in PROGRAMS {
         let (ours, theirs) = both(&["-e", program, "-c", &command]);
-        assert_eq!(ours, theirs, "{program}");
+        // Keys of one count come in any order, as a map has them; release 0.17 has an empty line
+        // for a map that is empty, too.
+        let sorted = |text: &str| -> Vec<String> {
+            let mut lines: Vec<String> =
+                text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&ours), sorted(&theirs), "{program}");
         assert!(ours.lines().count() > 2, "{program}: {ours}");
     }
 }
@@ -58,7 +66,7 @@ fn a_tool_with_kprobes_prints_what_it_prints_with_bpftrace() {
         println!("skipped: bpftrace's tools are not installed on the host");
         return;
     }
-    let (ours, theirs) = both(&[tool, "-c", "hostname kymo-guest"]);
+    let (ours, theirs) = both(&[tool, "-c", "/bin/hostname kymo-guest"]);
     // Time and process differ.
     let lines = |text: &str| -> Vec<String> {
         let about = text.lines().filter(|line| line.contains(" hostname "));

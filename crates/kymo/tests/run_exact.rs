@@ -52,6 +52,27 @@ fn what_is_printed_and_emptied_adds_up_to_all_events() {
 }
 
 #[test]
+fn stacks_of_tracepoints_begin_where_bpftraces_begin() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("bpftrace")]) {
+        return;
+    }
+    for event in ["sched:sched_process_exit", "raw_syscalls:sys_exit", "sched:sched_process_exec"] {
+        let only = "pid == cpid && comm == \"true\"";
+        let text = format!("tracepoint:{event} /{only}/ {{ @[kstack(4)] = count(); }}");
+        let ours = program(&text, &["-c", "/bin/true"]).success().stdout;
+        let theirs = run("bpftrace", ["-e", &text, "-c", "/bin/true"]).success().stdout;
+        let frames = |text: &str| -> Vec<String> {
+            let lines = text.lines().map(str::trim).filter(|line| line.contains('+'));
+            let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(frames(&ours), frames(&theirs), "{event}: {ours}\n{theirs}");
+        assert!(frames(&ours).len() >= 3, "{event}: {ours}");
+    }
+}
+
+#[test]
 fn maps_that_are_walked_measured_and_read_are_emptied_at_one_moment_too() {
     if !begin() {
         return;

@@ -346,6 +346,10 @@ impl Lowering<'_> {
             self.compute(ComputeOperation::Or, id, Operand::Register(high));
         }
         if !user {
+            // The stack of a raw tracepoint begins with the program itself and with the functions
+            // that call it, how many of them is the kernel's matter; that of a perf event begins
+            // with the tracepoint.
+            self.program.uses_context = true;
             return Ok(Value::register(Type::KernelStack(settings), id));
         }
         let place = self.room(16);

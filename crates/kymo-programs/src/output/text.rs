@@ -58,7 +58,7 @@ pub(super) fn write_map_value(out: &mut Vec<u8>, value: &ProgramValue, is_old: b
     }
 }
 
-/// A key as bpftrace 0.17 has it: structures without blanks.
+/// A key as bpftrace 0.17 has it: structures without blanks, stacks less far to the right.
 fn write_old_key(out: &mut Vec<u8>, key: &ProgramValue) {
     match key {
         ProgramValue::Tuple(parts) => {
@@ -70,6 +70,10 @@ fn write_old_key(out: &mut Vec<u8>, key: &ProgramValue) {
             }
         }
         ProgramValue::Record(_) => out.extend(key_text(key)),
+        ProgramValue::Stack(lines) => {
+            out.push(b'\n');
+            lines.iter().for_each(|line| out.extend(format!("    {line}\n").as_bytes()));
+        }
         key => write_value(out, key),
     }
 }
