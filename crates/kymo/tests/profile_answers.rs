@@ -49,7 +49,9 @@ fn times(page: &Value) -> BTreeMap<String, u64> {
 /// The table, the threads and the programs are the same time.
 #[track_caller]
 fn adds_up(page: &Value) {
-    let table: u64 = times(page).values().sum();
+    // What is uncertain is of no thread's time.
+    let certain = times(page).into_iter().filter(|(cause, _)| cause != "uncertain");
+    let table: u64 = certain.map(|(_, nanos)| nanos).sum();
     let whole = number(page, "on_cpu_ns") + number(page, "waiting_ns") + number(page, "blocked_ns");
     let of = |rows: &[Value]| -> u64 {
         let names = ["on_cpu_ns", "waiting_ns", "blocked_ns"];
