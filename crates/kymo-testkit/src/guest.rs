@@ -24,11 +24,11 @@ pub fn load_module(name: &str, parameters: &str) {
 /// Unloads a module of the guest's kernel, which others may still use for a moment.
 ///
 /// # Panics
-/// With the kernel's reason if that fails for some seconds, and outside the guest.
+/// With the kernel's reason if that fails for twenty seconds, and outside the guest.
 #[track_caller]
 pub fn unload_module(name: &str) {
     assert!(guest(), "modules are unloaded in the guest only");
-    for _ in 0..50 {
+    for _ in 0..200 {
         if crate::run("/init", ["unload", name]).status == 0 {
             return;
         }
