@@ -63,12 +63,12 @@ fn adds_up(page: &Value) {
     }
 }
 
-/// One thread that runs and sleeps in turns, for half a second and more.
-const IN_TURNS: &str = r#"
+/// One thread that runs and sleeps fifty times, for half a second and more.
+const ALTERNATING: &str = r#"
 #include <time.h>
 #include <unistd.h>
 int main(void) {
-    for (int turn = 0; turn < 50; turn++) {
+    for (int i = 0; i < 50; i++) {
         struct timespec begin, now;
         clock_gettime(CLOCK_MONOTONIC, &begin);
         do clock_gettime(CLOCK_MONOTONIC, &now);
@@ -84,11 +84,13 @@ fn time_on_and_off_the_cpu_is_the_time_of_the_clock() {
     if !require(&NEEDS) {
         return;
     }
-    let turns = Workload::compile("in_turns", IN_TURNS);
+    let work = Workload::compile("alternating", ALTERNATING);
     for how in ["fp", "dwarf"] {
-        let args = ["profile", "--json", "--call-graph", how, "--", turns.arg()];
+        let args = ["profile", "--json", "--call-graph", how, "--", work.arg()];
         let out = run(KYMO, args).success();
-        let page: Value = serde_json::from_str(&out.stderr).unwrap();
+        // The ledger is told on the last line, too.
+        let text = &out.stderr[..out.stderr.rfind("\n}\n").unwrap() + 2];
+        let page: Value = serde_json::from_str(text).unwrap();
         adds_up(&page);
         let sum: u64 =
             ["on_cpu_ns", "waiting_ns", "blocked_ns"].iter().map(|n| number(&page, n)).sum();
