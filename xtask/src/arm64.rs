@@ -17,8 +17,9 @@ pub(crate) const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 const COMPILER_SUITE: &str = "forky";
 const COMPILER: &str = "rustc,cargo,libstd-rust-dev:arm64,gcc,libc6-dev,gcc-aarch64-linux-gnu,\
                         libc6-dev-arm64-cross";
-/// Beside what every system of Debian has.
-const PROGRAMS: &str = "mawk,procps,linux-perf,trace-cmd";
+/// What tests start in the guest.
+const PROGRAMS: &str = "bash,coreutils,dash,findutils,grep,hostname,mawk,mount,perl-base,procps,sed,tar,util-linux,\
+                        linux-perf,trace-cmd";
 /// Names in the guest that packages make when they are installed, or that lie beside libraries.
 pub(crate) const GUEST_LINKS: [(&str, &str); 2] = [
     ("/usr/bin/awk", "mawk"),

@@ -104,7 +104,11 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
         files: vec![(kymo, "/vm/bin/kymo".into())],
         programs: options.programs,
         load: options.modules,
-        ready: super::suite::READY.map(String::from).into(),
+        ready: super::suite::READY
+            .into_iter()
+            .filter(|name| modules.has(name))
+            .map(String::from)
+            .collect(),
         links: Vec::new(),
     };
     // A command that is not of the host is one of the guest's (kymo) or a mistake
