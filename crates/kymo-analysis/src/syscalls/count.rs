@@ -63,6 +63,8 @@ pub struct CallWaits {
     pub blocks: Vec<CallBlock>,
     /// Nanoseconds in which it waited for a CPU.
     pub runnable: u64,
+    /// Nanoseconds in which it waited or ran: when it came back to a CPU was not recorded.
+    pub unknown: u64,
 }
 
 impl CallWaits {

@@ -20,7 +20,7 @@ use super::errno::{errno_name, errno_text};
 use super::memory::{MemoryShape, ReadMemory, slot_of};
 use super::numbers::syscall_name;
 use super::summary::SyscallSummary;
-use super::waits::{CallWaiting, SlowestCall, WaitFormats, switched};
+use super::waits::{CallWaiting, Return, SlowestCall, WaitFormats, switched};
 
 /// Results from here on are errors: -4095 … -1.
 const FIRST_ERROR: i64 = -4095;
@@ -243,10 +243,12 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
         let Some((prev, next)) = switched(&waiting.formats.switch, payload) else { return };
         if let Some(pending) = self.open.get_mut(&next) {
-            waiting.resume(time, payload, &mut pending.waits, &pending.call.name);
+            let PendingCall { waits, call, .. } = pending;
+            waiting.resume((next, time), Return::Now, waits, &call.name);
         }
-        if self.open.contains_key(&prev) {
-            waiting.leave(time, payload);
+        if let Some(pending) = self.open.get_mut(&prev) {
+            let PendingCall { waits, call, .. } = pending;
+            waiting.leave((prev, time), payload, waits, &call.name);
         }
     }
 
@@ -352,6 +354,9 @@ impl<I: TaskInspector> SyscallLines<I> {
             && self.gated != Some(tid)
         {
             pending.memory.extend(memory);
+            if let Some(waiting) = &mut self.waiting {
+                waiting.resume((tid, at), Return::Before, &mut pending.waits, &pending.call.name);
+            }
             self.finish_call(tid, pending, CallEnd::Returned { at, value });
         }
     }

@@ -46,6 +46,15 @@ struct OffThread {
     woken: Option<(u64, i32, WakeupContext)>,
 }
 
+/// When a thread came back to a CPU.
+#[derive(Clone, Copy)]
+pub(super) enum Return {
+    /// At the time that is given.
+    Now,
+    /// Before it, unrecorded: some kernels miss switches from the idle task.
+    Before,
+}
+
 /// Threads off their CPUs, and the slowest calls.
 pub(super) struct CallWaiting {
     pub(super) formats: WaitFormats,
@@ -58,9 +67,15 @@ impl CallWaiting {
         CallWaiting { formats, off: FxHashMap::default(), slowest: Vec::new() }
     }
 
-    /// A thread of a call leaves its CPU.
-    pub(super) fn leave(&mut self, time: u64, payload: &[u8]) {
-        let tid = int(&self.formats.switch, "prev_pid", payload) as i32;
+    /// The thread of a call leaves its CPU.
+    pub(super) fn leave(
+        &mut self,
+        (tid, time): (i32, u64),
+        payload: &[u8],
+        waits: &mut CallWaits,
+        call: &str,
+    ) {
+        self.resume((tid, time), Return::Before, waits, call);
         let state = SwitchOutState::from_kernel(int(&self.formats.switch, "prev_state", payload));
         if self.off.len() < MOST_THREADS {
             self.off.insert(tid, OffThread { left: time, state, woken: None });
@@ -77,16 +92,26 @@ impl CallWaiting {
     }
 
     /// A thread is back on a CPU: adds what it waited for to its call.
-    pub(super) fn resume(&mut self, time: u64, payload: &[u8], waits: &mut CallWaits, call: &str) {
-        let tid = int(&self.formats.switch, "next_pid", payload) as i32;
+    pub(super) fn resume(
+        &mut self,
+        (tid, time): (i32, u64),
+        back: Return,
+        waits: &mut CallWaits,
+        call: &str,
+    ) {
         let Some(off) = self.off.remove(&tid) else { return };
         let woken = off.woken.filter(|(at, ..)| *at >= off.left && *at <= time);
-        let ready = match woken {
+        let ready = match (woken, back) {
             _ if off.state.is_runnable() => off.left,
-            Some((at, ..)) => at,
-            None => time,
+            (Some((at, ..)), _) => at,
+            (None, Return::Now) => time,
+            (None, Return::Before) => off.left,
         };
-        waits.runnable = waits.runnable.saturating_add(time.saturating_sub(ready));
+        let rest = match back {
+            Return::Now => &mut waits.runnable,
+            Return::Before => &mut waits.unknown,
+        };
+        *rest = rest.saturating_add(time.saturating_sub(ready));
         let nanos = ready.saturating_sub(off.left);
         if nanos == 0 {
             return;

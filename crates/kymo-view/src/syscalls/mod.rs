@@ -458,8 +458,12 @@ pub fn call_time_words(waits: &CallWaits, duration: u64) -> String {
     if waits.runnable > 0 {
         parts.push(format!("waiting for a CPU {}", Span(waits.runnable)));
     }
-    let rest = duration.saturating_sub(waits.blocked()).saturating_sub(waits.runnable);
-    parts.push(match waits.blocks.is_empty() && waits.runnable == 0 {
+    if waits.unknown > 0 {
+        parts.push(format!("waiting or running {} (not recorded which)", Span(waits.unknown)));
+    }
+    let known = waits.blocked().saturating_add(waits.runnable).saturating_add(waits.unknown);
+    let rest = duration.saturating_sub(known);
+    parts.push(match *waits == CallWaits::default() {
         true => "no wait in the recording".to_owned(),
         false => format!("running {}", Span(rest)),
     });
