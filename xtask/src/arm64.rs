@@ -3,6 +3,7 @@
 //! guest, which are unpacked and never started here.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,8 +19,8 @@ const COMPILER_SUITE: &str = "forky";
 const COMPILER: &str = "rustc,cargo,libstd-rust-dev:arm64,gcc,libc6-dev,gcc-aarch64-linux-gnu,\
                         libc6-dev-arm64-cross";
 /// What tests start in the guest.
-const PROGRAMS: &str = "bash,coreutils,dash,findutils,grep,hostname,mawk,mount,perl-base,procps,sed,tar,util-linux,\
-                        linux-perf,trace-cmd";
+const PROGRAMS: &str = "bash,coreutils,dash,findutils,grep,hostname,mawk,mount,perl-base,procps,\
+                        sed,tar,util-linux,linux-perf,trace-cmd";
 /// Names in the guest that packages make when they are installed, or that lie beside libraries.
 pub(crate) const GUEST_LINKS: [(&str, &str); 2] = [
     ("/usr/bin/awk", "mawk"),
@@ -30,6 +31,7 @@ pub(crate) const TOP_LINKS: [(&str, &str); 3] =
     [("/bin", "usr/bin"), ("/sbin", "usr/sbin"), ("/lib", "usr/lib")];
 const LIBRARIES: &str = "/usr/lib/aarch64-linux-gnu";
 const C_COMPILER: &str = "aarch64-linux-gnu-gcc";
+const EMULATOR: &str = "qemu-aarch64";
 
 /// Mounts directories of this machine at their own paths in a directory that becomes the root,
 /// and starts a command there. Both happen in a mount namespace of its own, which ends with it.
@@ -59,9 +61,28 @@ pub(crate) fn cargo(args: &[&str]) -> anyhow::Result<Command> {
         .args(["--offline", "--locked", "--target", TRIPLE])
         .env("CARGO_HOME", &home)
         .env("CARGO_TARGET_DIR", &built)
+        // Programs travel into a guest that keeps its files in memory.
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
+        .env("CARGO_PROFILE_DEV_STRIP", "debuginfo")
         .env("CC_aarch64_unknown_linux_gnu", C_COMPILER)
         .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", C_COMPILER);
     Ok(command)
+}
+
+/// The corpus as the program of this architecture reads it, under qemu's emulation of a process:
+/// `cargo xtask test --arm64`.
+pub(crate) fn corpus() -> anyhow::Result<()> {
+    if !cargo::has(EMULATOR, &["--version"]) {
+        bail!("no {EMULATOR}: apt-get install qemu-user");
+    }
+    let program = cargo::build_by(cargo(&["build", "--package", "kymo", "--bin", "kymo"])?)?;
+    let script = crate::target().join("arm64/kymo-emulated");
+    let text = format!("#!/bin/sh\nexec {EMULATOR} '{}' \"$@\"\n", program.display());
+    std::fs::write(&script, text).with_context(|| script.display().to_string())?;
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).context("the script")?;
+    let mut tests = cargo::command(&["test", "--workspace", "--test", "corpus"]);
+    tests.env("KYMO_CORPUS_PROGRAM", script);
+    cargo::run_command(tests)
 }
 
 /// The C compiler for it.

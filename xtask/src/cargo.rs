@@ -51,12 +51,17 @@ pub(crate) fn build(args: &[&str]) -> anyhow::Result<PathBuf> {
 
 /// The same by a command of cargo's.
 pub(crate) fn build_by(command: Command) -> anyhow::Result<PathBuf> {
-    let messages = messages_of(command)?;
-    messages
-        .iter()
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .next_back()
-        .context("cargo named no program")
+    program_in(&messages_of(command)?, |_| true)
+}
+
+/// The program among what was built whose target is chosen.
+pub(crate) fn program_in(
+    messages: &[serde_json::Value],
+    is_chosen: impl Fn(&serde_json::Value) -> bool,
+) -> anyhow::Result<PathBuf> {
+    let chosen = messages.iter().filter(|message| is_chosen(&message["target"]));
+    let mut programs = chosen.filter_map(|message| message["executable"].as_str());
+    programs.next_back().map(PathBuf::from).context("cargo named no program")
 }
 
 /// What a build by a command of cargo's says about each of its artefacts, in cargo's own JSON.

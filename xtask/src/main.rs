@@ -30,6 +30,7 @@ usage: cargo xtask <task>
   setup [--dry-run]   install the Debian packages that tests and benches need
   test                setup, then everything CI checks
   test --quick        formatting, tidy, clippy, unit tests, the corpus: no root, no peers
+  test --arm64        the corpus, read by the program for AArch64 under emulation
   peers [--renew]     the tools of Debian's testing release, into target/peers, which tests
                       compare with where they are there
   tidy                the project's own rules (file heads, crate arrows, …)
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         ["setup", "--dry-run"] => setup::run(setup::Mode::Say).map(done),
         ["test"] => test::run().map(done),
         ["test", "--quick"] => test::quick().map(done),
+        ["test", "--arm64"] => arm64::corpus().map(done),
         ["peers"] => peers::run(false).map(done),
         ["peers", "--renew"] => peers::run(true).map(done),
         ["tidy"] => tidy::run().map(done),

@@ -14,7 +14,7 @@ const SUITE: &str = "forky";
 const PACKAGES: &str = "linux-perf,babeltrace2,bpftrace,lttng-tools,liblttng-ust-dev,trace-cmd,\
                         systemtap-sdt-dev";
 /// Seconds after which a mirror that does not answer ends an attempt.
-const LIMIT: &str = "240";
+const LIMIT: &str = "400";
 
 /// Where the tools are, once they are whole.
 fn directory() -> PathBuf {

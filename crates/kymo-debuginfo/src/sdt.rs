@@ -69,12 +69,12 @@ fn usdt_note(desc: &[u8], base: Option<u64>, endian: Endianness) -> Option<UsdtN
 }
 
 /// Arguments are separated by blanks, of which operands have none outside of
-/// parentheses.
+/// parentheses, and brackets on AArch64.
 fn split_args(text: &str) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     for word in text.split_ascii_whitespace() {
         match args.last_mut() {
-            Some(last) if last.matches('(').count() > last.matches(')').count() => {
+            Some(last) if last.matches(['(', '[']).count() > last.matches([')', ']']).count() => {
                 last.push_str(word)
             }
             _ => args.push(word.to_owned()),
@@ -90,5 +90,6 @@ mod tests {
     #[test]
     fn operands_may_hold_blanks() {
         assert_eq!(split_args("8@(%rax, %rbx) -4@$1"), ["8@(%rax,%rbx)", "-4@$1"]);
+        assert_eq!(split_args("8@[x0, 16] -4@w1"), ["8@[x0,16]", "-4@w1"]);
     }
 }

@@ -27,6 +27,7 @@ pub mod kallsyms;
 pub mod kcore;
 pub mod kernel_log;
 pub mod kprobes;
+mod lockdown;
 pub mod mapped;
 pub mod memory;
 pub mod opaque_mapping;

@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use kymo_model::{Attr, AttrFlags, Cursor, Endian, EventType, ReadFormat, ReadValues};
 
-use crate::process::raise_open_file_limit;
+use crate::lockdown;
+use crate::process::{has_capability, raise_open_file_limit};
 use crate::system_root::system_path;
 
 /// The way out when only user space may be counted.
@@ -294,6 +295,12 @@ impl OpenError {
 
     /// Which of the kernel's checks stands in the way, in the order it makes them.
     fn permission(&self) -> String {
+        const CAP_SYS_ADMIN: u32 = 21;
+        if has_capability(CAP_SYS_ADMIN)
+            && let Some(lockdown) = lockdown::stated()
+        {
+            return format!("the kernel is in lockdown ({lockdown})");
+        }
         let level = self.paranoid.unwrap_or(-1);
         let needs = if level > 2 {
             // Mainline knows no such level.

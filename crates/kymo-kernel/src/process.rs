@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::system_root::system_path;
+
 /// The command could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
@@ -641,6 +643,14 @@ impl Drop for PreferredThread {
         // Lowering is always allowed.
         let _ = rustix::process::setpriority_process(None, self.before);
     }
+}
+
+/// Whether this thread has a capability, by its number of capabilities(7), in effect.
+pub(crate) fn has_capability(bit: u32) -> bool {
+    let status = std::fs::read_to_string(system_path("/proc/self/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> bit & 1 == 1)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use crate::lockdown;
 use crate::system_root::{SystemRoot, system_path};
 
 /// A tracefs root, which may be a directory made by a test.
@@ -22,6 +23,15 @@ pub enum TracefsError {
     NotMounted {
         /// What mount(2) said.
         error: io::Error,
+    },
+    /// The kernel makes no files in it.
+    #[error(
+        "the kernel is in lockdown (/sys/kernel/security/lockdown = {mode}): it lets nobody see its \
+         tracepoints, functions and probes; samples, counters and programs' own tracepoints work"
+    )]
+    Lockdown {
+        /// Of the kernel's lockdown.
+        mode: String,
     },
     /// It is there, but only root may look into it.
     #[error(
@@ -105,6 +115,9 @@ impl Tracefs {
         if !SystemRoot::machine().is_machine() {
             let error = io::ErrorKind::NotFound.into();
             return Err(TracefsError::NotMounted { error });
+        }
+        if let Some(mode) = lockdown::mode().filter(|mode| mode == "confidentiality") {
+            return Err(TracefsError::Lockdown { mode });
         }
         mount(PLACES[0]).map_err(|error| TracefsError::NotMounted { error })?;
         Ok(Tracefs { root: PathBuf::from(PLACES[0]) })

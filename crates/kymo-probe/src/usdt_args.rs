@@ -42,6 +42,20 @@ fn operand_expr(operand: &str) -> Option<FetchExpr> {
     if let Some(name) = operand.strip_prefix('%') {
         return Some(FetchExpr::from_base(FetchBase::Register(register(name)?)));
     }
+    if let Some(inner) = operand.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let (base, offset) = inner.split_once(',').unwrap_or((inner, "0"));
+        let offset = signed(offset.trim().trim_start_matches('#'))?;
+        return Some(FetchExpr {
+            base: FetchBase::Register(aarch64_register(base.trim())?),
+            dereferences: vec![Dereference { offset, user: false }],
+        });
+    }
+    if let Some(register) = aarch64_register(operand) {
+        return Some(FetchExpr::from_base(FetchBase::Register(register)));
+    }
+    if let Some(number) = signed(operand) {
+        return Some(FetchExpr::from_base(FetchBase::Immediate(number)));
+    }
     let open = operand.find('(')?;
     let inner = operand.get(open + 1..)?.strip_suffix(')')?;
     let base = register(inner.strip_prefix('%')?)?;
@@ -65,6 +79,16 @@ fn signed(text: &str) -> Option<i64> {
         None => digits.parse().ok()?,
     } as i64;
     Some(if negative { value.wrapping_neg() } else { value })
+}
+
+/// AArch64's have no mark: `x7` and `w7`, its lower half, are the kernel's `%x7`.
+fn aarch64_register(name: &str) -> Option<String> {
+    let digits = match name {
+        "sp" => return Some("%sp".to_owned()),
+        _ => name.strip_prefix(['x', 'w'])?,
+    };
+    let number: u8 = digits.parse().ok()?;
+    (number < 31).then(|| format!("%x{number}"))
 }
 
 /// Assembler names → the kernel's: `%edi`, `%dil`, `%rdi` are all `%di`.
@@ -103,10 +127,26 @@ mod tests {
             ("8@-24(%rbp)", "arg1=-24(%bp):u64"),
             ("4@(%rsp)", "arg1=+0(%sp):u32"),
             ("-4@16(%r12)", "arg1=+16(%r12):s32"),
+            // AArch64's.
+            ("8@x0", "arg1=%x0:u64"),
+            ("-4@w19", "arg1=%x19:s32"),
+            ("8@[x29,-24]", "arg1=-24(%x29):u64"),
+            ("-4@[sp, 12]", "arg1=+12(%sp):s32"),
+            ("8@[x3]", "arg1=+0(%x3):u64"),
+            ("-4@-7", "arg1=\\-7:s32"),
         ] {
             assert_eq!(usdt_fetch_arg(1, text, None).unwrap().to_string(), expected, "{text}");
         }
-        for text in ["4@counter(%rip)", "8@(%rax,%rbx,8)", "8@%xmm0", "3@%eax", "8@"] {
+        for text in [
+            "4@counter(%rip)",
+            "8@(%rax,%rbx,8)",
+            "8@%xmm0",
+            "3@%eax",
+            "8@",
+            "8@x31",
+            "8@[x0,x1]",
+            "8@d0",
+        ] {
             assert!(usdt_fetch_arg(1, text, None).is_err(), "{text}");
         }
     }

@@ -432,17 +432,17 @@ impl Data<'_> {
 }
 
 /// A restartable sequence on a CPU.
-#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
 pub(crate) struct OnCpu {
     pub(crate) rseq: crate::rseq::Rseq,
     pub(crate) cpu: u32,
 }
 
-#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
 impl Discipline for OnCpu {
     #[inline(always)]
     fn commit(&self, area: Area<'_>, commit: &Commit<'_>) -> bool {
-        let next = pair(commit.next_pos, commit.next_count);
+        let next = crate::rseq::pair(commit.next_pos, commit.next_count);
         // SAFETY: the header is aligned to 64 bytes; `Area::event` placed the event, with its
         // last word rounded up, before the end of the sub-buffer; beyond `pos` nobody reads.
         unsafe {
@@ -468,7 +468,7 @@ impl Discipline for OnCpu {
             words: bytes.len() / 8,
         };
         let pieces = [piece(switch.close_at, &switch.close), piece(switch.open_at, &switch.open)];
-        let next = pair(switch.next_pos, switch.count);
+        let next = crate::rseq::pair(switch.next_pos, switch.count);
         // SAFETY: the header is aligned to 64 bytes; both pieces lie at the start of sub-buffers and are
         // whole words. The fields of the old context count only once the packet is closed.
         unsafe {
@@ -482,11 +482,4 @@ impl Discipline for OnCpu {
             )
         }
     }
-}
-
-#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-#[inline(always)]
-fn pair(pos: u64, count: u64) -> std::arch::x86_64::__m128i {
-    // SAFETY: SSE2 is part of x86-64.
-    unsafe { std::arch::x86_64::_mm_set_epi64x(count.cast_signed(), pos.cast_signed()) }
 }

@@ -1,10 +1,10 @@
-//! Ticks for events: the time stamp counter where the kernel itself trusts it, else
-//! `CLOCK_MONOTONIC`; and anchors that tie ticks to the kernel's clocks with a bound.
+//! Ticks for events: the processor's counter (the time stamp counter of x86-64, AArch64's generic
+//! timer) where the kernel itself trusts it, else `CLOCK_MONOTONIC`; and anchors that tie ticks to the kernel's clocks with a bound.
 
 /// What ticks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockKind {
-    /// The processor's time stamp counter.
+    /// The processor's counter: the time stamp counter, the generic timer.
     Tsc,
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     Monotonic,
@@ -73,7 +73,7 @@ impl ClockFacts {
 /// Where a ring takes its time from.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
-    /// The time stamp counter.
+    /// The processor's counter.
     Tsc,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     Monotonic,
@@ -115,10 +115,11 @@ impl Clock {
         }
     }
 
-    /// The clock to use on this machine: the counter if `kernel_uses_tsc` (the kernel's
-    /// current clock source is `tsc`) and the CPU says that it never stops or changes pace.
-    pub fn best(kernel_uses_tsc: bool) -> Self {
-        if kernel_uses_tsc && tsc_is_invariant() { Clock::Tsc } else { Clock::Monotonic }
+    /// The clock to use on this machine: the counter if the kernel takes its time from it, by the
+    /// name of its current clock source, and the CPU says that it never stops or changes pace.
+    pub fn best(kernel_source: &[u8]) -> Self {
+        let is_trusted = COUNTER.is_some_and(|name| name.as_bytes() == kernel_source);
+        if is_trusted && tsc_is_invariant() { Clock::Tsc } else { Clock::Monotonic }
     }
 
     /// An anchor to the kernel's clocks, and how fast this clock ticks, measured against
@@ -185,10 +186,34 @@ fn tsc() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+/// The virtual count of the generic timer, which Linux leaves readable.
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[inline(always)]
+fn tsc() -> u64 {
+    let ticks: u64;
+    // SAFETY: reads a counter, not before what stands before it.
+    unsafe {
+        std::arch::asm!(
+            "isb",
+            "mrs {ticks}, cntvct_el0",
+            ticks = out(reg) ticks,
+            options(nostack, preserves_flags, nomem),
+        );
+    }
+    ticks
+}
+
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 fn tsc() -> u64 {
     monotonic_ns()
 }
+
+/// The kernel's name of the clock source that reads the counter.
+const COUNTER: Option<&str> = match () {
+    () if cfg!(all(target_arch = "x86_64", not(miri))) => Some("tsc"),
+    () if cfg!(all(target_arch = "aarch64", not(miri))) => Some("arch_sys_counter"),
+    () => None,
+};
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn tsc_is_invariant() -> bool {
@@ -197,9 +222,10 @@ fn tsc_is_invariant() -> bool {
     __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT != 0
 }
 
+/// The generic timer always is: Arm ARM, D12.1.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn tsc_is_invariant() -> bool {
-    false
+    true
 }
 
 const CLOCK_REALTIME: i32 = 0;
@@ -243,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     fn the_counter_maps_to_the_kernels_clock_within_its_bound() {
         let facts = Clock::Tsc.facts(None);
         let ticks = Clock::Tsc.now();

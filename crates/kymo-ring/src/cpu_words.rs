@@ -45,7 +45,7 @@ impl CpuWords {
     /// spoke of.
     #[inline(always)]
     pub unsafe fn add(&self, word: *mut u8, n: u64) {
-        #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+        #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
         {
             let cpus = self.sequences.load(Ordering::Relaxed);
             let rseq = Rseq::at(self.offset.load(Ordering::Relaxed));
@@ -66,14 +66,11 @@ impl CpuWords {
     /// As [`CpuWords::add`], of all four; `pair` is aligned to 16.
     #[inline(always)]
     pub unsafe fn add_pair(&self, pair: *mut u8, n: [u64; 2], others: *mut u8, largest: [u64; 2]) {
-        #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+        #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
         {
-            use std::arch::x86_64::_mm_set_epi64x;
-
             let cpus = self.sequences.load(Ordering::Relaxed);
             let rseq = Rseq::at(self.offset.load(Ordering::Relaxed));
-            // SAFETY: this machine has these instructions, as all of its kind.
-            let both = unsafe { _mm_set_epi64x(n[1].cast_signed(), n[0].cast_signed()) };
+            let both = crate::rseq::pair(n[0], n[1]);
             // SAFETY: the caller's promise; there are sequences, so the offset is that of this process.
             if cpus != 0 && unsafe { rseq.add_pair(pair, cpus, both, others, largest) } {
                 return;

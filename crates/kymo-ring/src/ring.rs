@@ -188,7 +188,7 @@ impl<'m> Ring<'m> {
     #[inline]
     pub fn write(&self, id: u32, tid: u32, record: &mut [u8], len: usize) -> WriteOutcome {
         assert!(record.len() >= HEADROOM + SLACK && record.len() - HEADROOM - SLACK >= len);
-        #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+        #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
         if let Some(rseq) = self.rseq {
             let cpu = rseq.cpu();
             if cpu < self.header.config().cpu_areas {
@@ -203,7 +203,7 @@ impl<'m> Ring<'m> {
     }
 
     /// The packet is full, or the thread was interrupted.
-    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
     #[cold]
     fn write_again(
         &self,

@@ -489,19 +489,37 @@ macro_rules! __site {
     };
 }
 
-/// An SDT marker whose arguments are the members of `words`. A one-byte nop, which kernels
-/// trap, and behind it the long nop that newer ones can turn into a call; the assembly may
-/// use the stack, so that the compiler keeps nothing below the stack pointer meanwhile.
+/// An SDT marker whose arguments are the members of `words`; the assembly may use the stack, so
+/// that the compiler keeps nothing below the stack pointer meanwhile. On x86-64 it is a one-byte
+/// nop, which kernels trap, and behind it the long nop that newer ones can turn into a call.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __sdt {
-    ($provider:ident, $name:ident, $words:ident, $($field:ident : $field_type:ty),*) => {
+    ($($event:tt)*) => {
         #[cfg(target_arch = "x86_64")]
+        $crate::__sdt_note!(
+            ("990: nop", ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00"),
+            "{}@{}({words}) ",
+            options(att_syntax, readonly),
+            $($event)*
+        );
+        #[cfg(target_arch = "aarch64")]
+        $crate::__sdt_note!(
+            ("990: nop"), "{}@[{words}, {}] ", options(readonly), $($event)*
+        );
+    };
+}
+
+/// The marker with these instructions and operands.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __sdt_note {
+    (($($instruction:literal),+), $operand:literal, options($($option:ident),+),
+     $provider:ident, $name:ident, $words:ident, $($field:ident : $field_type:ty),*) => {
         // SAFETY: nops, and notes for the linker.
         unsafe {
             ::core::arch::asm!(
-                "990: nop",
-                ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00",
+                $($instruction,)+
                 ".pushsection .note.stapsdt, \"?\", \"note\"",
                 ".balign 4",
                 ".4byte 992f-991f, 994f-993f, 3",
@@ -512,7 +530,7 @@ macro_rules! __sdt {
                 ".8byte {site} + {semaphore}",
                 concat!(".asciz \"", stringify!($provider), "\""),
                 concat!(".asciz \"", stringify!($name), "\""),
-                concat!(".asciz \"", $($crate::__sdt_argument!($field),)* "\""),
+                concat!(".asciz \"", $($crate::__sdt_argument!($operand, $field),)* "\""),
                 "994: .balign 4",
                 ".popsection",
                 ".ifndef _.stapsdt.base",
@@ -530,7 +548,7 @@ macro_rules! __sdt {
                 site = sym SITE,
                 semaphore = const $crate::private::Site::SEMAPHORE,
                 words = in(reg) &raw const $words,
-                options(att_syntax, readonly),
+                options($($option),+),
             );
         }
     };
@@ -539,7 +557,7 @@ macro_rules! __sdt {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __sdt_argument {
-    ($field:ident) => {
-        "{}@{}({words}) "
+    ($operand:literal, $field:ident) => {
+        $operand
     };
 }

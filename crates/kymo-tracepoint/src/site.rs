@@ -156,7 +156,11 @@ pub struct Declared {
 impl EventInfo {
     /// An event.
     pub const fn new(declared: &Declared, fields: &'static [SiteField]) -> Self {
-        let sdt = if cfg!(target_arch = "x86_64") { EventFlags::SDT } else { 0 };
+        let sdt = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+            EventFlags::SDT
+        } else {
+            0
+        };
         Self {
             provider: StaticText::new(declared.provider),
             name: StaticText::new(declared.name),

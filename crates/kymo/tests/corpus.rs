@@ -10,7 +10,11 @@ use std::process::Command;
 use kymo_testkit::{Outcome, run_command};
 use serde_json::{Value, json};
 
-const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+/// The program under test, or what `KYMO_CORPUS_PROGRAM` names: that of another architecture.
+fn program() -> String {
+    let other = std::env::var("KYMO_CORPUS_PROGRAM");
+    other.unwrap_or_else(|_| env!("CARGO_BIN_EXE_kymo").to_owned())
+}
 
 /// Binaries as the recordings name them.
 const SYMFS: [&str; 2] = ["--symfs", "elf/x86_64/symfs"];
@@ -34,7 +38,7 @@ fn run_there(program: &str, args: &[&str]) -> Outcome {
 
 #[track_caller]
 fn kymo(args: &[&str]) -> String {
-    run_there(KYMO, args).success().stdout
+    run_there(&program(), args).success().stdout
 }
 
 /// What a peer says, as it is kept in `name`.
@@ -91,7 +95,7 @@ fn script_of_perf_data() {
 fn a_pipe_is_read_from_standard_input() {
     let file = std::fs::File::open(fixtures().join("perf-data/x86_64/pipe.data")).unwrap();
     let args = [&["script", "-i", "-", "--no-inline"], &SYMFS[..]].concat();
-    let mut command = Command::new(KYMO);
+    let mut command = Command::new(program());
     command.args(args).current_dir(fixtures()).env("KYMO_CACHE", "off").stdin(file);
     let out = command.output().unwrap();
     let theirs = kept("perf-data/x86_64/pipe.script.txt");

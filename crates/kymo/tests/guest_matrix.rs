@@ -9,17 +9,43 @@ use std::fs;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use kymo_testkit::{
-    Need, Outcome, TracingState, Unprivileged, Workload, lines_with, load_module, perf, require,
-    run,
+    Need, Outcome, TracingState, Unprivileged, Workload, lines_with, perf, require, run,
+    run_command,
 };
+use kymo_tracepoint::{counter, emit, tracepoint};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const TRACING: &str = "/sys/kernel/tracing";
 /// Calls that the workload makes.
 const CALLS: &str = "500";
+/// The kernel's function of getppid(2).
+const GETPPID: &str = match cfg!(target_arch = "aarch64") {
+    true => "__arm64_sys_getppid",
+    false => "__do_sys_getppid",
+};
+
+tracepoint! {
+    matrix: step(number: u64, name: &str) {
+        fields { number: u64 = number, name: str = name }
+        print "step {number} is {name}"
+    }
+}
+
+/// This test program is started again as one with tracepoints, which makes so many steps.
+const ROLE: &str = "KYMO_MATRIX_STEPS";
+
+#[test]
+fn role() {
+    let Some(steps) = std::env::var(ROLE).ok() else { return };
+    for number in 0..steps.parse().unwrap() {
+        emit!(step(number, if number % 2 == 0 { "even" } else { "odd" }));
+        counter!(matrix: steps, by number % 2);
+    }
+}
 
 /// What a kernel may be without, and in which words that is said.
 struct Feature {
@@ -159,6 +185,13 @@ const CAPABILITIES: &[Capability] = &[
         works: program_probes,
         refusal: None,
     },
+    Capability {
+        name: "tracepoints of programs: trace, record",
+        needs: &[],
+        works: own_tracepoints,
+        refusal: None,
+    },
+    Capability { name: "counters in programs", needs: &[], works: counters, refusal: None },
     Capability { name: "sched latency, timehist", needs: &[], works: sched, refusal: None },
     Capability {
         name: "sched stats",
@@ -210,6 +243,12 @@ const CAPABILITIES: &[Capability] = &[
         needs: &[&BTF],
         works: run_fentry,
         refusal: Some((|_| kymo(&["run", "-e", "fentry:vfs_read { exit(); }"]), "BTF")),
+    },
+    Capability {
+        name: "without BTF: count, run; fentry refused",
+        needs: &[],
+        works: without_btf,
+        refusal: None,
     },
     Capability {
         name: "perf_event_paranoid = 4: refused with the setting",
@@ -375,9 +414,9 @@ fn trace_dat(ground: &Ground) {
 }
 
 fn graph(ground: &Ground) {
-    let args = ["trace", "--tracer", "function_graph", "-l", "__do_sys_getppid"];
+    let args = ["trace", "--tracer", "function_graph", "-l", GETPPID];
     let text = with_calls(ground, &args).stdout;
-    assert_eq!(lines_with(&text, "__do_sys_getppid()").len().to_string(), CALLS, "{text}");
+    assert_eq!(lines_with(&text, &format!("{GETPPID}()")).len().to_string(), CALLS, "{text}");
 }
 
 fn session(ground: &Ground) {
@@ -419,8 +458,8 @@ fn probed(ground: &Ground, probes: &[&[&str]], command: &[&str]) -> String {
 }
 
 fn kernel_probes(ground: &Ground) {
-    let entry = ["__do_sys_getppid", "name=$comm", "top=+0($stack):x64"];
-    let back = ["__do_sys_getppid%return", "ret=$retval:s32"];
+    let entry = [GETPPID, "name=$comm", "top=+0($stack):x64"];
+    let back = [&format!("{GETPPID}%return"), "ret=$retval:s32"];
     let text = probed(ground, &[&entry, &back], &[ground.syscalls.arg(), CALLS]);
     let entries = lines_with(&text, "name=\"syscalls\"");
     assert_eq!(entries.len().to_string(), CALLS, "{text}");
@@ -499,16 +538,29 @@ fn syscalls(ground: &Ground) {
     assert!(line.first().is_some_and(|l| l.contains(CALLS)), "{text}");
 }
 
-fn io(ground: &Ground) {
+/// A disk, by drivers that kernels have one or the other of.
+fn disk() -> &'static str {
+    let load = |module: &str, parameters: &str| {
+        let _ = run("/init", ["load", module, parameters]);
+    };
     if !Path::new("/dev/sda").exists() {
-        load_module("scsi_debug", "dev_size_mb=8");
-        load_module("sd_mod", "");
+        load("scsi_debug", "dev_size_mb=8");
+        load("sd_mod", "");
     }
-    let data = ground.file("a.data");
-    let dd = ["dd", "if=/dev/sda", "of=/dev/null", "bs=4096", "count=32", "iflag=direct"];
+    if !Path::new("/dev/sda").exists() {
+        load("null_blk", "gb=1 nr_devices=1");
+    }
+    let there = ["sda", "nullb0"].into_iter().find(|d| Path::new("/dev").join(d).exists());
+    there.expect("neither scsi_debug nor null_blk")
+}
+
+fn io(ground: &Ground) {
+    let (disk, data) = (disk(), ground.file("a.data"));
+    let from = format!("if=/dev/{disk}");
+    let dd = ["dd", &from, "of=/dev/null", "bs=4096", "count=32", "iflag=direct"];
     let _ = kymo(&[&["io", "record", "-q", "-o", &data, "--"], &dd[..]].concat()).success();
     let text = kymo(&["io", "latency", "-i", &data]).success().stdout;
-    assert!(text.contains("sda") && text.contains("32"), "{text}");
+    assert!(text.contains(disk) && text.contains("32"), "{text}");
 }
 
 fn profile(_: &Ground) {
@@ -549,9 +601,15 @@ fn run_tracepoint(ground: &Ground) {
 }
 
 fn run_kprobe(ground: &Ground) {
-    let text = "kprobe:__do_sys_getppid /pid == cpid/ { @a = count(); } \
-                kretprobe:__do_sys_getppid /pid == cpid/ { @b[retval > 0] = count(); }";
-    let said = maps(text, &getppids(ground));
+    entries_and_returns(ground, "kprobe", "kretprobe");
+}
+
+fn entries_and_returns(ground: &Ground, entry: &str, back: &str) {
+    let text = format!(
+        "{entry}:{GETPPID} /pid == cpid/ {{ @a = count(); }} \
+         {back}:{GETPPID} /pid == cpid/ {{ @b[retval > 0] = count(); }}"
+    );
+    let said = maps(&text, &getppids(ground));
     let right = said.contains(&format!("@a: {CALLS}\n")) && said.contains(&format!("]: {CALLS}\n"));
     assert!(right, "{said}");
 }
@@ -564,11 +622,56 @@ fn run_uprobe(ground: &Ground) {
 }
 
 fn run_fentry(ground: &Ground) {
-    let text = "fentry:__do_sys_getppid /pid == cpid/ { @a = count(); } \
-                fexit:__do_sys_getppid /pid == cpid/ { @b[retval > 0] = count(); }";
-    let said = maps(text, &getppids(ground));
-    let right = said.contains(&format!("@a: {CALLS}\n")) && said.contains(&format!("]: {CALLS}\n"));
-    assert!(right, "{said}");
+    entries_and_returns(ground, "fentry", "fexit");
+}
+
+/// As on a kernel that is built without BTF, as far as programs see it.
+fn without_btf(ground: &Ground) {
+    let btf = "/sys/kernel/btf";
+    let covered = Path::new(btf).exists();
+    if covered {
+        let _ = run("mount", ["-t", "tmpfs", "tmpfs", btf]).success();
+    }
+    let tried = catch_unwind(AssertUnwindSafe(|| {
+        count(ground);
+        run_tracepoint(ground);
+        if (KPROBES.is_there)() {
+            run_kprobe(ground);
+        }
+        let said = kymo(&["run", "-e", "fentry:vfs_read { exit(); }"]).failure().stderr;
+        assert!(said.contains("BTF"), "{said}");
+    }));
+    if covered {
+        let _ = run("umount", [btf]).success();
+    }
+    tried.unwrap();
+}
+
+/// A command that starts this program again, for so many steps.
+fn stepping(ground: &Ground, program: &str, args: &[&str]) -> Outcome {
+    let mut command = Command::new(program);
+    let me = std::env::current_exe().unwrap();
+    command.args(args).arg(me).args(["--exact", "role"]).stdin(Stdio::null());
+    command.env("KYMO_UST_DIR", ground.dir.path()).env(ROLE, CALLS);
+    run_command(command).success()
+}
+
+fn own_tracepoints(ground: &Ground) {
+    let text = stepping(ground, KYMO, &["trace", "-u", "matrix:step", "--"]).stdout;
+    assert_eq!(lines_with(&text, " is even").len(), 250, "{text}");
+    assert_eq!(lines_with(&text, " is odd").len(), 250, "{text}");
+    let dat = ground.file("u.dat");
+    let _ = stepping(ground, KYMO, &["trace", "-u", "matrix:step", "-o", &dat, "--"]);
+    let text = kymo(&["script", "-i", &dat]).success().stdout;
+    assert_eq!(lines_with(&text, " is even").len(), 250, "{text}");
+}
+
+fn counters(ground: &Ground) {
+    let said = stepping(ground, KYMO, &["count", "-u", "--json", "--"]).stdout;
+    // Behind what the program itself has printed.
+    let page = json(&said[said.find("\n{").unwrap_or_default()..]);
+    let text = page.to_string();
+    assert!(text.contains("steps") && text.matches("250").count() == 2, "{page}");
 }
 
 fn paranoid(_: &Ground) {

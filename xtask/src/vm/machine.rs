@@ -20,7 +20,9 @@ use super::architecture::Architecture;
 /// `oops=panic`: a kernel bug ends the run instead of spoiling what comes after it.
 /// A guest that the host leaves without a CPU for long is no lockup, so watchdogs
 /// are off.
-const KERNEL_LINE: &str = "quiet panic=-1 oops=panic nowatchdog rcupdate.rcu_cpu_stall_suppress=1";
+// On a busy machine the emulated timer may miss the moment in which the kernel looks whether it ticks.
+const KERNEL_LINE: &str =
+    "quiet panic=-1 oops=panic nowatchdog rcupdate.rcu_cpu_stall_suppress=1 no_timer_check";
 
 /// One thread for both CPUs: with a thread for each, a guest that patches its own
 /// code (the function tracers) now and then hangs or runs the old code for a while.

@@ -1,6 +1,6 @@
 //! `cargo xtask vm test`: the integration tests in `crates/*/tests/guest_*.rs`, in one
-//! guest, or a second for those with debugging information, and some for one whose kernel traces
-//! its boot, one after the other (they change what the whole kernel does). C
+//! guest, or a second for those with debugging information, one for a kernel in lockdown, and some
+//! for one whose kernel traces its boot, one after the other (they change what the whole kernel does). C
 //! programs that they watch are compiled here, because the guest has no compiler. What fails
 //! is tried once more in a guest of its own, and if it passes there named as flaky.
 
@@ -40,6 +40,9 @@ const BESIDE_BPFTRACE: &str = "guest_bpftrace";
 
 /// The test program that looks at the boot of its guest, each of [`BOOTS`] in a guest of its own.
 const OF_BOOTS: &str = "guest_traced_boot";
+
+/// The test program that wants a kernel in lockdown, and how the kernel is told.
+const LOCKED: (&str, &str) = ("guest_lockdown", "lockdown=confidentiality");
 
 /// How the kernel is told to trace its boot: as `kymo boot prepare` says, which the test compares.
 const TRACED: &str = "trace_event=printk:console,initcall:initcall_start,initcall:initcall_finish,\
@@ -99,6 +102,8 @@ pub(crate) struct Results {
     pub(crate) skips: Vec<String>,
     /// What `guest_matrix` found: a line for each capability.
     pub(crate) capabilities: Vec<String>,
+    /// Tests that passed only when they were tried again.
+    pub(crate) flaky: Vec<String>,
     /// Release of the guest's kernel.
     pub(crate) release: String,
 }
@@ -222,6 +227,8 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
         targets.into_iter().partition(|t| t.name == OF_BOOTS);
     let (beside_bpftrace, targets): (Vec<Target>, Vec<Target>) =
         targets.into_iter().partition(|t| t.name == BESIDE_BPFTRACE);
+    let (locked, targets): (Vec<Target>, Vec<Target>) =
+        targets.into_iter().partition(|t| t.name == LOCKED.0);
     let (with, without): (Vec<Target>, Vec<Target>) =
         targets.into_iter().partition(|t| t.name.starts_with(WITH_DISK));
     let mut all = Results { release: kernel.release.clone(), ..Results::default() };
@@ -229,8 +236,13 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     let scratch = Scratch::named("boots")?;
     let bpftrace = vec!["bpftrace".to_owned()];
     let bpftrace = Setup { programs: bpftrace, more_memory_mb: 1024, ..Setup::default() };
-    let mut groups =
-        vec![(&without, Setup::default()), (&with, Setup::default()), (&beside_bpftrace, bpftrace)];
+    let lockdown = Setup { append: LOCKED.1.to_owned(), ..Setup::default() };
+    let mut groups = vec![
+        (&without, Setup::default()),
+        (&with, Setup::default()),
+        (&beside_bpftrace, bpftrace),
+        (&locked, lockdown),
+    ];
     let mut files = Vec::new();
     for (name, scan, adapters) in BOOTS {
         let recorded = scratch.path().join(name);
@@ -270,7 +282,9 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
                 all.capabilities = capabilities;
             }
             for (i, second) in bad.into_iter().zip(&second) {
-                flaky(&targets[i], &first[i], second).iter().for_each(|line| println!("{line}"));
+                let tests = flaky(&targets[i], &first[i], second);
+                tests.iter().for_each(|test| println!("FLAKY: {test} (passed at the second try)"));
+                all.flaky.extend(tests);
                 first[i] = std::mem::take(&mut first[i]).with(second);
             }
         }
@@ -279,9 +293,9 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     Ok(all)
 }
 
-/// A line for each test that passed only when tried again: a defect to be mended.
+/// Tests that passed only when tried again, each with its program: defects to be mended.
 fn flaky(target: &Target, first: &OfTarget, second: &OfTarget) -> Vec<String> {
-    let line = |test: &str| format!("FLAKY: {} {test} (passed at the second try)", target.name);
+    let line = |test: &str| format!("{} {test}", target.name);
     if first.failed.is_empty() {
         return (second.counts.failed == 0).then(|| line("as a whole")).into_iter().collect();
     }
@@ -421,14 +435,9 @@ fn command(Run { target, arguments: told }: &Run<'_>, verbose: bool) -> Command 
 /// The development build of kymo that tests run.
 pub(super) fn dev_program(architecture: Architecture) -> anyhow::Result<PathBuf> {
     let cargo = architecture.cargo(&["test", "--no-run", "--workspace", "--test", MATRIX])?;
-    let messages = cargo::messages_of(cargo)?;
-    let program = messages.iter().find(|m| {
-        m["target"]["name"] == "kymo"
-            && m["target"]["kind"][0] == "bin"
-            && m["executable"].is_string()
-    });
-    let program = program.and_then(|m| m["executable"].as_str()).map(PathBuf::from);
-    program.context("cargo named no program kymo")
+    let is_kymo =
+        |target: &serde_json::Value| target["name"] == "kymo" && target["kind"][0] == "bin";
+    cargo::program_in(&cargo::messages_of(cargo)?, is_kymo)
 }
 
 /// Builds the test programs; also says where they expect kymo.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::lockdown;
+use crate::process::has_capability;
 use crate::system::KernelName;
 use crate::system_root::system_path;
 
@@ -46,11 +48,8 @@ fn permission() -> String {
     let setting = std::fs::read_to_string(path).unwrap_or_default();
     if missing.is_empty() {
         // The capabilities are there: the kernel was built or locked down to refuse it.
-        let lockdown = std::fs::read_to_string(system_path("/sys/kernel/security/lockdown"));
-        return match lockdown {
-            Ok(text) if text.contains("[confidentiality]") => {
-                "kernel lockdown is in confidentiality mode".into()
-            }
+        return match lockdown::mode().as_deref() {
+            Some("confidentiality") => "kernel lockdown is in confidentiality mode".into(),
             _ if KernelName::running().numbers() < (5, 11, 0) => {
                 "this kernel counts maps and programs as locked memory: raise the limit \
                  (ulimit -l unlimited)"
@@ -66,14 +65,6 @@ fn permission() -> String {
             format!("run as root, or with {missing} (kernel.unprivileged_bpf_disabled is {value})")
         }
     }
-}
-
-/// Whether a capability is effective.
-fn has_capability(bit: u32) -> bool {
-    let status = std::fs::read_to_string(system_path("/proc/self/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> bit & 1 == 1)
 }
 
 impl std::fmt::Display for BpfError {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error_log::Complaint;
-use crate::system_root::system_path;
+use crate::lockdown;
 use crate::tracefs::TracefsError;
 
 /// A trace directory could not be read or changed.
@@ -179,10 +179,11 @@ fn not_permitted(file: &str, value: &str) -> String {
     if functions {
         return format!(
             "this kernel does not let functions be traced ({}); tracepoints are not concerned",
-            lockdown().unwrap_or_else(|| "no lockdown is stated; a policy of the host".to_owned())
+            lockdown::stated()
+                .unwrap_or_else(|| "no lockdown is stated; a policy of the host".to_owned())
         );
     }
-    lockdown().unwrap_or_else(who)
+    lockdown::stated().unwrap_or_else(who)
 }
 
 fn who() -> String {
@@ -191,13 +192,6 @@ fn who() -> String {
         0 => "even for root: a container, a security module or lockdown forbids it".to_owned(),
         uid => format!("the user id is {uid}; tracing needs root"),
     }
-}
-
-/// The kernel's lockdown mode, if it is on.
-fn lockdown() -> Option<String> {
-    let text = std::fs::read_to_string(system_path("/sys/kernel/security/lockdown")).ok()?;
-    let mode = text.split('[').nth(1)?.split(']').next()?;
-    (mode != "none").then(|| format!("/sys/kernel/security/lockdown = {mode}"))
 }
 
 fn no_tracer(value: &str, root: &Path) -> String {
