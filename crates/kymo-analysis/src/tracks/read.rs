@@ -143,7 +143,11 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
             tracking.call(event, task);
             tracking.cpu_work(event);
             tracking.program_span(event, task);
-            ControlFlow::Continue(())
+            // All is read again: there is no need to know the rest before.
+            match !is_partial && (*lost || reader.machine().counts.mismatched > 0) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         })?;
         *lost |= !summary.untold_losses.is_empty();
         for interval in reader.open_intervals(tracking.end()) {

@@ -15,16 +15,14 @@ const pieces = new Map(), MOST_PIECES = 48;
 async function unpack(number) {
   const own = $("p" + number);
   if (!own) return ask(number);
-  const text = own.textContent;
-  // Each 64 KiB of text are 48 KiB of bytes.
-  const bytes = new Uint8Array(Math.floor(text.length * 3 / 4));
+  const text = own.textContent, bytes = new Uint8Array(text.length);
   let at = 0;
-  for (let i = 0; i < text.length; i += 65536) {
-    const part = atob(text.slice(i, i + 65536));
-    for (let k = 0; k < part.length; k++) bytes[at++] = part.charCodeAt(k);
+  // "=" and 64 more stand for a byte that is no character of its number.
+  for (let i = 0; i < text.length; i++) {
+    const c = text.charCodeAt(i);
+    bytes[at++] = c === 61 ? text.charCodeAt(++i) - 64 : c;
   }
-  const packed = bytes.subarray(0, at);
-  return inflate(new Response(packed));
+  return inflate(new Response(bytes.subarray(0, at)));
 }
 async function inflate(response) {
   const stream = response.body.pipeThrough(new DecompressionStream("deflate-raw"));
@@ -74,38 +72,43 @@ class Reader {
   }
   signed() { const n = this.next(); return n % 2 ? -(n + 1) / 2 : n / 2; }
 }
+// Readers of the columns of one blob: the lengths of all but the last come first.
+function columnReaders(bytes, count) {
+  const r = new Reader(bytes), sizes = [];
+  for (let i = 1; i < count && !r.done; i++) sizes.push(r.next());
+  let at = r.at;
+  return [...sizes, bytes.length].map(size => new Reader(bytes.subarray(at, at += size)));
+}
 function decodeSpans(bytes, count) {
   const from = new Float64Array(count), to = new Float64Array(count), code = new Uint32Array(count);
-  const r = new Reader(bytes);
+  const [gaps, lengths, codes] = columnReaders(bytes, 3);
   let end = 0;
   for (let i = 0; i < count; i++) {
-    from[i] = end + r.next(); to[i] = end = from[i] + r.next(); code[i] = r.next();
+    from[i] = end + gaps.next(); to[i] = end = from[i] + lengths.next(); code[i] = codes.next();
   }
   return { from, to, code, count };
 }
 // Calls `see` for each span of packed spans that touches a time, without keeping any.
 function eachSpan(bytes, a, b, see) {
-  const r = new Reader(bytes);
+  const [gaps, lengths, codes] = columnReaders(bytes, 3);
   let end = 0;
-  while (!r.done) {
-    const from = end + r.next();
-    end = from + r.next();
-    const code = r.next();
+  while (!gaps.done) {
+    const from = end + gaps.next();
+    end = from + lengths.next();
+    const code = codes.next();
     if (from >= b) break;
     if (end > a) see(from, end, code);
   }
 }
 function decodeLevel(bytes, count, shift) {
-  const width = 2 ** shift, from = new Float64Array(count), code = new Uint32Array(count);
-  const share = new Uint8Array(count), spans = new Float64Array(count), longest = new Float64Array(count);
-  const r = new Reader(bytes);
+  const width = 2 ** shift, from = new Float64Array(count), code = new Uint32Array(count), share = new Uint8Array(count);
+  const [steps, codes, shares] = columnReaders(bytes, 5);
   let index = 0;
   for (let i = 0; i < count; i++) {
-    index += r.next();
-    from[i] = index * width; code[i] = r.next(); share[i] = r.next();
-    spans[i] = r.next(); longest[i] = r.next();
+    index += steps.next();
+    from[i] = index * width; code[i] = codes.next(); share[i] = shares.next();
   }
-  return { from, code, share, spans, longest, count, width };
+  return { from, code, share, count, width };
 }
 
 // Spans with their pyramid; what is not there yet is asked for, and drawn when it came.
@@ -177,8 +180,9 @@ function wantSamples() {
       nodes.push({ parent: r.next() - 1, fn: r.next() });
     const time = new Float64Array(s.count), stack = new Uint32Array(s.count), weight = new Float64Array(s.count);
     let now = 0;
-    for (let r = new Reader(mb), i = 0; i < s.count; i++) {
-      time[i] = now += r.next(); stack[i] = r.next(); weight[i] = r.next();
+    const [steps, numbers, weights] = columnReaders(mb, 3);
+    for (let i = 0; i < s.count; i++) {
+      time[i] = now += steps.next(); stack[i] = numbers.next(); weight[i] = weights.next();
     }
     SAMPLES = { time, stack, weight, stacks, nodes, count: s.count };
     // Where tasks left their CPUs is no sample of code.
@@ -212,9 +216,9 @@ let wakeupsAsked = null, WAKEUPS = null;
 function wantWakeups() {
   return wakeupsAsked ||= blob(HEAD.wakeups.leaf).then(bytes => {
     const n = HEAD.wakeups.count, at = new Float64Array(n), by = new Int32Array(n), task = new Uint32Array(n);
-    const r = new Reader(bytes);
+    const [steps, wakers, woken] = columnReaders(bytes, 3);
     let now = 0;
-    for (let i = 0; i < n; i++) { at[i] = now += r.signed(); by[i] = r.next() - 1; task[i] = r.next(); }
+    for (let i = 0; i < n; i++) { at[i] = now += steps.signed(); by[i] = wakers.next() - 1; task[i] = woken.next(); }
     WAKEUPS = { at, by, task, count: n };
     redraw();
   });

@@ -56,7 +56,7 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
     }
     let samples = samples(page, pieces)?;
     // The leaves come behind what is drawn first.
-    let mut places = leaves.into_iter().map(|bytes| pieces.add(bytes));
+    let mut places = leaves.into_iter().map(|bytes| pieces.add_columns(bytes, 3));
     for cpu in &mut cpus {
         cpu["runs"]["leaf"] = places.next().transpose()?.unwrap_or_default();
         cpu["known"]["leaf"] = places.next().transpose()?.unwrap_or_default();
@@ -72,10 +72,10 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
         }
     }
     drop(places);
-    let wakeups = pieces.add(&tracks.wakeups.bytes)?;
+    let wakeups = pieces.add_columns(&tracks.wakeups.bytes, 3)?;
     let mut chunks = Vec::new();
     for chunk in &tracks.events.chunks {
-        let heads = pieces.add(&chunk.heads)?;
+        let heads = pieces.add_columns(&chunk.heads, 4)?;
         let times = [chunk.start, chunk.first, chunk.last];
         chunks.push(json!({"times": times, "count": chunk.count, "heads": heads}));
     }
@@ -126,7 +126,7 @@ fn run_time(states: &SpanTrack) -> u64 {
 fn track_levels(track: &SpanTrack, waits: bool, pieces: &mut PieceWriter<'_>) -> io::Result<Value> {
     let mut levels = Vec::new();
     for level in build_pyramid(track, waits) {
-        levels.push(json!([level.shift, level.count, pieces.add(&level.bytes)?]));
+        levels.push(json!([level.shift, level.count, pieces.add_columns(&level.bytes, 5)?]));
     }
     Ok(json!({"count": track.count, "busy": track.busy, "levels": levels}))
 }
@@ -187,6 +187,6 @@ fn samples(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io::Result<Val
         "nodeCount": stacks.nodes.len(),
         "stacks": pieces.add(&defined)?,
         "nodes": pieces.add(&nodes)?,
-        "leaf": pieces.add(&moments)?,
+        "leaf": pieces.add_columns(&moments, 3)?,
     }))
 }

@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use kymo_analysis::critical_path::{PathConfig, PathTarget, find_paths};
 use kymo_analysis::tasks::sched_notes;
 use kymo_analysis::tracks::{TraceTracks, TrackConfig, read_tracks};
-use kymo_events::{ClassOrigin, EventSelection, EventSource, parse_times};
-use kymo_model::NoteKind;
+use kymo_events::{ClassOrigin, EventSelection, EventSource, RecordedClass, parse_times};
+use kymo_model::{NoteKind, SampleType};
 use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
 use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit};
@@ -123,7 +123,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         clock: &source.clock(),
     };
     let Some(output) = &args.output else {
-        let served = page.to_served()?;
+        let served = page.to_served(server::unnamed_file()?)?;
         say!("{}", ledger.to_text(""));
         let fragment = fragment(&tracks, selected, args.path_of);
         let base = tracks.span.0;
@@ -183,7 +183,13 @@ fn read_stacks(
 ) -> anyhow::Result<RecordingStacks> {
     let classes = source.classes();
     let is_wanted = |name: &str| name == "sched_switch" || name.ends_with(":sched_switch");
-    let chosen = classes.iter().filter(|c| c.origin == ClassOrigin::Sample || is_wanted(&c.name));
+    // A switch without a stack says nothing that the tracks do not.
+    let has_chain = |c: &RecordedClass| {
+        c.attr.as_ref().is_none_or(|a| a.sample_type.contains(SampleType::CALLCHAIN))
+    };
+    let chosen = classes.iter().filter(|c| {
+        c.origin == ClassOrigin::Sample || is_wanted(&c.name) && has_chain(c)
+    });
     let names: Vec<String> = chosen.map(|c| c.full_name.clone()).collect();
     if names.is_empty() {
         let (stacks, ledger) = Default::default();
