@@ -102,7 +102,7 @@ function eachSpan(bytes, a, b, see) {
 }
 function decodeLevel(bytes, count, shift) {
   const width = 2 ** shift, from = new Float64Array(count), code = new Uint32Array(count), share = new Uint8Array(count);
-  const [steps, codes, shares] = columnReaders(bytes, 5);
+  const [steps, codes, shares] = columnReaders(bytes, 3);
   let index = 0;
   for (let i = 0; i < count; i++) {
     index += steps.next();
@@ -161,6 +161,40 @@ class Track {
 }
 const TASKS = HEAD.tasks.map((t, number) => ({ ...t, number, states: new Track(t.states), calls: new Track(t.calls), spans: t.spans.map(s => new Track(s)), samples: null }));
 const WORK = HEAD.work.map(w => ({ ...w, names: HEAD.workNames, spans: new Track(w.spans) }));
+// Numbers over time; the least and the greatest of each 64 spare looking at all.
+class Counter {
+  constructor(desc, number) { Object.assign(this, desc, { number, at: null, waiting: null }); }
+  ready() { this.want(); return this.at !== null; }
+  want() {
+    return this.waiting ||= blob(this.leaf).then(bytes => {
+      const [steps, numbers] = columnReaders(bytes, 2), n = this.count, at = new Float64Array(n), value = new Float64Array(n), bits = new DataView(new ArrayBuffer(4));
+      let now = 0, sum = 0;
+      for (let i = 0; i < n; i++) {
+        at[i] = now += steps.next();
+        if (this.float) { bits.setUint32(0, numbers.next()); value[i] = bits.getFloat32(0); } else value[i] = sum += numbers.signed();
+      }
+      this.value = value; this.least = []; this.greatest = [];
+      for (let i = 0; i < n; i += 64) { const part = value.subarray(i, i + 64); this.least.push(Math.min(...part)); this.greatest.push(Math.max(...part)); }
+      const finite = list => list.filter(Number.isFinite);
+      this.low = Math.min(0, ...finite(this.least)); this.high = Math.max(0, ...finite(this.greatest));
+      this.at = at;
+      redraw();
+    });
+  }
+  range(from, to) {
+    let low, high;
+    for (let i = from; i < to;) {
+      const block = i % 64 === 0 && i + 64 <= to, a = block ? this.least[i / 64] : this.value[i], b = block ? this.greatest[i / 64] : this.value[i];
+      if (Number.isFinite(a) && !(a >= low)) low = a;
+      if (Number.isFinite(b) && !(b <= high)) high = b;
+      i += block ? 64 : 1;
+    }
+    return [low, high];
+  }
+  text(v) { return this.float ? String(Number(v.toPrecision(6))) : (v < 0 ? "-" : "") + grouped(Math.abs(v)); }
+  textAt(i) { return `${this.name} = ${this.text(this.value[i])}`; }
+}
+const COUNTERS = HEAD.counters.map((c, number) => new Counter(c, number)), PARENTS = new Map(HEAD.parents);
 const CPUS = HEAD.cpus.map((c, number) => ({ number, known: new Track(c.known), runs: new Track(c.runs) }));
 // The name that a task had at a time.
 const nameAt = (t, time) => t ? (t.names.find(n => time < n[0]) || [0, t.comm])[1] : "";
@@ -205,8 +239,8 @@ function wantSamples() {
     redraw();
   })();
 }
-const lowerBound = (list, value, n = list.length) => {
-  let lo = 0, hi = n;
+const lowerBound = (list, value, n = list.length, lo = 0) => {
+  let hi = n;
   while (lo < hi) { const mid = (lo + hi) >> 1; if (list[mid] < value) lo = mid + 1; else hi = mid; }
   return lo;
 };

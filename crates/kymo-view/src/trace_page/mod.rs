@@ -41,6 +41,8 @@ pub struct TracePage<'a> {
     pub tracks: &'a TraceTracks,
     /// Samples with their stacks, by thread and in time.
     pub stacks: &'a Stacks,
+    /// Stacks of a recording to compare with, and that as a shell takes it.
+    pub baseline: Option<(&'a Stacks, &'a str)>,
     /// What could make it wrong.
     pub ledger: &'a Ledger,
     /// Its title.

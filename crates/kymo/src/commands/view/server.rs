@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::FileExt as _;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -332,7 +332,11 @@ mod tests {
     #[test]
     fn a_recording_that_changed_is_gone() {
         let server = PageServer {
-            page: ServedPage { html: Vec::new(), file: unnamed_file().unwrap(), pieces: vec![(0, 0)] },
+            page: ServedPage {
+                html: Vec::new(),
+                file: unnamed_file().unwrap(),
+                pieces: vec![(0, 0)],
+            },
             find_path: Box::new(|_, _| Ok(Value::Null)),
             looks: Mutex::new(()),
             token: "t".into(),
