@@ -135,6 +135,7 @@ pub(crate) fn count_with_losses<T>(
     if !lost || source.is_piped() {
         return Ok(counted);
     }
+    drop(counted);
     pass(scan_events(source, &select_events(names))?.losses, &mut lost)
 }
 

@@ -50,8 +50,8 @@ fn sorted(rows: impl Iterator<Item = (u64, [u64; 4])>) -> Times {
     times
 }
 
-/// What the command line says.
-fn told_times(args: &[&str]) -> (Times, u64) {
+/// What the command line says: times of tasks, nanoseconds off CPU, number of waits.
+fn told_times(args: &[&str]) -> (Times, [u64; 2]) {
     let told = run(KYMO, [&["offcpu", "report", "--json"], args].concat());
     let told: Value = serde_json::from_str(&told.stdout).unwrap();
     let times = told["tasks"].as_array().unwrap().iter().map(|t| {
@@ -60,11 +60,13 @@ fn told_times(args: &[&str]) -> (Times, u64) {
         (of("tid"), all.map(of))
     });
     let total = |key: &str| told["total"][key].as_u64().unwrap();
-    (sorted(times), total("waiting_ns") + total("blocked_ns"))
+    let causes = told["causes"].as_array().unwrap().iter();
+    let waits = causes.map(|c| c["count"].as_u64().unwrap()).sum();
+    (sorted(times), [total("waiting_ns") + total("blocked_ns"), waits])
 }
 
 /// What the table of the page says, and the time off CPU beside its flame graphs.
-fn shown_times(browser: &mut Browser) -> (Times, u64) {
+fn shown_times(browser: &mut Browser) -> (Times, [u64; 2]) {
     browser.eval("STATE.tab = 'tasks'; showPanel()");
     browser.settle();
     let script = "[...document.querySelectorAll('#pane-tasks tr[data-tid]')].map(r => \
@@ -78,7 +80,10 @@ fn shown_times(browser: &mut Browser) -> (Times, u64) {
     browser.eval("STATE.tab = 'flame'; showPanel()");
     browser.settle();
     let off = browser.eval("graphs.off.root.total").as_f64().unwrap() as u64;
-    (times, off)
+    let title =
+        browser.text("document.getElementById('off-title').textContent.replaceAll(',', '')");
+    let waits = title.strip_prefix("Off CPU: ").unwrap().split(' ').next().unwrap().parse();
+    (times, [off, waits.unwrap_or(0)])
 }
 
 /// Events of the page's table, after a change of its filter or kind.
@@ -231,6 +236,22 @@ tracepoint! {
     order: step_stop(id: u64) { fields { id: u64 = id } print "{id}" }
 }
 
+tracepoint! {
+    /// Orders that wait, and what they are worth.
+    order: queue(waiting: i32, euros: f64) {
+        fields { waiting: i32 = waiting, euros: f64 = euros } print "{waiting} {euros}"
+    }
+}
+mod frequency {
+    use super::*;
+    tracepoint! {
+        /// As the kernel tells of a CPU's frequency, which virtual machines do not have.
+        pub power: cpu_frequency(state: u32, cpu_id: u32) {
+            fields { state: u32 = state, cpu_id: u32 = cpu_id } print "{state} {cpu_id}"
+        }
+    }
+}
+
 const ROLE: &str = "KYMO_TEST_PAIRS";
 
 /// The program: spans with a part each, two of them at a time.
@@ -249,6 +270,10 @@ fn role() {
             emit!(end(id + 1));
         }
     };
+    for n in 0..700i32 {
+        emit!(queue(n % 50 - 10, f64::from(n) / 4.0));
+        emit!(frequency::cpu_frequency(1_000_000 + n as u32 % 7 * 100_000, n as u32 % 2));
+    }
     std::thread::scope(|s| {
         s.spawn(|| emit_pairs(0));
         s.spawn(|| emit_pairs(10_000));
@@ -265,7 +290,7 @@ fn pairs_of_a_programs_tracepoints_are_spans() {
     std::fs::create_dir_all(&shared).unwrap();
     let me = std::env::current_exe().unwrap();
     let recorded = Command::new(KYMO)
-        .args(["trace", "-u", "order:*", "-m", "16M", "-o"])
+        .args(["trace", "-u", "order:*", "-u", "power:*", "-m", "16M", "-o"])
         .arg(&trace)
         .arg("--")
         .arg(me)
@@ -279,9 +304,25 @@ fn pairs_of_a_programs_tracepoints_are_spans() {
     // Spans by name: how many, and how long together.
     let mut told: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     let mut open: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    let mut counted: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for line in run(KYMO, ["script", "-i", trace, "--json"]).stdout.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let Some(event) = line["event"].as_str() else { continue };
+        let number = |name: &str| line["fields"][name].as_f64().unwrap();
+        let mut count = |name: String, value| counted.entry(name).or_default().push(value);
+        match event {
+            "order:queue" => {
+                for name in ["waiting", "euros"] {
+                    count(format!("order:queue {name}"), number(name));
+                }
+                continue;
+            }
+            "power:cpu_frequency" => {
+                count(format!("frequency, kHz {}", number("cpu_id")), number("state"));
+                continue;
+            }
+            _ => {}
+        }
         let key = |name: &str| (name.to_owned(), line["fields"]["id"].as_u64().unwrap());
         let nanos = (line["time"].as_f64().unwrap() * 1e9).round() as u64;
         match event.rsplit([':', '_']).next().unwrap() {
@@ -312,6 +353,21 @@ fn pairs_of_a_programs_tracepoints_are_spans() {
     }
     let rows = browser.eval("rows.filter(r => r.work && r.work.kind === 'spans').length");
     assert!(rows.as_u64().unwrap() >= 4, "{rows}");
+    // Numbers of the others are counters: of the process, and of CPUs.
+    browser.eval("Promise.all(COUNTERS.map(c => c.want())).then(() => 0)");
+    let shown = browser.eval("Object.fromEntries(COUNTERS.map(c => [c.name + (c.cpu === null ? '' : ' ' + c.cpu), [...c.value]]))");
+    assert_eq!(series(&shown), counted);
+    assert_eq!(counted["order:queue euros"].len(), 700);
+    let shown = browser.eval("(() => { const c = COUNTERS.find(c => c.name === 'order:queue waiting'); return [c.low, c.high, c.range(0, 700), c.range(3, 8), c.text(c.low)]; })()");
+    assert_eq!(shown, serde_json::json!([-10, 39, [-10, 39], [-7, -3], "-10"]));
+    // By keys: the row, its first value, and the next.
+    browser.eval(
+        "STATE.row = rows.find(r => r.counter?.name === 'order:queue waiting').id; showRow()",
+    );
+    browser.press("ArrowRight");
+    browser.press("ArrowRight");
+    let found = browser.text("document.getElementById('found').textContent");
+    assert_eq!(found, "order:queue waiting = -9");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
@@ -355,6 +411,145 @@ fn filters_choose_the_events_that_script_chooses() {
         let text = browser.text("document.getElementById('shown').textContent");
         assert!(text.starts_with("filter: "), "{wrong}: {text}");
     }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+/// Numbers by name.
+fn series(shown: &Value) -> BTreeMap<String, Vec<f64>> {
+    let numbers = |v: &Value| v.as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).collect();
+    shown.as_object().unwrap().iter().map(|(name, v)| (name.clone(), numbers(v))).collect()
+}
+
+#[test]
+fn memory_of_processes_and_their_tree() {
+    if !require(&[CHROMIUM, Need::Root, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (data, told) = (path("tree.data"), path("told"));
+    // Each shell says who it is, and whose child.
+    let inner = format!("echo $$ $PPID >> {told}; sleep 0.01; :");
+    let outer = format!("echo $$ $PPID >> {told}; sh -c '{inner}'; sh -c '{inner}'; :");
+    let events = ["-e", "kmem:rss_stat", "-e", "sched:sched_switch", "-o", &data];
+    let recorded =
+        run(KYMO, [&["record", "-q"], &events[..], &["--", "sh", "-c", &outer]].concat());
+    assert_eq!(recorded.status, 0, "{}", recorded.stderr);
+    let told = std::fs::read_to_string(told).unwrap();
+    let told: Vec<Vec<u32>> =
+        told.lines().map(|l| l.split(' ').map(|n| n.parse().unwrap()).collect()).collect();
+    let page = page(&data, directory.path());
+    let mut browser = Browser::start(1280, 720);
+    browser.open(&page, "");
+    let shell = told[0][0];
+    assert!(told[1][1] == shell && told[2][1] == shell, "{told:?}");
+    for [pid, parent] in told.iter().skip(1).map(|t| [t[0], t[1]]) {
+        assert_eq!(browser.eval(&format!("PARENTS.get({pid})")), parent);
+        let level = format!("rows.find(r => r.id === 'pid{pid}').level");
+        assert_eq!(browser.eval(&level), 1, "{pid} below {parent}");
+    }
+    // A fold hides processes below, too.
+    let count = browser.eval("rows.length").as_u64().unwrap();
+    browser.eval(&format!("chooseRow(rows.find(r => r.id === 'pid{shell}'), true)"));
+    let left = browser.eval("rows.filter(r => r.kind === 'task').length");
+    assert!(left == 0 && count > 6, "{left} of {count}");
+    browser.eval(&format!("chooseRow(rows.find(r => r.id === 'pid{shell}'), true)"));
+    let mut counted: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let lines = run(KYMO, ["script", "-i", &data, "-e", "kmem:rss_stat", "--json"]).stdout;
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let number = |name: &str| line["fields"][name].as_u64();
+        let (Some(1), Some(size)) = (number("curr"), line["fields"]["size"].as_f64()) else { continue };
+        let kind = ["file", "anonymous", "swap", "shared"][number("member").unwrap() as usize];
+        let name = format!("{} {kind} memory, bytes", line["pid"]);
+        counted.entry(name).or_default().push(size);
+    }
+    browser.eval("Promise.all(COUNTERS.map(c => c.want())).then(() => 0)");
+    let shown =
+        browser.eval("Object.fromEntries(COUNTERS.map(c => [c.pid + ' ' + c.name, [...c.value]]))");
+    assert_eq!(series(&shown), counted);
+    assert!(counted.contains_key(&format!("{shell} anonymous memory, bytes")), "{counted:?}");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+/// Shares of functions that `kymo report` prints: with what they call, and in themselves.
+fn told_functions(command: &[String]) -> BTreeMap<String, [String; 2]> {
+    let told = run(KYMO, command);
+    assert_eq!(told.status, 0, "{}", told.stderr);
+    let lines = told.stdout.lines().filter(|l| !l.starts_with('#') && l.contains('%'));
+    let rows = lines.map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words[4..].join(" "), [words[0].to_owned(), words[1].to_owned()])
+    });
+    rows.collect()
+}
+
+#[test]
+fn a_flame_graph_of_two_recordings_shows_what_changed() {
+    if !require(&[CHROMIUM, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let source = path("x.c");
+    let code = r#"
+#include <stdlib.h>
+#define BURN(name) __attribute__((noinline)) void name(long n) { for (volatile long i = 0; i < n * 1000000; i++); }
+BURN(more) BURN(less) BURN(gone) BURN(fresh)
+__attribute__((noinline)) void serve(char **v) { more(atol(v[1])); less(atol(v[2])); gone(atol(v[3])); fresh(atol(v[4])); __asm__(""); }
+int main(int c, char **v) { serve(v); return 0; }
+"#;
+    std::fs::write(&source, code).unwrap();
+    let program = path("x");
+    let flags = ["-O1", "-fno-omit-frame-pointer", "-o", &program, &source];
+    assert!(Command::new("gcc").args(flags).status().unwrap().success());
+    let files = [path("before.data"), path("after.data")];
+    for (file, loads) in files.iter().zip([["40", "120", "60", "0"], ["120", "40", "0", "60"]]) {
+        let args =
+            ["record", "-q", "-g", "-F", "2000", "-e", "cpu-clock:u", "-o", file, "--", &program];
+        let recorded = run(KYMO, [&args[..], &loads].concat());
+        assert_eq!(recorded.status, 0, "{}", recorded.stderr);
+    }
+    let page = path("page.html");
+    let made = run(KYMO, ["view", &files[0], &files[1], "-o", &page]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let mut browser = Browser::start(1280, 720);
+    browser.open(Path::new(&page), "tab=functions");
+    // The table has the numbers of both reports, which its command asks for.
+    let command = browser.text("document.getElementById('command').textContent");
+    let commands: Vec<Vec<String>> =
+        command.split("; ").map(|c| c.split(' ').skip(1).map(str::to_owned).collect()).collect();
+    assert!(commands[0].contains(&files[1]) && commands[1].contains(&files[0]), "{command}");
+    let [now, before] = [0, 1].map(|n| told_functions(&commands[n]));
+    let rows = browser.eval("[...document.querySelectorAll('#pane-functions tbody tr')].map(r => [...r.cells].map(c => c.textContent))");
+    let mut shown = [BTreeMap::new(), BTreeMap::new()];
+    for row in rows.as_array().unwrap() {
+        let cell = |n: usize| row[n].as_str().unwrap().to_owned();
+        for (at, self_share, total) in [(0, 0, 3), (1, 4, 6)] {
+            if cell(total) != "0.00%" {
+                shown[at].insert(cell(7), [cell(total), cell(self_share)]);
+            }
+        }
+    }
+    assert_eq!(shown, [now.clone(), before.clone()]);
+    assert!(!now.contains_key("gone") && !before.contains_key("fresh"), "{now:?} {before:?}");
+    // The graph says it by color, by sign, and has what is gone.
+    browser.eval("STATE.tab = 'flame'; showPanel()");
+    browser.settle();
+    let frames = browser.eval("Object.fromEntries(graphs.on.boxes.map(b => [b.node.name, [frameColor(b.node, 'on').match(/\\d+/)[0], points(b.node.change), b.node.total, b.node.was, b.w]]))");
+    for (name, hue, sign) in [
+        ("more", "30", '+'),
+        ("fresh", "30", '+'),
+        ("less", "212", '\u{2212}'),
+        ("gone", "212", '\u{2212}'),
+    ] {
+        assert_eq!(frames[name][0], hue, "{frames}");
+        assert!(frames[name][1].as_str().unwrap().starts_with(sign), "{frames}");
+        assert!(frames[name][4].as_f64().unwrap() > 20.0, "{frames}");
+    }
+    assert_eq!((&frames["gone"][2], &frames["fresh"][3]), (&Value::from(0), &Value::from(0)));
+    let title = browser.text("document.getElementById('on-title').textContent");
+    assert!(title.contains("before.data"), "{title}");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
@@ -415,6 +610,11 @@ fn a_served_page_asks_for_its_pieces_and_says_when_the_recording_is_gone() {
         let got = status(&request, rest);
         assert!(got.starts_with(&format!("HTTP/1.1 {expected} ")), "{request}: {got}");
     }
+    // Its pieces are in a file that has no name.
+    let files = std::fs::read_dir(format!("/proc/{}/fd", server.0.id())).unwrap();
+    let files = files.filter_map(|f| std::fs::read_link(f.unwrap().path()).ok());
+    let name = files.map(|f| f.display().to_string()).find(|f| f.contains("kymo-view-"));
+    assert!(name.unwrap().ends_with(" (deleted)"));
     let mut browser = Browser::start(1280, 720);
     browser.open_address(&format!("{address}#tab=tasks"));
     let (shown, _) = shown_times(&mut browser);

@@ -10,6 +10,7 @@
 //! Intervals of tasks are those that `kymo offcpu` counts, so that sums are the same.
 //! Everything is kept packed, as it is drawn later: memory is some bytes for each event.
 
+mod counters;
 mod cpu_work;
 mod event_list;
 mod overview;
@@ -20,12 +21,13 @@ mod read;
 mod span_track;
 mod task_list;
 
+pub use counters::{CounterOwner, CounterTrack};
 pub use cpu_work::CpuWork;
 pub use event_list::{EVENTS_PER_CHUNK, EventChunk, EventList};
 pub use overview::OverviewBin;
 pub use packed::push_number;
 pub use program_spans::ThreadSpans;
-pub use pyramid::{PyramidLevel, build_pyramid};
+pub use pyramid::{PyramidLevel, build_pyramids};
 pub use read::{TraceTracks, TrackConfig, TrackCounts, TrackWakeup, WakeupList, read_tracks};
 pub use span_track::{SpanTrack, TrackSpan};
 pub use task_list::TrackTask;

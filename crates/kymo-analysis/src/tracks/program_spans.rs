@@ -125,7 +125,7 @@ impl ProgramSpans {
 }
 
 /// What a class is the begin or end of: `request:begin` is that of `request`.
-fn pair_name(full_name: &str) -> Option<(&str, bool)> {
+pub(super) fn pair_name(full_name: &str) -> Option<(&str, bool)> {
     let strip = |words: &[&str]| {
         words.iter().find_map(|word| {
             let before = full_name.strip_suffix(word)?;

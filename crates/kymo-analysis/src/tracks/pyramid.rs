@@ -1,9 +1,10 @@
 //! A pyramid of bins over the spans of a track: drawing costs pixels, never spans. Bins of a
 //! level are 2^k ns wide, four of them are one of the next level.
 
+use rayon::prelude::*;
+
 use super::packed::push_number;
 use super::span_track::SpanTrack;
-use super::{RUNNING, span_state};
 
 /// Narrowest bin: 2^12 ns.
 const LEAST_SHIFT: u32 = 12;
@@ -20,7 +21,7 @@ pub struct PyramidLevel {
     /// A bin is 2^shift ns wide.
     pub shift: u32,
     /// For each bin: distance of its number from the one before, dominant number, share of the
-    /// bin in spans (of 255), count of spans, nanoseconds of the longest span that is no run.
+    /// bin in spans (of 255).
     pub bytes: Vec<u8>,
     /// How many bins there are.
     pub count: u64,
@@ -30,8 +31,6 @@ pub struct PyramidLevel {
 struct Bin {
     index: u64,
     busy: u64,
-    count: u64,
-    longest: u64,
     codes: Vec<(u32, u64)>,
 }
 
@@ -53,18 +52,21 @@ impl Bin {
     }
 }
 
-/// The levels of a track, narrow bins first; none where its spans are few. `waits`: runs are
-/// not among what the longest is of.
-pub fn build_pyramid(track: &SpanTrack, waits: bool) -> Vec<PyramidLevel> {
+/// The levels of each track, narrow bins first; none where its spans are few.
+pub fn build_pyramids(tracks: &[&SpanTrack]) -> Vec<Vec<PyramidLevel>> {
+    tracks.par_iter().map(|track| build_pyramid(track)).collect()
+}
+
+fn build_pyramid(track: &SpanTrack) -> Vec<PyramidLevel> {
     if track.count as usize <= FEW * 4 {
         return Vec::new();
     }
     let mut shift = LEAST_SHIFT;
-    let mut bins = bins_of(track, shift, waits);
+    let mut bins = bins_of(track, shift);
     // A level that has as many bins as there are spans spares nothing.
     while bins.is_none() {
         shift += STEP;
-        bins = bins_of(track, shift, waits);
+        bins = bins_of(track, shift);
     }
     let mut bins = bins.unwrap_or_default();
     let mut levels = vec![pack(&bins, shift)];
@@ -77,12 +79,10 @@ pub fn build_pyramid(track: &SpanTrack, waits: bool) -> Vec<PyramidLevel> {
 }
 
 /// Bins of a width; none if there are more than a third of the spans.
-fn bins_of(track: &SpanTrack, shift: u32, waits: bool) -> Option<Vec<Bin>> {
+fn bins_of(track: &SpanTrack, shift: u32) -> Option<Vec<Bin>> {
     let most = (track.count / 3) as usize;
     let mut bins: Vec<Bin> = Vec::new();
     for span in track.spans() {
-        let is_wait = !waits || span_state(span.code) != RUNNING;
-        let length = if is_wait { span.to - span.from } else { 0 };
         let (first, last) = (span.from >> shift, (span.to - 1) >> shift);
         if last - first > most as u64 {
             return (shift >= 60).then_some(bins);
@@ -98,9 +98,6 @@ fn bins_of(track: &SpanTrack, shift: u32, waits: bool) -> Option<Vec<Bin>> {
             let begin = index << shift;
             let end = begin + ((1u64 << shift) - 1);
             bin.add(span.code, span.to.min(end.saturating_add(1)) - span.from.max(begin));
-            // Where it begins it counts.
-            bin.count += u64::from(index == first);
-            bin.longest = bin.longest.max(length);
         }
     }
     Some(bins)
@@ -118,8 +115,6 @@ fn widen(bins: Vec<Bin>) -> Vec<Bin> {
         let told: u64 = bin.codes.iter().map(|(_, n)| n).sum();
         bin.codes.iter().for_each(|(code, nanos)| into.add(*code, *nanos));
         into.busy = into.busy.saturating_add(bin.busy.saturating_sub(told));
-        into.count += bin.count;
-        into.longest = into.longest.max(bin.longest);
     }
     wide
 }
@@ -130,7 +125,7 @@ fn pack(bins: &[Bin], shift: u32) -> PyramidLevel {
     for bin in bins {
         let dominant = bin.codes.iter().max_by_key(|(_, sum)| *sum).map_or(0, |(code, _)| *code);
         let share = (u128::from(bin.busy) * 255).div_ceil(1 << shift).min(255) as u64;
-        for number in [bin.index - before, dominant.into(), share, bin.count, bin.longest] {
+        for number in [bin.index - before, dominant.into(), share] {
             push_number(&mut level.bytes, number);
         }
         before = bin.index;
@@ -146,31 +141,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_keep_counts_and_the_longest_wait() {
+    fn levels_keep_shares() {
         let mut track = SpanTrack::default();
         for n in 0..20_000u64 {
             let code = if n % 4 == 0 { 1 } else { 0 };
-            let long = if n == 777 * 4 { 900 } else { 0 };
-            track.push(TrackSpan { from: n * 1000, to: n * 1000 + 50 + long, code });
+            track.push(TrackSpan { from: n * 1000, to: n * 1000 + 50, code });
         }
-        let levels = build_pyramid(&track, true);
+        let levels = build_pyramid(&track);
         assert!(levels.len() >= 3, "{}", levels.len());
         for level in &levels {
-            let (mut left, mut count, mut longest, mut bins) = (&*level.bytes, 0, 0, 0);
+            let (mut left, mut bins, mut busy) = (&*level.bytes, 0, 0);
             while let Some(_index) = take_number(&mut left) {
                 let mut next = || take_number(&mut left).unwrap();
                 let (code, share) = (next(), next());
-                assert!(share <= 255 && (code == 0 || bins * 4 == level.count || code == 1));
-                count += next();
-                longest = longest.max(next());
+                assert!(code <= 1 && share <= 255);
+                busy += share << level.shift;
                 bins += 1;
             }
-            assert_eq!((count, longest, bins), (20_000, 950, level.count));
+            // A share is rounded up.
+            let off = busy / 255 - track.busy;
+            assert!(bins == level.count && off <= (bins << level.shift) / 255, "{off}");
         }
         assert!(
             levels.windows(2).all(|w| w[1].count <= w[0].count && w[1].shift == w[0].shift + 2)
         );
-        assert!(build_pyramid(&SpanTrack::default(), true).is_empty());
+        assert!(build_pyramid(&SpanTrack::default()).is_empty());
     }
 
     #[test]
@@ -178,6 +173,6 @@ mod tests {
         let mut track = SpanTrack::default();
         (0..2000).for_each(|n| track.push(TrackSpan { from: n * 2, to: n * 2 + 1, code: 0 }));
         track.push(TrackSpan { from: 5000, to: 1 << 62, code: 2 });
-        assert!(build_pyramid(&track, true).iter().all(|l| l.count < 2001));
+        assert!(build_pyramid(&track).iter().all(|l| l.count < 2001));
     }
 }

@@ -1,11 +1,15 @@
 //! Recordings into tracks, in one pass over their events.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    ClassOrigin, EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError,
+    ClassOrigin, EventSelection, EventSource, PerfItem, ReadOptions, ReadSummary, RecordedEvent,
+    SourceError,
 };
+use kymo_model::{RecordKind, Sideband};
 
+use super::counters::{CounterTrack, Counters};
 use super::cpu_work::{CpuWork, WorkTracks};
 use super::event_list::{EventList, EventPlace};
 use super::packed::{push_number, take_number};
@@ -82,6 +86,8 @@ pub struct TrackCounts {
     pub span_ends: u64,
     /// Spans that overlap others of their track.
     pub overlaps: u64,
+    /// Values of counters that are left out.
+    pub values: u64,
 }
 
 /// A recording as tracks. Times count from `span.0`.
@@ -101,6 +107,10 @@ pub struct TraceTracks {
     pub span_names: Vec<String>,
     /// The tasks.
     pub tasks: Vec<TrackTask>,
+    /// Numbers over time.
+    pub counters: Vec<CounterTrack>,
+    /// Processes that others were started by, as far as the recording tells.
+    pub parents: BTreeMap<u32, u32>,
     /// System calls.
     pub calls: Vec<CallInfo>,
     /// Wake-ups.
@@ -130,7 +140,8 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
         // What is before the times that are wanted makes the state at their begin, and what is
         // behind them ends what goes on at their end.
         let select = EventSelection::default();
-        let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
+        let mut forks: Vec<(u32, u32)> = Vec::new();
+        let mut see = |event: &RecordedEvent<'_>| {
             *lost |= event.lost.is_some();
             let task = tracking.arrive(event);
             let transition = reader.event(event);
@@ -143,15 +154,36 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
             tracking.call(event, task);
             tracking.cpu_work(event);
             tracking.program_span(event, task);
-            ControlFlow::Continue(())
-        })?;
+            tracking.counter(event, task);
+            // All is read again: there is no need to know the rest before.
+            match !is_partial && (*lost || reader.machine().counts.mismatched > 0) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let summary = if source.perf_count() == 1 && source.timeline().is_none() {
+            source.for_each_with_records(&select, &mut |item| match item {
+                PerfItem::Event(event) => see(event),
+                PerfItem::Record(entry) => {
+                    if entry.raw.kind == RecordKind::FORK
+                        && let Ok(Some(Sideband::Fork(fork))) = Sideband::parse(&entry.raw)
+                        && fork.pid != fork.ppid
+                    {
+                        forks.push((fork.pid, fork.ppid));
+                    }
+                    ControlFlow::Continue(())
+                }
+            })?
+        } else {
+            source.for_each(&select, ReadOptions::default(), &mut see)?
+        };
         *lost |= !summary.untold_losses.is_empty();
         for interval in reader.open_intervals(tracking.end()) {
             tracking.interval(&interval, reader.machine());
         }
         *lost |= reader.machine().counts.mismatched > 0;
         is_partial = *lost;
-        Ok(tracking.finish(reader.into_read(summary)))
+        Ok(tracking.finish(reader.into_read(summary), forks))
     })
 }
 
@@ -172,6 +204,7 @@ struct Tracking<'c> {
     decoder: SyscallDecoder,
     work: WorkTracks,
     spans: ProgramSpans,
+    counters: Counters,
     wakeups: WakeupList,
     events: EventList,
     losses: Vec<(u64, u64)>,
@@ -193,6 +226,7 @@ impl<'c> Tracking<'c> {
             decoder: SyscallDecoder::new(config.name_of),
             work: WorkTracks::default(),
             spans: ProgramSpans::default(),
+            counters: Counters::default(),
             wakeups: WakeupList::default(),
             events: EventList::default(),
             losses: Vec::new(),
@@ -390,8 +424,36 @@ impl<'c> Tracking<'c> {
         }
     }
 
+    /// Numbers over time.
+    fn counter(&mut self, event: &RecordedEvent<'_>, task: Option<u32>) {
+        let Some(time) = event.time else { return };
+        if self.config.selection.wants_time(Some(time)) {
+            let pid = task.and_then(|t| self.tasks.get_mut(t)?.pid);
+            self.counters.event(event, self.since_base(time), pid);
+        }
+    }
+
     /// The end: calls that go on then are drawn until then.
-    fn finish(mut self, sched: SchedRead) -> TraceTracks {
+    fn finish(mut self, sched: SchedRead, mut forks: Vec<(u32, u32)>) -> TraceTracks {
+        // Of kernels' own events a process is known where its thread is.
+        for (_, task) in sched.machine.tasks.iter() {
+            if let Some(parent) = task.parent
+                && task.info.pid.is_none_or(|pid| pid == task.tid)
+            {
+                let of = self.tasks.tasks.iter().find(|t| t.tid == parent).and_then(|t| t.pid);
+                forks.push((task.tid, of.unwrap_or(parent)));
+            }
+        }
+        let mut parents = BTreeMap::new();
+        for (pid, parent) in forks {
+            // A number that was given twice is of two processes: whose child it is is not certain.
+            let known = parents.entry(pid).or_insert(parent);
+            if *known != parent {
+                *known = pid;
+            }
+        }
+        parents.retain(|pid, parent| pid != parent && *parent != 0);
+
         let (base, end) = (self.base.unwrap_or(0), self.end());
         for task in &mut self.tasks.tasks {
             if let Some((from, call)) = task.call.take() {
@@ -405,6 +467,7 @@ impl<'c> Tracking<'c> {
             track.push(TrackSpan { from, to, code: 0 });
         }
         self.counts.crowded = self.tasks.crowded;
+        self.counts.values = self.counters.left_out;
         TraceTracks {
             span: (base, end),
             cpus: self.cpus,
@@ -413,6 +476,8 @@ impl<'c> Tracking<'c> {
             work_names: self.work.names,
             span_names: self.spans.names,
             tasks: self.tasks.tasks,
+            counters: self.counters.tracks,
+            parents,
             calls: self.decoder.calls,
             wakeups: self.wakeups,
             events: self.events,

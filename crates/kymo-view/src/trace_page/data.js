@@ -15,16 +15,14 @@ const pieces = new Map(), MOST_PIECES = 48;
 async function unpack(number) {
   const own = $("p" + number);
   if (!own) return ask(number);
-  const text = own.textContent;
-  // Each 64 KiB of text are 48 KiB of bytes.
-  const bytes = new Uint8Array(Math.floor(text.length * 3 / 4));
+  const text = own.textContent, bytes = new Uint8Array(text.length);
   let at = 0;
-  for (let i = 0; i < text.length; i += 65536) {
-    const part = atob(text.slice(i, i + 65536));
-    for (let k = 0; k < part.length; k++) bytes[at++] = part.charCodeAt(k);
+  // "=" and 64 more stand for a byte that is no character of its number.
+  for (let i = 0; i < text.length; i++) {
+    const c = text.charCodeAt(i);
+    bytes[at++] = c === 61 ? text.charCodeAt(++i) - 64 : c;
   }
-  const packed = bytes.subarray(0, at);
-  return inflate(new Response(packed));
+  return inflate(new Response(bytes.subarray(0, at)));
 }
 async function inflate(response) {
   const stream = response.body.pipeThrough(new DecompressionStream("deflate-raw"));
@@ -74,38 +72,43 @@ class Reader {
   }
   signed() { const n = this.next(); return n % 2 ? -(n + 1) / 2 : n / 2; }
 }
+// Readers of the columns of one blob: the lengths of all but the last come first.
+function columnReaders(bytes, count) {
+  const r = new Reader(bytes), sizes = [];
+  for (let i = 1; i < count && !r.done; i++) sizes.push(r.next());
+  let at = r.at;
+  return [...sizes, bytes.length].map(size => new Reader(bytes.subarray(at, at += size)));
+}
 function decodeSpans(bytes, count) {
   const from = new Float64Array(count), to = new Float64Array(count), code = new Uint32Array(count);
-  const r = new Reader(bytes);
+  const [gaps, lengths, codes] = columnReaders(bytes, 3);
   let end = 0;
   for (let i = 0; i < count; i++) {
-    from[i] = end + r.next(); to[i] = end = from[i] + r.next(); code[i] = r.next();
+    from[i] = end + gaps.next(); to[i] = end = from[i] + lengths.next(); code[i] = codes.next();
   }
   return { from, to, code, count };
 }
 // Calls `see` for each span of packed spans that touches a time, without keeping any.
 function eachSpan(bytes, a, b, see) {
-  const r = new Reader(bytes);
+  const [gaps, lengths, codes] = columnReaders(bytes, 3);
   let end = 0;
-  while (!r.done) {
-    const from = end + r.next();
-    end = from + r.next();
-    const code = r.next();
+  while (!gaps.done) {
+    const from = end + gaps.next();
+    end = from + lengths.next();
+    const code = codes.next();
     if (from >= b) break;
     if (end > a) see(from, end, code);
   }
 }
 function decodeLevel(bytes, count, shift) {
-  const width = 2 ** shift, from = new Float64Array(count), code = new Uint32Array(count);
-  const share = new Uint8Array(count), spans = new Float64Array(count), longest = new Float64Array(count);
-  const r = new Reader(bytes);
+  const width = 2 ** shift, from = new Float64Array(count), code = new Uint32Array(count), share = new Uint8Array(count);
+  const [steps, codes, shares] = columnReaders(bytes, 3);
   let index = 0;
   for (let i = 0; i < count; i++) {
-    index += r.next();
-    from[i] = index * width; code[i] = r.next(); share[i] = r.next();
-    spans[i] = r.next(); longest[i] = r.next();
+    index += steps.next();
+    from[i] = index * width; code[i] = codes.next(); share[i] = shares.next();
   }
-  return { from, code, share, spans, longest, count, width };
+  return { from, code, share, count, width };
 }
 
 // Spans with their pyramid; what is not there yet is asked for, and drawn when it came.
@@ -158,6 +161,40 @@ class Track {
 }
 const TASKS = HEAD.tasks.map((t, number) => ({ ...t, number, states: new Track(t.states), calls: new Track(t.calls), spans: t.spans.map(s => new Track(s)), samples: null }));
 const WORK = HEAD.work.map(w => ({ ...w, names: HEAD.workNames, spans: new Track(w.spans) }));
+// Numbers over time; the least and the greatest of each 64 spare looking at all.
+class Counter {
+  constructor(desc, number) { Object.assign(this, desc, { number, at: null, waiting: null }); }
+  ready() { this.want(); return this.at !== null; }
+  want() {
+    return this.waiting ||= blob(this.leaf).then(bytes => {
+      const [steps, numbers] = columnReaders(bytes, 2), n = this.count, at = new Float64Array(n), value = new Float64Array(n), bits = new DataView(new ArrayBuffer(4));
+      let now = 0, sum = 0;
+      for (let i = 0; i < n; i++) {
+        at[i] = now += steps.next();
+        if (this.float) { bits.setUint32(0, numbers.next()); value[i] = bits.getFloat32(0); } else value[i] = sum += numbers.signed();
+      }
+      this.value = value; this.least = []; this.greatest = [];
+      for (let i = 0; i < n; i += 64) { const part = value.subarray(i, i + 64); this.least.push(Math.min(...part)); this.greatest.push(Math.max(...part)); }
+      const finite = list => list.filter(Number.isFinite);
+      this.low = Math.min(0, ...finite(this.least)); this.high = Math.max(0, ...finite(this.greatest));
+      this.at = at;
+      redraw();
+    });
+  }
+  range(from, to) {
+    let low, high;
+    for (let i = from; i < to;) {
+      const block = i % 64 === 0 && i + 64 <= to, a = block ? this.least[i / 64] : this.value[i], b = block ? this.greatest[i / 64] : this.value[i];
+      if (Number.isFinite(a) && !(a >= low)) low = a;
+      if (Number.isFinite(b) && !(b <= high)) high = b;
+      i += block ? 64 : 1;
+    }
+    return [low, high];
+  }
+  text(v) { return this.float ? String(Number(v.toPrecision(6))) : (v < 0 ? "-" : "") + grouped(Math.abs(v)); }
+  textAt(i) { return `${this.name} = ${this.text(this.value[i])}`; }
+}
+const COUNTERS = HEAD.counters.map((c, number) => new Counter(c, number)), PARENTS = new Map(HEAD.parents);
 const CPUS = HEAD.cpus.map((c, number) => ({ number, known: new Track(c.known), runs: new Track(c.runs) }));
 // The name that a task had at a time.
 const nameAt = (t, time) => t ? (t.names.find(n => time < n[0]) || [0, t.comm])[1] : "";
@@ -177,8 +214,9 @@ function wantSamples() {
       nodes.push({ parent: r.next() - 1, fn: r.next() });
     const time = new Float64Array(s.count), stack = new Uint32Array(s.count), weight = new Float64Array(s.count);
     let now = 0;
-    for (let r = new Reader(mb), i = 0; i < s.count; i++) {
-      time[i] = now += r.next(); stack[i] = r.next(); weight[i] = r.next();
+    const [steps, numbers, weights] = columnReaders(mb, 3);
+    for (let i = 0; i < s.count; i++) {
+      time[i] = now += steps.next(); stack[i] = numbers.next(); weight[i] = weights.next();
     }
     SAMPLES = { time, stack, weight, stacks, nodes, count: s.count };
     // Where tasks left their CPUs is no sample of code.
@@ -201,8 +239,8 @@ function wantSamples() {
     redraw();
   })();
 }
-const lowerBound = (list, value, n = list.length) => {
-  let lo = 0, hi = n;
+const lowerBound = (list, value, n = list.length, lo = 0) => {
+  let hi = n;
   while (lo < hi) { const mid = (lo + hi) >> 1; if (list[mid] < value) lo = mid + 1; else hi = mid; }
   return lo;
 };
@@ -212,9 +250,9 @@ let wakeupsAsked = null, WAKEUPS = null;
 function wantWakeups() {
   return wakeupsAsked ||= blob(HEAD.wakeups.leaf).then(bytes => {
     const n = HEAD.wakeups.count, at = new Float64Array(n), by = new Int32Array(n), task = new Uint32Array(n);
-    const r = new Reader(bytes);
+    const [steps, wakers, woken] = columnReaders(bytes, 3);
     let now = 0;
-    for (let i = 0; i < n; i++) { at[i] = now += r.signed(); by[i] = r.next() - 1; task[i] = r.next(); }
+    for (let i = 0; i < n; i++) { at[i] = now += steps.signed(); by[i] = wakers.next() - 1; task[i] = woken.next(); }
     WAKEUPS = { at, by, task, count: n };
     redraw();
   });

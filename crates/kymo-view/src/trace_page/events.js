@@ -6,10 +6,10 @@ let eventTurn = 0, chosenEvent = -1;
 async function chunkHeads(number) {
   let c = chunkCache.get(number);
   if (c) { chunkCache.delete(number); chunkCache.set(number, c); return c; }
-  const desc = HEAD.chunks[number], r = new Reader(await blob(desc.heads)), n = desc.count;
+  const desc = HEAD.chunks[number], [steps, classes, tasks, cpus] = columnReaders(await blob(desc.heads), 4), n = desc.count;
   c = { time: new Float64Array(n), cls: new Uint16Array(n), task: new Int32Array(n), cpu: new Int16Array(n), texts: null };
   let now = desc.times[0];
-  for (let i = 0; i < n; i++) { c.time[i] = now += r.signed(); c.cls[i] = r.next(); c.task[i] = r.next() - 1; c.cpu[i] = r.next() - 1; }
+  for (let i = 0; i < n; i++) { c.time[i] = now += steps.signed(); c.cls[i] = classes.next(); c.task[i] = tasks.next() - 1; c.cpu[i] = cpus.next() - 1; }
   chunkCache.set(number, c);
   if (chunkCache.size > 12) chunkCache.delete(chunkCache.keys().next().value);
   return c;

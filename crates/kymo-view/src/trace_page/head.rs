@@ -3,7 +3,9 @@
 use std::io;
 
 use kymo_analysis::offcpu::OffCpuCause;
-use kymo_analysis::tracks::{RUNNING, SpanTrack, build_pyramid, push_number, span_state};
+use kymo_analysis::tracks::{
+    CounterOwner, PyramidLevel, RUNNING, SpanTrack, build_pyramids, push_number, span_state,
+};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -17,29 +19,37 @@ const OVERVIEW: usize = 1024;
 /// Adds all columns to the pieces, and says where they are.
 pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io::Result<Value> {
     let tracks = page.tracks;
-    let mut leaves: Vec<&[u8]> = Vec::new();
-    let mut cpus = Vec::new();
-    for (track, known) in tracks.cpus.iter().zip(&tracks.known) {
-        let runs = track_levels(track, false, pieces)?;
-        cpus.push(json!({"runs": runs, "known": track_levels(known, false, pieces)?}));
-        leaves.extend([&*track.bytes, &*known.bytes]);
+    // All tracks in the order in which they are described.
+    let mut all: Vec<&SpanTrack> = Vec::new();
+    tracks.cpus.iter().zip(&tracks.known).for_each(|(track, known)| all.extend([track, known]));
+    let of_work = tracks.work.iter().flat_map(|w| [&w.interrupts, &w.softirqs]);
+    all.extend(of_work.filter(|t| t.count > 0));
+    for task in &tracks.tasks {
+        all.extend([&task.states, &task.calls].into_iter().chain(&task.spans.tracks));
     }
+    let mut described = Vec::with_capacity(all.len());
+    for (track, levels) in all.iter().zip(build_pyramids(&all)) {
+        described.push(track_levels(track, &levels, pieces)?);
+    }
+    let samples = samples(page, pieces)?;
+    // The leaves come behind what is drawn first.
+    for (track, described) in all.iter().zip(&mut described) {
+        described["leaf"] = pieces.add_columns(&track.bytes, 3)?;
+    }
+    let mut described = described.into_iter();
+    let mut next = || described.next().unwrap_or_default();
+    let cpus: Vec<Value> =
+        tracks.cpus.iter().map(|_| json!({"runs": next(), "known": next()})).collect();
     let mut work = Vec::new();
     for (cpu, of) in tracks.work.iter().enumerate() {
         for (kind, track) in [("interrupts", &of.interrupts), ("softirqs", &of.softirqs)] {
             if track.count > 0 {
-                let levels = track_levels(track, false, pieces)?;
-                work.push(json!({"cpu": cpu, "kind": kind, "spans": levels}));
-                leaves.push(&track.bytes);
+                work.push(json!({"cpu": cpu, "kind": kind, "spans": next()}));
             }
         }
     }
     let mut tasks = Vec::new();
     for task in &tracks.tasks {
-        let mut spans = Vec::new();
-        for track in &task.spans.tracks {
-            spans.push(track_levels(track, false, pieces)?);
-        }
         tasks.push(json!({
             "tid": task.tid,
             "pid": task.pid,
@@ -47,35 +57,30 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
             "names": task.old_names.iter().map(|(until, name)| json!([until, String::from_utf8_lossy(name)])).collect::<Vec<Value>>(),
             "events": task.events,
             "run": run_time(&task.states),
-            "states": track_levels(&task.states, true, pieces)?,
-            "calls": track_levels(&task.calls, false, pieces)?,
-            "spans": spans,
+            "states": next(),
+            "calls": next(),
+            "spans": task.spans.tracks.iter().map(|_| next()).collect::<Vec<Value>>(),
         }));
-        leaves.extend([&*task.states.bytes, &*task.calls.bytes]);
-        leaves.extend(task.spans.tracks.iter().map(|t| &*t.bytes));
     }
-    let samples = samples(page, pieces)?;
-    // The leaves come behind what is drawn first.
-    let mut places = leaves.into_iter().map(|bytes| pieces.add(bytes));
-    for cpu in &mut cpus {
-        cpu["runs"]["leaf"] = places.next().transpose()?.unwrap_or_default();
-        cpu["known"]["leaf"] = places.next().transpose()?.unwrap_or_default();
+    let mut counters = Vec::new();
+    for track in &tracks.counters {
+        let (cpu, pid) = match track.owner {
+            CounterOwner::Cpu(cpu) => (Some(cpu), None),
+            CounterOwner::Process(pid) => (None, Some(pid)),
+        };
+        counters.push(json!({
+            "name": track.name, "cpu": cpu, "pid": pid, "count": track.count,
+            "float": track.is_float, "leaf": pieces.add_columns(&track.bytes, 2)?,
+        }));
     }
-    for of in &mut work {
-        of["spans"]["leaf"] = places.next().transpose()?.unwrap_or_default();
-    }
-    for task in &mut tasks {
-        task["states"]["leaf"] = places.next().transpose()?.unwrap_or_default();
-        task["calls"]["leaf"] = places.next().transpose()?.unwrap_or_default();
-        for span in task["spans"].as_array_mut().into_iter().flatten() {
-            span["leaf"] = places.next().transpose()?.unwrap_or_default();
-        }
-    }
-    drop(places);
-    let wakeups = pieces.add(&tracks.wakeups.bytes)?;
+    let base = match page.baseline {
+        Some((stacks, recording)) => baseline(stacks, recording, pieces)?,
+        None => Value::Null,
+    };
+    let wakeups = pieces.add_columns(&tracks.wakeups.bytes, 3)?;
     let mut chunks = Vec::new();
     for chunk in &tracks.events.chunks {
-        let heads = pieces.add(&chunk.heads)?;
+        let heads = pieces.add_columns(&chunk.heads, 4)?;
         let times = [chunk.start, chunk.first, chunk.last];
         chunks.push(json!({"times": times, "count": chunk.count, "heads": heads}));
     }
@@ -103,6 +108,9 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
         "workNames": tracks.work_names,
         "spanNames": tracks.span_names,
         "tasks": tasks,
+        "counters": counters,
+        "parents": tracks.parents.iter().collect::<Vec<_>>(),
+        "before": base,
         "calls": tracks.calls.iter().map(|c| &*c.name).collect::<Vec<&str>>(),
         "classes": tracks.events.classes,
         "classFields": tracks.events.class_fields,
@@ -123,12 +131,16 @@ fn run_time(states: &SpanTrack) -> u64 {
     runs.map(|s| s.to - s.from).sum()
 }
 
-fn track_levels(track: &SpanTrack, waits: bool, pieces: &mut PieceWriter<'_>) -> io::Result<Value> {
-    let mut levels = Vec::new();
-    for level in build_pyramid(track, waits) {
-        levels.push(json!([level.shift, level.count, pieces.add(&level.bytes)?]));
+fn track_levels(
+    track: &SpanTrack,
+    levels: &[PyramidLevel],
+    pieces: &mut PieceWriter<'_>,
+) -> io::Result<Value> {
+    let mut places = Vec::new();
+    for level in levels {
+        places.push(json!([level.shift, level.count, pieces.add_columns(&level.bytes, 3)?]));
     }
-    Ok(json!({"count": track.count, "busy": track.busy, "levels": levels}))
+    Ok(json!({"count": track.count, "busy": track.busy, "levels": places}))
 }
 
 /// Samples and their stacks.
@@ -152,12 +164,7 @@ fn samples(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io::Result<Val
         push_number(&mut defined, stack.event.into());
         push_number(&mut defined, stack.node.map_or(0, |n| u64::from(n) + 1));
     }
-    let mut nodes = Vec::new();
-    for node in &stacks.nodes {
-        let function = stacks.frames.get(node.frame as usize).map_or(0, |f| f.function);
-        push_number(&mut nodes, node.parent.map_or(0, |p| u64::from(p) + 1));
-        push_number(&mut nodes, function.into());
-    }
+    let nodes = nodes(stacks);
     let (mut moments, mut before) = (Vec::new(), 0);
     let mut outside = 0u64;
     let mut count = 0u64;
@@ -174,19 +181,51 @@ fn samples(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io::Result<Val
         before = time.max(before);
         count += 1;
     }
-    let functions = stacks.functions.iter().map(|f| {
-        let binary = f.binary.and_then(|b| stacks.binaries.get(b as usize));
-        json!([f.name, binary.map_or("", |b| &*b.name), u8::from(f.kernel)])
-    });
     Ok(json!({
         "count": count,
         "outside": outside,
         "events": stacks.events.iter().map(|e| [&*e.name, e.unit]).collect::<Vec<_>>(),
-        "functions": functions.collect::<Vec<Value>>(),
+        "functions": functions(stacks),
         "stackCount": stacks.stacks.len(),
         "nodeCount": stacks.nodes.len(),
         "stacks": pieces.add(&defined)?,
         "nodes": pieces.add(&nodes)?,
-        "leaf": pieces.add(&moments)?,
+        "leaf": pieces.add_columns(&moments, 3)?,
+    }))
+}
+
+/// The tree of frames, each with its function.
+fn nodes(stacks: &Stacks) -> Vec<u8> {
+    let mut nodes = Vec::new();
+    for node in &stacks.nodes {
+        let function = stacks.frames.get(node.frame as usize).map_or(0, |f| f.function);
+        push_number(&mut nodes, node.parent.map_or(0, |p| u64::from(p) + 1));
+        push_number(&mut nodes, function.into());
+    }
+    nodes
+}
+
+fn functions(stacks: &Stacks) -> Vec<Value> {
+    let functions = stacks.functions.iter().map(|f| {
+        let binary = f.binary.and_then(|b| stacks.binaries.get(b as usize));
+        json!([f.name, binary.map_or("", |b| &*b.name), u8::from(f.kernel)])
+    });
+    functions.collect()
+}
+
+/// Stacks of the recording that another one is compared with.
+fn baseline(stacks: &Stacks, recording: &str, pieces: &mut PieceWriter<'_>) -> io::Result<Value> {
+    let mut weights = Vec::new();
+    for stack in &stacks.stacks {
+        push_number(&mut weights, stack.event.into());
+        push_number(&mut weights, stack.node.map_or(0, |n| u64::from(n) + 1));
+        push_number(&mut weights, stack.weight);
+    }
+    Ok(json!({
+        "recording": recording,
+        "events": stacks.events.iter().map(|e| [&*e.name, e.unit]).collect::<Vec<_>>(),
+        "functions": functions(stacks),
+        "nodes": pieces.add(&nodes(stacks))?,
+        "stacks": pieces.add(&weights)?,
     }))
 }

@@ -27,7 +27,7 @@ function restore() {
   STATE.kind = HEAD.classes.includes(p.get("kind")) ? p.get("kind") : "";
   STATE.tab = TABS.includes(p.get("tab")) ? p.get("tab") : STATE.tab;
   STATE.scope = ["process", "task"].includes(p.get("scope")) ? p.get("scope") : "all";
-  STATE.sort = ["name", "run", "ready", "blocked", "unsure", "longest", "runs"].includes(p.get("sort")) ? p.get("sort") : "busy";
+  STATE.sort = ["name", "run", "ready", "blocked", "unsure"].includes(p.get("sort")) ? p.get("sort") : "busy";
   STATE.theme = ["dark", "light"].includes(p.get("theme")) ? p.get("theme") : "";
   STATE.inverse = p.get("inverse") === "1";
   const sampled = Number(p.get("sampled") ?? -1);
@@ -38,7 +38,7 @@ function restore() {
 function paint() {
   document.documentElement.classList.remove("dark", "light");
   if (STATE.theme) document.documentElement.classList.add(STATE.theme);
-  readColors(); words.clear(); taskWords.clear(); redraw(); drawFlames();
+  readColors(); words.clear(); taskWords.clear(); shadeTables.clear(); redraw(); drawFlames();
 }
 function select(range) {
   STATE.range = range && range[1] > range[0] ? [Math.max(0, Math.round(range[0])), Math.min(LENGTH, Math.round(range[1]))] : null;
@@ -72,6 +72,10 @@ function showTip(event, text) {
 function hover(event) {
   const box = $("tracks").getBoundingClientRect(), y = event.clientY - box.top, row = rowAt(y), time = timeAt(event.clientX - box.left);
   if (!row || event.clientX - box.left < GUTTER || row.kind === "group") return showTip(event, row && event.clientX - box.left < GUTTER ? row.title : "");
+  if (row.kind === "counter") {
+    const i = row.counter.ready() ? lowerBound(row.counter.at, time) - 1 : -1;
+    return showTip(event, i < 0 ? "" : `${row.counter.textAt(i)}\nsince ${absolute(row.counter.at[i])}`);
+  }
   const inner = y - RULER + $("scroll").scrollTop - row.y;
   const span = spanAt(row, time, row.kind === "task" && inner > 14);
   showTip(event, span ? spanText(row, span) : "");
@@ -162,16 +166,25 @@ function step(by) {
   showRow(); save(); redraw(); showCommand();
 }
 async function stepSpan(by) {
-  const row = rows.find(r => r.id === STATE.row), track = row && (row.kind === "cpu" ? row.cpu.runs : row.kind === "work" ? row.work.spans : row.kind === "task" ? row.task.states : null);
+  const row = rows.find(r => r.id === STATE.row), counter = row?.counter;
+  if (counter?.count) {
+    await counter.want();
+    const i = STATE.at === null ? lowerBound(counter.at, STATE.from) : lowerBound(counter.at, STATE.at + (by > 0 ? .5 : 0)) - (by < 0 ? 1 : 0);
+    const k = Math.max(0, Math.min(counter.count - 1, i));
+    return goTo(counter.at[k], counter.textAt(k));
+  }
+  const track = row && (row.kind === "cpu" ? row.cpu.runs : row.kind === "work" ? row.work.spans : row.kind === "task" ? row.task.states : null);
   if (!track || !track.desc.count) return;
   await track.want();
   const l = track.leaf, now = STATE.at ?? STATE.from;
   let i = Track.find(l, now) + (by > 0 ? (STATE.at === null ? 0 : 1) : -1);
   i = Math.max(0, Math.min(l.count - 1, i));
-  STATE.at = l.from[i];
+  goTo(l.from[i], spanText(row, { from: l.from[i], to: l.to[i], code: l.code[i] }).split("\n").slice(1).join(", "));
+}
+function goTo(time, text) {
+  STATE.at = time;
   if (STATE.at < STATE.from || STATE.at > STATE.to) { const half = (STATE.to - STATE.from) / 2; look(STATE.at - half, STATE.at + half); }
-  const text = spanText(row, { from: l.from[i], to: l.to[i], code: l.code[i] });
-  $("found").textContent = text.split("\n").slice(1).join(", ");
+  $("found").textContent = text;
   save(); redraw();
 }
 function spanNow() { const row = rows.find(r => r.id === STATE.row); return row && STATE.at !== null ? spanAt(row, STATE.at, false) : null; }

@@ -7,6 +7,8 @@
 mod head;
 mod pieces;
 
+use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{self, Write};
 
 use base64::Engine as _;
@@ -39,6 +41,8 @@ pub struct TracePage<'a> {
     pub tracks: &'a TraceTracks,
     /// Samples with their stacks, by thread and in time.
     pub stacks: &'a Stacks,
+    /// Stacks of a recording to compare with, and that as a shell takes it.
+    pub baseline: Option<(&'a Stacks, &'a str)>,
     /// What could make it wrong.
     pub ledger: &'a Ledger,
     /// Its title.
@@ -73,8 +77,10 @@ pub fn path_value(table: &PathTable, base: u64) -> Value {
 pub struct ServedPage {
     /// The page.
     pub html: Vec<u8>,
-    /// The pieces, compressed with deflate.
-    pub pieces: Vec<Vec<u8>>,
+    /// The pieces, compressed with deflate, behind each other.
+    pub file: File,
+    /// Where each is: offset and length.
+    pub pieces: Vec<(u64, usize)>,
 }
 
 impl TracePage<'_> {
@@ -90,13 +96,13 @@ impl TracePage<'_> {
         end(out, &head)
     }
 
-    /// Makes the page without its pieces.
+    /// Makes the page without its pieces, which go into an empty file.
     ///
     /// # Errors
-    /// If packing fails.
-    pub fn to_served(&self) -> io::Result<ServedPage> {
-        let mut page = ServedPage { html: Vec::new(), pieces: Vec::new() };
-        let mut pieces = PieceWriter::new(PieceTarget::List(&mut page.pieces));
+    /// If packing or writing fails.
+    pub fn to_served(&self, file: File) -> io::Result<ServedPage> {
+        let mut page = ServedPage { html: Vec::new(), file, pieces: Vec::new() };
+        let mut pieces = PieceWriter::new(PieceTarget::File(&mut page.file, &mut page.pieces));
         let head = head::describe(self, &mut pieces)?;
         pieces.finish()?;
         begin(&mut page.html, "; connect-src 'self'")?;
@@ -114,7 +120,7 @@ fn begin(out: &mut dyn Write, allowed: &str) -> io::Result<()> {
     );
     write!(
         out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"iso-8859-15\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
@@ -124,8 +130,15 @@ fn begin(out: &mut dyn Write, allowed: &str) -> io::Result<()> {
 
 fn end(out: &mut dyn Write, head: &Value) -> io::Result<()> {
     out.write_all(b"<script type=\"application/json\" id=\"head\">")?;
-    // Nothing in a text ends the element that it is in.
-    out.write_all(head.to_string().replace('<', "\\u003c").as_bytes())?;
+    // Nothing in a text ends the element that it is in, and the page is in ASCII.
+    let mut text = String::new();
+    for c in head.to_string().chars() {
+        match c {
+            ' '..='~' if c != '<' => text.push(c),
+            _ => c.encode_utf16(&mut [0; 2]).iter().for_each(|u| _ = write!(text, "\\u{u:04x}")),
+        }
+    }
+    out.write_all(text.as_bytes())?;
     write!(out, "</script>\n<script>{}</script>\n</body>\n</html>\n", SCRIPT.concat())
 }
 
@@ -146,6 +159,7 @@ mod tests {
             assert!(!text.to_ascii_lowercase().contains("</s") && !text.contains("<!--"));
             assert!(text.is_ascii() && !text.contains('\r'));
         }
+        assert!(BODY.is_ascii());
         for unsafe_way in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval("] {
             assert!(!script.contains(unsafe_way), "{unsafe_way}");
         }

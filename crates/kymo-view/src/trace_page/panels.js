@@ -2,21 +2,20 @@
 const TABS = ["tasks", "flame", "functions", "events", "ledger"];
 let taskTurn = 0;
 const taskColumns = [
-  ["Running", "run"], ["Waiting for a CPU", "ready"], ["Blocked", "blocked"], ["Uncertain", "unsure"], ["Longest wait", "longest"], ["Runs", "runs"],
+  ["Running", "run"], ["Waiting for a CPU", "ready"], ["Blocked", "blocked"], ["Uncertain", "unsure"],
 ];
 async function taskTimes(a, b) {
   const out = [];
   for (const task of TASKS) {
     if (!task.tid || task.tid === NO_TID || !task.states.desc.count) continue;
-    const row = { task, run: 0, ready: 0, blocked: 0, unsure: 0, longest: 0, runs: 0 };
+    const row = { task, run: 0, ready: 0, blocked: 0, unsure: 0 };
     eachSpan(await blob(task.states.desc.leaf), a, b, (from, to, code) => {
       const part = Math.min(to, b) - Math.max(from, a), state = code & 7;
       // What has no end in the recording is not counted, as in the command's table.
       if (isOpen(code)) return;
       if (isUncertain(code)) row.unsure += part;
-      else if (state === 0) { row.run += part; row.runs++; }
+      else if (state === 0) row.run += part;
       else if (state === 1) row.ready += part; else row.blocked += part;
-      if (state && !isUncertain(code)) row.longest = Math.max(row.longest, part);
     });
     if (row.run || row.ready || row.blocked || row.unsure) out.push(row);
   }
@@ -40,12 +39,12 @@ async function showTasks() {
     const bar = element("span", { class: "share" });
     bar.style.width = Math.round(row.run / (b - a) * 100) + "px";
     tr.append(element("td", {}, bar), element("td", {}, percent(row.run, b - a)));
-    for (const [, k] of taskColumns) tr.append(element("td", { "data-key": k, "data-ns": k === "runs" ? null : String(row[k]) }, k === "runs" ? grouped(row.runs) : millis(row[k])));
+    for (const [, k] of taskColumns) tr.append(element("td", { "data-key": k, "data-ns": String(row[k]) }, millis(row[k])));
     body.append(tr);
   }
   const head = element("tr", {}, element("th", { class: "name", scope: "col", onclick: () => sortBy("name") }, "Task"),
     element("th", { scope: "col" }, ""), element("th", { scope: "col", onclick: () => sortBy("run") }, "of the time"));
-  for (const [title, k] of taskColumns) head.append(element("th", { scope: "col", onclick: () => sortBy(k), "aria-sort": k === key ? "descending" : null }, title + (k === "runs" ? "" : ", ms") + (k === key ? " \u25be" : "")));
+  for (const [title, k] of taskColumns) head.append(element("th", { scope: "col", onclick: () => sortBy(k), "aria-sort": k === key ? "descending" : null }, title + ", ms" + (k === key ? " \u25be" : "")));
   pane.replaceChildren(element("table", {}, element("thead", {}, head), body));
   if (list.length > 400) pane.append(element("p", { class: "empty" }, `${list.length - 400} more tasks; the command above shows all.`));
 }
@@ -69,7 +68,9 @@ function commandText() {
     case "tasks": return `kymo offcpu report --tasks${files}${time}`;
     case "flame": case "functions": {
       const name = HEAD.samples.events[STATE.sampled]?.[0];
-      return name ? `kymo report${STATE.tab === "flame" ? (STATE.inverse ? " -g caller" : " -g") + " --children" : " --no-children -g none"}${files} -e ${quoted(name)}${time}${who}` : `kymo offcpu report${files}${time}${who}`;
+      const report = `kymo report${STATE.tab === "flame" ? (STATE.inverse ? " -g caller" : " -g") + " --children" : " --children -g none -s dso,sym"}`;
+      const old = HEAD.before && name ? HEAD.before.events[eventBefore()] : null;
+      return name ? `${report}${files} -e ${quoted(name)}${time}${who}${old ? `; ${report} -i ${HEAD.before.recording} -e ${quoted(old[0])}` : ""}` : `kymo offcpu report${files}${time}${who}`;
     }
     case "events": {
       const words = STATE.filter.trim() && !/[=<>~&]/.test(STATE.filter);

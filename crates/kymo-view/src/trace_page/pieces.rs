@@ -2,13 +2,13 @@
 //! by the page when it looks at them.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Write};
 use std::thread::JoinHandle;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
+use kymo_analysis::tracks::push_number;
 use serde_json::Value;
 
 /// A piece is full with this many bytes, unless one blob has more.
@@ -23,8 +23,8 @@ const MOST_PACKING: usize = 3;
 pub(super) enum PieceTarget<'o> {
     /// Into the page, as text in elements of it.
     Page(&'o mut dyn Write),
-    /// To who hands them out one by one.
-    List(&'o mut Vec<Vec<u8>>),
+    /// To who hands them out one by one: behind each other in a file, and where each is.
+    File(&'o mut File, &'o mut Vec<(u64, usize)>),
 }
 
 /// Packs blobs into pieces.
@@ -56,6 +56,26 @@ impl<'o> PieceWriter<'o> {
         Ok(parts.into())
     }
 
+    /// Adds rows of `count` LEB128 numbers, column by column: the same kind of number beside
+    /// each other is packed better. Lengths of all columns but the last come first.
+    pub(super) fn add_columns(&mut self, bytes: &[u8], count: usize) -> io::Result<Value> {
+        let mut columns = vec![Vec::new(); count];
+        let (mut at, mut column) = (0, 0);
+        while at < bytes.len() {
+            let left = bytes.get(at..).unwrap_or_default();
+            let end = left.iter().position(|b| b & 0x80 == 0).map_or(left.len(), |n| n + 1);
+            if let Some(of) = columns.get_mut(column) {
+                of.extend_from_slice(left.get(..end).unwrap_or_default());
+            }
+            at += end;
+            column = if column + 1 == count { 0 } else { column + 1 };
+        }
+        let mut all = Vec::with_capacity(bytes.len() + 16);
+        columns.iter().take(count - 1).for_each(|c| push_number(&mut all, c.len() as u64));
+        columns.iter().for_each(|c| all.extend_from_slice(c));
+        self.add(&all)
+    }
+
     fn end_piece(&mut self) -> io::Result<()> {
         let piece = std::mem::take(&mut self.piece);
         self.number += 1;
@@ -69,13 +89,14 @@ impl<'o> PieceWriter<'o> {
         let Some(thread) = self.packing.pop_front() else { return Ok(()) };
         let packed = thread.join().map_err(|_| io::Error::other("deflate failed"))??;
         match &mut self.out {
-            PieceTarget::List(list) => list.push(packed),
+            PieceTarget::File(file, places) => {
+                let end = places.last().map_or(0, |(at, length)| at + *length as u64);
+                places.push((end, packed.len()));
+                file.write_all(&packed)?;
+            }
             PieceTarget::Page(out) => {
                 write!(out, "<script type=\"text/plain\" id=\"p{}\">", self.written)?;
-                // A multiple of three bytes has no padding inside.
-                for part in packed.chunks(48 << 10) {
-                    out.write_all(STANDARD.encode(part).as_bytes())?;
-                }
+                out.write_all(&escape(&packed))?;
                 out.write_all(b"</script>\n")?;
             }
         }
@@ -95,8 +116,23 @@ impl<'o> PieceWriter<'o> {
     }
 }
 
+/// Bytes as text of ISO 8859-15, whose other bytes are the characters of their numbers: those that
+/// are not, those that a parser of HTML changes, and `<`. `=` and 64 more stand for each.
+fn escape(packed: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(packed.len() + packed.len() / 16);
+    for byte in packed {
+        match byte {
+            0 | b'\r' | b'<' | b'=' | 0xa4 | 0xa6 | 0xa8 | 0xb4 | 0xb8 | 0xbc..=0xbe => {
+                text.extend([b'=', byte.wrapping_add(64)]);
+            }
+            _ => text.push(*byte),
+        }
+    }
+    text
+}
+
 fn deflate(piece: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(4));
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(2));
     encoder.write_all(piece)?;
     encoder.finish()
 }
@@ -117,16 +153,30 @@ mod tests {
         assert_eq!(pieces.add(b"de").unwrap(), serde_json::json!([0, 3, 2]));
         assert_eq!(pieces.add(&large).unwrap(), serde_json::json!([1, 0, PART, 2, 0, 1000]));
         pieces.finish().unwrap();
-        let text = String::from_utf8(out).unwrap();
         let piece = |n: u32| {
-            let begin = format!("id=\"p{n}\">");
-            let at = text.find(&begin).unwrap() + begin.len();
-            let packed = STANDARD.decode(text[at..].split('<').next().unwrap()).unwrap();
+            let begin = format!("id=\"p{n}\">").into_bytes();
+            let at = out.windows(begin.len()).position(|w| w == begin).unwrap() + begin.len();
+            let (mut packed, mut text) = (Vec::new(), out[at..].iter());
+            while let Some(byte) = text.next().filter(|b| **b != b'<') {
+                assert!(!b"\0\r".contains(byte));
+                let escaped = *byte == b'=';
+                packed.push(if escaped { text.next().unwrap() - 64 } else { *byte });
+            }
             let mut bytes = Vec::new();
             DeflateDecoder::new(&*packed).read_to_end(&mut bytes).unwrap();
             bytes
         };
         assert_eq!(piece(0), b"abcde");
+        assert_eq!(escape(b"\0=\xfc\xbc"), b"=@=}\xfc=\xfc");
         assert!(piece(1) == large[..PART] && piece(2) == large[PART..]);
+    }
+    #[test]
+    fn columns_lie_behind_their_lengths() {
+        let mut out = Vec::new();
+        let mut pieces = PieceWriter::new(PieceTarget::Page(&mut out));
+        pieces.add_columns(&[1, 0x82, 2, 3, 4, 5, 6], 3).unwrap();
+        assert_eq!(pieces.piece, [2, 3, 1, 4, 0x82, 2, 5, 3, 6]);
+        pieces.add_columns(&[], 3).unwrap();
+        assert_eq!(pieces.piece[9..], [0, 0]);
     }
 }

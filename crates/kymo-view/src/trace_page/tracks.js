@@ -4,7 +4,7 @@ const STATE = {
   from: 0, to: LENGTH, range: null, row: null, at: null, tab: "tasks", scope: "all", query: "",
   filter: "", kind: "", theme: "", frame: "", inverse: false, sampled: -1, closed: new Set(), sort: "busy",
 };
-let rows = [], scale = 1, redrawAsked = false, colors = {};
+let rows = [], rowsMade = 0, scale = 1, redrawAsked = false, colors = {};
 const drawTimes = [];
 
 function readColors() {
@@ -26,41 +26,58 @@ const isDark = () => document.documentElement.classList.contains("dark") ||
 // Rows: CPUs, then processes with their threads, the busiest first.
 function makeRows() {
   rows = [];
-  const add = row => { row.height = { cpu: CPU_ROW, work: WORK_ROW, task: TASK_ROW, group: GROUP_ROW }[row.kind]; rows.push(row); };
+  rowsMade++;
+  const add = row => { row.height = { cpu: CPU_ROW, work: WORK_ROW, task: TASK_ROW, counter: TASK_ROW, group: GROUP_ROW }[row.kind]; rows.push(row); };
   if (CPUS.length) {
     add({ kind: "group", id: "cpus", title: "CPUs" });
     if (!STATE.closed.has("cpus")) for (const cpu of CPUS) {
       add({ kind: "cpu", id: "cpu" + cpu.number, cpu, title: "CPU " + cpu.number });
       for (const work of WORK) if (work.cpu === cpu.number) add({ kind: "work", id: work.kind + cpu.number, work, title: work.kind });
+      for (const counter of COUNTERS) if (counter.cpu === cpu.number) add({ kind: "counter", id: "counter" + counter.number, counter, title: counter.name, level: 2 });
     }
   }
   const processes = new Map();
   for (const t of TASKS) {
     if (!t.tid || t.tid === NO_TID || (!t.run && !t.events)) continue;
-    const key = t.pid ?? (t.states.desc.count || t.events ? t.tid : -1);
-    if (!processes.has(key)) processes.set(key, []);
-    processes.get(key).push(t);
+    const pid = t.pid ?? (t.states.desc.count || t.events ? t.tid : -1);
+    if (!processes.has(pid)) processes.set(pid, { pid, tasks: [], children: [], above: null, counters: COUNTERS.filter(c => c.pid === pid) });
+    processes.get(pid).tasks.push(t);
   }
-  const list = [...processes].map(([pid, tasks]) => {
-    tasks.sort((a, b) => (a.tid === pid ? -1 : 0) - (b.tid === pid ? -1 : 0) || b.events - a.events);
-    return { pid, tasks, weight: tasks.reduce((n, t) => n + t.run + t.events, 0) };
-  });
-  // The recorded command comes first.
-  const isFirst = p => HEAD.command !== "" && p.tasks.some(t => t.comm === HEAD.command && (t.pid === null || t.tid === t.pid)) ? 1 : 0;
-  list.sort((a, b) => isFirst(b) - isFirst(a) || b.weight - a.weight);
-  for (const { pid, tasks } of list) {
-    const lead = tasks.find(t => t.tid === pid) || tasks[0];
-    if (tasks.length > 1) {
-      const id = "pid" + pid;
-      add({ kind: "group", id, title: `${lead.comm || "?"} ${pid} \u2013 ${tasks.length} threads` });
-      if (STATE.closed.has(id)) continue;
+  const roots = [];
+  for (const p of processes.values()) {
+    // The nearest ancestor that has a track. Numbers that were given again make no circle.
+    let up = p.pid, above;
+    for (let k = 0; k < 64 && !above && up !== undefined; k++) { up = PARENTS.get(up); above = processes.get(up); }
+    for (let at = above, k = 0; at && above; at = at.above, k++) if (at === p || k > 500) above = null;
+    p.above = above || null;
+    (above ? above.children : roots).push(p);
+  }
+  const weigh = p => {
+    const isLead = t => t.tid === p.pid ? -1 : 0;
+    p.tasks.sort((a, b) => isLead(a) - isLead(b) || b.events - a.events);
+    p.weight = p.tasks.reduce((n, t) => n + t.run + t.events, 0);
+    // The recorded command comes first.
+    p.first = HEAD.command !== "" && p.tasks.some(t => t.comm === HEAD.command && (t.pid === null || t.tid === t.pid)) ? 1 : 0;
+    for (const child of p.children) { weigh(child); p.weight += child.weight; p.first = Math.max(p.first, child.first); }
+    p.children.sort(busiest);
+  }, busiest = (a, b) => b.first - a.first || b.weight - a.weight;
+  roots.forEach(weigh);
+  const show = (p, level) => {
+    const { pid, tasks, children } = p, lead = tasks.find(t => t.tid === pid) || tasks[0], id = "pid" + pid, folds = tasks.length > 1 || children.length > 0;
+    if (folds) {
+      const parts = [tasks.length > 1 ? `${tasks.length} threads` : "", children.length > 1 ? `${children.length} children` : children.length ? "1 child" : ""];
+      add({ kind: "group", id, level, title: `${lead.comm || "?"} ${pid} \u2013 ${parts.filter(t => t).join(", ")}` });
+      if (STATE.closed.has(id)) return;
     }
     for (const task of tasks) {
-      add({ kind: "task", id: "task" + task.number, task, title: taskName(task), level: tasks.length > 1 ? 1 : 0 });
+      add({ kind: "task", id: "task" + task.number, task, title: taskName(task), level: level + (folds ? 1 : 0) });
       // What its program tells of, the outer spans first.
       task.spans.forEach((spans, depth) => add({ kind: "work", id: `span${task.number}.${depth}`, title: depth ? "" : "spans of the program", work: { kind: "spans", names: HEAD.spanNames, spans } }));
     }
-  }
+    for (const counter of p.counters) add({ kind: "counter", id: "counter" + counter.number, counter, title: counter.name, level: level + 1 });
+    for (const child of children) show(child, Math.min(level + 1, 6));
+  };
+  for (const p of roots.sort(busiest)) show(p, 0);
   let y = 0;
   for (const row of rows) { row.y = y; y += row.height; }
   $("spacer").style.height = Math.max(0, y + RULER - trackHeight()) + "px";
@@ -125,112 +142,159 @@ function colorWord(css) {
 }
 // A color over the background, by a share of 255.
 function mixed(word, ground, share) {
-  if (share >= 255) return word;
   const mix = shift => Math.round(((word >> shift & 255) * share + (ground >> shift & 255) * (255 - share)) / 255);
   return (255 << 24 | mix(16) << 16 | mix(8) << 8 | mix(0)) >>> 0;
 }
-// For each pixel the key that has most of it, and how much of it is in spans.
-let sums = new Float64Array(64);
-const touched = [], lines = [];
-// `which` of two lines of values that are used again and again.
-function columns(track, width, keyOf, which = 0) {
+const shadeTables = new Map();
+function shades(color, ground, least) {
+  const name = color + ground + least;
+  if (!shadeTables.has(name)) shadeTables.set(name, Uint32Array.from({ length: 256 }, (_, share) => mixed(colorWord(color), ground, least + share * (255 - least) / 255)));
+  return shadeTables.get(name);
+}
+// For each pixel the key that has most of it, and how much of it is in spans. It stays with the track:
+// after a move only what came into view is computed.
+const keyNow = [], sumNow = [];
+function columns(track, width, keyOf) {
   const per = (STATE.to - STATE.from) / width, got = track.level(per);
   if (!got) return null;
-  if (lines[which]?.keys.length !== width) lines[which] = { keys: new Int32Array(width), shares: new Uint8Array(width) };
-  const { keys, shares } = lines[which];
-  keys.fill(-1);
-  let pixel = -1;
+  const leaf = got.leaf || null, data = leaf || got.bins;
+  let seen = track.seen, x0 = 0, x1 = width;
+  const moved = seen && seen.data === data && seen.keys.length === width && Math.abs(seen.per / per - 1) < 1e-9 ? (STATE.from - seen.from) / per : NaN, by = Math.round(moved);
+  if (Math.abs(moved - by) < .01 && Math.abs(by) < width) {
+    if (!by) return seen;
+    seen.keys.copyWithin(Math.max(0, -by), Math.max(0, by)); seen.shares.copyWithin(Math.max(0, -by), Math.max(0, by));
+    if (by > 0) x0 = width - by; else x1 = -by;
+    seen.from += by * per;
+  } else {
+    if (seen?.keys.length !== width) seen = track.seen = { keys: new Int32Array(width), shares: new Uint8Array(width) };
+    seen.data = data; seen.per = per; seen.from = STATE.from;
+  }
+  const { keys, shares } = seen, begin = seen.from, from = data.from, code = data.code, wide = leaf ? 0 : data.width;
+  keys.fill(-1, x0, x1);
+  let pixel = -1, kinds = 0, i = leaf ? Track.find(leaf, begin + x0 * per) : Math.max(0, lowerBound(from, begin + x0 * per - wide));
+  const count = data.count, end = begin + x1 * per, one = 1 / per;
   const flush = () => {
-    let whole = 0, most = 0, best = -1;
-    for (const key of touched) { const n = sums[key]; sums[key] = 0; whole += n; if (n > most) { most = n; best = key; } }
-    touched.length = 0;
-    if (pixel >= 0 && best >= 0) { keys[pixel] = best; shares[pixel] = Math.max(1, Math.min(255, Math.round(whole / per * 255))); }
+    let whole = 0, most = 0;
+    for (let k = 0; k < kinds; k++) { whole += sumNow[k]; if (sumNow[k] > sumNow[most]) most = k; }
+    kinds = 0;
+    if (pixel >= x0) { keys[pixel] = keyNow[most]; shares[pixel] = Math.max(1, Math.min(255, Math.round(whole * 255))); }
   };
   const add = (at, key, n) => {
-    if (at !== pixel) { flush(); pixel = at; }
-    if (key >= sums.length) { const more = new Float64Array(key * 2); more.set(sums); sums = more; }
-    if (!sums[key]) touched.push(key);
-    sums[key] += n;
+    if (at !== pixel) { if (kinds) flush(); pixel = at; }
+    for (let k = 0; k < kinds; k++) if (keyNow[k] === key) { sumNow[k] += n; return; }
+    keyNow[kinds] = key; sumNow[kinds++] = n;
   };
-  const see = (from, to, key, weight) => {
-    const a = Math.max(0, (from - STATE.from) / per), b = Math.min(width, (to - STATE.from) / per);
-    if (!(b > a)) return;
-    let at = Math.floor(a);
-    const last = Math.min(width - 1, Math.ceil(b) - 1);
-    if (at >= last) return add(Math.min(at, width - 1), key, (b - a) * per * weight);
-    add(at, key, (at + 1 - a) * per * weight);
-    if (last > at + 1) {
+  for (; i < count && from[i] < end; i++) {
+    const a = Math.max(x0, (from[i] - begin) * one), b = Math.min(x1, ((leaf ? leaf.to[i] : from[i] + wide) - begin) * one);
+    if (!(b > a)) continue;
+    const key = keyOf(code[i]), share = leaf ? 1 : data.share[i] / 255, first = Math.floor(a), last = Math.ceil(b) - 1;
+    if (first >= last) { add(Math.min(first, x1 - 1), key, (b - a) * share); continue; }
+    add(first, key, (first + 1 - a) * share);
+    if (last > first + 1) {
       flush(); pixel = -1;
-      for (at++; at < last; at++) { keys[at] = key; shares[at] = Math.max(1, Math.round(weight * 255)); }
+      keys.fill(key, first + 1, last); shares.fill(Math.max(1, Math.round(share * 255)), first + 1, last);
     }
-    add(last, key, (b - last) * per * weight);
-  };
-  if (got.leaf) {
-    const l = got.leaf;
-    for (let i = Track.find(l, STATE.from); i < l.count && l.from[i] < STATE.to; i++) see(l.from[i], l.to[i], keyOf(l.code[i]), 1);
-  } else {
-    const b = got.bins;
-    for (let i = Math.max(0, lowerBound(b.from, STATE.from - b.width)); i < b.count && b.from[i] < STATE.to; i++)
-      see(b.from[i], b.from[i] + b.width, keyOf(b.code[i]), b.share[i] / 255);
+    add(last, key, (b - last) * share);
   }
-  flush();
-  return lines[which];
+  if (kinds) flush();
+  return seen;
 }
-const HEIGHTS = [11, 8, 2, 6, 3];
+// The height says the state, too, and stripes say doubt: colors are not all that tells them apart.
+// Of a row's lines from the top of a band on, states have color whose number here is no higher.
+const BANDS = [2, 5, 7, 10, 11, 13], TOPS = [0, 1, 4, 2, 3], LEAST_SHADE = 110;
+const stateKey = code => stateOf(code) + (isUncertain(code) || isOpen(code) ? 8 : 0);
+const codeKey = code => code, anyKey = () => 0;
 const taskWords = new Map();
 function taskWord(number) {
   const name = TASKS[number]?.comm || "";
   if (!taskWords.has(name)) taskWords.set(name, colorWord(taskColor(number)));
   return taskWords.get(name);
 }
-// Rows of the view into the image.
-function paintRow(row, y, image, pixels, left) {
-  const width = image.width, room = width - left, px = n => Math.round(n * scale), ground = colorWord(row.id === STATE.row ? colors.chosen : colors.bg);
-  const column = (x, top, height, word) => {
-    const from = Math.max(0, px(top)), to = Math.min(image.height, px(top + height));
-    for (let line = from, at = from * width + left + x; line < to; line++, at += width) pixels[at] = word;
-  };
+// A row of the view into the image, which begins right of the names.
+function paintRow(row, y, image, pixels) {
+  const room = image.width, line = n => Math.min(image.height, Math.max(0, Math.round((y + n) * scale))) * room;
+  const ground = colorWord(row.id === STATE.row ? colors.chosen : colors.bg), sole = line(row.height - 1);
+  pixels.fill(ground, line(0), sole);
+  pixels.fill(colorWord(colors.line), sole, Math.max(sole, Math.min(sole + room, line(row.height))));
+  const column = (x, top, height, word) => { for (let at = line(top) + x, end = line(top + height); at < end; at += room) pixels[at] = word; };
+  // The first line of a band is the others, too.
+  const repeat = (from, to) => { for (let at = from + room; at < to; at += room) pixels.copyWithin(at, from, from + room); };
   if (row.kind === "cpu") {
-    const h = CPU_ROW - 5, known = columns(row.cpu.known, room, () => 0), runs = columns(row.cpu.runs, room, code => code, 1), idle = colorWord(colors.idle);
-    if (known) for (let x = 0; x < room; x++) if (known.keys[x] >= 0) column(x, y + 2, h, idle);
-    if (runs) for (let x = 0; x < room; x++) if (runs.keys[x] >= 0) { const full = Math.max(1, h * runs.shares[x] / 255); column(x, y + 2 + h - full, full, taskWord(runs.keys[x])); }
+    const h = CPU_ROW - 5, known = columns(row.cpu.known, room, anyKey), runs = columns(row.cpu.runs, room, codeKey), idle = colorWord(colors.idle);
+    if (known) for (let x = 0; x < room; x++) if (known.keys[x] >= 0) column(x, 2, h, idle);
+    if (runs) for (let x = 0; x < room; x++) if (runs.keys[x] >= 0) { const full = Math.max(1, h * runs.shares[x] / 255); column(x, 2 + h - full, full, taskWord(runs.keys[x])); }
   }
   if (row.kind === "work") {
-    const spans = columns(row.work.spans, room, code => code), word = colorWord({ softirqs: colors.user, interrupts: colors.kernel, spans: colors.span }[row.work.kind]);
-    if (spans) for (let x = 0; x < room; x++) if (spans.keys[x] >= 0) { const h = Math.max(1, 11 * spans.shares[x] / 255); column(x, y + 13 - h, h, word); }
+    const spans = columns(row.work.spans, room, codeKey), word = colorWord({ softirqs: colors.user, interrupts: colors.kernel, spans: colors.span }[row.work.kind]);
+    if (spans) for (let x = 0; x < room; x++) if (spans.keys[x] >= 0) { const h = Math.max(1, 11 * spans.shares[x] / 255); column(x, 13 - h, h, word); }
+  }
+  if (row.kind === "counter" && row.counter.ready()) {
+    const c = row.counter, per = (STATE.to - STATE.from) / room, y = v => Math.round(21 - (v - c.low) / (c.high - c.low || 1) * 17);
+    const area = shades(colors.span, ground, 90)[0], edge = colorWord(colors.span);
+    for (let x = 0, i = lowerBound(c.at, STATE.from); x < room; x++) {
+      const next = lowerBound(c.at, STATE.from + (x + 1) * per, c.count, i), [low, high] = c.range(Math.max(0, i - 1), next);
+      i = next;
+      if (low === undefined) continue;
+      column(x, y(high), 22 - y(high), area); column(x, y(high), y(low) - y(high) + 1.5, edge);
+    }
   }
   if (row.kind === "task") {
-    const states = columns(row.task.states, room, code => stateOf(code) + (isUncertain(code) || isOpen(code) ? 8 : 0)), shown = colors.states.map(colorWord);
-    if (states) for (let x = 0; x < room; x++) {
-      const key = states.keys[x];
-      if (key < 0) continue;
-      const state = key & 7, h = HEIGHTS[state];
-      // The height says the state, too, and stripes say doubt: colors are not all that tells them apart.
-      if (key & 8 && (x + row.y) % 3) continue;
-      column(x, y + 13 - h, h, state === 3 && x % 6 === 0 ? ground : mixed(shown[state], ground, 110 + states.shares[x] * 145 / 255));
+    const states = columns(row.task.states, room, stateKey), tables = colors.states.map(color => shades(color, ground, LEAST_SHADE));
+    if (states) {
+      const { keys, shares } = states, stripe = Math.floor(y) % 3, lines = BANDS.map(line), [l0, l1, l2, l3, l4] = lines;
+      for (let x = 0; x < room; x++) {
+        const key = keys[x];
+        if (key < 0 || key & 8 && (x + stripe) % 3 || key === 3 && x % 6 === 0) continue;
+        const state = key & 7, word = tables[state][shares[x]], top = TOPS[state];
+        if (l4 < lines[5]) pixels[l4 + x] = word;
+        if (top < 4 && l3 < l4) { pixels[l3 + x] = word; if (top < 3 && l2 < l3) { pixels[l2 + x] = word; if (top < 2 && l1 < l2) { pixels[l1 + x] = word; if (!top && l0 < l1) pixels[l0 + x] = word; } } }
+      }
+      for (let k = 0; k < 5; k++) repeat(lines[k], lines[k + 1]);
     }
-    const calls = columns(row.task.calls, room, () => 0), call = colorWord(colors.call);
-    if (calls) for (let x = 0; x < room; x++) if (calls.keys[x] >= 0) column(x, y + 15, 8, mixed(call, ground, 90 + calls.shares[x] * 130 / 255));
+    const calls = columns(row.task.calls, room, anyKey), table = shades(colors.call, ground, 90), first = line(15), end = line(23);
+    if (calls && first < end) {
+      for (let x = 0; x < room; x++) if (calls.keys[x] >= 0) pixels[first + x] = table[calls.shares[x]];
+      repeat(first, end);
+    }
   }
 }
 let picture = null;
+const gutter = { canvas: null, key: "" };
+// The names beside the tracks change less often than those.
+function drawGutter(c, seen, top, height) {
+  const key = [top, height, scale, STATE.row, STATE.query, colors.bg, rowsMade].join(), canvas = gutter.canvas ||= element("canvas");
+  if (key !== gutter.key) {
+    gutter.key = key;
+    canvas.width = Math.round(GUTTER * scale); canvas.height = Math.round(height * scale);
+    const g = canvas.getContext("2d");
+    g.scale(scale, scale);
+    g.textBaseline = "middle";
+    g.fillStyle = colors.bg; g.fillRect(0, 0, GUTTER, height);
+    for (const row of seen) {
+      const y = row.y - top + RULER, level = (row.level || 0) * 12;
+      if (row.id === STATE.row) { g.fillStyle = colors.chosen; g.fillRect(0, y, GUTTER, row.height); }
+      g.fillStyle = colors.line; g.fillRect(0, y + row.height - 1, GUTTER, 1);
+      const folds = row.kind === "group", inset = (folds ? 10 : row.kind === "cpu" ? 24 : row.kind === "work" ? 36 : 10) + level;
+      g.font = (folds ? "600 " : "") + "12px system-ui, sans-serif";
+      g.fillStyle = !folds && STATE.query && row.title.toLowerCase().includes(STATE.query) ? colors.accent : folds ? colors.soft : colors.ink;
+      write(g, (folds ? STATE.closed.has(row.id) ? "\u25b8 " : "\u25be " : "") + row.title, inset, y + row.height / 2, GUTTER - inset - 6, folds ? "b" : "");
+    }
+  }
+  c.drawImage(canvas, 0, 0, GUTTER, height);
+}
 function drawTracks() {
   const height = trackHeight(), canvas = $("tracks"), [c, width] = fit(canvas, height), top = $("scroll").scrollTop;
-  const seen = rows.filter(row => row.y - top + row.height > 0 && row.y - top + RULER < height);
-  if (picture?.width !== canvas.width || picture.height !== canvas.height) picture = c.createImageData(canvas.width, canvas.height);
+  const seen = rows.filter(row => row.y - top + row.height > 0 && row.y - top + RULER < height), left = Math.round(GUTTER * scale);
+  if (picture?.width !== canvas.width - left || picture.height !== canvas.height) picture = c.createImageData(Math.max(1, canvas.width - left), canvas.height);
   const image = picture, pixels = new Uint32Array(image.data.buffer);
-  pixels.fill(colorWord(colors.bg));
-  const line = colorWord(colors.line), chosen = colorWord(colors.chosen), left = Math.round(GUTTER * scale), px = n => Math.max(0, Math.round(n * scale)) * image.width;
-  for (const row of seen) {
-    const y = row.y - top + RULER;
-    if (row.id === STATE.row) pixels.fill(chosen, px(y), px(y + row.height));
-    pixels.fill(line, px(y + row.height - 1), px(y + row.height - 1) + image.width);
-    paintRow(row, y, image, pixels, left);
-  }
-  c.putImageData(image, 0, 0);
+  for (const row of seen) paintRow(row, row.y - top + RULER, image, pixels);
+  const last = seen.at(-1), below = last ? Math.round((last.y - top + RULER + last.height) * scale) : 0;
+  pixels.fill(colorWord(colors.bg), Math.max(0, below) * image.width);
+  c.putImageData(image, left, 0);
+  drawGutter(c, seen, top, height);
   c.save();
   c.beginPath(); c.rect(0, RULER, width, height - RULER); c.clip();
-  for (const row of seen) writeRow(c, row, row.y - top + RULER, width);
+  for (const row of seen) if (row.kind !== "group") writeRow(c, row, row.y - top + RULER, width);
   drawPath(c, top, width);
   drawWakeups(c, top, width);
   c.restore();
@@ -243,41 +307,28 @@ function drawTracks() {
     c.globalAlpha = .07; c.fillRect(x, RULER, Math.max(2, end - x), height); c.globalAlpha = 1;
   }
 }
-// Names and what spans are, over the image.
+// What spans are, over the image.
 function writeRow(c, row, y, width) {
-  c.fillStyle = row.kind === "group" ? colors.soft : colors.ink;
-  if (row.kind === "group") {
-    c.font = "600 12px system-ui, sans-serif";
-    write(c, (STATE.closed.has(row.id) ? "\u25b8 " : "\u25be ") + row.title, 10 + (row.level || 0) * 12, y + row.height / 2, GUTTER - 16 - (row.level || 0) * 12);
-    c.font = "12px system-ui, sans-serif";
-  } else {
-    if (STATE.query && row.title.toLowerCase().includes(STATE.query)) c.fillStyle = colors.accent;
-    const inset = row.kind === "cpu" ? 24 : row.kind === "work" ? 36 : 10 + (row.level || 0) * 12;
-    write(c, row.title, inset, y + row.height / 2, GUTTER - inset - 6);
-  }
-  if (row.kind === "group") return;
-  c.save(); c.beginPath(); c.rect(GUTTER, y, width - GUTTER, row.height); c.clip();
-  if (row.kind === "cpu") { c.fillStyle = "#fff"; eachWide(row.cpu.runs, 30, (x, w, code) => label(c, taskName(TASKS[code]), x, w, y + 2 + (CPU_ROW - 5) / 2)); }
-  else if (row.kind === "work") {
-    c.fillStyle = "#241a00"; c.font = "10px system-ui, sans-serif";
-    eachWide(row.work.spans, 36, (x, w, code) => label(c, row.work.names[code] || "", x, w, y + 8));
-    c.font = "12px system-ui, sans-serif";
-  } else {
-    c.font = "10px system-ui, sans-serif";
+  const texts = [];
+  if (row.kind === "cpu") eachWide(row.cpu.runs, 30, (x, w, code) => texts.push([taskName(TASKS[code]), x, w, 2 + (CPU_ROW - 5) / 2, "#fff"]));
+  else if (row.kind === "counter") { if (row.counter.at) texts.push(["\u2264 " + row.counter.text(row.counter.high), GUTTER, 300, 8, colors.soft]); }
+  else if (row.kind === "work") eachWide(row.work.spans, 36, (x, w, code) => texts.push([row.work.names[code] || "", x, w, 8, "#241a00"]));
+  else {
     eachWide(row.task.states, 44, (x, w, code) => {
-      c.fillStyle = ["#fff", "#241a00", colors.soft, "#fff", colors.soft][stateOf(code)];
-      if (isUncertain(code) || isOpen(code)) c.fillStyle = colors.ink;
-      if (stateOf(code) === 0) label(c, "CPU " + detailOf(code), x, w, y + 8);
-      else if (w > 90) {
-        const text = HEAD.causes[detailOf(code)] || STATES[stateOf(code)], thin = stateOf(code) === 2 || stateOf(code) === 4;
-        if (stateOf(code) === 3) { const ink = c.fillStyle; c.fillStyle = colors.disk; c.fillRect(Math.max(x, GUTTER) + 2, y + 7, Math.min(w - 4, text.length * 5.3 + 4), 6); c.fillStyle = ink; }
-        label(c, text, x, w, y + (thin ? 5 : 8));
-      }
+      const state = stateOf(code), ink = isUncertain(code) || isOpen(code) ? colors.ink : ["#fff", "#241a00", colors.soft, "#fff", colors.soft][state];
+      if (state === 0) texts.push(["CPU " + detailOf(code), x, w, 8, ink]);
+      else if (w > 90) texts.push([HEAD.causes[detailOf(code)] || STATES[state], x, w, state === 2 || state === 4 ? 5 : 8, ink, state === 3]);
     });
-    c.fillStyle = "#fff";
-    eachWide(row.task.calls, 36, (x, w, code) => label(c, HEAD.calls[code] || "?", x, w, y + 19.5));
-    c.font = "12px system-ui, sans-serif";
+    eachWide(row.task.calls, 36, (x, w, code) => texts.push([HEAD.calls[code] || "?", x, w, 19.5, "#fff"]));
     drawSamples(c, row.task.samples, y);
+  }
+  if (!texts.length) return;
+  c.save(); c.beginPath(); c.rect(GUTTER, y, width - GUTTER, row.height); c.clip();
+  if (row.kind !== "cpu") c.font = "10px system-ui, sans-serif";
+  for (const [text, x, w, at, ink, patch] of texts) {
+    if (patch) { c.fillStyle = colors.disk; c.fillRect(Math.max(x, GUTTER) + 2, y + 7, Math.min(w - 4, text.length * 5.3 + 4), 6); }
+    c.fillStyle = ink;
+    label(c, text, x, w, y + at);
   }
   c.restore();
 }
@@ -286,7 +337,7 @@ function eachWide(track, least, see) {
   const l = track.leaf, per = perPixel();
   if (!l) return;
   const first = Track.find(l, STATE.from);
-  if (lowerBound(l.from, STATE.to, l.count) - first > 3000) return;
+  if (lowerBound(l.from, STATE.to, l.count) - first > 1000) return;
   for (let i = first; i < l.count && l.from[i] < STATE.to; i++) {
     const w = (l.to[i] - l.from[i]) / per;
     if (w > least) see(xAt(l.from[i]), w, l.code[i]);
@@ -306,8 +357,8 @@ function drawSamples(c, s, y) {
 }
 // Text as far as there is room for it; the same names come again and again.
 const fitted = new Map();
-function write(c, text, x, y, room) {
-  const key = c.font + room + text;
+function write(c, text, x, y, room, style = "f") {
+  const key = style + room + text;
   if (!fitted.has(key)) {
     if (fitted.size > 20000) fitted.clear();
     let short = text;
@@ -411,7 +462,11 @@ const rowAt = y => { const at = y - RULER + $("scroll").scrollTop; return y < RU
 function look(from, to) {
   const least = 20, length = Math.min(Math.max(to - from, least), LENGTH);
   const middle = (from + to) / 2;
-  from = Math.min(Math.max(0, middle - length / 2), LENGTH - length);
+  from = middle - length / 2;
+  // Moves are by pixels of the screen: what is in view stays as it is drawn.
+  const per = perPixel() / scale;
+  if (Math.abs(length / (STATE.to - STATE.from) - 1) < 1e-9) from = STATE.from + Math.round((from - STATE.from) / per) * per;
+  from = Math.min(Math.max(0, from), LENGTH - length);
   [STATE.from, STATE.to] = [from, from + length];
   save(); redraw();
 }

@@ -1,6 +1,7 @@
 //! A headless Chromium for tests, driven over its pipe: messages in JSON, each ended by a zero.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -29,7 +30,7 @@ pub(crate) struct Browser {
     sent: u64,
     /// What it said that was no answer.
     pub(crate) events: Vec<Value>,
-    _profile: tempfile::TempDir,
+    profile: Option<tempfile::TempDir>,
 }
 
 impl Browser {
@@ -39,11 +40,14 @@ impl Browser {
         let mut child = Command::new("sh")
             .args(["-c", "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"])
             .args(FLAGS)
-            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("--user-data-dir={}", profile.path().join("profile").display()))
+            // What it leaves behind when it is killed goes with the directory.
+            .env("TMPDIR", profile.path())
             .arg(format!("--window-size={width},{height}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()
             .unwrap();
         let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -55,7 +59,7 @@ impl Browser {
             address: String::new(),
             sent: 0,
             events: Vec::new(),
-            _profile: profile,
+            profile: Some(profile),
         };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
         let target = json!({"targetId": target["targetId"], "flatten": true});
@@ -174,7 +178,10 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Its helpers would write into the directory while that is removed.
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
         let _ = self.child.wait();
+        self.profile.take().unwrap().close().unwrap();
     }
 }

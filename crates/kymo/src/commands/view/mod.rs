@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use kymo_analysis::critical_path::{PathConfig, PathTarget, find_paths};
 use kymo_analysis::tasks::sched_notes;
 use kymo_analysis::tracks::{TraceTracks, TrackConfig, read_tracks};
-use kymo_events::{ClassOrigin, EventSelection, EventSource, parse_times};
-use kymo_model::NoteKind;
+use kymo_events::{ClassOrigin, EventSelection, EventSource, RecordedClass, parse_times};
+use kymo_model::{NoteKind, SampleType};
 use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
 use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit};
@@ -35,15 +35,20 @@ EXAMPLES
   kymo view
   kymo view -i perf.data -o page.html
   kymo view perf.data traces/ -o page.html
+  kymo view before.data after.data
   kymo record -a -g -e cpu-clock -e 'sched:sched_switch' -e 'sched:sched_waking' -e 'raw_syscalls:*' -- make
   kymo view -o make.html")]
 pub(crate) struct Args {
     /// Recording to read: perf.data, trace.dat, the directory of CTF traces or of a session
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Recordings to read, without -i; several of one machine are merged by time
+    /// Recordings to read, without -i; several of one machine are merged by time. Of two profiles
+    /// of different times the later is shown, its flame graph beside the earlier one's
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
+    /// Show what changed since this recording in the flame graph
+    #[arg(long, value_name = "FILE")]
+    diff: Option<PathBuf>,
     /// Write the page here, with all its data
     #[arg(short, long, value_name = "PAGE")]
     output: Option<PathBuf>,
@@ -82,6 +87,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if paths.is_empty() {
         paths.push(default_recording());
     }
+    let base = match &args.diff {
+        Some(base) => Some(base.clone()),
+        None => earlier_recording(&mut paths, &args.symbols)?,
+    };
     let first = paths.first().cloned().unwrap_or_default();
     let source = EventSource::open(&paths, args.symbols.options(&first))?;
     anyhow::ensure!(!source.is_piped(), "a page needs a recording that can be read twice: a file");
@@ -111,8 +120,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(tid) => find_path(&source, tid, selected.unwrap_or(tracks.span), tracks.span.0)?,
         None => Value::Null,
     };
+    let base = match &base {
+        Some(path) => {
+            let source = EventSource::open(std::slice::from_ref(path), args.symbols.options(path))?;
+            let read = read_stacks(&source, EventSelection::default())?;
+            anyhow::ensure!(!read.stacks.stacks.is_empty(), "{}: no samples", path.display());
+            Some((read.stacks, recording_words(&[path.display().to_string()])))
+        }
+        None => None,
+    };
     let page = TracePage {
         path,
+        baseline: base.as_ref().map(|(stacks, name)| (stacks, &**name)),
         tracks: &tracks,
         stacks: &stacks,
         ledger: &ledger,
@@ -123,7 +142,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         clock: &source.clock(),
     };
     let Some(output) = &args.output else {
-        let served = page.to_served()?;
+        let served = page.to_served(server::unnamed_file()?)?;
         say!("{}", ledger.to_text(""));
         let fragment = fragment(&tracks, selected, args.path_of);
         let base = tracks.span.0;
@@ -145,6 +164,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let damaged = tracks.summary().is_damaged(&source);
     let damage = damage.or_else(|| damaged.then(|| "damaged; what can be read is shown".into()));
     Ok(exit::status(source.name(), damage.as_deref(), &ledger, args.strict))
+}
+
+/// The earlier of two recordings, of which neither begins before the other ends; the later one
+/// stays in `paths`.
+fn earlier_recording(
+    paths: &mut Vec<PathBuf>,
+    symbols: &SymbolArgs,
+) -> anyhow::Result<Option<PathBuf>> {
+    let [first, second] = &**paths else { return Ok(None) };
+    let span = |path: &PathBuf| -> anyhow::Result<Option<(u64, u64)>> {
+        let source = EventSource::open(std::slice::from_ref(path), symbols.options(path))?;
+        let is_profile = !source.is_piped() && source.timeline().is_none();
+        if is_profile { Ok(source.span()?) } else { Ok(None) }
+    };
+    let (Some(one), Some(other)) = (span(first)?, span(second)?) else { return Ok(None) };
+    let earlier = match (one.1 < other.0, other.1 < one.0) {
+        (true, _) => 0,
+        (_, true) => 1,
+        _ => return Ok(None),
+    };
+    Ok(Some(paths.remove(earlier)))
 }
 
 /// The critical path of a thread between two times.
@@ -183,7 +223,13 @@ fn read_stacks(
 ) -> anyhow::Result<RecordingStacks> {
     let classes = source.classes();
     let is_wanted = |name: &str| name == "sched_switch" || name.ends_with(":sched_switch");
-    let chosen = classes.iter().filter(|c| c.origin == ClassOrigin::Sample || is_wanted(&c.name));
+    // A switch without a stack says nothing that the tracks do not.
+    let has_chain = |c: &RecordedClass| {
+        c.attr.as_ref().is_none_or(|a| a.sample_type.contains(SampleType::CALLCHAIN))
+    };
+    let chosen = classes
+        .iter()
+        .filter(|c| c.origin == ClassOrigin::Sample || is_wanted(&c.name) && has_chain(c));
     let names: Vec<String> = chosen.map(|c| c.full_name.clone()).collect();
     if names.is_empty() {
         let (stacks, ledger) = Default::default();
@@ -232,6 +278,10 @@ fn note(tracks: &TraceTracks, ledger: &mut Ledger) {
     if c.span_ends > 0 {
         let fact = format!("{} events of programs end what begins unseen", c.span_ends);
         ledger.tell(NoteKind::Unmatched, fact, None);
+    }
+    if c.values > 0 {
+        let fact = format!("{} values of counters are left out", c.values);
+        ledger.tell(NoteKind::Events, fact, Some("--time chooses".into()));
     }
     if c.overlaps > 0 {
         let fact = format!("states of tasks that overlap, and are cut: {}", c.overlaps);

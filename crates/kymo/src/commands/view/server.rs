@@ -3,8 +3,10 @@
 //! the page or the number of a piece: no path of a request reaches the file system.
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,6 +46,20 @@ struct PageServer {
     port: u16,
     recordings: Vec<(PathBuf, Option<FileMark>)>,
     connections: AtomicUsize,
+}
+
+/// A file without a name, for as long as this process lives.
+pub(super) fn unnamed_file() -> anyhow::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut random_name = [0u8; 8];
+    random(&mut random_name).context("no random bytes for a file")?;
+    let name = format!("kymo-view-{:016x}", u64::from_ne_bytes(random_name));
+    let path = std::env::temp_dir().join(name);
+    let mut options = File::options();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
+    let file = file.with_context(|| format!("{}: cannot create", path.display()))?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
 }
 
 /// Serves a page until the process is interrupted; `fragment` is what it shows first.
@@ -173,7 +189,7 @@ impl PageServer {
             return ("200 OK", "text/html; charset=utf-8", Cow::from(&self.page.html));
         }
         let number = name.strip_prefix("p/").and_then(|n| n.parse::<usize>().ok());
-        let piece = number.and_then(|n| self.page.pieces.get(n));
+        let piece = number.and_then(|n| self.page.pieces.get(n)).copied();
         let path = name.strip_prefix("why/").and_then(path_request);
         if piece.is_none() && path.is_none() {
             return refuse("404 Not Found", "not here\n");
@@ -181,8 +197,12 @@ impl PageServer {
         if self.recordings.iter().any(|(path, mark)| mark_of(path) != *mark) {
             return refuse("410 Gone", "the recording was moved or changed\n");
         }
-        if let Some(piece) = piece {
-            return ("200 OK", "application/octet-stream", Cow::from(piece));
+        if let Some((at, length)) = piece {
+            let mut bytes = vec![0; length];
+            return match self.page.file.read_exact_at(&mut bytes, at) {
+                Ok(()) => ("200 OK", "application/octet-stream", Cow::from(bytes)),
+                Err(_) => refuse("500 Internal Server Error", "the piece cannot be read\n"),
+            };
         }
         let Some((tid, times)) = path else { return refuse("404 Not Found", "not here\n") };
         let _one = self.looks.lock();
@@ -265,13 +285,16 @@ fn open_browser(address: &str) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 mod tests {
     use super::*;
 
     #[test]
     fn only_who_has_host_and_token_gets_an_answer() {
+        let mut file = unnamed_file().unwrap();
+        file.write_all(b"a piece").unwrap();
         let server = PageServer {
-            page: ServedPage { html: b"page".to_vec(), pieces: vec![b"piece".to_vec()] },
+            page: ServedPage { html: b"page".to_vec(), file, pieces: vec![(2, 5)] },
             find_path: Box::new(|tid, _| anyhow::bail!("no thread {tid}")),
             looks: Mutex::new(()),
             token: "abc".into(),
@@ -287,6 +310,7 @@ mod tests {
         check("GET /abc/ HTTP/1.1", host, "200");
         check("GET /abc/ HTTP/1.1", "hOST:localhost:8080", "200");
         check("GET /abc/p/0 HTTP/1.1", host, "200");
+        assert_eq!(server.find(&format!("GET /abc/p/0 HTTP/1.1\r\n{host}")).2, &b"piece"[..]);
         check("GET /abc/why/1/0/18446744073709551616 HTTP/1.1", host, "404");
         check("GET /abc/why/1/5/4 HTTP/1.1", host, "404");
         for path in ["/abc/p/1", "/abc/p/-1", "/abc/p/0/", "/abc/../etc/passwd", "/abc", "/", ""] {
@@ -308,7 +332,11 @@ mod tests {
     #[test]
     fn a_recording_that_changed_is_gone() {
         let server = PageServer {
-            page: ServedPage { html: Vec::new(), pieces: vec![Vec::new()] },
+            page: ServedPage {
+                html: Vec::new(),
+                file: unnamed_file().unwrap(),
+                pieces: vec![(0, 0)],
+            },
             find_path: Box::new(|_, _| Ok(Value::Null)),
             looks: Mutex::new(()),
             token: "t".into(),
