@@ -64,6 +64,11 @@ const PACKAGES: &[Package] = &[
         present: || Path::new("/usr/bin/chromium").exists(),
     },
     Package {
+        name: "firefox-esr",
+        why: "the other browser that the pages of kymo view are tested in",
+        present: || Path::new("/usr/bin/firefox-esr").exists(),
+    },
+    Package {
         name: "e2fsprogs",
         why: "filefrag, which tells where the blocks of a file are",
         present: || cargo::has("filefrag", &["-V"]),

@@ -142,11 +142,12 @@ fn restore() {
     }
 }
 
-/// Has a panic of the main thread give the terminal back before it says anything.
+/// Has a panic of this thread give the terminal back before it says anything.
 fn restore_on_panic() {
+    let owner = std::thread::current().id();
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        if std::thread::current().name() == Some("main") {
+        if std::thread::current().id() == owner {
             restore();
         }
         told(info);

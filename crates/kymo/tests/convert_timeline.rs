@@ -215,6 +215,7 @@ fn perfetto_has_the_same_runs_wakeups_and_stacks() {
     let mut frames = BTreeMap::new();
     let mut stacks = BTreeMap::new();
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let mut weight = 0;
     for packet in messages(&trace, 1) {
         for interned in messages(packet, 12) {
             messages(interned, 5).iter().for_each(|s| _ = strings.insert(number(s, 1), text(s, 2)));
@@ -228,8 +229,10 @@ fn perfetto_has_the_same_runs_wakeups_and_stacks() {
                 stacks.insert(number(stack, 1), names.join(";"));
             }
         }
-        for sample in messages(packet, 66) {
-            *counts.entry(stacks[&number(sample, 4)].clone()).or_default() += 1;
+        for sample in messages(packet, 135) {
+            *counts.entry(stacks[&number(sample, 6)].clone()).or_default() += 1;
+            assert_eq!(number(sample, 10), 1);
+            weight += number(sample, 11);
         }
     }
     let mut told: BTreeMap<String, u64> = BTreeMap::new();
@@ -240,6 +243,93 @@ fn perfetto_has_the_same_runs_wakeups_and_stacks() {
         *told.entry(stack.to_owned()).or_default() += count.parse::<u64>().unwrap();
     }
     assert_eq!(counts, told);
+    let told = run(KYMO, ["convert", "-f", "folded", "--no-marks", &recording]).stdout;
+    let told = told.lines().map(|l| l.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+    assert_eq!(weight, told.sum::<u64>());
+}
+
+#[test]
+fn perfetto_has_the_spans_of_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("spans.pftrace");
+    let recording =
+        format!("{}/tests/fixtures/ctf/x86_64/kymo-session", env!("CARGO_MANIFEST_DIR"));
+    let _ = run(KYMO, ["convert", &recording, "-o", file.to_str().unwrap()]).success();
+    let trace = std::fs::read(file).unwrap();
+    // Slices by thread: the name of each, and when it began and ended.
+    let mut tracks: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut open: BTreeMap<u64, (String, u64)> = BTreeMap::new();
+    let mut shown: Vec<(u64, String, u64, u64)> = Vec::new();
+    for packet in messages(&trace, 1) {
+        for track in messages(packet, 60) {
+            let tid = match messages(track, 4).first() {
+                Some(thread) => number(thread, 2),
+                None => tracks[&number(track, 5)],
+            };
+            assert!(tracks.insert(number(track, 1), tid).is_none(), "two tracks of one number");
+        }
+        for event in messages(packet, 11) {
+            let (track, time) = (number(event, 11), number(packet, 8));
+            match number(event, 9) {
+                1 if text(event, 22) == "program" => {
+                    // No other one is open on its track.
+                    assert!(open.insert(track, (text(event, 23), time)).is_none());
+                }
+                2 => {
+                    let ended = open.remove(&track);
+                    shown.extend(ended.map(|(name, from)| (tracks[&track], name, from, time)));
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut told = Vec::new();
+    let mut begun: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for line in run(KYMO, ["script", "-i", &recording, "--json"]).stdout.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let name = line["event"].as_str().unwrap();
+        let Some(id) = line["fields"]["id"].as_u64() else { continue };
+        let tid = line["tid"].as_u64().unwrap();
+        // Nine digits behind the point.
+        let time = (line["time"].as_f64().unwrap() * 1e9).round() as u64;
+        match name {
+            "request:begin" => _ = begun.insert((tid, id), time),
+            "request:end" => {
+                let from = begun.remove(&(tid, id)).unwrap();
+                told.push((tid, "request".to_owned(), from, time));
+            }
+            _ => {}
+        }
+    }
+    shown.retain(|s| s.1 == "request");
+    shown.sort();
+    told.sort();
+    assert!(told.len() > 5, "{told:?}");
+    // Seconds are doubles in the lines.
+    let near = |(a, b): (&(u64, String, u64, u64), &(u64, String, u64, u64))| {
+        a.0 == b.0 && a.2.abs_diff(b.2) < 1000 && a.3.abs_diff(b.3) < 1000
+    };
+    assert!(shown.len() == told.len() && shown.iter().zip(&told).all(near), "{shown:?} {told:?}");
+}
+
+/// The wall clock's time as perf reads it of the recording: seconds since 1970, and of the
+/// clock of its times at that moment.
+#[test]
+fn perfetto_has_the_wall_clock() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("clock.pftrace");
+    let _ = run(KYMO, ["convert", &fixture("kymo.data"), "-o", file.to_str().unwrap()]).success();
+    let trace = std::fs::read(file).unwrap();
+    let snapshots = messages(&trace, 1).into_iter().flat_map(|packet| messages(packet, 6));
+    let clocks: Vec<BTreeMap<u64, u64>> = snapshots
+        .map(|s| messages(s, 1).iter().map(|c| (number(c, 1), number(c, 2))).collect())
+        .collect();
+    assert_eq!(clocks.len(), 1);
+    // `# reference time: … = 1795374818.494812 (TOD) = 3792.466725969 (monotonic)`
+    let (wall, monotonic) = (1_795_374_818_494_812_000, 3_792_466_725_969);
+    let offset = clocks[0][&1] - clocks[0][&6];
+    // perf shows microseconds of the former.
+    assert!(offset.abs_diff(wall - monotonic) < 1000, "{clocks:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use kymo_testkit::{Need, Workload, perf, require, run};
 
@@ -120,6 +121,86 @@ fn call_chains_weigh_callers() {
     let mut theirs = shares(&run(KYMO, report).success().stdout);
     theirs.retain(|name, _| ours.contains_key(name));
     assert_eq!(ours, theirs);
+}
+
+/// Times of threads off the CPU are those between the switch records that perf finds in what was
+/// saved; the last one may be longer, up to the end of the page.
+#[test]
+fn times_off_the_cpu_are_those_between_switches() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let source = r#"
+#include <pthread.h>
+#include <time.h>
+volatile unsigned long sink;
+static void *sleeps(void *span) {
+  struct timespec t = {0, (long)span};
+  for (;;) {
+    for (int i = 0; i < 200000; i++) sink++;
+    nanosleep(&t, 0);
+  }
+}
+int main(void) {
+  pthread_t thread;
+  pthread_create(&thread, 0, sleeps, (void *)3000000);
+  pthread_create(&thread, 0, sleeps, (void *)500000000);
+  sleeps((void *)20000000);
+}
+"#;
+    let workload = Workload::compile("naps", source);
+    let burner = Burner::start(&workload);
+    let saved = workload.file("off.data");
+    let pid = burner.pid();
+    let threads = format!("/proc/{pid}/task");
+    while std::fs::read_dir(&threads).unwrap().count() < 3 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let args = ["top", "--stdio", "--off-cpu", "-p", &pid, "-s", "pid", "-o", &saved];
+    let more = ["-d", "0.5", "--timeout", "1700", "--window", "1000"];
+    let began = Instant::now();
+    let top = run(KYMO, [&args[..], &more].concat()).success();
+    // The page ends before the command does.
+    let most_time = began.elapsed().as_secs_f64() * 1e3;
+    drop(burner);
+    let page = top.stdout.rsplit("   PerfTop:").next().unwrap();
+    // Milliseconds by thread: `1.00% 0.50% 12.3 ms 123:naps`.
+    let mut shown: BTreeMap<u32, f64> = BTreeMap::new();
+    for line in page.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [_, _, time, unit, task] = words[..]
+            && let Some((tid, "naps")) = task.split_once(':')
+        {
+            let factor = BTreeMap::from([("us", 1e-3), ("ms", 1.0), ("s", 1e3)])[unit];
+            shown.insert(tid.parse().unwrap(), time.parse::<f64>().unwrap() * factor);
+        }
+    }
+    assert_eq!(shown.len(), 3, "{page}");
+    let format = ["script", "--ns", "-F", "tid,time", "--show-switch-events", "-i", &saved];
+    let theirs = perf(format).success().stdout;
+    let mut told: BTreeMap<u32, f64> = BTreeMap::new();
+    let mut since: BTreeMap<u32, f64> = BTreeMap::new();
+    let mut first = f64::MAX;
+    for line in theirs.lines().filter(|l| l.contains("PERF_RECORD_SWITCH")) {
+        let mut words = line.split_whitespace();
+        let tid: u32 = words.next().unwrap().parse().unwrap();
+        let time = words.next().unwrap().trim_end_matches(':').parse::<f64>().unwrap() * 1e3;
+        first = first.min(time);
+        if line.contains(" OUT") {
+            since.insert(tid, time);
+        } else if let Some(begin) = since.remove(&tid) {
+            *told.entry(tid).or_default() += time - begin;
+        }
+    }
+    for (tid, shown) in &shown {
+        let told = told.get(tid).copied().unwrap_or(0.0);
+        // The last digit that is shown.
+        let digit = if *shown < 1000.0 { 0.1 } else { 60.0 };
+        let lasting = since.get(tid).map_or(0.0, |begin| first + most_time - begin);
+        let most = told + lasting + digit;
+        assert!((told - digit..most).contains(shown), "{tid}: {shown} {told} {lasting}: {page}");
+    }
+    assert!(told.values().filter(|t| **t > 0.0).count() >= 2, "{theirs}");
 }
 
 #[test]

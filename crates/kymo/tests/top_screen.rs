@@ -36,7 +36,15 @@ impl Drop for TerminalTest {
 }
 
 impl TerminalTest {
-    fn start((rows, columns): (u16, u16), environment: &[(&str, &str)], args: &[&str]) -> Self {
+    fn start(size: (u16, u16), environment: &[(&str, &str)], args: &[&str]) -> Self {
+        Self::start_program(size, environment, &[&[KYMO, "top"], args].concat())
+    }
+
+    fn start_program(
+        (rows, columns): (u16, u16),
+        environment: &[(&str, &str)],
+        words: &[&str],
+    ) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let pty: OwnedFd = openpt(flags | OpenptFlags::from_bits_retain(0o4000)).unwrap();
         grantpt(&pty).unwrap();
@@ -46,8 +54,8 @@ impl TerminalTest {
         tcsetwinsize(&tty, size(rows, columns)).unwrap();
         let side = || Stdio::from(tty.try_clone().unwrap());
         let child = Command::new("setsid")
-            .args(["-c", KYMO, "top"])
-            .args(args)
+            .arg("-c")
+            .args(words)
             .env("TERM", "xterm-256color")
             .env("LC_ALL", "C.UTF-8")
             .env_remove("NO_COLOR")
@@ -374,6 +382,11 @@ fn any_size_is_drawn() {
     assert!(top.end().0.success());
 }
 
+fn signal(top: &TerminalTest, name: &str) {
+    let pid = top.child.id().to_string();
+    assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+}
+
 #[test]
 fn the_terminal_is_given_back() {
     if !require(&NEEDS) {
@@ -381,10 +394,6 @@ fn the_terminal_is_given_back() {
     }
     let burner = Burner::start();
     let args = ["-p", &burner.pid(), "-d", "0.2"];
-    let signal = |top: &TerminalTest, name: &str| {
-        let pid = top.child.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
-    };
     for name in ["-TERM", "-HUP", "-INT"] {
         let mut top = TerminalTest::start((24, 80), &[], &args);
         top.wait_text("[.] hot");
@@ -510,4 +519,204 @@ fn tasks_are_ordered_and_held_by_keys() {
     let (status, said) = top.end();
     assert!(status.success(), "{said}");
     assert!(said.contains("kymo itself used"), "{said}");
+}
+
+#[test]
+fn tasks_fit_any_terminal_and_give_it_back() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let _burner = Burner::start();
+    let ascii = [("LC_ALL", "C"), ("NO_COLOR", "1")];
+    let mut top = TerminalTest::start((5, 20), &ascii, &["--tasks", "-d", "0.1"]);
+    top.wait("a row", |t| t.line(2).contains('%') && t.line(3).starts_with("order"));
+    for (rows, columns) in [(1, 1), (2, 20), (120, 400), (5, 20), (24, 80)] {
+        top.resize((rows, columns));
+        std::thread::sleep(Duration::from_millis(250));
+        top.read();
+    }
+    top.wait("rows", |t| t.line(1).contains("Block%") && t.line(4).contains('%'));
+    top.press("\x1a");
+    top.wait("the old screen", |t| !t.emulator.screen().alternate_screen());
+    signal(&top, "-CONT");
+    top.wait("the new screen", |t| {
+        t.emulator.screen().alternate_screen() && t.line(4).contains('%')
+    });
+    signal(&top, "-TERM");
+    assert!(top.end().0.success());
+}
+
+/// Set in the process that panics.
+const PANICS: &str = "KYMO_TEST_PANICS";
+
+/// The test itself, run once more on a terminal, takes that over and panics.
+#[test]
+fn a_panic_gives_the_terminal_back() {
+    if std::env::var_os(PANICS).is_some() {
+        let _raw = kymo_kernel::terminal::RawTerminal::enter().unwrap();
+        // Until the other side has seen the screen.
+        std::thread::sleep(Duration::from_millis(300));
+        panic!("as it was asked to");
+    }
+    let program = std::env::current_exe().unwrap();
+    let name = "a_panic_gives_the_terminal_back";
+    let words = [program.to_str().unwrap(), "--exact", name, "--nocapture", "--test-threads=1"];
+    let mut test = TerminalTest::start_program((24, 80), &[(PANICS, "1"), ("RUST_BACKTRACE", "0")], &words);
+    test.wait("the other screen", |t| t.emulator.screen().alternate_screen());
+    assert!(!tcgetattr(&test.tty).unwrap().local_modes.contains(LocalModes::ECHO));
+    let (status, text) = test.end();
+    assert!(!status.success());
+    assert!(text.contains("as it was asked to"), "{text}");
+}
+
+/// Sleeps in one function and burns in another; a thread waits for the lock that the latter
+/// holds.
+const SLEEPER: &str = r"
+#include <pthread.h>
+#include <time.h>
+volatile unsigned long sink;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+__attribute__((noinline)) void burns(void) { for (int i = 0; i < 3000000; i++) sink++; }
+// The C library keeps no frame pointers: whoever calls it is left out of its chains.
+__attribute__((noinline)) void calls(long span) {
+  struct timespec t = {0, span};
+  if (span) nanosleep(&t, 0);
+  else pthread_mutex_lock(&lock);
+  sink++;
+}
+__attribute__((noinline)) void naps(void) { calls(20000000); sink++; }
+__attribute__((noinline)) void waits(void) { calls(0); sink++; }
+__attribute__((noinline)) void *other(void *unused) {
+  for (;;) {
+    waits();
+    pthread_mutex_unlock(&lock);
+    calls(100000);
+  }
+}
+int main(void) {
+  pthread_t thread;
+  pthread_create(&thread, 0, other, 0);
+  for (;;) {
+    pthread_mutex_lock(&lock);
+    burns();
+    pthread_mutex_unlock(&lock);
+    naps();
+  }
+}
+";
+
+#[test]
+fn time_off_the_cpu_has_a_column_and_an_order() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let burner = Burner::of(Workload::compile("sleeper", SLEEPER));
+    let pid = burner.pid();
+    let mut top = TerminalTest::start((50, 100), &[], &["--off-cpu", "-p", &pid, "-d", "0.2"]);
+    let row = |t: &TerminalTest, name: &str| -> Option<u16> {
+        let name = format!("[.] {name}");
+        (3..49).find(|row| t.line(*row).ends_with(&name))
+    };
+    let has_time = |t: &TerminalTest, name: &str| {
+        let words = row(t, name).map(|row| t.line(row)).unwrap_or_default();
+        words.split_whitespace().nth(2).is_some_and(|w| w.parse::<f64>().is_ok_and(|n| n > 0.0))
+    };
+    top.wait("where it burns", |t| row(t, "burns").is_some_and(|row| row < 8));
+    assert!(top.line(2).starts_with("  Total    Self  Off-CPU   Shared Object"), "{}", top.line(2));
+    top.press("o");
+    top.wait("where it sleeps", |t| {
+        t.line(1).contains("by time off the CPU")
+            && row(t, "naps").zip(row(t, "burns")).is_none_or(|(naps, burns)| naps < burns)
+            && has_time(t, "naps")
+            && has_time(t, "waits")
+    });
+    top.press("t");
+    top.wait("the tree of waits", |t| t.text().contains("naps") && t.text().contains("waits"));
+    top.press("f");
+    top.wait("flames of waits", |t| t.text().contains("|waits") && t.text().contains("|naps"));
+    top.press("2");
+    // Nobody's time is more than that of the page.
+    top.wait("threads", |t| t.line(3).contains(":sleeper") && t.line(4).contains(":sleeper"));
+    top.press("oe");
+    top.wait("the order of before", |t| !t.line(1).contains("by time off the CPU"));
+    assert!(top.line(0).contains("Hz"), "{}", top.line(0));
+    top.press("q");
+    assert!(top.end().0.success());
+    // Without the flag a key says how to get it.
+    let mut top = TerminalTest::start((24, 80), &[], &["-p", &pid, "-d", "0.2"]);
+    top.press("o");
+    top.wait_text("start with --off-cpu");
+    top.press("q");
+    assert!(top.end().0.success());
+}
+
+#[test]
+fn ten_thousand_threads_are_watched() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let source = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+volatile unsigned long sink;
+static void *sleeps(void *unused) { for (;;) sleep(1); }
+int main(void) {
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 16384);
+  int count = 0;
+  for (pthread_t thread; count < 10000; count++)
+    if (pthread_create(&thread, &small, sleeps, 0)) break;
+  printf("%d\n", count);
+  fflush(stdout);
+  for (;;) sink++;
+}
+"#;
+    let workload = Workload::compile("many", source);
+    let mut child = Command::new(workload.program()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let out = child.stdout.take().unwrap();
+    let burner = Burner { child, workload };
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut said).unwrap();
+    assert_eq!(said.trim(), "10000");
+    let pid = burner.pid();
+    let mut top = TerminalTest::start((24, 80), &[], &["-g", "-d", "0.2"]);
+    for key in ["2", "3"] {
+        top.press(key);
+        top.wait("the program", |t| t.text().contains(&format!("{pid}:many")));
+    }
+    top.press("f");
+    top.wait("flames", |t| t.text().contains("|many"));
+    top.press("q");
+    assert!(top.end().0.success());
+    let mut top = TerminalTest::start((24, 80), &[], &["--tasks", "-d", "1"]);
+    top.wait("ten thousand tasks", |t| {
+        let seen = t.line(0).split(' ').zip(t.line(0).split(' ').skip(1)).find_map(|(n, what)| {
+            (what == "tasks").then(|| n.parse::<u64>().ok())?
+        });
+        t.line(0).contains("tasks seen") && seen.is_some_and(|n| n >= 10_000)
+    });
+    top.press("q");
+    assert!(top.end().0.success());
+}
+
+#[test]
+fn a_program_of_a_million_symbols_has_its_names() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let source = r#"
+__asm__(".altmacro\n.macro one n\nf\\n: nop; ret\n.endm\n.set i, 0\n"
+        ".rept 1000000\none %i\n.set i, i + 1\n.endr\n");
+void f777777(void);
+int main(void) { for (;;) f777777(); }
+"#;
+    let burner = Burner::of(Workload::compile("million", source));
+    let mut top = TerminalTest::start((24, 80), &[], &["-p", &burner.pid(), "-d", "0.2"]);
+    // Where the table is read the screen is there already.
+    top.wait("the program", |t| t.text().contains(" million "));
+    top.wait("its function", |t| t.text().contains("[.] f777777"));
+    top.press("q");
+    assert!(top.end().0.success());
 }

@@ -18,6 +18,7 @@ mod rows;
 mod top;
 mod trace;
 pub(crate) mod ust;
+mod view;
 
 use anyhow::{Context as _, bail};
 
@@ -40,14 +41,14 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
         // The other parts' recordings take long to make.
         Some(
             "programs" | "trace" | "probe" | "dwarf" | "inlines" | "addresses" | "ctf" | "start-up"
-            | "top",
+            | "top" | "view",
         ) => inputs::Inputs::directory(effort),
         _ => inputs::Inputs::prepare(effort),
     })?;
     let bench = rows::Bench::new(&kymo, &inputs, effort)?;
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    let parts: [(&'static str, rows::Part<'_>); 13] = [
+    let parts: [(&'static str, rows::Part<'_>); 14] = [
         ("script", rows::Bench::script),
         ("report", rows::Bench::report),
         ("dwarf", rows::Bench::dwarf),
@@ -59,6 +60,7 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
         ("probe", rows::Bench::probe),
         ("programs", rows::Bench::programs),
         ("top", rows::Bench::top),
+        ("view", rows::Bench::view),
         ("ctf", rows::Bench::ctf),
         ("start-up", rows::Bench::start_up),
     ];

@@ -72,13 +72,32 @@ impl Bench<'_> {
             let common = ["top", "--stdio", "-e", "cpu-clock", "-F", "4000", "-d", "2"];
             let args = [&common[..], chains].concat();
             let (their_cpu, their_peak) = watched(self.perf_with(&args), time)?;
+            let peer = kymo_testkit::peer("perf");
+            let newest = match peer.is_newest() {
+                true => {
+                    let mut command = peer.command();
+                    command.args(&args);
+                    Some(watched(command, time)?)
+                }
+                false => None,
+            };
             let (cpu, peak) = watched(self.kymo_with(&args), time)?;
             let what = args.join(" ");
             rows.push(Row {
                 what: format!("`{what}`, two programs burn: share of one CPU, peak memory"),
-                perf: format!("{their_cpu:.1}%, {}", megabytes(their_peak)),
+                perf: match newest {
+                    None => format!("{their_cpu:.1}%, {}", megabytes(their_peak)),
+                    Some((newest, peak)) => format!(
+                        "newest {newest:.1}%, {}; installed {their_cpu:.1}%, {}",
+                        megabytes(peak),
+                        megabytes(their_peak)
+                    ),
+                },
                 kymo: format!("{cpu:.1}%, {}", megabytes(peak)),
-                verdict: format!("{:.2} of perf's{goal}", cpu / their_cpu),
+                verdict: format!(
+                    "{:.2} of the newest one's{goal}",
+                    cpu / newest.map_or(their_cpu, |newest| newest.0)
+                ),
             });
         }
         let times: anyhow::Result<Vec<f64>> =

@@ -11,6 +11,7 @@
 
 mod code;
 mod names;
+mod off_cpu;
 mod rows;
 mod tree;
 
@@ -29,6 +30,7 @@ use crate::addresses::{AddressId, Addresses};
 use crate::counting::{Counter, Slot, SlotId};
 use crate::samples::{Job, Mark, Settings, Share, Space};
 use names::AddressNames;
+use off_cpu::OffCpu;
 
 pub use code::LiveCode;
 pub use names::{FunctionId, LiveFunction, LiveLine, PendingNames};
@@ -44,6 +46,9 @@ pub struct LiveProfileOptions {
     pub by_cpu: bool,
     /// Nanoseconds that samples are kept for.
     pub span: u64,
+    /// The event whose samples are context switches: with the records of switches they tell
+    /// where threads are off the CPU, and for how long.
+    pub off_cpu: Option<usize>,
 }
 
 /// A sample.
@@ -81,6 +86,7 @@ pub struct LiveProfile {
     held: Option<u64>,
     /// Processes and threads that ended, those of the round before first.
     ended: [Vec<(u32, u32)>; 2],
+    off_cpu: Option<OffCpu>,
 }
 
 impl LiveProfile {
@@ -107,6 +113,7 @@ impl LiveProfile {
             machine,
             share,
             samples: VecDeque::new(),
+            off_cpu: options.off_cpu.map(OffCpu::new),
             options,
             newest: 0,
             count: 0,
@@ -131,7 +138,11 @@ impl LiveProfile {
         });
         self.count_batches(batches);
         let [before, now] = &mut self.ended;
-        before.drain(..).for_each(|(pid, tid)| self.machine.forget_task(pid, tid));
+        for (pid, tid) in before.drain(..) {
+            self.machine.forget_task(pid, tid);
+            // Its last switch was no wait.
+            self.off_cpu.as_mut().map(|off| off.pending.remove(&tid));
+        }
         std::mem::swap(before, now);
     }
 
@@ -162,6 +173,11 @@ impl LiveProfile {
             if entry.raw.kind != RecordKind::SAMPLE {
                 current = None;
                 self.sideband(&entry.raw);
+                if let (Some(off), Some(desc)) = (&mut self.off_cpu, entry.desc()) {
+                    let id = entry.raw.sample_id(&desc.attr).ok();
+                    let tid = id.and_then(|id| id.tid).map(|(_, tid)| tid);
+                    off.switch(&entry.raw, tid, entry.time);
+                }
                 continue;
             }
             self.newest = self.newest.max(entry.time.unwrap_or(0));
@@ -196,6 +212,13 @@ impl LiveProfile {
         }
         if self.share.counters.len() > 1 {
             new.sort_by_key(|s| s.time);
+        }
+        if let Some(off) = &mut self.off_cpu {
+            let tid = |s: &LiveSample| {
+                let counter = self.share.counters.get(s.event as usize);
+                counter.and_then(|c| c.slots.get(s.slot)).map_or(0, |slot| slot.task.1)
+            };
+            new = off.take(new.into_iter().map(|s| (s, tid(&s))).collect());
         }
         self.samples.extend(new);
     }
@@ -251,7 +274,8 @@ impl LiveProfile {
             old.iter().map(|c| vec![None; c.slots.len()]).collect();
         let mut addresses: Vec<Option<AddressId>> = vec![None; self.share.addresses.len()];
         let mut kept = Addresses::default();
-        for sample in &mut self.samples {
+        let pending = self.off_cpu.iter_mut().flat_map(|off| off.pending.values_mut());
+        for sample in self.samples.iter_mut().chain(pending) {
             let event = sample.event as usize;
             let known = slots.get_mut(event).and_then(|s| s.get_mut(sample.slot.0 as usize));
             let (Some(known), Some(from)) = (known, old.get_mut(event)) else { continue };
@@ -293,9 +317,25 @@ impl LiveProfile {
         Some((self.samples.front()?.time, self.newest.saturating_add(1)))
     }
 
-    /// Events as they were opened.
+    /// Events as they were opened, without that of context switches.
     pub fn events(&self) -> &[EventDesc] {
-        &self.events
+        let count = self.options.off_cpu.unwrap_or(self.events.len());
+        self.events.get(..count).unwrap_or_default()
+    }
+
+    /// The event whose weights are times off the CPU.
+    pub fn off_cpu(&self) -> Option<usize> {
+        self.options.off_cpu
+    }
+
+    /// Times off the CPU that are not counted, as their ends were not seen.
+    pub fn without_end(&self) -> u64 {
+        self.off_cpu.as_ref().map_or(0, |off| off.without_end)
+    }
+
+    /// Says that it is this time: who is off the CPU makes no samples.
+    pub fn advance(&mut self, now: u64) {
+        self.newest = self.newest.max(now);
     }
 
     /// Names of tasks and binaries.

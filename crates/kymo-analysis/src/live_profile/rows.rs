@@ -5,8 +5,9 @@ use kymo_model::Misc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::names::FunctionId;
+use super::off_cpu::overlap;
 use super::{LiveProfile, LiveSample};
-use crate::counting::{Counter, Slot};
+use crate::counting::{Counter, Slot, SlotId};
 
 /// What rows are grouped by, in perf's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -196,10 +197,31 @@ impl LiveProfile {
         let Some(counter) = self.share.counters.get(query.event) else { return };
         let mut weights = vec![StackWeight::default(); counter.slots.len()];
         let of_event = |s: &&LiveSample| s.event as usize == query.event;
-        for sample in self.samples_of(query.times).filter(of_event) {
-            if let Some(weight) = weights.get_mut(sample.slot.0 as usize) {
+        let mut add = |slot: SlotId, period: u64| {
+            if let Some(weight) = weights.get_mut(slot.0 as usize) {
                 weight.samples += 1;
-                weight.period = weight.period.saturating_add(sample.period);
+                weight.period = weight.period.saturating_add(period);
+            }
+        };
+        match self.off_cpu.as_ref().filter(|off| off.event as usize == query.event) {
+            None => {
+                let samples = self.samples_of(query.times).filter(of_event);
+                samples.for_each(|sample| add(sample.slot, sample.period));
+            }
+            // Times may begin before and end after.
+            Some(off) => {
+                let ended = self.samples_of((query.times.0, u64::MAX)).filter(of_event).copied();
+                let lasting = off.pending.values().map(|s| LiveSample {
+                    time: self.newest,
+                    period: self.newest.saturating_sub(s.time),
+                    ..*s
+                });
+                for sample in ended.chain(lasting) {
+                    match overlap(&sample, query.times) {
+                        0 => {}
+                        time => add(sample.slot, time),
+                    }
+                }
             }
         }
         for (slot, weight) in counter.slots.iter().zip(weights) {
@@ -225,6 +247,10 @@ impl LiveProfile {
             list.as_ref().is_none_or(|list| list.iter().any(|l| l == name))
         };
         let function = || self.names.function(self.names.of(slot.key.leaf));
+        if Some(query.event) == self.off_cpu() {
+            // All of them end in the kernel's scheduler.
+            return of_zoom && among(&query.comms, self.machine.comm(slot.key.comm));
+        }
         of_zoom
             && !hidden
             && among(&query.comms, self.machine.comm(slot.key.comm))

@@ -27,7 +27,7 @@ fn clockid(data: &PerfData) -> Option<i32> {
 }
 
 /// Difference of the wall clock and the recording's, as HEADER_CLOCK_DATA states it.
-fn wall_offset(data: &PerfData) -> Option<u64> {
+pub(super) fn wall_offset(data: &PerfData) -> Option<u64> {
     let bytes = data.features().raw.get(&Feature::CLOCK_DATA)?;
     let mut c = Cursor::new(bytes, data.endian());
     let (_version, _clock) = (c.u32().ok()?, c.u32().ok()?);

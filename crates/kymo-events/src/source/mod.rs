@@ -274,6 +274,11 @@ impl EventSource {
         Ok(first.zip(spans.iter().map(|s| s.1).max()))
     }
 
+    /// What the wall clock showed more than the clock that times are of, where a perf.data says so.
+    pub fn wall_offset(&self) -> Option<u64> {
+        (0..self.perf.len()).find_map(|number| clocks::wall_offset(&*self.perf(number)?))
+    }
+
     /// Name of the clock that times are of.
     pub fn clock(&self) -> String {
         clocks::name(&self.perf, self.timeline.as_ref())

@@ -1,17 +1,18 @@
 //! Perfetto's trace format: the process tree, switches and wake-ups as events of ftrace, system
-//! calls as slices of threads, samples with their stacks. Numbers of fields are those of
+//! calls and spans of programs as slices, samples with their stacks, the wall clock. Numbers of fields are those of
 //! `protos/perfetto/trace/trace_packet.proto` and the files that it names.
 
 use std::io::{self, Write};
 
 use kymo_analysis::tracks::{
-    OPEN, RUNNABLE, RUNNING, SLEEPING, TraceTracks, TrackTask, UNINTERRUPTIBLE, span_state,
+    OPEN, RUNNABLE, RUNNING, SLEEPING, TraceTracks, TrackSpan, TrackTask, UNINTERRUPTIBLE,
+    span_state,
 };
 use kymo_model::CompactSort as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::proto::Message;
-use crate::stacks::Stacks;
+use crate::stacks::{StackEvent, Stacks};
 
 /// The one sequence of packets.
 const SEQUENCE: u64 = 1;
@@ -24,16 +25,44 @@ const BUNDLE: usize = 4096;
 const EXIT_DEAD: u64 = 16;
 const STOPPED: u64 = 4;
 
-/// Writes the file.
+/// Clocks by Perfetto's numbers: 1 is the wall clock. Times without another one are of the
+/// clock since boot, as which the recording's stands here.
+const REALTIME: u64 = 1;
+const BOOTTIME: u64 = 6;
+/// Units of what samples weigh.
+const NANOSECONDS: u64 = 1;
+const COUNT: u64 = 9;
+
+/// Writes the file. `wall`: what the wall clock shows more than the recording's, where known.
 ///
 /// # Errors
 /// If `out` fails.
-pub fn write(tracks: &TraceTracks, stacks: &Stacks, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    tracks: &TraceTracks,
+    stacks: &Stacks,
+    wall: Option<u64>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     packet(out, |p| {
         p.number(13, CLEARED);
         p.message(2, |tree| process_tree(tracks, tree));
         p.message(12, |interned| intern(stacks, interned));
     })?;
+    if let Some(wall) = wall {
+        let now = tracks.span.0;
+        packet(out, |p| {
+            p.number(8, now);
+            p.message(6, |snapshot| {
+                for (clock, time) in [(BOOTTIME, now), (REALTIME, now.wrapping_add(wall))] {
+                    snapshot.message(1, |c| {
+                        c.number(1, clock);
+                        c.number(2, time);
+                    });
+                }
+                snapshot.number(2, BOOTTIME);
+            });
+        })?;
+    }
     for bundle in ftrace_events(tracks).chunks(BUNDLE) {
         // A bundle is of one CPU.
         for events in bundle.chunk_by(|a, b| a.0 == b.0) {
@@ -46,9 +75,7 @@ pub fn write(tracks: &TraceTracks, stacks: &Stacks, out: &mut dyn Write) -> io::
         }
     }
     for (number, task) in tracks.tasks.iter().enumerate().filter(|(_, t)| is_shown(t)) {
-        if task.calls.count > 0 {
-            slices(tracks, number as u64 + 1, task, out)?;
-        }
+        task_slices(tracks, number as u64 + 1, task, out)?;
     }
     for moment in &stacks.moments {
         let Some(stack) = stacks.stacks.get(moment.stack as usize) else { continue };
@@ -56,10 +83,14 @@ pub fn write(tracks: &TraceTracks, stacks: &Stacks, out: &mut dyn Write) -> io::
         packet(out, |p| {
             p.number(8, moment.time);
             p.number(13, NEEDS_STATE);
-            p.message(66, |sample| {
-                sample.number(2, task.pid.or(task.tid).unwrap_or(0).into());
-                sample.number(3, task.tid.unwrap_or(0).into());
-                sample.number(4, stack.node.map_or(0, |n| u64::from(n) + 1));
+            p.message(135, |sample| {
+                sample.message(1, |context| {
+                    context.number(2, task.pid.or(task.tid).unwrap_or(0).into());
+                    context.number(3, task.tid.unwrap_or(0).into());
+                });
+                sample.number(6, stack.node.map_or(0, |n| u64::from(n) + 1));
+                sample.number(10, u64::from(stack.event) + 1);
+                sample.number(11, moment.weight);
             });
         })?;
     }
@@ -130,6 +161,9 @@ fn intern(stacks: &Stacks, interned: &mut Message) {
             }
         });
     }
+    for (number, event) in stacks.events.iter().enumerate() {
+        interned.message(50, |counter| describe_counter(event, number as u64 + 1, counter));
+    }
     let used: FxHashSet<u32> = stacks.stacks.iter().filter_map(|s| s.node).collect();
     let mut used: Vec<u32> = used.into_iter().collect();
     used.sort_unstable();
@@ -145,6 +179,17 @@ fn intern(stacks: &Stacks, interned: &mut Message) {
             // The outermost comes first.
             frames.iter().rev().for_each(|frame| stack.number(2, *frame));
         });
+    }
+}
+
+/// What samples of an event weigh.
+fn describe_counter(event: &StackEvent, number: u64, counter: &mut Message) {
+    counter.number(1, number);
+    counter.bytes(2, event.name.as_bytes());
+    match event.unit {
+        "nanoseconds" => counter.number(3, NANOSECONDS),
+        "count" => counter.number(3, COUNT),
+        unit => counter.bytes(4, unit.as_bytes()),
     }
 }
 
@@ -236,13 +281,17 @@ fn ftrace_events(tracks: &TraceTracks) -> Vec<(u32, u64, Message)> {
     events
 }
 
-/// System calls of a thread.
-fn slices(
+/// System calls of a thread, and below them the spans that its program tells of: these may begin
+/// in a call and end behind it, so each depth of them is a track of its own.
+fn task_slices(
     tracks: &TraceTracks,
     uuid: u64,
     task: &TrackTask,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    if task.calls.count == 0 && task.spans.tracks.is_empty() {
+        return Ok(());
+    }
     packet(out, |p| {
         p.message(60, |track| {
             track.number(1, uuid);
@@ -253,22 +302,49 @@ fn slices(
             });
         });
     })?;
-    for span in task.calls.spans() {
-        let name = tracks.calls.get(span.code as usize).map_or("?", |c| &*c.name);
+    let base = tracks.span.0;
+    let call = |code: u32| tracks.calls.get(code as usize).map_or("?", |c| &*c.name);
+    slices(base, uuid, task.calls.spans(), "syscall", &call, out)?;
+    let name = |code: u32| tracks.span_names.get(code as usize).map_or("?", |name| &**name);
+    for (spans, depth) in task.spans.tracks.iter().zip(1u64..) {
+        // Tasks are fewer than that.
+        let own = uuid | depth << 32;
         packet(out, |p| {
-            p.number(8, tracks.span.0 + span.from);
+            p.message(60, |track| {
+                track.number(1, own);
+                track.number(5, uuid);
+                track.bytes(2, b"program");
+            });
+        })?;
+        slices(base, own, spans.spans(), "program", &name, out)?;
+    }
+    Ok(())
+}
+
+/// Slices of a track.
+fn slices<'a>(
+    base: u64,
+    track: u64,
+    spans: impl Iterator<Item = TrackSpan>,
+    category: &str,
+    name: &dyn Fn(u32) -> &'a str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for span in spans {
+        packet(out, |p| {
+            p.number(8, base + span.from);
             p.message(11, |event| {
                 event.number(9, 1);
-                event.number(11, uuid);
-                event.bytes(22, b"syscall");
-                event.bytes(23, name.as_bytes());
+                event.number(11, track);
+                event.bytes(22, category.as_bytes());
+                event.bytes(23, name(span.code).as_bytes());
             });
         })?;
         packet(out, |p| {
-            p.number(8, tracks.span.0 + span.to);
+            p.number(8, base + span.to);
             p.message(11, |event| {
                 event.number(9, 2);
-                event.number(11, uuid);
+                event.number(11, track);
             });
         })?;
     }

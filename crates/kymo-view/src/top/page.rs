@@ -6,9 +6,10 @@ use kymo_analysis::live_profile::{
     FunctionId, LiveFunction, LiveKey, LiveProfile, LiveQuery, LiveRow, LiveRows, RowKey,
 };
 use kymo_model::CompactSort as _;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::percent;
-use crate::units::shown;
+use crate::units::{Span, shown};
 
 /// Which rows are shown, and how.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct TopShape {
     pub least: f64,
     /// Only rows of more samples than this; of rows by their callees this means nothing.
     pub least_samples: u64,
+    /// Those with most time off the CPU first.
+    pub by_off_cpu: bool,
     /// Rows that are left out at the top.
     pub skip: usize,
     /// Most rows.
@@ -34,6 +37,7 @@ impl Default for TopShape {
             filter: String::new(),
             least: 0.0,
             least_samples: 0,
+            by_off_cpu: false,
             skip: 0,
             most: usize::MAX,
         }
@@ -55,6 +59,18 @@ pub struct TopLine {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
+    /// Nanoseconds off the CPU there or in what was called from there.
+    pub off_cpu: u64,
+}
+
+impl TopLine {
+    /// The time off the CPU.
+    pub(super) fn off_cpu_text(&self) -> String {
+        match self.off_cpu {
+            0 => "-".to_owned(),
+            time => Span(time).to_string(),
+        }
+    }
 }
 
 /// Rows to show, and sums over all samples that count.
@@ -68,6 +84,8 @@ pub struct TopPage {
     pub found: usize,
     /// Sums; its rows are taken out.
     pub sums: LiveRows,
+    /// Whether times off the CPU were looked for.
+    pub has_off_cpu: bool,
 }
 
 /// Heading of a key's column.
@@ -89,13 +107,26 @@ pub fn build_page(profile: &LiveProfile, query: &LiveQuery, shape: &TopShape) ->
     let mut rows = std::mem::take(&mut sums.rows);
     let whole = sums.period;
     let weight = |r: &LiveRow| if shape.children { r.total } else { r.own };
+    let off_cpu = off_cpu_times(profile, query);
+    let time = |r: &LiveRow| off_cpu.get(&r.key).copied().unwrap_or(0);
+    // Filters of code are about where the processor was.
+    if query.dsos.is_none() && query.symbols.is_none() {
+        let known: FxHashSet<RowKey> = rows.iter().map(|r| r.key).collect();
+        let others = off_cpu.keys().filter(|key| !known.contains(key));
+        rows.extend(others.map(|key| LiveRow { key: *key, samples: 0, own: 0, total: 0 }));
+    }
     rows.retain(|r| {
         let samples = shape.children || r.samples > shape.least_samples;
-        weight(r) > 0 && samples && percent(weight(r), whole) >= shape.least
+        let is_heavy = weight(r) > 0 && samples && percent(weight(r), whole) >= shape.least;
+        is_heavy || time(r) > 0
     });
-    rows.compact_sort_by_key(|r| (Reverse(weight(r)), Reverse(r.own), r.key));
+    let first = |r: &LiveRow| if shape.by_off_cpu { time(r) } else { 0 };
+    rows.compact_sort_by_key(|r| {
+        (Reverse(first(r)), Reverse(weight(r)), Reverse(r.own), Reverse(time(r)), r.key)
+    });
     let filter = shape.filter.to_lowercase();
-    let mut page = TopPage { sums, ..TopPage::default() };
+    let has_off_cpu = profile.off_cpu().is_some();
+    let mut page = TopPage { sums, has_off_cpu, ..TopPage::default() };
     page.titles = query.keys.iter().map(|k| title(*k)).collect();
     let last = shape.skip.saturating_add(shape.most);
     for row in rows {
@@ -116,11 +147,19 @@ pub fn build_page(profile: &LiveProfile, query: &LiveQuery, shape: &TopShape) ->
                 total: percent(row.total, whole),
                 samples: row.samples,
                 period: row.own,
+                off_cpu: time(&row),
             });
         }
         page.found += 1;
     }
     page
+}
+
+/// Times off the CPU by row.
+fn off_cpu_times(profile: &LiveProfile, query: &LiveQuery) -> FxHashMap<RowKey, u64> {
+    let Some(event) = profile.off_cpu() else { return FxHashMap::default() };
+    let rows = profile.rows(&LiveQuery { event, ..query.clone() }).rows;
+    rows.into_iter().map(|r| (r.key, r.total)).collect()
 }
 
 /// Names of a row, one for each key.

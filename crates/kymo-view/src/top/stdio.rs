@@ -66,6 +66,9 @@ pub fn write_stdio(
             write!(out, " {:8.2}%", line.total)?;
         }
         write!(out, " {:8.2}%", line.own)?;
+        if page.has_off_cpu {
+            write!(out, " {:>9}", line.off_cpu_text())?;
+        }
         if columns.samples {
             write!(out, " {:>8}", line.samples)?;
         }

@@ -70,6 +70,11 @@ pub fn top_ledger(
         let fact = format!("{} samples dropped before their time", profile.dropped_early());
         ledger.note(NoteKind::Scope, fact, Some("a lower -F, or a shorter --history".into()));
     }
+    if profile.without_end() > 0 {
+        let fact =
+            format!("{} times off the CPU are not counted: no end was seen", profile.without_end());
+        ledger.note(NoteKind::Lost, fact, None);
+    }
     let share = percent(sums.unnamed, sums.samples);
     if share >= HARMLESS_PERCENT {
         let fact = format!("{share:.1}% of {} samples have no symbol", sums.samples);

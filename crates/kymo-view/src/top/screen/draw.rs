@@ -135,6 +135,9 @@ impl TopScreen {
         if self.query.hide_user {
             text.push_str(", the kernel alone");
         }
+        if self.by_off_cpu && self.view != ScreenView::Code {
+            text.push_str(", by time off the CPU");
+        }
         if !self.filter.is_empty() {
             text.push_str(&format!(", with \"{}\"", self.filter));
         }

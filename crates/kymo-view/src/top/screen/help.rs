@@ -5,7 +5,7 @@ use ratatui_core::layout::Rect;
 
 use super::draw::{ScreenStyle, write};
 
-const KEYS: [(&str, &str); 19] = [
+const KEYS: [(&str, &str); 20] = [
     ("q", "quit"),
     ("up down PgUp PgDn", "choose a row; k j too"),
     ("/", "only rows with a text; Enter keeps it, Esc drops it"),
@@ -20,6 +20,7 @@ const KEYS: [(&str, &str); 19] = [
     ("f", "flame graph (-g)"),
     ("a", "code of the chosen function"),
     ("s", "weigh functions with or without callees"),
+    ("o", "order and trees by time off the CPU (--off-cpu)"),
     ("K U", "leave out the kernel, programs"),
     ("space", "freeze, go on"),
     ("[ ]", "step back and on in time; , . too"),

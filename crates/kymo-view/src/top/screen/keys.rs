@@ -62,6 +62,10 @@ impl TopScreen {
             TopKey::Char('K') => self.query.hide_kernel = !self.query.hide_kernel,
             TopKey::Char('U') => self.query.hide_user = !self.query.hide_user,
             TopKey::Char('s') => self.children = !self.children && self.has_chains,
+            TopKey::Char('o') => match profile.off_cpu() {
+                Some(_) => self.by_off_cpu = !self.by_off_cpu,
+                None => self.say("times off the CPU: start with --off-cpu".to_owned()),
+            },
             TopKey::Char('1') => self.show_table(RowSubject::Functions),
             TopKey::Char('2') => self.show_table(RowSubject::Threads),
             TopKey::Char('3') => self.show_table(RowSubject::Processes),

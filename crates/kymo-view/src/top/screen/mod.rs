@@ -78,6 +78,8 @@ pub struct TopScreen {
     children: bool,
     has_chains: bool,
     percent_limit: f64,
+    /// Times off the CPU are what rows are ordered by, and what trees are of.
+    by_off_cpu: bool,
     zoom: Option<(TaskZoom, String)>,
     /// Text that rows must hold, and whether keys go into it now.
     filter: String,
@@ -117,6 +119,7 @@ impl TopScreen {
             has_chains: profile.has_chains(query.event),
             query,
             percent_limit,
+            by_off_cpu: false,
             zoom: None,
             filter: String::new(),
             is_typing: false,
@@ -182,21 +185,26 @@ impl TopScreen {
             children: self.weighs_children(),
             filter: if is_table { self.filter.clone() } else { String::new() },
             least: self.percent_limit,
+            by_off_cpu: self.by_off_cpu,
             skip: self.first,
             most: if is_table { self.room.max(1) } else { 0 },
             ..TopShape::default()
         };
         self.page = build_page(profile, &query, &shape);
+        let tree_query = match profile.off_cpu().filter(|_| self.by_off_cpu) {
+            Some(event) => LiveQuery { event, ..query.clone() },
+            None => query.clone(),
+        };
         match self.view {
             ScreenView::Table => self.keep_cursor(self.page.found),
             ScreenView::Tree => {
-                let tree = profile.tree(&query);
+                let tree = profile.tree(&tree_query);
                 self.tree_rows = call_tree::rows(profile, &tree, &self.toggled, &self.filter);
                 self.tree = Some(tree);
                 self.keep_cursor(self.tree_rows.len());
             }
             ScreenView::Flames => {
-                let tree = profile.tree(&query);
+                let tree = profile.tree(&tree_query);
                 let root = tree.find(&self.flame_root);
                 self.flame_root = tree.path(root);
                 let at = tree.find(&self.flame_at);

@@ -30,6 +30,9 @@ impl TopScreen {
                 text.push_str("  Total ");
             }
             text.push_str("   Self ");
+            if self.page.has_off_cpu {
+                text.push_str(" Off-CPU  ");
+            }
             for (title, width) in self.page.titles.iter().zip(&widths) {
                 text.push_str(&format!(" {title:<width$}"));
             }
@@ -43,6 +46,11 @@ impl TopScreen {
                 let style = ScreenStyle::share(share);
                 write(buffer, area, (x, y), &format!("{share:6.2}% "), style);
                 x += 8;
+            }
+            if self.page.has_off_cpu {
+                let time = format!("{:>8}  ", line.off_cpu_text());
+                write(buffer, area, (x, y), &time, ScreenStyle::PLAIN);
+                x += 10;
             }
             for ((cell, width), last) in
                 line.cells.iter().zip(&widths).zip((0..widths.len()).map(|n| n == all_but_last))

@@ -70,7 +70,7 @@ pub(super) fn convert(
     }
     output::write(args.output.as_deref(), args.force, &mut |out: &mut dyn Write| {
         if format == Format::Perfetto {
-            return perfetto::write(&tracks, &stacks, out);
+            return perfetto::write(&tracks, &stacks, source.wall_offset(), out);
         }
         if !args.output.as_deref().is_some_and(is_packed) {
             return chrome::write(&tracks, &stacks, out);

@@ -61,6 +61,10 @@ pub(crate) struct Args {
     /// Only in this cgroup, or one for each event (on all CPUs)
     #[arg(short = 'G', long, value_name = "NAME,…", value_delimiter = ',')]
     cgroup: Vec<String>,
+    /// Show the time off the CPU, too, by call chains (implies -g); its order, tree and flame
+    /// graph: key o
+    #[arg(long, conflicts_with_all = ["cgroup", "tasks"])]
+    off_cpu: bool,
     /// Do not follow children
     #[arg(short = 'i', long)]
     no_inherit: bool,

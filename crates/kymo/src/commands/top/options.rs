@@ -35,8 +35,16 @@ impl Args {
         let cpus = self.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
         let mut command_line = vec!["kymo".to_owned()];
         command_line.extend(std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()));
+        let catalog = Catalog::open();
+        let mut more_events = match self.off_cpu {
+            true => catalog.parse("context-switches").context("--off-cpu")?,
+            false => Vec::new(),
+        };
+        more_events.iter_mut().for_each(|event| event.terms.period = Some(1));
         Ok(RecordOptions {
-            events: self.events.specs(&Catalog::open())?,
+            events: self.events.specs(&catalog)?,
+            more_events,
+            switch_events: self.off_cpu,
             target,
             cpus: cpus.unwrap_or_default(),
             freq: self.freq.map(|r| r.0),
@@ -60,7 +68,7 @@ impl Args {
     }
 
     pub(super) fn chains(&self) -> Option<CallGraph> {
-        self.call_graph.or(self.graph.then_some(CallGraph::FramePointers))
+        self.call_graph.or((self.graph || self.off_cpu).then_some(CallGraph::FramePointers))
     }
 
     /// Whether rows are weighed with what they call.

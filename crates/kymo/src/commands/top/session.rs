@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use kymo_kernel::clock::monotonic_ns;
 use kymo_analysis::live_profile::{LiveKey, LiveProfile, LiveProfileOptions, LiveQuery};
 use kymo_model::{Note, NoteKind};
 use kymo_record::{CaptureEnd, PerfCapture};
@@ -35,14 +36,17 @@ impl TopSession {
         let mut capture = PerfCapture::open(&options)?;
         capture.keep_history(HISTORY_BYTES)?;
         let (events, features) = capture.described();
+        // It stands behind all that were asked for.
+        let off_cpu = events.len().checked_sub(1).filter(|_| args.off_cpu);
         let symbols =
             ResolverOptions { debuginfod: args.servers.quiet_client(), ..Default::default() };
         let live = LiveProfileOptions {
             symbols,
             by_cpu: query.keys.contains(&LiveKey::Cpu),
             span: nanoseconds(args.history),
+            off_cpu,
         };
-        let event = event_text(&events);
+        let event = event_text(events.get(..off_cpu.unwrap_or(events.len())).unwrap_or_default());
         let mut profile = LiveProfile::new((events, features), live);
         // What happens meanwhile waits in the rings.
         capture.start()?;
@@ -79,9 +83,14 @@ impl TopSession {
             // What was switched on is switched off.
             self.capture.stop()?;
         }
+        // Whatever happened before is in the rings.
+        let began = monotonic_ns();
         let profile = &mut self.profile;
         self.capture.round(&mut |first, second| profile.push(first, second));
         profile.end_round();
+        if profile.off_cpu().is_some() && profile.span().is_some() {
+            profile.advance(began);
+        }
         if end.is_some() {
             profile.finish();
             if let Some(record) = self.capture.untold_losses(profile.lost()) {
