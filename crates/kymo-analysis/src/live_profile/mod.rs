@@ -27,7 +27,7 @@ use kymo_symbols::{Resolver, ResolverOptions};
 
 use crate::addresses::{AddressId, Addresses};
 use crate::counting::{Counter, Slot, SlotId};
-use crate::samples::{Job, Mark, Settings, Share, Space};
+use crate::samples::{Job, Mark, Settings, Share, Space, StackLimit};
 use names::AddressNames;
 
 pub use code::LiveCode;
@@ -44,6 +44,8 @@ pub struct LiveProfileOptions {
     pub by_cpu: bool,
     /// Nanoseconds that samples are kept for.
     pub span: u64,
+    /// Innermost frames of a stack that are kept at most.
+    pub max_stack: Option<usize>,
 }
 
 /// A sample.
@@ -96,7 +98,7 @@ impl LiveProfile {
             merge_threads: false,
             no_chains: false,
             moments: true,
-            max_stack: None,
+            max_stack: options.max_stack.map(|frames| StackLimit { frames, outermost: false }),
             latency: false,
         };
         let share = Share::new(&settings, &machine.symbols.binaries(), None);

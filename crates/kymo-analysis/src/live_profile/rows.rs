@@ -121,6 +121,8 @@ pub struct LiveRows {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
+    /// The same with samples of other tasks, binaries and functions than those that are named.
+    pub all_period: u64,
     /// Samples in the kernel.
     pub kernel: u64,
     /// Samples where no symbol is.
@@ -135,7 +137,7 @@ impl LiveProfile {
         let mut out = LiveRows::default();
         let mut rows: FxHashMap<RowKey, LiveRow> = FxHashMap::default();
         let mut seen: FxHashSet<RowKey> = FxHashSet::default();
-        self.each_stack(query, &mut |counter, slot, weight| {
+        let all_period = self.each_stack(query, &mut |counter, slot, weight| {
             out.samples += weight.samples;
             out.period = out.period.saturating_add(weight.period);
             out.kernel += u64::from(slot.key.mode == Misc::KERNEL) * weight.samples;
@@ -161,6 +163,7 @@ impl LiveProfile {
             }
         });
         out.rows = rows.into_values().collect();
+        out.all_period = all_period;
         out
     }
 
@@ -187,13 +190,15 @@ impl LiveProfile {
         row
     }
 
-    /// Hands over each stack that counts with its weight.
+    /// Hands over each stack that counts with its weight; the sum of the periods of all that would
+    /// without names.
     pub(super) fn each_stack(
         &self,
         query: &LiveQuery,
         sink: &mut dyn FnMut(&Counter, &Slot, StackWeight),
-    ) {
-        let Some(counter) = self.share.counters.get(query.event) else { return };
+    ) -> u64 {
+        let Some(counter) = self.share.counters.get(query.event) else { return 0 };
+        let mut all = 0u64;
         let mut weights = vec![StackWeight::default(); counter.slots.len()];
         let of_event = |s: &&LiveSample| s.event as usize == query.event;
         for sample in self.samples_of(query.times).filter(of_event) {
@@ -203,31 +208,24 @@ impl LiveProfile {
             }
         }
         for (slot, weight) in counter.slots.iter().zip(weights) {
-            if weight.samples > 0 && self.wants(query, slot) {
+            if weight.samples == 0 || !is_of_question(query, slot) {
+                continue;
+            }
+            all = all.saturating_add(weight.period);
+            if self.wants(query, slot) {
                 sink(counter, slot, weight);
             }
         }
+        all
     }
 
     /// Whether a stack counts. As in perf, filters are about where the processor was.
     fn wants(&self, query: &LiveQuery, slot: &Slot) -> bool {
-        let of_zoom = match query.zoom {
-            None => true,
-            Some(TaskZoom::Process(pid)) => slot.task.0 == pid,
-            Some(TaskZoom::Thread(tid)) => slot.task.1 == tid,
-        };
-        let hidden = match slot.key.mode {
-            Misc::KERNEL => query.hide_kernel,
-            Misc::USER => query.hide_user,
-            _ => false,
-        };
         let among = |list: &Option<Vec<String>>, name: &str| {
             list.as_ref().is_none_or(|list| list.iter().any(|l| l == name))
         };
         let function = || self.names.function(self.names.of(slot.key.leaf));
-        of_zoom
-            && !hidden
-            && among(&query.comms, self.machine.comm(slot.key.comm))
+        among(&query.comms, self.machine.comm(slot.key.comm))
             && (query.dsos.is_none() || {
                 let dso = self.share.addresses.dso(slot.key.leaf);
                 among(&query.dsos, self.machine.symbols.dso_name(dso))
@@ -235,6 +233,21 @@ impl LiveProfile {
             && (query.symbols.is_none()
                 || among(&query.symbols, function().and_then(|f| f.name.as_deref()).unwrap_or("")))
     }
+}
+
+/// Whether a stack is of the tasks and the side that are looked at.
+fn is_of_question(query: &LiveQuery, slot: &Slot) -> bool {
+    let of_zoom = match query.zoom {
+        None => true,
+        Some(TaskZoom::Process(pid)) => slot.task.0 == pid,
+        Some(TaskZoom::Thread(tid)) => slot.task.1 == tid,
+    };
+    let hidden = match slot.key.mode {
+        Misc::KERNEL => query.hide_kernel,
+        Misc::USER => query.hide_user,
+        _ => false,
+    };
+    of_zoom && !hidden
 }
 
 /// What the samples of a stack weigh.

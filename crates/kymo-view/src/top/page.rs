@@ -17,6 +17,8 @@ pub struct TopShape {
     pub children: bool,
     /// Rows whose cells hold this, in any case.
     pub filter: String,
+    /// Percentages are of the samples that are shown, not of all.
+    pub relative: bool,
     /// Only rows of at least this percentage.
     pub least: f64,
     /// Only rows of more samples than this; of rows by their callees this means nothing.
@@ -30,6 +32,7 @@ pub struct TopShape {
 impl Default for TopShape {
     fn default() -> TopShape {
         TopShape {
+            relative: false,
             children: false,
             filter: String::new(),
             least: 0.0,
@@ -87,7 +90,7 @@ fn title(key: LiveKey) -> &'static str {
 pub fn build_page(profile: &LiveProfile, query: &LiveQuery, shape: &TopShape) -> TopPage {
     let mut sums = profile.rows(query);
     let mut rows = std::mem::take(&mut sums.rows);
-    let whole = sums.period;
+    let whole = if shape.relative { sums.period } else { sums.all_period };
     let weight = |r: &LiveRow| if shape.children { r.total } else { r.own };
     rows.retain(|r| {
         let samples = shape.children || r.samples > shape.least_samples;

@@ -78,6 +78,7 @@ pub struct TopScreen {
     children: bool,
     has_chains: bool,
     percent_limit: f64,
+    relative: bool,
     zoom: Option<(TaskZoom, String)>,
     /// Text that rows must hold, and whether keys go into it now.
     filter: String,
@@ -106,7 +107,7 @@ impl TopScreen {
     /// The table of a query; `window`: nanoseconds that it is about.
     pub fn new(
         query: LiveQuery,
-        (children, percent_limit): (bool, f64),
+        (children, percent_limit, relative): (bool, f64, bool),
         window: u64,
         profile: &LiveProfile,
     ) -> TopScreen {
@@ -117,6 +118,7 @@ impl TopScreen {
             has_chains: profile.has_chains(query.event),
             query,
             percent_limit,
+            relative,
             zoom: None,
             filter: String::new(),
             is_typing: false,
@@ -181,6 +183,7 @@ impl TopScreen {
         let shape = TopShape {
             children: self.weighs_children(),
             filter: if is_table { self.filter.clone() } else { String::new() },
+            relative: self.relative,
             least: self.percent_limit,
             skip: self.first,
             most: if is_table { self.room.max(1) } else { 0 },

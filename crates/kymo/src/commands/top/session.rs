@@ -41,6 +41,7 @@ impl TopSession {
             symbols,
             by_cpu: query.keys.contains(&LiveKey::Cpu),
             span: nanoseconds(args.history),
+            max_stack: args.max_stack.map(usize::from),
         };
         let event = event_text(&events);
         let mut profile = LiveProfile::new((events, features), live);
