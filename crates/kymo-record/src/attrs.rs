@@ -141,7 +141,7 @@ fn tracking(options: &RecordOptions, kernel: Kernel) -> AttrFlags {
     if options.target != Target::System {
         flags |= kernel.optional(AttrFlags::BUILD_ID);
     }
-    if options.data_mappings() {
+    if options.takes_data_mappings() {
         flags |= AttrFlags::MMAP_DATA;
     }
     if options.switch_events {

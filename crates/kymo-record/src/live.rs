@@ -188,7 +188,7 @@ impl PerfCapture {
                 Ok(())
             },
             build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
-            mappings: match (mappings, self.options.data_mappings()) {
+            mappings: match (mappings, self.options.takes_data_mappings()) {
                 (false, _) => ToldMappings::None,
                 (true, false) => ToldMappings::Code,
                 (true, true) => ToldMappings::All,

@@ -194,6 +194,8 @@ pub struct RecordOptions {
     pub inherit_stat: bool,
     /// Records of context switches (`--switch-events`).
     pub switch_events: bool,
+    /// Mappings without code, too.
+    pub data_mappings: bool,
     /// Records of namespaces (`--namespaces`).
     pub namespaces: bool,
     /// Follow children and new threads.
@@ -240,9 +242,10 @@ pub struct RecordOptions {
 impl RecordOptions {
     /// Whether mappings without code are recorded: for data addresses, and for
     /// unwinding, whose tables (`.eh_frame_hdr`) lie in such a mapping.
-    pub(crate) fn data_mappings(&self) -> bool {
+    pub(crate) fn takes_data_mappings(&self) -> bool {
         let unwound = |e: &EventSpec| e.terms.call_graph.as_deref() == Some("dwarf");
-        self.contents.fields.contains(SampleType::ADDR)
+        self.data_mappings
+            || self.contents.fields.contains(SampleType::ADDR)
             || matches!(self.call_graph, Some(CallGraph::Dwarf(_)))
             || self.events.iter().any(unwound)
     }
@@ -270,6 +273,7 @@ impl Default for RecordOptions {
             synthesis: Synthesis::All,
             inherit_stat: false,
             switch_events: false,
+            data_mappings: false,
             namespaces: false,
             inherit: true,
             skip_gone: false,

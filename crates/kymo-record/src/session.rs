@@ -232,7 +232,7 @@ impl<'a> Session<'a> {
                 writer.record(bytes)
             },
             build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
-            mappings: match (self.options.synthesis, self.options.data_mappings()) {
+            mappings: match (self.options.synthesis, self.options.takes_data_mappings()) {
                 (Synthesis::Tasks | Synthesis::None, _) => ToldMappings::None,
                 (Synthesis::All, true) => ToldMappings::All,
                 (Synthesis::All, false) => ToldMappings::Code,

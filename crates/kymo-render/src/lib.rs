@@ -16,6 +16,7 @@ mod error;
 mod event_lines;
 mod number;
 mod ordered_pool;
+pub mod perf_ctf;
 pub mod perf_script;
 pub mod program_event;
 mod start_cache;

@@ -85,6 +85,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     report, "Show where the samples of a recording come from";
     annotate, "Show what each instruction and line of a function cost";
     convert, "Turn the stacks of a recording into other programs' formats";
+    data, "Convert a perf.data to JSON or a CTF trace";
     bundle, "Write a bundle: symbols and unwinding information of a recording, for other machines";
     view, "Look at a recording in a browser: tracks, flame graphs, events";
     script, "Show the events of a recording as text or JSON lines";

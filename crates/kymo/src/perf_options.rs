@@ -203,6 +203,14 @@ const fn leading(
 }
 
 const LEADING: &[LeadingOption] = &[
+    leading("data", "input", Some('i'), Required("FILE")),
+    leading("data", "to-json", None, Required("FILE")),
+    leading("data", "to-ctf", None, Required("DIR")),
+    leading("data", "time", None, Required("START,STOP")),
+    leading("data", "all", None, NoValue),
+    leading("data", "tod", None, NoValue),
+    leading("data", "force", Some('f'), NoValue),
+    leading("data", "verbose", Some('v'), NoValue),
     leading("sched", "input", Some('i'), Required("FILE")),
     leading("sched", "force", Some('f'), NoValue),
     leading("sched", "verbose", Some('v'), NoValue),

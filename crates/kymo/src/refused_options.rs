@@ -309,11 +309,6 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["trace"],
-        options: &["input"],
-        reason: "recorded calls are shown by `kymo syscalls -i FILE` and `kymo script -i FILE`",
-    },
-    RefusedOption {
-        commands: &["trace"],
         options: &[
             "call-graph",
             "kernel-syscall-graph",
@@ -393,12 +388,6 @@ const REFUSED: &[RefusedOption] = &[
         commands: &["inject"],
         options: &["aslr"],
         reason: "addresses stay as they were recorded",
-    },
-    RefusedOption {
-        commands: &["data"],
-        options: &[ANY_OPTION],
-        reason: "`kymo script --json` prints events with all their fields, and `kymo convert` \
-                 writes stacks for other programs",
     },
 ];
 

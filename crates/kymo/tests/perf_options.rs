@@ -186,7 +186,6 @@ fn what_cannot_be_is_refused_by_name() {
         (&["sched", "replay", "--repeat", "3"], "perf sched replay"),
         (&["sched", "map", "--task-name", "x"], "--comm"),
         (&["lock", "contention", "-b"], "shows what happens now"),
-        (&["data", "convert", "--to-ctf", "x"], "kymo script --json"),
         (&["trace", "--pf", "all"], "page-faults"),
     ] {
         let out = kymo(args);

@@ -259,7 +259,7 @@ fn children_are_followed_unless_told_not_to() {
     let o = trace(&args).success();
     assert_eq!(o.stdout.matches("execve(\"/bin/true\"").count(), 2, "{}", o.stdout);
     assert!(o.stdout.contains("[pid "), "{}", o.stdout);
-    let o = trace(&[&["-i"], &args[..]].concat()).success();
+    let o = trace(&[&["--no-inherit"], &args[..]].concat()).success();
     assert_eq!(o.stdout.matches("execve(").count(), 1, "{}", o.stdout);
     let o = trace(&["--calls", "nonsense", "--", "true"]).failure();
     assert!(o.stderr.contains("there is no system call \"nonsense\""), "{}", o.stderr);

@@ -28,7 +28,7 @@ use kymo_symbols::{Resolver, ResolverOptions};
 
 use crate::addresses::{AddressId, Addresses};
 use crate::counting::{Counter, Slot, SlotId};
-use crate::samples::{Job, Mark, Settings, Share, Space};
+use crate::samples::{Job, Mark, Settings, Share, Space, StackLimit};
 use names::AddressNames;
 use off_cpu::OffCpu;
 
@@ -49,6 +49,8 @@ pub struct LiveProfileOptions {
     /// The event whose samples are context switches: with the records of switches they tell
     /// where threads are off the CPU, and for how long.
     pub off_cpu: Option<usize>,
+    /// Innermost frames of a stack that are kept at most.
+    pub max_stack: Option<usize>,
 }
 
 /// A sample.
@@ -102,7 +104,7 @@ impl LiveProfile {
             merge_threads: false,
             no_chains: false,
             moments: true,
-            max_stack: None,
+            max_stack: options.max_stack.map(|frames| StackLimit { frames, outermost: false }),
             latency: false,
         };
         let share = Share::new(&settings, &machine.symbols.binaries(), None);

@@ -122,6 +122,8 @@ pub struct LiveRows {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
+    /// The same with samples of other tasks, binaries and functions than those that are named.
+    pub all_period: u64,
     /// Samples in the kernel.
     pub kernel: u64,
     /// Samples where no symbol is.
@@ -136,7 +138,7 @@ impl LiveProfile {
         let mut out = LiveRows::default();
         let mut rows: FxHashMap<RowKey, LiveRow> = FxHashMap::default();
         let mut seen: FxHashSet<RowKey> = FxHashSet::default();
-        self.each_stack(query, &mut |counter, slot, weight| {
+        let all_period = self.each_stack(query, &mut |counter, slot, weight| {
             out.samples += weight.samples;
             out.period = out.period.saturating_add(weight.period);
             out.kernel += u64::from(slot.key.mode == Misc::KERNEL) * weight.samples;
@@ -162,6 +164,7 @@ impl LiveProfile {
             }
         });
         out.rows = rows.into_values().collect();
+        out.all_period = all_period;
         out
     }
 
@@ -188,13 +191,15 @@ impl LiveProfile {
         row
     }
 
-    /// Hands over each stack that counts with its weight.
+    /// Hands over each stack that counts with its weight; the sum of the periods of all that would
+    /// without names.
     pub(super) fn each_stack(
         &self,
         query: &LiveQuery,
         sink: &mut dyn FnMut(&Counter, &Slot, StackWeight),
-    ) {
-        let Some(counter) = self.share.counters.get(query.event) else { return };
+    ) -> u64 {
+        let Some(counter) = self.share.counters.get(query.event) else { return 0 };
+        let mut all = 0u64;
         let mut weights = vec![StackWeight::default(); counter.slots.len()];
         let of_event = |s: &&LiveSample| s.event as usize == query.event;
         let mut add = |slot: SlotId, period: u64| {
@@ -225,35 +230,45 @@ impl LiveProfile {
             }
         }
         for (slot, weight) in counter.slots.iter().zip(weights) {
-            if weight.samples > 0 && self.wants(query, slot) {
+            if weight.samples == 0 || !self.is_of_question(query, slot) {
+                continue;
+            }
+            all = all.saturating_add(weight.period);
+            if self.wants(query, slot) {
                 sink(counter, slot, weight);
             }
         }
+        all
     }
 
-    /// Whether a stack counts. As in perf, filters are about where the processor was.
-    fn wants(&self, query: &LiveQuery, slot: &Slot) -> bool {
+    /// Whether a stack is of the tasks and the side that are looked at.
+    fn is_of_question(&self, query: &LiveQuery, slot: &Slot) -> bool {
         let of_zoom = match query.zoom {
             None => true,
             Some(TaskZoom::Process(pid)) => slot.task.0 == pid,
             Some(TaskZoom::Thread(tid)) => slot.task.1 == tid,
         };
         let hidden = match slot.key.mode {
+            _ if Some(query.event) == self.off_cpu() => false,
             Misc::KERNEL => query.hide_kernel,
             Misc::USER => query.hide_user,
             _ => false,
         };
+        of_zoom && !hidden
+    }
+
+    /// Whether a stack counts. As in perf, filters are about where the processor was.
+    fn wants(&self, query: &LiveQuery, slot: &Slot) -> bool {
         let among = |list: &Option<Vec<String>>, name: &str| {
             list.as_ref().is_none_or(|list| list.iter().any(|l| l == name))
         };
         let function = || self.names.function(self.names.of(slot.key.leaf));
+        let is_task_named = among(&query.comms, self.machine.comm(slot.key.comm));
         if Some(query.event) == self.off_cpu() {
             // All of them end in the kernel's scheduler.
-            return of_zoom && among(&query.comms, self.machine.comm(slot.key.comm));
+            return is_task_named;
         }
-        of_zoom
-            && !hidden
-            && among(&query.comms, self.machine.comm(slot.key.comm))
+        is_task_named
             && (query.dsos.is_none() || {
                 let dso = self.share.addresses.dso(slot.key.leaf);
                 among(&query.dsos, self.machine.symbols.dso_name(dso))

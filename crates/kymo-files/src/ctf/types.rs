@@ -52,6 +52,9 @@ impl Metadata {
     }
 }
 
+/// The namespace of kymo's own attributes in CTF 2.
+pub(crate) const KYMO_NAMESPACE: &str = "kymo";
+
 /// A version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CtfVersion {

@@ -394,7 +394,10 @@ impl Capture<'_> {
         movers: &Movers<S>,
         file: Option<GrowingFile<'_>>,
     ) -> Result<(), TraceError> {
-        self.instance.set_tracing(true)?;
+        let delay = self.options.setup.delay;
+        if delay.is_none() {
+            self.instance.set_tracing(true)?;
+        }
         let began = Instant::now();
         let released = match &mut self.child {
             Some(child) => child.release().map_err(TraceError::from),
@@ -416,6 +419,8 @@ impl Capture<'_> {
         let size = || file.as_ref().map_or(0, |f| f.current.get().total());
         let alarm = file.as_ref().and_then(|f| f.alarm).map(SizeAlarm::reached);
         let mut file_began = began;
+        let delay = self.options.setup.delay;
+        let mut waits = delay;
         let waiting = system("cannot wait");
         let watching = !self.watched.is_empty();
         loop {
@@ -425,9 +430,15 @@ impl Capture<'_> {
             fds.extend(alarm.map(descriptors::readable));
             let first_watched = fds.len();
             fds.extend(self.watched.iter().map(descriptors::readable));
-            descriptors::wait(&mut fds, self.next_look(began, file_began)).map_err(&waiting)?;
+            let look = self.next_look(began, file_began);
+            let left = waits.map_or(look, |delay| delay.saturating_sub(began.elapsed()).min(look));
+            descriptors::wait(&mut fds, left).map_err(&waiting)?;
             let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
             let (_, watched) = ready.split_at(first_watched);
+            if waits.is_some_and(|delay| began.elapsed() >= delay) {
+                waits = None;
+                self.instance.set_tracing(true)?;
+            }
             // A mover that ends by itself has failed.
             if ready.iter().take(own).skip(1).any(|r| *r) {
                 return Ok(());
@@ -454,7 +465,8 @@ impl Capture<'_> {
             {
                 return Ok(());
             }
-            if self.options.setup.timeout.is_some_and(|t| began.elapsed() >= t) {
+            let limit = |t: Duration| t.saturating_add(delay.unwrap_or_default());
+            if self.options.setup.timeout.is_some_and(|t| began.elapsed() >= limit(t)) {
                 return Ok(());
             }
             let switched: u64 = self.summary.bytes;
@@ -491,6 +503,7 @@ impl Capture<'_> {
             most = Duration::from_millis(50);
         }
         if let Some(t) = self.options.setup.timeout {
+            let t = t.saturating_add(self.options.setup.delay.unwrap_or_default());
             most = most.min(t.saturating_sub(began.elapsed()));
         }
         if let Some(SwitchOn::Time(t)) = self.options.switch {

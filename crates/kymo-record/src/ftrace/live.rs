@@ -50,6 +50,9 @@ pub struct LiveCapture {
     pace: LivePace,
     limited: bool,
     timeout: Option<Duration>,
+    delay: Option<Duration>,
+    /// When tracing begins, as long as it has not.
+    begins: Option<Instant>,
     until: Option<Instant>,
     signals: Signals,
     notes: Vec<Note>,
@@ -137,6 +140,8 @@ impl LiveCapture {
             cpus,
             pace: options.pace,
             timeout: setup.timeout,
+            delay: setup.delay,
+            begins: None,
             until: None,
             signals,
             notes,
@@ -194,9 +199,12 @@ impl LiveCapture {
     /// # Errors
     /// If tracing cannot be switched on, or the command cannot be run.
     pub fn start(&mut self) -> Result<(), TraceError> {
-        self.until = self.timeout.and_then(|t| Instant::now().checked_add(t));
-        if let LiveDirectory::Own(instance) = &self.directory {
-            instance.set_tracing(true)?;
+        let now = Instant::now();
+        let limit = self.timeout.map(|t| t.saturating_add(self.delay.unwrap_or_default()));
+        self.until = limit.and_then(|t| now.checked_add(t));
+        self.begins = self.delay.and_then(|delay| now.checked_add(delay));
+        if self.begins.is_none() {
+            self.directory.begin()?;
         }
         Ok(self.child.as_mut().map_or(Ok(()), |(child, _)| child.release())?)
     }
@@ -210,6 +218,10 @@ impl LiveCapture {
         if !more {
             self.sleep()?;
         }
+        if self.begins.is_some_and(|begins| begins <= Instant::now()) {
+            self.begins = None;
+            self.directory.begin()?;
+        }
         self.over()
     }
 
@@ -222,6 +234,8 @@ impl LiveCapture {
             (LivePace::AtOnce, true) => SOON,
             _ => TICK,
         };
+        let begins = self.begins.map(|b| b.saturating_duration_since(Instant::now()));
+        let most = begins.map_or(most, |left| left.min(most));
         wait_readable(&fds, Some(most)).map_err(system("cannot wait for events"))?;
         Ok(())
     }
@@ -305,6 +319,14 @@ impl LiveCapture {
 }
 
 impl LiveDirectory {
+    /// Lets the events of an own instance go.
+    fn begin(&self) -> Result<(), TraceError> {
+        if let LiveDirectory::Own(instance) = self {
+            instance.set_tracing(true)?;
+        }
+        Ok(())
+    }
+
     fn dir(&self) -> &TraceDir {
         match self {
             LiveDirectory::Own(instance) => instance,

@@ -37,6 +37,8 @@ pub struct TraceSetup {
     pub buffer_kb: Option<u64>,
     /// The kernel's stack with each event.
     pub stacks: bool,
+    /// Begin so long after the command was let go.
+    pub delay: Option<Duration>,
     /// Stop after this time.
     pub timeout: Option<Duration>,
 }

@@ -8,6 +8,7 @@ pub(crate) mod note;
 
 use std::path::{Path, PathBuf};
 
+use kymo_files::ctf::types::CtfVersion;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::ftrace::Selection;
 use kymo_kernel::tracefs::Tracefs;
@@ -101,6 +102,8 @@ pub struct TakeOptions {
     pub by_kernel: bool,
     /// With the time behind its name.
     pub stamped: bool,
+    /// Version of the traces of programs.
+    pub ctf: CtfVersion,
 }
 
 /// Longest name of a session with a part in programs.
@@ -492,7 +495,7 @@ fn take_both(
         _ => None,
     };
     std::thread::scope(|scope| {
-        let of_programs = scope.spawn(|| programs.take(path));
+        let of_programs = scope.spawn(|| programs.take(path, options.ctf));
         let of_kernel = kernel.map(|kernel| -> Result<ftrace::KernelSnapshot, SessionError> {
             let directory = path.join("kernel");
             std::fs::create_dir_all(&directory).map_err(failed)?;

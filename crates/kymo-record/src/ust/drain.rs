@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use kymo_files::ctf::Anchor;
+use kymo_files::ctf::types::CtfVersion;
 use kymo_files::ctf::write::Directory;
 use kymo_model::CompactSort as _;
 use kymo_ring::{ClockFacts, Config};
@@ -91,6 +92,7 @@ pub enum Peek {
 pub struct Drain {
     directory: PathBuf,
     session: String,
+    version: CtfVersion,
     /// Begun with the first program.
     counter: Option<Counter>,
     traces: BTreeMap<(u32, ProgramId), Trace>,
@@ -106,6 +108,7 @@ struct Trace {
     attached: Attached,
     path: PathBuf,
     session: String,
+    version: CtfVersion,
     directory: Option<Directory>,
     streams: BTreeMap<u32, Stream>,
     /// What is known of its clock, with readings beside the kernel's.
@@ -122,11 +125,17 @@ impl Drain {
         Drain {
             directory: directory.into(),
             session: session.into(),
+            version: CtfVersion::V1_8,
             counter: None,
             traces: BTreeMap::new(),
             gone: DrainStats::default(),
             gone_programs: BTreeSet::new(),
         }
+    }
+
+    /// The same with traces in this version of CTF.
+    pub fn with_version(self, version: CtfVersion) -> Drain {
+        Drain { version, ..self }
     }
 
     /// Where it writes.
@@ -168,7 +177,7 @@ impl Drain {
             };
             let config = channel.name().to_string_lossy();
             let new = Trace::new(&self.directory, program, attached, ring, &config, &self.session);
-            let trace = new.with(self.counter.as_ref(), false);
+            let trace = new.with(self.counter.as_ref(), false).in_version(self.version);
             self.traces.insert(key.clone(), trace);
         }
         let (Some(trace), Some(counter)) = (self.traces.get_mut(&key), &self.counter) else {
@@ -258,7 +267,8 @@ impl Drain {
         }
         self.look();
         let trace = Trace::new(&self.directory, program, ring.attached, reader, config, session);
-        let mut trace = trace.with(self.counter.as_ref(), !program.is_alive()?);
+        let trace = trace.with(self.counter.as_ref(), !program.is_alive()?);
+        let mut trace = trace.in_version(self.version);
         let taken = trace.pass(program, true);
         let described = trace.describe(program);
         self.count((program.uid(), program.id().clone()), &trace);
@@ -321,6 +331,7 @@ impl Trace {
             attached,
             path,
             session: session.to_owned(),
+            version: CtfVersion::V1_8,
             directory: None,
             streams: BTreeMap::new(),
             clock: (clock, Vec::new()),
@@ -332,14 +343,17 @@ impl Trace {
     }
 
     fn pass(&mut self, program: &Program, all: bool) -> Result<(), UstError> {
-        let Trace { ring, path, session, directory, streams, clock, packets, bytes, .. } = self;
+        let Trace {
+            ring, path, session, version, directory, streams, clock, packets, bytes, ..
+        } = self;
         let (config, uuid) = (*ring.config(), ring.uuid());
         let mut sink = |out: Out<'_>| {
             let directory = match directory {
                 Some(directory) => directory,
                 None => {
                     *path = free(path);
-                    let words = metadata(program, &facts(&config, uuid), clock, session);
+                    let words =
+                        metadata(program, &facts(&config, uuid), clock, (session, *version));
                     let made = Directory::create(path.clone(), &words)
                         .map_err(|error| UstError::Write { path: path.clone(), error })?;
                     directory.insert(made)
@@ -383,14 +397,18 @@ impl Trace {
         self
     }
 
+    fn in_version(self, version: CtfVersion) -> Trace {
+        Trace { version, ..self }
+    }
+
     /// Writes the metadata again: there are more events, or more is known of the clock.
     fn describe(&mut self, program: &Program) -> Result<(), UstError> {
         let Some(directory) = &self.directory else { return Ok(()) };
         self.code.look(program);
         let facts = facts(self.ring.config(), self.ring.uuid());
-        let mut words = metadata(program, &facts, &self.clock, &self.session);
+        let mut words = metadata(program, &facts, &self.clock, (&self.session, self.version));
         words.mappings = self.code.mappings();
-        let text = words.to_tsdl();
+        let text = words.to_text();
         let path = directory.path().join("metadata");
         let new = directory.path().join(".metadata");
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use kymo_files::ctf::CodeMapping;
 use kymo_files::ctf::read::{Ctf, PacketEvent, PacketReader};
+use kymo_files::ctf::types::CtfVersion;
 
 use super::channel::Channel;
 use super::clock::Counter;
@@ -177,6 +178,6 @@ impl LivePrograms {
 fn live_trace(program: &Program, ring: &RingReader) -> Result<Ctf, UstError> {
     let config = kymo_ring::Config { uuid: ring.uuid(), ..*ring.config() };
     let clock = (config.clock, Vec::new());
-    let words = metadata(program, &config, &clock, "");
+    let words = metadata(program, &config, &clock, ("", CtfVersion::V1_8));
     Ctf::in_memory(&program.comm(), words).map_err(|e| UstError::Events(e.to_string()))
 }

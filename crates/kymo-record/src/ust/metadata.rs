@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kymo_files::ctf::Anchor;
 use kymo_files::ctf::types::{
-    ClockClass, Encoding, Enum, EnumMapping, EnvValue, EventClass, FieldPath, Float, Int, Metadata,
-    StreamClass, Struct, StructureMember, Type, Variant,
+    ClockClass, CtfVersion, Encoding, Enum, EnumMapping, EnvValue, EventClass, FieldPath, Float,
+    Int, Metadata, StreamClass, Struct, StructureMember, Type, Variant,
 };
 use kymo_model::Endian;
 use kymo_ring::{ClockFacts, Config};
@@ -23,9 +23,10 @@ pub(super) fn metadata(
     program: &Program,
     ring: &Config,
     (clock, anchors): &(ClockFacts, Vec<Anchor>),
-    session: &str,
+    (session, version): (&str, CtfVersion),
 ) -> Metadata {
     let mut metadata = Metadata::new(LE);
+    metadata.version = version;
     metadata.uuid = Some(ring.uuid);
     metadata.packet_header = Some(Arc::new(Struct::new([
         StructureMember::plain("magic", uint(32)),

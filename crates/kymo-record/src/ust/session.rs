@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
+use kymo_files::ctf::types::CtfVersion;
 use kymo_kernel::ftrace::is_owned;
 use kymo_kernel::shared::{DirLock, SharedDir};
 use kymo_model::CompactSort as _;
@@ -355,7 +356,11 @@ impl ProgramSession {
     ///
     /// # Errors
     /// If the traces cannot be written: what was not stays in the rings.
-    pub fn take(&mut self, directory: &Path) -> Result<(DrainStats, Notes), UstError> {
+    pub fn take(
+        &mut self,
+        directory: &Path,
+        version: CtfVersion,
+    ) -> Result<(DrainStats, Notes), UstError> {
         let (_, _lock) = self.locked()?;
         let mut notes = Notes::default();
         if self.is_started()? {
@@ -365,7 +370,7 @@ impl ProgramSession {
                 None => channel.attach(program).map(|_| ()),
             }));
         }
-        let mut drain = Drain::new(directory, &self.name);
+        let mut drain = Drain::new(directory, &self.name).with_version(version);
         let (places, refused) = places();
         notes.extend(refused);
         for place in &places {

@@ -6,6 +6,7 @@
 //! `source_lines` adds inlined functions and lines.
 
 pub(crate) mod chain_lines;
+mod data_json;
 pub(crate) mod fields;
 pub(crate) mod line_start;
 mod recorded_names;
@@ -24,6 +25,7 @@ use kymo_format::LineWriter;
 use kymo_model::{Note, NoteKind, RecordKind};
 
 pub use chain_lines::ChainOptions;
+pub use data_json::DataJsonWriter;
 pub use fields::{FieldSet, FieldSpec};
 pub use line_start::{LineStyle, TimeOrigin};
 pub use sample_text::SampleTextOptions;
@@ -127,7 +129,7 @@ impl PerfRenderer {
     fn write_all(&mut self, batch: &Batch, out: &mut Vec<u8>) -> Result<(), FieldSpecError> {
         let is_json = self.output == PerfOutput::Json;
         let is_usual = match is_json {
-            true => !self.filter.is_restricted(),
+            true => !self.filter.is_restricted() && !self.samples.chooses_places(),
             false => self.output == PerfOutput::Text && self.samples.is_usual(&self.filter),
         };
         if !is_usual {

@@ -219,6 +219,10 @@ pub(super) fn print(
     if filter.is_restricted() && !filter.wants(&s.head(comm), event) {
         return Ok(());
     }
+    if !text.is_where_asked(entry, &s) {
+        return Ok(());
+    }
+    let comm = text.names.comm(s.tid);
     write_head(&s.head(comm), event, out);
     if let Some(period) = s.period {
         out.extend_from_slice(b",\"period\":");

@@ -148,8 +148,12 @@ pub struct SampleTextOptions {
     pub max_stack: usize,
     /// Layout of the starts of lines.
     pub style: LineStyle,
+    /// Functions that call chains end at.
+    pub stop_at: Vec<String>,
     /// Only samples in these functions, if any are named.
     pub only: Vec<String>,
+    /// Only samples in these binaries, by file name or path, if any are named.
+    pub dsos: Vec<String>,
     /// Files that came with the recording.
     pub bundle: Option<Arc<Bundle>>,
     /// Facts of source files that are printed.
@@ -299,9 +303,7 @@ impl SampleRenderer {
 
     /// Whether some samples are printed so.
     pub(super) fn is_usual(&self, filter: &EventSelection) -> bool {
-        !filter.is_restricted()
-            && self.how.only.is_empty()
-            && self.how.style == LineStyle::default()
+        !filter.is_restricted() && !self.chooses_places() && self.how.style == LineStyle::default()
     }
 
     pub(super) fn print(
@@ -319,14 +321,10 @@ impl SampleRenderer {
                 return Ok(());
             }
         }
-        if !self.how.only.is_empty() {
-            let mode = entry.raw.misc.cpumode();
-            let at = self.names.locate(s.pid, s.ip.unwrap_or(0), mode);
-            let symbol = self.names.symbol(&at);
-            if !symbol.is_some_and(|name| self.how.only.iter().any(|o| o == name)) {
-                return Ok(());
-            }
+        if !self.is_where_asked(entry, &s) {
+            return Ok(());
         }
+        let plan = &self.plans[entry.event];
         let style = LineStyle { ragged: plan.chain, ..self.how.style };
         let (symbols, tid) = (&mut self.names, s.tid);
         self.starts.write(fields, style, (&s.head(b""), s.misc), || symbols.comm(tid), out);
@@ -374,6 +372,10 @@ impl SampleRenderer {
                 let at = self.names.frame(s.pid, place);
                 let symbols = &self.names.state.symbols;
                 chain_lines::write_frame(at, (symbols, &mut self.sources), fields, out);
+                let name = at.0.symbol.map(|symbol| symbols.name(symbol));
+                if name.is_some_and(|name| self.how.stop_at.iter().any(|stop| stop == name)) {
+                    break;
+                }
             }
         } else if fields.has(FieldSet::IP) {
             let ip = s.ip.unwrap_or(0);
@@ -391,6 +393,25 @@ impl SampleRenderer {
         }
         out.push(b'\n');
         Ok(())
+    }
+
+    /// Whether functions or binaries are named that samples must be in.
+    pub(super) fn chooses_places(&self) -> bool {
+        !self.how.only.is_empty() || !self.how.dsos.is_empty()
+    }
+
+    /// Whether a sample is in the functions and binaries that were named.
+    pub(super) fn is_where_asked(&mut self, entry: &Entry<'_>, s: &PrintedSample<'_>) -> bool {
+        if !self.chooses_places() {
+            return true;
+        }
+        let (functions, dsos) = (&self.how.only, &self.how.dsos);
+        let at = self.names.locate(s.pid, s.ip.unwrap_or(0), entry.raw.misc.cpumode());
+        let in_function = functions.is_empty()
+            || self.names.symbol(&at).is_some_and(|name| functions.iter().any(|o| o == name));
+        let path = self.names.dso(&at);
+        let file = path.rsplit('/').next().unwrap_or(path);
+        in_function && (dsos.is_empty() || dsos.iter().any(|dso| dso == path || dso == file))
     }
 
     /// The start of a line for a record that is no sample.

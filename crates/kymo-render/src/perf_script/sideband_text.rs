@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use kymo_files::perfdata::Entry;
-use kymo_model::{Mmap, RawRecord, RecordKind, SampleId, Sideband, Truncated};
+use kymo_model::{Misc, Mmap, RawRecord, RecordKind, SampleId, Sideband, TextPoke, Truncated};
 
 use super::sample_text::{PrintedSample, SampleRenderer};
 
@@ -23,6 +23,12 @@ pub struct ShownSideband {
     pub namespaces: bool,
     /// CGROUP.
     pub cgroups: bool,
+    /// KSYMBOL and BPF_EVENT.
+    pub bpf: bool,
+    /// FINISHED_ROUND.
+    pub rounds: bool,
+    /// TEXT_POKE, and KSYMBOL, which tells of code of the kernel that comes and goes.
+    pub text_pokes: bool,
 }
 
 impl ShownSideband {
@@ -34,11 +40,18 @@ impl ShownSideband {
             RecordKind::SWITCH | RecordKind::SWITCH_CPU_WIDE => self.switches,
             RecordKind::NAMESPACES => self.namespaces,
             RecordKind::CGROUP => self.cgroups,
+            RecordKind::KSYMBOL => self.bpf || self.text_pokes,
+            RecordKind::BPF_EVENT => self.bpf,
+            RecordKind::TEXT_POKE => self.text_pokes,
+            RecordKind::FINISHED_ROUND => self.rounds,
             _ => false,
         }
     }
 
     pub(super) fn print(&self, entry: &Entry<'_>, text: &mut SampleRenderer, out: &mut Vec<u8>) {
+        if entry.raw.kind == RecordKind::FINISHED_ROUND {
+            return out.extend_from_slice(b"PERF_RECORD_FINISHED_ROUND\n");
+        }
         let id = match entry.desc() {
             Some(e) => entry.raw.sample_id(&e.attr).unwrap_or_default(),
             None => SampleId::default(),
@@ -61,7 +74,26 @@ impl ShownSideband {
         let seen = PrintedSample { pid, tid, time: id.time, cpu: id.cpu, ..seen };
         text.start_of(entry, own.map_or(tid, |o| o.1), &seen, out);
         describe(entry, &record, out);
+        if let Sideband::TextPoke(poke) = &record {
+            text_poke(poke, text, out);
+        }
         out.push(b'\n');
+    }
+}
+
+/// Where code was patched, and its bytes before and after.
+fn text_poke(poke: &TextPoke<'_>, text: &mut SampleRenderer, out: &mut Vec<u8>) {
+    let _ = write!(out, " {:x} ", poke.addr);
+    let at = text.names.locate(u32::MAX, poke.addr, Misc::KERNEL);
+    if let Some(name) = text.names.symbol(&at) {
+        let _ = write!(out, "{name}+{:#x}", at.offset);
+    }
+    let _ = write!(out, " old len {} new len {}", poke.old.len(), poke.new.len());
+    for (which, bytes) in [("Old", poke.old), ("New", poke.new)] {
+        for line in bytes.chunks(16) {
+            let _ = write!(out, "\n            {which} bytes:");
+            line.iter().for_each(|byte| _ = write!(out, " {byte:02x}"));
+        }
     }
 }
 
@@ -71,6 +103,7 @@ fn print_other(entry: &Entry<'_>, id: &SampleId, text: &mut SampleRenderer, out:
     let of = match entry.raw.kind {
         RecordKind::NAMESPACES => namespaces(&entry.raw, &mut content),
         RecordKind::CGROUP => cgroup(&entry.raw, &mut content),
+        RecordKind::BPF_EVENT => bpf_event(&entry.raw, &mut content),
         _ => return,
     };
     let Ok(of) = of else { return };
@@ -109,6 +142,14 @@ fn cgroup(record: &RawRecord<'_>, out: &mut Vec<u8>) -> Result<Option<u32>, Trun
     Ok(None)
 }
 
+/// Writes what was done with which BPF program.
+fn bpf_event(record: &RawRecord<'_>, out: &mut Vec<u8>) -> Result<Option<u32>, Truncated> {
+    let mut c = record.cursor();
+    let (what, flags, id) = (c.u16()?, c.u16()?, c.u32()?);
+    let _ = write!(out, "PERF_RECORD_BPF_EVENT type {what}, flags {flags}, id {id}");
+    Ok(None)
+}
+
 /// `PERF_RECORD_…` and the content, as perf words them.
 fn describe(entry: &Entry<'_>, record: &Sideband<'_>, out: &mut Vec<u8>) {
     let kind = entry.raw.kind.name().unwrap_or("?");
@@ -126,6 +167,11 @@ fn describe(entry: &Entry<'_>, record: &Sideband<'_>, out: &mut Vec<u8>) {
         Sideband::Mmap(m) => mmap(m, out),
         Sideband::Lost(l) => write!(out, " lost {}", l.lost),
         Sideband::LostSamples(l) => write!(out, " lost {}", l.lost),
+        Sideband::Ksymbol(k) => {
+            let _ = write!(out, " addr {:x} len {} type {}", k.addr, k.len, k.ksym_type);
+            let _ = write!(out, " flags {:#x} name ", k.flags);
+            out.write_all(k.name)
+        }
         Sideband::Switch(s) => {
             let way = match (s.out, s.preempt) {
                 (true, true) => " OUT preempt ",

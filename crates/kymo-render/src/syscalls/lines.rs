@@ -37,7 +37,7 @@ pub struct SyscallLines<I> {
     pub damaged: u64,
     /// Events that were read so far, shown or not.
     pub inspected: u64,
-    formats: SyscallFormats,
+    formats: Option<SyscallFormats>,
     calls: FxHashMap<i64, Rc<SyscallDescription>>,
     open: FxHashMap<i32, PendingCall>,
     details: DetailCache<I>,
@@ -53,6 +53,8 @@ pub struct SyscallLines<I> {
     only: Vec<i64>,
     left: Option<u64>,
     fresh: bool,
+    /// Of the event that is taken.
+    cpu: u32,
 }
 
 /// Layout of the lines of system calls.
@@ -80,6 +82,10 @@ pub struct SyscallStyle {
     pub monotonic: bool,
     /// Bytes of a buffer that are shown at most.
     pub string_limit: usize,
+    /// Lines say on which CPU a call ended.
+    pub cpus: bool,
+    /// Events come from a recording, without the memory of tasks.
+    pub is_recorded: bool,
 }
 
 /// Formats of the four events that calls are made of.
@@ -119,9 +125,9 @@ enum CallEnd {
 
 impl<I: TaskInspector> SyscallLines<I> {
     /// `child`: the command's process, which is not the command before it executes it.
-    /// `left`: lines that are shown at most.
+    /// `left`: lines that are shown at most. `formats`: those of events that come as bytes.
     pub fn new(
-        formats: SyscallFormats,
+        formats: Option<SyscallFormats>,
         inspector: I,
         style: SyscallStyle,
         child: Option<i32>,
@@ -147,6 +153,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             only: Vec::new(),
             left,
             fresh: false,
+            cpu: 0,
         }
     }
 
@@ -206,31 +213,76 @@ impl<I: TaskInspector> SyscallLines<I> {
     /// it may still go on.
     pub fn inspect(&mut self, time: u64, payload: &[u8]) {
         self.inspected += 1;
-        if !self.style.lines || self.id(payload) != Some(self.formats.enter.id) {
+        let enter = self.formats.as_ref().map(|formats| formats.enter.id);
+        if !self.style.lines || self.id(payload) != enter {
             return;
         }
-        let (tid, number, args) = self.decode_entry(payload);
+        let Some((tid, number, args)) = self.decode_entry(payload) else { return };
         let call = self.call(number);
         self.details.look_up(tid, time, &call, &args);
     }
 
-    /// Takes an event in its turn.
-    pub fn event(&mut self, time: u64, payload: &[u8]) {
-        match self.id(payload) {
-            Some(id) if id == self.formats.enter.id => self.enter_call(time, payload),
-            Some(id) if id == self.formats.exit.id => self.exit_call(time, payload),
-            Some(id) if id == self.formats.exec.id => self.execute(payload),
-            Some(id) if id == self.formats.end.id => {
-                let tid = tid_of(payload);
-                if let Some(pending) = self.open.remove(&tid) {
-                    self.finish_call(tid, pending, CallEnd::Task);
-                }
-                self.details.forget(tid);
-                self.details.inspector.forget_memory(Some(tid));
-            }
-            Some(id) => self.scheduler_event(id, time, payload),
-            None => {}
+    /// Takes an event of a CPU in its turn.
+    pub fn event(&mut self, cpu: u32, time: u64, payload: &[u8]) {
+        self.cpu = cpu;
+        let (Some(formats), Some(id)) = (&self.formats, self.id(payload)) else { return };
+        let tid = tid_of(payload);
+        if id == formats.enter.id {
+            let Some((tid, number, args)) = self.decode_entry(payload) else { return };
+            self.enter_call((tid, time), number, args);
+        } else if id == formats.exit.id {
+            let number = int(&formats.exit, "id", payload);
+            let value = int(&formats.exit, "ret", payload);
+            self.exit_call((tid, time), number, value);
+        } else if id == formats.exec.id {
+            let field = formats.exec.field("filename");
+            let name = field.map(|f| f.bytes(payload, Endian::NATIVE)).unwrap_or_default();
+            let name = name.split(|b| *b == 0).next().unwrap_or_default().to_vec();
+            self.execute(tid, name);
+        } else if id == formats.end.id {
+            self.end_task(tid);
+        } else {
+            self.scheduler_event(id, time, payload);
         }
+    }
+
+    /// Takes a recorded call that begins; `texts`: arguments whose texts are recorded, by place.
+    pub fn recorded_entry(
+        &mut self,
+        event: (i32, u64),
+        number: i64,
+        args: [u64; 6],
+        texts: Vec<(usize, Vec<u8>)>,
+    ) {
+        self.inspected += 1;
+        self.enter_call(event, number, args);
+        let Some(pending) = self.open.get_mut(&event.0) else { return };
+        for (place, bytes) in texts {
+            if let Some(detail) = pending.details.arguments.get_mut(place) {
+                *detail = ArgumentDetail::Memory { bytes, whole: true };
+            }
+        }
+    }
+
+    /// Takes a recorded call that ends on a CPU.
+    pub fn recorded_exit(&mut self, cpu: u32, event: (i32, u64), number: i64, value: i64) {
+        self.cpu = cpu;
+        self.inspected += 1;
+        self.exit_call(event, number, value);
+    }
+
+    /// Who is asked about tasks.
+    pub fn inspector_mut(&mut self) -> &mut I {
+        &mut self.details.inspector
+    }
+
+    /// Ends the call of a task that ends.
+    pub fn end_task(&mut self, tid: i32) {
+        if let Some(pending) = self.open.remove(&tid) {
+            self.finish_call(tid, pending, CallEnd::Task);
+        }
+        self.details.forget(tid);
+        self.details.inspector.forget_memory(Some(tid));
     }
 
     fn scheduler_event(&mut self, id: u32, time: u64, payload: &[u8]) {
@@ -288,7 +340,13 @@ impl<I: TaskInspector> SyscallLines<I> {
     /// Notes what makes the lines less than the truth.
     pub fn note(&self, note: &mut dyn FnMut(Note)) {
         let (unread, texts) = (self.unread, self.texts);
-        if unread > 0 {
+        if unread > 0 && self.style.is_recorded {
+            let fact = format!(
+                "{unread} of {texts} texts are shown as addresses: the recording does not have \
+                 what is there"
+            );
+            note(Note::doubt(NoteKind::Unread, fact, None));
+        } else if unread > 0 {
             let fact = format!(
                 "{unread} of {texts} texts are shown as addresses: they could not be read while \
                  the call was made"
@@ -307,20 +365,20 @@ impl<I: TaskInspector> SyscallLines<I> {
         Rc::clone(self.calls.entry(number).or_insert_with(|| Rc::new(load())))
     }
 
-    fn decode_entry(&self, payload: &[u8]) -> (i32, i64, [u64; 6]) {
-        let number = int(&self.formats.enter, "id", payload);
+    fn decode_entry(&self, payload: &[u8]) -> Option<(i32, i64, [u64; 6])> {
+        let enter = &self.formats.as_ref()?.enter;
+        let number = int(enter, "id", payload);
         let mut args = [0; 6];
-        if let Some(field) = self.formats.enter.field("args") {
+        if let Some(field) = enter.field("args") {
             let words = field.bytes(payload, Endian::NATIVE).chunks_exact(size_of::<usize>());
             for (arg, word) in args.iter_mut().zip(words) {
                 *arg = word.try_into().map(usize::from_ne_bytes).unwrap_or(0) as u64;
             }
         }
-        (tid_of(payload), number, args)
+        Some((tid_of(payload), number, args))
     }
 
-    fn enter_call(&mut self, time: u64, payload: &[u8]) {
-        let (tid, number, args) = self.decode_entry(payload);
+    fn enter_call(&mut self, (tid, time): (i32, u64), number: i64, args: [u64; 6]) {
         let details = self.details.take(tid, time).unwrap_or_default();
         let memory = match self.style.lines {
             true => self.details.inspector.memory_at_entry((tid, time), number, &args),
@@ -341,10 +399,7 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
     }
 
-    fn exit_call(&mut self, at: u64, payload: &[u8]) {
-        let tid = tid_of(payload);
-        let number = int(&self.formats.exit, "id", payload);
-        let value = int(&self.formats.exit, "ret", payload);
+    fn exit_call(&mut self, (tid, at): (i32, u64), number: i64, value: i64) {
         let memory = match self.style.lines {
             true => self.details.inspector.memory_at_exit((tid, at), number, value),
             false => Vec::new(),
@@ -362,19 +417,15 @@ impl<I: TaskInspector> SyscallLines<I> {
     }
 
     /// The program's name comes with the event; the memory it stood in is gone.
-    fn execute(&mut self, payload: &[u8]) {
-        let tid = tid_of(payload);
+    pub fn execute(&mut self, tid: i32, name: Vec<u8>) {
         if self.gated == Some(tid) {
             self.gated = None;
         }
-        let field = self.formats.exec.field("filename");
-        let name = field.map(|f| f.bytes(payload, Endian::NATIVE)).unwrap_or_default();
-        let name = name.split(|b| *b == 0).next().unwrap_or_default();
         if let Some(pending) = self.open.get_mut(&tid)
             && pending.call.name == "execve"
             && let Some(detail) = pending.details.arguments.first_mut()
         {
-            *detail = ArgumentDetail::Memory { bytes: name.to_vec(), whole: true };
+            *detail = ArgumentDetail::Memory { bytes: name, whole: true };
             pending.details.read_at = None;
         }
         self.details.forget(tid);
@@ -531,6 +582,9 @@ impl<I: TaskInspector> SyscallLines<I> {
         if self.style.times {
             let _ = write!(self.output, "{} ", seconds(Duration::from_nanos(pending.time)));
         }
+        if self.style.cpus && matches!(end, CallEnd::Returned { .. }) {
+            let _ = write!(self.output, "[{:03}] ", self.cpu);
+        }
         let _ = write!(self.output, "{name}{}{name:#}(", pending.call.name);
         for (i, arg) in argument_texts(pending).enumerate() {
             self.output.extend_from_slice(if i > 0 { b", " } else { b"" });
@@ -574,6 +628,9 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.output.extend_from_slice(b"{\"comm\":");
         json_string(&mut self.output, self.details.inspector.task_name(tid));
         let (s, ns) = (pending.time / 1_000_000_000, pending.time % 1_000_000_000);
+        if self.style.cpus && matches!(end, CallEnd::Returned { .. }) {
+            let _ = write!(self.output, ",\"cpu\":{}", self.cpu);
+        }
         let _ = write!(self.output, ",\"tid\":{tid},\"time\":{s}.{ns:09},\"syscall\":");
         json_string(&mut self.output, pending.call.name.as_bytes());
         self.output.extend_from_slice(b",\"args\":{");

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use kymo_analysis::tasks::{
-    SchedSelection, SchedStep, SchedTask, SwitchIn, SwitchOut, TaskMachine, Transition, WaitCause,
-    WakeupKind,
+    SchedSelection, SchedStep, SchedTask, SwitchIn, SwitchOut, SwitchOutState, TaskId, TaskMachine,
+    Transition, WaitCause, WakeupKind,
 };
 use kymo_events::RecordedEvent;
 use kymo_model::format_width;
+use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
 use crate::units::{Millis, Seconds, TimeUnits, shown};
@@ -37,6 +38,12 @@ pub struct TimehistColumns {
     pub next: bool,
     /// The state in which a task leaves.
     pub state: bool,
+    /// Priorities of tasks.
+    pub show_prio: bool,
+    /// Only tasks of these priorities, if there are some.
+    pub prios: Vec<u32>,
+    /// Times that tasks waited on a run queue before they got another one.
+    pub pre_migrations: bool,
     /// A column for each of these CPUs.
     pub cpu_visual: Option<usize>,
     /// Functions of a stack at most; none for no stacks.
@@ -73,6 +80,10 @@ pub struct TimehistWriter<'a> {
     /// Width of names, which grows as in perf.
     comm_width: usize,
     has_waking: bool,
+    /// Priorities that tasks got their CPUs with, where that is asked for.
+    prios: FxHashMap<u32, i64>,
+    /// When tasks got another run queue since they ran.
+    migrated: FxHashMap<u32, u64>,
 }
 
 impl<'a> TimehistWriter<'a> {
@@ -91,6 +102,30 @@ impl<'a> TimehistWriter<'a> {
             selection,
             comm_width: 30,
             has_waking: false,
+            prios: FxHashMap::default(),
+            migrated: FxHashMap::default(),
+        }
+    }
+
+    /// Whether a transition is of a task of the priorities that are asked for. As in perf, it is
+    /// the one that the task got its CPU with; of one that is not known all is shown.
+    pub fn wants_priority(&self, step: &SchedStep<'_, '_>, machine: &TaskMachine) -> bool {
+        let prios = &self.columns.prios;
+        let wants = |prio: i64| u32::try_from(prio).is_ok_and(|prio| prios.contains(&prio));
+        let of = |id: Option<TaskId>| {
+            let prio = self.prios.get(&machine.tasks.get(id?)?.tid);
+            prio.map(|prio| wants(*prio))
+        };
+        match *step.transition {
+            _ if prios.is_empty() => true,
+            Transition::Switch { out, .. } => match of(Some(out.task)) {
+                Some(wanted) => wanted,
+                None => prio_field(step, "prev_prio").is_none_or(wants),
+            },
+            Transition::Wakeup { task, by, .. } | Transition::Migrate { task, by, .. } => {
+                of(by).unwrap_or(true) || of(Some(task)).unwrap_or(true)
+            }
+            Transition::Runtime { .. } => true,
         }
     }
 
@@ -174,14 +209,24 @@ impl<'a> TimehistWriter<'a> {
             )
         };
         let digit = |n: usize| format!("{:x}", n % 16);
-        let names = ["task name", "wait time", "sch delay", "run time"];
-        let units = ["[tid/pid]", "(msec)", "(msec)", "(msec)"];
-        row(&mut self.out, ["time", "   cpu"], visual(&digit), names, state("state"))?;
-        row(&mut self.out, ["", ""], visual(&|_| " ".into()), units, state("     "))?;
+        // Columns that are asked for: before the times, and behind them.
+        let name = |text: &str, prio: &str| match c.show_prio {
+            true => format!("{text:<comm$}  {prio:<8}"),
+            false => text.to_owned(),
+        };
+        let more = |text: &str, heading: &str| match c.pre_migrations {
+            true => format!("  {text:>0$}{1}", width - 1, state(heading)),
+            false => state(heading),
+        };
+        let names = [&*name("task name", "prio"), "wait time", "sch delay", "run time"];
+        let units = [&*name("[tid/pid]", ""), "(msec)", "(msec)", "(msec)"];
+        let (head, unit) = (more("pre-mig time", "state"), more("(msec)", "     "));
+        row(&mut self.out, ["time", "   cpu"], visual(&digit), names, head)?;
+        row(&mut self.out, ["", ""], visual(&|_| " ".into()), units, unit)?;
         let (line, short) = (dots(width - 1), dots(time));
-        let cells = [&*dots(comm), &line, &line, &line].map(str::to_owned);
-        let cells = [&*cells[0], &*cells[1], &*cells[2], &*cells[3]];
-        row(&mut self.out, [&short, "------"], visual(&|_| "-".into()), cells, state("-----"))?;
+        let cells = [&*name(&dots(comm), &dots(8)), &*line, &*line, &*line];
+        let last = more(&line, "-----");
+        row(&mut self.out, [&short, "------"], visual(&|_| "-".into()), cells, last)?;
         self.sink.write_all(&self.out)?;
         self.out.clear();
         Ok(())
@@ -204,8 +249,48 @@ impl<'a> TimehistWriter<'a> {
             return Ok(());
         }
         self.waiting.iter_mut().filter(|l| l.cpu == step.cpu).for_each(|l| l.waits = false);
-        self.lines(step, machine)?;
+        if self.wants_priority(step, machine) {
+            self.lines(step, machine)?;
+        }
         self.end_lines(step.cpu)
+    }
+
+    /// Takes note of what lines to come tell. To be called with each transition, behind `step`.
+    pub fn follow(&mut self, step: &SchedStep<'_, '_>, machine: &TaskMachine) {
+        let tid = |id: TaskId| machine.tasks.get(id).map_or(0, |task| task.tid);
+        match *step.transition {
+            Transition::Migrate { task, .. } if self.columns.pre_migrations => {
+                self.migrated.insert(tid(task), step.time);
+            }
+            Transition::Switch { out, next } => {
+                if self.columns.pre_migrations {
+                    self.migrated.remove(&tid(out.task));
+                }
+                if self.columns.show_prio || !self.columns.prios.is_empty() {
+                    if matches!(out.state, SwitchOutState::Dead(_)) {
+                        self.prios.remove(&tid(out.task));
+                    }
+                    let prio = prio_field(step, "next_prio").filter(|_| tid(next.task) != 0);
+                    prio.map(|prio| self.prios.insert(tid(next.task), prio));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Nanoseconds that a task waited on a run queue before the migration to that of its run.
+    fn pre_migration(&self, tid: u32, out: &SwitchOut) -> u64 {
+        let woken = out.wait.woken.map(|wakeup| wakeup.time);
+        let migrated = self.migrated.get(&tid).filter(|time| out.since.is_some_and(|t| **time < t));
+        migrated.zip(woken).map_or(0, |(migrated, woken)| migrated.saturating_sub(woken))
+    }
+
+    /// The priority that a task leaves its CPU with, and the one that it got it with if that is
+    /// another one.
+    fn prio_text(&self, step: &SchedStep<'_, '_>, tid: u32) -> Option<String> {
+        let prio = prio_field(step, "prev_prio")?;
+        let before = self.prios.get(&tid).filter(|before| **before != prio);
+        Some(before.map_or(prio.to_string(), |before| format!("{before}->{prio}")))
     }
 
     fn lines(&mut self, step: &SchedStep<'_, '_>, machine: &TaskMachine) -> io::Result<()> {
@@ -263,11 +348,19 @@ impl<'a> TimehistWriter<'a> {
         let text = |n: Option<u64>| n.map_or("-".to_owned(), |n| Millis(n, units).to_string());
         let name = self.name(task);
         self.head(to, step.cpu, if task.is_idle() { 'i' } else { 's' }, &name)?;
+        if self.columns.show_prio {
+            let prio = self.prio_text(step, task.tid).unwrap_or_else(|| "-".into());
+            write!(self.out, " {prio:<8} ")?;
+        }
         // Who is new did not wait before.
         let is_new = out.wait.cause == WaitCause::New;
         let wait = out.wait.off_cpu().or(is_new.then_some(0));
         let (wait, delay) = (text(wait), text(out.wait.wakeup_delay()));
         write!(self.out, "{wait:>width$} {delay:>width$} {:>width$} ", text(run))?;
+        if self.columns.pre_migrations {
+            let time = text(Some(self.pre_migration(task.tid, out)));
+            write!(self.out, "{time:>width$} ")?;
+        }
         let comm_width = self.comm_width;
         if self.columns.state {
             write!(self.out, " {:>5} ", out.state.text())?;
@@ -344,7 +437,9 @@ impl<'a> TimehistWriter<'a> {
         let renamed = renamed.map(|t| t.with_info(*told));
         let name = renamed.as_ref().or(by).map_or("?".to_owned(), |t| self.name(t));
         self.head(step.time, step.cpu, if kind == "migration" { 'm' } else { ' ' }, &name)?;
-        let gap = 3 * (self.widths().0 + 1);
+        let (width, _) = self.widths();
+        let (prio, pre) = (self.columns.show_prio, self.columns.pre_migrations);
+        let gap = (3 + usize::from(pre)) * (width + 1) + if prio { 10 } else { 0 };
         writeln!(self.out, "{:gap$}{what}", "")
     }
 
@@ -379,12 +474,24 @@ impl<'a> TimehistWriter<'a> {
             ("uncertain", json!(out.touches_loss || wait.touches_loss)),
         ];
         more.into_iter().for_each(|(name, value)| _ = o.insert(name.into(), value));
+        if self.columns.show_prio {
+            o.insert("prio".into(), json!(prio_field(step, "prev_prio")));
+        }
+        if self.columns.pre_migrations {
+            o.insert("pre_migration_ns".into(), json!(self.pre_migration(task.tid, out)));
+        }
         let stack = self.stack(step);
         if !stack.is_empty() {
             o.insert("stack".into(), json!(stack));
         }
         writeln!(self.out, "{}", Value::Object(o))
     }
+}
+
+/// A priority that a switch states.
+fn prio_field(step: &SchedStep<'_, '_>, name: &str) -> Option<i64> {
+    let field = step.event.class.field(name)?;
+    step.event.field(field).number().and_then(|prio| i64::try_from(prio).ok())
 }
 
 /// The first of a stack's functions that are not the scheduler's.

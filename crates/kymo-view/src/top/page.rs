@@ -18,6 +18,8 @@ pub struct TopShape {
     pub children: bool,
     /// Rows whose cells hold this, in any case.
     pub filter: String,
+    /// Percentages are of the samples that are shown, not of all.
+    pub relative: bool,
     /// Only rows of at least this percentage.
     pub least: f64,
     /// Only rows of more samples than this; of rows by their callees this means nothing.
@@ -33,6 +35,7 @@ pub struct TopShape {
 impl Default for TopShape {
     fn default() -> TopShape {
         TopShape {
+            relative: false,
             children: false,
             filter: String::new(),
             least: 0.0,
@@ -105,7 +108,7 @@ fn title(key: LiveKey) -> &'static str {
 pub fn build_page(profile: &LiveProfile, query: &LiveQuery, shape: &TopShape) -> TopPage {
     let mut sums = profile.rows(query);
     let mut rows = std::mem::take(&mut sums.rows);
-    let whole = sums.period;
+    let whole = if shape.relative { sums.period } else { sums.all_period };
     let weight = |r: &LiveRow| if shape.children { r.total } else { r.own };
     let off_cpu = off_cpu_times(profile, query);
     let time = |r: &LiveRow| off_cpu.get(&r.key).copied().unwrap_or(0);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kymo_files::ctf::types::CtfVersion;
 use kymo_record::{CallGraph, ControlSource, SwitchOn, Synthesis};
 
 /// A sampling frequency; `u64::MAX` for the most that is allowed.
@@ -65,6 +66,15 @@ pub(crate) fn span_of_time(text: &str) -> Result<u64, String> {
 
 pub(crate) fn millis(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_millis).map_err(|_| "not a number of milliseconds".into())
+}
+
+/// A version of CTF.
+pub(crate) fn ctf_version(text: &str) -> Result<CtfVersion, String> {
+    match text {
+        "1.8" | "1" => Ok(CtfVersion::V1_8),
+        "2" | "2.0" => Ok(CtfVersion::V2),
+        _ => Err("there are 1.8 and 2".into()),
+    }
 }
 
 /// Milliseconds, or `-1` forever.

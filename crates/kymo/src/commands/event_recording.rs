@@ -192,6 +192,7 @@ fn record_trace_dat(
         clock: "mono".to_owned(),
         buffer_kb: args.buffer_size.map(|b| b.div_ceil(1024)),
         stacks: args.graph,
+        delay: None,
         timeout: args.timeout,
     };
     let options = TraceOptions {

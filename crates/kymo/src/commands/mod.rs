@@ -12,6 +12,7 @@ pub(crate) mod config;
 mod container_files;
 pub(crate) mod convert;
 pub(crate) mod count;
+pub(crate) mod data;
 pub(crate) mod event;
 pub(crate) mod event_recording;
 pub(crate) mod evlist;

@@ -133,6 +133,9 @@ pub(crate) struct Args {
     /// What to tell of before the recording: all, task, mmap, cgroup, no
     #[arg(long, value_name = "KIND", default_value = "all", value_parser = synthesis)]
     synth: Synthesis,
+    /// Record mappings without code, too
+    #[arg(long)]
+    data_mmap: bool,
     /// Record context switches
     #[arg(long)]
     switch_events: bool,
@@ -327,6 +330,7 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
         synthesis: args.synth,
         inherit_stat: args.stat,
         switch_events: args.switch_events || args.latency,
+        data_mappings: args.data_mmap,
         namespaces: args.namespaces,
         inherit: !args.no_inherit && !args.per_thread,
         skip_gone: args.uid.is_some(),

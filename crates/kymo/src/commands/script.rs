@@ -46,6 +46,12 @@ pub(crate) struct Args {
     /// Only samples in these functions
     #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
     symbols: Vec<String>,
+    /// Only samples in these binaries
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    dsos: Vec<String>,
+    /// End call chains at these functions
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    stop_bt: Vec<String>,
     #[command(flatten)]
     finding: crate::args::symbols::SymbolArgs,
     /// Print no call chains
@@ -109,6 +115,15 @@ pub(crate) struct Args {
     /// Also print CGROUP records
     #[arg(long)]
     show_cgroup_events: bool,
+    /// Also print KSYMBOL and BPF_EVENT records
+    #[arg(long)]
+    show_bpf_events: bool,
+    /// Also print FINISHED_ROUND records (they have no time and come first)
+    #[arg(long)]
+    show_round_events: bool,
+    /// Also print KSYMBOL and TEXT_POKE records
+    #[arg(long)]
+    show_text_poke_events: bool,
     #[command(flatten)]
     switch: crate::args::switch::SwitchArgs,
     /// Whoever owns the file (this is the default; accepted for compatibility)
@@ -162,6 +177,7 @@ fn nothing(args: &Args) -> &'static str {
     let conditions = !args.select.is_everything()
         || args.switch.is_given()
         || !args.comm.is_empty()
-        || !args.symbols.is_empty();
+        || !args.symbols.is_empty()
+        || !args.dsos.is_empty();
     if conditions { "no events of the recording match" } else { "the recording holds no events" }
 }

@@ -35,6 +35,7 @@ use super::types::Metadata;
 pub use bits::DecodeError;
 pub use curve::Agreement;
 pub use event::{Body, CtfEvent, Packed, Reader};
+pub(crate) use json::{LOG_LEVELS, RECORD_SEPARATOR};
 pub use layout::{FixedField, Stored};
 pub(crate) use merge::Walk;
 pub use merge::{CtfSelect, Piece};

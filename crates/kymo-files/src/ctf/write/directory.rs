@@ -21,7 +21,7 @@ impl Directory {
         let path = path.into();
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         let mut file = new_file(&path.join("metadata"))?;
-        file.write_all(metadata.to_tsdl().as_bytes())?;
+        file.write_all(metadata.to_text().as_bytes())?;
         Ok(Directory { path, metadata: file })
     }
 

@@ -276,7 +276,7 @@ fn order(of: Endian) -> &'static str {
     }
 }
 
-fn uuid(id: &[u8; 16]) -> String {
+pub(super) fn uuid(id: &[u8; 16]) -> String {
     let mut out = String::with_capacity(36);
     for (i, byte) in id.iter().enumerate() {
         if matches!(i, 4 | 6 | 8 | 10) {

@@ -80,6 +80,7 @@ pub struct TopScreen {
     percent_limit: f64,
     /// Times off the CPU are what rows are ordered by, and what trees are of.
     by_off_cpu: bool,
+    relative: bool,
     zoom: Option<(TaskZoom, String)>,
     /// Text that rows must hold, and whether keys go into it now.
     filter: String,
@@ -108,7 +109,7 @@ impl TopScreen {
     /// The table of a query; `window`: nanoseconds that it is about.
     pub fn new(
         query: LiveQuery,
-        (children, percent_limit): (bool, f64),
+        (children, percent_limit, relative): (bool, f64, bool),
         window: u64,
         profile: &LiveProfile,
     ) -> TopScreen {
@@ -120,6 +121,7 @@ impl TopScreen {
             query,
             percent_limit,
             by_off_cpu: false,
+            relative,
             zoom: None,
             filter: String::new(),
             is_typing: false,
@@ -184,6 +186,7 @@ impl TopScreen {
         let shape = TopShape {
             children: self.weighs_children(),
             filter: if is_table { self.filter.clone() } else { String::new() },
+            relative: self.relative,
             least: self.percent_limit,
             by_off_cpu: self.by_off_cpu,
             skip: self.first,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use kymo_analysis::losses::{LossWindows, select_events};
 use kymo_analysis::tasks::{
     RuntimeTable, SCHED_EVENTS, SchedRead, SchedReader, SchedSelection, SchedStep, TaskMachine,
@@ -84,6 +84,15 @@ pub(super) struct Args {
     /// Show the state in which a task leaves; in the summary, times of waiting
     #[arg(long)]
     state: bool,
+    /// Show how long a task waited on a run queue before it was migrated to that of its run
+    #[arg(short = 'P', long)]
+    pre_migrations: bool,
+    /// Only tasks of these priorities, as the kernel counts them: 0-99 real time, 100-139 nice
+    #[arg(long, value_name = "PRIOS")]
+    prio: Option<String>,
+    /// Show the priorities of tasks
+    #[arg(long)]
+    show_prio: bool,
 }
 
 /// What is counted beside the lines.
@@ -160,7 +169,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = super::stdout();
     let mut summing = Summing::default();
     let mut failed = Ok(());
-    let columns = columns_of(args, !args.no_call_graph, scan.cpus);
+    let columns = columns_of(args, !args.no_call_graph, scan.cpus)?;
     // Those of a trace.dat; LTTng's are fields.
     let stacks_follow = columns.stack > 0 && source.timeline().is_some();
     let columns = TimehistColumns { stacks_follow, ..columns };
@@ -170,8 +179,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         writer.write_head()?;
     }
     let mut take = |writer: &mut TimehistWriter<'_>, step: &SchedStep<'_, '_>, machine: &_| {
-        summing.step(step, machine, &selection);
-        if lines { writer.step(step, machine) } else { Ok(()) }
+        take_step((writer, lines), &mut summing, &selection, (step, machine))
     };
     let flow = |failed: &io::Result<()>| match failed {
         Ok(()) => ControlFlow::Continue(()),
@@ -213,7 +221,7 @@ fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
     let mut failed = Ok(());
     let cpus = cpus::online().last().map_or(0, |last| *last as usize + 1);
     let mut writer =
-        TimehistWriter::new(&mut out, columns_of(args, args.call_graph, cpus), &selection);
+        TimehistWriter::new(&mut out, columns_of(args, args.call_graph, cpus)?, &selection);
     let lines = !args.summary;
     if lines && !args.read.json {
         writer.write_head()?;
@@ -226,10 +234,8 @@ fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
             LiveStep::RoundEnd => failed = writer.flush(),
             LiveStep::Event(event) => {
                 let _ = reader.event(event, &mut |step, machine| {
-                    summing.step(step, machine, &selection);
-                    if lines {
-                        failed = writer.step(step, machine);
-                    }
+                    let to = (&mut writer, lines);
+                    failed = take_step(to, &mut summing, &selection, (step, machine));
                     ControlFlow::Continue(())
                 });
             }
@@ -243,6 +249,21 @@ fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
     write_end(args, (summing, &read, &selection), &mut ledger, &mut out)?;
     out.flush()?;
     Ok(exit::of_command(exit, &ledger, args.read.strict))
+}
+
+/// Sums a transition, and writes its line if there are `lines`.
+fn take_step(
+    (writer, lines): (&mut TimehistWriter<'_>, bool),
+    summing: &mut Summing,
+    selection: &SchedSelection,
+    (step, machine): (&SchedStep<'_, '_>, &TaskMachine),
+) -> io::Result<()> {
+    if writer.wants_priority(step, machine) {
+        summing.step(step, machine, selection);
+    }
+    let written = if lines { writer.step(step, machine) } else { Ok(()) };
+    writer.follow(step, machine);
+    written
 }
 
 /// Writes what comes after the lines.
@@ -269,8 +290,14 @@ fn write_end(
     Ok(())
 }
 
-fn columns_of(args: &Args, stacks: bool, cpus: usize) -> TimehistColumns {
-    TimehistColumns {
+fn columns_of(args: &Args, stacks: bool, cpus: usize) -> anyhow::Result<TimehistColumns> {
+    let prios = args.prio.as_deref().map(cpus::parse_list).transpose();
+    Ok(TimehistColumns {
+        show_prio: args.show_prio,
+        prios: prios
+            .map_err(|_| anyhow!("--prio: a list of priorities is such as 0,120-129"))?
+            .unwrap_or_default(),
+        pre_migrations: args.pre_migrations,
         wakeups: args.wakeups,
         migrations: args.migrations,
         next: args.next,
@@ -281,5 +308,5 @@ fn columns_of(args: &Args, stacks: bool, cpus: usize) -> TimehistColumns {
         idle_only: args.idle_hist,
         json: args.read.json,
         units: args.read.units(),
-    }
+    })
 }

@@ -142,6 +142,9 @@ impl Args {
             switches: self.show_switch_events,
             namespaces: self.show_namespace_events,
             cgroups: self.show_cgroup_events,
+            bpf: self.show_bpf_events,
+            rounds: self.show_round_events,
+            text_pokes: self.show_text_poke_events,
         }
     }
 
@@ -159,6 +162,8 @@ impl Args {
             max_stack: self.max_stack,
             style: self.style(),
             only: self.symbols.clone(),
+            dsos: self.dsos.clone(),
+            stop_at: self.stop_bt.clone(),
             bundle,
             sources: SourceOptions { inlines: !self.no_inline, full_paths: self.full_source_path },
         }

@@ -79,7 +79,10 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
         || args.show_lost_events
         || args.show_switch_events
         || args.show_namespace_events
-        || args.show_cgroup_events;
+        || args.show_cgroup_events
+        || args.show_bpf_events
+        || args.show_round_events
+        || args.show_text_poke_events;
     let timeline = source.timeline();
     let has_perf = source.perf_count() > 0;
     let kernel = has_perf || timeline.is_some_and(|t| !t.kernels().is_empty());
@@ -90,6 +93,8 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
         (shows, "--show-…-events"),
         (args.switch.is_given(), "--switch-on"),
         (!args.symbols.is_empty(), "-S"),
+        (!args.dsos.is_empty(), "--dsos"),
+        (!args.stop_bt.is_empty(), "--stop-bt"),
         (!has_perf && args.finding.symfs.is_some(), "--symfs"),
         (!has_perf && args.finding.vmlinux.is_some(), "-k"),
         (!has_perf && args.finding.kallsyms.is_some(), "--kallsyms"),

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
+use kymo_files::ctf::types::CtfVersion;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::ftrace::Selection;
 use kymo_kernel::target;
@@ -22,7 +23,7 @@ use kymo_record::ust::{
 use kymo_ust::{EventRule, Pids};
 
 use super::tracing;
-use crate::args::values::bytes;
+use crate::args::values::{bytes, ctf_version};
 
 /// Flags of `kymo session`.
 #[derive(clap::Args)]
@@ -223,6 +224,9 @@ struct Rotate {
     /// added to its name
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Version of CTF that events of programs are written in: 1.8 or 2
+    #[arg(long, value_name = "VERSION", default_value = "1.8", value_parser = ctf_version)]
+    ctf: CtfVersion,
     /// Exit with status 3 if something lessens the trust in what was written
     #[arg(long)]
     strict: bool,
@@ -375,8 +379,13 @@ fn disable(sessions: &Sessions, args: &Disable) -> anyhow::Result<()> {
 fn rotate(sessions: &Sessions, args: &Rotate) -> anyhow::Result<ExitCode> {
     let mut session = sessions.open(&args.name)?;
     let path = output(&session, args.output.as_ref());
-    let options =
-        TakeOptions { force: false, format: Format::default(), by_kernel: false, stamped: true };
+    let options = TakeOptions {
+        force: false,
+        format: Format::default(),
+        by_kernel: false,
+        stamped: true,
+        ctf: args.ctf,
+    };
     let taken = session.take(&path, options)?;
     Ok(snapshot::tell(&taken, None, args.quiet, args.strict))
 }

@@ -5,9 +5,12 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use kymo_files::ctf::types::CtfVersion;
 use kymo_kernel::ftrace::{is_left_behind, is_owned};
 use kymo_record::ust::{Drain, MountNamespace, Peek, Program, check_new_directory};
 use kymo_view::Ledger;
+
+use crate::args::values::ctf_version;
 
 #[derive(clap::Args)]
 pub(super) struct Recover {
@@ -17,6 +20,9 @@ pub(super) struct Recover {
     /// Only those of this process
     #[arg(short = 'p', long, value_name = "PID")]
     pid: Option<u32>,
+    /// Version of CTF that events of programs are written in: 1.8 or 2
+    #[arg(long, value_name = "VERSION", default_value = "1.8", value_parser = ctf_version)]
+    ctf: CtfVersion,
     /// Do not remove the rings
     #[arg(long)]
     keep: bool,
@@ -32,7 +38,7 @@ fn is_busy(order: &str) -> bool {
 
 pub(super) fn run(args: &Recover) -> anyhow::Result<ExitCode> {
     check_new_directory(&args.output)?;
-    let mut drain = Drain::new(&args.output, "");
+    let mut drain = Drain::new(&args.output, "").with_version(args.ctf);
     let (mut notes, mut rings) = (Vec::new(), 0);
     for namespace in MountNamespace::all() {
         let (users, refused) = namespace.users();

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use kymo_files::ctf::types::CtfVersion;
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::process::{Signal, Signals};
@@ -17,7 +18,7 @@ use kymo_view::Ledger;
 use super::super::page_command::become_view;
 use super::show::many;
 use super::why;
-use crate::args::values::millis;
+use crate::args::values::{ctf_version, millis};
 use crate::exit;
 
 #[derive(clap::Args)]
@@ -58,6 +59,9 @@ pub(super) struct Snapshot {
     #[arg(long, value_name = "N", default_value = "7",
           value_parser = clap::value_parser!(u32).range(6..=7))]
     file_version: u32,
+    /// Version of CTF that events of programs are written in: 1.8 or 2
+    #[arg(long, value_name = "VERSION", default_value = "1.8", value_parser = ctf_version)]
+    ctf: CtfVersion,
     /// Exit with status 3 if something lessens the trust in what was written
     #[arg(long)]
     strict: bool,
@@ -70,7 +74,8 @@ pub(super) fn run(sessions: &Sessions, args: &Snapshot) -> anyhow::Result<ExitCo
     let mut session = sessions.open(&args.name)?;
     let path = super::output(&session, args.output.as_ref());
     let format = Format { version: args.file_version, compression: Compression::None };
-    let options = TakeOptions { force: args.force, format, by_kernel: true, stamped: false };
+    let options =
+        TakeOptions { force: args.force, format, by_kernel: true, stamped: false, ctf: args.ctf };
     let condition = match (&args.on, &args.on_latency) {
         (Some(on), _) => Condition::On(On::parse(on)?),
         (_, Some(on)) => Condition::OnLatency(OnLatency::parse(on)?),

@@ -107,6 +107,13 @@ pub(crate) struct Args {
     /// Only these functions
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     symbols: Vec<String>,
+    /// Frames of a call chain that are counted: the innermost ones
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    max_stack: Option<u16>,
+    /// Percentages of all samples (absolute), or of those that are shown (relative)
+    #[arg(long, value_name = "OF", default_value = "absolute",
+          value_parser = ["absolute", "relative"])]
+    percentage: String,
     /// Only rows of at least this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     percent_limit: f64,

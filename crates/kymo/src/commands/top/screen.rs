@@ -36,7 +36,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen(&TERMINAL_SIGNALS).context("cannot listen for signals")?;
     let session = TopSession::start(args, &query)?;
     let window = u64::try_from(args.window.as_nanos()).unwrap_or(u64::MAX);
-    let shape = (args.weighs_children(), args.percent_limit);
+    let relative = args.percentage == "relative";
+    let shape = (args.weighs_children(), args.percent_limit, relative);
     let screen = TopScreen::new(query, shape, window, &session.profile);
     let raw = RawTerminal::enter().context("the terminal")?;
     let terminal = Terminal::new(TerminalBackend::new(raw)).context("the terminal")?;

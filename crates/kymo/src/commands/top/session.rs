@@ -45,6 +45,7 @@ impl TopSession {
             by_cpu: query.keys.contains(&LiveKey::Cpu),
             span: nanoseconds(args.history),
             off_cpu,
+            max_stack: args.max_stack.map(usize::from),
         };
         let event = event_text(events.get(..off_cpu.unwrap_or(events.len())).unwrap_or_default());
         let mut profile = LiveProfile::new((events, features), live);

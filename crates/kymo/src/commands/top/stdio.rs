@@ -60,6 +60,7 @@ fn show(
     *shown = query.times.1;
     let shape = TopShape {
         children: args.weighs_children(),
+        relative: args.percentage == "relative",
         least: args.percent_limit,
         least_samples: args.count_filter,
         most: args.entries,

@@ -71,7 +71,7 @@ fn record_into(
     let mut draining: Option<Draining> = None;
     let recorded = record_trace_beside(&tracefs, &options, &mut |command| {
         let watch = ust::watch(args, rules.clone(), pids.clone(), alone(args, command))?;
-        draining = Some(ust::drain(watch, directory)?);
+        draining = Some(ust::drain(args, watch, directory)?);
         Ok(())
     });
     let drained = draining.map(Draining::finish).transpose();

@@ -11,6 +11,7 @@ mod both;
 mod follow;
 mod live_output;
 mod out;
+mod recorded;
 mod syscalls;
 mod tracer;
 pub(in crate::commands) mod ust;
@@ -117,9 +118,17 @@ pub(crate) struct Args {
     /// The processes of this user
     #[arg(long, value_name = "USER", conflicts_with = "pid")]
     uid: Option<String>,
+    /// Show the system calls of a recording: perf.data, trace.dat, a CTF trace of LTTng's
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["output", "command", "all_cpus",
+          "probes", "stacks", "buffer_size", "timeout", "uid", "user_events", "instance", "delay"])]
+    input: Option<PathBuf>,
     /// Do not follow children
-    #[arg(short = 'i', long)]
+    #[arg(long)]
     no_inherit: bool,
+    /// Begin MS milliseconds after the command was let go
+    #[arg(short = 'D', long, value_name = "MS", value_parser = millis,
+          conflicts_with_all = ["user_events", "tracer"])]
+    delay: Option<Duration>,
     /// Stop after MS milliseconds
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
@@ -174,6 +183,9 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     } else if let Some(flag) = args.call.given().filter(|_| !names.is_empty()) {
         bail!("{flag} is for system calls, not for events (-e)");
     }
+    if let Some(path) = &args.input {
+        return recorded::run(&args, path);
+    }
     let mut wanted = args.wanted()?;
     args.check_numbers(!wanted.is_empty() || args.probes.given())?;
     if args.tracer.given() {
@@ -227,6 +239,7 @@ impl Args {
             buffer_kb: self.buffer_size.map(|b| b.div_ceil(1024)),
             stacks: self.stacks,
             timeout: self.timeout,
+            delay: self.delay,
         })
     }
 

@@ -61,9 +61,12 @@ pub(super) struct CallArgs {
     #[arg(long, value_name = "N", default_value_t = 32, conflicts_with = "output",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(0..=8190))]
     string_limit: usize,
+    /// Show on which CPU a call ended
+    #[arg(long, conflicts_with = "output")]
+    show_cpu: bool,
     /// Leave out calls of these threads, by number
     #[arg(long, value_name = "PIDS", value_delimiter = ',', conflicts_with = "output")]
-    filter_pids: Vec<u32>,
+    pub(super) filter_pids: Vec<u32>,
 }
 
 impl CallArgs {
@@ -81,6 +84,7 @@ impl CallArgs {
             (!self.calls.is_empty(), "--calls"),
             (self.duration.is_some(), "--duration"),
             (self.failure, "--failure"),
+            (self.show_cpu, "--show-cpu"),
             (!self.filter_pids.is_empty(), "--filter-pids"),
         ];
         given.into_iter().find_map(|(is_given, flag)| is_given.then_some(flag))
@@ -178,7 +182,24 @@ fn lines(
         exec: format("sched", "sched_process_exec")?,
         end: format("sched", "sched_process_exit")?,
     };
-    let style = SyscallStyle {
+    let monotonic = dir.clocks()?.current == "mono";
+    let style = style(args, (colour, system_wide), monotonic);
+    let names = LiveTaskNames::new(dir.tracefs());
+    let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default(), texts };
+    // After a delay it has become the command already.
+    let child = capture.child_id().filter(|_| args.delay.is_none()).map(|pid| pid as i32);
+    let only: Vec<i64> = args.call.calls.iter().filter_map(|name| syscall_number(name)).collect();
+    let lines = SyscallLines::new(Some(formats), tasks, style, child, args.count).with_calls(only);
+    if !args.call.has_summary() {
+        return Ok(lines);
+    }
+    let [switch, waking] = WAIT_EVENTS.map(|name| format("sched", name));
+    Ok(lines.with_waits(WaitFormats { switch: switch?, waking: waking? }))
+}
+
+/// Layout of the lines; `monotonic`: the trace's clock is.
+pub(super) fn style(args: &Args, (colour, tasks): (bool, bool), monotonic: bool) -> SyscallStyle {
+    SyscallStyle {
         lines: !args.call.summary,
         summary: args.call.has_summary(),
         errno_summary: args.call.errno_summary,
@@ -187,20 +208,12 @@ fn lines(
         colour,
         least: args.call.duration.unwrap_or_default(),
         failures_only: args.call.failure,
-        tasks: system_wide,
-        monotonic: dir.clocks()?.current == "mono",
+        tasks,
+        monotonic,
         string_limit: args.call.string_limit,
-    };
-    let names = LiveTaskNames::new(dir.tracefs());
-    let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default(), texts };
-    let child = capture.child_id().map(|pid| pid as i32);
-    let only: Vec<i64> = args.call.calls.iter().filter_map(|name| syscall_number(name)).collect();
-    let lines = SyscallLines::new(formats, tasks, style, child, args.count).with_calls(only);
-    if !args.call.has_summary() {
-        return Ok(lines);
+        cpus: args.call.show_cpu,
+        is_recorded: args.input.is_some(),
     }
-    let [switch, waking] = WAIT_EVENTS.map(|name| format("sched", name));
-    Ok(lines.with_waits(WaitFormats { switch: switch?, waking: waking? }))
 }
 
 /// Writes the slowest calls with what they waited for.
@@ -448,7 +461,7 @@ fn round(capture: &mut LiveCapture, lines: &mut Lines, last: bool) -> anyhow::Re
         &mut |item| {
             let mut lines = cell.borrow_mut();
             match item {
-                Item::Event { time, payload, .. } => lines.event(time, payload),
+                Item::Event { cpu, time, payload } => lines.event(cpu, time, payload),
                 Item::Lost { cpu, count } => lines.lost(cpu, count),
                 Item::Damaged { .. } => lines.damaged += 1,
             }
@@ -461,7 +474,7 @@ fn round(capture: &mut LiveCapture, lines: &mut Lines, last: bool) -> anyhow::Re
     Ok(more)
 }
 
-fn flush(out: &mut Vec<u8>) -> anyhow::Result<()> {
+pub(super) fn flush(out: &mut Vec<u8>) -> anyhow::Result<()> {
     if !out.is_empty() {
         let mut stdout = stdout().lock();
         stdout.write_all(out).and_then(|()| stdout.flush())?;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::super::tsdl::{MAX_ALIGN, MAX_DEPTH};
 use super::object::{Object, Wrong, ranges, short};
+use super::own_attributes;
 use crate::ctf::types::{
     ANY, CtfRole, Encoding, Enum, EnumMapping, FieldPath, Float, Int, Struct, StructureMember,
     Type, TypeOption, TypeSelection, VarInt,
@@ -288,7 +289,9 @@ fn byte_and_bit_order(of: Object<'_>) -> Result<(Endian, bool), Wrong> {
 }
 
 fn integer(of: Object<'_>, signed: bool) -> Result<DeepClass, Wrong> {
-    let int = Int { signed, base: base(of)?, roles: roles(of)?, ..bits(of)? };
+    let address = own_attributes(of).and_then(|own| own.get("is-address")?.as_bool());
+    let address = address.unwrap_or(false);
+    let int = Int { signed, base: base(of)?, roles: roles(of)?, address, ..bits(of)? };
     Ok(flat(match labels(of, "mappings")? {
         Some(labels) => Type::Enum(Enum::new(int, labels)),
         None => Type::Int(int),

@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use super::tsdl::{MetadataError, Parsed};
 use crate::ctf::attributes;
-use crate::ctf::types::{ClockClass, CtfVersion, EnvValue, EventClass, Metadata, StreamClass};
+use crate::ctf::types::{
+    ClockClass, CtfVersion, EnvValue, EventClass, KYMO_NAMESPACE, Metadata, StreamClass,
+};
 use field_class::Aliases;
 use object::{Object, Wrong, short};
 
@@ -260,11 +262,13 @@ impl FragmentReader {
         let within = |wrong| format!("`{name}` ({id}): {wrong}");
         let scope = |member: &str| self.aliases.scope(of, member).map_err(within);
         let (loglevel, emf_uri) = attributes_of(of)?;
+        let doc = own_attributes(of).and_then(|own| own.text("description").ok().flatten());
         let event = EventClass {
             id,
             name: name.to_owned(),
             loglevel,
             emf_uri,
+            doc: doc.map(str::to_owned),
             context: scope("specific-context-field-class")?,
             fields: scope("payload-field-class")?,
             ..EventClass::default()
@@ -282,6 +286,11 @@ impl FragmentReader {
 /// The namespaces whose attributes say what those of events in CTF 1.8 said.
 const NAMESPACES: [&str; 2] = ["lttng.org,2009", "babeltrace.org,2020"];
 
+/// What kymo itself states of an event or field class.
+fn own_attributes(of: Object<'_>) -> Option<Object<'_>> {
+    of.object("attributes").ok().flatten()?.object(KYMO_NAMESPACE).ok().flatten()
+}
+
 /// Log level and EMF URI of an event.
 fn attributes_of(event: Object<'_>) -> Result<(Option<i64>, Option<String>), Wrong> {
     let (mut level, mut uri) = (None, None);
@@ -296,26 +305,28 @@ fn attributes_of(event: Object<'_>) -> Result<(Option<i64>, Option<String>), Wro
     Ok((level, uri))
 }
 
+/// Log levels by their numbers in CTF 1.8.
+pub(crate) const LOG_LEVELS: [&str; 15] = [
+    "emergency",
+    "alert",
+    "critical",
+    "error",
+    "warning",
+    "notice",
+    "info",
+    "debug:system",
+    "debug:program",
+    "debug:process",
+    "debug:module",
+    "debug:unit",
+    "debug:function",
+    "debug:line",
+    "debug",
+];
+
 /// The number of a log level in CTF 1.8.
 fn log_level(name: &str) -> Option<i64> {
-    const LEVELS: [&str; 15] = [
-        "emergency",
-        "alert",
-        "critical",
-        "error",
-        "warning",
-        "notice",
-        "info",
-        "debug:system",
-        "debug:program",
-        "debug:process",
-        "debug:module",
-        "debug:unit",
-        "debug:function",
-        "debug:line",
-        "debug",
-    ];
-    LEVELS.iter().position(|level| *level == name).map(|n| n as i64)
+    LOG_LEVELS.iter().position(|level| *level == name).map(|n| n as i64)
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {

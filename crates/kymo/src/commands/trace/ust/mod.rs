@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use kymo_events::live::LiveEvents;
+use kymo_files::ctf::types::CtfVersion;
 use kymo_kernel::ftrace::own_name;
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_model::NoteKind;
@@ -20,6 +21,7 @@ use kymo_view::Ledger;
 
 use super::live_output::{LiveKinds, LiveOutput};
 use super::{Args, close};
+use crate::args::values::ctf_version;
 use crate::commands::counted;
 
 /// Flags of `kymo trace` for events of programs.
@@ -32,6 +34,10 @@ pub(super) struct UstArgs {
     /// Of these events, those of at most this level: emerg … debug, or 0 … 14
     #[arg(long, value_name = "LEVEL", requires = "user_events", value_parser = parse_level)]
     level: Option<u8>,
+    /// With -o: version of CTF that events of programs are written in: 1.8 or 2
+    #[arg(long, value_name = "VERSION", default_value = "1.8", value_parser = ctf_version,
+          requires = "user_events")]
+    ctf: CtfVersion,
 }
 
 /// The clock of events of the kernel beside which those of programs can be put.
@@ -90,9 +96,14 @@ pub(super) fn watch(
 }
 
 /// Takes what comes into a directory.
-pub(super) fn drain(watch: ChannelWatch, directory: &Path) -> Result<Draining, UstError> {
+pub(super) fn drain(
+    args: &Args,
+    watch: ChannelWatch,
+    directory: &Path,
+) -> Result<Draining, UstError> {
+    let drain = Drain::new(directory, own_name("trace")).with_version(args.ust.ctf);
     // Rings that filled by a quarter since the last look are looked at sooner.
-    Draining::start(watch, Drain::new(directory, own_name("trace")), RING_ROOM / 4)
+    Draining::start(watch, drain, RING_ROOM / 4)
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -119,7 +130,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut run = Run { args, signals, child, started: Instant::now(), exit: None };
     match output {
         Some(directory) => {
-            let draining = drain(watch, directory)?;
+            let draining = drain(args, watch, directory)?;
             while !run.wait(ROUND)? && !draining.failed() {}
             run.end_child()?;
             let (notes, stats) = draining.finish()?;

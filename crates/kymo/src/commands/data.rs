@@ -1,0 +1,292 @@
+//! `kymo data convert`: a perf.data as JSON, or as a CTF trace.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Subcommand;
+use kymo_events::state_history::StateTracker;
+use kymo_events::{EventSelection, notes_on_perf_data, parse_times};
+use kymo_files::ctf::types::CtfVersion;
+use kymo_files::ctf::write::Directory;
+use kymo_files::perfdata::{Feature, PerfData, PerfDataReadStats, RecordOrder};
+use kymo_format::json_string;
+use kymo_model::{Note, NoteKind, RecordKind};
+use kymo_render::perf_ctf::PerfCtf;
+use kymo_render::perf_script::{DataJsonWriter, LineStyle, SampleTextOptions, SourceOptions};
+use kymo_symbols::Resolver;
+use kymo_view::Ledger;
+use kymo_view::trust::note_symbols;
+
+use super::output;
+use crate::args::symbols::SymbolArgs;
+use crate::args::values::ctf_version;
+use crate::exit;
+
+/// Flags of `kymo data`.
+#[derive(clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: DataCommand,
+}
+
+#[derive(Subcommand)]
+enum DataCommand {
+    /// Convert a perf.data to JSON or CTF
+    Convert(Box<Convert>),
+}
+
+/// Flags of `kymo data convert`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+--to-json has a header and an array with an object for each sample: its task, CPU, call chain, and
+the fields of a tracepoint as texts, as perf lays it out. `kymo script --json` has an object a line,
+with typed fields, of any recording.
+
+EXAMPLES
+  kymo data convert --to-json samples.json
+  kymo data convert -i perf.data --to-ctf trace; babeltrace2 trace")]
+struct Convert {
+    /// The perf.data
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Write JSON into this file
+    #[arg(long, value_name = "FILE", required_unless_present = "to_ctf")]
+    to_json: Option<PathBuf>,
+    /// Write a CTF trace into this directory, which is made
+    #[arg(long, value_name = "DIR", conflicts_with = "to_json")]
+    to_ctf: Option<PathBuf>,
+    /// Version of CTF: 1.8 or 2
+    #[arg(long, value_name = "VERSION", default_value = "1.8", value_parser = ctf_version)]
+    ctf: CtfVersion,
+    /// With --to-ctf: tasks and mappings, too, not only samples
+    #[arg(long, conflicts_with = "to_json")]
+    all: bool,
+    /// With --to-ctf: times since 1970, of a recording with -k
+    #[arg(long, conflicts_with = "to_json")]
+    tod: bool,
+    /// Only what is between START,STOP (seconds; either may be missing), or in a share of the
+    /// whole: 10%/2
+    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
+    time: Option<String>,
+    #[command(flatten)]
+    finding: SymbolArgs,
+    /// Replace a file that is there
+    #[arg(short, long)]
+    force: bool,
+    /// No effect: what is doubtful is always told in notes
+    #[arg(short, long)]
+    verbose: bool,
+    /// Exit with status 3 if anything could make the result wrong
+    #[arg(long)]
+    strict: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let DataCommand::Convert(args) = args.command;
+    let path = args.input.clone().unwrap_or_else(PerfData::default_path);
+    let mut data = PerfData::open(&path)?;
+    let mut selection = EventSelection::default();
+    if let Some(times) = &args.time {
+        selection.times = parse_times(times, data.features().sample_time)?;
+    }
+    let mut ledger = Ledger::default();
+    let stats = match &args.to_ctf {
+        Some(directory) => to_ctf(&args, directory, &mut data, &selection, &mut ledger)?,
+        None => to_json(&args, &path, &mut data, selection, &mut ledger)?,
+    };
+    let mut all = Ledger::from_notes(notes_on_perf_data(&data, &stats));
+    ledger.notes().iter().cloned().for_each(|note| all.push(note));
+    say!("{}", all.to_text(""));
+    let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was converted"));
+    Ok(exit::status(data.name(), damage.as_deref(), &all, args.strict))
+}
+
+fn to_json(
+    args: &Convert,
+    path: &Path,
+    data: &mut PerfData,
+    selection: EventSelection,
+    ledger: &mut Ledger,
+) -> anyhow::Result<PerfDataReadStats> {
+    let symbols = args.finding.options(path);
+    let bundle = symbols.bundle.clone();
+    let mut tracker = StateTracker::new(Resolver::new(symbols));
+    let options = SampleTextOptions {
+        chains: true,
+        max_stack: usize::MAX,
+        style: LineStyle::default(),
+        stop_at: Vec::new(),
+        only: Vec::new(),
+        dsos: Vec::new(),
+        bundle,
+        sources: SourceOptions { inlines: false, full_paths: false },
+    };
+    let mut writer = DataJsonWriter::new(tracker.reader(), options, selection)?;
+    let mut stats = PerfDataReadStats::default();
+    let target = args.to_json.clone().unwrap_or_default();
+    output::write(Some(&target), args.force, &mut |out| {
+        let mut text = Vec::new();
+        json_header(path, data, &mut text);
+        text.extend_from_slice(b",\n\t\"samples\": [");
+        let mut failed = Ok(());
+        let read = data.for_each_batch(RecordOrder::Time, &mut |records| {
+            let state = tracker.apply(&records);
+            failed = writer
+                .write(&records, &state, &mut text)
+                .map_err(std::io::Error::other)
+                .and_then(|()| out.write_all(&text));
+            text.clear();
+            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        failed?;
+        stats = read.map_err(std::io::Error::other)?;
+        out.write_all(&text)?;
+        out.write_all(b"\n\t]\n}\n")
+    })?;
+    note_malformed(writer.malformed(), ledger);
+    note_symbols(&tracker.into_machine().symbols, ledger);
+    sayln!("[ kymo data convert: wrote {} samples to {} ]", writer.samples, target.display());
+    Ok(stats)
+}
+
+/// The begin of the file: its version, and where and how it was recorded.
+fn json_header(path: &Path, data: &PerfData, out: &mut Vec<u8>) {
+    let f = data.features();
+    let (offset, size) = data.data_range();
+    let _ = write!(
+        out,
+        "{{\n\t\"linux-perf-json-version\": 1,\n\t\"headers\": {{\n\t\t\"header-version\": {}",
+        // perf counts from 0.
+        data.version().saturating_sub(1)
+    );
+    let text = |out: &mut Vec<u8>, name: &str, value: &str| {
+        let _ = write!(out, ",\n\t\t\"{name}\": ");
+        json_string(out, value.as_bytes());
+    };
+    let number = |out: &mut Vec<u8>, name: &str, value: u64| {
+        let _ = write!(out, ",\n\t\t\"{name}\": {value}");
+    };
+    if let Ok(meta) = std::fs::metadata(path) {
+        text(out, "captured-on", &utc_time(meta.mtime()));
+    }
+    number(out, "data-offset", offset);
+    number(out, "data-size", size);
+    number(out, "feat-offset", offset.saturating_add(size));
+    let known = [
+        ("hostname", &f.hostname),
+        ("os-release", &f.osrelease),
+        ("arch", &f.arch),
+        ("cpu-desc", &f.cpudesc),
+        ("cpuid", &f.cpuid),
+    ];
+    for (name, value) in known {
+        if let Some(value) = value {
+            text(out, name, value);
+        }
+    }
+    if let Some((available, online)) = f.nrcpus {
+        number(out, "nrcpus-online", online.into());
+        number(out, "nrcpus-avail", available.into());
+    }
+    if let Some((clock, wall, time)) = clock_of(data) {
+        number(out, "clockid", clock.into());
+        number(out, "clock-time", time);
+        number(out, "real-time", wall);
+    }
+    text(out, "perf-version", f.version.as_deref().unwrap_or_default());
+    out.extend_from_slice(b",\n\t\t\"cmdline\": [");
+    for (n, word) in f.cmdline.iter().enumerate() {
+        out.extend_from_slice(if n > 0 { b",\n\t\t\t" } else { b"\n\t\t\t" });
+        json_string(out, word.as_bytes());
+    }
+    out.extend_from_slice(b"\n\t\t]\n\t}");
+}
+
+/// Seconds since 1970 as date and time of UTC.
+fn utc_time(seconds: i64) -> String {
+    // Days of years that begin in March, in spans of 400 years.
+    let (days, rest) = (seconds.div_euclid(86_400) + 719_468, seconds.rem_euclid(86_400));
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + i64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The clock of a recording with -k: its number, real time and its own time at one moment.
+fn clock_of(data: &PerfData) -> Option<(u32, u64, u64)> {
+    let section = data.features().raw.get(&Feature::CLOCK_DATA)?;
+    let endian = data.endian();
+    let clock = endian.u32_at(section, 4)?;
+    Some((clock, endian.u64_at(section, 8)?, endian.u64_at(section, 16)?))
+}
+
+fn to_ctf(
+    args: &Convert,
+    directory: &Path,
+    data: &mut PerfData,
+    selection: &EventSelection,
+    ledger: &mut Ledger,
+) -> anyhow::Result<PerfDataReadStats> {
+    if data.is_pipe() {
+        bail!("a stream tells of its events while it is read: name a file with -i");
+    }
+    let offset = match (args.tod, clock_of(data)) {
+        (true, Some((_, wall, time))) => Some(i128::from(wall) - i128::from(time)),
+        (true, None) => bail!("the recording does not tell real time: record with -k CLOCK"),
+        (false, _) => None,
+    };
+    let what = || format!("cannot write {}", directory.display());
+    if args.force && directory.join("metadata").is_file() {
+        std::fs::remove_dir_all(directory).with_context(what)?;
+    }
+    if directory.exists() {
+        bail!("{} exists already; --force replaces a trace", directory.display());
+    }
+    let mut ctf = PerfCtf::new(data, args.all);
+    let mut metadata = ctf.metadata(data, offset);
+    metadata.version = args.ctf;
+    let made = Directory::create(directory, &metadata).with_context(what)?;
+    let mut streams: BTreeMap<u32, File> = BTreeMap::new();
+    let mut write = |(cpu, packet): (u32, Vec<u8>)| -> std::io::Result<()> {
+        let stream = match streams.entry(cpu) {
+            std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
+            std::collections::btree_map::Entry::Vacant(free) => {
+                free.insert(made.stream(&format!("perf_stream_{cpu}"))?)
+            }
+        };
+        stream.write_all(&packet)
+    };
+    let mut failed = Ok(());
+    let stats = data.for_each(RecordOrder::Time, &mut |entry| {
+        let is_sample = entry.raw.kind == RecordKind::SAMPLE;
+        if !is_sample || selection.wants_time(entry.time) {
+            failed = ctf.record(entry).map_or(Ok(()), &mut write);
+        }
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    failed.and_then(|()| ctf.finish().try_for_each(&mut write)).with_context(what)?;
+    note_malformed(ctf.malformed, ledger);
+    let (samples, others) = ctf.written;
+    let others = if args.all { format!(", {others} other records") } else { String::new() };
+    sayln!("[ kymo data convert: wrote {samples} samples{others} to {} ]", directory.display());
+    Ok(stats)
+}
+
+fn note_malformed(count: u64, ledger: &mut Ledger) {
+    if count > 0 {
+        let fact = format!("{count} samples are shorter than their fields");
+        ledger.push(Note::doubt(NoteKind::Malformed, fact, None));
+    }
+}
