@@ -83,6 +83,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let filter = gather::ListFilter::new(&args.globs)?;
     let found = gather::gather(&catalog, &filter, args.verbose);
 
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
         show::json(&mut out, &found.entries)?;

@@ -44,6 +44,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => bail!("no page {wanted}; `kymo --help` lists the commands"),
         }
     }
+    crate::screen::page();
     let mut out = stdout().lock();
     out.write_all(&text).and_then(|()| out.flush()).context("standard output")?;
     Ok(ExitCode::SUCCESS)

@@ -145,6 +145,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let chosen = choose(&args, &profile, &costs).inspect_err(|_| {
         say!("{}", ledger.to_text(""));
     })?;
+    crate::screen::page();
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     let most = if args.names().is_empty() { args.top } else { chosen.len() };
     let mut shown = 0;

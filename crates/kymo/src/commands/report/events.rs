@@ -43,6 +43,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
         ledger.tell(NoteKind::Nothing, "no events match", None);
     }
     let view = view(args, &keys, &table, (source.clock(), stacks));
+    crate::screen::page_tables();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     match args.json {
         true => view.write_json(&mut out)?,
