@@ -100,12 +100,12 @@ mod tests {
     fn arguments_are_shortened_in_the_middle_until_the_line_fits() {
         let name = "std::map<std::string, std::vector<unsigned long>>::find(std::string const&)";
         check(80, name, name);
-        check(60, name, "std::map<std::string, s…unsigned long>>::find(std::string const&)");
+        check(60, name, "std::map<std::string,…igned long>>::find(std::string const&)");
         check(40, name, "std::map<…>::find(std::string const&)");
         // Nothing else is left out.
         check(20, name, "std::map<…>::find(std::string const&)");
         check(
-            44,
+            46,
             "  12.00%  <alloc::vec::Vec<T> as core::iter::traits::Trait>::next::<u8>",
             "  12.00%  <alloc::vec:…its::Trait>::next::<u8>",
         );

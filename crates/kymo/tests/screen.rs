@@ -103,7 +103,8 @@ fn the_default_pager_is_less_as_git_calls_it() {
     assert!(!text.contains("\u{1b}[?1049h"), "{text:?}");
     // What fits on a screen is not waited for.
     let (text, status) = on_terminal(None, &["buildid-list", "-k"], None);
-    assert_eq!((text.trim().len(), status), (40, Some(0)), "{text}");
+    let id = run(KYMO, ["buildid-list", "-k"]).success().stdout;
+    assert!(text.contains(id.trim()) && status == Some(0), "{text}");
 }
 
 const TEMPLATES: &str = r"
@@ -141,7 +142,7 @@ fn tables_are_no_wider_than_the_terminal_unless_names_are_wanted_in_full() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     record_templates(directory.path());
     let data = directory.path().join("perf.data");
-    let report = ["report", "-i", data.to_str().unwrap(), "--stdio"];
+    let report = ["report", "-i", data.to_str().unwrap(), "--stdio-color=never"];
     let piped = run(KYMO, report).success().stdout;
     let name = |text: &str| {
         let line = text.lines().find(|line| line.contains("spinner<")).unwrap();
