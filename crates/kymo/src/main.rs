@@ -26,6 +26,7 @@ mod examples;
 mod exit;
 mod perf_config;
 mod perf_options;
+mod progress;
 mod refused_options;
 mod screen;
 
@@ -188,6 +189,7 @@ fn flag(name: &'static str, help: &'static str) -> clap::Arg {
 
 fn main() -> ExitCode {
     let code = run();
+    progress::end();
     screen::end();
     code
 }

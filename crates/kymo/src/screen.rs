@@ -35,6 +35,7 @@ impl ScreenOptions {
 /// No pager from now on: what is shown happens now.
 pub(crate) fn set_live() {
     IS_LIVE.store(true, Ordering::Relaxed);
+    crate::progress::end();
 }
 
 /// Has a pager show the text that follows, if it goes to a terminal.
@@ -48,6 +49,7 @@ pub(crate) fn page_tables() {
 }
 
 fn lead(fits: bool) {
+    crate::progress::end();
     let mut led = LED.lock().unwrap_or_else(PoisonError::into_inner);
     if led.is_some() || !output_is_terminal() {
         return;

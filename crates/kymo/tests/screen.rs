@@ -15,13 +15,15 @@ use rustix::termios::{Winsize, tcsetwinsize};
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What stands on a terminal of 80 columns at the end, and the status. `press` is typed once a
-/// text stands there.
+/// What happens once a text stands on the terminal, with the keyboard.
+type Awaited<'a> = (&'a str, &'a mut dyn FnMut(&mut File));
+
+/// What was written on a terminal of 80 columns at the end, and the status.
 #[track_caller]
 fn on_terminal(
     pager: Option<&str>,
     args: &[&str],
-    press: Option<(&str, &str)>,
+    mut awaited: Option<Awaited<'_>>,
 ) -> (String, Option<i32>) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let pty = openpt(flags | OpenptFlags::from_bits_retain(0o4000)).unwrap();
@@ -39,7 +41,7 @@ fn on_terminal(
         None => command.env_remove("KYMO_PAGER"),
     };
     let mut child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
-    let (mut pty, mut all, mut press) = (File::from(pty), Vec::new(), press);
+    let (mut pty, mut all) = (File::from(pty), Vec::new());
     let began = Instant::now();
     let status = loop {
         let ended = child.try_wait().unwrap();
@@ -53,15 +55,15 @@ fn on_terminal(
             Err(e) => panic!("{e}"),
         }
         let text = String::from_utf8_lossy(&all);
-        if let Some((_, keys)) = press.take_if(|(awaited, _)| text.contains(*awaited)) {
-            pty.write_all(keys.as_bytes()).unwrap();
+        if let Some((_, act)) = awaited.take_if(|(awaited, _)| text.contains(*awaited)) {
+            act(&mut pty);
         }
         if began.elapsed() > LONGEST {
             let _ = child.kill();
             panic!("it does not end: {text}");
         }
     };
-    assert!(press.is_none(), "not shown: {}", String::from_utf8_lossy(&all));
+    assert!(awaited.is_none(), "not shown: {}", String::from_utf8_lossy(&all));
     (String::from_utf8(all).unwrap().replace("\r\n", "\n"), status.code())
 }
 
@@ -96,7 +98,9 @@ fn the_default_pager_is_less_as_git_calls_it() {
     if !require(&[Need::Tool("less")]) {
         return;
     }
-    let (text, status) = on_terminal(None, &["record", "--help"], Some(("Usage: kymo record", "q")));
+    let mut quit = |pty: &mut File| pty.write_all(b"q").unwrap();
+    let awaited = Some(("Usage: kymo record", &mut quit as _));
+    let (text, status) = on_terminal(None, &["record", "--help"], awaited);
     assert_eq!(status, Some(0));
     // It shows a screen and waits; what was on the terminal stays.
     assert!(text.lines().count() < 30, "{text}");
@@ -159,4 +163,42 @@ fn tables_are_no_wider_than_the_terminal_unless_names_are_wanted_in_full() {
     let full = [&report[..], &["--full-names"]].concat();
     let (text, _) = on_terminal(Some("cat"), &full, None);
     assert_eq!(name(&text), name(&piped));
+}
+
+#[test]
+fn what_takes_longer_than_a_second_is_told_while_it_does() {
+    if !require(&[Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (whole, pipe) = (path("whole"), path("pipe"));
+    let record = "exec \"$0\" record -q -e cpu-clock:u -o - -- true > \"$1\"";
+    let _ = run("sh", ["-c", record, KYMO, &whole]).success();
+    let _ = run("mkfifo", [&pipe]).success();
+    let recording = std::fs::read(whole).unwrap();
+    // The recording comes by and by: its first bytes, and the others when the line stands there.
+    let begin = pipe.clone();
+    let (head, tail) = recording.split_at(16);
+    let (send, receive) = std::sync::mpsc::channel();
+    let head = head.to_vec();
+    let writer = std::thread::spawn(move || {
+        let mut file = File::options().write(true).open(begin).unwrap();
+        file.write_all(&head).unwrap();
+        send.send(file).unwrap();
+    });
+    let mut go_on = |_: &mut File| receive.recv().unwrap().write_all(tail).unwrap();
+    let line = format!("reading {pipe}… ");
+    let awaited = Some((line.as_str(), &mut go_on as _));
+    let (text, status) = on_terminal(Some("cat"), &["report", "-i", &pipe], awaited);
+    writer.join().unwrap();
+    assert_eq!(status, Some(0), "{text}");
+    // The line is wiped before the report begins.
+    let (_, behind) = text.rsplit_once(" s\r\u{1b}[K").unwrap();
+    assert!(behind.starts_with("# To display"), "{text:?}");
+    // No terminal, no line.
+    let file = path("file");
+    std::fs::write(&file, &recording).unwrap();
+    let quiet = run(KYMO, ["report", "-i", &file]).success();
+    assert!(!quiet.stderr.contains("reading"), "{}", quiet.stderr);
 }

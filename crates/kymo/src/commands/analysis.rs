@@ -97,6 +97,9 @@ impl AnalysisArgs {
             paths.push(default_recording());
         }
         let first = paths.first().cloned().unwrap_or_default();
+        if !self.is_live {
+            crate::progress::begin(first.display());
+        }
         let source = EventSource::open(&paths, symbols.options(&first))?;
         let source = source.following(self.tree.clone());
         Ok(if self.is_live { source.unnamed() } else { source })

@@ -215,6 +215,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     config.settle(file.events());
+    crate::progress::begin(path.display());
     let symbols = args.finding.options(&path);
     let span = file.features().sample_time;
     let mut selection = args.select.selection(Vec::new(), || Ok(span))?;

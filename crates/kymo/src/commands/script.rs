@@ -125,6 +125,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if paths.is_empty() {
         paths.push(super::default_recording());
     }
+    // Lines are shown from the first on.
+    crate::progress::end();
     // What comes by a pipe may happen now.
     if paths.iter().all(|path| path.is_file()) {
         crate::screen::page();

@@ -122,6 +122,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("--objdump: kymo starts no other program, it disassembles by itself");
     }
     let path = args.source.input.clone().unwrap_or_else(super::default_recording);
+    crate::progress::begin(path.display());
     let source = EventSource::open(std::slice::from_ref(&path), args.source.symbols(&path))?;
     let selection = args.chosen.selection(&source)?;
     let mut file = source.samples()?;

@@ -28,6 +28,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let keys = EventKey::parse_list(args.sort.as_deref().unwrap_or("event,comm"))?;
     let stacks = parse_drawing(args.call_graph.as_deref())?;
     let first = paths.first().cloned().unwrap_or_default();
+    crate::progress::begin(first.display());
     let source = EventSource::open(paths, args.finding.options(&first))?;
     refuse(args, &source)?;
     EventKey::check(&keys, &source)?;
