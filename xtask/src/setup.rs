@@ -84,6 +84,11 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("g++", &["--version"]),
     },
     Package {
+        name: "less",
+        why: "the pager of long texts",
+        present: || cargo::has("less", &["--version"]),
+    },
+    Package {
         name: "binutils",
         why: "addr2line, which lines are compared with",
         present: || cargo::has("addr2line", &["--version"]),

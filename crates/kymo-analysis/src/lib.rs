@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+pub mod activity;
 pub mod binary_filter;
 pub mod block_io;
 pub mod boot;

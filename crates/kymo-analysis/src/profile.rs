@@ -310,6 +310,7 @@ impl Profile {
             SampleLabels::Numbers(label) => (Some(label), None),
             SampleLabels::Payloads(labels) => (None, Some(labels)),
         };
+        crate::activity::set_resolving(false);
         kymo_events::map(file);
         let selector = match selection.filter(|s| s.is_restricted()) {
             Some(selection) => Some(SampleSelector::new(selection, file, &symbols)?),
@@ -357,6 +358,7 @@ impl Profile {
                 (s.addresses, s.counters)
             })
             .unzip();
+        crate::activity::set_resolving(true);
         let resolved = frames::resolve(&mut addresses, &mut machine.symbols, detail);
         drop(addresses);
         let mut found = ResolvedCounts { lacking: resolved.lacking, ..ResolvedCounts::default() };

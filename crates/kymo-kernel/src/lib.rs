@@ -8,7 +8,7 @@
 //! - what the system is: [`system`], [`kernel_log`], [`cpus`], [`clock`], [`pmu`], [`vmstat`]
 //! - processes: [`process`], [`target`], [`proc_maps`], [`memory`]
 //! - the kernel's code: [`kallsyms`], [`kcore`], [`vdso`]
-//! - the terminal: [`terminal`]
+//! - the terminal: [`terminal`], [`terminal_output`]
 //! - files: [`regular_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
 //!   [`descriptors`]
 //! - events: [`events`], [`perf_event`], [`ring`], [`tracefs`], [`ftrace`]
@@ -46,6 +46,7 @@ pub mod system;
 mod system_root;
 pub mod target;
 pub mod terminal;
+pub mod terminal_output;
 pub mod tracefs;
 pub mod vdso;
 pub mod vmstat;

@@ -20,12 +20,6 @@ const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 /// What a panic puts back.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Columns of the terminal that standard output is; nothing if it is none.
-pub fn output_columns() -> Option<usize> {
-    let size = tcgetwinsize(io::stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
-}
-
 /// A terminal that hands over keys as they are pressed, and is drawn on as a whole.
 #[derive(Debug)]
 pub struct RawTerminal {

@@ -26,9 +26,12 @@ mod examples;
 mod exit;
 mod perf_config;
 mod perf_options;
+mod progress;
 mod refused_options;
+mod screen;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,6 +39,7 @@ use called_name::CalledName;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, FromArgMatches as _};
 use perf_config::{ConfigScope, PerfConfig, settings};
+use screen::ScreenOptions;
 
 /// A command of kymo. Its flags are declared when it is the one that was typed: those of all
 /// commands cost more than what many of them do.
@@ -122,6 +126,9 @@ const COMMANDS: &[CommandEntry] = command_entries! {
 const BUILD_ID_DIRECTORY: &str = "buildid-dir";
 /// The option of all commands that says where the ledger goes.
 const LEDGER_FILE: &str = "ledger";
+/// The options of all commands for terminals.
+const NO_PAGER: &str = "no-pager";
+const FULL_NAMES: &str = "full-names";
 
 /// What people come with, before the commands by name.
 const QUESTIONS: &str = "\
@@ -171,12 +178,28 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("Write what limits the result into this file, as a JSON object"),
         )
+        .arg(flag(NO_PAGER, "Show long texts on a terminal without a pager"))
+        .arg(flag(FULL_NAMES, "Shorten no names to fit the terminal"))
         .subcommands(commands.map(|e| declared(Command::new(e.name).about(e.about), e.declare)))
 }
 
+/// A flag of all commands.
+fn flag(name: &'static str, help: &'static str) -> clap::Arg {
+    clap::Arg::new(name).long(name).global(true).action(clap::ArgAction::SetTrue).help(help)
+}
+
 fn main() -> ExitCode {
+    let code = run();
+    progress::end();
+    screen::end();
+    code
+}
+
+fn run() -> ExitCode {
     let (command_line, mut matches) = parse(typed_args());
-    ledger_output(&matches).choose();
+    let ledger = ledger_output(&matches);
+    screen_options(&matches, ledger.is_machine_readable).choose();
+    ledger.choose();
     let Some((name, mut matches)) = matches.remove_subcommand() else {
         unreachable!("clap requires a command");
     };
@@ -206,6 +229,15 @@ fn ledger_output(matches: &ArgMatches) -> exit::LedgerOutput {
         file: matches.try_get_one::<PathBuf>(LEDGER_FILE).ok().flatten().cloned(),
         is_machine_readable: is_set("json") || name == "report" && separated(),
         is_quiet: is_set("quiet"),
+    }
+}
+
+/// How results are shown on a terminal.
+fn screen_options(matches: &ArgMatches, is_machine_readable: bool) -> ScreenOptions {
+    let matches = innermost(matches).1;
+    ScreenOptions {
+        no_pager: matches.get_flag(NO_PAGER),
+        whole_lines: matches.get_flag(FULL_NAMES) || is_machine_readable,
     }
 }
 
@@ -258,7 +290,14 @@ fn end_of_usage(error: &clap::Error) -> ! {
         if CalledName::get() == CalledName::Bpftrace {
             end_as_bpftrace(error);
         }
-        error.exit()
+        let text = error.render();
+        // As long as somebody looks, through a pager.
+        if !std::env::args_os().any(|arg| arg.as_encoded_bytes() == b"--no-pager") {
+            screen::page();
+        }
+        let _ = anstream::stdout().write_all(text.ansi().to_string().as_bytes());
+        screen::end();
+        std::process::exit(0)
     }
     if CalledName::get() == CalledName::Bpftrace {
         let text = error.to_string().replacen("Usage: bpftrace run", "USAGE:\n    bpftrace", 1);

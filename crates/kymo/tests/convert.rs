@@ -287,3 +287,33 @@ fn samples_can_be_chosen_and_counted_in_other_ways() {
     let libc = folded(&["-d", "[kernel.kallsyms]"]);
     assert!(sum(&libc) < sum(&all) && libc.keys().all(|k| k.ends_with("_[k]")), "{libc:#?}");
 }
+
+#[test]
+fn a_stack_that_the_kernel_cut_says_so_in_a_frame() {
+    if !require(&[Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    // Of 40 calls one in the other the kernel records 16.
+    let deep = Workload::compile(
+        "deep",
+        "__attribute__((noinline)) long spin(void) {\
+             volatile long n = 0; while (n < 200000000) n++; return n; }\
+         __attribute__((noinline)) long down(int n) { return (n ? down(n - 1) : spin()) + 1; }\
+         int main(void) { return down(40) == 0; }",
+    );
+    for (event, cut) in [("cpu-clock:u", false), ("cpu-clock/max-stack=16/u", true)] {
+        let data = deep.file(event.split('/').nth(1).unwrap_or("deep"));
+        let args = ["record", "-q", "-F", "99", "-g", "-e", event, "-o", &data, deep.arg()];
+        let _ = kymo(&args).success();
+        let text = kymo(&["convert", "--to", "folded", "-i", &data]).success().stdout;
+        let line = text.lines().find(|line| line.contains(";spin ")).unwrap();
+        let names: Vec<&str> = line.rsplit_once(' ').unwrap().0.split(';').collect();
+        assert_eq!(names.contains(&"[stack cut]"), cut, "{line}");
+        if cut {
+            assert_eq!(names[1], "[stack cut]", "{line}");
+            assert_eq!(names.iter().filter(|name| **name == "down").count(), 15, "{line}");
+        } else {
+            assert_eq!(names.iter().filter(|name| **name == "down").count(), 41, "{line}");
+        }
+    }
+}

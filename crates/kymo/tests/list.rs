@@ -190,3 +190,52 @@ fn pmus_of_a_machine_below_a_root() {
     assert_eq!(memory["scale"].as_f64(), Some(6.103515625e-5));
     assert_eq!(events[1]["terms"], "event=0xcd,umask=0x1");
 }
+
+#[test]
+fn usdt_probes_of_binaries_and_of_processes_are_those_of_their_notes() {
+    if !require(&[Need::Gcc, Need::Tool("readelf")]) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = directory.path().join("markers");
+    let program = program.to_str().unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/probe_programs/markers.c");
+    let _ = run("gcc", ["-O1", "-o", program, source]).success();
+    let notes = run("readelf", ["-n", program]).success().stdout;
+    let of = |word: &str| -> Vec<String> {
+        notes.lines().filter_map(|l| l.trim().strip_prefix(word)).map(str::to_owned).collect()
+    };
+    let (providers, names) = (of("Provider: "), of("Name: "));
+    let stated: std::collections::BTreeSet<String> =
+        providers.iter().zip(&names).map(|(p, n)| format!("%{p}:{n}")).collect();
+    assert!(stated.len() >= 3, "{notes}");
+    let listed = json(&["sdt", program]);
+    let found: std::collections::BTreeSet<String> =
+        listed.iter().map(|probe| probe["name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(found, stated);
+    let places: u64 = listed.iter().map(|probe| probe["places"].as_u64().unwrap()).sum();
+    assert_eq!(places, names.len() as u64, "{listed:?}");
+    let text = list(&["sdt", program]).success().stdout;
+    let first = text.lines().next().unwrap();
+    assert_eq!(first, format!("{program}:"));
+    assert!(text.contains("[USDT probe] "), "{text}");
+    // This process has the C library mapped, if at all.
+    let mut sleep = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let libraries = loop {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", sleep.id())).unwrap();
+        if let Some(path) = maps.lines().find_map(|l| l.split_whitespace().nth(5).filter(|p| p.contains("libc"))) {
+            break path.to_owned();
+        }
+    };
+    let of_process = list(&["sdt", "-p", &sleep.id().to_string(), "--json"]).success().stdout;
+    let of_library = json(&["sdt", &libraries]);
+    sleep.kill().unwrap();
+    sleep.wait().unwrap();
+    let of_process: Vec<Value> = serde_json::from_str(&of_process).unwrap();
+    let of_process: Vec<&Value> =
+        of_process.iter().filter(|probe| probe["binary"] == libraries.as_str()).collect();
+    assert!(!of_library.is_empty());
+    assert_eq!(of_process, of_library.iter().collect::<Vec<_>>());
+    assert!(list(&["sdt", "/no/such/binary"]).failure().stderr.contains("/no/such/binary"));
+    assert!(list(&["-p", "1"]).failure().stderr.contains("kymo list sdt"));
+}

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::columns::{LockColumn, sorted};
 use super::contention::write_answer;
 use crate::Ledger;
-use crate::units::shown;
+use crate::units::{shown, write_more};
 
 /// Columns of a name at least, and at most: what is longer is cut.
 const NAME: (usize, usize) = (20, 40);
@@ -67,6 +67,7 @@ impl LockReportView<'_> {
             }
             writeln!(out)?;
         }
+        write_more(out, self.table.rows.len(), self.entries)?;
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
         }

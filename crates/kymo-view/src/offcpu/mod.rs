@@ -19,6 +19,8 @@ pub struct OffCpuView<'a> {
     pub inverted: bool,
     /// Branches of less than this share of all waits, in percent, are left out.
     pub percent_limit: f64,
+    /// Lines of the tree at most.
+    pub lines: Option<usize>,
     /// Stacks that are shown beside those of their wakers.
     pub pairs: usize,
     /// Tasks in a table of their own.

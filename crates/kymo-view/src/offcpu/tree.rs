@@ -8,6 +8,7 @@ use kymo_analysis::profile::FrameId;
 use rustc_hash::FxHashMap;
 
 use super::OffCpuView;
+use crate::units::write_more;
 use crate::{GraphStyle, TreeNode, write_graph};
 
 impl OffCpuView<'_> {
@@ -44,7 +45,14 @@ impl OffCpuView<'_> {
         let branches = viewer.branches(&chains, Limit::Period(least.max(1)));
         let roots: Vec<TreeNode> = branches.iter().map(|b| node(b, &table.stacks)).collect();
         let style = GraphStyle { whole, entry: u64::MAX, relative: false, skip_first: false };
-        write_graph(out, &roots, style)
+        let Some(most) = self.lines else { return write_graph(out, &roots, style) };
+        let mut tree = Vec::new();
+        write_graph(&mut tree, &roots, style)?;
+        let lines: Vec<&[u8]> = tree.split_inclusive(|byte| *byte == b'\n').collect();
+        for line in lines.iter().take(most) {
+            out.write_all(line)?;
+        }
+        write_more(out, lines.len(), most)
     }
 }
 

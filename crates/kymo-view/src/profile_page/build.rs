@@ -313,22 +313,31 @@ fn path(profile: &Profile, event: &EventProfile, merged: &MergedFrames) -> Vec<P
     let least = share.max(two);
     let mut steps = Vec::new();
     for b in viewer.branches(&all, Limit::Period(least.max(1))) {
-        walk(profile, event, &b, 0, &mut steps);
+        walk(profile, event, &b, (0, false), &mut steps);
     }
     steps
 }
 
 /// A stretch without forks keeps its indentation, so that deep stacks stay on the page.
-fn walk(p: &Profile, event: &EventProfile, b: &Branch, depth: usize, steps: &mut Vec<PathStep>) {
+/// What a fork leads to is told apart from what it goes on with.
+fn walk(
+    p: &Profile,
+    event: &EventProfile,
+    b: &Branch,
+    (depth, mut is_branch): (usize, bool),
+    steps: &mut Vec<PathStep>,
+) {
     for f in &b.frames {
         if steps.len() == PATH_LINES {
             return;
         }
-        steps.push(PathStep { depth, share: share(b.total, event.period), name: label(p, *f) });
+        let share = share(b.total, event.period);
+        steps.push(PathStep { depth, is_branch, share, name: label(p, *f) });
+        is_branch = false;
     }
-    let depth = depth + usize::from(b.children.len() > 1);
+    let is_fork = b.children.len() > 1;
     for c in &b.children {
-        walk(p, event, c, depth, steps);
+        walk(p, event, c, (depth + usize::from(is_fork), is_fork), steps);
     }
 }
 

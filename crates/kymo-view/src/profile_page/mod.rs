@@ -90,6 +90,8 @@ pub struct FunctionShare {
 #[allow(missing_docs, reason = "fields are named like the columns")]
 pub struct PathStep {
     pub depth: usize,
+    /// First of one of the branches of a fork.
+    pub is_branch: bool,
     pub share: f64,
     pub name: String,
 }
@@ -315,8 +317,9 @@ impl ProfilePage {
         }
         let _ = writeln!(o, "\nThe hot path (share of all samples that pass through)");
         for s in &self.path {
-            let indent = "  ".repeat(s.depth);
-            let _ = writeln!(o, "  {:5.1}%  {indent}{}", s.share, s.name);
+            let indent = "  ".repeat(s.depth - usize::from(s.is_branch));
+            let mark = if s.is_branch { "+ " } else { "" };
+            let _ = writeln!(o, "  {:5.1}%  {indent}{mark}{}", s.share, s.name);
         }
     }
 

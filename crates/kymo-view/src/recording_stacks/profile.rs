@@ -4,7 +4,7 @@ use kymo_analysis::binary_filter::BinaryFilter;
 use kymo_analysis::payload_weights::PayloadWeights;
 use kymo_analysis::profile::{EventProfile, FrameId, Frames, Profile, Stack, StackId};
 use kymo_files::perfdata::EventDesc;
-use kymo_model::{AttrFlags, EventType};
+use kymo_model::{AttrFlags, EventType, SampleType};
 use kymo_symbols::{DsoId, SymId, TextId};
 use rustc_hash::FxHashMap;
 
@@ -79,6 +79,8 @@ struct EventSlot {
     event: u32,
     /// Of an event that counts one by one, the frame that stands for it.
     frame: Option<u32>,
+    /// Callers that the kernel recorded at most; with that many, more are missing.
+    most: usize,
 }
 
 /// Identity of a function.
@@ -95,18 +97,26 @@ impl ProfileStacks<'_> {
     /// samples stand for something else, a time perhaps, the weights are their own.
     fn slot(&mut self, event: &EventProfile) -> EventSlot {
         let weight = &self.part.plan.weight;
+        let attr = &event.desc.attr;
+        let most = match attr.sample_max_stack {
+            // What was unwound afterwards has no such end.
+            _ if attr.sample_type.contains(SampleType::STACK_USER) => usize::MAX,
+            0 => 127,
+            most => usize::from(most),
+        };
         if let Some(part) = weight.time_part() {
             let event = self.builder.shared_event(part.name(), "nanoseconds");
-            return EventSlot { event, frame: None };
+            return EventSlot { event, frame: None, most };
         }
         let counts_one = *weight != SampleWeight::Period || event.period == event.samples;
         if event.desc.attr.kind == EventType::TRACEPOINT && counts_one {
             return EventSlot {
                 event: self.builder.shared_event(EVENTS, weight.unit()),
                 frame: Some(self.builder.event_frame(&event.desc.name)),
+                most,
             };
         }
-        EventSlot { event: self.builder.event(describe(&event.desc, weight)), frame: None }
+        EventSlot { event: self.builder.event(describe(&event.desc, weight)), frame: None, most }
     }
 
     fn event(&mut self, event: &EventProfile) {
@@ -161,6 +171,11 @@ impl ProfileStacks<'_> {
         let comm = || profile.machine.comm(stack.comm).to_string();
         let task = self.builder.task(comm, stack.pid, stack.tid);
         let mut node = None;
+        let is_call = |frame: &FrameId| profile.frame(*frame).inlined.is_none();
+        if frames.iter().filter(is_call).count() >= slot.most {
+            let cut = self.builder.named_frame("[stack cut]", false);
+            node = Some(self.builder.made.node(None, cut));
+        }
         for frame in frames.iter().rev() {
             let frame = self.frame(frame);
             node = Some(self.builder.made.node(node, frame));

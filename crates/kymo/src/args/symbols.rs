@@ -127,6 +127,7 @@ impl FetchBar {
         if !p.done {
             shown.running.push((p.build_id.to_owned(), p.got, p.expected));
         }
+        crate::progress::set_fetching(!shown.running.is_empty());
         let now = Instant::now();
         if !p.done && shown.drawn.is_some_and(|t| now.duration_since(t) < FetchBar::PAUSE) {
             return;

@@ -1,11 +1,12 @@
 //! Reading recordings for the commands that answer a question (`kymo sched`, `kymo kmem` and
 //! the like): which files, which of their events, and how the command ends.
 
-use std::io::{BufWriter, IsTerminal as _, StdoutLock, Write as _};
+use std::io::{BufWriter, StdoutLock, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kymo_events::{EventSelection, EventSource, ReadSummary, TaskTree, parse_times};
+use kymo_kernel::terminal_output::output_is_terminal;
 use kymo_model::{Note, NoteKind};
 use kymo_view::Ledger;
 use kymo_view::units::TimeUnits;
@@ -61,6 +62,7 @@ impl AnalysisArgs {
     /// Events come from the recorder, through this pipe, or a file that is not kept.
     pub(crate) fn set_live(&mut self, pipe: PathBuf) -> anyhow::Result<()> {
         (self.input, self.is_live) = (Some(pipe), true);
+        crate::screen::set_live();
         self.choose_cgroups()
     }
 
@@ -95,6 +97,9 @@ impl AnalysisArgs {
             paths.push(default_recording());
         }
         let first = paths.first().cloned().unwrap_or_default();
+        if !self.is_live {
+            crate::progress::begin(first.display());
+        }
         let source = EventSource::open(&paths, symbols.options(&first))?;
         let source = source.following(self.tree.clone());
         Ok(if self.is_live { source.unnamed() } else { source })
@@ -145,7 +150,7 @@ impl AnalysisArgs {
 
     /// Rows of a table that fit on a screen, if there is one: files and pipes get all.
     pub(crate) fn screen_rows(&self) -> Option<usize> {
-        (!self.json && std::io::stdout().is_terminal()).then_some(20)
+        (!self.json && output_is_terminal()).then_some(20)
     }
 
     /// Units of times.
@@ -173,7 +178,8 @@ pub(crate) fn note_scope() -> Note {
     Note::choice(NoteKind::Scope, fact.to_owned(), Some("-a shows all tasks of the machine".into()))
 }
 
-/// Standard output, with a buffer.
+/// Standard output for tables, with a buffer.
 pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
+    crate::screen::page_tables();
     BufWriter::with_capacity(64 << 10, std::io::stdout().lock())
 }

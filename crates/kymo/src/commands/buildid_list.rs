@@ -36,6 +36,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let system = SystemRoot::machine();
     if args.kernel {

@@ -62,12 +62,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (_, true) => Contents::Binaries,
         _ => Contents::Seen,
     };
+    crate::progress::begin(path.display());
     let mut options = args.finding.options(&path);
     if args.finding.bundle.is_none() {
         // The one that may lie there is to be replaced, not repeated.
         (options.bundle, options.no_bundle) = (None, None);
     }
     let bundle = write_bundle(&path, options, args.output.as_deref(), contents)?;
+    crate::progress::end();
     let ledger = bundle_ledger(&bundle);
     say!("{}{}", bundle_text(&bundle), ledger.to_text(""));
     Ok(exit::status(path.display(), bundle.damage.as_deref(), &ledger, args.strict))

@@ -109,6 +109,7 @@ fn split(variable: &str) -> (&str, Option<&str>) {
 }
 
 fn list(config: &PerfConfig) -> std::io::Result<()> {
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut unread = Vec::new();
     for variable in config.variables() {

@@ -35,6 +35,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.input.clone().unwrap_or_else(super::default_recording);
     let file = PerfData::open(&path)?;
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.group {
         for line in grouped_names(file.events(), file.features()) {

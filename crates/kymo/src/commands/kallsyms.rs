@@ -25,6 +25,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
              kernel.kptr_restrict = 0"
         );
     }
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for wanted in &args.symbols {
         let found: Vec<_> = symbols.iter().filter(|(_, _, name, _)| name == wanted).collect();

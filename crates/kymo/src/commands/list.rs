@@ -6,6 +6,7 @@
 
 mod gather;
 mod recording;
+mod sdt;
 mod show;
 mod ust;
 
@@ -32,6 +33,9 @@ KINDS
   ust             events of programs that run and have tracepoints of their own, and
                   their counters (kymo count -u); the programs with -v
   vmstat          counters of /proc/vmstat
+  sdt [BINARY…]   USDT probes of binaries; without one, of all that processes run, with
+                  -p of a process. `kymo probe -x BINARY %PROVIDER:NAME` adds one,
+                  `kymo run -e 'usdt:BINARY:PROVIDER:NAME { … }'` runs a program there
 
 MARKS
   [not supported here]   the kernel was asked to open it and has no such event
@@ -46,11 +50,11 @@ label, description, support (\"yes\", \"no\", \"denied\", \"user-only\", or null
 there is nothing to ask), reason (string or null). PMU events add pmu, terms,
 unit, scale, cpus. With -v tracepoints add id, fields (array of {name, type,
 offset, size, signed}) and print_fmt; PMU events add formats. Dynamic events
-add definition. Events of programs add programs (array of {pid, comm, exe, uid}),
+add definition; USDT probes add binary, args, places. Events of programs add programs (array of {pid, comm, exe, uid}),
 level, source, print_fmt and fields; counters add source, keyed and programs. With -i the objects are those of a recording,
 alike for all formats: docs/json.md.")]
 pub(crate) struct Args {
-    /// Kinds of events (hw sw tool cache pmu raw mem tracepoint probe ust vmstat),
+    /// Kinds of events (hw sw tool cache pmu raw mem tracepoint probe ust vmstat sdt),
     /// globs on names, or parts of names; everything if none is given
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
@@ -60,6 +64,10 @@ pub(crate) struct Args {
     /// file may also be named instead of the first glob
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
+
+    /// Of `sdt`: what these processes have mapped
+    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',')]
+    pid: Vec<u32>,
 
     /// Also show fields and print formats of tracepoints, formats and CPUs of
     /// PMUs, and what each event counts
@@ -79,10 +87,16 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = recording(&mut args) {
         return recording::run(&args, path);
     }
+    match args.globs.split_first() {
+        Some((kind, binaries)) if kind == "sdt" => return sdt::run(&args, binaries),
+        _ if !args.pid.is_empty() => anyhow::bail!("-p is of `kymo list sdt`"),
+        _ => {}
+    }
     let catalog = Catalog::open();
     let filter = gather::ListFilter::new(&args.globs)?;
     let found = gather::gather(&catalog, &filter, args.verbose);
 
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
         show::json(&mut out, &found.entries)?;

@@ -1,13 +1,15 @@
 //! `kymo manual`: manual pages and shell completions, made from the flags that the
 //! program itself was built with, so that a single copied file has them along.
 
+mod complete;
+
 use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Command;
-use clap_complete::Shell;
+use complete::Shell;
 
 /// Flags of `kymo manual`.
 #[derive(clap::Args)]
@@ -25,13 +27,23 @@ pub(crate) struct Args {
     /// Print completions for this shell
     #[arg(long, value_name = "SHELL")]
     completions: Option<Shell>,
+    /// Print what a command line can go on with, for the shell
+    #[arg(long, hide = true)]
+    complete: bool,
+    #[arg(last = true, hide = true)]
+    words: Vec<String>,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut cli = crate::full_command_line();
     let mut text = Vec::new();
     if let Some(shell) = args.completions {
-        clap_complete::generate(shell, &mut cli, "kymo", &mut text);
+        text.extend_from_slice(shell.script().as_bytes());
+    } else if args.complete {
+        cli.build();
+        for candidate in complete::candidates(&cli, &args.words) {
+            writeln!(text, "{candidate}")?;
+        }
     } else {
         let pages = pages(cli)?;
         if let Some(dir) = &args.dir {
@@ -44,6 +56,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => bail!("no page {wanted}; `kymo --help` lists the commands"),
         }
     }
+    crate::screen::page();
     let mut out = stdout().lock();
     out.write_all(&text).and_then(|()| out.flush()).context("standard output")?;
     Ok(ExitCode::SUCCESS)

@@ -83,6 +83,7 @@ pub(crate) fn counted(n: u64, one: &str, more: &str) -> String {
 /// Prints an error with its causes and gives the exit status for it.
 /// A reader that went away (`kymo … | head`) is not an error.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
+    crate::progress::end();
     let gone = error.chain().any(|e| {
         e.downcast_ref::<std::io::Error>()
             .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)

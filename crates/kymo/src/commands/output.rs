@@ -13,6 +13,7 @@ pub(crate) fn write(
     force: bool,
     fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
+    crate::progress::end();
     let Some(path) = path.filter(|p| p.as_os_str() != "-") else {
         let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
         fill(&mut out)?;

@@ -419,14 +419,22 @@ fn show(
     // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
     // must give the same file as without.
     let mut out: Box<dyn std::io::Write> = match args.command.is_empty() {
-        true => Box::new(std::io::stdout().lock()),
+        true => {
+            if args.input.is_none() {
+                crate::screen::set_live();
+            }
+            crate::screen::page_tables();
+            Box::new(std::io::stdout().lock())
+        }
         false => Box::new(std::io::stderr().lock()),
     };
     if args.json {
         writeln!(out, "{:#}", page.to_json(&ledger))?;
     } else {
         out.write_all(b"\n")?;
-        out.write_all(page.to_text().as_bytes())?;
+        let text = page.to_text();
+        let text = if args.command.is_empty() { text } else { crate::screen::fitted(&text) };
+        out.write_all(text.as_bytes())?;
         if args.output.is_some() {
             writeln!(out, "\nThe recording is in {}: kymo report -i {0}", path.display())?;
         }

@@ -199,13 +199,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         "never" => false,
         _ => std::io::stdout().is_terminal() && !args.json,
     };
-    let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     if args.header_only {
+        let mut out = tables();
         write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.stats || args.tasks || args.mmaps {
+        let mut out = tables();
         if args.header || args.show_info {
             write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
         }
@@ -214,6 +215,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     config.settle(file.events());
+    crate::progress::begin(path.display());
     let symbols = args.finding.options(&path);
     let span = file.features().sample_time;
     let mut selection = args.select.selection(Vec::new(), || Ok(span))?;
@@ -258,6 +260,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         path.map(|path| String::from_utf8_lossy(path).into_owned())
     });
     config.check(&labels, profile.stats.samples > 0)?;
+    let mut out = tables();
     let left = |e: &EventProfile| e.stacks().any(|(s, _)| config.wants(&profile, &s));
     let everything = config.wants_all() && args.select.is_everything() && !args.switch.is_given();
     let nothing = !everything && !profile.events.iter().any(left);
@@ -310,6 +313,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The process ends here; giving each piece back takes longer than the rest.
     std::mem::forget(profile);
     Ok(code)
+}
+
+/// Standard output, from when there is something to show.
+fn tables() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
+    crate::screen::page_tables();
+    std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock())
 }
 
 /// What the recording is made of, in place of where its samples come from.

@@ -140,6 +140,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if paths.is_empty() {
         paths.push(super::default_recording());
     }
+    // Lines are shown from the first on.
+    crate::progress::end();
+    // What comes by a pipe may happen now.
+    if paths.iter().all(|path| path.is_file()) {
+        crate::screen::page();
+    }
     match paths.as_slice() {
         // What is no recording at all is explained there.
         [path] if matches!(RecordingFormat::of(path), None | Some(RecordingFormat::PerfData)) => {

@@ -122,6 +122,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("--objdump: kymo starts no other program, it disassembles by itself");
     }
     let path = args.source.input.clone().unwrap_or_else(super::default_recording);
+    crate::progress::begin(path.display());
     let source = EventSource::open(std::slice::from_ref(&path), args.source.symbols(&path))?;
     let selection = args.chosen.selection(&source)?;
     let mut file = source.samples()?;
@@ -145,6 +146,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let chosen = choose(&args, &profile, &costs).inspect_err(|_| {
         say!("{}", ledger.to_text(""));
     })?;
+    crate::screen::page();
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     let most = if args.names().is_empty() { args.top } else { chosen.len() };
     let mut shown = 0;

@@ -192,6 +192,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("a terminal cannot show this format: name a file with -o");
     }
     let first = paths.first().cloned().unwrap_or_default();
+    crate::progress::begin(first.display());
     let source = EventSource::open(&paths, args.source.symbols(&first))?;
     refuse(&args, &source)?;
     if args.weight.time_part().is_some() {

@@ -16,7 +16,7 @@ use kymo_bpf::{
     CountMeasure, CountProgram, CountRequest, CountedTasks, is_probe_type, write_count_program,
 };
 use kymo_kernel::process::{Signal, Signals};
-use kymo_kernel::terminal;
+use kymo_kernel::terminal_output;
 use kymo_model::{Note, NoteKind};
 use kymo_programs::{
     InterpretedProgram, MachineFacts, PrintedMap, ProgramError, ProgramOptions, ProgramSinks,
@@ -216,7 +216,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         request: &request,
         keys: &keys,
         is_json: args.json,
-        columns: terminal::output_columns(),
+        columns: terminal_output::output_columns(),
         begin: Instant::now(),
         maps: Vec::new(),
         earlier: CountedMap::default(),

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use kymo_bpf::{CountMeasure, CountRequest, histogram_bucket_range, histogram_buckets};
-use kymo_kernel::terminal;
+use kymo_kernel::terminal_output;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_live::{LiveEvent, LiveNote, LiveValue, Subscription};
 use kymo_model::glob::is_glob;
@@ -134,7 +134,7 @@ pub(super) fn run(
         request: &request,
         keys: &keys,
         is_json: args.json,
-        columns: terminal::output_columns(),
+        columns: terminal_output::output_columns(),
         begin,
         maps: tally.into_maps(),
         earlier: CountedMap::default(),

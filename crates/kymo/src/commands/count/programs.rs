@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use kymo_kernel::descriptors::{self, readable};
 use kymo_kernel::process::{Signal, Signals, raise_open_file_limit};
-use kymo_kernel::terminal;
+use kymo_kernel::terminal_output;
 use kymo_model::NoteKind;
 use kymo_record::ust::{CounterChoice, CounterWatch, MountNamespace};
 use kymo_ust::{CountedUnder, CounterTotals};
@@ -106,7 +106,7 @@ impl CounterScreen<'_> {
             programs: (counted.all, counted.ended),
             by: self.by,
             top: self.args.top as usize,
-            columns: terminal::output_columns(),
+            columns: terminal_output::output_columns(),
         };
         let mut out = io::stdout().lock();
         match (self.args.json, is_whole) {

@@ -111,7 +111,7 @@ fn show_report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     }
     let mut ledger = super::ledger(&source, &table);
     super::note_lockdep(&table, &mut ledger);
-    let entries = args.entries.unwrap_or(usize::MAX);
+    let entries = args.entries.or(args.read.screen_rows()).unwrap_or(usize::MAX);
     let mut out = stdout();
     if args.read.json {
         let view = ContentionView {

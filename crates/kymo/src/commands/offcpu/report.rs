@@ -46,6 +46,9 @@ pub(super) struct Args {
     /// Leave out branches of less than this share of the time off CPU
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     percent_limit: f64,
+    /// Lines of the tree at most
+    #[arg(short = 'E', long, value_name = "N")]
+    entries: Option<usize>,
     /// Number of stacks that are shown beside those of who woke the task
     #[arg(long, value_name = "N", default_value_t = 3)]
     pairs: usize,
@@ -75,6 +78,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         table: &mut table,
         inverted: args.inverted,
         percent_limit: args.percent_limit,
+        lines: args.entries.or(args.read.screen_rows().map(|rows| 2 * rows)),
         pairs: args.pairs,
         tasks: args.tasks,
         units: args.read.units(),

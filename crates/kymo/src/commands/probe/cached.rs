@@ -69,6 +69,7 @@ pub(super) fn store(
 /// `--cache --list`: of each binary the descriptions.
 pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> {
     let (all, problems) = CachedProbes::all(&cache()?)?;
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for cached in &all {
         let shown: Vec<&CachedProbe> = cached.probes.iter().filter(|p| passes(p, glob)).collect();

@@ -74,6 +74,7 @@ pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> 
         .collect();
     let notes = ProbeNotes::load();
     let kernel = RunningKernel::look(&targets, &known, args.verbose);
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for (probe, target) in probes.iter().zip(&targets) {
         let binary = target.as_ref().and_then(|t| known.get(&t.home));

@@ -77,6 +77,7 @@ pub(super) fn lines(args: &Args, range: &LineRange) -> anyhow::Result<ExitCode> 
         .sources
         .read(&found.path, &found.comp_dir)
         .with_context(|| format!("cannot read {}", path.display()))?;
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     match &range.function {
         Some(function) => {
@@ -131,6 +132,7 @@ pub(super) fn variables(
     })?;
     let default = NameFilter::parse("!__k???tab_* & !__crc_*")?;
     let filter = filter.unwrap_or(&default);
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     // perf writes a point without a function so.
     let at = if d.point.function.is_none() && d.point.file.is_some() { "@" } else { "" };
@@ -206,6 +208,7 @@ pub(super) fn functions(args: &Args, filter: Option<&NameFilter>) -> anyhow::Res
             names.extend(functions.filter(|n| filter.matches(n)).map(str::to_owned));
         }
     }
+    crate::screen::page();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for name in &names {
         writeln!(out, "{name}")?;

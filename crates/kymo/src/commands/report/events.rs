@@ -28,6 +28,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let keys = EventKey::parse_list(args.sort.as_deref().unwrap_or("event,comm"))?;
     let stacks = parse_drawing(args.call_graph.as_deref())?;
     let first = paths.first().cloned().unwrap_or_default();
+    crate::progress::begin(first.display());
     let source = EventSource::open(paths, args.finding.options(&first))?;
     refuse(args, &source)?;
     EventKey::check(&keys, &source)?;
@@ -43,6 +44,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
         ledger.tell(NoteKind::Nothing, "no events match", None);
     }
     let view = view(args, &keys, &table, (source.clock(), stacks));
+    crate::screen::page_tables();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     match args.json {
         true => view.write_json(&mut out)?,

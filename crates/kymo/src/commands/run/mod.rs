@@ -266,6 +266,7 @@ fn say_attached(args: &Args, probes: usize, is_old: bool) {
 }
 
 fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Result<ExitCode> {
+    crate::screen::page();
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let listed = list_points(pattern, with_arguments, facts, &mut out)?;
     out.flush()?;

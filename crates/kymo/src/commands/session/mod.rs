@@ -16,7 +16,7 @@ use kymo_files::tracedat::write::Format;
 use kymo_kernel::ftrace::Selection;
 use kymo_kernel::target;
 use kymo_record::ftrace::{BufferMode, SessionOptions, TraceEvent};
-use kymo_record::sessions::{CreateOptions, Session, Sessions, TakeOptions};
+use kymo_record::sessions::{CreateOptions, ListedSession, Session, Sessions, TakeOptions};
 use kymo_record::ust::{
     DEFAULT_CHANNEL, Notes, RingOptions, parse_level, parse_rules, sub_buffers,
 };
@@ -252,6 +252,16 @@ fn wanted(events: &[String], filter: Option<&String>) -> anyhow::Result<Vec<Trac
 /// The sessions of this machine: the kernel's too, where its tracefs can be opened.
 fn sessions() -> Sessions {
     Sessions::new(tracing::open().map_err(|e| format!("{e:#}")))
+}
+
+/// Names of the sessions there are.
+pub(crate) fn names() -> Vec<String> {
+    let found = sessions().list().map(|(sessions, _)| sessions).unwrap_or_default();
+    let name = |listed| match listed {
+        ListedSession::There(summary) => summary.name,
+        ListedSession::Gone { name, .. } => name,
+    };
+    found.into_iter().map(name).collect()
 }
 
 /// The ring of a channel of programs.

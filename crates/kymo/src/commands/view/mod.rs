@@ -92,6 +92,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => earlier_recording(&mut paths, &args.symbols)?,
     };
     let first = paths.first().cloned().unwrap_or_default();
+    crate::progress::begin(first.display());
     let source = EventSource::open(&paths, args.symbols.options(&first))?;
     anyhow::ensure!(!source.is_piped(), "a page needs a recording that can be read twice: a file");
     let mut selection = EventSelection::default();
@@ -143,6 +144,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let Some(output) = &args.output else {
         let served = page.to_served(server::unnamed_file()?)?;
+        crate::progress::end();
         say!("{}", ledger.to_text(""));
         let fragment = fragment(&tracks, selected, args.path_of);
         let base = tracks.span.0;

@@ -1,0 +1,72 @@
+//! One line on the terminal that standard error is: what is being done, once that takes longer
+//! than a second. It is wiped before results are shown.
+
+use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kymo_analysis::activity;
+
+/// What takes no longer is not told.
+const PATIENCE: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(500);
+
+static STATE: Mutex<ProgressState> = Mutex::new(ProgressState::Before);
+/// The line is another's: files are fetched.
+static IS_FETCHING: AtomicBool = AtomicBool::new(false);
+
+enum ProgressState {
+    Before,
+    Running(Arc<(Mutex<bool>, Condvar)>, JoinHandle<()>),
+    /// Results are shown, or what happens now.
+    Ended,
+}
+
+/// Begins to tell of the work on a recording.
+pub(crate) fn begin(recording: impl std::fmt::Display) {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !matches!(*state, ProgressState::Before) || !std::io::stderr().is_terminal() {
+        return;
+    }
+    let ended = Arc::new((Mutex::new(false), Condvar::new()));
+    let (name, watched) = (recording.to_string(), ended.clone());
+    let teller = std::thread::Builder::new().spawn(move || tell(&name, &watched));
+    if let Ok(teller) = teller {
+        *state = ProgressState::Running(ended, teller);
+    }
+}
+
+fn tell(name: &str, (ended, changed): &(Mutex<bool>, Condvar)) {
+    let (began, mut pause, mut is_shown) = (Instant::now(), PATIENCE, false);
+    let mut is_ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+    while !*is_ended {
+        let waited = changed.wait_timeout(is_ended, pause);
+        is_ended = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if !*is_ended && began.elapsed() >= PATIENCE && !IS_FETCHING.load(Ordering::Relaxed) {
+            let what = if activity::is_resolving() { "resolving" } else { "reading" };
+            say!("\r\x1b[K{what} {name}… {} s", began.elapsed().as_secs());
+            (pause, is_shown) = (STEP, true);
+        }
+    }
+    if is_shown {
+        say!("\r\x1b[K");
+    }
+}
+
+/// Leaves the line to who tells what is fetched, or takes it back.
+pub(crate) fn set_fetching(is_fetching: bool) {
+    IS_FETCHING.store(is_fetching, Ordering::Relaxed);
+}
+
+/// Wipes the line, for good.
+pub(crate) fn end() {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = std::mem::replace(&mut *state, ProgressState::Ended);
+    if let ProgressState::Running(ended, teller) = before {
+        *ended.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        ended.1.notify_one();
+        let _ = teller.join();
+    }
+}

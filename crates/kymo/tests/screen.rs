@@ -1,0 +1,204 @@
+//! Results on a terminal: the pager, lines no wider than the screen. What is not a terminal gets
+//! the same text as ever.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kymo_testkit::{Need, require, run};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What happens once a text stands on the terminal, with the keyboard.
+type Awaited<'a> = (&'a str, &'a mut dyn FnMut(&mut File));
+
+/// What was written on a terminal of 80 columns at the end, and the status.
+#[track_caller]
+fn on_terminal(
+    pager: Option<&str>,
+    args: &[&str],
+    mut awaited: Option<Awaited<'_>>,
+) -> (String, Option<i32>) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let pty = openpt(flags | OpenptFlags::from_bits_retain(0o4000)).unwrap();
+    grantpt(&pty).unwrap();
+    unlockpt(&pty).unwrap();
+    let name = ptsname(&pty, Vec::new()).unwrap();
+    let tty = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    tcsetwinsize(&tty, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let side = || Stdio::from(tty.try_clone().unwrap());
+    let mut command = Command::new("setsid");
+    command.args(["-c", "-w", KYMO]).args(args).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+    command.env_remove("PAGER").env_remove("LESS").env("NO_COLOR", "1");
+    match pager {
+        Some(pager) => command.env("KYMO_PAGER", pager),
+        None => command.env_remove("KYMO_PAGER"),
+    };
+    let mut child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
+    let (mut pty, mut all) = (File::from(pty), Vec::new());
+    let began = Instant::now();
+    let status = loop {
+        let ended = child.try_wait().unwrap();
+        let mut block = [0; 1 << 16];
+        match pty.read(&mut block) {
+            Ok(count) => all.extend_from_slice(&block[..count]),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => match ended {
+                Some(status) => break status,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            },
+            Err(e) => panic!("{e}"),
+        }
+        let text = String::from_utf8_lossy(&all);
+        if let Some((_, act)) = awaited.take_if(|(awaited, _)| text.contains(*awaited)) {
+            act(&mut pty);
+        }
+        if began.elapsed() > LONGEST {
+            let _ = child.kill();
+            panic!("it does not end: {text}");
+        }
+    };
+    assert!(awaited.is_none(), "not shown: {}", String::from_utf8_lossy(&all));
+    (String::from_utf8(all).unwrap().replace("\r\n", "\n"), status.code())
+}
+
+/// Each line with a mark, which shows that it went through the pager.
+const MARKS: Option<&str> = Some("sed s/^/P:/");
+
+#[test]
+fn long_texts_go_through_the_pager_of_the_environment() {
+    for args in [&["manual", "list"][..], &["list", "--help"], &["-h"]] {
+        let (text, status) = on_terminal(MARKS, args, None);
+        assert_eq!(status, Some(0), "{args:?}");
+        assert!(text.lines().count() > 10, "{args:?}: {text}");
+        assert!(text.lines().all(|line| line.starts_with("P:")), "{args:?}: {text}");
+        let (plain, _) = on_terminal(MARKS, &[args, &["--no-pager"]].concat(), None);
+        assert_eq!(text.replace("P:", ""), plain, "{args:?}");
+        // A pager that there is not, and none.
+        for pager in ["", "cat", "no-such-pager"] {
+            assert_eq!(on_terminal(Some(pager), args, None).0, plain, "{pager}");
+        }
+    }
+    // An answer to what cannot be typed is short, and keeps its status.
+    let (text, status) = on_terminal(MARKS, &["list", "--no-such-option"], None);
+    assert!(text.starts_with("error: "), "{text}");
+    assert_eq!(status, Some(2));
+    let mut piped = Command::new(KYMO);
+    piped.args(["manual", "list"]).env("KYMO_PAGER", MARKS.unwrap());
+    assert!(piped.output().unwrap().stdout.starts_with(b".ie"), "a pipe has no pager");
+}
+
+#[test]
+fn the_default_pager_is_less_as_git_calls_it() {
+    if !require(&[Need::Tool("less")]) {
+        return;
+    }
+    let mut quit = |pty: &mut File| pty.write_all(b"q").unwrap();
+    let awaited = Some(("Usage: kymo record", &mut quit as _));
+    let (text, status) = on_terminal(None, &["record", "--help"], awaited);
+    assert_eq!(status, Some(0));
+    // It shows a screen and waits; what was on the terminal stays.
+    assert!(text.lines().count() < 30, "{text}");
+    assert!(!text.contains("\u{1b}[?1049h"), "{text:?}");
+    // What fits on a screen is not waited for.
+    let (text, status) = on_terminal(None, &["buildid-list", "-k"], None);
+    let id = run(KYMO, ["buildid-list", "-k"]).success().stdout;
+    assert!(text.contains(id.trim()) && status == Some(0), "{text}");
+}
+
+const TEMPLATES: &str = r"
+#include <map>
+#include <string>
+#include <vector>
+template <class A, class B> struct spinner {
+    __attribute__((noinline)) static unsigned long spin(unsigned long n) {
+        volatile unsigned long sum = 0;
+        for (unsigned long i = 0; i < n; i++) sum += i;
+        return sum;
+    }
+};
+int main() {
+    return spinner<std::map<std::string, std::vector<unsigned long>>, std::string>::spin(300000000) == 1;
+}
+";
+
+fn record_templates(directory: &Path) {
+    let source = directory.join("spin.cpp");
+    std::fs::write(&source, TEMPLATES).unwrap();
+    let program = directory.join("spin");
+    let [source, program] = [&source, &program].map(|path| path.to_str().unwrap());
+    let _ = run("g++", ["-O1", "-o", program, source]).success();
+    let data = directory.join("perf.data");
+    let record = ["record", "-q", "-e", "cpu-clock:u", "-o", data.to_str().unwrap(), program];
+    let _ = run(KYMO, record).success();
+}
+
+#[test]
+fn tables_are_no_wider_than_the_terminal_unless_names_are_wanted_in_full() {
+    if !require(&[Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    record_templates(directory.path());
+    let data = directory.path().join("perf.data");
+    let report = ["report", "-i", data.to_str().unwrap(), "--stdio-color=never"];
+    let piped = run(KYMO, report).success().stdout;
+    let name = |text: &str| {
+        let line = text.lines().find(|line| line.contains("spinner<")).unwrap();
+        line.trim_end().to_owned()
+    };
+    assert!(name(&piped).chars().count() > 80, "{piped}");
+    let (text, status) = on_terminal(Some("cat"), &report, None);
+    assert_eq!(status, Some(0));
+    let table: Vec<&str> = text.lines().filter(|l| !l.starts_with("# To display")).collect();
+    assert!(table.iter().all(|line| line.chars().count() <= 80), "{text}");
+    let short = name(&text);
+    assert!(short.contains('…') && short.ends_with("> >::spin"), "{short}");
+    assert_eq!(short.chars().count(), 80, "{short}");
+    let full = [&report[..], &["--full-names"]].concat();
+    let (text, _) = on_terminal(Some("cat"), &full, None);
+    assert_eq!(name(&text), name(&piped));
+}
+
+#[test]
+fn what_takes_longer_than_a_second_is_told_while_it_does() {
+    if !require(&[Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (whole, pipe) = (path("whole"), path("pipe"));
+    let record = "exec \"$0\" record -q -e cpu-clock:u -o - -- true > \"$1\"";
+    let _ = run("sh", ["-c", record, KYMO, &whole]).success();
+    let _ = run("mkfifo", [&pipe]).success();
+    let recording = std::fs::read(whole).unwrap();
+    // The recording comes by and by: its first bytes, and the others when the line stands there.
+    let begin = pipe.clone();
+    let (head, tail) = recording.split_at(16);
+    let (send, receive) = std::sync::mpsc::channel();
+    let head = head.to_vec();
+    let writer = std::thread::spawn(move || {
+        let mut file = File::options().write(true).open(begin).unwrap();
+        file.write_all(&head).unwrap();
+        send.send(file).unwrap();
+    });
+    let mut go_on = |_: &mut File| receive.recv().unwrap().write_all(tail).unwrap();
+    let line = format!("reading {pipe}… ");
+    let awaited = Some((line.as_str(), &mut go_on as _));
+    let (text, status) = on_terminal(Some("cat"), &["report", "-i", &pipe], awaited);
+    writer.join().unwrap();
+    assert_eq!(status, Some(0), "{text}");
+    // The line is wiped before the report begins.
+    let (_, behind) = text.rsplit_once(" s\r\u{1b}[K").unwrap();
+    assert!(behind.starts_with("# To display"), "{text:?}");
+    // No terminal, no line.
+    let file = path("file");
+    std::fs::write(&file, &recording).unwrap();
+    let quiet = run(KYMO, ["report", "-i", &file]).success();
+    assert!(!quiet.stderr.contains("reading"), "{}", quiet.stderr);
+}
