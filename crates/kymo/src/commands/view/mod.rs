@@ -145,9 +145,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let served = page.to_served(server::unnamed_file()?)?;
         say!("{}", ledger.to_text(""));
         let fragment = fragment(&tracks, selected, args.path_of);
-        let base = tracks.span.0;
-        drop((tracks, stacks));
-        let find = Box::new(move |tid, times| find_path(&source, tid, times, base));
+        let begin = tracks.span.0;
+        drop((tracks, stacks, base));
+        // It may serve for days.
+        kymo_kernel::system::release_freed_memory();
+        let find = Box::new(move |tid, times| find_path(&source, tid, times, begin));
         server::serve((served, find), &paths, args.port, &fragment)?;
         return Ok(ExitCode::SUCCESS);
     };

@@ -1,0 +1,215 @@
+//! Numbers over time: the fields of programs' tracepoints, frequencies of CPUs, memory of
+//! processes (`kmem:rss_stat`).
+
+use kymo_events::{
+    ClassOrigin, FieldId, FieldPart, FieldRole, FieldType, FieldValue, RecordedClass, RecordedEvent,
+};
+use rustc_hash::FxHashMap;
+
+use super::packed::push_number;
+use super::program_spans::pair_name;
+
+/// Counters that are told apart.
+const MOST_COUNTERS: usize = 1024;
+/// Values that are kept in all.
+const MOST_VALUES: u64 = 1 << 22;
+/// Numbers up to here are exact in the script that draws them.
+const MOST_EXACT: i128 = 1 << 53;
+
+/// What a counter is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CounterOwner {
+    /// A CPU.
+    Cpu(u32),
+    /// A process.
+    Process(u32),
+}
+
+/// One number over time.
+#[derive(Clone, Debug)]
+pub struct CounterTrack {
+    /// Class and field.
+    pub name: String,
+    /// What it is of.
+    pub owner: CounterOwner,
+    /// The bits of values are those of an `f32`.
+    pub is_float: bool,
+    /// For each value: time since the one before, and the value: the difference to the one
+    /// before (zigzag), or the bits of a float.
+    pub bytes: Vec<u8>,
+    /// How many there are.
+    pub count: u64,
+    before: (u64, i64),
+}
+
+/// A field that counts.
+#[derive(Clone, Debug)]
+struct CountedField {
+    id: FieldId,
+    name: String,
+    is_float: bool,
+}
+
+/// Fields of a class.
+#[derive(Clone, Debug)]
+enum CounterPlan {
+    Program(Vec<CountedField>),
+    /// Frequency and CPU.
+    Frequency([FieldId; 2]),
+    /// Whether it is the memory of the task itself, kind, bytes.
+    Memory([FieldId; 3]),
+}
+
+/// All counters while they are read.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) tracks: Vec<CounterTrack>,
+    /// Values that are left out.
+    pub(super) left_out: u64,
+    plans: Vec<Option<Option<CounterPlan>>>,
+    numbers: FxHashMap<(u32, u32, CounterOwner), usize>,
+    values: u64,
+}
+
+impl Counters {
+    /// Takes an event of a process.
+    pub(super) fn event(&mut self, event: &RecordedEvent<'_>, now: u64, pid: Option<u32>) {
+        let index = event.class.layout.index();
+        if self.plans.get(index).is_none_or(Option::is_none) {
+            if self.plans.len() <= index {
+                self.plans.resize(index + 1, None);
+            }
+            if let Some(slot) = self.plans.get_mut(index) {
+                *slot = Some(plan(event.class));
+            }
+        }
+        let Some(Some(Some(plan))) = self.plans.get(index) else { return };
+        let key = index as u32;
+        let number = |id: FieldId| event.field(id).number();
+        let mut found: Vec<(u32, CounterOwner, String, FieldValue<'_>)> = Vec::new();
+        let class = &event.class.full_name;
+        match (plan, pid.map(CounterOwner::Process)) {
+            (CounterPlan::Program(fields), Some(owner)) => {
+                for (n, field) in (0..).zip(fields) {
+                    let known = self.numbers.contains_key(&(key, n, owner));
+                    let name = || format!("{class} {}", field.name);
+                    let name = if known { String::new() } else { name() };
+                    let value = match event.field(field.id) {
+                        FieldValue::Float(v) if field.is_float => FieldValue::Float(v),
+                        value => FieldValue::Signed(match value.number() {
+                            Some(v) if !field.is_float => exact(v),
+                            _ => continue,
+                        }),
+                    };
+                    found.push((n, owner, name, value));
+                }
+            }
+            (CounterPlan::Frequency([state, cpu]), _) => {
+                if let (Some(state), Some(cpu)) = (number(*state), number(*cpu)) {
+                    let owner = CounterOwner::Cpu(cpu.clamp(0, i128::from(u32::MAX)) as u32);
+                    found.push((
+                        0,
+                        owner,
+                        "frequency, kHz".into(),
+                        FieldValue::Signed(exact(state)),
+                    ));
+                }
+            }
+            (CounterPlan::Memory([own, kind, size]), Some(owner)) => {
+                if let (Some(1), Some(kind), Some(size)) =
+                    (number(*own), number(*kind), number(*size))
+                {
+                    // The order of the kernel's MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES.
+                    let names = ["file", "anonymous", "swap", "shared"];
+                    if let Some(name) = names.get(usize::try_from(kind).unwrap_or(9)) {
+                        let name = format!("{name} memory, bytes");
+                        found.push((kind as u32, owner, name, FieldValue::Signed(exact(size))));
+                    }
+                }
+            }
+            _ => {}
+        }
+        for (field, owner, name, value) in found {
+            self.push((key, field, owner), name, now, &value);
+        }
+    }
+
+    fn push(
+        &mut self,
+        key: (u32, u32, CounterOwner),
+        name: String,
+        now: u64,
+        value: &FieldValue<'_>,
+    ) {
+        let at = match self.numbers.get(&key) {
+            Some(at) => *at,
+            None if self.tracks.len() >= MOST_COUNTERS => {
+                self.left_out += 1;
+                return;
+            }
+            None => {
+                let is_float = matches!(value, FieldValue::Float(_));
+                let (bytes, owner) = (Vec::new(), key.2);
+                self.tracks.push(CounterTrack {
+                    name,
+                    owner,
+                    is_float,
+                    bytes,
+                    count: 0,
+                    before: (0, 0),
+                });
+                self.numbers.insert(key, self.tracks.len() - 1);
+                self.tracks.len() - 1
+            }
+        };
+        let is_inexact = matches!(value, FieldValue::Signed(i64::MAX));
+        if self.values >= MOST_VALUES || is_inexact {
+            self.left_out += 1;
+            return;
+        }
+        let Some(track) = self.tracks.get_mut(at) else { return };
+        self.values += 1;
+        let now = now.max(track.before.0);
+        push_number(&mut track.bytes, now - track.before.0);
+        track.before.0 = now;
+        match value {
+            FieldValue::Float(v) => push_number(&mut track.bytes, (*v as f32).to_bits().into()),
+            FieldValue::Signed(v) => {
+                let step = v - track.before.1;
+                track.before.1 = *v;
+                push_number(&mut track.bytes, ((step << 1) ^ (step >> 63)) as u64);
+            }
+            _ => {}
+        }
+        track.count += 1;
+    }
+}
+
+/// A number that the script can draw; the largest for all others.
+fn exact(value: i128) -> i64 {
+    if value.abs() <= MOST_EXACT { value as i64 } else { i64::MAX }
+}
+
+fn plan(class: &RecordedClass) -> Option<CounterPlan> {
+    let field = |name: &str| class.field(name);
+    if class.is_named("power:cpu_frequency") {
+        return Some(CounterPlan::Frequency([field("state")?, field("cpu_id")?]));
+    }
+    if class.is_named("kmem:rss_stat") {
+        return Some(CounterPlan::Memory([field("curr")?, field("member")?, field("size")?]));
+    }
+    // Numbers of pairs tell spans apart.
+    if class.origin != ClassOrigin::Program || pair_name(&class.full_name).is_some() {
+        return None;
+    }
+    let own = (0u32..).zip(&class.fields);
+    let own = own.filter(|(_, f)| !f.common && f.part == FieldPart::Own && f.labels.is_none());
+    let fields = own.filter_map(|(id, f)| {
+        let is_float = f.field_type == FieldType::Float;
+        let counts = is_float || matches!(f.field_type, FieldType::Integer { .. });
+        let is_plain = matches!(f.role, FieldRole::Plain | FieldRole::Size | FieldRole::Duration);
+        let (id, name) = (FieldId(id), f.name.clone());
+        (counts && is_plain).then_some(CountedField { id, name, is_float })
+    });
+    Some(CounterPlan::Program(fields.collect()))
+}
