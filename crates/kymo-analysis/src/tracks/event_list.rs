@@ -72,6 +72,11 @@ impl EventList {
         }
         let Some(Some(plan)) = self.by_layout.get(layout) else { return };
         if self.chunks.last().is_none_or(|c| c.count >= EVENTS_PER_CHUNK) {
+            // What a vector has room for beyond its end is a fourth of it on average.
+            if let Some(full) = self.chunks.last_mut() {
+                full.heads.shrink_to_fit();
+                full.texts.shrink_to_fit();
+            }
             let (start, first, last) = (at.time, at.time, at.time);
             self.chunks.push(EventChunk { start, first, last, ..EventChunk::default() });
             self.before = at.time;

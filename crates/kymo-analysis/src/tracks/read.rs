@@ -460,6 +460,8 @@ impl<'c> Tracking<'c> {
                 task.calls.push(TrackSpan { from, to: end - base, code: call });
             }
             task.spans.finish(end - base);
+            task.states.bytes.shrink_to_fit();
+            task.calls.bytes.shrink_to_fit();
             self.counts.span_ends += task.spans.unmatched;
             self.counts.overlaps += task.states.overlaps;
         }

@@ -18,9 +18,13 @@ async function unpack(number) {
   const text = own.textContent, bytes = new Uint8Array(text.length);
   let at = 0;
   // "=" and 64 more stand for a byte that is no character of its number.
-  for (let i = 0; i < text.length; i++) {
-    const c = text.charCodeAt(i);
-    bytes[at++] = c === 61 ? text.charCodeAt(++i) - 64 : c;
+  for (let i = 0; i < text.length;) {
+    for (const end = i + 4e5; i < end && i < text.length; i++) {
+      const c = text.charCodeAt(i);
+      bytes[at++] = c === 61 ? text.charCodeAt(++i) - 64 : c;
+    }
+    // A frame may be drawn between.
+    await new Promise(done => setTimeout(done));
   }
   return inflate(new Response(bytes.subarray(0, at)));
 }
@@ -202,6 +206,8 @@ const nameAt = (t, time) => t ? (t.names.find(n => time < n[0]) || [0, t.comm])[
 const NO_TID = 4294967295;
 const taskName = t => t ? `${t.comm || "?"} ${t.tid}` : "";
 
+// Functions of frames; the lowest bit says that one was inlined.
+const functionOf = fn => HEAD.samples.functions[fn >> 1], functionName = fn => functionOf(fn)[0] + (fn & 1 ? " (inlined)" : "");
 // Samples, once for all; the tasks' own are found by their numbers.
 let samplesAsked = null, SAMPLES = null;
 function wantSamples() {
@@ -221,7 +227,7 @@ function wantSamples() {
     SAMPLES = { time, stack, weight, stacks, nodes, count: s.count };
     // Where tasks left their CPUs is no sample of code.
     for (const st of stacks) {
-      const leaf = st.node >= 0 ? s.functions[nodes[st.node].fn][0] : "";
+      const leaf = st.node >= 0 ? functionOf(nodes[st.node].fn)[0] : "";
       // An event that counts one by one is the innermost frame itself.
       st.isEvent = s.events[st.event][0] === "events";
       st.isSwitch = /(^|:)sched_switch$/.test(st.isEvent ? leaf : s.events[st.event][0]);

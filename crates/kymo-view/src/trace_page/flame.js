@@ -10,7 +10,7 @@ function inScope(number) {
 }
 const chosenTask = () => rows.find(r => r.id === STATE.row && r.kind === "task")?.task || null;
 
-const newFrame = (fn, parent) => ({ fn, name: fn < 0 ? parent ? "[no stack]" : "" : HEAD.samples.functions[fn][0], total: 0, self: 0, was: 0, wasSelf: 0, wide: 0, children: new Map(), parent });
+const newFrame = (fn, parent) => ({ fn, name: fn < 0 ? parent ? "[no stack]" : "" : functionName(fn), total: 0, self: 0, was: 0, wasSelf: 0, wide: 0, children: new Map(), parent });
 // Another recording, to compare with: its functions are given the numbers of this one's.
 let before = null;
 function wantBefore() {
@@ -22,7 +22,7 @@ function wantBefore() {
       if (!numbers.has(key)) numbers.set(key, all.push(f) - 1);
       return numbers.get(key);
     });
-    for (let r = new Reader(await blob(b.nodes)); !r.done;) nodes.push({ parent: r.next() - 1, fn: own[r.next()] });
+    for (let r = new Reader(await blob(b.nodes)); !r.done;) { const parent = r.next() - 1, fn = r.next(); nodes.push({ parent, fn: own[fn >> 1] << 1 | fn & 1 }); }
     for (let r = new Reader(await blob(b.stacks)); !r.done;) stacks.push({ event: r.next(), node: r.next() - 1, weight: r.next() });
     return { nodes, stacks };
   })();
@@ -165,7 +165,6 @@ function drawFlame(which) {
   const [c] = fit(canvas, height);
   c.fillStyle = colors.panel; c.fillRect(0, 0, width, height);
   c.font = "11.5px system-ui, sans-serif";
-  let found = 0;
   for (const b of boxes) {
     const y = b.depth * FRAME_H, hit = STATE.query && b.node.name.toLowerCase().includes(STATE.query);
     c.fillStyle = hit ? colors.accent : frameColor(b.node, which);
@@ -174,7 +173,7 @@ function drawFlame(which) {
     if (gone) for (let x = 0; x < b.w - .7; x += 7) c.fillRect(b.x + x, y, Math.min(4, b.w - .7 - x), FRAME_H - 1);
     else c.fillRect(b.x, y, Math.max(.5, b.w - .7), FRAME_H - 1);
     c.globalAlpha = 1;
-    if (hit) found += b.node.total;
+    if (b.node === g.cursor) { c.strokeStyle = colors.accent; c.lineWidth = 2; c.strokeRect(b.x + 1, y + 1, Math.max(2, b.w - 2.7), FRAME_H - 3); }
     if (b.w > 30) {
       c.fillStyle = hit ? "#fff" : isDark() ? "#f2f2f2" : "#2a1c08";
       const text = g.old ? `${points(b.node.change)} ${b.node.name}` : b.node.name;
@@ -185,7 +184,7 @@ function drawFlame(which) {
     boxes.filter(b => b.depth < 3).slice(0, 6).map(b => `${b.node.name} ${percent(b.node.total, g.root.total)}`).join(", "));
 }
 function frameColor(node, which) {
-  const kernel = node.fn >= 0 && HEAD.samples.functions[node.fn][2];
+  const kernel = node.fn >= 0 && functionOf(node.fn)[2];
   let h = 0;
   for (let i = 0; i < node.name.length; i++) h = (h * 33 + node.name.charCodeAt(i)) >>> 0;
   const dark = isDark(), light = (dark ? 34 : 68) + h % 9;
@@ -203,6 +202,18 @@ function boxAt(which, event) {
   const depth = Math.floor(y / FRAME_H);
   return graphs[which]?.boxes?.find(b => b.depth === depth && x >= b.x && x < b.x + b.w) || null;
 }
+// Keys in a graph: to the greatest child, the parent, the frames beside; the answer is whether it was one.
+function flameKey(which, key) {
+  const g = graphs[which], at = g?.cursor || g?.zoom || g?.root;
+  if (!at) return false;
+  if (key === "Enter") { if (at !== g.root) chooseFrame(which, at); return true; }
+  const size = n => g.old ? n.wide : n.total, kids = n => [...n.children.values()].sort((a, b) => size(b) - size(a)), beside = at.parent ? kids(at.parent) : [];
+  const next = { ArrowDown: () => kids(at)[0], ArrowUp: () => at.parent, ArrowLeft: () => beside[beside.indexOf(at) - 1], ArrowRight: () => beside[beside.indexOf(at) + 1] }[key];
+  if (!next) return false;
+  const frame = next();
+  if (frame && frame !== g.root) { g.cursor = frame; $("frame").textContent = frameText(which, frame).replaceAll("\n", ", "); drawFlames(); }
+  return true;
+}
 function chooseFrame(which, node) {
   const g = graphs[which];
   g.zoom = node;
@@ -211,7 +222,7 @@ function chooseFrame(which, node) {
   save(); drawFlames();
 }
 function frameText(which, node) {
-  const g = graphs[which], fn = node.fn >= 0 ? HEAD.samples.functions[node.fn] : null;
+  const g = graphs[which], fn = node.fn >= 0 ? functionOf(node.fn) : null;
   const old = g.old ? [`before ${amount(node.was, g.unit)}, ${share(node.was, g.old.total)}`, `in itself ${amount(node.wasSelf, g.unit)}, ${share(node.wasSelf, g.old.total)}`, `change of the share ${points(node.change)} percentage points`] : [];
   return [node.name, fn && fn[1] ? fn[1] : "", `${amount(node.total, g.unit)}, ${share(node.total, g.root.total)} of the selection`,
     `in itself ${amount(node.self, g.unit)}, ${share(node.self, g.root.total)}`, ...old].filter(t => t).join("\n");
@@ -231,9 +242,10 @@ async function showFunctions() {
       let inner = true;
       for (let node = stack.node; node >= 0; node = nodes[node].parent) {
         const fn = nodes[node].fn, row = rowsOf.get(fn) || rowsOf.set(fn, { fn, self: 0, total: 0, was: 0, wasTotal: 0 }).get(fn);
-        if (inner) row[self] += weight;
+        // What is inlined is code of the function around it.
+        if (inner && !(fn & 1)) { row[self] += weight; inner = false; }
         if (!seen.has(fn)) row[total] += weight;
-        seen.add(fn); inner = false;
+        seen.add(fn);
       }
     }
     return whole;
@@ -245,10 +257,10 @@ async function showFunctions() {
   const list = [...rowsOf.values()].sort((a, b) => b.self - a.self || b.total - a.total);
   const body = element("tbody");
   for (const row of list.slice(0, 500)) {
-    const [name, binary] = HEAD.samples.functions[row.fn], bar = element("span", { class: "share" });
+    const [name, binary] = [functionName(row.fn), functionOf(row.fn)[1]], bar = element("span", { class: "share" });
     bar.style.width = Math.round(row.self / whole * 80) + "px";
     const then = old ? [share(row.was, all), points((whole ? row.self / whole : 0) - (all ? row.was / all : 0)), share(row.wasTotal, all)] : [];
-    body.append(element("tr", { onclick: () => { STATE.query = name.toLowerCase(); $("find").value = name; STATE.tab = "flame"; save(); showPanel(); } },
+    body.append(element("tr", { tabindex: 0, onclick: () => { STATE.query = functionOf(row.fn)[0].toLowerCase(); $("find").value = functionOf(row.fn)[0]; STATE.tab = "flame"; save(); showPanel(); } },
       element("td", {}, share(row.self, whole)), element("td", {}, bar), element("td", {}, amount(row.self, unit)),
       element("td", {}, share(row.total, whole)), ...then.map(t => element("td", {}, t)), element("td", { class: "name" }, name), element("td", { class: "name" }, binary)));
   }

@@ -194,13 +194,14 @@ fn samples(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io::Result<Val
     }))
 }
 
-/// The tree of frames, each with its function.
+/// The tree of frames, each with its function, and whether it is inlined (the lowest bit).
 fn nodes(stacks: &Stacks) -> Vec<u8> {
     let mut nodes = Vec::new();
     for node in &stacks.nodes {
-        let function = stacks.frames.get(node.frame as usize).map_or(0, |f| f.function);
+        let frame = stacks.frames.get(node.frame as usize);
+        let function = frame.map_or(0, |f| u64::from(f.function) << 1 | u64::from(f.inlined));
         push_number(&mut nodes, node.parent.map_or(0, |p| u64::from(p) + 1));
-        push_number(&mut nodes, function.into());
+        push_number(&mut nodes, function);
     }
     nodes
 }

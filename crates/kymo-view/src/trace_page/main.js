@@ -196,6 +196,8 @@ function key(event) {
   }
   if (typing) { if (event.key === "Enter" && event.target.id === "find") step(event.shiftKey ? -1 : 1); return; }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("#on, #off") && flameKey(event.target.id, event.key)) return void event.preventDefault();
+  if (event.key === "Enter" && event.target.matches("tr, th")) return void event.target.click();
   const at = rows.findIndex(r => r.id === STATE.row), move = by => { const row = rows[Math.max(0, Math.min(rows.length - 1, at + by))]; if (row) { chooseRow(row, false); STATE.row = row.id; showRow(); redraw(); save(); } };
   const onTab = event.target.matches("[role=tab]");
   const does = {

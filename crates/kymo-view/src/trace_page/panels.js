@@ -34,7 +34,7 @@ async function showTasks() {
   const body = element("tbody");
   for (const row of list.slice(0, 400)) {
     const id = "task" + row.task.number, name = taskName(row.task);
-    const tr = element("tr", { "data-tid": row.task.tid, class: id === STATE.row ? "chosen" : "", onclick: () => { STATE.row = id; showRow(); save(); redraw(); showPanel(); } },
+    const tr = element("tr", { tabindex: 0, "data-tid": row.task.tid, class: id === STATE.row ? "chosen" : "", onclick: () => { STATE.row = id; showRow(); save(); redraw(); showPanel(); } },
       element("td", { class: "name" }, name + (row.task.pid !== null && row.task.pid !== row.task.tid ? ` (process ${row.task.pid})` : "")));
     const bar = element("span", { class: "share" });
     bar.style.width = Math.round(row.run / (b - a) * 100) + "px";
@@ -42,9 +42,9 @@ async function showTasks() {
     for (const [, k] of taskColumns) tr.append(element("td", { "data-key": k, "data-ns": String(row[k]) }, millis(row[k])));
     body.append(tr);
   }
-  const head = element("tr", {}, element("th", { class: "name", scope: "col", onclick: () => sortBy("name") }, "Task"),
-    element("th", { scope: "col" }, ""), element("th", { scope: "col", onclick: () => sortBy("run") }, "of the time"));
-  for (const [title, k] of taskColumns) head.append(element("th", { scope: "col", onclick: () => sortBy(k), "aria-sort": k === key ? "descending" : null }, title + ", ms" + (k === key ? " \u25be" : "")));
+  const head = element("tr", {}, element("th", { class: "name", scope: "col", tabindex: 0, onclick: () => sortBy("name") }, "Task"),
+    element("th", { scope: "col" }, ""), element("th", { scope: "col", tabindex: 0, onclick: () => sortBy("run") }, "of the time"));
+  for (const [title, k] of taskColumns) head.append(element("th", { scope: "col", tabindex: 0, onclick: () => sortBy(k), "aria-sort": k === key ? "descending" : null }, title + ", ms" + (k === key ? " \u25be" : "")));
   pane.replaceChildren(element("table", {}, element("thead", {}, head), body));
   if (list.length > 400) pane.append(element("p", { class: "empty" }, `${list.length - 400} more tasks; the command above shows all.`));
 }
@@ -123,7 +123,7 @@ let panelDone = null;
 const KEYS = [
   ["w s", "zoom in and out"], ["a d", "move left and right"], ["\u2191 \u2193", "choose a track"], ["\u2190 \u2192", "span before, next span of the track"],
   ["f", "show the selection, or the span"], ["m", "select the span"], ["Escape", "select the whole recording"], ["0", "show the whole recording"],
-  ["/", "find"], ["n p", "next, previous match; in the table next, previous event, of the kind that is chosen there"], ["1 \u2026 5", "tables and graphs"], ["c", "critical path of the chosen task in the selection (kymo why)"], ["drag", "select a time"], ["Shift+drag", "move"], ["Ctrl+wheel", "zoom"], ["?", "these keys"],
+  ["/", "find"], ["n p", "next, previous match; in the table next, previous event, of the kind that is chosen there"], ["1 \u2026 5", "tables and graphs"], ["\u2191 \u2193 \u2190 \u2192 Enter", "in a flame graph: choose a frame, zoom to it; in a table: Enter chooses the row"], ["c", "critical path of the chosen task in the selection (kymo why)"], ["drag", "select a time"], ["Shift+drag", "move"], ["Ctrl+wheel", "zoom"], ["?", "these keys"],
 ];
 function showHelp() {
   const dialog = $("help");

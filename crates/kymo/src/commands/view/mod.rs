@@ -147,9 +147,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         crate::progress::end();
         say!("{}", ledger.to_text(""));
         let fragment = fragment(&tracks, selected, args.path_of);
-        let base = tracks.span.0;
-        drop((tracks, stacks));
-        let find = Box::new(move |tid, times| find_path(&source, tid, times, base));
+        let begin = tracks.span.0;
+        drop((tracks, stacks, base));
+        // It may serve for days.
+        kymo_kernel::system::release_freed_memory();
+        let find = Box::new(move |tid, times| find_path(&source, tid, times, begin));
         server::serve((served, find), &paths, args.port, &fragment)?;
         return Ok(ExitCode::SUCCESS);
     };
