@@ -27,6 +27,7 @@ mod exit;
 mod perf_config;
 mod perf_options;
 mod refused_options;
+mod sandbox;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -170,6 +171,14 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("Write what limits the result into this file, as a JSON object"),
         )
+        .arg(
+            clap::Arg::new(sandbox::NO_SANDBOX)
+                .long("no-sandbox")
+                .global(true)
+                .hide_short_help(true)
+                .action(clap::ArgAction::SetTrue)
+                .help("Read recordings with all the rights that there are"),
+        )
         .subcommands(commands.map(|e| declared(Command::new(e.name).about(e.about), e.declare)))
 }
 
@@ -182,6 +191,9 @@ fn main() -> ExitCode {
     let Some(entry) = COMMANDS.iter().find(|entry| entry.name == name) else {
         unreachable!("clap knows the commands of the table only");
     };
+    if let Err(e) = sandbox::enter(&name, &matches) {
+        return commands::fail(&e);
+    }
     let refused = |e: clap::Error| end_of_usage(&e.format(&mut { command_line }));
     let result = (entry.run)(&mut matches).unwrap_or_else(refused);
     result.unwrap_or_else(|e| commands::fail(&e))
