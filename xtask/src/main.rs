@@ -46,7 +46,7 @@ usage: cargo xtask <task>
   bench probes        what a hit of a probe costs; renews its section of BENCHMARKS.md
   bench ust           events of programs against LTTng-UST; writes docs/bench-ust.md
         [--only PART] one part (script, report, dwarf, inlines, addresses, analyses, record,
-                      trace, probe, ctf, start-up), whose rows are renewed
+                      trace, probe, programs, top, view, ctf, start-up), whose rows are renewed
         [--against REV [--quick]]
                       this program beside that of another revision; a section of BENCHMARKS.md
 ";

@@ -40,6 +40,7 @@ pub mod probe_notes;
 pub mod proc_maps;
 pub mod process;
 pub mod regular_file;
+pub mod sandbox;
 pub mod schedstat;
 pub mod shared;
 pub mod system;

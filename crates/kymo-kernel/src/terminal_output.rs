@@ -45,16 +45,20 @@ pub struct LedOutput {
     pager: Option<Child>,
 }
 
+/// Starts a pager that waits for text; none if it cannot be started.
+pub fn start_pager(mut pager: Command) -> Option<Child> {
+    pager.stdin(Stdio::piped()).spawn().ok()
+}
+
 impl LedOutput {
-    /// Leads what is written from now on through `filter` into `pager`, or back to the terminal
-    /// without one. A pager that cannot be started is left out.
+    /// Leads what is written from now on through `filter` into a pager, or back to the terminal
+    /// without one.
     ///
     /// # Errors
     /// If there are no descriptors left.
-    pub fn begin(pager: Option<Command>, filter: Option<LineFilter>) -> io::Result<LedOutput> {
+    pub fn begin(mut pager: Option<Child>, filter: Option<LineFilter>) -> io::Result<LedOutput> {
         let columns = output_columns();
         io::stdout().flush()?;
-        let mut pager = pager.and_then(|mut pager| pager.stdin(Stdio::piped()).spawn().ok());
         let to_pager = pager.as_mut().and_then(|pager| pager.stdin.take());
         let has_pager = pager.is_some();
         let mut led = LedOutput { saved: Vec::new(), filter: None, pager };

@@ -156,6 +156,15 @@ impl SymbolCache {
         &self.directory
     }
 
+    /// Makes the directory, which only its owner may look into.
+    ///
+    /// # Errors
+    /// If it is not there and cannot be made.
+    pub fn make_directory(&self) -> Result<()> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
+        io(made, &self.directory)
+    }
+
     fn path(&self, kind: CacheKind, key: BuildId) -> PathBuf {
         self.directory.join(format!("{key}.{}", kind.name))
     }
@@ -190,8 +199,7 @@ impl SymbolCache {
         if key.as_bytes().is_empty() {
             return Ok(());
         }
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
-        io(made, &self.directory)?;
+        self.make_directory()?;
         own(&self.directory, &io(fs::metadata(&self.directory), &self.directory)?)?;
         let path = self.path(kind, key);
         let name = format!(".{key}.{}.{}.tmp", kind.name, std::process::id());

@@ -28,6 +28,7 @@ mod perf_config;
 mod perf_options;
 mod progress;
 mod refused_options;
+mod sandbox;
 mod screen;
 
 use std::ffi::OsString;
@@ -180,6 +181,10 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
         )
         .arg(flag(NO_PAGER, "Show long texts on a terminal without a pager"))
         .arg(flag(FULL_NAMES, "Shorten no names to fit the terminal"))
+        .arg(
+            flag(sandbox::NO_SANDBOX, "Read recordings with all the rights that there are")
+                .hide_short_help(true),
+        )
         .subcommands(commands.map(|e| declared(Command::new(e.name).about(e.about), e.declare)))
 }
 
@@ -206,6 +211,9 @@ fn run() -> ExitCode {
     let Some(entry) = COMMANDS.iter().find(|entry| entry.name == name) else {
         unreachable!("clap knows the commands of the table only");
     };
+    if let Err(e) = sandbox::enter(&name, &matches) {
+        return commands::fail(&e);
+    }
     let refused = |e: clap::Error| end_of_usage(&e.format(&mut { command_line }));
     let result = (entry.run)(&mut matches).unwrap_or_else(refused);
     result.unwrap_or_else(|e| commands::fail(&e))

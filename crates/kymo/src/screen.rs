@@ -2,11 +2,13 @@
 //! pipes and programs get the same text as ever.
 
 use std::ffi::OsString;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use kymo_kernel::terminal_output::{LedOutput, LineFilter, output_columns, output_is_terminal};
+use kymo_kernel::terminal_output::{
+    LedOutput, LineFilter, output_columns, output_is_terminal, start_pager,
+};
 use kymo_view::fit_line;
 
 use crate::called_name::CalledName;
@@ -22,6 +24,8 @@ pub(crate) struct ScreenOptions {
 
 static OPTIONS: OnceLock<ScreenOptions> = OnceLock::new();
 static LED: Mutex<Option<LedOutput>> = Mutex::new(None);
+/// A pager that nothing was shown through yet.
+static WAITING: Mutex<Option<Child>> = Mutex::new(None);
 /// What is shown happens now.
 static IS_LIVE: AtomicBool = AtomicBool::new(false);
 
@@ -36,6 +40,16 @@ impl ScreenOptions {
 pub(crate) fn set_live() {
     IS_LIVE.store(true, Ordering::Relaxed);
     crate::progress::end();
+}
+
+/// Starts the pager before it is known whether there is something to show: afterwards no program
+/// may be started any more.
+pub(crate) fn prepare() {
+    let options = OPTIONS.get().copied().unwrap_or_default();
+    if options.no_pager || !output_is_terminal() {
+        return;
+    }
+    *WAITING.lock().unwrap_or_else(PoisonError::into_inner) = pager().and_then(start_pager);
 }
 
 /// Has a pager show the text that follows, if it goes to a terminal.
@@ -62,7 +76,11 @@ fn lead(fits: bool) {
             Err(_) => out.write_all(line),
         })
     });
-    let pager = if options.no_pager || IS_LIVE.load(Ordering::Relaxed) { None } else { pager() };
+    let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let pager = match options.no_pager || IS_LIVE.load(Ordering::Relaxed) {
+        true => None,
+        false => waiting.or_else(|| pager().and_then(start_pager)),
+    };
     let is_coloured =
         anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
     // Without it everything is shown as it is.
@@ -86,6 +104,10 @@ pub(crate) fn fitted(text: &str) -> String {
 pub(crate) fn end() {
     if let Some(led) = LED.lock().unwrap_or_else(PoisonError::into_inner).take() {
         led.end();
+    }
+    if let Some(mut pager) = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // It has nothing to show.
+        let _ = pager.wait();
     }
 }
 

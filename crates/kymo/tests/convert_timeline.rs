@@ -248,6 +248,9 @@ fn perfetto_has_the_same_runs_wakeups_and_stacks() {
     assert_eq!(weight, told.sum::<u64>());
 }
 
+/// Thread, name, begin and end.
+type Slice = (u64, String, u64, u64);
+
 #[test]
 fn perfetto_has_the_spans_of_programs() {
     let directory = tempfile::tempdir().unwrap();
@@ -259,7 +262,7 @@ fn perfetto_has_the_spans_of_programs() {
     // Slices by thread: the name of each, and when it began and ended.
     let mut tracks: BTreeMap<u64, u64> = BTreeMap::new();
     let mut open: BTreeMap<u64, (String, u64)> = BTreeMap::new();
-    let mut shown: Vec<(u64, String, u64, u64)> = Vec::new();
+    let mut shown: Vec<Slice> = Vec::new();
     for packet in messages(&trace, 1) {
         for track in messages(packet, 60) {
             let tid = match messages(track, 4).first() {
@@ -306,7 +309,7 @@ fn perfetto_has_the_spans_of_programs() {
     told.sort();
     assert!(told.len() > 5, "{told:?}");
     // Seconds are doubles in the lines.
-    let near = |(a, b): (&(u64, String, u64, u64), &(u64, String, u64, u64))| {
+    let near = |(a, b): (&Slice, &Slice)| {
         a.0 == b.0 && a.2.abs_diff(b.2) < 1000 && a.3.abs_diff(b.3) < 1000
     };
     assert!(shown.len() == told.len() && shown.iter().zip(&told).all(near), "{shown:?} {told:?}");

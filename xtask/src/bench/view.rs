@@ -29,8 +29,8 @@ impl Bench<'_> {
         path: &std::path::Path,
         page: &std::path::Path,
     ) -> anyhow::Result<Vec<Row>> {
-        // A round trip makes some 14 events.
-        let trips = if self.effort() == Effort::Full { "720000" } else { "7200" };
+        // A round trip makes some 11 events.
+        let trips = if self.effort() == Effort::Full { "900000" } else { "9000" };
         let events = "sched:sched_switch,sched:sched_waking,raw_syscalls:*,cpu-clock";
         let mut record = self.kymo_with(&["record", "-q", "-m", "4096", "-e", events, "-g", "-o"]);
         // One CPU switches at each message, and the trace is of known tasks alone.

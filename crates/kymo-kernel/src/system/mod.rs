@@ -4,6 +4,7 @@
 
 mod hardware;
 mod inode_paths;
+pub(crate) mod kept_roots;
 mod kernel;
 mod processes;
 

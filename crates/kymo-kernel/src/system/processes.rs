@@ -5,12 +5,13 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-use super::SystemRoot;
+use super::{SystemRoot, kept_roots};
 
 impl SystemRoot {
     /// The root directory of a process, with its mounts.
     pub fn root_of(&self, pid: u32) -> PathBuf {
-        self.path(format!("proc/{pid}/root"))
+        let kept = self.is_machine().then(|| kept_roots::root_of(pid)).flatten();
+        kept.unwrap_or_else(|| self.path(format!("proc/{pid}/root")))
     }
 
     /// The file of a process's mapping; it is there for as long as the mapping is not split.
@@ -31,6 +32,9 @@ impl SystemRoot {
 
     /// The mount namespace of a process: device and inode tell it from others.
     pub fn mount_namespace(&self, pid: u32) -> Option<(u64, u64)> {
+        if let Some(kept) = self.is_machine().then(|| kept_roots::mount_namespace(pid)).flatten() {
+            return kept;
+        }
         let meta = std::fs::metadata(self.path(format!("proc/{pid}/ns/mnt"))).ok()?;
         Some((meta.dev(), meta.ino()))
     }

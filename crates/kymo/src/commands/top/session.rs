@@ -3,8 +3,8 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use kymo_kernel::clock::monotonic_ns;
 use kymo_analysis::live_profile::{LiveKey, LiveProfile, LiveProfileOptions, LiveQuery};
+use kymo_kernel::clock::monotonic_ns;
 use kymo_model::{Note, NoteKind};
 use kymo_record::{CaptureEnd, PerfCapture};
 use kymo_symbols::ResolverOptions;
