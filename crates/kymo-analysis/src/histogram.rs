@@ -92,6 +92,8 @@ pub struct HistEntry {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
+    /// Of these, of samples in the kernel, and in programs.
+    pub by_mode: (u64, u64),
     /// Weight of what was spent here: the same, or its latency.
     pub own: u64,
     /// Weight of what was spent here and in what was called from here.
@@ -256,6 +258,12 @@ impl Groups<'_> {
         if let Some(entry) = self.entries.get_mut(id) {
             let weight = self.options.weight(stack);
             entry.period = entry.period.saturating_add(stack.period);
+            let (kernel, user) = &mut entry.by_mode;
+            match stack.level {
+                'k' => *kernel = kernel.saturating_add(stack.period),
+                '.' => *user = user.saturating_add(stack.period),
+                _ => {}
+            }
             entry.own = entry.own.saturating_add(weight);
             entry.total = entry.total.saturating_add(weight);
             entry.samples += stack.samples;
@@ -420,6 +428,7 @@ impl Groups<'_> {
                 level: spot.level,
                 parent: head.parent,
                 samples: 0,
+                by_mode: (0, 0),
                 period: 0,
                 own: 0,
                 total: 0,

@@ -30,11 +30,15 @@ pub struct ReportRequest<'a> {
     pub percent_limit: Option<f64>,
     pub show_nr_samples: bool,
     pub show_total_period: bool,
+    /// Shares of the kernel and of programs.
+    pub show_cpu_utilization: bool,
     pub field_separator: Option<&'a str>,
     pub no_inline: bool,
     pub full_source_path: bool,
     /// `--percentage relative`.
     pub relative: bool,
+    /// A level for each sort key.
+    pub hierarchy: bool,
     pub hide_unresolved: bool,
     pub symbol_filter: Option<&'a str>,
     pub exclude_other: bool,
@@ -93,6 +97,8 @@ pub enum ReportColumn {
     Children,
     Own,
     Overhead,
+    Kernel,
+    User,
     Latency,
     Samples,
     Period,
@@ -107,6 +113,8 @@ impl ReportColumn {
             ReportColumn::Children
                 | ReportColumn::Own
                 | ReportColumn::Overhead
+                | ReportColumn::Kernel
+                | ReportColumn::User
                 | ReportColumn::Latency
         )
     }
@@ -137,7 +145,10 @@ pub struct ReportConfig {
     /// Least share of an entry, in percent.
     pub percent_limit: f64,
     nr_samples: bool,
+    /// A level for each sort key.
+    pub hierarchy: bool,
     total_period: bool,
+    cpu_utilization: bool,
     /// Text between columns, which are not padded then.
     pub separator: Option<String>,
     /// Inlined functions are shown in call graphs.
@@ -319,6 +330,8 @@ impl ReportConfig {
             percent_limit: args.percent_limit.unwrap_or(0.0),
             nr_samples: args.show_nr_samples,
             total_period: args.show_total_period,
+            hierarchy: args.hierarchy,
+            cpu_utilization: args.show_cpu_utilization,
             separator: args.field_separator.map(str::to_owned),
         };
         config.read_call_graph(args.call_graph)?;
@@ -477,7 +490,9 @@ impl ReportConfig {
             parts.max().map(|last| (0..=last).map(|part| labels.order(number, part)).collect());
         let asked =
             |f: &Vec<ColumnRequest>| !f.contains(&ColumnRequest::Column(ReportColumn::Children));
-        let children = chains && self.children.unwrap_or(!self.fields.as_ref().is_some_and(asked));
+        let children = chains
+            && !self.hierarchy
+            && self.children.unwrap_or(!self.fields.as_ref().is_some_and(asked));
         let drawing = match chains {
             true => self.drawing.unwrap_or(ChainStyle::Graph),
             false => ChainStyle::None,
@@ -505,6 +520,9 @@ impl ReportConfig {
                     false => fields.push(ReportColumn::Overhead),
                 }
                 fields.extend(self.overhead_beside.then_some(ReportColumn::Overhead));
+                if self.cpu_utilization {
+                    fields.extend([ReportColumn::Kernel, ReportColumn::User]);
+                }
                 fields.extend(self.nr_samples.then_some(ReportColumn::Samples));
                 fields.extend(self.total_period.then_some(ReportColumn::Period));
                 fields.extend(keys.iter().map(|k| ReportColumn::Key(*k)));
@@ -518,7 +536,7 @@ impl ReportConfig {
         };
         // A table without any key would say nothing.
         let is_key = |f: &&ReportColumn| matches!(f, ReportColumn::Key(_));
-        let keep_all = fields.iter().filter(is_key).all(hidden);
+        let keep_all = self.hierarchy || fields.iter().filter(is_key).all(hidden);
         EventLayout {
             event: number,
             histogram: HistogramOptions {
@@ -599,6 +617,8 @@ fn parse_fields(text: &str, trace: &mut Vec<PayloadKey>) -> Vec<ColumnRequest> {
     words
         .map(|word| match word {
             "overhead" => ColumnRequest::Column(ReportColumn::Overhead),
+            "overhead_sys" => ColumnRequest::Column(ReportColumn::Kernel),
+            "overhead_us" => ColumnRequest::Column(ReportColumn::User),
             "latency" => ColumnRequest::Column(ReportColumn::Latency),
             "overhead_children" => ColumnRequest::Column(ReportColumn::Children),
             "sample" => ColumnRequest::Column(ReportColumn::Samples),

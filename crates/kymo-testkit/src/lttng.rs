@@ -181,8 +181,12 @@ impl Lttng {
         run_command(client)
     }
 
+    /// Has the daemon's client do something.
+    ///
+    /// # Panics
+    /// If it refuses.
     #[track_caller]
-    fn client(&self, args: &[&str]) {
+    pub fn client(&self, args: &[&str]) {
         let _ = self.try_client(args).success();
     }
 
@@ -211,6 +215,27 @@ impl Lttng {
             Some(root) => programs::command(root, program),
             None => Command::new(program),
         }
+    }
+
+    /// Runs a command that waits for the daemon.
+    ///
+    /// # Panics
+    /// If it fails.
+    #[track_caller]
+    pub fn run_traced(&self, mut command: Command) {
+        command.env("LTTNG_HOME", self.dir.path()).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
+        let _ = run_command(command).success();
+    }
+
+    /// Makes traces of what lies in the shared memory of buffers: `lttng-crash --extract`.
+    ///
+    /// # Panics
+    /// If it fails.
+    #[track_caller]
+    pub fn extract(&self, memory: &Path, output: &Path) {
+        let mut crash = tool(self.root.as_deref(), "lttng-crash");
+        crash.arg("--extract").arg(output).arg(memory);
+        let _ = run_command(crash).success();
     }
 
     /// Records a command's events into a directory.
@@ -248,11 +273,10 @@ impl Lttng {
             self.client(&["add-context", "-u", "-s", "test", "-c", "ch", "-t", context]);
         }
         self.client(&["start", "test"]);
-        command.env("LTTNG_HOME", self.dir.path()).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
         if session.waits {
             command.env("LTTNG_UST_ALLOW_BLOCKING", "1");
         }
-        let _ = run_command(command).success();
+        self.run_traced(command);
         self.client(&["stop", "test"]);
         self.client(&["destroy", "test"]);
     }

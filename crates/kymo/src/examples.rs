@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Command, and what is typed, with what it is for where that is not plain.
-const EXAMPLES: [(&str, &str); 21] = [
+const EXAMPLES: [(&str, &str); 22] = [
     (
         "list",
         "  kymo list 'sched:*'                    events of a group
@@ -32,6 +32,11 @@ const EXAMPLES: [(&str, &str); 21] = [
   kymo report -i trace.dat               events of a trace, counted",
     ),
     (
+        "data",
+        "  kymo data convert --to-json samples.json
+  kymo data convert --to-ctf trace -i perf.data     for babeltrace2 and Trace Compass",
+    ),
+    (
         "script",
         "  kymo script
   kymo script -F comm,tid,time,event,ip,sym
@@ -43,6 +48,7 @@ const EXAMPLES: [(&str, &str); 21] = [
         "  kymo trace -- ls                       its system calls
   kymo trace --calls openat,connect -p 1234
   kymo trace -s -- make                  a table of them
+  kymo trace -i perf.data --failure      those of a recording
   kymo trace -e sched:sched_switch --filter 'prev_prio < 100'
   kymo trace -e 'block:*' -o x.dat -- ./program",
     ),

@@ -111,7 +111,11 @@ impl CounterDirectory {
     /// `kymo count --json -u ARGS`.
     fn shown(&self, args: &[&str]) -> Value {
         let all = [&["count", "--json", "--top", "0", "-u"], args].concat();
-        json_of(&self.kymo(&all).output().unwrap())
+        let value = json_of(&self.kymo(&all).output().unwrap());
+        let schema =
+            kymo_testkit::JsonSchema::parse(include_str!("../../../docs/json.schema.json"));
+        assert_eq!(schema.errors("count_programs", &value), Vec::<String>::new(), "{value}");
+        value
     }
 
     /// Starts a program, which has counted when this returns.

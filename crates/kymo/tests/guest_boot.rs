@@ -16,7 +16,10 @@ const EVENTS: &str = "initcall:initcall_start,initcall:initcall_finish,module:mo
 
 fn report(path: &str, more: &[&str]) -> Value {
     let text = run(KYMO, [&["boot", "report", path, "--json"], more].concat()).stdout;
-    serde_json::from_str(&text).unwrap()
+    let page: Value = serde_json::from_str(&text).unwrap();
+    let schema = kymo_testkit::JsonSchema::parse(include_str!("../../../docs/json.schema.json"));
+    assert_eq!(schema.errors("boot", &page), Vec::<String>::new(), "{page:#}");
+    page
 }
 
 fn number(value: &Value) -> u64 {

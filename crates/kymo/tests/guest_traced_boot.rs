@@ -29,6 +29,9 @@ fn list(value: &Value) -> &[Value] {
 fn report(args: &[&str]) -> Value {
     let text = run(KYMO, [&["boot", "report", "--json"], args].concat()).success().stdout;
     let page: Value = serde_json::from_str(&text).unwrap();
+    let schema = kymo_testkit::JsonSchema::parse(include_str!("../../../docs/json.schema.json"));
+    let definition = if args.contains(&"--compare") { "boot_compare" } else { "boot" };
+    assert_eq!(schema.errors(definition, &page), Vec::<String>::new(), "{page:#}");
     // The path has no gaps, and its rows are the sum of its parts.
     if page["parts"].is_array() {
         let rows: u64 = list(&page["rows"]).iter().map(|r| number(&r["total_ns"])).sum();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt as _;
 
 use kernel_ctf::{CtfClass, CtfEvent, CtfWriter};
-use kymo_testkit::{Need, NoIdleCpus, Outcome, TracingState, require, run};
+use kymo_testkit::{JsonSchema, Need, NoIdleCpus, Outcome, TracingState, require, run};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -34,6 +34,10 @@ fn list(value: &Value) -> &[Value] {
 fn lines(path: &str, more: &[&str]) -> Vec<Value> {
     let text = kymo(&[&["io", "timehist", "--json", "-i", path], more].concat()).stdout;
     let all = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let schema = JsonSchema::parse(include_str!("../../../docs/json.schema.json"));
+    let all = all.inspect(|line| {
+        assert_eq!(schema.errors("io_timehist", line), Vec::<String>::new(), "{line}");
+    });
     all.filter(|l| l["type"] == "request").collect()
 }
 

@@ -150,6 +150,82 @@ fn results_of_recordings_are_as_the_schema_says() {
 }
 
 #[test]
+fn results_about_the_machine_are_as_the_schema_says() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let _state = kymo_testkit::TracingState::take();
+    let mut checked = Checked::new();
+    let each = |checked: &Checked, definition: &str, text: &str| {
+        let all: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let all = all.as_array().unwrap();
+        for one in all {
+            assert_eq!(checked.schema.errors(definition, one), Vec::<String>::new(), "{one}");
+        }
+        all.len()
+    };
+    let output = |args: &[&str]| run(KYMO, args).success().stdout;
+    let events = output(&["event", "list", "--json", "sched:*"]);
+    assert!(each(&checked, "event_list", &events) > 10);
+    assert!(each(&checked, "event_list", &output(&["event", "list", "--json"])) > 10);
+    assert!(each(&checked, "event_show", &output(&["event", "show", "--json"])) > 0);
+    let known = output(&["list", "--json", "sched:*", "cpu-clock"]);
+    assert!(each(&checked, "known_event", &known) > 10);
+    // A session of both kinds, in a shared directory of its own.
+    let directory = tempfile::tempdir().unwrap();
+    let name = format!("schema{}", std::process::id());
+    let session = |args: &[&str]| {
+        let mut command = std::process::Command::new(KYMO);
+        command.arg("session").args(args).env("KYMO_UST_DIR", directory.path());
+        kymo_testkit::run_command(command).success().stdout
+    };
+    let _ = session(&["create", &name, "-e", "sched:sched_switch", "-u", "none:*"]);
+    let (one, all) = (session(&["show", &name, "--json"]), session(&["list", "--json"]));
+    let _ = session(&["destroy", &name]);
+    let value: Value = serde_json::from_str(&one).unwrap();
+    assert_eq!(checked.schema.errors("session", &value), Vec::<String>::new(), "{value}");
+    assert!(value["events"].is_array() && value["programs"]["channels"].is_array(), "{value}");
+    assert!(each(&checked, "session", &all) > 0);
+    // Of a command it is on standard error.
+    let profile = run(KYMO, ["profile", "--json", "--", "sleep", "0.02"]).success();
+    let text = profile.stderr.split("\n{\"ledger\"").next().unwrap();
+    let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    assert_eq!(checked.schema.errors("profile", &value), Vec::<String>::new(), "{value}");
+    checked.check("probe_bench", &["probe", "bench", "--json", "--pairs", "3", "uprobe on nop"]);
+    let stats =
+        format!("{}/tests/fixtures/sched-stats/perf-7.2-a.data", env!("CARGO_MANIFEST_DIR"));
+    checked.check("sched_stats", &["sched", "stats", "report", "--json", "-i", &stats]);
+    // Counts are on standard error.
+    let counts = run(KYMO, ["stat", "-j", "-e", "page-faults", "--", "true"]).success().stderr;
+    for line in counts.lines() {
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert_eq!(checked.schema.errors("stat", &value), Vec::<String>::new(), "{value}");
+    }
+    assert!(!counts.is_empty());
+}
+
+/// Each definition is named where a test looks at real results: here, or where the machine has
+/// what it takes (boots are in the guest).
+#[test]
+fn each_definition_is_checked_somewhere() {
+    let directory = format!("{}/tests", env!("CARGO_MANIFEST_DIR"));
+    let mut tests = String::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "rs") {
+            tests.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+    let text = include_str!("../../../docs/json.schema.json");
+    let schema: Value = serde_json::from_str(text).unwrap();
+    for (name, definition) in schema["$defs"].as_object().unwrap() {
+        // Those without a description are parts of others.
+        let is_part = definition["description"].is_null();
+        assert!(is_part || tests.contains(&format!("\"{name}\"")), "{name}");
+    }
+}
+
+#[test]
 fn a_ledger_goes_where_it_is_wanted() {
     if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
         return;

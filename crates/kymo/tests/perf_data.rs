@@ -132,7 +132,7 @@ fn a_ctf_trace_has_the_events_that_script_and_perf_show() {
     convert(&all, &["--all"]);
     let lines = babeltrace(&plain);
     // Each event as `script` has it.
-    let script = kymo(&["script", "--json", "-i", &data]).success().stdout;
+    let script = kymo(&["script", "--json", "--no-inline", "-i", &data]).success().stdout;
     let events: Vec<Value> =
         script.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), events.len());

@@ -61,6 +61,8 @@ fn sort_keys_of_samples_group_as_perf_does() {
     }
     same_report(&path, &["-s", "time", "--time-quantum", "20ms"]);
     same_report(&path, &["-s", "time", "--time-quantum", "20ms", "--ns"]);
+    same_report(&path, &["-s", "comm", "--show-cpu-utilization"]);
+    same_report(&path, &["-F", "overhead,overhead_sys,overhead_us,comm"]);
     let plain = record(&directory, "plain.data", &[&["-e", "cpu-clock"], &command[..]].concat());
     let refused = kymo(&["report", "-i", &plain, "-s", "weight"]).failure();
     assert!(refused.stderr.contains("samples have no weight: `kymo record -W`"), "{refused:?}");
@@ -193,4 +195,60 @@ fn what_cannot_be_is_refused_by_name() {
         assert!(out.stderr.starts_with("error: kymo "), "{args:?}: {}", out.stderr);
         assert!(out.stderr.contains(reason), "{args:?}: {}", out.stderr);
     }
+}
+
+/// Each row of a tree with the rows it is below.
+fn tree_rows(text: &str) -> BTreeSet<String> {
+    let mut path: Vec<(usize, String)> = Vec::new();
+    let mut all = BTreeSet::new();
+    for line in text.lines().filter(|l| !l.starts_with('#') && l.contains('%')) {
+        // Shares stand to the right.
+        let indent = line.find('%').unwrap();
+        path.retain(|(above, _)| *above < indent);
+        let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let above: Vec<&str> = path.iter().map(|(_, name)| name.as_str()).collect();
+        all.insert(format!("{} > {words}", above.join(" > ")));
+        path.push((indent, words));
+    }
+    all
+}
+
+#[test]
+fn a_tree_of_sort_keys_is_perfs() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let work = Workload::syscalls();
+    let what = ["-e", "cpu-clock", "-F", "2000", "--", "sh", "-c"];
+    let script = format!("{0} 100000; cat /etc/hostname >/dev/null; {0} 50000", work.arg());
+    let path = record(&directory, "tree.data", &[&what[..], &[&script]].concat());
+    for options in [
+        &["-s", "comm,dso"][..],
+        &["-s", "dso,comm", "-n", "--show-cpu-utilization"],
+        &["-s", "comm,dso", "--percent-limit", "20"],
+        &["-s", "comm,pid,dso", "-c", "syscalls"],
+    ] {
+        let args = [&["report", "--stdio", "--hierarchy", "-i", &path], options].concat();
+        let (ours, theirs) = (kymo(&args).success(), perf(&args).success());
+        assert_eq!(tree_rows(&ours.stdout), tree_rows(&theirs.stdout), "{options:?}");
+        assert!(tree_rows(&ours.stdout).len() > 1, "{options:?}");
+        let heading = |text: &str| -> String {
+            text.lines().find(|l| l.contains("Overhead")).unwrap().trim_end().to_owned()
+        };
+        assert_eq!(heading(&ours.stdout), heading(&theirs.stdout), "{options:?}");
+    }
+    // Of some binaries perf gives a task the weight of all of its samples; here rows are the
+    // sums of those below.
+    let args = ["report", "--hierarchy", "-i", &path, "-s", "comm,dso", "-d", "[kernel.kallsyms]"];
+    let rows = tree_rows(&kymo(&args).success().stdout);
+    let (above, below): (Vec<&String>, Vec<&String>) =
+        rows.iter().partition(|row| row.starts_with(" > "));
+    let share = |row: &str| row.rsplit(" > ").next().unwrap().split('%').next().unwrap().to_owned();
+    for row in below {
+        let (task, own) = row.split_once(" > ").unwrap();
+        assert!(own.ends_with("[kernel.kallsyms]"), "{row}");
+        assert_eq!(share(task), share(own), "{row}");
+    }
+    assert!(!above.is_empty());
 }

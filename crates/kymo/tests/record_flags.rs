@@ -421,3 +421,30 @@ fn control_starts_and_stops_counting() {
     assert_eq!(row.and_then(|row| row.split(',').next()), Some("4"), "{text}");
     assert!(out.status.success() && !Path::new(&ctl).exists(), "{text}");
 }
+
+/// perf 6.1 does not know the flag yet.
+#[test]
+fn mappings_of_data_are_recorded_where_they_are_asked_for() {
+    if !require(&NEEDS) || !require(&[Need::NewestPeers]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let newest = kymo_testkit::peer("perf");
+    let (ours, theirs, plain) = (path("ours"), path("theirs"), path("plain"));
+    let flags = ["-q", "-e", "cpu-clock", "-o"];
+    let command = ["--", "true"];
+    let _ = record(&[&flags[..], &[&ours, "--data-mmap"], &command].concat()).success();
+    let _ = record(&[&flags[..], &[&plain], &command].concat()).success();
+    let args = [&["record"], &flags[..], &[&theirs, "--data-mmap"], &command].concat();
+    let _ = newest.run(args).success();
+    // Mappings of the files that `true` is made of, by their rights.
+    let mappings = |path: &str| -> std::collections::BTreeSet<String> {
+        let text = run(KYMO, ["script", "-i", path, "--show-mmap-events"]).success().stdout;
+        let files = lines_with(&text, "/ld-linux").into_iter().filter(|l| l.contains("MMAP2"));
+        files.map(|l| l.rsplit("]: ").next().unwrap().trim().to_owned()).collect()
+    };
+    assert_eq!(mappings(&ours), mappings(&theirs));
+    let has_data = |path: &str| mappings(path).iter().any(|m| m.starts_with("r--"));
+    assert!(has_data(&ours) && !has_data(&plain), "{:?}", mappings(&ours));
+}

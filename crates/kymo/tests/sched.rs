@@ -415,3 +415,73 @@ fn what_is_missing_is_said() {
     let both = kymo(&["sched", "timehist", "-s", "-w", "-i", &there]).failure();
     assert!(both.stderr.contains("-S shows both"), "{}", both.stderr);
 }
+
+/// Time and priority of each run; perf does not know the number of threads that end.
+fn priority_lines(text: &str) -> Vec<(String, String)> {
+    let line = |line: &str| {
+        let (head, rest) = line.split_once(']')?;
+        let prio = rest.split_whitespace().find(|word| {
+            word.split("->").all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        })?;
+        let time = head.split_whitespace().next()?;
+        (!rest.contains("awakened") && !rest.contains("migrated"))
+            .then(|| (time.to_owned(), prio.rsplit("->").next().unwrap().to_owned()))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[test]
+fn priorities_choose_runs_and_are_shown_as_by_perf() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs, Need::NewestPeers]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prio.data").display().to_string();
+    let script = "nice -n 7 sleep 0.01; for i in 1 2 3; do nice -n 5 true | cat; done";
+    let _ = kymo(&["sched", "record", "-q", "-o", &path, "--", "sh", "-c", script]).success();
+    let newest = kymo_testkit::peer("perf");
+    let show = |options: &[&str]| {
+        let args = [&["sched", "timehist", "-i", &path, "--show-prio"], options].concat();
+        let theirs = priority_lines(&newest.run(&args).success().stdout);
+        let ours = priority_lines(&kymo(&args).success().stdout);
+        // Runs of idle tasks have no number in both.
+        assert_eq!(ours, theirs, "{options:?}");
+        ours
+    };
+    let all = show(&[]);
+    let of = |prio: &str| all.iter().filter(|(_, own)| own == prio).count();
+    assert!(of("127") > 0 && of("125") > 0 && of("120") > 0, "{all:?}");
+    let some = show(&["--prio", "125,127-130"]);
+    assert!(!some.is_empty() && some.len() < all.len());
+    assert!(some.iter().all(|(_, prio)| prio.contains("125") || prio.contains("127")), "{some:?}");
+    assert_eq!(show(&["--prio", "3"]), []);
+    let args = ["sched", "timehist", "--json", "--show-prio", "--prio", "127", "-i", &path];
+    let json = kymo(&args).success().stdout;
+    let objects = json.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let prios: Vec<Value> = objects.map(|o| o["prio"].clone()).collect();
+    assert!(!prios.is_empty() && prios.iter().any(|p| *p == 127), "{prios:?}");
+    let refused = kymo(&["sched", "timehist", "--prio", "high", "-i", &path]).failure();
+    assert!(refused.stderr.contains("--prio: a list of priorities"), "{refused:?}");
+}
+
+#[test]
+fn times_before_migrations_are_perfs() {
+    if !require(&[Need::NewestPeers]) {
+        return;
+    }
+    let path = fixture();
+    let newest = kymo_testkit::peer("perf");
+    let last = |text: &str| -> Vec<(String, String)> {
+        let runs = text.lines().filter(|l| l.contains('[') && !l.contains("migrated"));
+        let runs = runs.filter_map(|l| {
+            let words: Vec<&str> = l.split_whitespace().collect();
+            Some(((*words.first()?).to_owned(), (*words.last()?).to_owned()))
+        });
+        runs.filter(|(time, _)| time.contains('.')).collect()
+    };
+    let args = ["sched", "timehist", "-P", "-i", &path];
+    let ours = last(&kymo(&args).success().stdout);
+    let theirs = last(&newest.run(args).success().stdout);
+    assert_eq!(ours, theirs);
+    assert!(!ours.is_empty());
+}

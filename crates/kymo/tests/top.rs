@@ -224,8 +224,59 @@ fn rows_are_about_what_is_asked_for() {
     assert!(lines.contains("spin.c:"), "{lines}");
     let kernel_only = text(&["-U"]);
     assert!(!kernel_only.contains("hot"), "{kernel_only}");
-    let warm = text(&["--symbols", "warm", "-s", "symbol"]);
+    let warm = text(&["--symbols", "warm", "-s", "symbol", "--percentage", "relative"]);
     assert!(warm.contains("100.00%  [.] warm"), "{warm}");
     let wrong = top(&["-s", "weight"]).failure();
     assert!(wrong.stderr.contains("-s weight: there are comm"), "{}", wrong.stderr);
+}
+
+/// Shares of the last page, added up.
+fn shares(text: &str) -> f64 {
+    let page = text.rsplit("   PerfTop:").next().unwrap();
+    let of = |line: &str| line.trim_start().split('%').next()?.parse::<f64>().ok();
+    page.lines().filter(|l| l.contains("[.]") || l.contains("[k]")).filter_map(of).sum()
+}
+
+#[test]
+fn shares_are_of_all_samples_or_of_those_that_are_shown() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let workload = Workload::spin();
+    let burner = Burner::start(&workload);
+    let top = |options: &[&str]| {
+        let args = ["top", "--stdio", "-p", &burner.pid(), "-d", "1", "--timeout", "1000"];
+        run(KYMO, [&args[..], options].concat()).success().stdout
+    };
+    // A quarter of the time.
+    let chosen = ["-s", "symbol", "--symbols", "warm"];
+    let all = shares(&top(&chosen));
+    let shown = shares(&top(&[&chosen[..], &["--percentage", "relative"]].concat()));
+    assert!((99.0..=101.0).contains(&shown), "{shown}");
+    assert!(all < 99.0 && all > 0.0, "{all}");
+}
+
+#[test]
+fn chains_are_as_long_as_is_asked_for() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let workload = Workload::spin();
+    let burner = Burner::start(&workload);
+    let top = |options: &[&str]| {
+        let args = ["top", "--stdio", "-g", "-p", &burner.pid(), "-d", "1", "--timeout", "1000"];
+        run(KYMO, [&args[..], &["-E", "1000", "-s", "symbol"], options].concat()).success().stdout
+    };
+    // Whoever called somebody has a share with what it called, and none of its own.
+    let callers = |text: &str| {
+        let page = text.rsplit("   PerfTop:").next().unwrap().to_owned();
+        let caller = |l: &str| {
+            let numbers: Vec<&str> = l.split_whitespace().take(2).collect();
+            numbers.len() == 2 && numbers[1] == "0.00%" && numbers[0] != "0.00%"
+        };
+        page.lines().filter(|l| caller(l)).count()
+    };
+    let (whole, cut) = (top(&[]), top(&["--max-stack", "1"]));
+    assert!(callers(&whole) > 0, "{whole}");
+    assert_eq!(callers(&cut), 0, "{cut}");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use kymo_testkit::{Need, require};
+use kymo_testkit::{Need, peer, require};
 use kymo_tracepoint::{Symbol, emit, tracepoint, tracepoint_class, tracepoint_enum};
 
 tracepoint! {
@@ -486,6 +486,71 @@ fn what_a_killed_program_wrote_is_recovered() {
     // The next tool clears up behind the dead one.
     place.trace(&["-u", "work:*", "-q"], "1");
     assert_eq!(place.left(), [""; 0]);
+}
+
+/// One run in both versions of CTF: readers of either see the same events.
+#[test]
+fn both_versions_of_ctf_say_the_same_of_a_run() {
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    let place = UstDirectory::new();
+    let ok = |args: &[&str]| {
+        let output = place.kymo(args, "").output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let _ = ok(&["session", "create", "box", "-u", "every:*"]);
+    let _ = ok(&["session", "start", "box"]);
+    assert!(place.start("200!").wait().unwrap().success());
+    // The program's rings stay when they are read.
+    let (first, second) = (place.path("v1"), place.path("v2"));
+    let _ = ok(&["session", "recover", "--keep", "-o", &first]);
+    let _ = ok(&["session", "recover", "--keep", "--ctf", "2", "-o", &second]);
+    let snapshot = place.path("snapshot");
+    let _ = ok(&["session", "snapshot", "box", "--ctf", "2", "-o", &snapshot]);
+    let _ = ok(&["session", "destroy", "box"]);
+    let metadata = |directory: &str| {
+        let find = |path: &Path| {
+            let mut trace = path.to_owned();
+            while !trace.join("metadata").is_file() {
+                let mut entries = std::fs::read_dir(&trace).unwrap().flatten();
+                trace = entries.find(|e| e.path().is_dir()).unwrap().path();
+            }
+            trace.join("metadata")
+        };
+        std::fs::read(find(Path::new(directory))).unwrap()
+    };
+    assert!(metadata(&first).starts_with(b"/* CTF 1.8 */"));
+    let due = (every(&ok(&["script", &first])), every(&ok(&["script", "--json", &first])));
+    assert_eq!((due.0.0.len(), due.1.1.len()), (600, 600));
+    for trace in [&second, &snapshot] {
+        assert!(metadata(trace).starts_with(b"\x1e{"), "{trace}");
+        let read = (every(&ok(&["script", trace])), every(&ok(&["script", "--json", trace])));
+        assert_eq!(read, due, "{trace}");
+        let listed = |path: &str| -> Vec<String> {
+            let text = ok(&["list", "-v", "-i", path]);
+            let lines = text.lines().map(str::trim);
+            // Ranges of truth values and the order of names are those of the format.
+            lines.filter(|l| !l.contains(" = ")).map(str::to_owned).collect()
+        };
+        assert_eq!(listed(trace), listed(&first), "{trace}");
+    }
+    let newest = peer("babeltrace2");
+    if !newest.is_newest() {
+        return;
+    }
+    let lines = |directory: &str| {
+        let out = newest.run(["--clock-cycles", "--no-delta", directory]).success();
+        assert_eq!(out.stderr, "");
+        // CTF 1.8 has no truth values but an enumeration of their names.
+        let plain = out.stdout.replace("( \"true\" : container = 1 )", "true");
+        plain.replace("( \"false\" : container = 0 )", "false")
+    };
+    let theirs = lines(&second);
+    assert_eq!(theirs.lines().count(), 600);
+    assert_eq!(theirs, lines(&first));
+    assert_eq!(theirs, lines(&snapshot));
 }
 
 /// A session's filters may be changed more often than rings have numbers, while the program runs

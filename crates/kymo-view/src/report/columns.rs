@@ -37,6 +37,8 @@ pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> Column {
         ReportColumn::Children => ("Children", true, false),
         ReportColumn::Own => ("    Self", true, false),
         ReportColumn::Overhead => ("Overhead", true, false),
+        ReportColumn::Kernel => ("     sys", true, false),
+        ReportColumn::User => ("     usr", true, false),
         ReportColumn::Latency => (" Latency", true, false),
         ReportColumn::Samples => ("     Samples", true, false),
         ReportColumn::Period => ("      Period", true, false),
@@ -72,6 +74,8 @@ pub(super) fn write_cell(
             write!(out, "{:.2}%", percent(e.own, whole.weight))
         }
         ReportColumn::Overhead => write!(out, "{:.2}%", percent(e.period, whole.period)),
+        ReportColumn::Kernel => write!(out, "{:.2}%", percent(e.by_mode.0, whole.period)),
+        ReportColumn::User => write!(out, "{:.2}%", percent(e.by_mode.1, whole.period)),
         ReportColumn::Samples => write!(out, "{}", e.samples),
         ReportColumn::Period => write!(out, "{}", e.period),
         ReportColumn::Key(Key::Comm) => out.write_str(comm),

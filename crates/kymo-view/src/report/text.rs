@@ -85,6 +85,10 @@ impl ReportWriter<'_> {
         let rank = |f| self.profile.rank(f);
         let same = |f| self.config.merge_key(self.profile, f);
         let mut viewer = Viewer::new(&histogram.tree, &rank, &same);
+        if self.config.hierarchy {
+            self.write_hierarchy((source, all), layout, histogram, &mut viewer)?;
+            return writeln!(self.out, "\n");
+        }
         for entry in &histogram.entries {
             let widths = layout.columns.iter().map(|f| cell_width(*f, source, entry));
             table.fit(widths);
@@ -137,7 +141,7 @@ impl ReportWriter<'_> {
         }
     }
 
-    fn chains(
+    pub(super) fn chains(
         &mut self,
         whole: u64,
         layout: &EventLayout,

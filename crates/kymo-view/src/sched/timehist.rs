@@ -280,9 +280,10 @@ impl<'a> TimehistWriter<'a> {
 
     /// Nanoseconds that a task waited on a run queue before the migration to that of its run.
     fn pre_migration(&self, tid: u32, out: &SwitchOut) -> u64 {
-        let woken = out.wait.woken.map(|wakeup| wakeup.time);
         let migrated = self.migrated.get(&tid).filter(|time| out.since.is_some_and(|t| **time < t));
-        migrated.zip(woken).map_or(0, |(migrated, woken)| migrated.saturating_sub(woken))
+        migrated
+            .zip(out.wait.runnable)
+            .map_or(0, |(migrated, since)| migrated.saturating_sub(since))
     }
 
     /// The priority that a task leaves its CPU with, and the one that it got it with if that is

@@ -47,11 +47,7 @@ enum DataCommand {
 #[command(after_help = "\
 --to-json has a header and an array with an object for each sample: its task, CPU, call chain, and
 the fields of a tracepoint as texts, as perf lays it out. `kymo script --json` has an object a line,
-with typed fields, of any recording.
-
-EXAMPLES
-  kymo data convert --to-json samples.json
-  kymo data convert -i perf.data --to-ctf trace; babeltrace2 trace")]
+with typed fields, of any recording.")]
 struct Convert {
     /// The perf.data
     #[arg(short, long, value_name = "FILE")]

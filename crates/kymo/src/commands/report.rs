@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// What perf's configuration says of -s, for a perf.data without keys
     #[arg(long, hide = true)]
     configured_sort: Option<String>,
-    /// Columns to show: overhead,overhead_children,latency,sample,period and sort keys
+    /// Columns to show: overhead,overhead_children,overhead_sys,overhead_us,latency,sample,period and sort keys
     #[arg(short = 'F', long, value_name = "FIELDS")]
     fields: Option<String>,
     /// Only tasks with these names
@@ -96,6 +96,12 @@ pub(crate) struct Args {
     /// Show the sum of periods
     #[arg(long)]
     show_total_period: bool,
+    /// Show entries as a tree with a level for each sort key; -g has graphs of the last one
+    #[arg(short = 'H', long, conflicts_with_all = ["fields", "json", "children"])]
+    hierarchy: bool,
+    /// Show the shares of the kernel (sys) and of programs (usr)
+    #[arg(long)]
+    show_cpu_utilization: bool,
     /// Separate columns by this, without padding
     #[arg(short = 't', long, value_name = "SEP")]
     field_separator: Option<String>,
@@ -374,6 +380,8 @@ fn config(args: &Args) -> anyhow::Result<ReportConfig> {
         percent_limit: args.percent_limit,
         show_nr_samples: args.show_nr_samples,
         show_total_period: args.show_total_period,
+        show_cpu_utilization: args.show_cpu_utilization,
+        hierarchy: args.hierarchy,
         field_separator: args.field_separator.as_deref(),
         no_inline: args.no_inline,
         full_source_path: args.full_source_path,

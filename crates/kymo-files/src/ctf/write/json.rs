@@ -136,7 +136,7 @@ fn event_fragment(event: &EventClass, stream: &StreamClass) -> Option<Value> {
         insert(&mut attributes, BABELTRACE, known);
     }
     if let Some(doc) = &event.doc {
-        insert(&mut attributes, KYMO_NAMESPACE, json!({"description": doc}));
+        insert(&mut attributes, KYMO_NAMESPACE, json!({"description": doc.trim()}));
     }
     if attributes.as_object().is_some_and(|attributes| !attributes.is_empty()) {
         insert(&mut of, "attributes", attributes);

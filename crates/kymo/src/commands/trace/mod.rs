@@ -59,7 +59,8 @@ result, <seconds>; `-e openat,close` chooses some, as --calls does. The program 
 to (paths, buffers, addresses of sockets, vectors, struct stat) is read by small programs in the
 kernel while the call begins and ends. Where the kernel runs none for us (it takes CAP_BPF and
 CAP_PERFMON), paths and what is written are read from the task's memory a moment later, and shown
-only if the call was still going on; else it is the address.
+only if the call was still going on; else it is the address. With -i they are those of a recording
+(`kymo syscalls record`, `perf trace record`), which has numbers and addresses alone.
 
 EVENTS OF PROGRAMS
 With -u, of programs that link kymo-tracepoint (`kymo list ust` shows theirs): those that run
