@@ -12,6 +12,7 @@ mod fuzz;
 mod hostile;
 mod licences;
 mod man;
+mod package;
 mod peers;
 mod release;
 mod setup;
@@ -37,7 +38,8 @@ usage: cargo xtask <task>
   tidy --lower        lower the limits of names that are on their way out
   perf-options [PROGRAM]
                       which of perf's options the program knows; renews docs/perf.md
-  release             build the release program and check what is promised of it
+  release [PROGRAM]   build the release program and check what is promised of it; a tar and a
+                      Debian package with manual pages and completions, into target/packages
   bloat [PROGRAM]     what each crate costs in it
   c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
                       into target/c
@@ -70,7 +72,8 @@ fn main() -> ExitCode {
         ["man"] => man::run().map(done),
         ["perf-options"] => tidy::perf_options::renew(None).map(done),
         ["perf-options", program] => tidy::perf_options::renew(Some(program)).map(done),
-        ["release"] => release::run().map(done),
+        ["release"] => release::run(None).map(done),
+        ["release", program] => release::run(Some(program)).map(done),
         ["bloat"] => bloat::run(None).map(done),
         ["bloat", program] => bloat::run(Some(program)).map(done),
         ["vm", rest @ ..] => vm::main(rest),

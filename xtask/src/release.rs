@@ -1,5 +1,5 @@
 //! `cargo xtask release`: builds the program that is handed out and checks what is
-//! promised of it: one self-contained static file of less than 20 MB.
+//! promised of it: one self-contained static file of less than 20 MB; then packages of it.
 //!
 //! The symbol table is packed into it as mini-debuginfo (`.gnu_debugdata`), which
 //! kymo and gdb read: kymo can profile kymo, for a tenth of the table's size.
@@ -15,10 +15,19 @@ use crate::cargo;
 pub(crate) const MAX_BYTES: u64 = 20_000_000;
 const PT_INTERP: u32 = 3;
 
-pub(crate) fn run() -> anyhow::Result<()> {
-    let built = cargo::build_release()?;
-    let program = pack(&built)?;
-    check(&program)
+/// Of the program that is built, or of one that is handed out already.
+pub(crate) fn run(program: Option<&str>) -> anyhow::Result<()> {
+    let program = match program {
+        Some(program) => PathBuf::from(program),
+        None => pack(&cargo::build_release()?)?,
+    };
+    check(&program)?;
+    let to = crate::target().join("packages");
+    std::fs::create_dir_all(&to).with_context(|| to.display().to_string())?;
+    for package in crate::package::make(&program, &crate::root(), &to)? {
+        println!("{}: {:.1} MB", package.display(), package.metadata()?.len() as f64 / 1e6);
+    }
+    Ok(())
 }
 
 /// Makes the program that is handed out, in a directory `dist` beside the built one:

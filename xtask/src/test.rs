@@ -111,7 +111,7 @@ fn skip_log() -> anyhow::Result<PathBuf> {
 fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
     checks(steps)?;
-    steps.step("release program", crate::release::run)?;
+    steps.step("release program", || crate::release::run(None))?;
     let docs =
         steps.step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;
     let models = steps.step("loom models of the ring", || {

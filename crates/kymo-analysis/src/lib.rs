@@ -5,8 +5,8 @@
 //! draws them (`tracks`); and of samples while they come (`live_profile`).
 #![forbid(unsafe_code)]
 
-mod addresses;
 pub mod activity;
+mod addresses;
 pub mod binary_filter;
 pub mod block_io;
 pub mod boot;

@@ -10,6 +10,7 @@ pub mod boot;
 pub mod bundle;
 mod call_tree;
 pub mod class_list;
+mod containers;
 pub mod counts;
 pub mod critical_path;
 pub mod event_counts;
@@ -39,6 +40,7 @@ pub mod units;
 pub use kymo_analysis::percent;
 
 pub use call_tree::{GraphStyle, TreeNode, write_flat, write_folded, write_graph};
+pub use containers::container_of;
 pub use event_table::{EventRow, EventTableView, StackDrawing};
 pub use ledger::Ledger;
 pub use screen_lines::fit_line;

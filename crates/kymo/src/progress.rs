@@ -1,7 +1,7 @@
 //! One line on the terminal that standard error is: what is being done, once that takes longer
 //! than a second. It is wiped before results are shown.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -32,9 +32,9 @@ pub(crate) fn begin(recording: impl std::fmt::Display) {
     }
     let ended = Arc::new((Mutex::new(false), Condvar::new()));
     let (name, watched) = (recording.to_string(), ended.clone());
-    let teller = std::thread::Builder::new().spawn(move || tell(&name, &watched));
-    if let Ok(teller) = teller {
-        *state = ProgressState::Running(ended, teller);
+    let drawer = std::thread::Builder::new().spawn(move || tell(&name, &watched));
+    if let Ok(drawer) = drawer {
+        *state = ProgressState::Running(ended, drawer);
     }
 }
 
@@ -46,13 +46,20 @@ fn tell(name: &str, (ended, changed): &(Mutex<bool>, Condvar)) {
         is_ended = waited.unwrap_or_else(PoisonError::into_inner).0;
         if !*is_ended && began.elapsed() >= PATIENCE && !IS_FETCHING.load(Ordering::Relaxed) {
             let what = if activity::is_resolving() { "resolving" } else { "reading" };
-            say!("\r\x1b[K{what} {name}… {} s", began.elapsed().as_secs());
+            draw(&format!("{what} {name}… {} s", began.elapsed().as_secs()));
             (pause, is_shown) = (STEP, true);
         }
     }
     if is_shown {
-        say!("\r\x1b[K");
+        draw("");
     }
+}
+
+/// Draws the line anew, also where colors are not wanted.
+fn draw(line: &str) {
+    let mut out = std::io::stderr().lock();
+    // Nobody may be looking.
+    let _ = write!(out, "\r\x1b[K{line}").and_then(|()| out.flush());
 }
 
 /// Leaves the line to who tells what is fetched, or takes it back.
@@ -64,9 +71,9 @@ pub(crate) fn set_fetching(is_fetching: bool) {
 pub(crate) fn end() {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = std::mem::replace(&mut *state, ProgressState::Ended);
-    if let ProgressState::Running(ended, teller) = before {
+    if let ProgressState::Running(ended, drawer) = before {
         *ended.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         ended.1.notify_one();
-        let _ = teller.join();
+        let _ = drawer.join();
     }
 }

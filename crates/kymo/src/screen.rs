@@ -119,7 +119,8 @@ fn pager() -> Option<Command> {
     if text.is_empty() || text == "cat" {
         return None;
     }
-    let is_word = text.as_encoded_bytes().iter().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(b));
+    let is_word =
+        text.as_encoded_bytes().iter().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(b));
     let mut pager = match is_word {
         // That there is none can be told.
         true => Command::new(&text),

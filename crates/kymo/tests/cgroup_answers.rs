@@ -125,3 +125,32 @@ fn answers_are_about_the_tasks_of_a_cgroup() {
     refused(&ring, "only samples of perf.data do");
     assert_eq!(state.left_behind(), None);
 }
+
+#[test]
+fn the_container_of_a_cgroup_is_named_where_its_path_tells_it() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let Some(group) = TestCgroup::new("container") else { return };
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2")).unwrap();
+    let mount = mount.split(' ').nth(1).unwrap();
+    let inner = format!("{mount}/{}/lxc.payload.web", group.name());
+    std::fs::create_dir(&inner).unwrap();
+    let mut spin = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    std::fs::write(format!("{inner}/cgroup.procs"), spin.id().to_string()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("perf.data").display().to_string();
+    let pid = spin.id().to_string();
+    let record = ["record", "-q", "--all-cgroups", "-e", "cpu-clock:u", "-o", &data, "-p", &pid];
+    let _ = run(KYMO, [&record[..], &["--", "sleep", "0.2"]].concat()).success();
+    let _ = spin.kill();
+    let _ = spin.wait();
+    // The kernel lets a group go a moment after its last task.
+    while std::fs::remove_dir(&inner).is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let rows = run(KYMO, ["report", "--sort", "cgroup", "-i", &data]).success().stdout;
+    let row = format!("/{}/lxc.payload.web (container web)", group.name());
+    assert!(rows.contains(&row), "{rows}");
+}

@@ -1,6 +1,7 @@
 //! Completions of a shell, driven through bash as a tabulator key would.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+use std::io::Write as _;
 use std::process::Command;
 
 use kymo_testkit::{Need, TracingState, require, run};
@@ -77,11 +78,15 @@ fn processes_probes_and_sessions() {
     let own = std::process::id().to_string();
     check(&format!("kymo record -p {own}"), &[&own], &[]);
     let _state = TracingState::take();
-    let probe = "kymotestcomplete:point";
-    let define = ["probe", "--definition", &format!("p:{probe} {KYMO}:0x1000")];
-    let _ = run(KYMO, define).success();
+    let (probe, path) = ("kymotestcomplete:point", "kymotestcomplete/point");
+    let define = |text: String| {
+        let probes = "/sys/kernel/tracing/uprobe_events";
+        let file = std::fs::OpenOptions::new().append(true).open(probes);
+        file.unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    define(format!("p:{path} {KYMO}:0x1000"));
     let found = offered("kymo probe --del kymotestcomp");
-    let _ = run(KYMO, ["probe", "--del", probe]).success();
+    define(format!("-:{path}"));
     assert_eq!(found, [probe]);
     let session = "test-completion";
     let _ = run(KYMO, ["session", "create", session]).success();

@@ -302,7 +302,7 @@ fn a_stack_that_the_kernel_cut_says_so_in_a_frame() {
          int main(void) { return down(40) == 0; }",
     );
     for (event, cut) in [("cpu-clock:u", false), ("cpu-clock/max-stack=16/u", true)] {
-        let data = deep.file(event.split('/').nth(1).unwrap_or("deep"));
+        let data = deep.file(if cut { "cut.data" } else { "whole.data" });
         let args = ["record", "-q", "-F", "99", "-g", "-e", event, "-o", &data, deep.arg()];
         let _ = kymo(&args).success();
         let text = kymo(&["convert", "--to", "folded", "-i", &data]).success().stdout;

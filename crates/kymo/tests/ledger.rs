@@ -110,3 +110,26 @@ fn a_recording_that_loses_says_so_when_it_is_made() {
     assert_eq!(lost, !notes.is_empty(), "{outcome:?}");
     assert_eq!(state.left_behind(), None);
 }
+
+#[test]
+fn events_of_a_process_that_sleeps_are_one_note() {
+    if !require(&[Need::PerfEvents]) {
+        return;
+    }
+    let mut sleep = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    // Until it sleeps in the kernel, it may run.
+    let stat = format!("/proc/{}/stat", sleep.id());
+    while !std::fs::read_to_string(&stat).unwrap().contains("(sleep) S") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let events = "task-clock,page-faults,minor-faults,major-faults,context-switches,dummy";
+    let args = ["stat", "-e", events, "-p", &sleep.id().to_string(), "--", "true"];
+    let outcome = kymo(&args).success();
+    sleep.kill().unwrap();
+    sleep.wait().unwrap();
+    let told = notes(&outcome);
+    let [note] = told.as_slice() else { panic!("{told:?}") };
+    let expected = "6 events never ran while they were counted: \
+                    task-clock, page-faults, minor-faults, major-faults and 2 more";
+    assert!(note.contains(expected), "{note}");
+}

@@ -219,23 +219,24 @@ fn usdt_probes_of_binaries_and_of_processes_are_those_of_their_notes() {
     let first = text.lines().next().unwrap();
     assert_eq!(first, format!("{program}:"));
     assert!(text.contains("[USDT probe] "), "{text}");
-    // This process has the C library mapped, if at all.
-    let mut sleep = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    let libraries = loop {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", sleep.id())).unwrap();
-        if let Some(path) = maps.lines().find_map(|l| l.split_whitespace().nth(5).filter(|p| p.contains("libc"))) {
-            break path.to_owned();
-        }
-    };
-    let of_process = list(&["sdt", "-p", &sleep.id().to_string(), "--json"]).success().stdout;
-    let of_library = json(&["sdt", &libraries]);
-    sleep.kill().unwrap();
-    sleep.wait().unwrap();
-    let of_process: Vec<Value> = serde_json::from_str(&of_process).unwrap();
-    let of_process: Vec<&Value> =
-        of_process.iter().filter(|probe| probe["binary"] == libraries.as_str()).collect();
-    assert!(!of_library.is_empty());
-    assert_eq!(of_process, of_library.iter().collect::<Vec<_>>());
+    let pause = directory.path().join("pause.c");
+    std::fs::write(
+        &pause,
+        "#include <unistd.h>\n__attribute__((constructor)) void wait(void) { pause(); }\n",
+    )
+    .unwrap();
+    let paused = directory.path().join("paused");
+    let paused = paused.to_str().unwrap();
+    let _ = run("gcc", ["-O1", "-o", paused, source, pause.to_str().unwrap()]).success();
+    let mut child = std::process::Command::new(paused).spawn().unwrap();
+    let of_process = json(&["sdt", "-p", &child.id().to_string()]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Libraries may have some, too.
+    let own: Vec<&Value> = of_process.iter().filter(|probe| probe["binary"] == paused).collect();
+    let names =
+        |probes: &[&Value]| -> Vec<Value> { probes.iter().map(|p| p["name"].clone()).collect() };
+    assert_eq!(names(&own), names(&listed.iter().collect::<Vec<_>>()), "{of_process:?}");
     assert!(list(&["sdt", "/no/such/binary"]).failure().stderr.contains("/no/such/binary"));
     assert!(list(&["-p", "1"]).failure().stderr.contains("kymo list sdt"));
 }

@@ -317,3 +317,38 @@ fn perf_events_of_others_leave_the_order_as_it_is() {
     assert_eq!(rows.len(), 2, "{page}");
     assert!(rows.iter().all(|row| row["count"] == 1), "{page}");
 }
+
+/// Values of the standard library's functions, with none that differ between two programs.
+const FUNCTIONS: &str = r#"BEGIN {
+    static_assert(sizeof(uint64) == 8, "words");
+    print(pcomm); print(pcomm(curtask)); print(ppid(curtask) == ppid);
+    print(leader_tid() == pid); print(leader_tid(curtask) == pid);
+    print(leader_comm() == comm); print(leader_comm(curtask) == comm);
+    print(is_err((void *)0)); print(is_err(curtask)); $e = (int64)-4096;
+    print(is_err((void *)$e)); print(is_err((void *)($e + 1))); print(is_err((void *)($e + 4095)));
+    print(str_concat("ab", "cd")); print(str_concat(pcomm, "/x")); $s = str_concat("<", pcomm);
+    print($s); print(strlen($s) == strlen(pcomm) + 1); print(str_concat($s, ">"));
+    print(default_str_length() >= 1024); print(len(kstack) > 0); print(len(kstack(1)));
+    exit();
+}"#;
+
+#[test]
+fn functions_of_the_standard_library_have_the_values_that_bpftrace_gives() {
+    if !begin() || !require(&[Need::NewestPeers]) {
+        return;
+    }
+    let ours = run(env!("CARGO_BIN_EXE_kymo"), ["run", "-q", "-e", FUNCTIONS]).success();
+    let theirs = kymo_testkit::peer("bpftrace").run(["-q", "-e", FUNCTIONS]).success();
+    assert_eq!(ours.stdout, theirs.stdout);
+    assert!(ours.stdout.lines().count() >= 18, "{}", ours.stdout);
+    // Of constants bpftrace 0.27 says false, of the same values in variables true.
+    let errors = "BEGIN { print((is_err((void *)-1), is_err((void *)-4095))); exit(); }";
+    let said = run(env!("CARGO_BIN_EXE_kymo"), ["run", "-q", "-e", errors]).success().stdout;
+    assert_eq!(said.trim(), "(true, true)");
+    let wrong = "BEGIN { static_assert(sizeof(uint64) == 4, \"four bytes\"); }";
+    let refused = run(env!("CARGO_BIN_EXE_kymo"), ["run", "-e", wrong]).failure();
+    assert!(refused.stderr.contains("four bytes"), "{}", refused.stderr);
+    let stored =
+        run(env!("CARGO_BIN_EXE_kymo"), ["run", "-e", "BEGIN { @s = kstack; print(len(@s)); }"]);
+    assert!(stored.failure().stderr.contains("takes `kstack` or `ustack` itself"));
+}

@@ -114,6 +114,12 @@ fn values_of_rust_have_their_types() {
     let body = "print((args.shape, args.maybe, args.order.sizes.len, args.order.sizes.ptr[1]));";
     let lines = ["(Circle, None, 2, 0)", "(Square, Some, 2, 1)", "(Empty, None, 2, 2)"];
     prints(p.run("shapes::take", body), &lines);
+    let body = "print((args.order.sizes[1], args.order.sizes[args.order.id * 100]));";
+    let o = p.run("shapes::take", body);
+    assert!(o.stderr.contains("2 reads"), "{}", o.stderr);
+    let lines: Vec<String> =
+        o.stdout.lines().map(str::to_owned).filter(|l| !l.is_empty()).collect();
+    assert!(lines[1..] == ["(1, 0)", "(2, 0)"], "{lines:?}");
     let body =
         "if (args.order.color == Green) { print(args.shape.Square.0); print(args.maybe.Some.0); }";
     prints(p.run("shapes::take", body), &["50", "maybe 1"]);
@@ -149,7 +155,7 @@ fn values_of_cpp_have_their_types() {
         let p = TypedProgram::compile("g++", "book.cpp", CPP, &["-g", level]);
         let body = "printf(\"%d [%s] [%s] %s %d %d %s %d\\n\", args.n, args.book.title, args.by, \
                     args.kind, args.book.number, args.book.rest, args.book.code, \
-                    args.book.pages._M_impl._M_start[1]);";
+                    args.book.pages[1]);";
         let lines = [
             "0 [title 0] [someone] Short 0 9 code 0",
             "100 [title 1] [someone] Long 1 9 code 1",
@@ -157,6 +163,14 @@ fn values_of_cpp_have_their_types() {
         ];
         prints(p.run("take", body), &lines);
         prints(p.run("take", "if (args.kind == Long) { print(args.book.flags); }"), &["1"]);
+        prints(
+            p.run("take", "$n = args.n / 100; print(args.book.pages[0] + $n);"),
+            &["1", "2", "3"],
+        );
+        // Behind the last one is nothing.
+        let o = p.run("take", "print(args.book.pages[2]);");
+        assert!(o.stderr.contains("3 reads"), "{}", o.stderr);
+        prints(o, &["0", "0", "0"]);
         if level == "-O0" {
             prints(
                 p.run("book.cpp:15", "@[args.n] = count();"),

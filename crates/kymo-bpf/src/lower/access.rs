@@ -6,7 +6,7 @@ use super::builder::MemoryPlace;
 use super::records::{MemberPlace, value_of_ctype};
 use super::types::{AddressSpace, I64, Type, U64};
 use super::{Lowered, Lowering, Value, ValueHome};
-use crate::ast::{Expression, ExpressionKind};
+use crate::ast::{BinaryOperator, Expression, ExpressionKind};
 use crate::code::{AddressBase, CompareOperation, ComputeOperation, Operand, Register};
 use crate::facts::{ArgumentPlace, CType, FunctionArgument};
 use crate::lexer::error_at;
@@ -36,6 +36,9 @@ const X86_REGISTERS: &[(&str, i32)] = &[
     ("sp", 152),
     ("ss", 160),
 ];
+
+/// An index that leads out of the addresses of processes, of elements of up to 64 KiB.
+const NO_ELEMENT: u64 = 1 << 47;
 
 impl Lowering<'_> {
     pub(crate) fn no_member<T>(&self, id: u32, name: &str) -> Lowered<T> {
@@ -188,6 +191,11 @@ impl Lowering<'_> {
     /// `value[index]`
     pub(crate) fn index(&mut self, inner: &Expression, index: &Expression) -> Lowered<Value> {
         let value = self.value(inner)?;
+        if let Type::Record(id) = value.ty
+            && let Some((elements, place)) = self.elements_of(id, inner, index)
+        {
+            return self.index(&elements, &place);
+        }
         let (element, count, value) = match value.ty.clone() {
             Type::Array { element, count } => (element, Some(count), value),
             Type::Text(size) => {
@@ -249,6 +257,38 @@ impl Lowering<'_> {
     }
 
     /// An element of memory of ours: 0 beyond its end.
+    /// Where a slice or vector of Rust or a vector of C++ has its elements, and the index there. One
+    /// that is not within it becomes an address that no process has: the read fails, and is counted.
+    fn elements_of(
+        &self,
+        id: u32,
+        inner: &Expression,
+        index: &Expression,
+    ) -> Option<(Expression, Expression)> {
+        let made = |kind: ExpressionKind| Expression {
+            kind: Box::new(kind),
+            position: inner.position,
+            depth: inner.depth.max(index.depth).saturating_add(4),
+        };
+        let field =
+            |of: &Expression, name: &str| made(ExpressionKind::Field(of.clone(), name.to_owned()));
+        let has = |name: &str| self.types.member(id, name).is_some();
+        let (elements, place, end) = if has("ptr") && has("len") {
+            (field(inner, "ptr"), index.clone(), field(inner, "len"))
+        } else if has("_M_impl") {
+            let parts = field(inner, "_M_impl");
+            let begin = field(&parts, "_M_start");
+            let sum = ExpressionKind::Binary(BinaryOperator::Add, begin.clone(), index.clone());
+            (begin, made(sum), field(&parts, "_M_finish"))
+        } else {
+            return None;
+        };
+        let inside = made(ExpressionKind::Binary(BinaryOperator::Less, place, end));
+        let outside = made(ExpressionKind::Integer(NO_ELEMENT));
+        let place = made(ExpressionKind::Ternary(inside, index.clone(), outside));
+        Some((elements, place))
+    }
+
     fn index_memory(
         &mut self,
         place: MemoryPlace,

@@ -42,6 +42,7 @@ pub(crate) mod helper {
     pub(crate) const UID_GID: i32 = 15;
     pub(crate) const COMM: i32 = 16;
     pub(crate) const STACK_ID: i32 = 27;
+    pub(crate) const STACK: i32 = 67;
     pub(crate) const TASK: i32 = 35;
     pub(crate) const NUMA_NODE: i32 = 42;
     pub(crate) const PROBE_READ_STR: i32 = 45;

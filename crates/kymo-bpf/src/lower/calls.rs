@@ -1,9 +1,10 @@
 //! Calls by name, but for those of texts and of output.
 
 use super::builder::{MemoryPlace, helper};
+use super::names::USER_STACK;
 use super::records::value_of_ctype;
 use super::types::{AddressSpace, I64, Type, U64};
-use super::{Lowered, Lowering, ServiceMap, Value, ValueHome};
+use super::{Lowered, Lowering, Value, ValueHome};
 use crate::ast::{Expression, ExpressionKind};
 use crate::code::{AddressBase, CompareOperation, ComputeOperation, Instruction, Operand};
 use crate::facts::CType;
@@ -145,31 +146,33 @@ impl Lowering<'_> {
     }
 
     fn stack_or_text_length(&mut self, argument: &Expression) -> Lowered<Value> {
+        // A program cannot read stacks that were stored.
+        let is_taken_here = match &*argument.kind {
+            ExpressionKind::Name(name) | ExpressionKind::Call(name, _) => {
+                matches!(name.as_str(), "kstack" | "ustack")
+            }
+            _ => false,
+        };
         let value = self.value(argument)?;
         let value = self.settle(value)?;
         match &value.ty {
             Type::KernelStack(settings) | Type::UserStack(settings) => {
-                let depth = settings.depth;
-                let id = match value.home {
-                    ValueHome::Memory(place) => self.load(place, 4),
-                    _ => {
-                        let operand = self.operand(&value)?;
-                        let id = self.copy_of(operand);
-                        self.extend(id, 32, false);
-                        id
-                    }
-                };
-                let number = self.service_map(ServiceMap::Stacks(depth));
-                let frames = self.lookup_index(number, Operand::Register(id));
-                let (count, end) = (self.copy_of(Operand::Immediate(0)), self.label());
-                self.branch(CompareOperation::Equal, frames, Operand::Immediate(0), end);
-                for n in 0..depth {
-                    let place =
-                        MemoryPlace { base: AddressBase::Register(frames), offset: n as i32 * 8 };
-                    let frame = self.load(place, 8);
-                    self.branch(CompareOperation::Equal, frame, Operand::Immediate(0), end);
-                    self.compute(ComputeOperation::Add, count, Operand::Immediate(1));
+                if !is_taken_here {
+                    return self.error("len() of a stack takes `kstack` or `ustack` itself");
                 }
+                let size = settings.depth * 8;
+                let is_user = matches!(value.ty, Type::UserStack(_));
+                let flags = Operand::Immediate(if is_user { USER_STACK } else { 0 });
+                let place = self.room(size);
+                let (context, room) = (self.context(), self.address(place));
+                let size = Operand::Immediate(size as i32);
+                let arguments = vec![Operand::Register(context), room, size, flags];
+                let read = self.call(helper::STACK, arguments);
+                let (count, end) = (self.copy_of(Operand::Immediate(0)), self.label());
+                // There is no such stack here.
+                self.branch(CompareOperation::SignedLess, read, Operand::Immediate(0), end);
+                self.emit(Instruction::Move(count, Operand::Register(read)));
+                self.compute(ComputeOperation::ShiftRight, count, Operand::Immediate(3));
                 self.place_label(end);
                 Ok(Value::register(I64, count))
             }
@@ -253,20 +256,14 @@ impl Lowering<'_> {
                 Some(value) => value,
                 None => return Ok(None),
             },
-            "ppid" | "pcomm" | "comm" if arguments.len() == 1 => {
+            "ppid" | "pcomm" | "comm" | "leader_comm" | "leader_tid" if arguments.len() == 1 => {
                 let task = self.value(&arguments[0])?;
                 if name == "comm" && task.ty.is_integer() && task.ty != Type::Unknown {
                     let what = "comm() takes a task, as `comm(curtask)`: \
                                 programs do not find a task by its number";
                     return self.error(what);
                 }
-                let path: &[&str] = match name {
-                    "ppid" => &["real_parent", "tgid"],
-                    "comm" => &["comm"],
-                    _ => &["group_leader", "comm"],
-                };
-                let value = self.path_of(task, path)?;
-                self.settle(value)?
+                self.of_task(name, task)?
             }
             "kstack" | "ustack" => {
                 self.takes(name, arguments, 0, 2)?;
@@ -399,9 +396,26 @@ impl Lowering<'_> {
                     _ => matches!(value.ty, Type::Integer { signed: false, .. }),
                 })
             }
+            "is_err" => {
+                self.takes(name, arguments, 1, 1)?;
+                let value = self.value(&arguments[0])?;
+                let operand = self.operand(&value)?;
+                let pointer = self.in_register(operand);
+                let (result, end) = (self.copy_of(Operand::Immediate(1)), self.label());
+                // The last numbers there are, MAX_ERRNO of them.
+                let first = Operand::Immediate(-4095);
+                self.branch(CompareOperation::GreaterEqual, pointer, first, end);
+                self.emit(Instruction::Move(result, Operand::Immediate(0)));
+                self.place_label(end);
+                Value::register(Type::Boolean, result)
+            }
+            "default_str_length" => {
+                self.takes(name, arguments, 0, 0)?;
+                Value::constant(i64::from(self.text_limit()))
+            }
             "static_assert" => {
                 self.takes(name, arguments, 1, 2)?;
-                if self.constant_of(&arguments[0], "condition of static_assert()")? == 0 {
+                if !self.constant_condition(&arguments[0], "condition of static_assert()")? {
                     let text = match arguments.get(1) {
                         Some(text) => self.literal_of(text, "message")?,
                         None => "assertion failed".into(),

@@ -257,6 +257,21 @@ impl Lowering<'_> {
         }
     }
 
+    /// A number that must be known now, or a comparison of two.
+    pub(crate) fn constant_condition(
+        &mut self,
+        expression: &Expression,
+        what: &str,
+    ) -> Lowered<bool> {
+        if let ExpressionKind::Binary(op, left, right) = &*expression.kind
+            && compare_operation(*op, false).is_some()
+        {
+            let (left, right) = (self.constant_of(left, what)?, self.constant_of(right, what)?);
+            return Ok(fold_compare(*op, left, right));
+        }
+        Ok(self.constant_of(expression, what)? != 0)
+    }
+
     /// A string that must be known now.
     pub(crate) fn literal_of(&mut self, expression: &Expression, what: &str) -> Lowered<String> {
         match self.value(expression)?.home {

@@ -9,7 +9,7 @@ use crate::facts::CType;
 use crate::object::{AttachTarget, ErrorKind, StackMode, StackSettings};
 
 /// `BPF_F_USER_STACK`
-const USER_STACK: i32 = 256;
+pub(super) const USER_STACK: i32 = 256;
 const EEXIST: i32 = 17;
 const ENOMEM: i32 = 12;
 /// The deepest stack, as the kernel's limit is by default.
@@ -156,14 +156,9 @@ impl Lowering<'_> {
                 Value::memory(Type::Text(COMM_SIZE), place)
             }
             "curtask" => self.current_task(),
-            "ppid" => {
+            "ppid" | "pcomm" | "leader_comm" | "leader_tid" => {
                 let task = self.current_task();
-                self.path_of(task, &["real_parent", "tgid"])?
-            }
-            "pcomm" => {
-                let task = self.current_task();
-                let value = self.path_of(task, &["group_leader", "comm"])?;
-                self.settle(value)?
+                self.of_task(name, task)?
             }
             "kstack" => self.stack(false, MAX_STACK, None)?,
             "ustack" => self.stack(true, MAX_STACK, None)?,
@@ -307,6 +302,19 @@ impl Lowering<'_> {
     }
 
     /// `kstack(mode, depth)`, `ustack(…)`
+    /// What a task, its parent or its first thread has, by the name that the language gives it.
+    pub(crate) fn of_task(&mut self, name: &str, task: Value) -> Lowered<Value> {
+        let path: &[&str] = match name {
+            "ppid" => &["real_parent", "tgid"],
+            "pcomm" => &["real_parent", "comm"],
+            "leader_tid" => &["group_leader", "pid"],
+            "leader_comm" => &["group_leader", "comm"],
+            _ => &["comm"],
+        };
+        let value = self.path_of(task, path)?;
+        self.settle(value)
+    }
+
     pub(crate) fn stack(
         &mut self,
         user: bool,

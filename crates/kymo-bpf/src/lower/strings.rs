@@ -62,6 +62,11 @@ impl Lowering<'_> {
                 self.place_label(end);
                 Value::register(Type::Boolean, result)
             }
+            "str_concat" => {
+                self.takes(name, arguments, 2, 2)?;
+                let (a, b) = (self.value(&arguments[0])?, self.value(&arguments[1])?);
+                self.concatenated(a, b)?
+            }
             "strlen" => {
                 self.takes(name, arguments, 1, 1)?;
                 let value = self.value(&arguments[0])?;
@@ -431,6 +436,37 @@ impl Lowering<'_> {
     }
 
     /// Bytes before the NUL.
+    /// Both texts, one behind the other, in the room of one.
+    fn concatenated(&mut self, a: Value, b: Value) -> Lowered<Value> {
+        if let (ValueHome::Literal(a), ValueHome::Literal(b)) = (&a.home, &b.home) {
+            return Ok(Value::literal(&format!("{a}{b}")));
+        }
+        let (a, b) = (self.text_memory(a)?, self.text_memory(b)?);
+        let (first, all) = (words(a.1), words(a.1 + b.1));
+        let place = self.room(all);
+        self.zero_memory(place, all);
+        let (from, size) = (self.address(a.0), Operand::Immediate(a.1 as i32));
+        let read = self.probe_read_text(place, size, from, AddressSpace::Kernel);
+        let (end, is_read) = (self.copy_of(Operand::Immediate(0)), self.label());
+        // With the NUL, where the second one begins; the verifier wants both bounds.
+        self.branch(CompareOperation::SignedLessEqual, read, Operand::Immediate(0), is_read);
+        self.branch(
+            CompareOperation::SignedGreater,
+            read,
+            Operand::Immediate(first as i32),
+            is_read,
+        );
+        self.emit(Instruction::Move(end, Operand::Register(read)));
+        self.compute(ComputeOperation::Subtract, end, Operand::Immediate(1));
+        self.place_label(is_read);
+        let base = self.address(place);
+        let behind = self.computed(ComputeOperation::Add, base, Operand::Register(end));
+        let behind = MemoryPlace { base: AddressBase::Register(behind), offset: 0 };
+        let (from, size) = (self.address(b.0), Operand::Immediate(b.1 as i32));
+        self.probe_read_text(behind, size, from, AddressSpace::Kernel);
+        Ok(Value::memory(Type::Text(all), place))
+    }
+
     pub(crate) fn text_length(&mut self, value: Value) -> Lowered<Value> {
         if let ValueHome::Literal(text) = &value.home {
             return Ok(Value::constant(text.len() as i64));

@@ -14,7 +14,8 @@ pub(super) fn notes(options: &CountOptions, rows: &[CountRow], counters: &Counte
     let mut notes = Vec::new();
     notes.extend(unsupported(options, counters));
     notes.extend(user_only(counters));
-    notes.extend(rows.iter().filter_map(|row| not_all_the_time(options, row)));
+    notes.extend(never_ran(options, rows));
+    notes.extend(rows.iter().filter_map(not_all_the_time));
     notes.extend(of_the_machine(options, counters));
     notes
 }
@@ -58,13 +59,32 @@ fn user_only(counters: &Counters) -> Option<Note> {
     Some(Note::doubt(NoteKind::UserOnly, fact, Some(FOR_THE_KERNELS_SIDE.into())))
 }
 
-fn not_all_the_time(options: &CountOptions, row: &CountRow) -> Option<Note> {
+/// Events that one note names.
+const NAMED: usize = 4;
+
+/// Of a process that sleeps, all of them.
+fn never_ran(options: &CountOptions, rows: &[CountRow]) -> Option<Note> {
+    let is_empty = |row: &&CountRow| row.state == CountState::NotCounted;
+    let names: Vec<&str> = rows.iter().filter(is_empty).map(|row| row.name.as_str()).collect();
+    let fact = match names.as_slice() {
+        _ if options.interval.is_some() => return None,
+        [] => return None,
+        [name] => format!("{name} never ran while it was counted"),
+        names => {
+            let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+            let more = match names.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("{} events never ran while they were counted: {shown}{more}", names.len())
+        }
+    };
+    Some(Note::doubt(NoteKind::NotCounted, fact, None))
+}
+
+fn not_all_the_time(row: &CountRow) -> Option<Note> {
     let name = &row.name;
     match row.state {
-        CountState::NotCounted if options.interval.is_none() => {
-            let fact = format!("{name} never ran while it was counted");
-            Some(Note::doubt(NoteKind::NotCounted, fact, None))
-        }
         CountState::Counted if row.running < row.enabled => {
             let share = row.share();
             let fact = format!("{name} was counted {share:.2}% of the time and scaled up");

@@ -19,17 +19,18 @@ use kymo_events::notes_on_perf_data;
 use kymo_files::RecordingFormat;
 use kymo_files::perfdata::{EventDesc, PerfData};
 use kymo_model::{AttrFlags, NoteKind};
-use kymo_view::Ledger;
 use kymo_view::record_overview::{write_statistics, write_tasks};
 use kymo_view::recording_header::write_header;
 use kymo_view::report::{ReportWriter, write_json};
 use kymo_view::trust::profile_ledger;
+use kymo_view::{Ledger, container_of};
 
 use super::captured_on;
 use crate::args::events::EventSelectionArgs;
 use crate::args::switch::SwitchArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::args::values::span_of_time;
+use crate::called_name::CalledName;
 use crate::exit;
 
 /// Flags of `kymo report`.
@@ -263,7 +264,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let profile = Profile::read(&mut file, options).context("report")?;
     labels.name_cgroups(&|id| {
         let path = profile.machine.cgroup(id);
-        path.map(|path| String::from_utf8_lossy(path).into_owned())
+        path.map(|path| {
+            let path = String::from_utf8_lossy(path).into_owned();
+            match container_of(&path) {
+                // Scripts that read perf's rows know none.
+                Some(name) if CalledName::get() != CalledName::Perf => {
+                    format!("{path} (container {name})")
+                }
+                _ => path,
+            }
+        })
     });
     config.check(&labels, profile.stats.samples > 0)?;
     let mut out = tables();

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use kymo_debuginfo::sdt::usdt_notes;
 use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::proc_maps;
+use kymo_kernel::system::SystemRoot;
 use serde_json::json;
 
 use super::Args;
@@ -25,7 +26,8 @@ pub(super) fn run(args: &Args, binaries: &[String]) -> anyhow::Result<ExitCode> 
         found.insert(path.to_owned(), probes(path).with_context(|| binary.clone())?);
     }
     if binaries.is_empty() {
-        let all = || proc_maps::processes().context("/proc");
+        let all = || proc_maps::processes().context("cannot list processes");
+        let root = SystemRoot::machine();
         let pids = if args.pid.is_empty() { all()? } else { args.pid.clone() };
         for pid in pids {
             let maps = match proc_maps::maps(pid, Duration::from_secs(1)) {
@@ -42,7 +44,7 @@ pub(super) fn run(args: &Args, binaries: &[String]) -> anyhow::Result<ExitCode> 
                     continue;
                 }
                 // As the process sees it, which may be in a container.
-                let seen = PathBuf::from(format!("/proc/{pid}/root{name}"));
+                let seen = root.root_of(pid).join(name.trim_start_matches('/'));
                 found.insert(PathBuf::from(name), probes(&seen).unwrap_or_default());
             }
         }
@@ -87,7 +89,8 @@ fn write_text(
                 write!(out, "{name} ")?;
                 continue;
             }
-            let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+            let count =
+                |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
             let (values_of, places) = (count(values.len(), "argument"), count(*places, "place"));
             writeln!(out, "  {name:<50} [USDT probe] {values_of}, {places}")?;
             if args.verbose && !values.is_empty() {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use clap::{Arg, Command, ValueEnum};
 use kymo_format::EventFormat;
 use kymo_kernel::events::{Catalog, names};
-use kymo_kernel::proc_maps;
+use kymo_kernel::{proc_maps, target};
 
 /// Shells that completions are made for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -115,16 +115,17 @@ fn values(arg: &Arg, is_of_session: bool, typed: &[(&Arg, &str)], text: &str) ->
     if !stated.is_empty() {
         return stated.iter().map(|value| value.get_name().to_owned()).collect();
     }
-    let (head, last) = match (arg.get_value_delimiter(), text.rsplit_once(',')) {
-        (Some(','), Some((head, last))) => (format!("{head},"), last),
-        _ => (String::new(), text),
+    // Lists of events are taken apart by their own grammar.
+    let (head, last) = match text.rsplit_once(',') {
+        Some((head, last)) => (format!("{head},"), last),
+        None => (String::new(), text),
     };
     let name = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name);
     let found = match (name, arg.get_id().as_str()) {
         (_, "del") => probes(),
         ("EVENT" | "EVENTS" | "GLOB", _) | (_, "event" | "events") => events(last),
         (_, "filter" | "by") | ("FIELD", _) => fields(typed),
-        ("PID" | "PIDS" | "TID" | "TIDS", _) => processes(),
+        ("PID" | "PIDS" | "TID" | "TIDS", _) | (_, "pid" | "tid") => processes(),
         (_, "name") if is_of_session => crate::commands::session::names(),
         _ => Vec::new(),
     };
@@ -166,7 +167,6 @@ fn fields(typed: &[(&Arg, &str)]) -> Vec<String> {
 
 fn processes() -> Vec<String> {
     let pids = proc_maps::processes().unwrap_or_default();
-    let comm = |pid: u32| Some((pid, std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?));
+    let comm = |pid: u32| Some((pid, target::comm(pid)?));
     pids.into_iter().filter_map(comm).map(|(pid, comm)| format!("{pid}\t{}", comm.trim())).collect()
 }
-
