@@ -473,6 +473,13 @@ fn memory_of_processes_and_their_tree() {
         browser.eval("Object.fromEntries(COUNTERS.map(c => [c.pid + ' ' + c.name, [...c.value]]))");
     assert_eq!(series(&shown), counted);
     assert!(counted.contains_key(&format!("{shell} anonymous memory, bytes")), "{counted:?}");
+    // Counters and states of processes that ended go no further.
+    let ended = format!(
+        "COUNTERS.filter(c => c.pid === {0}).every(c => c.end >= c.at.at(-1) && c.end < LENGTH) && \
+         TASKS.find(t => t.pid === {0}).states.want().then(() => TASKS.find(t => t.pid === {0}).states.leaf.to.at(-1) < LENGTH)",
+        told[1][0]
+    );
+    assert_eq!(browser.eval(&ended), true);
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

@@ -39,6 +39,8 @@ pub struct CounterTrack {
     pub bytes: Vec<u8>,
     /// How many there are.
     pub count: u64,
+    /// When its process ended.
+    pub end: Option<u64>,
     before: (u64, i64),
 }
 
@@ -156,6 +158,7 @@ impl Counters {
                     is_float,
                     bytes,
                     count: 0,
+                    end: None,
                     before: (0, 0),
                 });
                 self.numbers.insert(key, self.tracks.len() - 1);
@@ -182,6 +185,15 @@ impl Counters {
             _ => {}
         }
         track.count += 1;
+    }
+}
+
+impl CounterTrack {
+    /// Takes note of the end of threads, of which the last is told by each one's number.
+    pub(super) fn set_end(&mut self, exits: &FxHashMap<u32, u64>) {
+        if let CounterOwner::Process(pid) = self.owner {
+            self.end = exits.get(&pid).copied().filter(|end| *end >= self.before.0);
+        }
     }
 }
 

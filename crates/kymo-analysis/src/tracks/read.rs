@@ -8,6 +8,7 @@ use kymo_events::{
     SourceError,
 };
 use kymo_model::{RecordKind, Sideband};
+use rustc_hash::FxHashMap;
 
 use super::counters::{CounterTrack, Counters};
 use super::cpu_work::{CpuWork, WorkTracks};
@@ -140,7 +141,7 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
         // What is before the times that are wanted makes the state at their begin, and what is
         // behind them ends what goes on at their end.
         let select = EventSelection::default();
-        let mut forks: Vec<(u32, u32)> = Vec::new();
+        let (mut forks, mut exits): (Vec<(u32, u32)>, Vec<(u32, u64)>) = Default::default();
         let mut see = |event: &RecordedEvent<'_>| {
             *lost |= event.lost.is_some();
             let task = tracking.arrive(event);
@@ -165,11 +166,14 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
             source.for_each_with_records(&select, &mut |item| match item {
                 PerfItem::Event(event) => see(event),
                 PerfItem::Record(entry) => {
-                    if entry.raw.kind == RecordKind::FORK
-                        && let Ok(Some(Sideband::Fork(fork))) = Sideband::parse(&entry.raw)
-                        && fork.pid != fork.ppid
-                    {
-                        forks.push((fork.pid, fork.ppid));
+                    if matches!(entry.raw.kind, RecordKind::FORK | RecordKind::EXIT) {
+                        match Sideband::parse(&entry.raw) {
+                            Ok(Some(Sideband::Fork(t))) if t.pid != t.ppid => {
+                                forks.push((t.pid, t.ppid));
+                            }
+                            Ok(Some(Sideband::Exit(t))) => exits.push((t.tid, t.time)),
+                            _ => {}
+                        }
                     }
                     ControlFlow::Continue(())
                 }
@@ -178,6 +182,9 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
             source.for_each(&select, ReadOptions::default(), &mut see)?
         };
         *lost |= !summary.untold_losses.is_empty();
+        for (tid, time) in exits {
+            tracking.exits.insert(tid, tracking.since_base(time));
+        }
         for interval in reader.open_intervals(tracking.end()) {
             tracking.interval(&interval, reader.machine());
         }
@@ -205,6 +212,8 @@ struct Tracking<'c> {
     work: WorkTracks,
     spans: ProgramSpans,
     counters: Counters,
+    /// When threads ended, by their number; the last of each.
+    exits: FxHashMap<u32, u64>,
     wakeups: WakeupList,
     events: EventList,
     losses: Vec<(u64, u64)>,
@@ -227,6 +236,7 @@ impl<'c> Tracking<'c> {
             work: WorkTracks::default(),
             spans: ProgramSpans::default(),
             counters: Counters::default(),
+            exits: FxHashMap::default(),
             wakeups: WakeupList::default(),
             events: EventList::default(),
             losses: Vec::new(),
@@ -297,13 +307,19 @@ impl<'c> Tracking<'c> {
     /// Draws what a task did, as far as it is wanted.
     fn interval(&mut self, interval: &TaskInterval, machine: &TaskMachine) {
         let Some(number) = self.number(machine, interval.task) else { return };
-        let (from, to) = (self.since_base(interval.from), self.since_base(interval.to));
+        let (from, mut to) = (self.since_base(interval.from), self.since_base(interval.to));
         let flag = match interval.certainty {
             IntervalCertainty::Seen => 0,
             IntervalCertainty::Uncertain => UNCERTAIN,
             IntervalCertainty::Open => OPEN,
         };
         let Some(task) = self.tasks.get_mut(number) else { return };
+        // What a thread did last before it ended was recorded of itself alone.
+        if flag == OPEN
+            && let Some(exit) = self.exits.get(&task.tid).filter(|exit| **exit >= from)
+        {
+            to = to.min(*exit);
+        }
         let code = match interval.activity {
             TaskActivity::Running(cpu) => {
                 if let Some(track) = self.cpus.get_mut(cpu as usize)
@@ -355,6 +371,7 @@ impl<'c> Tracking<'c> {
                         task.calls.push(TrackSpan { from, to: now, code: call });
                     }
                     if let Some(tid) = machine.tasks.get(out.task).map(|t| t.tid) {
+                        self.exits.insert(tid, now);
                         self.tasks.end(tid);
                     }
                 }
@@ -457,7 +474,9 @@ impl<'c> Tracking<'c> {
         let (base, end) = (self.base.unwrap_or(0), self.end());
         for task in &mut self.tasks.tasks {
             if let Some((from, call)) = task.call.take() {
-                task.calls.push(TrackSpan { from, to: end - base, code: call });
+                let exit = self.exits.get(&task.tid).filter(|exit| **exit >= from);
+                let to = exit.map_or(end - base, |exit| *exit);
+                task.calls.push(TrackSpan { from, to, code: call });
             }
             task.spans.finish(end - base);
             task.states.bytes.shrink_to_fit();
@@ -470,6 +489,7 @@ impl<'c> Tracking<'c> {
         }
         self.counts.crowded = self.tasks.crowded;
         self.counts.values = self.counters.left_out;
+        self.counters.tracks.iter_mut().for_each(|track| track.set_end(&self.exits));
         TraceTracks {
             span: (base, end),
             cpus: self.cpus,

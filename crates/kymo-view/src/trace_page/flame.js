@@ -131,6 +131,11 @@ async function showFlame() {
   else if (HEAD.before) $("on-title").textContent += `; no such event in ${HEAD.before.recording}`;
   $("on-title").title = $("on-title").textContent;
   $("off-title").textContent = off.waits ? `Off CPU: ${grouped(off.waits)} waits, ${duration(graphs.off.root.total)}` : "Off CPU: no waits in the selection";
+  // The other one has the room of one that is empty.
+  $("on").parentElement.style.flex = on.samples || !off.waits ? "" : "0 0 auto";
+  $("off").parentElement.style.flex = off.waits || !on.samples ? "" : "0 0 auto";
+  const kids = [...graphs.off.root.children.keys()];
+  if (off.waits && kids.length === 1 && kids[0] < 0) $("off-title").textContent += "; sched_switch was recorded without stacks (-g)";
   if (STATE.frame) for (const g of [graphs.on, graphs.off]) g.zoom = findFrame(g.root, STATE.frame);
   drawFlames();
 }
@@ -170,6 +175,7 @@ function drawFlame(which) {
     c.fillStyle = hit ? colors.accent : frameColor(b.node, which);
     c.globalAlpha = b.before ? .5 : 1;
     const gone = g.old && !b.node.total;
+    if (gone) c.globalAlpha *= .6;
     if (gone) for (let x = 0; x < b.w - .7; x += 7) c.fillRect(b.x + x, y, Math.min(4, b.w - .7 - x), FRAME_H - 1);
     else c.fillRect(b.x, y, Math.max(.5, b.w - .7), FRAME_H - 1);
     c.globalAlpha = 1;
@@ -254,7 +260,8 @@ async function showFunctions() {
   const pane = $("pane-functions");
   pane.replaceChildren();
   if (!samples) return void pane.append(element("p", { class: "empty" }, "No samples in the selection. kymo record -g records them with stacks."));
-  const list = [...rowsOf.values()].sort((a, b) => b.self - a.self || b.total - a.total);
+  const most = row => Math.max(row.self / whole, all ? row.was / all : 0);
+  const list = [...rowsOf.values()].sort((a, b) => most(b) - most(a) || b.total - a.total);
   const body = element("tbody");
   for (const row of list.slice(0, 500)) {
     const [name, binary] = [functionName(row.fn), functionOf(row.fn)[1]], bar = element("span", { class: "share" });

@@ -69,7 +69,7 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
             CounterOwner::Process(pid) => (None, Some(pid)),
         };
         counters.push(json!({
-            "name": track.name, "cpu": cpu, "pid": pid, "count": track.count,
+            "name": track.name, "cpu": cpu, "pid": pid, "count": track.count, "end": track.end,
             "float": track.is_float, "leaf": pieces.add_columns(&track.bytes, 2)?,
         }));
     }

@@ -74,6 +74,7 @@ function hover(event) {
   if (!row || event.clientX - box.left < GUTTER || row.kind === "group") return showTip(event, row && event.clientX - box.left < GUTTER ? row.title : "");
   if (row.kind === "counter") {
     const i = row.counter.ready() ? lowerBound(row.counter.at, time) - 1 : -1;
+    if (row.counter.end !== null && time > row.counter.end) return showTip(event, "");
     return showTip(event, i < 0 ? "" : `${row.counter.textAt(i)}\nsince ${absolute(row.counter.at[i])}`);
   }
   const inner = y - RULER + $("scroll").scrollTop - row.y;

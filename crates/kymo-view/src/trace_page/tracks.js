@@ -1,5 +1,7 @@
 // Tracks: rows over time on one canvas, the overview above them.
-const GUTTER = 210, RULER = 24, CPU_ROW = 22, WORK_ROW = 16, TASK_ROW = 26, GROUP_ROW = 22;
+// Room for names, which are deep where processes have children.
+let GUTTER = 210;
+const RULER = 24, CPU_ROW = 22, WORK_ROW = 16, TASK_ROW = 26, GROUP_ROW = 22;
 const STATE = {
   from: 0, to: LENGTH, range: null, row: null, at: null, tab: "tasks", scope: "all", query: "",
   filter: "", kind: "", theme: "", frame: "", inverse: false, sampled: -1, closed: new Set(), sort: "busy",
@@ -27,6 +29,7 @@ const isDark = () => document.documentElement.classList.contains("dark") ||
 function makeRows() {
   rows = [];
   rowsMade++;
+  GUTTER = Math.max(210, Math.min(340, Math.round(innerWidth * .17)));
   const add = row => { row.height = { cpu: CPU_ROW, work: WORK_ROW, task: TASK_ROW, counter: TASK_ROW, group: GROUP_ROW }[row.kind]; rows.push(row); };
   if (CPUS.length) {
     add({ kind: "group", id: "cpus", title: "CPUs" });
@@ -234,7 +237,7 @@ function paintRow(row, y, image, pixels) {
     for (let x = 0, i = lowerBound(c.at, STATE.from); x < room; x++) {
       const next = lowerBound(c.at, STATE.from + (x + 1) * per, c.count, i), [low, high] = c.range(Math.max(0, i - 1), next);
       i = next;
-      if (low === undefined) continue;
+      if (low === undefined || c.end !== null && STATE.from + x * per > c.end) continue;
       column(x, y(high), 22 - y(high), area); column(x, y(high), y(low) - y(high) + 1.5, edge);
     }
   }
