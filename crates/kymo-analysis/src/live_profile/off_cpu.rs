@@ -6,6 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::LiveSample;
 
+/// Thread that perf states of what happens while a thread ends: it does not come back.
+const ENDING: u32 = u32::MAX;
+
 /// Threads that are off the CPU, and since when.
 #[derive(Debug, Default)]
 pub(super) struct OffCpu {
@@ -52,7 +55,7 @@ impl OffCpu {
             }
             if sample.event != self.event {
                 out.push(sample);
-            } else if tid != 0 {
+            } else if tid != 0 && tid != ENDING {
                 self.pending.insert(tid, sample);
             }
         }
@@ -93,6 +96,8 @@ mod tests {
             (sample(25, 0), 9),
             // The idle task waits for nothing.
             (sample(40, 1), 0),
+            (sample(50, 1), ENDING),
+            (sample(55, 1), ENDING),
             (sample(70, 1), 5),
             // It runs, but nothing told since when.
             (sample(80, 0), 5),
