@@ -1,7 +1,7 @@
 //! The records of a perf.data as events of CTF, by the names that `perf data convert --to-ctf`
 //! gives them: packets of streams by CPU, and the metadata that describe them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kymo_events::perf_data::{TracepointPayloads, payload_endian};
@@ -11,10 +11,12 @@ use kymo_files::ctf::types::{
 };
 use kymo_files::perfdata::{Entry, EventDesc, PerfData};
 use kymo_format::{Field, FieldKind};
-use kymo_model::{Endian, RecordKind, Sample, SampleId, SampleType, Sideband};
+use kymo_model::{Endian, RecordKind, Sample, SampleType, Sideband};
 
 const LE: Endian = Endian::Little;
 const CLOCK: &str = "perf_clock";
+/// CPUs that have a stream of their own.
+const MOST_CPUS: u32 = 4096;
 /// Bytes of events that make a packet.
 const PACKET: usize = 1 << 18;
 /// Bytes before the events of a packet: magic and stream, three times and sizes, and so on.
@@ -96,7 +98,14 @@ impl PerfCtf {
             let format = self.payloads.format_of(data, id as usize);
             let mut fields = sample_fields(desc);
             match format {
-                Some(format) => fields.extend(format.fields.iter().flat_map(payload_field)),
+                Some(format) => {
+                    let mut names: BTreeSet<String> =
+                        fields.iter().map(|field| field.shown().to_owned()).collect();
+                    for field in &format.fields {
+                        let name = identifier(&field.name, &mut names);
+                        fields.extend(payload_field(field, &name));
+                    }
+                }
                 None if has(desc, SampleType::RAW) => {
                     fields.extend(sequence("raw_data", "raw_len", uint(8)));
                 }
@@ -151,7 +160,7 @@ impl PerfCtf {
             self.malformed += 1;
             return None;
         };
-        let cpu = sample.cpu.unwrap_or(0);
+        let cpu = stream_of(sample.cpu);
         let out = self.open.entry(cpu).or_default().event(entry.event, sample.time);
         let word = |out: &mut Vec<u8>, value: Option<u64>| {
             out.extend_from_slice(&value.unwrap_or(0).to_le_bytes());
@@ -200,9 +209,9 @@ impl PerfCtf {
     fn other(&mut self, entry: &Entry<'_>) -> Option<u32> {
         let place = OTHERS.iter().position(|(kind, _)| *kind == entry.raw.kind)?;
         let id = entry.desc().and_then(|desc| entry.raw.sample_id(&desc.attr).ok());
-        let id = id.unwrap_or_else(SampleId::default);
+        let id = id.unwrap_or_default();
         let record = Sideband::parse(&entry.raw).ok()??;
-        let cpu = id.cpu.unwrap_or(0);
+        let cpu = stream_of(id.cpu);
         let out = self.open.entry(cpu).or_default().event(self.events + place, id.time);
         let mut numbers = |of: &[u32]| of.iter().for_each(|n| out.extend(n.to_le_bytes()));
         match record {
@@ -248,6 +257,11 @@ impl OpenPacket {
         packet.extend_from_slice(&self.bytes);
         packet
     }
+}
+
+/// The stream of a CPU; of one that cannot be it is the first.
+fn stream_of(cpu: Option<u32>) -> u32 {
+    cpu.filter(|cpu| *cpu < MOST_CPUS).unwrap_or(0)
 }
 
 fn has(desc: &EventDesc, part: SampleType) -> bool {
@@ -306,28 +320,46 @@ fn other_fields(kind: RecordKind) -> Vec<StructureMember> {
     fields
 }
 
+/// A name that metadata may hold, and that no field before has.
+fn identifier(name: &str, names: &mut BTreeSet<String>) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
+    let mut name: String = name.chars().map(plain).collect();
+    while !names.insert(name.clone()) {
+        name.push('_');
+    }
+    name
+}
+
+/// Whether a field is a number of as many bytes as numbers have.
+fn is_number(field: &Field) -> bool {
+    let is_one = matches!(field.kind, FieldKind::Int | FieldKind::Bool | FieldKind::Pointer);
+    is_one && matches!(field.size, 1 | 2 | 4 | 8)
+}
+
 /// The members that a field of a tracepoint becomes.
-fn payload_field(field: &Field) -> Vec<StructureMember> {
-    let number = |size: u8, signed: bool| Type::Int(Int::new(u32::from(size) * 8, signed, LE));
-    let one = |of: Type| vec![StructureMember::new(&field.name, of)];
-    let length = format!("{}_length", field.name);
+fn payload_field(field: &Field, name: &str) -> Vec<StructureMember> {
+    let number = |size: u32, signed: bool| Int::new(size * 8, signed, LE);
+    let one = |of: Type| vec![StructureMember::new(name, of)];
+    let length = format!("{name}_length");
     match field.kind {
-        FieldKind::Pointer => one(Type::Int(Int::unsigned(field.size * 8, LE).in_base(16))),
-        FieldKind::Int | FieldKind::Bool => one(number(field.size as u8, field.signed)),
+        FieldKind::Pointer if is_number(field) => {
+            one(Type::Int(number(field.size, false).in_base(16)))
+        }
+        _ if is_number(field) => one(Type::Int(number(field.size, field.signed))),
         FieldKind::String | FieldKind::DynString { .. } => one(Type::Text(Encoding::Utf8)),
         FieldKind::Array { elem, signed } | FieldKind::DynArray { elem, signed, .. }
             if matches!(elem, 1 | 2 | 4 | 8) =>
         {
-            sequence(&field.name, &length, number(elem, signed))
+            sequence(name, &length, Type::Int(number(elem.into(), signed)))
         }
-        _ => sequence(&field.name, &length, Type::Int(Int::unsigned(8, LE).in_base(16))),
+        _ => sequence(name, &length, Type::Int(Int::unsigned(8, LE).in_base(16))),
     }
 }
 
 fn write_payload(field: &Field, payload: &[u8], endian: Endian, out: &mut Vec<u8>) {
     let bytes = field.bytes(payload, endian);
     match field.kind {
-        FieldKind::Int | FieldKind::Bool | FieldKind::Pointer => {
+        _ if is_number(field) => {
             let size = field.size as usize;
             match bytes.len() == size {
                 true => numbers(bytes, size, endian, out),

@@ -145,7 +145,11 @@ fn samples_of_binaries_and_chains_up_to_a_function_are_perfs() {
     let path = record(&directory, "chains.data", &what);
     let args = ["script", "-i", &path, "--no-inline", "--stop-bt", "do_syscall_64"];
     let fields = [&args[..], &["-F", "comm,tid,time,ip,dso"]].concat();
-    assert_eq!(kymo(&fields), perf(&fields).success().stdout);
+    // Addresses in BPF programs, which somebody may run meanwhile, are shown differently.
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().filter(|l| !l.contains("(bpf_prog_")).map(str::to_owned).collect()
+    };
+    assert_eq!(lines(&kymo(&fields)), lines(&perf(&fields).success().stdout));
     let ours = kymo(&args);
     let ends: Vec<&str> = ours.split("\n\n").filter(|b| b.contains("do_syscall_64")).collect();
     assert!(!ends.is_empty(), "{ours}");

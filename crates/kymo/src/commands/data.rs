@@ -244,10 +244,9 @@ fn to_ctf(
         (false, _) => None,
     };
     let what = || format!("cannot write {}", directory.display());
-    if args.force && directory.join("metadata").is_file() {
-        std::fs::remove_dir_all(directory).with_context(what)?;
-    }
-    if directory.exists() {
+    if args.force {
+        remove_trace(directory).with_context(what)?;
+    } else if directory.exists() {
         bail!("{} exists already; --force replaces a trace", directory.display());
     }
     let mut ctf = PerfCtf::new(data, args.all);
@@ -278,6 +277,19 @@ fn to_ctf(
     let others = if args.all { format!(", {others} other records") } else { String::new() };
     sayln!("[ kymo data convert: wrote {samples} samples{others} to {} ]", directory.display());
     Ok(stats)
+}
+
+/// Removes the files of a trace that was written before, and nothing else.
+fn remove_trace(directory: &Path) -> std::io::Result<()> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Ok(()) };
+    for entry in entries {
+        let name = entry?.file_name();
+        let bytes = name.as_encoded_bytes();
+        if bytes == b"metadata" || bytes.starts_with(b"perf_stream_") {
+            std::fs::remove_file(directory.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 fn note_malformed(count: u64, ledger: &mut Ledger) {

@@ -348,7 +348,7 @@ fn location(path: &FieldPath, around: &[&Struct]) -> Value {
         }
     }
     let has = |of: &&Struct| of.fields.iter().any(|f| Some(&f.shown()) == words.first());
-    let out = around.iter().rev().position(|of| has(&of)).unwrap_or(0);
+    let out = around.iter().rev().position(has).unwrap_or(0);
     let mut path = vec![Value::Null; out];
     path.extend(words.into_iter().map(|word| json!(word)));
     json!({"path": path})

@@ -20,6 +20,8 @@ use super::{Args, syscalls};
 use crate::args::symbols::SymbolArgs;
 use crate::exit;
 
+/// Names of tasks that are kept: those of the calls that are under way come again.
+const MOST_NAMES: usize = 1 << 18;
 /// Text that is kept before it is written.
 const BUFFER: usize = 1 << 16;
 
@@ -89,7 +91,11 @@ fn take(
     let tid = tid as i32;
     let decoded = decoder.decode(event);
     if decoded.is_some() {
-        lines.inspector_mut().names.insert(tid, *event.task());
+        let names = &mut lines.inspector_mut().names;
+        if names.len() >= MOST_NAMES {
+            names.clear();
+        }
+        names.insert(tid, *event.task());
     }
     let number = |call: kymo_analysis::syscalls::CallId| {
         let info = decoder.calls.get(call.0 as usize)?;
