@@ -141,7 +141,8 @@ pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTr
         // What is before the times that are wanted makes the state at their begin, and what is
         // behind them ends what goes on at their end.
         let select = EventSelection::default();
-        let (mut forks, mut exits): (Vec<(u32, u32)>, Vec<(u32, u64)>) = Default::default();
+        let mut forks: Vec<(u32, u32)> = Vec::new();
+        let mut exits: Vec<(u32, u64)> = Vec::new();
         let mut see = |event: &RecordedEvent<'_>| {
             *lost |= event.lost.is_some();
             let task = tracking.arrive(event);

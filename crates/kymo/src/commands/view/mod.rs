@@ -11,6 +11,7 @@ use kymo_analysis::critical_path::{PathConfig, PathTarget, find_paths};
 use kymo_analysis::tasks::sched_notes;
 use kymo_analysis::tracks::{TraceTracks, TrackConfig, read_tracks};
 use kymo_events::{ClassOrigin, EventSelection, EventSource, RecordedClass, parse_times};
+use kymo_kernel::system::release_freed_memory;
 use kymo_model::{NoteKind, SampleType};
 use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
@@ -107,6 +108,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let tracks = read_tracks(&source, &config)?;
     let RecordingStacks { stacks, ledger: told, damage } = read_stacks(&source, selection)?;
+    // What reading took is not needed beside what packing takes.
+    release_freed_memory();
     let mut ledger = Ledger::from_notes(tracks.summary().notes(&source));
     note(&tracks, &mut ledger);
     ledger.extend(told);
@@ -150,7 +153,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let begin = tracks.span.0;
         drop((tracks, stacks, base));
         // It may serve for days.
-        kymo_kernel::system::release_freed_memory();
+        release_freed_memory();
         let find = Box::new(move |tid, times| find_path(&source, tid, times, begin));
         server::serve((served, find), &paths, args.port, &fragment)?;
         return Ok(ExitCode::SUCCESS);
