@@ -15,13 +15,8 @@ fn profile(span: u64) -> LiveProfile {
     };
     let event = EventDesc { attr, ids: vec![1], ..EventDesc::default() };
     let symbols = ResolverOptions::default();
-    let options = LiveProfileOptions {
-        symbols,
-        by_cpu: false,
-        span,
-        off_cpu: None,
-        max_stack: None,
-    };
+    let options =
+        LiveProfileOptions { symbols, by_cpu: false, span, off_cpu: None, max_stack: None };
     LiveProfile::new((vec![event], Features::default()), options)
 }
 
