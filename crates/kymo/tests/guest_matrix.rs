@@ -35,7 +35,7 @@ tracepoint! {
     }
 }
 
-/// This test program is started again as one with tracepoints, which makes so many steps.
+/// This test program is started again as one with tracepoints, which makes the number of steps that it is told.
 const ROLE: &str = "KYMO_MATRIX_STEPS";
 
 #[test]
@@ -647,7 +647,7 @@ fn without_btf(ground: &Ground) {
     tried.unwrap();
 }
 
-/// A command that starts this program again, for so many steps.
+/// A command that starts this program again, for its steps.
 fn stepping(ground: &Ground, program: &str, args: &[&str]) -> Outcome {
     let mut command = Command::new(program);
     let me = std::env::current_exe().unwrap();
