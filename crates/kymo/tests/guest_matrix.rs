@@ -76,6 +76,13 @@ fn is_event(name: &str) -> bool {
     Path::new(&format!("{TRACING}/events/{name}")).exists()
 }
 
+/// The kernel's version and patch level.
+fn release() -> (u32, u32) {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = text.split('.').map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
 fn has_tracer(name: &str) -> bool {
     let all = fs::read_to_string(format!("{TRACING}/available_tracers")).unwrap_or_default();
     all.split_whitespace().any(|t| t == name)
@@ -100,6 +107,10 @@ static GRAPH: Feature = Feature {
 static BTF: Feature = Feature {
     is_there: || Path::new("/sys/kernel/btf/vmlinux").exists(),
     reason: "the kernel is built without BTF",
+};
+static TRAMPOLINES: Feature = Feature {
+    is_there: || !cfg!(target_arch = "aarch64") || release() >= (6, 4),
+    reason: "the kernel cannot call BPF programs from functions (AArch64, since Linux 6.4)",
 };
 static SCHEDSTAT: Feature = Feature {
     is_there: || Path::new("/proc/schedstat").exists(),
@@ -240,9 +251,9 @@ const CAPABILITIES: &[Capability] = &[
     Capability { name: "run: uprobes", needs: &[&UPROBES], works: run_uprobe, refusal: None },
     Capability {
         name: "run: fentry and fexit, types from BTF",
-        needs: &[&BTF],
+        needs: &[&BTF, &TRAMPOLINES],
         works: run_fentry,
-        refusal: Some((|_| kymo(&["run", "-e", "fentry:vfs_read { exit(); }"]), "BTF")),
+        refusal: Some((|_| kymo(&["run", "-e", "fentry:vfs_read { exit(); }"]), "kernel")),
     },
     Capability {
         name: "without BTF: count, run; fentry refused",

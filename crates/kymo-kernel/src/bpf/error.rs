@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::map::ENOTSUPP;
 use crate::lockdown;
 use crate::process::has_capability;
 use crate::system::KernelName;
@@ -33,6 +34,11 @@ impl BpfError {
                 "make the maps smaller, or raise the memory limit of this cgroup".into()
             }
             libc::EMFILE => "raise the open file limit (ulimit -n)".into(),
+            ENOTSUPP if self.action.starts_with("attach to ") => {
+                "this kernel cannot call programs from functions (AArch64 before Linux 6.4); \
+                 kprobe and kretprobe can"
+                    .into()
+            }
             _ => return None,
         })
     }
@@ -69,7 +75,10 @@ fn permission() -> String {
 
 impl std::fmt::Display for BpfError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cannot {}: {}", self.action, self.error)?;
+        match self.error.raw_os_error() {
+            Some(ENOTSUPP) => write!(f, "cannot {}: not supported", self.action)?,
+            _ => write!(f, "cannot {}: {}", self.action, self.error)?,
+        }
         match self.advice() {
             Some(advice) => write!(f, ": {advice}"),
             None => Ok(()),

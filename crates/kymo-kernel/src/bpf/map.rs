@@ -73,7 +73,7 @@ struct BatchAttribute {
 }
 
 /// The kernel's own number for an operation that a map type lacks.
-const ENOTSUPP: i32 = 524;
+pub(super) const ENOTSUPP: i32 = 524;
 
 /// Entries read by one call.
 const BATCH: usize = 1024;
