@@ -38,6 +38,8 @@ fn shell(directory: &Path, command: &str) -> std::process::Output {
     let path = format!("{path}:{}", std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(directory).env("PATH", path);
+    // Nobody leaves a pager.
+    shell.env("KYMO_PAGER", "cat");
     shell.output().unwrap()
 }
 
