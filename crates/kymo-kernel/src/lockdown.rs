@@ -6,10 +6,15 @@ const FILE: &str = "/sys/kernel/security/lockdown";
 
 /// The mode that is on: `integrity`, or `confidentiality`, in which the kernel lets nobody look
 /// into it and makes no files in tracefs. None, too, where securityfs is not mounted.
-pub(crate) fn mode() -> Option<String> {
+fn mode() -> Option<String> {
     let text = std::fs::read_to_string(system_path(FILE)).ok()?;
     let mode = text.split('[').nth(1)?.split(']').next()?;
     (mode != "none").then(|| mode.to_owned())
+}
+
+/// Whether the kernel lets nobody look into it.
+pub(crate) fn is_confidential() -> bool {
+    mode().as_deref() == Some("confidentiality")
 }
 
 /// What stands in the file.

@@ -296,10 +296,8 @@ impl OpenError {
     /// Which of the kernel's checks stands in the way, in the order it makes them.
     fn permission(&self) -> String {
         const CAP_SYS_ADMIN: u32 = 21;
-        if has_capability(CAP_SYS_ADMIN)
-            && let Some(lockdown) = lockdown::stated()
-        {
-            return format!("the kernel is in lockdown ({lockdown})");
+        if has_capability(CAP_SYS_ADMIN) && lockdown::is_confidential() {
+            return "the kernel is in lockdown, of mode confidentiality".into();
         }
         let level = self.paranoid.unwrap_or(-1);
         let needs = if level > 2 {

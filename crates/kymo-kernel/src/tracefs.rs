@@ -26,13 +26,11 @@ pub enum TracefsError {
     },
     /// The kernel makes no files in it.
     #[error(
-        "the kernel is in lockdown (/sys/kernel/security/lockdown = {mode}): it lets nobody see its \
-         tracepoints, functions and probes; samples, counters and programs' own tracepoints work"
+        "the kernel is in lockdown (/sys/kernel/security/lockdown = confidentiality): it lets nobody \
+         see its tracepoints, functions and probes; samples, counters and programs' own \
+         tracepoints work"
     )]
-    Lockdown {
-        /// Of the kernel's lockdown.
-        mode: String,
-    },
+    Lockdown,
     /// It is there, but only root may look into it.
     #[error(
         "no permission to read {}; run as root, or as root: mount -o remount,mode=755 {}",
@@ -116,8 +114,8 @@ impl Tracefs {
             let error = io::ErrorKind::NotFound.into();
             return Err(TracefsError::NotMounted { error });
         }
-        if let Some(mode) = lockdown::mode().filter(|mode| mode == "confidentiality") {
-            return Err(TracefsError::Lockdown { mode });
+        if lockdown::is_confidential() {
+            return Err(TracefsError::Lockdown);
         }
         mount(PLACES[0]).map_err(|error| TracefsError::NotMounted { error })?;
         Ok(Tracefs { root: PathBuf::from(PLACES[0]) })

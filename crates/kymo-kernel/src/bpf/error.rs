@@ -54,14 +54,16 @@ fn permission() -> String {
     let setting = std::fs::read_to_string(path).unwrap_or_default();
     if missing.is_empty() {
         // The capabilities are there: the kernel was built or locked down to refuse it.
-        return match lockdown::mode().as_deref() {
-            Some("confidentiality") => "kernel lockdown is in confidentiality mode".into(),
-            _ if KernelName::running().numbers() < (5, 11, 0) => {
+        return match () {
+            () if lockdown::is_confidential() => {
+                "kernel lockdown is in confidentiality mode".into()
+            }
+            () if KernelName::running().numbers() < (5, 11, 0) => {
                 "this kernel counts maps and programs as locked memory: raise the limit \
                  (ulimit -l unlimited)"
                     .into()
             }
-            _ => "this kernel refuses it to everybody".into(),
+            () => "this kernel refuses it to everybody".into(),
         };
     }
     let missing = missing.join(" and ");
