@@ -21,6 +21,9 @@ fn kymo(args: &[&str]) -> Outcome {
 /// Folds what `perf script` prints, as stackcollapse-perf describes it: one line
 /// for the sample with its period, one for each frame, innermost first.
 fn fold(script: &str, event: &str) -> Folded {
+    /// `kernel.perf_event_max_stack` where nobody sets it.
+    const MOST_FRAMES: usize = 127;
+
     let mut folded = Folded::new();
     for sample in script.split("\n\n").filter(|s| !s.trim().is_empty()) {
         let mut lines = sample.trim_start_matches('\n').lines();
@@ -34,6 +37,10 @@ fn fold(script: &str, event: &str) -> Folded {
         // `comm pid/tid time`; the name may hold blanks.
         let words: Vec<&str> = front.split_whitespace().collect();
         let mut frames: Vec<String> = lines.map(frame).collect();
+        // What lies above the kernel's limit perf does not say.
+        if frames.len() >= MOST_FRAMES {
+            frames.push("[stack cut]".to_owned());
+        }
         frames.push(words[..words.len() - 2].join("_"));
         frames.reverse();
         *folded.entry(frames.join(";")).or_default() += period.parse::<u64>().unwrap();
