@@ -560,12 +560,27 @@ pub fn local_stamp() -> String {
 
 /// A time in seconds since 1970, where the machine is, by a format of strftime(3).
 pub fn format_local_time(format: &str, seconds: i64) -> String {
+    format_calendar(format, &local(seconds))
+}
+
+/// The same in UTC.
+pub fn format_utc_time(format: &str, seconds: i64) -> String {
+    // SAFETY: `tm` is plain data (its pointer may be null), and the call reads and writes only
+    // the two locals.
+    let tm = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::gmtime_r(&raw const seconds, &raw mut tm);
+        tm
+    };
+    format_calendar(format, &tm)
+}
+
+fn format_calendar(format: &str, tm: &libc::tm) -> String {
     let Ok(text) = CString::new(format) else { return String::new() };
-    let tm = local(seconds);
     let mut out = vec![0u8; 256 + 8 * format.len()];
     // SAFETY: the call writes at most `out.len()` bytes, and reads the format, which is
     // NUL-terminated, and the time; all of them are live locals.
-    let len = unsafe { libc::strftime(out.as_mut_ptr().cast(), out.len(), text.as_ptr(), &tm) };
+    let len = unsafe { libc::strftime(out.as_mut_ptr().cast(), out.len(), text.as_ptr(), tm) };
     out.truncate(len);
     String::from_utf8_lossy(&out).into_owned()
 }

@@ -16,6 +16,21 @@ pub struct Rseq {
 }
 
 impl Rseq {
+    /// Where the C library has registered this thread, if it has.
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
+    pub fn find() -> Option<Self> {
+        let (offset, size) = imp::registration();
+        if offset.is_null() || size.is_null() {
+            return None;
+        }
+        // SAFETY: glibc's variables, set before any constructor runs and constant from then on;
+        // the types are those of <sys/rseq.h>.
+        let (offset, size) = unsafe { (offset.read(), size.read()) };
+        let here = Self { offset };
+        // A thread whose registration failed has a negative CPU number.
+        (size != 0 && here.cpu() < i32::MAX as u32).then_some(here)
+    }
+
     /// The registration by what [`Rseq::offset`] said before.
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
     #[inline(always)]

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use kymo_files::Timeline;
 use kymo_files::ctf::read::Times;
-use kymo_files::perfdata::{Feature, PerfData};
-use kymo_model::{AttrFlags, Cursor};
+use kymo_files::perfdata::PerfData;
+use kymo_model::AttrFlags;
 
 use super::SourceError;
 
@@ -28,11 +28,8 @@ fn clockid(data: &PerfData) -> Option<i32> {
 
 /// Difference of the wall clock and the recording's, as HEADER_CLOCK_DATA states it.
 pub(super) fn wall_offset(data: &PerfData) -> Option<u64> {
-    let bytes = data.features().raw.get(&Feature::CLOCK_DATA)?;
-    let mut c = Cursor::new(bytes, data.endian());
-    let (_version, _clock) = (c.u32().ok()?, c.u32().ok()?);
-    let (wall, clock) = (c.u64().ok()?, c.u64().ok()?);
-    Some(wall.wrapping_sub(clock))
+    let moment = data.features().clock_data(data.endian())?;
+    Some(moment.time_of_day.wrapping_sub(moment.clock_time))
 }
 
 fn clock_name(id: Option<i32>) -> String {

@@ -123,36 +123,28 @@ macro_rules! on_cpu {
     };
 }
 
-impl Rseq {
-    /// Where the C library has registered this thread, if it has.
-    pub fn find() -> Option<Self> {
-        let (offset, size): (*const isize, *const u32);
-        // SAFETY: reads two addresses from the table of symbols' addresses; they are null if the
-        // C library has no such symbols.
-        unsafe {
-            asm!(
-                ".weak __rseq_offset",
-                ".weak __rseq_size",
-                "adrp {0}, :got:__rseq_offset",
-                "ldr {0}, [{0}, :got_lo12:__rseq_offset]",
-                "adrp {1}, :got:__rseq_size",
-                "ldr {1}, [{1}, :got_lo12:__rseq_size]",
-                out(reg) offset,
-                out(reg) size,
-                options(nostack, preserves_flags),
-            );
-        }
-        if offset.is_null() || size.is_null() {
-            return None;
-        }
-        // SAFETY: glibc's variables, set before any constructor runs and constant from then on;
-        // the types are those of <sys/rseq.h>.
-        let (offset, size) = unsafe { (offset.read(), size.read()) };
-        let here = Self { offset };
-        // A thread whose registration failed has a negative CPU number.
-        (size != 0 && here.cpu() < i32::MAX as u32).then_some(here)
+/// Addresses of the C library's `__rseq_offset` and `__rseq_size`, null if it has none.
+pub(super) fn registration() -> (*const isize, *const u32) {
+    let (offset, size): (*const isize, *const u32);
+    // SAFETY: reads two addresses from the table of symbols' addresses; they are null if the
+    // C library has no such symbols.
+    unsafe {
+        asm!(
+            ".weak __rseq_offset",
+            ".weak __rseq_size",
+            "adrp {0}, :got:__rseq_offset",
+            "ldr {0}, [{0}, :got_lo12:__rseq_offset]",
+            "adrp {1}, :got:__rseq_size",
+            "ldr {1}, [{1}, :got_lo12:__rseq_size]",
+            out(reg) offset,
+            out(reg) size,
+            options(nostack, preserves_flags),
+        );
     }
+    (offset, size)
+}
 
+impl Rseq {
     /// This thread's struct rseq.
     #[inline(always)]
     fn own(self) -> *mut u8 {

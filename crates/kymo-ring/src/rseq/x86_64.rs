@@ -117,34 +117,26 @@ pub(crate) fn pair(first: u64, second: u64) -> Pair {
     unsafe { _mm_set_epi64x(second.cast_signed(), first.cast_signed()) }
 }
 
-impl Rseq {
-    /// Where the C library has registered this thread, if it has.
-    pub fn find() -> Option<Self> {
-        let (offset, size): (*const isize, *const u32);
-        // SAFETY: reads two addresses from the table of symbols' addresses; they are null if the
-        // C library has no such symbols.
-        unsafe {
-            asm!(
-                ".weak __rseq_offset",
-                ".weak __rseq_size",
-                "mov {0}, qword ptr [rip + __rseq_offset@GOTPCREL]",
-                "mov {1}, qword ptr [rip + __rseq_size@GOTPCREL]",
-                out(reg) offset,
-                out(reg) size,
-                options(nostack, preserves_flags),
-            );
-        }
-        if offset.is_null() || size.is_null() {
-            return None;
-        }
-        // SAFETY: glibc's variables, set before any constructor runs and constant from then on;
-        // the types are those of <sys/rseq.h>.
-        let (offset, size) = unsafe { (offset.read(), size.read()) };
-        let here = Self { offset };
-        // A thread whose registration failed has a negative CPU number.
-        (size != 0 && here.cpu() < i32::MAX as u32).then_some(here)
+/// Addresses of the C library's `__rseq_offset` and `__rseq_size`, null if it has none.
+pub(super) fn registration() -> (*const isize, *const u32) {
+    let (offset, size): (*const isize, *const u32);
+    // SAFETY: reads two addresses from the table of symbols' addresses; they are null if the
+    // C library has no such symbols.
+    unsafe {
+        asm!(
+            ".weak __rseq_offset",
+            ".weak __rseq_size",
+            "mov {0}, qword ptr [rip + __rseq_offset@GOTPCREL]",
+            "mov {1}, qword ptr [rip + __rseq_size@GOTPCREL]",
+            out(reg) offset,
+            out(reg) size,
+            options(nostack, preserves_flags),
+        );
     }
+    (offset, size)
+}
 
+impl Rseq {
     /// The CPU this thread runs on at the moment.
     #[inline(always)]
     pub fn cpu(self) -> u32 {

@@ -14,8 +14,9 @@ use kymo_events::state_history::StateTracker;
 use kymo_events::{EventSelection, notes_on_perf_data, parse_times};
 use kymo_files::ctf::types::CtfVersion;
 use kymo_files::ctf::write::Directory;
-use kymo_files::perfdata::{Feature, PerfData, PerfDataReadStats, RecordOrder};
+use kymo_files::perfdata::{PerfData, PerfDataReadStats, RecordOrder};
 use kymo_format::json_string;
+use kymo_kernel::process::format_utc_time;
 use kymo_model::{Note, NoteKind, RecordKind};
 use kymo_render::perf_ctf::PerfCtf;
 use kymo_render::perf_script::{DataJsonWriter, LineStyle, SampleTextOptions, SourceOptions};
@@ -98,7 +99,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => to_json(&args, &path, &mut data, selection, &mut ledger)?,
     };
     let mut all = Ledger::from_notes(notes_on_perf_data(&data, &stats));
-    ledger.notes().iter().cloned().for_each(|note| all.push(note));
+    all.extend(ledger);
     say!("{}", all.to_text(""));
     let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was converted"));
     Ok(exit::status(data.name(), damage.as_deref(), &all, args.strict))
@@ -170,7 +171,7 @@ fn json_header(path: &Path, data: &PerfData, out: &mut Vec<u8>) {
         let _ = write!(out, ",\n\t\t\"{name}\": {value}");
     };
     if let Ok(meta) = std::fs::metadata(path) {
-        text(out, "captured-on", &utc_time(meta.mtime()));
+        text(out, "captured-on", &format_utc_time("%Y-%m-%dT%H:%M:%SZ", meta.mtime()));
     }
     number(out, "data-offset", offset);
     number(out, "data-size", size);
@@ -191,10 +192,10 @@ fn json_header(path: &Path, data: &PerfData, out: &mut Vec<u8>) {
         number(out, "nrcpus-online", online.into());
         number(out, "nrcpus-avail", available.into());
     }
-    if let Some((clock, wall, time)) = clock_of(data) {
-        number(out, "clockid", clock.into());
-        number(out, "clock-time", time);
-        number(out, "real-time", wall);
+    if let Some(moment) = f.clock_data(data.endian()) {
+        number(out, "clockid", moment.clock_id.into());
+        number(out, "clock-time", moment.clock_time);
+        number(out, "real-time", moment.time_of_day);
     }
     text(out, "perf-version", f.version.as_deref().unwrap_or_default());
     out.extend_from_slice(b",\n\t\t\"cmdline\": [");
@@ -203,29 +204,6 @@ fn json_header(path: &Path, data: &PerfData, out: &mut Vec<u8>) {
         json_string(out, word.as_bytes());
     }
     out.extend_from_slice(b"\n\t\t]\n\t}");
-}
-
-/// Seconds since 1970 as date and time of UTC.
-fn utc_time(seconds: i64) -> String {
-    // Days of years that begin in March, in spans of 400 years.
-    let (days, rest) = (seconds.div_euclid(86_400) + 719_468, seconds.rem_euclid(86_400));
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + i64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// The clock of a recording with -k: its number, real time and its own time at one moment.
-fn clock_of(data: &PerfData) -> Option<(u32, u64, u64)> {
-    let section = data.features().raw.get(&Feature::CLOCK_DATA)?;
-    let endian = data.endian();
-    let clock = endian.u32_at(section, 4)?;
-    Some((clock, endian.u64_at(section, 8)?, endian.u64_at(section, 16)?))
 }
 
 fn to_ctf(
@@ -238,8 +216,10 @@ fn to_ctf(
     if data.is_pipe() {
         bail!("a stream tells of its events while it is read: name a file with -i");
     }
-    let offset = match (args.tod, clock_of(data)) {
-        (true, Some((_, wall, time))) => Some(i128::from(wall) - i128::from(time)),
+    let offset = match (args.tod, data.features().clock_data(data.endian())) {
+        (true, Some(moment)) => {
+            Some(i128::from(moment.time_of_day) - i128::from(moment.clock_time))
+        }
         (true, None) => bail!("the recording does not tell real time: record with -k CLOCK"),
         (false, _) => None,
     };

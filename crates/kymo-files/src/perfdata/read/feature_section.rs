@@ -139,6 +139,14 @@ pub struct HybridPmu {
 }
 
 impl Features {
+    /// One moment in two clocks, of a recording that states it whole.
+    pub fn clock_data(&self, endian: Endian) -> Option<ClockData> {
+        match self.section(Feature::CLOCK_DATA, endian)? {
+            (FeatureSection::ClockData(data), None) => Some(data),
+            _ => None,
+        }
+    }
+
     /// Decodes a section that no field of this type holds. `None`: it is absent or
     /// of another kind. Lists of a damaged section have what could be read, and the
     /// damage comes with them.
