@@ -231,7 +231,8 @@ impl Subscription {
             let stats = programs.programs.stats();
             let parts = [stats.discarded, stats.overwritten_events, stats.without_ring];
             lost = parts.iter().fold(lost, |sum, part| sum.saturating_add(*part));
-            notes.extend(stats.notes(&programs.watch.notes()));
+            let passed_over = [&programs.watch.notes(), programs.programs.passed_over()].concat();
+            notes.extend(stats.notes(&passed_over));
         }
         // The events are closed; now the probes can go.
         if let Some(probes) = probes {

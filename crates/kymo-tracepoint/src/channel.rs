@@ -9,6 +9,7 @@ use kymo_ring::{
 };
 use kymo_ust::{ChannelConfigView, Filter, InRange, MAX_CHANNEL_CONFIG, RuleView, SLOTS};
 
+use crate::guard::{self, RingOf};
 use crate::process::{self, ProgramDirectory};
 use crate::site::Site;
 use crate::sys::{self, Fd, Path};
@@ -320,8 +321,9 @@ fn make_ring(
         }
     };
     channel.mapping = (base, size);
+    guard::watch(base, size, Some(RingOf { slot, generation: channel.generation }));
     // SAFETY: a mapping of that size, aligned to a page, zero, of a file that nobody but this process and
-    // the tool touch; the tool does not make it smaller. Areas are used only after `provide`.
+    // the tool touch; what others cut off is replaced by zeros. Areas are used only after `provide`.
     let memory = unsafe { Memory::from_raw(base, size) };
     let context = std::ptr::from_ref::<Channel>(channel).expose_provenance();
     let memory = memory.provided_by(provide, context).told_by(filled, slot);
@@ -360,6 +362,7 @@ fn retire(slot: usize, old: *mut Channel) {
     if let Some(channel) = unsafe { oldest.as_ref() } {
         let (base, size) = channel.mapping;
         if !base.is_null() {
+            guard::forget(base);
             // SAFETY: its ring has not been written into since eight sessions came and went.
             unsafe { sys::unmap(base, size) };
         }

@@ -25,6 +25,7 @@ pub mod abi;
 mod callbacks;
 mod channel;
 mod counter;
+mod guard;
 mod lock;
 #[cfg(feature = "log")]
 pub mod log_records;

@@ -181,7 +181,8 @@ impl Fd {
         unsafe { libc::lseek(self.0, at.cast_signed(), libc::SEEK_DATA) >= 0 }
     }
 
-    /// Maps all of it for reading and writing, over `place` if that is not null.
+    /// Maps all of it for reading and writing, over `place` if that is not null. Others may cut
+    /// the file: [`crate::guard`] has to know of the mapping.
     pub(crate) fn map(&self, size: usize, place: *mut u8) -> Result<*mut u8, c_int> {
         let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
         map(place, size, libc::MAP_SHARED | fixed, self.0)
@@ -203,6 +204,15 @@ fn map(place: *mut u8, size: usize, flags: c_int, fd: c_int) -> Result<*mut u8, 
 /// Fresh memory, zeroed.
 pub(crate) fn anonymous(size: usize) -> Result<*mut u8, c_int> {
     map(std::ptr::null_mut(), size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+}
+
+/// Puts fresh memory in the place of pages; whether it did.
+///
+/// # Safety
+/// The pages are the library's own, and whoever uses them can go on with zeros.
+pub(crate) unsafe fn replace_by_zeros(at: *mut u8, size: usize) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    map(at, size, flags, -1).is_ok()
 }
 
 /// Lets the kernel map all pages at once.

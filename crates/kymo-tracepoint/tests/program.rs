@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use common::{Program, Shared, config, is_role};
 use kymo_testkit::{Need, require};
 use kymo_tracepoint::{Level, Symbol, emit, mark, tracepoint, tracepoint_class, tracepoint_enum};
-use kymo_ust::ChannelConfig;
+use kymo_ust::{ChannelConfig, SlotAnswer};
 
 tracepoint_enum! {
     /// How something is paid for.
@@ -112,7 +112,7 @@ fn every_type_reaches_babeltrace() {
     assert_eq!(programs.len(), 1);
     let event = programs[0].event("every");
     assert_eq!((event.level, event.doc.as_str()), (4, " Every type there is.\n"));
-    assert_eq!(programs[0].slot(0).answer, 1);
+    assert_eq!(programs[0].slot(0).answer, Some(SlotAnswer::Ready));
     let due = |i: u64, text, payment, sequence| {
         let f = format!(
             "test:every {{ u8_ = {i}, u16_ = {i}, u32_ = {i}, u64_ = {i}, i8_ = -{i}, i16_ = -{i}, \
@@ -242,7 +242,8 @@ fn a_running_program_serves_several_sessions() {
     // The slot is used again, by a channel configuration that is no good, then by one that is.
     switch_on(&shared, &program, 0, 2, &ChannelConfig { sub_buffer: 5000, ..config("*", "") });
     soon("a refusal", || (program.slot(0).answered == 2).then_some(()));
-    assert_eq!((program.slot(0).answer, program.slot(0).errno), (2, 0));
+    let slot = program.slot(0);
+    assert_eq!((slot.answer, slot.errno), (Some(SlotAnswer::Failed), 0));
     soon("lost events", || (program.slot(0).lost > 10).then_some(()));
     switch_on(&shared, &program, 0, 3, &config("*", "nonsense == 1"));
     soon("an unfit filter", || (program.slot(0).unfit > 10).then_some(()));

@@ -158,6 +158,24 @@ pub enum SlotState {
     Stopped = 3,
 }
 
+/// What a program says of its ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SlotAnswer {
+    /// It is there.
+    Ready = 1,
+    /// It could not be made.
+    Failed = 2,
+    /// It was there, and another process has cut its file short.
+    Cut = 3,
+}
+
+impl SlotAnswer {
+    fn of(byte: u8) -> Option<Self> {
+        [Self::Ready, Self::Failed, Self::Cut].into_iter().find(|answer| *answer as u8 == byte)
+    }
+}
+
 /// A slot: one channel of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -167,8 +185,8 @@ pub struct Slot {
     pub state: SlotState,
     /// The generation that the program has answered.
     pub answered: u8,
-    /// 1: the ring is ready, 2: it failed.
-    pub answer: u8,
+    /// What it answered; none: a number that this version does not know.
+    pub answer: Option<SlotAnswer>,
     /// Why it failed; 0: the order is malformed.
     pub errno: u32,
     /// Events lost because there is no ring.
@@ -182,6 +200,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// What the program has answered to the order that is in force, if it has.
+    pub fn answer_in_force(&self) -> Option<SlotAnswer> {
+        self.answer.filter(|_| self.answered == self.generation)
+    }
+
     /// From the bytes of a slot.
     ///
     /// # Errors
@@ -200,7 +223,7 @@ impl Slot {
                     _ => SlotState::Stopped,
                 },
                 answered: take.u8()?,
-                answer: take.u8()?,
+                answer: SlotAnswer::of(take.u8()?),
                 errno: take.u32()?,
                 lost: take.u64()?,
                 rejected: take.u64()?,

@@ -25,7 +25,7 @@ pub use channel_config::{
 };
 pub use control::{
     CONTROL_HEADER, CONTROL_MAGIC, Control, MAX_EVENTS, SLOT, SLOT_PATH, SLOTS, SLOTS_AT, Slot,
-    SlotState, enable_at, slot_at,
+    SlotAnswer, SlotState, enable_at, slot_at,
 };
 pub use counter_totals::{CountedUnder, CounterRow, CounterTotals};
 pub use counters::{

@@ -8,7 +8,8 @@ use kymo_files::ctf::Anchor;
 use kymo_files::ctf::types::CtfVersion;
 use kymo_files::ctf::write::Directory;
 use kymo_model::CompactSort as _;
-use kymo_ring::{ClockFacts, Config};
+use kymo_ring::{ClockFacts, Config, LayoutError};
+use kymo_ust::SlotAnswer;
 
 use super::channel::{Channel, DEFAULT_CHANNEL};
 use super::clock::Counter;
@@ -19,6 +20,7 @@ use super::program::{Program, ProgramId, RingFile};
 use super::ring::{Out, RingReader};
 use super::slots::Attached;
 use super::stream::Stream;
+use super::unreadable::UnreadablePrograms;
 
 /// What was written, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +45,9 @@ pub struct DrainStats {
     pub damaged: u64,
     /// Events lost because a program could not make its ring.
     pub without_ring: u64,
+    /// Rings whose files other processes have cut short: what was in them, and what came since, is
+    /// lost, and its number is not known.
+    pub cut: u64,
 }
 
 impl DrainStats {
@@ -99,6 +104,7 @@ pub struct Drain {
     gone: DrainStats,
     /// The programs of traces that are finished.
     gone_programs: BTreeSet<(u32, ProgramId)>,
+    unreadable: UnreadablePrograms,
 }
 
 /// The trace of one ring; its directory is made with its first packet.
@@ -130,6 +136,7 @@ impl Drain {
             traces: BTreeMap::new(),
             gone: DrainStats::default(),
             gone_programs: BTreeSet::new(),
+            unreadable: UnreadablePrograms::default(),
         }
     }
 
@@ -146,7 +153,8 @@ impl Drain {
     /// Takes the finished packets of a program.
     ///
     /// # Errors
-    /// If its files are not what they should be, or the trace cannot be written.
+    /// If the trace cannot be written. A program whose files are not what they should be is
+    /// passed over from then on.
     pub fn take(&mut self, channel: &Channel, program: &mut Program) -> Result<(), UstError> {
         self.pass(channel, program, false)
     }
@@ -165,7 +173,23 @@ impl Drain {
         program: &mut Program,
         all: bool,
     ) -> Result<(), UstError> {
+        if self.unreadable.has(program) {
+            return Ok(());
+        }
+        let read = self.pass_readable(channel, program, all);
+        self.unreadable.sort_out(program, read)
+    }
+
+    fn pass_readable(
+        &mut self,
+        channel: &Channel,
+        program: &mut Program,
+        all: bool,
+    ) -> Result<(), UstError> {
         let Some((attached, slot)) = channel.slot_of(program)? else { return Ok(()) };
+        if slot.answer_in_force() == Some(SlotAnswer::Cut) {
+            return Err(UstError::Cut);
+        }
         let key = (program.uid(), program.id().clone());
         let same = self.traces.get(&key).is_some_and(|t| t.attached == attached);
         self.look();
@@ -173,7 +197,10 @@ impl Drain {
             self.finish(&key);
             let Some(ring) = RingReader::of(program, attached)? else {
                 self.gone.without_ring = self.gone.without_ring.max(slot.lost);
-                return Ok(());
+                return match slot.answer_in_force() {
+                    Some(SlotAnswer::Ready) => Err(UstError::Cut),
+                    _ => Ok(()),
+                };
             };
             let config = channel.name().to_string_lossy();
             let new = Trace::new(&self.directory, program, attached, ring, &config, &self.session);
@@ -217,6 +244,9 @@ impl Drain {
             taken += u64::from(self.whole(program, &ring, &config, &session, Peek::No)?);
         }
         self.gone.without_ring = self.gone.without_ring.saturating_add(slot.lost);
+        if slot.answer_in_force() == Some(SlotAnswer::Cut) {
+            self.unreadable.sort_out(program, Err(UstError::Cut))?;
+        }
         Ok(taken)
     }
 
@@ -256,6 +286,9 @@ impl Drain {
             Ok(Some(reader)) => reader,
             // It was killed while it made the ring: nothing was in it yet.
             Ok(None) => return Ok(false),
+            Err(e @ UstError::Ring { error: LayoutError::Short { .. }, .. }) => {
+                return self.unreadable.sort_out(program, Err(e)).map(|()| false);
+            }
             Err(UstError::Ring { .. }) => {
                 self.gone.damaged += 1;
                 return Ok(false);
@@ -303,7 +336,13 @@ impl Drain {
             programs += usize::from(trace.packets > 0 && !self.gone_programs.contains(key));
         }
         stats.programs = programs as u64;
+        stats.cut = self.unreadable.cut();
         stats
+    }
+
+    /// Which programs were passed over, and why.
+    pub fn passed_over(&self) -> &[String] {
+        self.unreadable.notes().as_slice()
     }
 }
 

@@ -43,6 +43,15 @@ impl DrainStats {
             let fact = format!("{n} events lost: a program could not make its ring");
             notes.push(lost(fact, format!("make room in {shared}: df -h {shared}")));
         }
+        if self.cut > 0 {
+            let rings = if self.cut == 1 { "ring was" } else { "rings were" };
+            let fact = format!(
+                "{} {rings} cut short by another process: events in them and since are lost, how many is not known",
+                self.cut
+            );
+            let advice = format!("nobody but programs and kymo may write into {shared}/kymo-UID");
+            notes.push(lost(fact, advice));
+        }
         if self.damaged > 0 {
             let fact = format!("{} places in rings did not hold what they should", self.damaged);
             notes.push(Note::doubt(NoteKind::Damaged, fact, None));

@@ -59,7 +59,8 @@ impl Draining {
         let gone = || UstError::Thread(std::io::ErrorKind::BrokenPipe.into());
         let thread = self.thread.take().ok_or_else(gone)?;
         let (watch, drain) = thread.join().map_err(|_| gone())??;
-        Ok((watch.notes(), drain.stats()))
+        let passed_over = [&watch.notes(), drain.passed_over()].concat();
+        Ok((passed_over, drain.stats()))
     }
 }
 

@@ -29,6 +29,9 @@ pub enum UstError {
         /// What is wrong with it.
         error: kymo_ring::LayoutError,
     },
+    /// A ring has lost its file, or a part of it.
+    #[error("its ring was cut short by another process")]
+    Cut,
     /// The configuration cannot be said.
     #[error("{0}")]
     ChannelConfig(kymo_ust::UstFormatError),

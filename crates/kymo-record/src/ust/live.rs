@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kymo_files::ctf::CodeMapping;
 use kymo_files::ctf::read::{Ctf, PacketEvent, PacketReader};
 use kymo_files::ctf::types::CtfVersion;
+use kymo_ust::SlotAnswer;
 
 use super::channel::Channel;
 use super::clock::Counter;
@@ -18,6 +19,7 @@ use super::metadata::metadata;
 use super::program::{Program, ProgramId};
 use super::ring::RingReader;
 use super::slots::Attached;
+use super::unreadable::UnreadablePrograms;
 
 /// What is read of programs, each of which has a number.
 pub enum ProgramNews<'n> {
@@ -49,6 +51,7 @@ pub struct LivePrograms {
     counter: Counter,
     undecodable: u64,
     lost_without_ring: BTreeMap<(u32, ProgramId), u64>,
+    unreadable: UnreadablePrograms,
 }
 
 struct LiveRing {
@@ -76,6 +79,7 @@ impl Default for LivePrograms {
             counter: Counter::start(),
             undecodable: 0,
             lost_without_ring: BTreeMap::new(),
+            unreadable: UnreadablePrograms::default(),
         }
     }
 }
@@ -97,11 +101,25 @@ impl LivePrograms {
         self.counter.error()
     }
 
-    /// Reads what a program has written since. Events of one CPU come by time.
+    /// Reads what a program has written since. Events of one CPU come by time. A program whose
+    /// files are not what they should be is passed over from then on.
     ///
     /// # Errors
-    /// If its files are not what they should be.
+    /// If there is no reading of any.
     pub fn take(
+        &mut self,
+        channel: &Channel,
+        program: &mut Program,
+        sink: &mut dyn FnMut(u32, ProgramNews<'_>),
+    ) -> Result<(), UstError> {
+        if self.unreadable.has(program) {
+            return Ok(());
+        }
+        let read = self.take_readable(channel, program, sink);
+        self.unreadable.sort_out(program, read)
+    }
+
+    fn take_readable(
         &mut self,
         channel: &Channel,
         program: &mut Program,
@@ -112,8 +130,16 @@ impl LivePrograms {
         if slot.lost > 0 {
             self.lost_without_ring.insert(key.clone(), slot.lost);
         }
+        if slot.answer_in_force() == Some(SlotAnswer::Cut) {
+            return Err(UstError::Cut);
+        }
         if self.rings.get(&key).is_none_or(|r| r.attached != attached) {
-            let Some(ring) = RingReader::of(program, attached)? else { return Ok(()) };
+            let Some(ring) = RingReader::of(program, attached)? else {
+                return match slot.answer_in_force() {
+                    Some(SlotAnswer::Ready) => Err(UstError::Cut),
+                    _ => Ok(()),
+                };
+            };
             let live = self.attach(program, ring, attached)?;
             sink(live.number, ProgramNews::Trace(Arc::clone(&live.trace)));
             sink(live.number, live.news_of_code(program));
@@ -160,12 +186,18 @@ impl LivePrograms {
         Ok(LiveRing { number, ring, attached, packets: PacketReader::default(), trace, code })
     }
 
+    /// Which programs were passed over, and why.
+    pub fn passed_over(&self) -> &[String] {
+        self.unreadable.notes().as_slice()
+    }
+
     /// What was read, and what was not.
     pub fn stats(&self) -> DrainStats {
         let mut stats = DrainStats {
             programs: self.rings.len() as u64,
             damaged: self.undecodable,
             without_ring: self.lost_without_ring.values().fold(0, |sum, n| sum.saturating_add(*n)),
+            cut: self.unreadable.cut(),
             ..DrainStats::default()
         };
         self.rings.values().for_each(|r| stats.count(&r.ring));

@@ -45,6 +45,7 @@ mod session;
 mod slots;
 mod state;
 mod stream;
+mod unreadable;
 mod watch;
 
 pub use channel::{Channel, ChannelOptions, DEFAULT_CHANNEL};

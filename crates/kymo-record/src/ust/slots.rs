@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use kymo_ust::{
     ChannelConfigView, Control, EventRecord, FieldRecord, Fields, Filter, FilterMismatch,
-    MismatchReason, SLOT_PATH, SLOTS, SLOTS_AT, Shape, Slot, SlotState, enable_at, slot_at,
+    MismatchReason, SLOT_PATH, SLOTS, SLOTS_AT, Shape, Slot, SlotAnswer, SlotState, enable_at,
+    slot_at,
 };
 
 use super::channel::Channel;
@@ -74,8 +75,10 @@ impl Channel {
         slot: &Slot,
     ) -> Result<(Attached, u64), UstError> {
         let stopped = slot.state == SlotState::Stopped;
-        let failed =
-            slot.answered == slot.generation && (slot.answer == 2 || lacks(program, attached)?);
+        let failed = match slot.answer_in_force() {
+            Some(SlotAnswer::Failed | SlotAnswer::Cut) => true,
+            _ => slot.answered == slot.generation && lacks(program, attached)?,
+        };
         let filters = self.view()?.rules().any(|rule| !rule.filter.is_empty());
         let (generation, given_up) = match failed || (stopped && filters) {
             true => next_generation(program, attached, slot.answered)?,

@@ -1,7 +1,7 @@
 //! What the program part of a session is now: its channels, the programs that record
 //! for it, and what they have written.
 
-use kymo_ust::{ChannelConfigView, Pids, SLOTS, Slot, SlotState};
+use kymo_ust::{ChannelConfigView, Pids, SLOTS, Slot, SlotAnswer, SlotState};
 
 use super::channel::Channel;
 use super::error::{Notes, UstError};
@@ -67,6 +67,8 @@ pub enum Doing {
     Ended,
     /// It could not make its ring: the error number, 0 for a malformed order.
     Failed(u32),
+    /// Another process has cut its ring's file short: what it writes is lost.
+    Cut,
     /// All its slots are taken.
     NoSlot,
     /// It was not there when the session was started.
@@ -207,11 +209,12 @@ fn of_program(
 }
 
 fn doing(slot: &Slot) -> Doing {
-    match (slot.state, slot.answered == slot.generation, slot.answer) {
-        (SlotState::Stopped, _, _) => Doing::Stopped,
-        (_, true, 2) => Doing::Failed(slot.errno),
-        (_, true, _) => Doing::Recording,
-        (_, false, _) => Doing::Waiting,
+    match (slot.state, slot.answer_in_force()) {
+        (SlotState::Stopped, _) => Doing::Stopped,
+        (_, Some(SlotAnswer::Failed)) => Doing::Failed(slot.errno),
+        (_, Some(SlotAnswer::Cut)) => Doing::Cut,
+        _ if slot.answered == slot.generation => Doing::Recording,
+        _ => Doing::Waiting,
     }
 }
 

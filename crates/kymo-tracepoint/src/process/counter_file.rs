@@ -13,6 +13,7 @@ use kymo_ust::{
 use super::{State, counting, place};
 use crate::channel::cpu_count;
 use crate::counter::{CounterInfo, CounterSite, WORDS};
+use crate::guard;
 use crate::site::REFUSED;
 use crate::sys::{self, Fd, Path};
 
@@ -157,6 +158,7 @@ fn fill(counters: &mut CounterFile, file: &Fd) -> Result<(), i32> {
     allocate_low(file, 0, counters.low)?;
     file.write_at(&header.encode(), 0)?;
     let base = file.map(size as usize, BASE.load(Ordering::Relaxed))?;
+    guard::watch(base, size as usize, None);
     BASE.store(base, Ordering::Release);
     counters.identity = file.identity();
     file.write_at(&COUNTERS_MAGIC, 0)

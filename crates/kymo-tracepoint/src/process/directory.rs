@@ -7,6 +7,7 @@ use kymo_ust::{CONTROL_HEADER, Control, CountersHeader, MAX_EVENTS};
 use super::page::ControlPage;
 use super::{PENDING, PLACE, ProgramDirectory, State, counting};
 use crate::channel;
+use crate::guard;
 use crate::sys::{self, Fd, Path};
 
 fn privileged() -> bool {
@@ -82,6 +83,8 @@ pub(super) fn create_control(
             return Err(errno);
         }
     };
+    guard::install(super::tell_of_cut_ring);
+    guard::watch(base, mapped, None);
     let (mut uuid, mut comm, mut exe) = ([0; 16], [0; 16], [0; 256]);
     sys::random(&mut uuid);
     uuid[6] = uuid[6] & 0x0f | 0x40;

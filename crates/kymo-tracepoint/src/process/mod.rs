@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use kymo_ust::{CONTROL_HEADER, CONTROL_MAGIC, EventFlags, EventRecord, MAX_EVENTS};
 
 use crate::counter::CounterSite;
+use crate::guard::RingOf;
 use crate::lock::Guarded;
 use crate::site::{REFUSED, Registered, Site, SiteRef, UNREGISTERED};
 use crate::sys::{Fd, Path};
@@ -107,6 +108,13 @@ pub(crate) fn control() -> Option<&'static ControlPage> {
     let base = CONTROL.load(Ordering::Acquire);
     // SAFETY: the mapping stays for the life of the process.
     (!base.is_null()).then(|| unsafe { &*base.cast::<ControlPage>() })
+}
+
+/// Says of a ring that somebody has cut its file short. In the handler of SIGBUS.
+fn tell_of_cut_ring(ring: RingOf) {
+    if let Some(control) = control() {
+        control.slot(ring.slot).ring_is_cut(ring.generation);
+    }
 }
 
 /// Where this program is, if it can be traced.

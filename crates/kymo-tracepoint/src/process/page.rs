@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use kymo_ring::FutexWord;
-use kymo_ust::{CONTROL_HEADER, SLOT_PATH, SLOTS, Slot, SlotState, slot_at};
+use kymo_ust::{CONTROL_HEADER, SLOT_PATH, SLOTS, Slot, SlotAnswer, SlotState, slot_at};
 
 use crate::sys;
 
@@ -59,8 +59,16 @@ impl SlotPage<'_> {
         for (i, byte) in errno.iter().enumerate() {
             self.0[4 + i].store(*byte, Ordering::Relaxed);
         }
-        self.0[3].store(if result.is_ok() { 1 } else { 2 }, Ordering::Relaxed);
+        let answer = if result.is_ok() { SlotAnswer::Ready } else { SlotAnswer::Failed };
+        self.0[3].store(answer as u8, Ordering::Relaxed);
         self.0[2].store(generation, Ordering::Release);
+    }
+
+    /// Says of the ring of that generation, if it is the one in use, that its file was cut short.
+    pub(super) fn ring_is_cut(self, generation: u8) {
+        if self.0[2].load(Ordering::Acquire) == generation {
+            self.0[3].store(SlotAnswer::Cut as u8, Ordering::Relaxed);
+        }
     }
 
     fn counter(&self, at: usize) -> &AtomicU64 {

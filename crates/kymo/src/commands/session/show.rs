@@ -112,6 +112,7 @@ fn doing(doing: Doing) -> String {
             let error = std::io::Error::from_raw_os_error(errno.cast_signed());
             format!("cannot make its ring: {error}")
         }
+        Doing::Cut => "its ring was cut short by another process: start the session again".into(),
         Doing::NoSlot => "not recording: its eight slots are taken".into(),
         Doing::Missed => "not recording: start the session again".into(),
     }

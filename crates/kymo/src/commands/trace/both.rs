@@ -114,7 +114,8 @@ fn show(args: &Args, events: &[TraceEvent], rules: Vec<EventRule>) -> anyhow::Re
     let (lost, code) = capture.end(result)?;
     output.note(&lost, &mut ledger);
     let stats = programs.stats();
-    stats.notes(&watch.notes()).into_iter().for_each(|note| ledger.push(note));
+    let passed_over = [&watch.notes(), programs.passed_over()].concat();
+    stats.notes(&passed_over).into_iter().for_each(|note| ledger.push(note));
     if stats.programs == 0 {
         ledger.tell(NoteKind::Programs, "no program had such events", None);
     } else {

@@ -139,7 +139,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => {
             let mut programs = LivePrograms::default();
             run.follow(&mut watch, &mut programs)?;
-            let notes = watch.notes();
+            let notes = [&watch.notes(), programs.passed_over()].concat();
             drop(watch);
             run.end(&notes, &programs.stats(), None)
         }
@@ -229,7 +229,7 @@ impl Run<'_> {
         directory: Option<&Path>,
     ) -> anyhow::Result<ExitCode> {
         let mut ledger = Ledger::from_notes(stats.notes(notes));
-        if stats.programs == 0 {
+        if stats.programs == 0 && stats.cut == 0 {
             ledger.tell(NoteKind::Programs, "no program had such events", None);
         }
         if let Some(directory) = directory.filter(|_| !self.args.quiet) {
