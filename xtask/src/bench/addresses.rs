@@ -47,9 +47,10 @@ impl Bench<'_> {
         let mut rows = vec![timed(what, &warm, Some(n))?];
         rows.push(Row {
             what: "the same, peak memory".into(),
-            perf: both(&warm, |c| megabytes(c.peak)),
+            installed: both(&warm, |c| megabytes(c.peak)),
             kymo: warm.get(2).map_or_else(String::new, |c| megabytes(c.peak)),
             verdict: agree,
+            ..Row::default()
         });
         let what = "the same, cold page cache (the file dropped by posix_fadvise)";
         rows.push(timed(what.into(), &cold, None)?);
@@ -70,9 +71,10 @@ fn timed(what: String, costs: &[Cost], count: Option<usize>) -> anyhow::Result<R
     });
     Ok(Row {
         what,
-        perf: both(costs, |c| seconds(c.time.as_secs_f64())),
+        installed: both(costs, |c| seconds(c.time.as_secs_f64())),
         kymo: format!("{}{rate}", seconds(kymo.time.as_secs_f64())),
         verdict: format!("{:.1}×; {:.1}× as fast", ratio(binutils), ratio(gimli)),
+        ..Row::default()
     })
 }
 

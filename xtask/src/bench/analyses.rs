@@ -8,8 +8,8 @@ use anyhow::Context as _;
 
 use super::Effort;
 use super::inputs::statistics;
-use super::measure::{interleaved, output};
-use super::rows::{Bench, Row, peak_row, time_row};
+use super::measure::output;
+use super::rows::{Bench, Row, joined, peak_row, time_row};
 
 /// An answer, and the recording that it is taken from.
 struct Analysis {
@@ -86,9 +86,8 @@ impl Bench<'_> {
         let said = text.lines().find(|line| line.contains("kymo itself used"));
         Ok(Row {
             what: format!("`sched latency --live` beside `perf bench sched pipe`, {timeout} ms"),
-            perf: String::new(),
             kymo: said.context("it does not say what it took")?.trim().replace("overhead: ", ""),
-            verdict: String::new(),
+            ..Row::default()
         })
     }
 
@@ -107,11 +106,17 @@ impl Bench<'_> {
             c.arg("--").args(&load);
             c
         };
-        let perf = || with(self.perf_with(&["sched", "record", "-o", "sched-perf.data"]));
+        let record = ["sched", "record", "-o", "sched-perf.data"];
+        let peer = kymo_testkit::peer("perf");
+        let newest = || with(self.placed(peer.command(), &record));
+        let perf = || with(self.perf_with(&record));
         let data = || with(self.kymo_with(&["sched", "record", "-q", "-o", "sched.data"]));
         let dat = || with(self.kymo_with(&["sched", "record", "-q", "-o", "sched.dat"]));
-        let commands: [&dyn Fn() -> Command; 4] = [&bare, &perf, &data, &dat];
-        let mut best = [f64::INFINITY; 4];
+        let mut commands: Vec<&dyn Fn() -> Command> = vec![&bare, &perf, &data, &dat];
+        if peer.is_newest() {
+            commands.push(&newest);
+        }
+        let mut best = vec![f64::INFINITY; commands.len()];
         for _ in 0..self.rounds(5) {
             for (command, best) in commands.iter().zip(&mut best) {
                 let text = output(command())?;
@@ -126,26 +131,30 @@ impl Bench<'_> {
             megabytes.push(length.len() as f64 / 1e6);
             std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
         }
-        let [bare, perf, data, dat] = best;
+        let [bare, perf, data, dat, newest @ ..] = best.as_slice() else {
+            anyhow::bail!("a command has no time")
+        };
+        let added = |kymo: &f64| {
+            let peers = newest.iter().chain([perf]);
+            joined(peers.map(|peer| format!("{:.2}", (kymo - bare) / (peer - bare))))
+        };
+        let time = |t: &f64| format!("{t:.1} µs/op");
         Ok(vec![
             Row {
                 what: format!(
                     "`sched record` of `perf bench sched pipe`, best of the rounds (bare: {bare:.1} \
                      µs/op)"
                 ),
-                perf: format!("{perf:.1} µs/op"),
+                newest: newest.first().map_or_else(String::new, time),
+                installed: time(perf),
                 kymo: format!("perf.data {data:.1}, `-o x.dat` {dat:.1} µs/op"),
-                verdict: format!(
-                    "added cost {:.2} of perf's, `-o x.dat` {:.2}",
-                    (data - bare) / (perf - bare),
-                    (dat - bare) / (perf - bare)
-                ),
+                verdict: format!("added cost {} of perf's, `-o x.dat` {}", added(data), added(dat)),
             },
             Row {
                 what: "the same, size of the recording".into(),
-                perf: format!("{:.1} MB", megabytes[0]),
+                installed: format!("{:.1} MB", megabytes[0]),
                 kymo: format!("perf.data {:.1}, trace.dat {:.1} MB", megabytes[1], megabytes[2]),
-                verdict: String::new(),
+                ..Row::default()
             },
         ])
     }
@@ -155,23 +164,28 @@ impl Bench<'_> {
         let words = |text: &str| -> Vec<String> {
             text.split(' ').map(|w| w.replace("FILE", &file)).collect()
         };
-        let command = |text: &str, of: fn(&Self, &[&str]) -> Command| {
+        let command = |text: &str, of: &dyn Fn(&Self, &[&str]) -> Command| {
             let words = words(text);
             of(self, &words.iter().map(String::as_str).collect::<Vec<_>>())
         };
-        let mut record = command(analysis.record, Self::perf_with);
+        let mut record = command(analysis.record, &Self::perf_with);
         record.arg("--").args((analysis.load)(self));
         output(record)?;
         let events = statistics(path)?.samples;
-        let perf = || command(analysis.perf, Self::perf_with);
-        let kymo = || command(analysis.kymo, Self::kymo_with);
-        let costs = interleaved(self.rounds(5), &[&perf, &kymo])?;
-        let [perf, kymo] = costs.as_slice() else { anyhow::bail!("two commands give two costs") };
+        let peer = kymo_testkit::peer("perf");
+        let newest = || command(analysis.perf, &|bench, args| bench.placed(peer.command(), args));
+        let newest: &dyn Fn() -> Command = &newest;
+        let costs = self.costs(
+            5,
+            peer.is_newest().then_some(newest),
+            &|| command(analysis.perf, &Self::perf_with),
+            &|| command(analysis.kymo, &Self::kymo_with),
+        )?;
         let name: Vec<&str> = analysis.kymo.split(' ').take(2).collect();
         let name = name.join(" ");
         Ok(vec![
-            time_row(format!("`{name}`, {events} events"), perf, kymo, "10×, least 4×"),
-            peak_row(&format!("`{name}`, peak memory"), perf, kymo),
+            time_row(format!("`{name}`, {events} events"), &costs, "10×, least 4×"),
+            peak_row(&format!("`{name}`, peak memory"), &costs),
         ])
     }
 }

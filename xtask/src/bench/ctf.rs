@@ -8,7 +8,7 @@ use kymo_testkit::{Lttng, LttngSession};
 
 use super::Effort;
 use super::measure::{Cost, interleaved};
-use super::rows::{Bench, Row};
+use super::rows::{Bench, Each, Row, time_row};
 
 impl Bench<'_> {
     /// `script` of twenty million events of two numbers each, with three contexts.
@@ -20,43 +20,41 @@ impl Bench<'_> {
         record(&lttng, &program, &large, events);
         record(&lttng, &program, &small, events / 10);
         drop(lttng);
-        let theirs = || in_dir("babeltrace2", &["ctf-large"], self.dir());
-        let ours = || self.kymo_with(&["script", "ctf-large"]);
+        let peer = kymo_testkit::peer("babeltrace2");
+        let newest = || self.placed(peer.command(), &["ctf-large"]);
+        let newest: &dyn Fn() -> Command = &newest;
+        let costs = self.costs(
+            3,
+            peer.is_newest().then_some(newest),
+            &|| self.placed(Command::new("babeltrace2"), &["ctf-large"]),
+            &|| self.kymo_with(&["script", "ctf-large"]),
+        )?;
         let report = || self.kymo_with(&["report", "ctf-large"]);
         let less = || self.kymo_with(&["script", "ctf-small"]);
-        let costs = interleaved(self.rounds(3), &[&theirs, &ours, &report, &less])?;
-        let [theirs, ours, report, less] = costs.as_slice() else { bail!("four costs") };
+        let ours = interleaved(self.rounds(3), &[&report, &less])?;
+        let [report, less] = ours.as_slice() else { bail!("two commands give two costs") };
         std::fs::remove_dir_all(&large)?;
         std::fs::remove_dir_all(&small)?;
-        Ok(rows(events, theirs, ours, report, less))
+        Ok(rows(events, &costs, report, less))
     }
 }
 
-fn rows(events: u64, theirs: &Cost, ours: &Cost, report: &Cost, less: &Cost) -> Vec<Row> {
+fn rows(events: u64, costs: &Each<Cost>, report: &Cost, less: &Cost) -> Vec<Row> {
     let seconds = |c: &Cost| c.time.as_secs_f64();
     let rate = |c: &Cost| format!("{:.2} M/s", events as f64 / seconds(c) / 1e6);
     let memory = |c: &Cost| format!("{:.1} MB", c.peak as f64 / 1e6);
+    let what = format!("`script` of a CTF trace of LTTng, {events} events (babeltrace2)");
     vec![
-        Row {
-            what: format!("`script` of a CTF trace of LTTng, {events} events"),
-            perf: format!("babeltrace2 {:.2} s", seconds(theirs)),
-            kymo: format!("{:.2} s", seconds(ours)),
-            verdict: format!(
-                "{:.1}× as fast (goal: 20×, least 8×)",
-                seconds(theirs) / seconds(ours)
-            ),
-        },
-        Row {
-            what: "the same, events a second; peak memory".into(),
-            perf: format!("{}; {}", rate(theirs), memory(theirs)),
-            kymo: format!("{}; {}", rate(ours), memory(ours)),
-            verdict: format!("{} for a tenth of the trace", memory(less)),
-        },
+        time_row(what, costs, "20×, least 8×"),
+        costs.row(
+            "the same, events a second; peak memory".into(),
+            |c| format!("{}; {}", rate(c), memory(c)),
+            format!("{} for a tenth of the trace", memory(less)),
+        ),
         Row {
             what: "`report` of it, by event and command".into(),
-            perf: String::new(),
             kymo: format!("{:.2} s; {}", seconds(report), rate(report)),
-            verdict: String::new(),
+            ..Row::default()
         },
     ]
 }
@@ -74,10 +72,4 @@ pub(super) fn record(lttng: &Lttng, program: &Path, output: &Path, events: u64) 
     let mut command = Command::new(program);
     command.args([&events.to_string(), "two"]);
     lttng.record(&session, command);
-}
-
-fn in_dir(program: &str, args: &[&str], dir: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.args(args).current_dir(dir);
-    command
 }

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use super::Effort;
 use super::inputs::{self, Recording};
 use super::measure::output;
-use super::rows::{Bench, Row, peak_row, time_row};
+use super::rows::{Bench, Each, Row, peak_row, time_row};
 
 /// Bytes of the stack in each sample, as the goals are stated for.
 pub(crate) const COPY: u32 = 16384;
@@ -71,7 +71,7 @@ impl Bench<'_> {
     pub(crate) fn dwarf(&self) -> anyhow::Result<Vec<Row>> {
         let recording = recording(self.dir(), self.effort())?;
         let args = ["report", "--stdio", "--no-inline", "-g", "--no-children", "-i", "dwarf.data"];
-        let (perf, kymo) = self.both(3, &args)?;
+        let costs = self.each(3, &args)?;
         let what = format!("`report --no-inline`, {} DWARF stacks", recording.samples);
         let kymos = self.share_of_kymo(&recording.path)?;
         let mut shares = Vec::new();
@@ -81,25 +81,24 @@ impl Bench<'_> {
                 record(self.dir(), &path, copy, 2)?;
             }
             let path = if copy == COPY { &recording.path } else { &path };
-            shares.push((copy, share_of_perf(path)?));
+            shares.push((copy, share_of_perf(Command::new("perf"), path)?));
         }
+        let newest = kymo_testkit::peer("perf");
+        let newest = newest.is_newest().then(|| newest.command());
+        let newest = newest.map(|perf| share_of_perf(perf, &recording.path)).transpose()?;
         let perfs = shares.iter().find(|(copy, _)| *copy == COPY).map_or(0.0, |s| s.1);
         // Runs differ a little.
         let enough = shares.iter().find(|(_, share)| *share + 0.5 >= kymos);
         let enough = enough.map_or_else(
             || "no copy is large enough for perf to have as many".into(),
-            |(copy, _)| format!("perf needs copies of {copy} bytes for as many"),
+            |(copy, _)| format!("the installed perf needs copies of {copy} bytes for as many"),
         );
-        let row = Row {
-            what: format!("the same, complete stacks with copies of {COPY} bytes"),
-            perf: format!("{perfs:.1} %"),
-            kymo: format!("{kymos:.1} %"),
-            verdict: enough,
-        };
+        let complete = Each { newest, installed: perfs, kymo: kymos };
+        let stacks = format!("the same, complete stacks with copies of {COPY} bytes");
         Ok(vec![
-            time_row(what, &perf, &kymo, "10×"),
-            peak_row("the same, peak memory", &perf, &kymo),
-            row,
+            time_row(what, &costs, "10×"),
+            peak_row("the same, peak memory", &costs),
+            complete.row(stacks, |share| format!("{share:.1} %"), enough),
         ])
     }
 
@@ -115,8 +114,7 @@ impl Bench<'_> {
 }
 
 /// In percent, of the stacks that have user frames, by their last ones.
-fn share_of_perf(path: &Path) -> anyhow::Result<f64> {
-    let mut perf = Command::new("perf");
+fn share_of_perf(mut perf: Command, path: &Path) -> anyhow::Result<f64> {
     perf.args(["script", "--no-inline", "-F", "ip,sym", "-i"]).arg(path);
     let text = output(perf)?;
     let (mut all, mut complete) = (0u32, 0u32);

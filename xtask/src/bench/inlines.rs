@@ -11,7 +11,7 @@ use super::Effort;
 use super::dwarf::{COPY, program, record};
 use super::inputs;
 use super::measure::{Cost, cold, cost, cost_within, interleaved};
-use super::rows::{Bench, Row, megabytes, peak_row, seconds, time_row};
+use super::rows::{Bench, Each, Row, megabytes, peak_row, seconds, time_row};
 
 /// Seconds after which perf is stopped.
 const LIMIT: u32 = 600;
@@ -33,36 +33,47 @@ impl Bench<'_> {
             command.env("KYMO_CACHE", cache);
             command
         };
-        let plain = || {
-            let mut command = self.perf_with(&REPORT);
-            command.arg("--no-inline");
-            command
-        };
         let (first, second) = (|| kymo(Path::new("off")), || kymo(&cache));
         // Fills the cache.
         cost(second())?;
-        let commands: [&dyn Fn() -> Command; 3] = [&plain, &first, &second];
-        let warm = interleaved(self.rounds(3), &commands)?;
+        let perf = kymo_testkit::peer("perf");
+        let no_inline = [&REPORT[..], &["--no-inline"]].concat();
+        let plain = || self.perf_with(&no_inline);
+        let newest_plain = || self.placed(perf.command(), &no_inline);
+        let newest_plain: &dyn Fn() -> Command = &newest_plain;
+        let newest_plain = perf.is_newest().then_some(newest_plain);
+        let warm = self.costs(3, newest_plain, &plain, &first)?;
+        let again = interleaved(self.rounds(3), &[&second])?;
         let files = [path.as_path(), &program(self.dir())?];
-        let cold = cold(self.rounds(3), &files, &[&plain, &first])?;
-        let perf = cost_within(LIMIT, &self.perf_with(&REPORT))?;
-        let ([plain, first, second], [cold_plain, cold_first]) = (warm.as_slice(), cold.as_slice())
-        else {
+        let mut commands: Vec<&dyn Fn() -> Command> = vec![&plain, &first];
+        commands.extend(newest_plain.filter(|_| warm.newest.is_some()));
+        let cold = cold(self.rounds(3), &files, &commands)?;
+        let ([installed, kymo, newest @ ..], [again]) = (cold.as_slice(), again.as_slice()) else {
             bail!("each command has its cost");
         };
+        let cold = Each { newest: newest.first().copied(), installed: *installed, kymo: *kymo };
         let what = format!("`report` with inlined functions, {} DWARF stacks", recording.samples);
-        let mut rows = with_inlines(what, perf.as_ref(), first);
+        let within = |command: Command| cost_within(LIMIT, &command);
+        let limited = Each {
+            newest: match perf.is_newest() {
+                true => Some(within(self.placed(perf.command(), &REPORT))?),
+                false => None,
+            },
+            installed: within(self.perf_with(&REPORT))?,
+            kymo: Some(warm.kymo),
+        };
+        let mut rows = with_inlines(what, &limited);
         rows.push(Row {
             what: "the same, second run with what kymo keeps on disk".into(),
-            perf: String::new(),
-            kymo: seconds(second.time.as_secs_f64()),
-            verdict: format!("{:.2} of the first", ratio(second, first)),
+            kymo: seconds(again.time.as_secs_f64()),
+            verdict: format!("{:.2} of the first", ratio(again, &warm.kymo)),
+            ..Row::default()
         });
         let with = |what: &str| format!("the same, perf without inlined functions{what}");
-        rows.push(time_row(with(""), plain, first, "faster"));
-        rows.push(peak_row(&with(", peak memory"), plain, first));
+        rows.push(time_row(with(""), &warm, "faster"));
+        rows.push(peak_row(&with(", peak memory"), &warm));
         let dropped = ", cold page cache (recording and program dropped by posix_fadvise)";
-        rows.push(time_row(with(dropped), cold_plain, cold_first, "faster"));
+        rows.push(time_row(with(dropped), &cold, "faster"));
         Ok(rows)
     }
 }
@@ -71,25 +82,19 @@ fn ratio(a: &Cost, b: &Cost) -> f64 {
     a.time.as_secs_f64() / b.time.as_secs_f64()
 }
 
-fn with_inlines(what: String, perf: Option<&Cost>, kymo: &Cost) -> Vec<Row> {
-    const GOAL: &str = "30×, least 10×";
-    const MEMORY: &str = "the same, peak memory";
-    if let Some(perf) = perf {
-        return vec![time_row(what, perf, kymo, GOAL), peak_row(MEMORY, perf, kymo)];
-    }
-    let times = f64::from(LIMIT) / kymo.time.as_secs_f64();
+/// Rows of what each took; nothing: it was stopped.
+fn with_inlines(what: String, costs: &Each<Option<Cost>>) -> Vec<Row> {
+    let limit = f64::from(LIMIT);
+    // Of what was stopped the time is a lower bound.
+    let times = costs.map(|c| c.map_or(limit, |c| c.time.as_secs_f64()));
+    let shown = costs.map(|c| match c {
+        Some(c) => seconds(c.time.as_secs_f64()),
+        None => format!("stopped after {LIMIT} s"),
+    });
+    let verdict = format!("{} as fast (goal: 30×, least 10×)", times.times());
+    let peaks = costs.map(|c| c.map_or_else(String::new, |c| megabytes(c.peak)));
     vec![
-        Row {
-            what,
-            perf: format!("stopped after {LIMIT} s"),
-            kymo: seconds(kymo.time.as_secs_f64()),
-            verdict: format!("more than {times:.0}× as fast (goal: {GOAL})"),
-        },
-        Row {
-            what: MEMORY.into(),
-            perf: String::new(),
-            kymo: megabytes(kymo.peak),
-            verdict: String::new(),
-        },
+        shown.row(what, String::clone, verdict),
+        peaks.row("the same, peak memory".into(), String::clone, String::new()),
     ]
 }

@@ -8,18 +8,19 @@ use super::rows::Row;
 
 /// The rows as a Markdown table whose columns also line up in a terminal.
 pub(crate) fn table(rows: &[Row]) -> String {
-    let head = ["what", "perf", "kymo", "verdict"].map(str::to_owned);
+    let head = ["what", "newest peer", "installed peer", "kymo", "verdict"].map(str::to_owned);
     let mut cells = vec![head];
     cells.extend(
-        rows.iter().map(|r| [r.what.clone(), r.perf.clone(), r.kymo.clone(), r.verdict.clone()]),
+        rows.iter()
+            .map(|r| [&r.what, &r.newest, &r.installed, &r.kymo, &r.verdict].map(String::clone)),
     );
     aligned(&cells)
 }
 
 /// Cells, the first row of which is the head, as such a table.
-pub(crate) fn aligned(cells: &[[String; 4]]) -> String {
+pub(crate) fn aligned<const N: usize>(cells: &[[String; N]]) -> String {
     let widths: Vec<usize> =
-        (0..4).map(|i| cells.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
+        (0..N).map(|i| cells.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
     let mut out = String::new();
     for (n, row) in cells.iter().enumerate() {
         for (cell, width) in row.iter().zip(&widths) {
@@ -46,7 +47,8 @@ pub(crate) fn renewed(page: &str, rows: &[Row]) -> Option<String> {
         let mut cells = line.trim_matches('|').split(" | ").map(|c| c.trim().to_owned());
         let row = Row {
             what: cells.next()?,
-            perf: cells.next()?,
+            newest: cells.next()?,
+            installed: cells.next()?,
             kymo: cells.next()?,
             verdict: cells.next()?,
         };
@@ -94,10 +96,11 @@ pub(crate) fn page(table: &str, inputs: &Inputs, probes: &str) -> String {
     };
     format!(
         "# Benchmarks\n\n\
-         Written by `cargo xtask bench`; not edited by hand. Both tools read the same files \
+         Written by `cargo xtask bench`; not edited by hand. All tools read the same files \
          in one run, taking turns (`--only PART` renews the rows of one part); times are medians of wall clock, output goes to \
-         `/dev/null`, memory is the largest resident set. The ratios matter, not the \
-         figures: machines differ.\n\n{table}\
+         `/dev/null`, memory is the largest resident set. The newest peers are those of Debian's testing \
+         release (`cargo xtask peers`), their versions are at the end; of two figures in a verdict the first \
+         is against the newest one. The ratios matter, not the figures: machines differ.\n\n{table}\
          ## The recordings\n\nMade by perf under `target/bench`:\n\n{}{}{}\n\
          {probes}\n## The machine\n\n{}",
         recording("`raw_syscalls:*` of `perf bench sched pipe`", &inputs.syscalls),
@@ -140,12 +143,31 @@ pub(crate) fn machine() -> String {
         command.args(args);
         output(command).map_or("unknown".into(), |text| text.trim().to_owned())
     };
+    let peers = ["perf", "trace-cmd", "babeltrace2", "bpftrace"].map(|name| {
+        let newest = kymo_testkit::peer(name);
+        let of = |mut command: Command| {
+            command.arg(if name == "trace-cmd" { "-h" } else { "--version" });
+            let said = command.output().map(|out| [out.stdout, out.stderr].concat());
+            let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
+            let word = said.split_whitespace().find(|w| {
+                let w = w.trim_start_matches(['v', '(']);
+                w.starts_with(|c: char| c.is_ascii_digit()) && w.contains('.')
+            });
+            let version = |w: &str| w.trim_matches(['v', '(', ')', ',']).to_owned();
+            word.map_or_else(|| "unknown".to_owned(), version)
+        };
+        let installed = of(Command::new(name));
+        match newest.is_newest() {
+            true => format!("{name} {}; {installed}", of(newest.command())),
+            false => format!("{name} {installed}"),
+        }
+    });
     format!(
-        "- processor: {}, {cpus} CPUs\n- memory: {}\n- kernel: {}\n- peer: {}\n- compiler: {}\n",
+        "- processor: {}, {cpus} CPUs\n- memory: {}\n- kernel: {}\n- peers, newest and installed: {}\n- compiler: {}\n",
         field(&read("/proc/cpuinfo"), "model name"),
         field(&read("/proc/meminfo"), "MemTotal"),
         read("/proc/sys/kernel/osrelease").trim(),
-        run("perf", &["--version"]),
+        peers.join(", "),
         run("rustc", &["--version"]),
     )
 }
@@ -155,7 +177,13 @@ mod tests {
     use super::*;
 
     fn row(what: &str, kymo: &str) -> Row {
-        Row { what: what.into(), perf: "1 s".into(), kymo: kymo.into(), verdict: String::new() }
+        Row {
+            what: what.into(),
+            newest: "1 s".into(),
+            installed: "2 s".into(),
+            kymo: kymo.into(),
+            verdict: String::new(),
+        }
     }
 
     fn page(rows: &[Row]) -> String {
@@ -204,16 +232,17 @@ mod tests {
     fn columns_line_up() {
         let row = |what: &str, verdict: &str| Row {
             what: what.into(),
-            perf: "1 s".into(),
+            newest: "1 s".into(),
+            installed: "10 s".into(),
             kymo: "2 µs".into(),
             verdict: verdict.into(),
         };
         assert_eq!(
             table(&[row("a", "x"), row("longer", "")]),
-            "| what   | perf | kymo | verdict |\n\
-             |--------|------|------|---------|\n\
-             | a      | 1 s  | 2 µs | x       |\n\
-             | longer | 1 s  | 2 µs |         |\n"
+            "| what   | newest peer | installed peer | kymo | verdict |\n\
+             |--------|-------------|----------------|------|---------|\n\
+             | a      | 1 s         | 10 s           | 2 µs | x       |\n\
+             | longer | 1 s         | 10 s           | 2 µs |         |\n"
         );
     }
 }

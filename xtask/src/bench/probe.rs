@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use super::Effort;
-use super::measure::{Cost, cost, interleaved};
-use super::rows::{Bench, Row, megabytes, seconds};
+use super::measure::{cost, interleaved};
+use super::rows::{Bench, Each, Row, megabytes, seconds};
 use crate::vm;
 
 /// What is asked of the kernel.
@@ -55,46 +55,52 @@ impl Bench<'_> {
             command.args(target).args(words).env("KYMO_CACHE", cache);
             command
         };
-        let perf = || {
-            let mut command = self.perf_with(&["probe", "-q"]);
-            command.args(target);
+        let asking = |mut command: Command| {
+            command.args(["probe", "-q"]).args(target).current_dir(self.dir());
             match words {
                 [flag, filter] if *flag == FUNCS => command.arg(format!("--funcs={filter}")),
                 words => command.args(words),
             };
             command
         };
+        let peer = kymo_testkit::peer("perf");
+        let newest = || asking(peer.command());
+        let newest: &dyn Fn() -> Command = &newest;
         // The second run makes the index.
         for _ in 0..2 {
             cost(kymo(&directory))?;
         }
-        let (cold, cached) = (|| kymo(Path::new("off")), || kymo(&directory));
-        let costs = interleaved(self.rounds(5), &[&perf, &cold, &cached])?;
-        let [perf, cold, cached] = costs.as_slice() else { anyhow::bail!("three give three") };
-        let ratio = |c: &Cost| perf.time.as_secs_f64() / c.time.as_secs_f64();
-        let time = |c: &Cost| seconds(c.time.as_secs_f64());
-        Ok([
-            Row {
-                what: format!("`probe {}`, {of}", quoted(words)),
-                perf: time(perf),
-                kymo: format!("{}; with the index {}", time(cold), time(cached)),
-                verdict: format!(
-                    "{:.1}×; {:.1}× as fast (goal: 5×; 20×)",
-                    ratio(cold),
-                    ratio(cached)
+        let cold = self.costs(
+            5,
+            peer.is_newest().then_some(newest),
+            &|| asking(Command::new("perf")),
+            &|| kymo(Path::new("off")),
+        )?;
+        let again = || kymo(&directory);
+        let cached = interleaved(self.rounds(5), &[&again])?;
+        let cached = cached.first().context("no round")?;
+        let [times, peaks] = [cold.map(|c| c.time.as_secs_f64()), cold.map(|c| c.peak as f64)];
+        let with_index = Each { kymo: cached.time.as_secs_f64(), ..times };
+        let peaks_with_index = Each { kymo: cached.peak as f64, ..peaks };
+        let mut rows = [
+            times.row(
+                format!("`probe {}`, {of}", quoted(words)),
+                |t| seconds(*t),
+                format!(
+                    "{}, with the index {} as fast (goal: 5×; 20×)",
+                    times.times(),
+                    with_index.times()
                 ),
-            },
-            Row {
-                what: "the same, peak memory".into(),
-                perf: megabytes(perf.peak),
-                kymo: format!("{}; {}", megabytes(cold.peak), megabytes(cached.peak)),
-                verdict: format!(
-                    "{:.2}; {:.2} of perf's",
-                    cold.peak as f64 / perf.peak as f64,
-                    cached.peak as f64 / perf.peak as f64
-                ),
-            },
-        ])
+            ),
+            peaks.row(
+                "the same, peak memory".into(),
+                |p| megabytes(*p as u64),
+                format!("{}, with the index {}", peaks.shares(), peaks_with_index.shares()),
+            ),
+        ];
+        rows[0].kymo += &format!("; with the index {}", seconds(with_index.kymo));
+        rows[1].kymo += &format!("; {}", megabytes(cached.peak));
+        Ok(rows)
     }
 
     /// This project's program with all debugging information; kept for the next time.

@@ -42,20 +42,6 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// What both releases of bpftrace gave, in one column.
-    fn theirs(newest: &str, installed: &str) -> String {
-        let release = |runner: Command| -> Option<String> {
-            let said = { runner }.arg("--version").output().ok()?.stdout;
-            let said = String::from_utf8_lossy(&said).into_owned();
-            let number = said.trim().rsplit('v').next()?.trim_end_matches(".0").to_owned();
-            (!number.is_empty()).then_some(number)
-        };
-        let known = |runner, otherwise: &str| release(runner).unwrap_or_else(|| otherwise.into());
-        let newest_is = known(kymo_testkit::peer("bpftrace").command(), "newest");
-        let installed_is = known(Command::new("bpftrace"), "installed");
-        format!("{newest} (bpftrace {newest_is}), {installed} ({installed_is})")
-    }
-
     fn runner(&self, runner: Runner) -> Command {
         match runner {
             Runner::Kymo => self.kymo_with(&["run"]),
@@ -105,7 +91,8 @@ impl Bench<'_> {
                 what: format!(
                     "`{what}` on raw_syscalls:sys_enter, added to a call of {bare:.0} ns"
                 ),
-                perf: Self::theirs(&format!("{theirs:.0} ns"), &format!("{older:.0} ns")),
+                newest: format!("{theirs:.0} ns"),
+                installed: format!("{older:.0} ns"),
                 kymo: format!("{ours:.0} ns"),
                 verdict: format!(
                     "{:.2} of bpftrace's (goal {goal}), {:.2} of the older one's",
@@ -149,7 +136,8 @@ impl Bench<'_> {
         let [theirs, older, ours] = times.map(|times| median(&times).unwrap_or(f64::NAN));
         Ok(Row {
             what: "exec until the first event of a program is printed".into(),
-            perf: Self::theirs(&format!("{theirs:.0} ms"), &format!("{older:.0} ms")),
+            newest: format!("{theirs:.0} ms"),
+            installed: format!("{older:.0} ms"),
             kymo: format!("{ours:.1} ms"),
             verdict: format!("{:.0}× (goal: 20 ms)", theirs / ours),
         })
@@ -167,7 +155,8 @@ impl Bench<'_> {
         let ours = peak(Runner::Kymo)?;
         Ok(Row {
             what: "memory of a program that counts by thread".into(),
-            perf: Self::theirs(&format!("{theirs:.0} MB"), &format!("{older:.0} MB")),
+            newest: format!("{theirs:.0} MB"),
+            installed: format!("{older:.0} MB"),
             kymo: format!("{ours:.1} MB"),
             verdict: format!("{:.0}× (goal: 15 MB)", theirs / ours),
         })
@@ -187,7 +176,8 @@ impl Bench<'_> {
         let ours = time(Runner::Kymo)?;
         Ok(Row {
             what: "`-l 'tracepoint:*'`".into(),
-            perf: Self::theirs(&format!("{theirs:.0} ms"), &format!("{older:.0} ms")),
+            newest: format!("{theirs:.0} ms"),
+            installed: format!("{older:.0} ms"),
             kymo: format!("{ours:.1} ms"),
             verdict: format!("{:.0}× (goal: 30 ms)", theirs / ours),
         })
@@ -214,7 +204,8 @@ impl Bench<'_> {
         let ours = run(Runner::Kymo)?;
         Ok(Row {
             what: format!("{calls} system calls printed with `printf`"),
-            perf: Self::theirs(&theirs, &older),
+            newest: theirs,
+            installed: older,
             kymo: said(ours),
             verdict: "goal: 1 M/s, none lost".into(),
         })

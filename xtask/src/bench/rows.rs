@@ -1,5 +1,5 @@
-//! What is measured. Each part gives rows of the table, the peer's figure next to
-//! ours.
+//! What is measured. Each part gives rows of the table, the peers' figures next to
+//! ours: of the newest release that is there (`cargo xtask peers`) and of the installed one.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,13 +11,59 @@ use super::inputs::{Inputs, statistics};
 use super::measure::{Cost, cost, interleaved, median, output};
 
 /// One line of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) what: String,
-    pub(crate) perf: String,
+    pub(crate) newest: String,
+    pub(crate) installed: String,
     pub(crate) kymo: String,
     /// How much better, and the goal, in words.
     pub(crate) verdict: String,
+}
+
+/// Something of each tool; nothing of the newest release where that is not there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Each<T> {
+    pub(super) newest: Option<T>,
+    pub(super) installed: T,
+    pub(super) kymo: T,
+}
+
+impl<T> Each<T> {
+    pub(super) fn map<U>(&self, of: impl Fn(&T) -> U) -> Each<U> {
+        Each {
+            newest: self.newest.as_ref().map(&of),
+            installed: of(&self.installed),
+            kymo: of(&self.kymo),
+        }
+    }
+
+    /// What is compared with, the newest release first.
+    pub(super) fn peers(&self) -> impl Iterator<Item = &T> {
+        self.newest.iter().chain([&self.installed])
+    }
+
+    /// A figure of each.
+    pub(super) fn row(&self, what: String, show: impl Fn(&T) -> String, verdict: String) -> Row {
+        let Each { newest, installed, kymo } = self.map(show);
+        Row { what, newest: newest.unwrap_or_default(), installed, kymo, verdict }
+    }
+}
+
+impl Each<f64> {
+    /// How often each peer's figure holds ours.
+    pub(super) fn times(&self) -> String {
+        joined(self.peers().map(|peer| format!("{:.1}×", peer / self.kymo)))
+    }
+
+    /// Our share of each peer's figure.
+    pub(super) fn shares(&self) -> String {
+        joined(self.peers().map(|peer| format!("{:.2}", self.kymo / peer)))
+    }
+}
+
+pub(super) fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// A part of the bench.
@@ -36,8 +82,8 @@ impl<'a> Bench<'a> {
         effort: Effort,
     ) -> anyhow::Result<Bench<'a>> {
         // The first start reads the program from disk; nobody's figure should have that.
-        for program in [Path::new("perf"), kymo] {
-            let mut command = Command::new(program);
+        let peer = kymo_testkit::peer("perf");
+        for mut command in [Command::new("perf"), peer.command(), Command::new(kymo)] {
             command.arg("--version");
             cost(command)?;
         }
@@ -63,50 +109,69 @@ impl<'a> Bench<'a> {
         command
     }
 
+    /// A command in the directory of the recordings.
+    pub(super) fn placed(&self, mut command: Command, args: &[&str]) -> Command {
+        command.args(args).current_dir(&self.inputs.dir);
+        command
+    }
+
     pub(super) fn kymo_with(&self, args: &[&str]) -> Command {
         let mut command = Command::new(self.kymo);
         command.args(args).current_dir(&self.inputs.dir);
         command
     }
 
-    /// The same arguments for both.
-    pub(super) fn both(&self, rounds: usize, args: &[&str]) -> anyhow::Result<(Cost, Cost)> {
-        let (perf, kymo) = (|| self.perf_with(args), || self.kymo_with(args));
-        match interleaved(self.rounds(rounds), &[&perf, &kymo])?.as_slice() {
-            [perf, kymo] => Ok((*perf, *kymo)),
-            _ => anyhow::bail!("two commands give two costs"),
+    /// What the same arguments cost with perf and with kymo.
+    pub(super) fn each(&self, rounds: usize, args: &[&str]) -> anyhow::Result<Each<Cost>> {
+        let perf = kymo_testkit::peer("perf");
+        let newest = || self.placed(perf.command(), args);
+        let newest: &dyn Fn() -> Command = &newest;
+        self.costs(rounds, perf.is_newest().then_some(newest), &|| self.perf_with(args), &|| {
+            self.kymo_with(args)
+        })
+    }
+
+    /// What a command of each costs, in turns. A newest release that fails has no figure.
+    pub(super) fn costs(
+        &self,
+        rounds: usize,
+        newest: Option<&dyn Fn() -> Command>,
+        installed: &dyn Fn() -> Command,
+        kymo: &dyn Fn() -> Command,
+    ) -> anyhow::Result<Each<Cost>> {
+        let newest = newest.filter(|command| match cost(command()) {
+            Ok(_) => true,
+            Err(e) => {
+                println!("it has no figure: {e:#}");
+                false
+            }
+        });
+        let mut commands = vec![installed, kymo];
+        commands.extend(newest);
+        match interleaved(self.rounds(rounds), &commands)?.as_slice() {
+            [installed, kymo, newest @ ..] => {
+                Ok(Each { newest: newest.first().copied(), installed: *installed, kymo: *kymo })
+            }
+            _ => anyhow::bail!("a command has no cost"),
         }
     }
 
     /// `script` of everything to nowhere, and whether memory grows with the file.
     pub(crate) fn script(&self) -> anyhow::Result<Vec<Row>> {
         let recording = &self.inputs.syscalls;
-        let (perf, kymo) = self.both(3, &["script", "-i", "syscalls.data"])?;
+        let all = self.each(3, &["script", "-i", "syscalls.data"])?;
+        let half = self.each(1, &["script", "-i", "syscalls-half.data"])?;
         let rate = |c: &Cost| format!("{:.2} M/s", per_second(recording.samples, c) / 1e6);
-        let (perf_half, kymo_half) = self.both(1, &["script", "-i", "syscalls-half.data"])?;
+        let grown = format!(
+            "twice the file: {:+.1} MB (goal: does not grow)",
+            (all.kymo.peak as f64 - half.kymo.peak as f64) / 1e6
+        );
+        let samples = self.inputs.syscalls_half.samples;
         Ok(vec![
-            time_row(
-                format!("`script`, {} events", recording.samples),
-                &perf,
-                &kymo,
-                "20×, least 8×",
-            ),
-            Row {
-                what: "`script`, events a second".into(),
-                perf: rate(&perf),
-                kymo: rate(&kymo),
-                verdict: String::new(),
-            },
-            peak_row("`script`, peak memory", &perf, &kymo),
-            Row {
-                what: format!("the same, {} events", self.inputs.syscalls_half.samples),
-                perf: megabytes(perf_half.peak),
-                kymo: megabytes(kymo_half.peak),
-                verdict: format!(
-                    "twice the file: {:+.1} MB (goal: does not grow)",
-                    (kymo.peak as f64 - kymo_half.peak as f64) / 1e6
-                ),
-            },
+            time_row(format!("`script`, {} events", recording.samples), &all, "20×, least 8×"),
+            all.row("`script`, events a second".into(), rate, String::new()),
+            peak_row("`script`, peak memory", &all),
+            half.row(format!("the same, {samples} events"), |c| megabytes(c.peak), grown),
         ])
     }
 
@@ -115,10 +180,10 @@ impl<'a> Bench<'a> {
         let mut rows = Vec::new();
         for children in ["--children", "--no-children"] {
             let args = ["report", "--stdio", "-g", children, "-i", "stacks.data"];
-            let (perf, kymo) = self.both(3, &args)?;
+            let costs = self.each(3, &args)?;
             let what = format!("`report -g {children}`, {} samples", self.inputs.stacks.samples);
-            rows.push(time_row(what, &perf, &kymo, "10×, least 4×"));
-            rows.push(peak_row("the same, peak memory", &perf, &kymo));
+            rows.push(time_row(what, &costs, "10×, least 4×"));
+            rows.push(peak_row("the same, peak memory", &costs));
         }
         Ok(rows)
     }
@@ -128,78 +193,72 @@ impl<'a> Bench<'a> {
         let loops = if self.effort == Effort::Full { 100_000 } else { 10_000 };
         let text = loops.to_string();
         let load = ["perf", "bench", "-f", "simple", "sched", "pipe", "-l", &text];
-        let record = ["record", "-e", "raw_syscalls:*", "-o"];
-        let out = ["overhead-perf.data", "overhead-kymo.data"];
-        let with = |out: &str| [&record[..], &[out, "--"], &load].concat().join(" ");
-        let (perf_args, kymo_args) = (with(out[0]), with(out[1]));
-        let split = |text: &'_ str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let mut micros = [vec![], vec![], vec![]];
-        let mut counts = [vec![], vec![]];
+        let with = |command: Command, out: &str| {
+            let record = ["record", "-e", "raw_syscalls:*", "-o", out, "--"];
+            self.placed(command, &[&record[..], &load].concat())
+        };
+        let perf = kymo_testkit::peer("perf");
+        let newest = perf.is_newest().then(|| perf.command());
+        let tried = Each {
+            newest: newest.is_some().then_some("overhead-newest.data"),
+            installed: "overhead-perf.data",
+            kymo: "overhead-kymo.data",
+        };
+        let mut bare = Vec::new();
+        let mut seen = tried.map(|_| (Vec::new(), 0, 0));
         for _ in 0..self.rounds(5) {
-            let commands = [
-                self.perf_with(&load[1..]),
-                {
-                    let mut c = self.perf_with(&[]);
-                    c.args(split(&perf_args));
-                    c
-                },
-                {
-                    let mut c = self.kymo_with(&[]);
-                    c.args(split(&kymo_args));
-                    c
-                },
-            ];
-            for (command, micros) in commands.into_iter().zip(&mut micros) {
+            let micros = |command: Command| -> anyhow::Result<f64> {
                 let text = output(command)?;
-                let seconds = text
-                    .lines()
-                    .find_map(|l| l.trim().parse::<f64>().ok())
-                    .with_context(|| format!("no seconds in `{}`", text.trim()))?;
-                micros.push(seconds * 1e6 / f64::from(loops));
-            }
-            for (name, counts) in out.iter().zip(&mut counts) {
-                let found = statistics(&self.inputs.dir.join(name))?;
-                counts.push((found.lost, found.samples));
+                let seconds = text.lines().find_map(|l| l.trim().parse::<f64>().ok());
+                let seconds =
+                    seconds.with_context(|| format!("no seconds in `{}`", text.trim()))?;
+                Ok(seconds * 1e6 / f64::from(loops))
+            };
+            bare.push(micros(self.perf_with(&load[1..]))?);
+            let newest = seen.newest.as_mut().zip(tried.newest);
+            let newest = newest.map(|(seen, out)| (seen, perf.command(), out));
+            let others = [
+                (&mut seen.installed, Command::new("perf"), tried.installed),
+                (&mut seen.kymo, Command::new(self.kymo), tried.kymo),
+            ];
+            for ((times, samples, lost), command, out) in newest.into_iter().chain(others) {
+                times.push(micros(with(command, out))?);
+                let found = statistics(&self.inputs.dir.join(out))?;
+                *samples += found.samples;
+                *lost += found.lost;
             }
         }
-        let middle = |values: &[f64]| median(values).context("no rounds");
-        let [bare, perf, kymo] = [middle(&micros[0])?, middle(&micros[1])?, middle(&micros[2])?];
-        let losses = |counts: &[(u64, u64)]| {
-            let (lost, samples) = counts.iter().fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
-            format!("{lost} of {}", lost + samples)
-        };
+        let bare = median(&bare).context("no rounds")?;
+        let times = seen.map(|(times, ..)| median(times).unwrap_or(f64::NAN));
+        let verdict = format!("{} of perf's time (goal: no worse)", times.shares());
+        let what = format!(
+            "`record -e 'raw_syscalls:*'` of `perf bench sched pipe` (bare: {bare:.1} µs/op)"
+        );
+        let losses =
+            |(_, samples, lost): &(Vec<f64>, u64, u64)| format!("{lost} of {}", lost + samples);
         Ok(vec![
-            Row {
-                what: format!(
-                    "`record -e 'raw_syscalls:*'` of `perf bench sched pipe` (bare: {bare:.1} µs/op)"
-                ),
-                perf: format!("{perf:.1} µs/op"),
-                kymo: format!("{kymo:.1} µs/op"),
-                verdict: format!("{:.2} of perf's time (goal: no worse)", kymo / perf),
-            },
-            Row {
-                what: "the same, events lost in all rounds".into(),
-                perf: losses(&counts[0]),
-                kymo: losses(&counts[1]),
-                verdict: "goal: no more".into(),
-            },
+            times.row(what, |t| format!("{t:.1} µs/op"), verdict),
+            seen.row("the same, events lost in all rounds".into(), losses, "goal: no more".into()),
         ])
     }
 
     /// How long a command takes that does nothing.
     pub(crate) fn start_up(&self) -> anyhow::Result<Vec<Row>> {
-        let (perf, kymo) = self.both(25, &["stat", "true"])?;
-        let help = || self.kymo_with(&["--help"]);
-        let version = || self.perf_with(&["--version"]);
-        let rounds = self.rounds(25);
-        let costs = interleaved(rounds, &[&version, &help])?;
+        let nothing = self.each(25, &["stat", "true"])?;
+        let perf = kymo_testkit::peer("perf");
+        let newest = || self.placed(perf.command(), &["--version"]);
+        let newest: &dyn Fn() -> Command = &newest;
+        let start = self.costs(
+            25,
+            perf.is_newest().then_some(newest),
+            &|| self.perf_with(&["--version"]),
+            &|| self.kymo_with(&["--help"]),
+        )?;
         let mut rows = vec![
-            time_row("`stat true`".into(), &perf, &kymo, "≤ perf's, < 10 ms"),
-            peak_row("the same, peak memory", &perf, &kymo),
+            time_row("`stat true`".into(), &nothing, "≤ perf's, < 10 ms"),
+            peak_row("the same, peak memory", &nothing),
+            time_row("start-up (`--version`, `--help`)".into(), &start, "< 10 ms"),
         ];
-        if let [perf, kymo] = costs.as_slice() {
-            rows.push(time_row("start-up (`--version`, `--help`)".into(), perf, kymo, "< 10 ms"));
-        }
         rows.extend(self.small_reports()?);
         Ok(rows)
     }
@@ -218,15 +277,16 @@ impl<'a> Bench<'a> {
             command
         };
         cost(kymo(&kept))?;
-        let perf = || self.perf_with(&args);
-        let (first, second) = (|| kymo(Path::new("off")), || kymo(&kept));
-        let costs = interleaved(self.rounds(25), &[&perf, &first, &second])?;
-        let [perf, first, second] = costs.as_slice() else {
-            anyhow::bail!("three commands give three costs")
-        };
+        let perf = kymo_testkit::peer("perf");
+        let newest = || self.placed(perf.command(), &args);
+        let newest: &dyn Fn() -> Command = &newest;
+        let newest = perf.is_newest().then_some(newest);
+        let installed = || self.perf_with(&args);
+        let again = self.costs(25, newest, &installed, &|| kymo(&kept))?;
+        let first = self.costs(25, newest, &installed, &|| kymo(Path::new("off")))?;
         Ok(vec![
-            time_row("`report -g` of one `true`".into(), perf, second, "≤ perf's"),
-            time_row("the same, nothing kept on disk".into(), perf, first, "≤ perf's"),
+            time_row("`report -g` of one `true`".into(), &again, "≤ perf's"),
+            time_row("the same, nothing kept on disk".into(), &first, "≤ perf's"),
         ])
     }
 }
@@ -235,23 +295,15 @@ fn per_second(count: u64, cost: &Cost) -> f64 {
     count as f64 / cost.time.as_secs_f64()
 }
 
-pub(super) fn time_row(what: String, perf: &Cost, kymo: &Cost, goal: &str) -> Row {
-    let ratio = perf.time.as_secs_f64() / kymo.time.as_secs_f64();
-    Row {
-        what,
-        perf: seconds(perf.time.as_secs_f64()),
-        kymo: seconds(kymo.time.as_secs_f64()),
-        verdict: format!("{ratio:.1}× as fast (goal: {goal})"),
-    }
+/// What a question took.
+pub(super) fn time_row(what: String, costs: &Each<Cost>, goal: &str) -> Row {
+    let times = costs.map(|c| c.time.as_secs_f64());
+    times.row(what, |t| seconds(*t), format!("{} as fast (goal: {goal})", times.times()))
 }
 
-pub(super) fn peak_row(what: &str, perf: &Cost, kymo: &Cost) -> Row {
-    Row {
-        what: what.to_owned(),
-        perf: megabytes(perf.peak),
-        kymo: megabytes(kymo.peak),
-        verdict: format!("{:.2} of perf's", kymo.peak as f64 / perf.peak as f64),
-    }
+pub(super) fn peak_row(what: &str, costs: &Each<Cost>) -> Row {
+    let peaks = costs.map(|c| c.peak as f64);
+    peaks.row(what.into(), |p| megabytes(*p as u64), format!("{} of perf's", peaks.shares()))
 }
 
 pub(super) fn seconds(seconds: f64) -> String {

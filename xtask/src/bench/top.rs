@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::Effort;
 use super::measure::median;
-use super::rows::{Bench, Row, megabytes};
+use super::rows::{Bench, Each, Row, megabytes};
 
 /// Ticks of /proc/PID/stat.
 const TICKS: f64 = 100.0;
@@ -71,34 +71,23 @@ impl Bench<'_> {
         for (chains, goal) in [(&[][..], " (goal 1.5% and 60 MB)"), (&["-g"][..], "")] {
             let common = ["top", "--stdio", "-e", "cpu-clock", "-F", "4000", "-d", "2"];
             let args = [&common[..], chains].concat();
-            let (their_cpu, their_peak) = watched(self.perf_with(&args), time)?;
             let peer = kymo_testkit::peer("perf");
             let newest = match peer.is_newest() {
-                true => {
-                    let mut command = peer.command();
-                    command.args(&args);
-                    Some(watched(command, time)?)
-                }
+                true => Some(watched(self.placed(peer.command(), &args), time)?),
                 false => None,
             };
-            let (cpu, peak) = watched(self.kymo_with(&args), time)?;
+            let seen = Each {
+                newest,
+                installed: watched(self.perf_with(&args), time)?,
+                kymo: watched(self.kymo_with(&args), time)?,
+            };
+            let shares = seen.map(|(cpu, _)| *cpu).shares();
             let what = args.join(" ");
-            rows.push(Row {
-                what: format!("`{what}`, two programs burn: share of one CPU, peak memory"),
-                perf: match newest {
-                    None => format!("{their_cpu:.1}%, {}", megabytes(their_peak)),
-                    Some((newest, peak)) => format!(
-                        "newest {newest:.1}%, {}; installed {their_cpu:.1}%, {}",
-                        megabytes(peak),
-                        megabytes(their_peak)
-                    ),
-                },
-                kymo: format!("{cpu:.1}%, {}", megabytes(peak)),
-                verdict: format!(
-                    "{:.2} of the newest one's{goal}",
-                    cpu / newest.map_or(their_cpu, |newest| newest.0)
-                ),
-            });
+            rows.push(seen.row(
+                format!("`{what}`, two programs burn: share of one CPU, peak memory"),
+                |(cpu, peak)| format!("{cpu:.1}%, {}", megabytes(*peak)),
+                format!("{shares} of perf's{goal}"),
+            ));
         }
         let times: anyhow::Result<Vec<f64>> =
             (0..self.rounds(7)).map(|_| self.first_screen()).collect();
@@ -106,9 +95,9 @@ impl Bench<'_> {
         drop(burners);
         rows.push(Row {
             what: "`top -g` on a terminal: until the first screen has samples".to_owned(),
-            perf: "-".to_owned(),
             kymo: format!("{first:.0} ms"),
             verdict: "goal 150 ms".to_owned(),
+            ..Row::default()
         });
         Ok(rows)
     }

@@ -8,8 +8,8 @@ use anyhow::{Context as _, bail};
 
 use super::Effort;
 use super::inputs::statistics;
-use super::measure::{interleaved, median};
-use super::rows::{Bench, Row};
+use super::measure::{Cost, median};
+use super::rows::{Bench, Row, megabytes, time_row};
 
 /// Calls and returns of one round trip of `perf bench sched pipe`.
 const EVENTS_PER_LOOP: u64 = 8;
@@ -83,11 +83,12 @@ impl Bench<'_> {
             args(&mut c, &format!("trace -o pipe.dat -e {EVENTS} -- {load}"));
             c
         };
-        let perf = || {
-            let mut c = self.perf_with(&[]);
+        let perf = |command: Command| {
+            let mut c = self.placed(command, &[]);
             args(&mut c, &format!("record -q -e {EVENTS} -o pipe.data -- {load}"));
             c
         };
+        let newest = kymo_testkit::peer("perf");
         let trace_cmd = || {
             let mut c = Command::new("trace-cmd");
             args(&mut c, &format!("record -q -o pipe-tc.dat -e raw_syscalls {load}"));
@@ -98,7 +99,7 @@ impl Bench<'_> {
             let seconds = ran.stdout.lines().find_map(|l| l.trim().parse::<f64>().ok());
             Ok(seconds.context("no seconds in the output")? * 1e6 / loops as f64)
         };
-        let mut times: [Vec<f64>; 5] = Default::default();
+        let mut times: [Vec<f64>; 6] = Default::default();
         let (mut recorded, mut lost, mut perf_counts) = (0, 0, (0, 0));
         let mut refused = None;
         for _ in 0..self.rounds(5) {
@@ -108,7 +109,10 @@ impl Bench<'_> {
             times[1].push(micros(&ran)?);
             let (n, l) = events(&ran.stderr);
             (recorded, lost) = (recorded + n, lost + l);
-            times[2].push(micros(&run(perf())?)?);
+            if newest.is_newest() {
+                times[5].push(micros(&run(perf(newest.command()))?)?);
+            }
+            times[2].push(micros(&run(perf(Command::new("perf")))?)?);
             let found = statistics(&self.dir().join("pipe.data"))?;
             perf_counts = (perf_counts.0 + found.samples, perf_counts.1 + found.lost);
             // Where functions may not be traced it does not begin.
@@ -140,7 +144,9 @@ impl Bench<'_> {
                     "`trace -o`, `{EVENTS}` of `perf bench sched pipe`, best of the rounds (bare: \
                      {bare:.1} µs/op; into a ring that nobody reads: {floor:.1})"
                 ),
-                perf: theirs,
+                newest: best(&times[5])
+                    .map_or_else(String::new, |t| format!("perf record {t:.1} µs/op")),
+                installed: theirs,
                 kymo: format!("{kymo:.1} µs/op"),
                 verdict: format!(
                     "{:.2} of bare (goal: ≤ 1.05; the kernel's part alone {:.2}), perf record {:.2}",
@@ -151,15 +157,20 @@ impl Bench<'_> {
             },
             Row {
                 what: "the same, bytes per event in the file".into(),
-                perf: format!("perf record {perf_per_event:.0}"),
+                installed: format!("perf record {perf_per_event:.0}"),
                 kymo: format!("{per_event:.0}"),
-                verdict: String::new(),
+                ..Row::default()
             },
             Row {
                 what: "the same, events lost in all rounds".into(),
-                perf: format!("perf record {} of {}", perf_counts.1, perf_counts.0 + perf_counts.1),
+                installed: format!(
+                    "perf record {} of {}",
+                    perf_counts.1,
+                    perf_counts.0 + perf_counts.1
+                ),
                 kymo: format!("{lost} of {}", recorded + lost),
                 verdict: "goal: none".into(),
+                ..Row::default()
             },
         ])
     }
@@ -176,29 +187,24 @@ impl Bench<'_> {
         if count < loops * EVENTS_PER_LOOP * 9 / 10 {
             bail!("big.dat has {count} events, {lost} were lost");
         }
-        let theirs = || {
-            let mut c = Command::new("trace-cmd");
-            c.args(["report", "-i", "big.dat"]).current_dir(self.dir());
-            c
+        let peer = kymo_testkit::peer("trace-cmd");
+        let report = ["report", "-i", "big.dat"];
+        let newest = || self.placed(peer.command(), &report);
+        let newest: &dyn Fn() -> Command = &newest;
+        let costs = self.costs(
+            3,
+            peer.is_newest().then_some(newest),
+            &|| self.placed(Command::new("trace-cmd"), &report),
+            &|| self.kymo_with(&["script", "-i", "big.dat"]),
+        )?;
+        let what = format!("`script` of a trace.dat, {count} events (trace-cmd report)");
+        let rate = |c: &Cost| {
+            let rate = count as f64 / c.time.as_secs_f64() / 1e6;
+            format!("{rate:.2} M/s; {}", megabytes(c.peak))
         };
-        let ours = || self.kymo_with(&["script", "-i", "big.dat"]);
-        let costs = interleaved(self.rounds(3), &[&theirs, &ours])?;
-        let [theirs, ours] = costs.as_slice() else { bail!("two commands give two costs") };
-        let (a, b) = (theirs.time.as_secs_f64(), ours.time.as_secs_f64());
-        let rate = |seconds: f64| format!("{:.2} M/s", count as f64 / seconds / 1e6);
         Ok(vec![
-            Row {
-                what: format!("`script` of a trace.dat, {count} events"),
-                perf: format!("trace-cmd report {a:.2} s"),
-                kymo: format!("{b:.2} s"),
-                verdict: format!("{:.1}× as fast (goal: 20×, least 8×)", a / b),
-            },
-            Row {
-                what: "the same, events a second; peak memory".into(),
-                perf: format!("{}; {:.1} MB", rate(a), theirs.peak as f64 / 1e6),
-                kymo: format!("{}; {:.1} MB", rate(b), ours.peak as f64 / 1e6),
-                verdict: String::new(),
-            },
+            time_row(what, &costs, "20×, least 8×"),
+            costs.row("the same, events a second; peak memory".into(), rate, String::new()),
         ])
     }
 
@@ -212,9 +218,9 @@ impl Bench<'_> {
         let lines = ran.stdout.lines().filter(|l| l.contains("NR ")).count();
         Ok(Row {
             what: "live `trace`, text of a program that does nothing but calls".into(),
-            perf: String::new(),
             kymo: format!("{:.2} M/s", lines as f64 / ran.time.as_secs_f64() / 1e6),
             verdict: format!("{lines} of about {} events shown", calls * 2),
+            ..Row::default()
         })
     }
 
@@ -278,7 +284,8 @@ impl Bench<'_> {
         let slower = |with: f64| (1.0 - with / bare) * 100.0;
         Ok(Row {
             what: format!("tbench over loopback, sched, syscalls and net (bare: {bare:.0} MB/s)"),
-            perf: "LTTng, published: 18.2 % slower at worst, 5 % typically".into(),
+            newest: "LTTng, published: 18.2 % slower at worst, 5 % typically".into(),
+            installed: String::new(),
             kymo: format!("{traced:.0} MB/s"),
             verdict: format!(
                 "{:.1} % slower (the kernel's part alone {:.1} %); {lost} of {all} events lost",
