@@ -1,7 +1,10 @@
 //! Rights given up before foreign bytes are read: by landlock (Documentation/userspace-api/
 //! landlock.rst) files are changed below named directories alone, no program is started and no
-//! server asked; of root's capabilities those stay that reading files takes. A process with a
-//! landlock may not look into others (ptrace(2)): roots of containers are opened before.
+//! server asked; of root's capabilities those stay that reading files takes; of the system calls
+//! those that readers make ([`seccomp`]). A process with a landlock may not look into others
+//! (ptrace(2)): roots of containers are opened before.
+
+mod seccomp;
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -79,7 +82,7 @@ impl Sandbox {
 
     /// Gives up the rest, for this thread and those that it starts from now on: to be called before
     /// any other runs. A kernel without landlock (before 5.13, or one started without it) leaves
-    /// files and programs as they are; capabilities go in any case.
+    /// files and programs as they are; capabilities and system calls go in any case.
     ///
     /// # Errors
     /// A system call that fails although the kernel has it.
@@ -90,9 +93,10 @@ impl Sandbox {
         self.drop_capabilities()?;
         set_no_new_privs(true)?;
         match landlock_version() {
-            0 => Ok(()),
-            version => self.restrict(version),
+            0 => {}
+            version => self.restrict(version)?,
         }
+        seccomp::restrict(self.has_network)
     }
 
     fn restrict(&self, version: u32) -> io::Result<()> {
@@ -214,12 +218,15 @@ mod tests {
             std::fs::remove_file(inside.join("newer")).unwrap();
             std::fs::write("/dev/null", "text").unwrap();
             assert_eq!(std::fs::read_to_string(outside.join("old")).unwrap(), "text");
-            if version == 0 {
-                return;
-            }
             let denied = |result: io::Result<()>| {
                 assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
             };
+            denied(std::net::UdpSocket::bind("127.0.0.1:0").map(drop));
+            denied(std::os::unix::net::UnixDatagram::unbound().map(drop));
+            std::thread::spawn(|| ()).join().unwrap();
+            if version == 0 {
+                return;
+            }
             denied(std::fs::write(outside.join("new"), "text"));
             denied(std::fs::write(outside.join("old"), "other"));
             denied(std::fs::remove_file(outside.join("old")));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use kymo_kernel::sandbox::Sandbox;
 use kymo_symbols::cache::SymbolCache;
 use kymo_symbols::debuginfod::ClientConfig;
@@ -12,20 +13,61 @@ use kymo_symbols::debuginfod::ClientConfig;
 /// The flag of those who want all rights.
 pub(crate) const NO_SANDBOX: &str = "no-sandbox";
 
-/// Commands that read recordings and start nothing. `view` does so with `-o`.
+/// Commands that read recordings and start nothing.
 const READERS: [&str; 6] = ["report", "script", "annotate", "convert", "evlist", "buildid-list"];
 
 /// Those of them that look for no code of processes.
 const WITHOUT_SYMBOLS: [&str; 2] = ["evlist", "buildid-list"];
 
+/// Answers from recordings, unless they are asked for what happens now: commands with the words
+/// behind them.
+const ANSWERS: [(&str, &[&str]); 9] = [
+    ("boot", &["report"]),
+    ("io", &["latency", "top"]),
+    ("kmem", &["stat", "pagealloc"]),
+    ("kwork", &["latency", "report", "timehist", "top"]),
+    ("lock", &["contention", "info", "report"]),
+    ("offcpu", &["report"]),
+    ("sched", &["latency", "map", "timehist"]),
+    ("syscalls", &["report"]),
+    ("why", &[]),
+];
+
+/// Options of answers by which something is recorded first ([`crate::commands`]' `LiveArgs`).
+const TAKEN_NOW: [&str; 5] = ["live", "all_cpus", "mmap_pages", "timeout", "command"];
+
+/// Whether a command only reads recordings.
+fn is_reader(name: &str, matches: &ArgMatches) -> bool {
+    let given = |matches: &ArgMatches, id: &str| {
+        matches!(matches.try_contains_id(id), Ok(true))
+            && matches.value_source(id) != Some(ValueSource::DefaultValue)
+    };
+    if let Some((_, words)) = ANSWERS.iter().find(|(answer, _)| *answer == name) {
+        let answer = match matches.subcommand() {
+            Some((word, within)) => words.contains(&word).then_some(within),
+            None => words.is_empty().then_some(matches),
+        };
+        // `kmem stat --live` is about memory.
+        let is_now = |id: &&str| !(name == "kmem" && *id == "live");
+        let mut now = TAKEN_NOW.iter().filter(|id| is_now(id));
+        return answer.is_some_and(|answer| !now.any(|id| given(answer, id)));
+    }
+    match name {
+        "view" => given(matches, "output"),
+        "profile" | "trace" | "list" => given(matches, "input"),
+        _ => READERS.contains(&name),
+    }
+}
+
 /// Gives up what a command does not need. To be called before any thread begins.
 pub(crate) fn enter(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
-    let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten();
-    let output = path("output");
-    let is_reader = READERS.contains(&name) || name == "view" && output.is_some();
-    if !is_reader || matches.get_flag(NO_SANDBOX) {
+    if !is_reader(name, matches) || matches.get_flag(NO_SANDBOX) {
         return Ok(());
     }
+    // The words behind a command have the options.
+    let matches = matches.subcommand().map_or(matches, |(_, within)| within);
+    let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten();
+    let output = path("output");
     let mut sandbox = Sandbox::default();
     if !WITHOUT_SYMBOLS.contains(&name) {
         sandbox.keep_roots();

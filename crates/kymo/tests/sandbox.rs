@@ -61,7 +61,12 @@ fn readers_have_given_up_rights() {
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    for args in [&["report"][..], &["script"], &["annotate"], &["evlist"]] {
+    let answers =
+        ["sched latency", "offcpu report", "why", "lock contention", "kmem stat", "io top"];
+    let answers = answers.map(|words| words.split(' ').collect::<Vec<_>>());
+    let others =
+        [&["report"][..], &["script"], &["annotate"], &["evlist"], &["profile"], &["trace"]];
+    for args in others.into_iter().chain(answers.iter().map(Vec::as_slice)) {
         let (is_fixed, capabilities) = rights(args, &fifo);
         assert!(is_fixed, "{args:?}");
         let gone = SYS_ADMIN | NET_ADMIN | DAC_OVERRIDE;
