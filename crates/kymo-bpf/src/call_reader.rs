@@ -159,27 +159,51 @@ pub struct CallReaderMaps {
     pub without: u32,
 }
 
-/// Numbers of registers in the kernel's `struct pt_regs`, in bytes: what is copied of it from
-/// where on, the call's arguments in there, its number and the stack's address.
+/// Registers in the kernel's `struct pt_regs`, in bytes: what is copied of it (from where on, how
+/// much), the call's arguments in there, its number (and the size of that) and the stack's address.
 struct RegisterLayout {
-    begin: i32,
-    size: i32,
+    copied: &'static [(i32, i32)],
     arguments: [i16; 6],
-    number: i16,
+    number: (i16, u8),
     stack: i16,
+    /// execve(2).
     execve: i32,
+}
+
+impl RegisterLayout {
+    /// Where a register lies in the frame: the copies lie one behind the other.
+    fn place(&self, register: i16) -> i16 {
+        let register = i32::from(register);
+        let mut to = i32::from(REGISTER_COPY);
+        for (begin, size) in self.copied {
+            if (*begin..begin + size).contains(&register) {
+                return (to + register - begin) as i16;
+            }
+            to += size;
+        }
+        unreachable!("register at {register} is not copied")
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: Option<RegisterLayout> = Some(RegisterLayout {
-    begin: 56,
-    size: 104,
+    copied: &[(56, 104)],
     arguments: [112, 104, 96, 56, 72, 64],
-    number: 120,
+    number: (120, D),
     stack: 152,
     execve: 59,
 });
-#[cfg(not(target_arch = "x86_64"))]
+/// The first argument is that of `orig_x0`: its register has the result when the call ends. A call
+/// that has replaced the program has no number any more, and is not read when it ends.
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: Option<RegisterLayout> = Some(RegisterLayout {
+    copied: &[(8, 40), (248, 40)],
+    arguments: [272, 8, 16, 24, 32, 40],
+    number: (280, W),
+    stack: 248,
+    execve: 221,
+});
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const REGISTERS: Option<RegisterLayout> = None;
 
 /// When a program runs.
@@ -312,13 +336,16 @@ impl<'m> Reader<'m> {
         }
         code.load(D, 3, READS, 0);
         code.load(D, 1, READS, 8).store(D, 10, RETURNED, 1);
-        code.frame(1, REGISTER_COPY).add(3, registers.begin);
-        code.set(2, registers.size).call(READ_KERNEL).jump_if(JNE, 0, 0, end);
-        let place = |at: i16| REGISTER_COPY + at - registers.begin as i16;
-        code.load(D, 1, 10, place(registers.number));
+        code.copy(KEPT, 3);
+        for (begin, size) in registers.copied {
+            code.frame(1, registers.place(*begin as i16)).copy(3, KEPT).add(3, *begin);
+            code.set(2, *size).call(READ_KERNEL).jump_if(JNE, 0, 0, end);
+        }
+        let (number, width) = registers.number;
+        code.load(width, 1, 10, registers.place(number));
         code.jump_if(JGT, 1, CALL_NUMBERS as i32 - 1, end);
         code.store(D, 10, NUMBER, 1).store(W, 10, KEY, 1);
-        code.load(D, 1, 10, place(registers.stack)).store(D, 10, STACK, 1);
+        code.load(D, 1, 10, registers.place(registers.stack)).store(D, 10, STACK, 1);
         code.map(1, maps.reads).frame(2, KEY).call(MAP_LOOKUP).jump_if(JEQ, 0, 0, end);
         code.copy(READS, 0);
         code.load(B, KEPT, READS, 40);
@@ -352,7 +379,7 @@ impl<'m> Reader<'m> {
         code.load(D, 1, 10, NUMBER).or(1, side << 16).store(W, RECORD, 12, 1);
         code.load(D, 1, 10, RETURNED).store(D, RECORD, RECORD_RESULT, 1);
         for (n, at) in (0i16..).zip(registers.arguments) {
-            code.load(D, 1, 10, REGISTER_COPY + at - registers.begin as i16);
+            code.load(D, 1, 10, registers.place(at));
             code.store(D, RECORD, RECORD_ARGUMENTS + 8 * n, 1);
         }
         code.set(LENGTH, CALL_HEADER as i32);

@@ -11,6 +11,8 @@ mod seeds;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, bail, ensure};
 
@@ -18,7 +20,7 @@ use crate::cargo;
 
 pub(crate) const USAGE: &str = "\
   fuzz [TARGET…] [--seconds N]
-                      fuzz targets one after the other, by default each for 60 s
+                      fuzz targets, as many at a time as there are CPUs, by default each for 60 s
   fuzz --list         their names
 ";
 
@@ -67,13 +69,27 @@ fn run(wanted: Vec<String>, seconds: u32) -> anyhow::Result<()> {
     }
     let wanted = if wanted.is_empty() { all } else { wanted };
     let built = build()?;
-    let mut failed = Vec::new();
-    for target in wanted {
-        println!("==> fuzz {target} for {seconds} s");
-        if !fuzz(&built, &target, seconds)? {
-            failed.push(target);
+    println!("fuzz: {} targets, each for {seconds} s", wanted.len());
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || -> anyhow::Result<()> {
+        while let Some(target) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !fuzz(&built, target, seconds)? {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).push(target.as_str());
+            }
         }
-    }
+        Ok(())
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let results: Vec<anyhow::Result<()>> = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let ended = started.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a worker panicked"),
+        });
+        ended.collect()
+    });
+    results.into_iter().collect::<anyhow::Result<()>>()?;
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     ensure!(failed.is_empty(), "inputs that fail were found by {}", failed.join(", "));
     Ok(())
 }
@@ -127,9 +143,14 @@ fn fuzz(built: &Path, target: &str, seconds: u32) -> anyhow::Result<bool> {
     command.arg(format!("-rss_limit_mb={LARGEST}")).arg("-print_final_stats=1");
     command.arg(format!("-artifact_prefix={}/", found.display()));
     command.args(["-max_len=65536", "-verbosity=1"]);
-    let status = command.status().with_context(|| format!("cannot run {target}"))?;
-    if !status.success() {
-        println!("{target}: {status}; the input lies in {}", found.display());
+    let ran = command.output().with_context(|| format!("cannot run {target}"))?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    if ran.status.success() {
+        let tried =
+            said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+        println!("fuzz {target}: {} inputs", tried.unwrap_or("?").trim());
+    } else {
+        println!("{said}\nfuzz {target}: {}; the input lies in {}", ran.status, found.display());
     }
-    Ok(status.success())
+    Ok(ran.status.success())
 }

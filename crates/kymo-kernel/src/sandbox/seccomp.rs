@@ -8,10 +8,11 @@ const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 
 /// `AUDIT_ARCH_*` of include/uapi/linux/audit.h.
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xc000_003e;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xc000_00b7;
+const ARCHITECTURE: Option<u32> = match () {
+    () if cfg!(target_arch = "x86_64") => Some(0xc000_003e),
+    () if cfg!(target_arch = "aarch64") => Some(0xc000_00b7),
+    () => None,
+};
 
 /// Numbers from here on are calls of x32, another way to the same; elsewhere there are none.
 const X32: u32 = 0x4000_0000;
@@ -45,9 +46,10 @@ const REFUSED: [libc::c_long; 22] = [
 /// unless servers may be asked. To be called when no new rights can be had any more
 /// (`no_new_privs`). A kernel without such filters leaves all as it is.
 pub(super) fn restrict(has_network: bool) -> io::Result<()> {
+    let Some(architecture) = ARCHITECTURE else { return Ok(()) };
     let sockets = [libc::SYS_socket];
     let refused = REFUSED.iter().chain(sockets.iter().filter(|_| !has_network));
-    let program = filter(refused.map(|number| *number as u32));
+    let program = filter(architecture, refused.map(|number| *number as u32));
     let program =
         libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the kernel reads as many instructions as there are, and copies them.
@@ -64,7 +66,7 @@ pub(super) fn restrict(has_network: bool) -> io::Result<()> {
 }
 
 /// The filter: what is of another architecture, or named, is refused.
-fn filter(numbers: impl Iterator<Item = u32>) -> Vec<libc::sock_filter> {
+fn filter(architecture: u32, numbers: impl Iterator<Item = u32>) -> Vec<libc::sock_filter> {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let load = |at: u32| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at);
     let give = |action: u32| statement(libc::BPF_RET | libc::BPF_K, action);
@@ -77,7 +79,7 @@ fn filter(numbers: impl Iterator<Item = u32>) -> Vec<libc::sock_filter> {
     };
     let refuse = give(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
     let mut program = vec![load(ARCHITECTURE_AT)];
-    program.extend([unless(libc::BPF_JEQ, ARCHITECTURE, (1, 0)), refuse, load(NUMBER_AT)]);
+    program.extend([unless(libc::BPF_JEQ, architecture, (1, 0)), refuse, load(NUMBER_AT)]);
     program.extend([unless(libc::BPF_JGE, X32, (0, 1)), refuse]);
     for number in numbers {
         program.extend([unless(libc::BPF_JEQ, number, (0, 1)), refuse]);
