@@ -158,6 +158,12 @@ const CAPABILITIES: &[Capability] = &[
         refusal: None,
     },
     Capability {
+        name: "trace: what arguments point to, as it was in the call",
+        needs: &[],
+        works: call_texts,
+        refusal: None,
+    },
+    Capability {
         name: "trace -o: trace.dat as trace-cmd reads it",
         needs: &[],
         works: trace_dat,
@@ -413,6 +419,21 @@ fn calls(ground: &Ground) {
     let said = with_calls(ground, &["trace"]);
     let number = lines_with(&said.stdout, "getppid()").len();
     assert_eq!(number.to_string(), CALLS, "{}{}", said.stdout, said.stderr);
+}
+
+/// Paths and what was written, of calls that do not wait: programs in the kernel have read them.
+fn call_texts(_: &Ground) {
+    let script = "cd /proc; for i in 1 2 3; do echo number $i >/dev/null; done; exec cat self/comm";
+    let said = kymo(&["trace", "--", "sh", "-c", script]).success();
+    let text = &said.stdout;
+    for i in 1..=3 {
+        let lines = lines_with(text, &format!("\"number {i}\\n\", 9)"));
+        assert_eq!(lines.len(), 1, "number {i}: {text}{}", said.stderr);
+    }
+    assert_eq!(lines_with(text, "chdir(\"/proc\")").len(), 1, "{text}");
+    let comm = lines_with(text, "\"self/comm\"");
+    assert!(comm.iter().any(|line| line.contains("openat(")), "{text}");
+    assert!(comm.iter().any(|line| line.contains("execve(")), "{text}");
 }
 
 fn trace_dat(ground: &Ground) {
