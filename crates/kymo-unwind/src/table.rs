@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use gimli::{
     BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice,
-    FrameDescriptionEntry, RunTimeEndian, UnwindContext, UnwindOffset, UnwindSection,
+    FrameDescriptionEntry, RunTimeEndian, UnwindContext, UnwindOffset, UnwindSection, Vendor,
 };
 
 use crate::Arch;
@@ -104,8 +104,7 @@ impl CfiTable {
     /// have a frame there; small ones are left out, and of large binaries every n-th is looked at.
     pub fn frame_pointers(&self) -> (usize, usize) {
         let bases = self.bases();
-        let mut section = EhFrame::new(&self.sections.eh_frame.bytes, self.endian());
-        section.set_address_size(8);
+        let section = self.eh_frame();
         let index = self.eh_index.get_or_init(|| Index::of(&section, &bases));
         let is_large = |e: &&(u64, u64, usize)| e.1 - e.0 >= SMALL_FUNCTION;
         let every = (index.entries.len() / MOST_FUNCTIONS).max(1);
@@ -133,6 +132,22 @@ impl CfiTable {
         if self.sections.big_endian { RunTimeEndian::Big } else { RunTimeEndian::Little }
     }
 
+    /// Whose instructions there are beside those of DWARF: on AArch64 one says where the return
+    /// address is signed.
+    fn vendor(&self) -> Vendor {
+        match self.arch {
+            Arch::X86_64 => Vendor::Default,
+            Arch::Aarch64 => Vendor::AArch64,
+        }
+    }
+
+    fn eh_frame(&self) -> EhFrame<Slice<'_>> {
+        let mut section = EhFrame::new(&self.sections.eh_frame.bytes, self.endian());
+        section.set_address_size(8);
+        section.set_vendor(self.vendor());
+        section
+    }
+
     fn bases(&self) -> BaseAddresses {
         BaseAddresses::default()
             .set_eh_frame(self.sections.eh_frame.address)
@@ -143,8 +158,7 @@ impl CfiTable {
 
     fn eh_rule(&self, context: &mut CfiContext, address: u64) -> Result<Rule, RuleError> {
         let bases = self.bases();
-        let mut section = EhFrame::new(&self.sections.eh_frame.bytes, self.endian());
-        section.set_address_size(8);
+        let section = self.eh_frame();
         match self.sorted(&section, &bases, address) {
             Some(Ok(fde)) => self.row(&section, &bases, &fde, context, address),
             // The sorted table covers all or nothing of the section.
@@ -179,6 +193,7 @@ impl CfiTable {
     fn debug_rule(&self, context: &mut CfiContext, address: u64) -> Result<Rule, RuleError> {
         let mut section = DebugFrame::new(&self.sections.debug_frame.bytes, self.endian());
         section.set_address_size(8);
+        section.set_vendor(self.vendor());
         self.searched(&self.debug_index, &section, &BaseAddresses::default(), context, address)
     }
 

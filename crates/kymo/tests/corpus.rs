@@ -91,6 +91,31 @@ fn script_of_perf_data() {
     }
 }
 
+const SYMFS_OF_AARCH64: [&str; 2] = ["--symfs", "elf/aarch64/symfs"];
+
+/// The texts are those of perf on that machine, which has unwound the stacks of `dwarf`.
+#[test]
+fn recordings_of_aarch64_are_read_as_there() {
+    for name in ["fp", "dwarf", "tracepoints"] {
+        let file = format!("perf-data/aarch64/{name}.data");
+        let args = [&["script", "-i", &file, "--no-inline"], &SYMFS_OF_AARCH64[..]].concat();
+        same_lines(name, &kymo(&args), &kept(&format!("perf-data/aarch64/{name}.script.txt")));
+    }
+}
+
+/// A function of `spin-signed` signs its return address before it stores it. There perf 6.1 on that
+/// machine names the first caller twice and nothing above it: what is true is in the source.
+#[test]
+fn stacks_with_signed_return_addresses_are_complete() {
+    let file = "perf-data/aarch64/signed.data";
+    let args = [&["script", "-i", file, "--no-inline"], &SYMFS_OF_AARCH64[..]].concat();
+    let folded = fold(&kymo(&args));
+    let chains = ["heavy;leaf", "light"].map(|end| format!("spin-signed;_start;work;{end}"));
+    let known: u64 = chains.iter().map(|chain| folded.get(chain).copied().unwrap_or(0)).sum();
+    assert_eq!(folded.keys().collect::<Vec<_>>(), chains.iter().collect::<Vec<_>>(), "{folded:?}");
+    assert_eq!(known, 42);
+}
+
 #[test]
 fn a_pipe_is_read_from_standard_input() {
     let file = std::fs::File::open(fixtures().join("perf-data/x86_64/pipe.data")).unwrap();

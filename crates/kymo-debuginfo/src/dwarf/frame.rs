@@ -1,7 +1,8 @@
 //! The canonical frame address at a place: a register plus an offset, from
 //! `.debug_frame` or `.eh_frame`.
 
-use gimli::{BaseAddresses, CfaRule, DebugFrame, EhFrame, UnwindContext, UnwindSection};
+use gimli::{BaseAddresses, CfaRule, DebugFrame, EhFrame, UnwindContext, UnwindSection, Vendor};
+use object::Architecture;
 
 use super::location::{LocationBase, LocationExpr};
 use super::unit::Dwarf;
@@ -13,9 +14,15 @@ impl<'s> Dwarf<'s> {
     pub(super) fn frame_address(&self, pc: u64) -> Result<Option<LocationExpr>> {
         let sections = self.sections;
         let size = sections.address_size;
+        // On AArch64 one more instruction says where the return address is signed.
+        let vendor = match sections.architecture {
+            Architecture::Aarch64 => Vendor::AArch64,
+            _ => Vendor::Default,
+        };
         let frames = sections.frames.as_ref().map_err(|e| DwarfError::Frames(e.to_string()))?;
         let mut debug_frame = DebugFrame::new(&frames.debug_frame, sections.endian);
         debug_frame.set_address_size(size);
+        debug_frame.set_vendor(vendor);
         if !frames.debug_frame.is_empty()
             && let Some(found) = lookup(&debug_frame, &BaseAddresses::default(), pc)?
         {
@@ -24,6 +31,7 @@ impl<'s> Dwarf<'s> {
         let (addr, bytes) = &frames.eh_frame;
         let mut eh_frame = EhFrame::new(bytes, sections.endian);
         eh_frame.set_address_size(size);
+        eh_frame.set_vendor(vendor);
         lookup(&eh_frame, &BaseAddresses::default().set_eh_frame(*addr), pc)
     }
 }
