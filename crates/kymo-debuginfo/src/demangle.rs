@@ -43,7 +43,7 @@ fn demangle_stem(name: &str) -> Option<String> {
         }
         tail = &[];
     }
-    if let Some((kind, function)) = of_another_function(name) {
+    if let Some((kind, function)) = function_of_copy(name) {
         let (symbol, tail) =
             cpp_demangle::BorrowedSymbol::with_tail_and_options(&function, &parse).ok()?;
         if !tail.is_empty() {
@@ -76,7 +76,7 @@ fn demangle_stem(name: &str) -> Option<String> {
 }
 
 /// What a thunk or a clone is called, and the mangled name of the function it is of.
-fn of_another_function(name: &str) -> Option<(&'static str, Vec<u8>)> {
+fn function_of_copy(name: &str) -> Option<(&'static str, Vec<u8>)> {
     let (kind, numbers, rest) = match name.strip_prefix("_Z")?.split_at_checked(3)? {
         ("GTt", rest) => ("transaction clone for", 0, rest),
         ("GTn", rest) => ("non-transaction clone for", 0, rest),

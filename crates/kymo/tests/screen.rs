@@ -120,7 +120,7 @@ fn no_color_holds_for_reports_unless_colours_are_asked_for() {
     };
     assert!(report(&[]).contains('%'));
     assert!(!report(&[]).contains("\u{1b}["), "{}", report(&[]));
-    assert!(report(&["--stdio-color", "always"]).contains("\u{1b}["));
+    assert!(report(&["--stdio-color=always"]).contains("\u{1b}["));
 }
 
 #[test]
