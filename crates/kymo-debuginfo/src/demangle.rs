@@ -1,6 +1,8 @@
 //! Names as their programmers wrote them: Rust without the hash, C++ without
 //! parameters and return types, which is how perf prints them.
 
+mod balance;
+
 use std::borrow::Cow;
 
 /// The readable form of `name`; the name itself when it is not mangled.
@@ -33,24 +35,37 @@ fn demangle_stem(name: &str) -> Option<String> {
     // Depth is bounded: a hostile name must not exhaust the stack.
     let parse = cpp_demangle::ParseOptions::default().recursion_limit(96);
     let symbol = cpp_demangle::BorrowedSymbol::with_tail_and_options(name.as_bytes(), &parse).ok();
-    let (symbol, tail) = symbol?;
+    let (symbol, mut tail) = symbol?;
     if !tail.is_empty() && !tail.starts_with(b".") {
-        return None;
+        // The name was read, its types were not: they are not shown anyway.
+        if name.starts_with("_ZT") || name.starts_with("_ZG") || !balance::is_signature(tail) {
+            return None;
+        }
+        tail = &[];
     }
-    if let Some((kind, function)) = thunk(name) {
-        let symbol = cpp_demangle::BorrowedSymbol::with_tail_and_options(&function, &parse).ok()?;
+    if let Some((kind, function)) = function_of_copy(name) {
+        let (symbol, tail) =
+            cpp_demangle::BorrowedSymbol::with_tail_and_options(&function, &parse).ok()?;
+        if !tail.is_empty() {
+            return None;
+        }
         let options = cpp_demangle::DemangleOptions::new().no_return_type().recursion_limit(96);
-        let function = symbol.0.demangle_with_options(&options).ok()?;
-        return Some(format!("{kind} thunk to {}", as_binutils(function)));
+        let function = symbol.demangle_with_options(&options).ok()?;
+        return Some(format!("{kind} {}", as_binutils(function)));
     }
     let options =
         cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(96);
     let mut readable = as_binutils(symbol.demangle_with_options(&options).ok()?);
     // Of a function without its parameters nothing is said of its `this` either.
-    if name.starts_with("_ZZ")
-        && let Some(stem) = readable.strip_suffix(" const")
-    {
-        readable.truncate(stem.len());
+    if name.starts_with("_ZZ") || name.starts_with("_ZN") {
+        for qualifier in [" &&", " &", " const"] {
+            if let Some(stem) = readable.strip_suffix(qualifier) {
+                readable.truncate(stem.len());
+            }
+        }
+    }
+    if let Some(table) = table(name, &readable) {
+        readable = table;
     }
     if !tail.is_empty() {
         readable.push_str(" [clone ");
@@ -60,15 +75,34 @@ fn demangle_stem(name: &str) -> Option<String> {
     Some(readable)
 }
 
-/// What a thunk is called, and the mangled name of the function it leads to.
-fn thunk(name: &str) -> Option<(&'static str, Vec<u8>)> {
-    let (kind, numbers, rest) = match name.strip_prefix("_ZT")?.split_at_checked(1)? {
-        ("h", rest) => ("non-virtual", 1, rest),
-        ("v", rest) => ("virtual", 2, rest),
-        _ => return None,
+/// What a thunk or a clone is called, and the mangled name of the function it is of.
+fn function_of_copy(name: &str) -> Option<(&'static str, Vec<u8>)> {
+    let (kind, numbers, rest) = match name.strip_prefix("_Z")?.split_at_checked(3)? {
+        ("GTt", rest) => ("transaction clone for", 0, rest),
+        ("GTn", rest) => ("non-transaction clone for", 0, rest),
+        _ => match name.strip_prefix("_ZT")?.split_at_checked(1)? {
+            ("h", rest) => ("non-virtual thunk to", 1, rest),
+            ("v", rest) => ("virtual thunk to", 2, rest),
+            _ => return None,
+        },
     };
     let function = rest.splitn(numbers + 1, '_').nth(numbers)?;
     Some((kind, format!("_Z{function}").into_bytes()))
+}
+
+/// A virtual table as binutils writes it.
+fn table(name: &str, readable: &str) -> Option<String> {
+    let within = |prefix| readable.strip_prefix(prefix)?.strip_suffix(")}");
+    match name.get(..4)? {
+        "_ZTV" => Some(format!("vtable for {}", within("{vtable(")?)),
+        "_ZTT" => Some(format!("VTT for {}", within("{vtt(")?)),
+        "_ZTC" => {
+            let (whole, part) =
+                readable.strip_prefix("construction vtable for ")?.split_once("-in-")?;
+            Some(format!("construction vtable for {part}-in-{whole}"))
+        }
+        _ => None,
+    }
 }
 
 /// Writes literals and empty packs as binutils (and so perf) does: `2u` for
@@ -82,6 +116,9 @@ fn as_binutils(mut name: String) -> String {
         ("(long long)", "ll"),
         ("(unsigned long long)", "ull"),
     ];
+    if name.contains("std::nullptr_t") {
+        name = name.replace("std::nullptr_t", "decltype(nullptr)");
+    }
     if name.contains(", >") {
         name = name.replace(", >", ">");
     }
@@ -207,6 +244,29 @@ mod tests {
             ("_ZTv0_n24_N1A1fEv", "virtual thunk to A::f()"),
             ("_ZN1AISt8functionIFbiPFvvEEEE1fEv", "A<std::function<bool (int, void (*)())> >::f"),
             ("_ZN1AIXadL_Z1giEEE1fEv", "A<&(g(int))>::f"),
+            ("_ZTVSt11range_error", "vtable for std::range_error"),
+            ("_ZTTN3foo3BarE", "VTT for foo::Bar"),
+            ("_ZTC1D0_1B", "construction vtable for B-in-D"),
+            ("_ZTIDn", "typeinfo for decltype(nullptr)"),
+            (
+                "_ZGTtNSt15underflow_errorD1Ev",
+                "transaction clone for std::underflow_error::~underflow_error()",
+            ),
+            ("_ZNKR1S1fEi", "S::f"),
+            ("_ZNO1S1fEi", "S::f"),
+            // GCC numbers types behind `sr` otherwise than the ABI says.
+            (
+                "_ZSt14__copy_move_a1ILb1EPbbEN9__gnu_cxx11__enable_ifIXsrSt23__is_random_access_iterIT0_NSt15iterator_traitsIS4_E17iterator_categoryEE7__valueESt15_Deque_iteratorIT1_RSA_PSA_EE6__typeES4_S4_SD_",
+                "std::__copy_move_a1<true, bool*, bool>",
+            ),
+            (
+                "_ZN2wi6lshiftINS_13hwi_with_precEmEENS_13binary_traitsIT_S3_XsrNS_10int_traitsIS3_EE14precision_typeEXsrS5_14precision_typeEE11result_typeERKS3_RKT0_",
+                "wi::lshift<wi::hwi_with_prec, unsigned long>",
+            ),
+            ("_ZN1AIcEC1EvQ26is_default_constructible_vIT1_E", "A<char>::A"),
+            // What is left may belong to the name.
+            ("_Z3fooIXsrS9_1xEEvv", "_Z3fooIXsrS9_1xEEvv"),
+            ("_Z3fooGARBAGE", "_Z3fooGARBAGE"),
             ("_ZN4work4callIXadL_ZNS_5twiceEiEEEEii", "work::call<&work::twice>"),
         ];
         for (mangled, readable) in cases {

@@ -1,6 +1,7 @@
 //! A description → probe points in a binary → definitions.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
 use kymo_debuginfo::dwarf::{DwarfError, Sections};
 use kymo_debuginfo::{CodeSymbols, demangle};
@@ -157,6 +158,18 @@ impl<'a> ProbedBinary<'a> {
         };
         let mut sources = Directories(&options.sources);
         visit(&mut PointFinder::new(&dwarf, &finder_options, &mut sources))
+    }
+
+    /// Names of the functions of a program that have inlined copies, as the linker calls them;
+    /// none without debugging information. Of a kernel there are too many to be looked for.
+    pub fn inlined_functions(&self) -> Result<BTreeSet<String>, ResolveError> {
+        match &self.sections {
+            Some(sections) if self.files.kind == BinaryKind::User => {
+                let dwarf = self.index(sections).dwarf(sections)?;
+                Ok(dwarf.inlined_functions()?)
+            }
+            _ => Ok(BTreeSet::new()),
+        }
     }
 
     fn no_debuginfo(&self, what: &str) -> ResolveError {

@@ -170,6 +170,27 @@ fn a_debug_file_of_another_build_is_refused_and_named() {
     let _ = strict.expect_status(3);
 }
 
+/// A program that is gone is said to be, instead of advice that would help a stripped one.
+#[test]
+fn a_binary_that_is_gone_is_said_to_be() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let s = Stripped::new(&[]);
+    let stripped = s.kymo(&[]);
+    assert!(stripped.contains("install the debug symbols of spin"), "{stripped}");
+    std::fs::remove_file(s.w.program()).unwrap();
+    let gone = s.kymo(&[]);
+    assert!(gone.contains("the recorded file of spin is not there: put it under"), "{gone}");
+    assert!(!gone.contains("debug symbols") && !gone.contains("JIT"), "{gone}");
+    // The advice helps.
+    let place = s.root().join(s.w.program().strip_prefix("/").unwrap());
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+    std::fs::copy(s.w.file("whole"), &place).unwrap();
+    let found = s.kymo(&["--symfs", s.root().to_str().unwrap()]);
+    assert!(found.contains("[.] hot"), "{found}");
+}
+
 #[test]
 fn without_build_ids_the_checksum_of_the_link_decides() {
     if !require(&NEEDS) {

@@ -433,3 +433,37 @@ fn debugging_information_in_a_file_of_its_own() {
         std::fs::remove_file(directory.join("bare.debug")).unwrap();
     }
 }
+
+/// Functions that are inlined everywhere have no symbol, but places that can be probed.
+#[test]
+fn functions_that_are_only_inlined_are_listed() {
+    if !require(&[Need::Gcc, Need::Tool("g++")]) {
+        return;
+    }
+    let c = "static inline __attribute__((always_inline)) int twice(int n) { return 2 * n; }\n\
+             static __attribute__((unused)) int unused(int n) { return n; }\n\
+             int main(int argc, char **argv) { return twice(argc); }\n";
+    let cpp = "namespace shop { struct Cart {\n\
+               __attribute__((always_inline)) int sum(int n) { return n + 1; } }; }\n\
+               int main(int argc, char **argv) { return shop::Cart().sum(argc); }\n";
+    for (compiler, source, text, inlined) in
+        [("gcc", "a.c", c, "twice"), ("g++", "a.cpp", cpp, "shop::Cart::sum")]
+    {
+        let program = compile(compiler, source, text, &["-O2", "-g"]);
+        let list = |more: &[&str]| {
+            let path = program.path.to_str().unwrap();
+            let args = [&["probe", "-x", path, "--funcs"], more].concat();
+            let out = run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout;
+            out.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let listed = list(&[]);
+        assert!(listed.iter().any(|n| n == inlined), "{listed:?}");
+        assert!(listed.iter().any(|n| n == "main"), "{listed:?}");
+        assert!(!listed.iter().any(|n| n == "unused"), "{listed:?}");
+        assert_eq!(list(&[inlined]), [inlined]);
+        let symbols = list(&["--no-inlines"]);
+        assert!(!symbols.iter().any(|n| n == inlined), "{symbols:?}");
+        let definition = kymo(&program.path, inlined).success().stdout;
+        assert!(definition.starts_with("p:"), "{definition}");
+    }
+}

@@ -94,6 +94,36 @@ fn long_texts_go_through_the_pager_of_the_environment() {
 }
 
 #[test]
+fn a_manual_page_on_a_terminal_is_text() {
+    if !require(&[Need::Tool("setsid")]) {
+        return;
+    }
+    let (text, status) = on_terminal(Some("cat"), &["manual", "list"], None);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("Usage: kymo list"), "{text}");
+    assert!(!text.contains(".TH ") && !text.contains("\\-"), "{text}");
+    // For `man` it is roff.
+    let page = run(KYMO, ["manual", "list"]).success().stdout;
+    assert!(page.contains(".TH kymo-list"), "{page}");
+}
+
+/// The terminal of these tests is one where `NO_COLOR` is set.
+#[test]
+fn no_color_holds_for_reports_unless_colours_are_asked_for() {
+    if !require(&[Need::Tool("setsid")]) {
+        return;
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/perf-data/x86_64/fp.data");
+    let report = |more: &[&str]| {
+        let args = [&["report", "--no-debuginfod", "-i", file], more].concat();
+        on_terminal(Some("cat"), &args, None).0
+    };
+    assert!(report(&[]).contains('%'));
+    assert!(!report(&[]).contains("\u{1b}["), "{}", report(&[]));
+    assert!(report(&["--stdio-color=always"]).contains("\u{1b}["));
+}
+
+#[test]
 fn the_default_pager_is_less_as_git_calls_it() {
     if !require(&[Need::Tool("less")]) {
         return;

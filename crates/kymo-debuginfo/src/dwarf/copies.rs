@@ -1,10 +1,14 @@
 //! Copies of functions: out of line and inlined ones, and the name of what an
 //! entry is a copy of.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+use rustc_hash::FxHashSet;
 
 use super::Result;
 use super::die::{Die, WalkStep};
+use super::function::DwarfFunction;
 use super::unit::{Dwarf, DwarfUnit};
 
 impl<'s> Dwarf<'s> {
@@ -42,6 +46,31 @@ impl<'s> Dwarf<'s> {
             }
         }
         Ok(found)
+    }
+
+    /// Names of all functions that have inlined copies, as the linker calls them where that is
+    /// stated.
+    pub fn inlined_functions(&self) -> Result<BTreeSet<String>> {
+        let mut origins = FxHashSet::default();
+        for index in 0..self.units() {
+            let unit = self.unit(index)?;
+            unit.walk_tags(unit.inner.header.root_offset(), holds_code, &mut |e| {
+                if e.tag() == gimli::DW_TAG_inlined_subroutine {
+                    let value = e.attr_value(gimli::DW_AT_abstract_origin);
+                    origins.extend(value.and_then(|v| unit.global(&v)));
+                }
+                Ok(WalkStep::Into)
+            })?;
+        }
+        let mut names = BTreeSet::new();
+        for index in 0..self.units() {
+            let unit = self.unit(index)?;
+            let inlined = |offset: usize| origins.contains(&(unit.start + offset));
+            let functions = self.functions(&unit)?;
+            let of_copies = functions.all.iter().filter(|f| inlined(f.offset.0));
+            names.extend(of_copies.map(DwarfFunction::stored_name));
+        }
+        Ok(names)
     }
 
     fn copies_in(

@@ -49,6 +49,12 @@ impl<'s> DwarfFunction<'s> {
         if self.scope.is_empty() { name.into_owned() } else { format!("{}::{name}", self.scope) }
     }
 
+    /// What the linker calls it, or `scope::name`.
+    pub(super) fn stored_name(&self) -> String {
+        let linkage = self.linkage.and_then(|l| std::str::from_utf8(l).ok());
+        linkage.map_or_else(|| self.path(), str::to_owned)
+    }
+
     /// The name a person knows it by: demangled if it has a linker's name.
     pub(super) fn readable(&self) -> String {
         let mangled = self.linkage.and_then(|l| std::str::from_utf8(l).ok());

@@ -270,6 +270,7 @@ fn packets_that_lie_about_their_sizes_are_told() {
         (0, 0, "a packet has 0 bits"),
         (u64::MAX, u64::MAX, "a packet has"),
         (u64::MAX - 7, u64::MAX - 7, "the packet is cut"),
+        (256, 512, "the file ends in a packet's padding: 32 of 64 bytes are there"),
     ] {
         let dir = trace(text, &packet(content, size));
         let (_, stats, _) = read(dir.path()).unwrap();

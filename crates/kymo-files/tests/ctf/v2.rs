@@ -354,6 +354,50 @@ fn roles_say_what_packets_and_headers_mean() {
     assert_eq!((lines.len(), stats.foreign_packets, stats.damaged_places), (4, 2, 0));
 }
 
+/// The draft CTF2-SPECRC-7.0 has other names for some properties, as Trace Compass's samples of
+/// CTF 2 have them. They mean the same.
+#[test]
+fn metadata_of_the_draft_are_read_as_those_of_the_specification() {
+    let dir = tempfile::tempdir().unwrap();
+    let [preamble, header, clock, streams, event] = fragments();
+    write(dir.path(), &[&preamble, U8, &header, &clock, &streams, &event], &packets(9));
+    let (expected, _) = read(dir.path());
+    let remarks = |path: &Path| Ctf::open(path).unwrap().remarks().collect::<Vec<_>>().join("; ");
+    assert!(!remarks(dir.path()).contains("draft"), "{}", remarks(dir.path()));
+
+    let id = header.replacen('{', &format!("{{\"uuid\": {:?}, ", [9; 16]), 1);
+    let clock = r#"{"type": "clock-class", "name": "c7", "frequency": 1000000000}"#;
+    let streams = streams.replace("default-clock-class-id", "default-clock-class-name");
+    let event = event.replace("\"attributes\"", "\"user-attributes\"");
+    write(dir.path(), &[PREAMBLE, U8, &id, clock, &streams, &event], &packets(9));
+    let (lines, stats) = read(dir.path());
+    assert_eq!(lines, expected);
+    assert_eq!((stats.foreign_packets, stats.damaged_places), (0, 0));
+    assert!(remarks(dir.path()).contains("draft CTF2-SPECRC-7.0"), "{}", remarks(dir.path()));
+    let ctf = Ctf::open(dir.path()).unwrap();
+    assert_eq!(ctf.class(0).unwrap().event.loglevel, Some(4));
+    assert_eq!(ctf.traces()[0].clock().unwrap().name, "c7");
+
+    let choice = |class: &str, location: &str| {
+        let tag = bits(class, 8, r#", "mappings": {"A": [[0, 0]], "B": [[1, 1]]}"#);
+        let var = format!(
+            r#""type": "variant", "selector-field-location": {location}, "options": [
+                {{"name": "A", "field-class": "u8", "selector-field-ranges": [[0, 0]]}},
+                {{"name": "B", "field-class": {{"type": "null-terminated-string"}},
+                  "selector-field-ranges": [[1, 1]]}}]"#
+        );
+        write_members(
+            dir.path(),
+            &[member("t", &tag), member("v", &var)].join(","),
+            b"\x00\x07\x01hi\0",
+        );
+        read(dir.path()).0
+    };
+    let today = choice("unsigned-integer", r#"{"path": ["t"]}"#);
+    assert_eq!(today.len(), 2);
+    assert_eq!(choice("unsigned-enumeration", r#"["event-record-payload", "t"]"#), today);
+}
+
 #[test]
 fn metadata_that_are_wrong_are_refused_or_passed_over_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,6 +9,7 @@ use kymo_analysis::profile::{FrameId, Profile};
 use kymo_events::losses;
 use kymo_files::perfdata::PerfData;
 use kymo_model::{CompactSort as _, NoteKind};
+use kymo_symbols::{DsoId, DsoKind};
 
 use crate::{Ledger, percent};
 
@@ -148,6 +149,8 @@ pub struct NamelessCode<'a> {
     pub sum: u64,
     /// By binary, most first.
     pub worst: Vec<(&'a str, u64)>,
+    /// Whether the file of the worst is not there, or is another one now.
+    is_missing: bool,
 }
 
 impl<'a> NamelessCode<'a> {
@@ -156,16 +159,24 @@ impl<'a> NamelessCode<'a> {
         profile: &'a Profile,
         spent: impl Iterator<Item = (FrameId, u64)>,
     ) -> NamelessCode<'a> {
-        let mut by_dso: BTreeMap<&str, u64> = BTreeMap::new();
+        let symbols = &profile.machine.symbols;
+        let mut by_dso: BTreeMap<&str, (u64, Option<DsoId>)> = BTreeMap::new();
         for (leaf, weight) in spent {
             let frame = profile.frame(leaf);
             if frame.symbol.is_none() && frame.ip != 0 {
-                *by_dso.entry(profile.machine.symbols.dso_name(frame.dso)).or_default() += weight;
+                let (sum, dso) = by_dso.entry(symbols.dso_name(frame.dso)).or_default();
+                *sum += weight;
+                *dso = dso.or(frame.dso);
             }
         }
-        let mut worst: Vec<(&str, u64)> = by_dso.into_iter().collect();
-        worst.compact_sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-        NamelessCode { sum: worst.iter().map(|(_, n)| n).sum(), worst }
+        let mut worst: Vec<(&str, (u64, Option<DsoId>))> = by_dso.into_iter().collect();
+        worst.compact_sort_by_key(|(_, (n, _))| std::cmp::Reverse(*n));
+        let first = worst.first().and_then(|(_, (_, dso))| symbols.get((*dso)?));
+        let is_missing = first.is_some_and(|dso| {
+            dso.kind == DsoKind::File && symbols.files().binary(&dso.binary()).is_none()
+        });
+        let worst: Vec<(&str, u64)> = worst.into_iter().map(|(name, (n, _))| (name, n)).collect();
+        NamelessCode { sum: worst.iter().map(|(_, n)| n).sum(), worst, is_missing }
     }
 
     /// Advice that would give the worst of them its names.
@@ -178,6 +189,12 @@ impl<'a> NamelessCode<'a> {
                  python3 -X perf"
                     .into(),
             );
+        }
+        if self.is_missing {
+            return Some(format!(
+                "the recorded file of {worst} is not there: put it under a directory and name that \
+                 with --symfs"
+            ));
         }
         // What has no file has no symbols to install.
         let file = !worst.starts_with(['[', '/']);

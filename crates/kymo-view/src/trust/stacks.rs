@@ -7,8 +7,8 @@ use kymo_analysis::profile::{EventProfile, Profile};
 use kymo_events::ReadSummary;
 use kymo_events::unwind::{LARGEST_COPY, Needed, Tally, UnwindStop};
 use kymo_model::{AttrFlags, CompactSort as _, NoteKind, SampleType};
-use kymo_symbols::Resolver;
 use kymo_symbols::unwind::CfiError;
+use kymo_symbols::{DsoKind, Resolver};
 
 use super::note_symbols;
 use crate::{Ledger, percent};
@@ -162,7 +162,13 @@ fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
         let named = stops.iter().take(NAMED).map(|(stop, n)| format!("{} ({n})", name(stop)));
         let named: Vec<String> = named.collect();
         let worst = stops.first().map_or(String::new(), |(stop, _)| name(stop));
-        let (why, advice) = explain(cfi_error, &worst);
+        let is_jit = stops.first().and_then(|(stop, _)| symbols.get(stop.dso?));
+        let is_jit = is_jit.is_some_and(|dso| dso.kind == DsoKind::PerfMap);
+        let (why, advice) = match cfi_error {
+            // Of other memory it is not known what was there.
+            Some(CfiError::Memory) if !is_jit => ("no file of that code is known", None),
+            error => explain(error, &worst),
+        };
         let fact = format!("{sum} stacks end in {}: {why}", named.join(", "));
         ledger.note(NoteKind::Stopped, fact, advice);
     }

@@ -10,11 +10,13 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Command;
 use complete::Shell;
+use kymo_kernel::terminal_output::output_is_terminal;
 
 /// Flags of `kymo manual`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Read a page:        kymo manual record | man -l -
+Read a page:        kymo manual record
+As man shows it:    kymo manual record | man -l -
 Install them all:   kymo manual --dir /usr/local/share/man/man1
 Completions:        kymo manual --completions bash > /etc/bash_completion.d/kymo")]
 pub(crate) struct Args {
@@ -45,6 +47,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             writeln!(text, "{candidate}")?;
         }
     } else {
+        // On a terminal nobody reads roff: the help has the same text.
+        if args.dir.is_none() && output_is_terminal() {
+            return show_help(cli, args.command.as_deref());
+        }
         let pages = pages(cli)?;
         if let Some(dir) = &args.dir {
             write(dir, &pages)?;
@@ -59,6 +65,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     crate::screen::page();
     let mut out = stdout().lock();
     out.write_all(&text).and_then(|()| out.flush()).context("standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The help of kymo or of a command.
+fn show_help(mut cli: Command, command: Option<&str>) -> anyhow::Result<ExitCode> {
+    cli.build();
+    let of = match command {
+        Some(name) => cli.find_subcommand_mut(name),
+        None => Some(&mut cli),
+    };
+    let Some(of) = of else {
+        bail!("no page kymo-{}; `kymo --help` lists the commands", command.unwrap_or_default());
+    };
+    let text = of.render_long_help().to_string();
+    crate::screen::page();
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -87,7 +87,8 @@ pub(crate) struct Args {
     #[arg(short = 'V', long, value_name = "PLACE")]
     vars: Option<String>,
 
-    /// Show functions that can be probed
+    /// Show functions that can be probed; of a program (-x) with debugging information also those
+    /// that are only inlined, unless --no-inlines
     #[arg(short = 'F', long, value_name = "FILTER", num_args = 0..=1)]
     funcs: Option<Option<String>>,
 

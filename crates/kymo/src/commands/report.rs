@@ -2,11 +2,12 @@
 
 mod events;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, bail};
 use kymo_analysis::histogram::Key;
 use kymo_analysis::payload_labels::{PayloadLabels, TimeSpans};
@@ -204,7 +205,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let color = match args.stdio_color.as_str() {
         "always" => !args.json,
         "never" => false,
-        _ => std::io::stdout().is_terminal() && !args.json,
+        // A terminal, and what the environment says of colours there (`NO_COLOR`).
+        _ => AutoStream::choice(&std::io::stdout()) != ColorChoice::Never && !args.json,
     };
     if args.header_only {
         let mut out = tables();

@@ -320,6 +320,14 @@ impl Stream {
                     self.packet.content.div_ceil(8)
                 );
                 stats.damage(&self.name(traces), start, what);
+            } else if self.packet.next > self.window.len() {
+                // All its events are there; packets behind it may have been.
+                let what = format!(
+                    "the file ends in a packet's padding: {} of {} bytes are there",
+                    there / 8,
+                    self.packet.next - start
+                );
+                stats.damage(&self.name(traces), start, what);
             }
             if self.pos < self.packet.content {
                 return Ok(true);

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use kymo_model::NoteKind;
 use kymo_probe::grammar::{KernelLine, LineRange, NameFilter, ProbeDescription, is_kernel_line};
 use kymo_probe::{
     PointVariables, ProbeResolver, ProbedBinary, ResolveError, SourceVariable, kallsyms_functions,
@@ -15,6 +16,7 @@ use kymo_view::Ledger;
 
 use super::Args;
 use super::target::{close, options, target};
+use crate::called_name::CalledName;
 
 /// `--definition`.
 pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
@@ -197,11 +199,27 @@ pub(super) fn functions(args: &Args, filter: Option<&NameFilter>) -> anyhow::Res
     let default = NameFilter::parse("!_* & !*@plt")?;
     let filter = filter.unwrap_or(&default);
     let mut names = BTreeSet::new();
+    let mut ledger = Ledger::default();
     match ProbeResolver::new(&target(args).files(true))? {
         ProbeResolver::Binary(binary) => {
             let functions = binary.symbols.all().filter(|s| s.code);
             let readable = functions.map(|s| args.readable(s.name));
             names.extend(readable.filter(|n| filter.matches(n)).map(Cow::into_owned));
+            // perf lists symbols alone.
+            if !args.no_inlines && CalledName::get() != CalledName::Perf {
+                match binary.inlined_functions() {
+                    Ok(inlined) => {
+                        let readable = inlined.iter().map(|name| args.readable(name));
+                        let passing = readable.filter(|n| filter.matches(n));
+                        names.extend(passing.map(Cow::into_owned));
+                    }
+                    Err(e) => ledger.note(
+                        NoteKind::Lines,
+                        format!("functions that exist as inlined copies only are missing: {e}"),
+                        None,
+                    ),
+                }
+            }
         }
         ProbeResolver::Symbols(text, _) => {
             let functions = kallsyms_functions(&text, args.module.as_deref());
@@ -217,5 +235,5 @@ pub(super) fn functions(args: &Args, filter: Option<&NameFilter>) -> anyhow::Res
     if names.is_empty() && !args.quiet {
         sayln!("kymo probe: no function passes the filter");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(close(args, &ledger))
 }

@@ -52,11 +52,18 @@ impl Aliases {
             "fixed-length-bit-array" => bits(of).map(|i| flat(Type::Int(i.in_base(16)))),
             "fixed-length-bit-map" => bit_map(of),
             "fixed-length-boolean" => boolean(of),
-            "fixed-length-unsigned-integer" => integer(of, false),
-            "fixed-length-signed-integer" => integer(of, true),
+            // Integers with `mappings` have types of their own in the draft.
+            "fixed-length-unsigned-integer" | "fixed-length-unsigned-enumeration" => {
+                integer(of, false)
+            }
+            "fixed-length-signed-integer" | "fixed-length-signed-enumeration" => integer(of, true),
             "fixed-length-floating-point-number" => float(of),
-            "variable-length-unsigned-integer" => var_int(of, false),
-            "variable-length-signed-integer" => var_int(of, true),
+            "variable-length-unsigned-integer" | "variable-length-unsigned-enumeration" => {
+                var_int(of, false)
+            }
+            "variable-length-signed-integer" | "variable-length-signed-enumeration" => {
+                var_int(of, true)
+            }
             "null-terminated-string" => Ok(flat(Type::Text(encoding(of)?))),
             "static-length-string" => {
                 Ok(bytes(length(of)?.into(), Int { encoding: encoding(of)?, ..byte() }))
@@ -215,10 +222,17 @@ fn location(of: Object<'_>) -> Result<FieldPath, Wrong> {
     field_path(of.need("length-field-location")?)
 }
 
-/// A field location as a path: from a scope, or outwards from where it stands.
+/// A field location as a path: from a scope, or outwards from where it stands. In the draft it
+/// is an array that begins with the scope.
 fn field_path(value: &Value) -> Result<FieldPath, Wrong> {
-    let of = Object::new(value)?;
-    let origin: &[&str] = match of.text("origin")? {
+    let (origin, path) = match value.as_array().map(Vec::as_slice) {
+        Some([Value::String(origin), path @ ..]) => (Some(origin.as_str()), path),
+        _ => {
+            let of = Object::new(value)?;
+            (of.text("origin")?, of.array("path")?)
+        }
+    };
+    let origin: &[&str] = match origin {
         None => &["."],
         Some("packet-header") => &["trace", "packet", "header"],
         Some("packet-context") => &["stream", "packet", "context"],
@@ -231,7 +245,7 @@ fn field_path(value: &Value) -> Result<FieldPath, Wrong> {
     let relative = origin == ["."];
     let mut words: Vec<String> = origin.iter().map(|w| (*w).to_owned()).collect();
     let mut names = 0;
-    for element in of.array("path")? {
+    for element in path {
         match element {
             Value::String(name) => {
                 words.push(format!("_{name}"));

@@ -3,6 +3,9 @@
 //!
 //! The text is not believed: fragments have a limit, as types within types have. A fragment
 //! that cannot be understood costs what it declares; those behind it are read.
+//!
+//! Some traces follow the draft CTF2-SPECRC-7.0, which has the same preamble. Its names for
+//! what has another one in the specification are read, too, and it is remarked.
 
 mod field_class;
 mod object;
@@ -54,7 +57,10 @@ pub(crate) fn parse(text: &[u8]) -> Result<Parsed, MetadataError> {
         let what = "there is no preamble fragment".to_owned();
         return Err(MetadataError { line: 1, column: 1, what });
     }
-    let FragmentReader { mut out, mut remarks, clock, .. } = reader;
+    let FragmentReader { mut out, mut remarks, clock, draft, .. } = reader;
+    if draft {
+        remarks.push("the metadata follow the draft CTF2-SPECRC-7.0 of CTF 2".to_owned());
+    }
     // Clocks of no stream mean nothing.
     out.clocks.retain(|c| clock.as_deref() == Some(c.name.as_str()));
     for name in attributes::take(&mut out) {
@@ -82,6 +88,8 @@ struct FragmentReader {
     /// Streams and numbers of events.
     events: FxHashSet<(u64, u64)>,
     has_trace: bool,
+    /// Whether a name was read that only the draft has.
+    draft: bool,
     remarks: Vec<String>,
 }
 
@@ -98,6 +106,7 @@ impl FragmentReader {
             streams: FxHashMap::default(),
             events: FxHashSet::default(),
             has_trace: false,
+            draft: false,
             remarks: Vec::new(),
         }
     }
@@ -147,17 +156,33 @@ impl FragmentReader {
             let name = Object::new(names)?.entries().next().map_or("", |(name, _)| name);
             return Err(format!("it needs the extension `{namespace}: {name}`"));
         }
-        if of.get("uuid").is_some() {
-            let bytes: Option<Vec<u8>> = of
-                .array("uuid")?
-                .iter()
-                .map(|b| b.as_u64().and_then(|b| u8::try_from(b).ok()))
-                .collect();
-            let uuid = bytes.and_then(|b| <[u8; 16]>::try_from(b).ok());
-            self.out.uuid = Some(uuid.ok_or("`uuid` is 16 numbers of a byte")?);
-        }
+        self.uuid(of)?;
         self.begun = true;
         Ok(())
+    }
+
+    /// The UUID of a trace: of the preamble, in the draft of the trace class.
+    fn uuid(&mut self, of: Object<'_>) -> Result<(), Wrong> {
+        if of.get("uuid").is_none() {
+            return Ok(());
+        }
+        let bytes: Option<Vec<u8>> = of
+            .array("uuid")?
+            .iter()
+            .map(|b| b.as_u64().and_then(|b| u8::try_from(b).ok()))
+            .collect();
+        let uuid = bytes.and_then(|b| <[u8; 16]>::try_from(b).ok());
+        self.out.uuid = Some(uuid.ok_or("`uuid` is 16 numbers of a byte")?);
+        Ok(())
+    }
+
+    /// What a property of the specification is called in the draft, where that has it instead.
+    fn drafted<'n>(&mut self, of: Object<'_>, name: &'n str, in_draft: &'n str) -> &'n str {
+        if of.get(name).is_some() || of.get(in_draft).is_none() {
+            return name;
+        }
+        self.draft = true;
+        in_draft
     }
 
     fn alias(&mut self, of: Object<'_>) -> Result<(), Wrong> {
@@ -178,12 +203,17 @@ impl FragmentReader {
             };
             self.out.env.push((name.to_owned(), value));
         }
+        if of.get("uuid").is_some() {
+            self.draft = true;
+            self.uuid(of)?;
+        }
         self.out.packet_header = self.aliases.scope(of, "packet-header-field-class")?;
         Ok(())
     }
 
     fn clock_class(&mut self, of: Object<'_>) -> Result<(), Wrong> {
-        let id = of.need_text("id")?;
+        // In the draft a clock has its name only.
+        let id = of.need_text(self.drafted(of, "id", "name"))?;
         if self.clocks.contains_key(id) {
             return Err(format!("clock `{id}` is declared twice"));
         }
@@ -224,7 +254,8 @@ impl FragmentReader {
         if self.out.streams.len() >= MAX_STREAMS {
             return Err(format!("more than {MAX_STREAMS} streams"));
         }
-        if let Some(clock) = of.text("default-clock-class-id")? {
+        let clock = self.drafted(of, "default-clock-class-id", "default-clock-class-name");
+        if let Some(clock) = of.text(clock)? {
             self.take_clock(clock)?;
         }
         let scope = |name: &str| self.aliases.scope(of, name);
@@ -294,7 +325,12 @@ fn own_attributes(of: Object<'_>) -> Option<Object<'_>> {
 /// Log level and EMF URI of an event.
 fn attributes_of(event: Object<'_>) -> Result<(Option<i64>, Option<String>), Wrong> {
     let (mut level, mut uri) = (None, None);
-    let Some(attributes) = event.object("attributes")? else { return Ok((None, None)) };
+    let attributes = match event.object("attributes")? {
+        // Their name in the draft.
+        None => event.object("user-attributes")?,
+        stated => stated,
+    };
+    let Some(attributes) = attributes else { return Ok((None, None)) };
     for namespace in NAMESPACES {
         // Attributes are anything: what is not as expected means nothing.
         let Ok(Some(of)) = attributes.object(namespace) else { continue };
