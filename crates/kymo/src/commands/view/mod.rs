@@ -106,8 +106,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         name_of: source.architecture().as_deref().map_or(syscall_name, syscall_names),
         text_limit: args.max_text.saturating_mul(1 << 20),
     };
-    let tracks = read_tracks(&source, &config)?;
-    let RecordingStacks { stacks, ledger: told, damage } = read_stacks(&source, selection)?;
+    let stacks_of = |source: &EventSource| read_stacks(source, selection);
+    let (tracks, stacks) = match source.timeline() {
+        // The file is mapped once, however often it is read.
+        None => {
+            let again = EventSource::open(&paths, args.symbols.options(&first))?;
+            std::thread::scope(|scope| {
+                let stacks = scope.spawn(move || stacks_of(&again));
+                let tracks = read_tracks(&source, &config);
+                (tracks, stacks.join())
+            })
+        }
+        Some(_) => (read_tracks(&source, &config), Ok(stacks_of(&source))),
+    };
+    let tracks = tracks?;
+    let RecordingStacks { stacks, ledger: told, damage } =
+        stacks.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     // What reading took is not needed beside what packing takes.
     release_freed_memory();
     let mut ledger = Ledger::from_notes(tracks.summary().notes(&source));
