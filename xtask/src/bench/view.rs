@@ -89,9 +89,9 @@ impl Bench<'_> {
         let start = Instant::now();
         let mut server = Server(command.spawn().context("cannot run kymo view")?);
         let lines = BufReader::new(server.0.stderr.take().context("no output")?).lines();
-        let mut words = lines.map_while(Result::ok).flat_map(|line| {
-            line.split_whitespace().map(str::to_owned).collect::<Vec<String>>()
-        });
+        let mut words = lines
+            .map_while(Result::ok)
+            .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<String>>());
         let address = words.find(|word| word.starts_with("http://")).context("no address")?;
         let rest = address.trim_start_matches("http://");
         let (host, path) = rest.split_once('/').context("no path")?;

@@ -316,7 +316,7 @@ impl<'c> Tracking<'c> {
         }
         self.events.push(event, EventPlace { time: now, task, cpu }, self.config.text_limit);
         if let Some(progress) = &self.config.progress
-            && self.events.list.count % EVENTS_PER_CHUNK as u64 == 0
+            && self.events.list.count.is_multiple_of(EVENTS_PER_CHUNK as u64)
         {
             let EventList { count, density, .. } = &self.events.list;
             progress.note((self.base.unwrap_or(0), self.last), *count, density);
