@@ -86,7 +86,7 @@ type AddressKey = (u64, u64, u16);
 
 /// The part of a sample's call chain that is of the kernel, as bytes, and the rest: the kernel
 /// puts a marker before each. Without one before the first part nothing is known of it.
-fn kernel_part<'a>(
+pub(crate) fn kernel_part<'a>(
     sample: &Sample<'a>,
 ) -> (&'a [u8], impl ExactSizeIterator<Item = u64> + use<'a>) {
     let kernel = ChainContext::KERNEL.0;

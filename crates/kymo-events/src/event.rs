@@ -11,7 +11,7 @@ use kymo_files::perfdata::{Entry, EventDesc};
 use kymo_model::{Endian, Misc, Sample, SampleType};
 use kymo_symbols::Resolver;
 
-use crate::chain_frames::ChainFrame;
+use crate::chain_frames::{ChainFrame, kernel_part};
 use crate::ctf::EventTask;
 use crate::payload::KernelNames;
 use crate::schema::{ClassOrigin, FieldDesc, FieldId, FieldPlace, RecordedClass, SampleField};
@@ -50,6 +50,10 @@ pub(crate) trait PerfState {
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String>;
     /// Frames of a sample's call chain.
     fn chain(&self, entry: &Entry<'_>, sample: &Sample<'_>) -> Vec<ChainFrame>;
+    /// Number of the state that addresses of the kernel resolve in.
+    fn kernel_generation(&self) -> Option<u64> {
+        None
+    }
     /// Hands over the symbols that frames are resolved with.
     fn with_symbols(&self, see: &mut dyn FnMut(&Resolver));
     /// Function of the kernel at an address, and how far it is from its begin.
@@ -436,6 +440,16 @@ impl<'e> RecordedEvent<'e> {
             Some(sample) => state.chain(entry, sample),
             None => Vec::new(),
         }
+    }
+
+    /// The kernel's part of a sample's call chain as it was recorded, and the number of the state
+    /// that it resolves in: where both are the same, so are its frames. None where nothing tells
+    /// the parts apart.
+    pub fn kernel_chain(&self) -> Option<(&'e [u8], u64)> {
+        let EventBody::Perf { state, .. } = &self.body else { return None };
+        let words = self.sample().filter(|s| s.has_callchain()).map(|s| kernel_part(s).0)?;
+        let generation = state.kernel_generation()?;
+        (!words.is_empty()).then_some((words, generation))
     }
 
     /// Name of the variable at an address of the event's process, where the recording and the

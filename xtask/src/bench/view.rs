@@ -1,7 +1,12 @@
 //! A page of events of the scheduler, system calls and samples: how long it takes to write, in how
-//! much memory, and how large it is.
+//! much memory, and how large it is; and how soon a served one shows something.
 
-use anyhow::Context as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
 
 use super::Effort;
 use super::inputs::statistics;
@@ -47,7 +52,17 @@ impl Bench<'_> {
         let cost = costs.first().context("no round")?;
         let size = std::fs::metadata(page).with_context(|| page.display().to_string())?.len();
         let recorded = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
-        Ok(vec![Row {
+        let (first, whole) = self.served()?;
+        let served = Row {
+            what: format!(
+                "`view` of the same ({}): until an address has a picture, and until all is in it",
+                megabytes(recorded)
+            ),
+            kymo: format!("{}, {}", seconds(first), seconds(whole)),
+            verdict: "goal of 1 GB: 1 s until the first".to_owned(),
+            ..Row::default()
+        };
+        let written = Row {
             what: format!(
                 "`view -o page.html`, {} events ({} recorded): time, peak memory, size",
                 counted.samples,
@@ -61,6 +76,59 @@ impl Bench<'_> {
             ),
             verdict: "goal of 10 M events: 3 s, 300 MB, 80 MB".to_owned(),
             ..Row::default()
-        }])
+        };
+        Ok(vec![written, served])
     }
+
+    /// Seconds from exec until the address of a served page answers with a picture of what was
+    /// read so far, and until it answers with the page.
+    fn served(&self) -> anyhow::Result<(f64, f64)> {
+        let mut command = self.kymo_with(&["view", "-i", "view.data"]);
+        command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let start = Instant::now();
+        let mut server = Server(command.spawn().context("cannot run kymo view")?);
+        let lines = BufReader::new(server.0.stderr.take().context("no output")?).lines();
+        let mut words = lines
+            .map_while(Result::ok)
+            .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<String>>());
+        let address = words.find(|word| word.starts_with("http://")).context("no address")?;
+        let rest = address.trim_start_matches("http://");
+        let (host, path) = rest.split_once('/').context("no path")?;
+        let mut first = None;
+        loop {
+            let page = get(host, path)?;
+            let now = start.elapsed();
+            let is_whole = page.contains("id=\"head\"");
+            if is_whole || page.contains("<path d=\"M") {
+                first.get_or_insert(now);
+            }
+            if let (Some(first), true) = (first, is_whole) {
+                return Ok((first.as_secs_f64(), now.as_secs_f64()));
+            }
+            if now > Duration::from_secs(600) {
+                bail!("no page after {now:?}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A server that ends with this.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What is at a path of a server on this machine.
+fn get(host: &str, path: &str) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect(host).with_context(|| host.to_owned())?;
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }

@@ -264,6 +264,7 @@ impl<'a> OffCpuCounting<'a> {
                         let cause = if is_new { OffCpuCause::New } else { OffCpuCause::Woken };
                         slot.runnable_since.get_or_insert((cause, time));
                     }
+                    let by = by.filter(|_| self.intervals.is_none());
                     let comm = by.and_then(|by| machine.tasks.get(by)).map(|t| t.comm().to_vec());
                     let context = match sched {
                         SchedEvent::Wakeup { context, .. } => *context,
@@ -301,7 +302,11 @@ impl<'a> OffCpuCounting<'a> {
             slot.see(to);
             self.keep_run(out, (from, to), cpu);
         }
-        let stack = self.stacks.add(event, StackRole::Sleeper);
+        let stack = match self.intervals {
+            // The kernel's functions tell the cause.
+            Some(_) => self.stacks.kernel_stack(event),
+            None => self.stacks.add(event, StackRole::Sleeper),
+        };
         self.see(out.task, time);
         let cause = self.cause(out.state, stack);
         self.switches.1 += u64::from(stack.is_some());
@@ -336,6 +341,12 @@ impl<'a> OffCpuCounting<'a> {
                 return;
             }
             pending.woken = Some(time);
+        }
+        // Intervals do not tell who woke, only whether somebody did.
+        if self.intervals.is_some() {
+            let waker = self.waker(WakerInfo { comm: Vec::new(), context, stack: None });
+            self.set_waker(task, waker);
+            return;
         }
         let stack = self.stacks.add(event, waker_role(context));
         if stack.is_none() {

@@ -73,8 +73,18 @@ pub struct StackStore {
     by_name: FxHashMap<(String, bool), u32>,
     /// Frames of the event at hand, innermost first.
     path: Vec<u32>,
+    /// Stacks by the kernel's part of the call chain, of each recording.
+    by_kernel_chain: Vec<KernelStacks>,
     /// Events that have no stack because there is no room for it.
     pub left_out: u64,
+}
+
+/// Stacks by the kernel's part of the call chain, as it was recorded.
+#[derive(Debug, Default)]
+struct KernelStacks {
+    known: FxHashMap<Box<[u8]>, Option<StackNode>>,
+    /// Number of the kernel's state that they are of.
+    generation: u64,
 }
 
 impl StackStore {
@@ -121,6 +131,32 @@ impl StackStore {
         let trunk = self.tree.trunk(0);
         let chain = self.path.iter().rev().map(|f| FrameId(*f));
         Some(self.tree.add(trunk, chain, 0))
+    }
+
+    /// A stack in which a task leaves its CPU, whose frames of the kernel are the event's; of the
+    /// program's there may be those of another event.
+    pub(crate) fn kernel_stack(&mut self, event: &RecordedEvent<'_>) -> Option<StackNode> {
+        const MOST_CHAINS: usize = 1 << 14;
+        let Some((words, generation)) = event.kernel_chain() else {
+            return self.add(event, StackRole::Sleeper);
+        };
+        let recording = event.class.recording;
+        if self.by_kernel_chain.len() <= recording {
+            self.by_kernel_chain.resize_with(recording + 1, KernelStacks::default);
+        }
+        if let Some(stacks) = self.by_kernel_chain.get_mut(recording) {
+            if stacks.generation != generation || stacks.known.len() >= MOST_CHAINS {
+                *stacks = KernelStacks { generation, ..KernelStacks::default() };
+            }
+            if let Some(known) = stacks.known.get(words) {
+                return *known;
+            }
+        }
+        let stack = self.add(event, StackRole::Sleeper);
+        if let Some(stacks) = self.by_kernel_chain.get_mut(recording) {
+            stacks.known.insert(words.into(), stack);
+        }
+        stack
     }
 
     /// Leaves out the frames that say nothing.

@@ -52,9 +52,29 @@ struct CountedField {
     is_float: bool,
 }
 
+/// A value of a counter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum CounterValue {
+    Integer(i64),
+    Float(f32),
+    /// An integer that the script that draws it has no digits for.
+    Inexact,
+}
+
+impl CounterValue {
+    fn of_integer(value: i128) -> CounterValue {
+        match i64::try_from(value) {
+            Ok(number) if value.abs() <= MOST_EXACT => CounterValue::Integer(number),
+            _ => CounterValue::Inexact,
+        }
+    }
+}
+
 /// Fields of a class.
 #[derive(Clone, Debug)]
 enum CounterPlan {
+    /// It has none that count.
+    Nothing,
     Program(Vec<CountedField>),
     /// Frequency and CPU.
     Frequency([FieldId; 2]),
@@ -68,7 +88,8 @@ pub(super) struct Counters {
     pub(super) tracks: Vec<CounterTrack>,
     /// Values that are left out.
     pub(super) left_out: u64,
-    plans: Vec<Option<Option<CounterPlan>>>,
+    /// By layout, of classes that had an event.
+    plans: Vec<Option<CounterPlan>>,
     numbers: FxHashMap<(u32, u32, CounterOwner), usize>,
     values: u64,
 }
@@ -82,13 +103,13 @@ impl Counters {
                 self.plans.resize(index + 1, None);
             }
             if let Some(slot) = self.plans.get_mut(index) {
-                *slot = Some(plan(event.class));
+                *slot = Some(plan(event.class).unwrap_or(CounterPlan::Nothing));
             }
         }
-        let Some(Some(Some(plan))) = self.plans.get(index) else { return };
+        let Some(Some(plan)) = self.plans.get(index) else { return };
         let key = index as u32;
         let number = |id: FieldId| event.field(id).number();
-        let mut found: Vec<(u32, CounterOwner, String, FieldValue<'_>)> = Vec::new();
+        let mut found: Vec<(u32, CounterOwner, String, CounterValue)> = Vec::new();
         let class = &event.class.full_name;
         match (plan, pid.map(CounterOwner::Process)) {
             (CounterPlan::Program(fields), Some(owner)) => {
@@ -97,11 +118,11 @@ impl Counters {
                     let name = || format!("{class} {}", field.name);
                     let name = if known { String::new() } else { name() };
                     let value = match event.field(field.id) {
-                        FieldValue::Float(v) if field.is_float => FieldValue::Float(v),
-                        value => FieldValue::Signed(match value.number() {
-                            Some(v) if !field.is_float => exact(v),
+                        FieldValue::Float(v) if field.is_float => CounterValue::Float(v as f32),
+                        value => match value.number() {
+                            Some(v) if !field.is_float => CounterValue::of_integer(v),
                             _ => continue,
-                        }),
+                        },
                     };
                     found.push((n, owner, name, value));
                 }
@@ -109,12 +130,8 @@ impl Counters {
             (CounterPlan::Frequency([state, cpu]), _) => {
                 if let (Some(state), Some(cpu)) = (number(*state), number(*cpu)) {
                     let owner = CounterOwner::Cpu(cpu.clamp(0, i128::from(u32::MAX)) as u32);
-                    found.push((
-                        0,
-                        owner,
-                        "frequency, kHz".into(),
-                        FieldValue::Signed(exact(state)),
-                    ));
+                    let value = CounterValue::of_integer(state);
+                    found.push((0, owner, "frequency, kHz".into(), value));
                 }
             }
             (CounterPlan::Memory([own, kind, size]), Some(owner)) => {
@@ -125,24 +142,18 @@ impl Counters {
                     let names = ["file", "anonymous", "swap", "shared"];
                     if let Some(name) = names.get(usize::try_from(kind).unwrap_or(9)) {
                         let name = format!("{name} memory, bytes");
-                        found.push((kind as u32, owner, name, FieldValue::Signed(exact(size))));
+                        found.push((kind as u32, owner, name, CounterValue::of_integer(size)));
                     }
                 }
             }
             _ => {}
         }
         for (field, owner, name, value) in found {
-            self.push((key, field, owner), name, now, &value);
+            self.push((key, field, owner), name, now, value);
         }
     }
 
-    fn push(
-        &mut self,
-        key: (u32, u32, CounterOwner),
-        name: String,
-        now: u64,
-        value: &FieldValue<'_>,
-    ) {
+    fn push(&mut self, key: (u32, u32, CounterOwner), name: String, now: u64, value: CounterValue) {
         let at = match self.numbers.get(&key) {
             Some(at) => *at,
             None if self.tracks.len() >= MOST_COUNTERS => {
@@ -150,7 +161,7 @@ impl Counters {
                 return;
             }
             None => {
-                let is_float = matches!(value, FieldValue::Float(_));
+                let is_float = matches!(value, CounterValue::Float(_));
                 let (bytes, owner) = (Vec::new(), key.2);
                 self.tracks.push(CounterTrack {
                     name,
@@ -165,8 +176,7 @@ impl Counters {
                 self.tracks.len() - 1
             }
         };
-        let is_inexact = matches!(value, FieldValue::Signed(i64::MAX));
-        if self.values >= MOST_VALUES || is_inexact {
+        if self.values >= MOST_VALUES || value == CounterValue::Inexact {
             self.left_out += 1;
             return;
         }
@@ -176,13 +186,13 @@ impl Counters {
         push_number(&mut track.bytes, now - track.before.0);
         track.before.0 = now;
         match value {
-            FieldValue::Float(v) => push_number(&mut track.bytes, (*v as f32).to_bits().into()),
-            FieldValue::Signed(v) => {
+            CounterValue::Float(v) => push_number(&mut track.bytes, v.to_bits().into()),
+            CounterValue::Integer(v) => {
                 let step = v - track.before.1;
-                track.before.1 = *v;
+                track.before.1 = v;
                 push_number(&mut track.bytes, ((step << 1) ^ (step >> 63)) as u64);
             }
-            _ => {}
+            CounterValue::Inexact => {}
         }
         track.count += 1;
     }
@@ -195,11 +205,6 @@ impl CounterTrack {
             self.end = exits.get(&pid).copied().filter(|end| *end >= self.before.0);
         }
     }
-}
-
-/// A number that the script can draw; the largest for all others.
-fn exact(value: i128) -> i64 {
-    if value.abs() <= MOST_EXACT { value as i64 } else { i64::MAX }
 }
 
 fn plan(class: &RecordedClass) -> Option<CounterPlan> {

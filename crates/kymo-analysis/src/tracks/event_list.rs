@@ -1,9 +1,14 @@
 //! The events one by one, packed in chunks: time, class, task, CPU, and the text of their fields
 //! as far as there is room for it.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
 use kymo_events::{FieldId, FieldPart, FieldType, FieldValue, RecordedClass, RecordedEvent};
 
-use super::packed::push_number;
+use super::density::EventDensity;
+use super::packed::{DeflatedBytes, push_number, to_columns};
 
 /// Events of a chunk.
 pub const EVENTS_PER_CHUNK: usize = 1 << 16;
@@ -11,11 +16,11 @@ pub const EVENTS_PER_CHUNK: usize = 1 << 16;
 /// Consecutive events.
 #[derive(Clone, Debug, Default)]
 pub struct EventChunk {
-    /// For each event: time since the one before (zigzag), class, task + 1, CPU + 1.
-    pub heads: Vec<u8>,
+    /// For each event: time since the one before (zigzag), class, task + 1, CPU + 1; by columns.
+    pub heads: DeflatedBytes,
     /// For each event its layout and the texts of its fields, with a unit separator (0x1f)
     /// before each, ended by a newline.
-    pub texts: Vec<u8>,
+    pub texts: DeflatedBytes,
     /// Time that the first one's counts from.
     pub start: u64,
     /// Time of the earliest.
@@ -42,10 +47,26 @@ pub struct EventList {
     pub count: u64,
     /// Events whose fields are left out, as there is no room.
     pub textless: u64,
+    pub(super) density: EventDensity,
+}
+
+/// The events while they are read.
+#[derive(Debug, Default)]
+pub(super) struct GrowingEvents {
+    pub(super) list: EventList,
+    /// The chunk at the end, and its columns as they are before they are packed.
+    chunk: EventChunk,
+    heads: Vec<u8>,
+    texts: Vec<u8>,
+    /// Full chunks, which threads of their own pack.
+    packing: VecDeque<(EventChunk, JoinHandle<[DeflatedBytes; 2]>)>,
     by_layout: Vec<Option<ClassPlan>>,
     before: u64,
     text_bytes: usize,
 }
+
+/// Chunks that are packed at a time.
+const MOST_PACKING: usize = 2;
 
 #[derive(Clone, Debug)]
 struct ClassPlan {
@@ -63,55 +84,99 @@ pub(super) struct EventPlace {
     pub(super) cpu: Option<u32>,
 }
 
-impl EventList {
+impl GrowingEvents {
     /// Adds an event; texts of at most `text_limit` bytes are kept in all.
     pub(super) fn push(&mut self, event: &RecordedEvent<'_>, at: EventPlace, text_limit: usize) {
         let layout = event.class.layout.index();
         if self.by_layout.get(layout).is_none_or(Option::is_none) {
             self.learn(event.class, layout);
         }
+        if self.chunk.count >= EVENTS_PER_CHUNK {
+            self.end_chunk();
+        }
         let Some(Some(plan)) = self.by_layout.get(layout) else { return };
-        if self.chunks.last().is_none_or(|c| c.count >= EVENTS_PER_CHUNK) {
-            // What a vector has room for beyond its end is a fourth of it on average.
-            if let Some(full) = self.chunks.last_mut() {
-                full.heads.shrink_to_fit();
-                full.texts.shrink_to_fit();
-            }
-            let (start, first, last) = (at.time, at.time, at.time);
-            self.chunks.push(EventChunk { start, first, last, ..EventChunk::default() });
+        let chunk = &mut self.chunk;
+        if chunk.count == 0 {
+            (chunk.start, chunk.first, chunk.last) = (at.time, at.time, at.time);
             self.before = at.time;
         }
-        let Some(chunk) = self.chunks.last_mut() else { return };
         let step = at.time.wrapping_sub(self.before) as i64;
         self.before = at.time;
-        push_number(&mut chunk.heads, ((step << 1) ^ (step >> 63)) as u64);
-        push_number(&mut chunk.heads, plan.number.into());
-        push_number(&mut chunk.heads, at.task.map_or(0, |t| u64::from(t) + 1));
-        push_number(&mut chunk.heads, at.cpu.map_or(0, |c| u64::from(c) + 1));
+        push_number(&mut self.heads, ((step << 1) ^ (step >> 63)) as u64);
+        push_number(&mut self.heads, plan.number.into());
+        push_number(&mut self.heads, at.task.map_or(0, |t| u64::from(t) + 1));
+        push_number(&mut self.heads, at.cpu.map_or(0, |c| u64::from(c) + 1));
         (chunk.first, chunk.last) = (chunk.first.min(at.time), chunk.last.max(at.time));
         chunk.count += 1;
-        self.count += 1;
-        if let Some(count) = self.class_counts.get_mut(plan.number as usize) {
+        self.list.count += 1;
+        self.list.density.add(at.time);
+        if let Some(count) = self.list.class_counts.get_mut(plan.number as usize) {
             *count += 1;
         }
-        let from = chunk.texts.len();
+        let from = self.texts.len();
         if self.text_bytes < text_limit {
-            write_fields(event, plan, &mut chunk.texts);
+            write_fields(event, plan, &mut self.texts);
         } else {
-            self.textless += u64::from(!plan.fields.is_empty());
+            self.list.textless += u64::from(!plan.fields.is_empty());
         }
-        chunk.texts.push(b'\n');
-        self.text_bytes += chunk.texts.len() - from;
+        self.texts.push(b'\n');
+        self.text_bytes += self.texts.len() - from;
+    }
+
+    /// Packs the chunk at the end, beside the reading where that can be.
+    fn end_chunk(&mut self) {
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let room = (self.heads.len(), self.texts.len());
+        let heads = std::mem::replace(&mut self.heads, Vec::with_capacity(room.0));
+        let texts = std::mem::replace(&mut self.texts, Vec::with_capacity(room.1));
+        let heads = Arc::new((heads, texts));
+        let pack = |(heads, texts): &(Vec<u8>, Vec<u8>)| {
+            [DeflatedBytes::new(&to_columns(heads, 4)), DeflatedBytes::new(texts)]
+        };
+        let shared = Arc::clone(&heads);
+        let thread = std::thread::Builder::new().name("deflate".into());
+        match thread.spawn(move || pack(&shared)) {
+            Ok(thread) => self.packing.push_back((chunk, thread)),
+            Err(_) => {
+                while !self.packing.is_empty() {
+                    self.take_packed();
+                }
+                [chunk.heads, chunk.texts] = pack(&heads);
+                self.list.chunks.push(chunk);
+            }
+        }
+        if self.packing.len() > MOST_PACKING {
+            self.take_packed();
+        }
+    }
+
+    /// Waits for the first of the chunks that are packed.
+    fn take_packed(&mut self) {
+        let Some((mut chunk, thread)) = self.packing.pop_front() else { return };
+        [chunk.heads, chunk.texts] =
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        self.list.chunks.push(chunk);
+    }
+
+    /// All events, when no more come.
+    pub(super) fn finish(mut self) -> EventList {
+        if self.chunk.count > 0 {
+            self.end_chunk();
+        }
+        while !self.packing.is_empty() {
+            self.take_packed();
+        }
+        self.list
     }
 
     #[cold]
     fn learn(&mut self, class: &RecordedClass, layout: usize) {
         let name = &class.full_name;
-        let known = self.classes.iter().position(|c| c == name);
+        let known = self.list.classes.iter().position(|c| c == name);
         let number = known.unwrap_or_else(|| {
-            self.classes.push(name.clone());
-            self.class_counts.push(0);
-            self.classes.len() - 1
+            self.list.classes.push(name.clone());
+            self.list.class_counts.push(0);
+            self.list.classes.len() - 1
         });
         let own = (0u32..).zip(&class.fields);
         let own = own.filter(|(_, f)| !f.common && f.part == FieldPart::Own);
@@ -127,10 +192,10 @@ impl EventList {
             };
             described.push((field.name.clone(), kind));
         }
-        let known = self.class_fields.iter().position(|c| *c == described);
+        let known = self.list.class_fields.iter().position(|c| *c == described);
         let fields_number = known.unwrap_or_else(|| {
-            self.class_fields.push(described);
-            self.class_fields.len() - 1
+            self.list.class_fields.push(described);
+            self.list.class_fields.len() - 1
         });
         if self.by_layout.len() <= layout {
             self.by_layout.resize(layout + 1, None);

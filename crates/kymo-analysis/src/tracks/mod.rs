@@ -12,6 +12,7 @@
 
 mod counters;
 mod cpu_work;
+mod density;
 mod event_list;
 mod overview;
 mod packed;
@@ -23,9 +24,10 @@ mod task_list;
 
 pub use counters::{CounterOwner, CounterTrack};
 pub use cpu_work::CpuWork;
+pub use density::{ReadSoFar, TrackProgress};
 pub use event_list::{EVENTS_PER_CHUNK, EventChunk, EventList};
 pub use overview::OverviewBin;
-pub use packed::push_number;
+pub use packed::{DeflatedBytes, push_number, to_columns};
 pub use program_spans::ThreadSpans;
 pub use pyramid::{PyramidLevel, build_pyramids};
 pub use read::{TraceTracks, TrackConfig, TrackCounts, TrackWakeup, WakeupList, read_tracks};

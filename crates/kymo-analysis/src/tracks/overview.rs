@@ -1,12 +1,11 @@
 //! The whole recording at a glance: events and load of the CPUs by equal parts of its time.
 
-use super::packed::take_number;
 use super::read::TraceTracks;
 
 /// A part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverviewBin {
-    /// Events in it.
+    /// Events in it; those at its ends may count for the part beside it.
     pub events: u64,
     /// Nanoseconds that CPUs ran tasks.
     pub busy: u64,
@@ -18,13 +17,10 @@ impl TraceTracks {
         let mut bins = vec![OverviewBin::default(); count.max(1)];
         let length = u128::from((self.span.1 - self.span.0).max(1));
         let width = length.div_ceil(bins.len() as u128).max(1) as u64;
-        for chunk in &self.events.chunks {
-            let (mut left, mut time) = (&*chunk.heads, chunk.start);
-            while let Some(step) = take_number(&mut left) {
-                time = time.wrapping_add(((step >> 1) as i64 ^ -((step & 1) as i64)) as u64);
-                (0..3).for_each(|_| _ = take_number(&mut left));
-                bins.get_mut((time / width) as usize).into_iter().for_each(|b| b.events += 1);
-            }
+        let last = bins.len() - 1;
+        for (time, count) in self.events.density.bins() {
+            let at = ((time / width) as usize).min(last);
+            bins.get_mut(at).into_iter().for_each(|b| b.events += count);
         }
         for span in self.cpus.iter().flat_map(|c| c.spans()) {
             for at in span.from / width..=(span.to - 1) / width {

@@ -1,4 +1,57 @@
-//! Numbers as LEB128: seven bits a byte, the lowest first, the eighth says that more come.
+//! Numbers as LEB128: seven bits a byte, the lowest first, the eighth says that more come. Rows
+//! of them become columns, and those are deflated.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+
+/// Bytes as they are in a page: compressed with deflate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeflatedBytes {
+    /// The compressed bytes.
+    pub bytes: Vec<u8>,
+    /// How many they were before.
+    pub length: usize,
+}
+
+impl DeflatedBytes {
+    /// Compresses bytes.
+    pub fn new(plain: &[u8]) -> DeflatedBytes {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(2));
+        // A vector takes all that it is given.
+        let written = encoder.write_all(plain).and_then(|()| encoder.finish());
+        let mut bytes = written.unwrap_or_default();
+        bytes.shrink_to_fit();
+        DeflatedBytes { bytes, length: plain.len() }
+    }
+}
+
+/// Rows of `count` numbers, column by column: the same kind of number beside each other is
+/// packed better. Lengths of all columns but the last come first.
+pub fn to_columns(rows: &[u8], count: usize) -> Vec<u8> {
+    let mut columns = vec![Vec::with_capacity(rows.len() / count.max(1)); count];
+    let (mut left, mut column) = (rows, 0);
+    while !left.is_empty() {
+        let last = left.iter().position(|b| b & 0x80 == 0);
+        let (number, rest) = left.split_at(last.map_or(left.len(), |at| at + 1));
+        left = rest;
+        if let Some(of) = columns.get_mut(column) {
+            match number {
+                [one] => of.push(*one),
+                _ => of.extend_from_slice(number),
+            }
+        }
+        column = if column + 1 == count { 0 } else { column + 1 };
+    }
+    let mut all = Vec::with_capacity(rows.len() + 16);
+    columns
+        .iter()
+        .take(count.saturating_sub(1))
+        .for_each(|c| push_number(&mut all, c.len() as u64));
+    columns.iter().for_each(|c| all.extend_from_slice(c));
+    all
+}
 
 /// Appends a number.
 #[inline]

@@ -8,6 +8,8 @@ use super::span_track::SpanTrack;
 
 /// Narrowest bin: 2^12 ns.
 const LEAST_SHIFT: u32 = 12;
+/// Widest bin.
+const LAST_SHIFT: u32 = 60;
 /// A factor of four.
 const STEP: u32 = 2;
 /// A level with no more bins is the last.
@@ -27,22 +29,28 @@ pub struct PyramidLevel {
     pub count: u64,
 }
 
+/// The bin of a level that is being filled: spans come by time, so that there is one of each.
 #[derive(Clone, Debug, Default)]
-struct Bin {
+struct OpenBin {
     index: u64,
     busy: u64,
-    codes: Vec<(u32, u64)>,
+    codes: [(u32, u64); MOST_CODES],
+    /// How many of them there are.
+    count: usize,
 }
 
-impl Bin {
+impl OpenBin {
     fn add(&mut self, code: u32, nanos: u64) {
         self.busy = self.busy.saturating_add(nanos);
-        if let Some((_, sum)) = self.codes.iter_mut().find(|(c, _)| *c == code) {
+        let codes = self.codes.get_mut(..self.count).unwrap_or_default();
+        if let Some((_, sum)) = codes.iter_mut().find(|(c, _)| *c == code) {
             *sum = sum.saturating_add(nanos);
             return;
         }
-        if self.codes.len() < MOST_CODES {
-            return self.codes.push((code, nanos));
+        if let Some(free) = self.codes.get_mut(self.count) {
+            *free = (code, nanos);
+            self.count += 1;
+            return;
         }
         if let Some(least) = self.codes.iter_mut().min_by_key(|(_, sum)| *sum)
             && least.1 < nanos
@@ -50,6 +58,28 @@ impl Bin {
             *least = (code, nanos);
         }
     }
+
+    fn codes(&self) -> &[(u32, u64)] {
+        self.codes.get(..self.count).unwrap_or_default()
+    }
+
+    /// Takes over what a narrower bin has.
+    fn merge(&mut self, bin: &OpenBin) {
+        // What was crowded out of its numbers stays in its sum.
+        let told: u64 = bin.codes().iter().map(|(_, nanos)| nanos).sum();
+        bin.codes().iter().for_each(|(code, nanos)| self.add(*code, *nanos));
+        self.busy = self.busy.saturating_add(bin.busy.saturating_sub(told));
+    }
+}
+
+/// A level that is being made.
+#[derive(Clone, Debug)]
+struct GrowingLevel {
+    level: PyramidLevel,
+    /// The bin at the end, if there is one.
+    bin: Option<OpenBin>,
+    /// Number of the bin before.
+    before: u64,
 }
 
 /// The levels of each track, narrow bins first; none where its spans are few.
@@ -61,76 +91,92 @@ fn build_pyramid(track: &SpanTrack) -> Vec<PyramidLevel> {
     if track.count as usize <= FEW * 4 {
         return Vec::new();
     }
-    let mut shift = LEAST_SHIFT;
-    let mut bins = bins_of(track, shift);
     // A level that has as many bins as there are spans spares nothing.
-    while bins.is_none() {
+    let mut shift = LEAST_SHIFT;
+    loop {
+        if let Some(mut levels) = levels_from(track, shift) {
+            let few = levels.iter().position(|l| l.count as usize <= FEW);
+            levels.truncate(few.map_or(levels.len(), |at| at + 1));
+            return levels;
+        }
         shift += STEP;
-        bins = bins_of(track, shift);
     }
-    let mut bins = bins.unwrap_or_default();
-    let mut levels = vec![pack(&bins, shift)];
-    while bins.len() > FEW && shift < 60 {
-        shift += STEP;
-        bins = widen(bins);
-        levels.push(pack(&bins, shift));
-    }
-    levels
 }
 
-/// Bins of a width; none if there are more than a third of the spans.
-fn bins_of(track: &SpanTrack, shift: u32) -> Option<Vec<Bin>> {
-    let most = (track.count / 3) as usize;
-    let mut bins: Vec<Bin> = Vec::new();
+/// Levels from a width on; none if the first has more bins than a third of the spans.
+fn levels_from(track: &SpanTrack, shift: u32) -> Option<Vec<PyramidLevel>> {
+    let shifts = (shift..=LAST_SHIFT).step_by(STEP as usize);
+    let mut levels: Vec<GrowingLevel> = shifts.map(GrowingLevel::new).collect();
+    let most = if shift >= LAST_SHIFT { u64::MAX } else { track.count / 3 };
     for span in track.spans() {
         let (first, last) = (span.from >> shift, (span.to - 1) >> shift);
-        if last - first > most as u64 {
-            return (shift >= 60).then_some(bins);
+        if last - first > most {
+            return None;
         }
         for index in first..=last {
-            if bins.last().is_none_or(|b| b.index != index) {
-                if bins.len() > most && shift < 60 {
-                    return None;
-                }
-                bins.push(Bin { index, ..Bin::default() });
-            }
-            let Some(bin) = bins.last_mut() else { continue };
+            let bin = open_bin(&mut levels, index)?;
             let begin = index << shift;
             let end = begin + ((1u64 << shift) - 1);
             bin.add(span.code, span.to.min(end.saturating_add(1)) - span.from.max(begin));
+            if levels.first().is_some_and(|l| l.level.count > most) {
+                return None;
+            }
         }
     }
-    Some(bins)
+    for at in 0..levels.len() {
+        close_bin(&mut levels, at);
+    }
+    Some(levels.into_iter().map(|l| l.level).collect())
 }
 
-fn widen(bins: Vec<Bin>) -> Vec<Bin> {
-    let mut wide: Vec<Bin> = Vec::with_capacity(bins.len() / 2);
-    for bin in bins {
-        let index = bin.index >> STEP;
-        if wide.last().is_none_or(|w| w.index != index) {
-            wide.push(Bin { index, ..Bin::default() });
-        }
-        let Some(into) = wide.last_mut() else { continue };
-        // What was crowded out of its numbers stays in its sum.
-        let told: u64 = bin.codes.iter().map(|(_, n)| n).sum();
-        bin.codes.iter().for_each(|(code, nanos)| into.add(*code, *nanos));
-        into.busy = into.busy.saturating_add(bin.busy.saturating_sub(told));
+/// The bin of the first level with a number; the one before it is done.
+#[inline]
+fn open_bin(levels: &mut [GrowingLevel], index: u64) -> Option<&mut OpenBin> {
+    if levels.first()?.bin.as_ref().is_none_or(|bin| bin.index != index) {
+        close_bin(levels, 0);
+        levels.first_mut()?.begin(index);
     }
-    wide
+    levels.first_mut()?.bin.as_mut()
 }
 
-fn pack(bins: &[Bin], shift: u32) -> PyramidLevel {
-    let mut level = PyramidLevel { shift, bytes: Vec::new(), count: bins.len() as u64 };
-    let mut before = 0;
-    for bin in bins {
-        let dominant = bin.codes.iter().max_by_key(|(_, sum)| *sum).map_or(0, |(code, _)| *code);
-        let share = (u128::from(bin.busy) * 255).div_ceil(1 << shift).min(255) as u64;
-        for number in [bin.index - before, dominant.into(), share] {
-            push_number(&mut level.bytes, number);
-        }
-        before = bin.index;
+/// Packs the bin at the end of a level, and adds it to that of the next.
+fn close_bin(levels: &mut [GrowingLevel], at: usize) {
+    let Some(bin) = levels.get_mut(at).and_then(GrowingLevel::pack) else { return };
+    let index = bin.index >> STEP;
+    let Some(wide) = levels.get(at + 1) else { return };
+    if wide.bin.as_ref().is_none_or(|b| b.index != index) {
+        close_bin(levels, at + 1);
+        levels.get_mut(at + 1).into_iter().for_each(|l| l.begin(index));
     }
-    level
+    if let Some(wide) = levels.get_mut(at + 1).and_then(|l| l.bin.as_mut()) {
+        wide.merge(&bin);
+    }
+}
+
+impl GrowingLevel {
+    fn new(shift: u32) -> GrowingLevel {
+        let level = PyramidLevel { shift, bytes: Vec::new(), count: 0 };
+        GrowingLevel { level, bin: None, before: 0 }
+    }
+
+    fn begin(&mut self, index: u64) {
+        self.level.count += 1;
+        self.bin = Some(OpenBin { index, ..OpenBin::default() });
+    }
+
+    /// Takes the bin at the end, and writes it behind the others.
+    fn pack(&mut self) -> Option<OpenBin> {
+        let bin = self.bin.take()?;
+        // Of several that have most it is the last.
+        let dominant = bin.codes().iter().max_by_key(|(_, sum)| *sum).map_or(0, |(code, _)| *code);
+        let width = 1 << self.level.shift;
+        let share = (u128::from(bin.busy) * 255).div_ceil(width).min(255) as u64;
+        for number in [bin.index - self.before, dominant.into(), share] {
+            push_number(&mut self.level.bytes, number);
+        }
+        self.before = bin.index;
+        Some(bin)
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use kymo_events::{
     ClassOrigin, EventSelection, EventSource, PerfItem, ReadOptions, ReadSummary, RecordedEvent,
@@ -12,7 +13,8 @@ use rustc_hash::FxHashMap;
 
 use super::counters::{CounterTrack, Counters};
 use super::cpu_work::{CpuWork, WorkTracks};
-use super::event_list::{EventList, EventPlace};
+use super::density::TrackProgress;
+use super::event_list::{EVENTS_PER_CHUNK, EventList, EventPlace, GrowingEvents};
 use super::packed::{push_number, take_number};
 use super::program_spans::ProgramSpans;
 use super::span_track::{SpanTrack, TrackSpan};
@@ -20,7 +22,7 @@ use super::task_list::{TaskList, TrackTask};
 use super::{
     DETAIL_SHIFT, OPEN, OTHER_WAIT, RUNNABLE, RUNNING, SLEEPING, UNCERTAIN, UNINTERRUPTIBLE,
 };
-use crate::losses::{LossWindows, MOST_CPUS, count_with_losses};
+use crate::losses::{LossWindows, MOST_CPUS, scan_events, select_events};
 use crate::offcpu::{
     IntervalCertainty, OFF_CPU_EVENTS, OffCpuConfig, OffCpuReader, TaskActivity, TaskInterval,
 };
@@ -38,6 +40,8 @@ pub struct TrackConfig {
     pub name_of: fn(i64) -> Option<&'static str>,
     /// Bytes of fields' texts that are kept.
     pub text_limit: usize,
+    /// Where it is told how far the reading is.
+    pub progress: Option<Arc<TrackProgress>>,
 }
 
 /// Wake-ups that end waits.
@@ -126,73 +130,112 @@ pub struct TraceTracks {
     pub sched: SchedRead,
 }
 
-/// Reads recordings.
+/// What an earlier pass told.
+#[derive(Clone, Debug, Default)]
+struct KnownTrouble {
+    /// Spans in which events were lost, once they were looked for.
+    losses: Option<LossWindows>,
+    /// Switches are missing.
+    is_partial: bool,
+}
+
+/// What a pass met that it did not know before: it ends there.
+#[derive(Clone, Copy, Debug, Default)]
+struct NewTrouble {
+    lost: bool,
+    mismatched: bool,
+}
+
+/// Reads recordings: again where events were lost or switches are missing, as soon as that is
+/// seen.
 ///
 /// # Errors
 /// If reading fails.
 pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTracks, SourceError> {
+    let mut known = KnownTrouble::default();
+    if source.is_piped() {
+        // It is read once: what may be missing is uncertain.
+        known = KnownTrouble { losses: Some(LossWindows::default()), is_partial: true };
+    }
+    loop {
+        let (tracks, met) = read_once(source, config, &known)?;
+        if !met.lost && !met.mismatched {
+            return Ok(tracks);
+        }
+        drop(tracks);
+        known.is_partial = true;
+        if met.lost {
+            known.losses = Some(scan_events(source, &select_events(&OFF_CPU_EVENTS))?.losses);
+        }
+    }
+}
+
+fn read_once(
+    source: &EventSource,
+    config: &TrackConfig,
+    known: &KnownTrouble,
+) -> Result<(TraceTracks, NewTrouble), SourceError> {
     // Waits are what `kymo offcpu` counts, and cut where they are drawn.
     let everything = SchedSelection::default();
     let waits = OffCpuConfig { selection: &everything, by_task: false };
-    let mut is_partial = false;
-    count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
-        let mut reader = OffCpuReader::new(&waits, (&losses, is_partial), true);
-        let mut tracking = Tracking::new(config);
-        // What is before the times that are wanted makes the state at their begin, and what is
-        // behind them ends what goes on at their end.
-        let select = EventSelection::default();
-        let mut forks: Vec<(u32, u32)> = Vec::new();
-        let mut exits: Vec<(u32, u64)> = Vec::new();
-        let mut see = |event: &RecordedEvent<'_>| {
-            *lost |= event.lost.is_some();
-            let task = tracking.arrive(event);
-            let transition = reader.event(event);
-            for interval in reader.take_intervals().into_iter().flatten() {
-                tracking.interval(&interval, reader.machine());
-            }
-            if let (Some(transition), Some(time)) = (&transition, event.time) {
-                tracking.step(transition, time, reader.machine());
-            }
-            tracking.call(event, task);
-            tracking.cpu_work(event);
-            tracking.program_span(event, task);
-            tracking.counter(event, task);
-            // All is read again: there is no need to know the rest before.
-            match !is_partial && (*lost || reader.machine().counts.mismatched > 0) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
-        let summary = if source.perf_count() == 1 && source.timeline().is_none() {
-            source.for_each_with_records(&select, &mut |item| match item {
-                PerfItem::Event(event) => see(event),
-                PerfItem::Record(entry) => {
-                    if matches!(entry.raw.kind, RecordKind::FORK | RecordKind::EXIT) {
-                        match Sideband::parse(&entry.raw) {
-                            Ok(Some(Sideband::Fork(t))) if t.pid != t.ppid => {
-                                forks.push((t.pid, t.ppid));
-                            }
-                            Ok(Some(Sideband::Exit(t))) => exits.push((t.tid, t.time)),
-                            _ => {}
-                        }
-                    }
-                    ControlFlow::Continue(())
-                }
-            })?
-        } else {
-            source.for_each(&select, ReadOptions::default(), &mut see)?
-        };
-        *lost |= !summary.untold_losses.is_empty();
-        for (tid, time) in exits {
-            tracking.exits.insert(tid, tracking.since_base(time));
-        }
-        for interval in reader.open_intervals(tracking.end()) {
+    let losses = known.losses.clone().unwrap_or_default();
+    let mut reader = OffCpuReader::new(&waits, (&losses, known.is_partial), true);
+    let mut tracking = Tracking::new(config);
+    let mut met = NewTrouble::default();
+    // What is before the times that are wanted makes the state at their begin, and what is
+    // behind them ends what goes on at their end.
+    let select = EventSelection::default();
+    let mut forks: Vec<(u32, u32)> = Vec::new();
+    let mut exits: Vec<(u32, u64)> = Vec::new();
+    let mut see = |event: &RecordedEvent<'_>| {
+        met.lost |= known.losses.is_none() && event.lost.is_some();
+        let task = tracking.arrive(event);
+        let transition = reader.event(event);
+        for interval in reader.take_intervals().into_iter().flatten() {
             tracking.interval(&interval, reader.machine());
         }
-        *lost |= reader.machine().counts.mismatched > 0;
-        is_partial = *lost;
-        Ok(tracking.finish(reader.into_read(summary), forks))
-    })
+        if let (Some(transition), Some(time)) = (&transition, event.time) {
+            tracking.step(transition, time, reader.machine());
+        }
+        tracking.call(event, task);
+        tracking.cpu_work(event);
+        tracking.program_span(event, task);
+        tracking.counter(event, task);
+        met.mismatched |= !known.is_partial && reader.machine().counts.mismatched > 0;
+        // All is read again: there is no need to know the rest before.
+        match met.lost || met.mismatched {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let summary = if source.perf_count() == 1 && source.timeline().is_none() {
+        source.for_each_with_records(&select, &mut |item| match item {
+            PerfItem::Event(event) => see(event),
+            PerfItem::Record(entry) => {
+                if matches!(entry.raw.kind, RecordKind::FORK | RecordKind::EXIT) {
+                    match Sideband::parse(&entry.raw) {
+                        Ok(Some(Sideband::Fork(t))) if t.pid != t.ppid => {
+                            forks.push((t.pid, t.ppid));
+                        }
+                        Ok(Some(Sideband::Exit(t))) => exits.push((t.tid, t.time)),
+                        _ => {}
+                    }
+                }
+                ControlFlow::Continue(())
+            }
+        })?
+    } else {
+        source.for_each(&select, ReadOptions::default(), &mut see)?
+    };
+    met.lost |= known.losses.is_none() && !summary.untold_losses.is_empty();
+    for (tid, time) in exits {
+        tracking.exits.insert(tid, tracking.since_base(time));
+    }
+    for interval in reader.open_intervals(tracking.end()) {
+        tracking.interval(&interval, reader.machine());
+    }
+    met.mismatched |= !known.is_partial && reader.machine().counts.mismatched > 0;
+    Ok((tracking.finish(reader.into_read(summary), forks), met))
 }
 
 struct Tracking<'c> {
@@ -216,7 +259,7 @@ struct Tracking<'c> {
     /// When threads ended, by their number; the last of each.
     exits: FxHashMap<u32, u64>,
     wakeups: WakeupList,
-    events: EventList,
+    events: GrowingEvents,
     losses: Vec<(u64, u64)>,
     counts: TrackCounts,
 }
@@ -239,7 +282,7 @@ impl<'c> Tracking<'c> {
             counters: Counters::default(),
             exits: FxHashMap::default(),
             wakeups: WakeupList::default(),
-            events: EventList::default(),
+            events: GrowingEvents::default(),
             losses: Vec::new(),
             counts: TrackCounts::default(),
         }
@@ -272,6 +315,12 @@ impl<'c> Tracking<'c> {
             task.events += 1;
         }
         self.events.push(event, EventPlace { time: now, task, cpu }, self.config.text_limit);
+        if let Some(progress) = &self.config.progress
+            && self.events.list.count.is_multiple_of(EVENTS_PER_CHUNK as u64)
+        {
+            let EventList { count, density, .. } = &self.events.list;
+            progress.note((self.base.unwrap_or(0), self.last), *count, density);
+        }
         task
     }
 
@@ -503,7 +552,7 @@ impl<'c> Tracking<'c> {
             parents,
             calls: self.decoder.calls,
             wakeups: self.wakeups,
-            events: self.events,
+            events: self.events.finish(),
             losses: LossWindows::new(self.losses).into_spans(),
             counts: self.counts,
             sched,

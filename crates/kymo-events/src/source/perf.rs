@@ -86,6 +86,10 @@ impl PerfState for PerfContext {
         self.chains.borrow_mut().frames(&mut *self.machine.borrow_mut(), entry, sample)
     }
 
+    fn kernel_generation(&self) -> Option<u64> {
+        Some(self.machine.borrow().generation(u32::MAX).1)
+    }
+
     fn with_symbols(&self, see: &mut dyn FnMut(&Resolver)) {
         see(&self.machine.borrow().symbols);
     }

@@ -11,7 +11,8 @@ const stateText = code => stateOf(code) === 0 ? `running on CPU ${detailOf(code)
   (HEAD.causes[detailOf(code)] || STATES[stateOf(code)]) + ([, , " (S)", " (D)", ""][stateOf(code)] || "");
 
 // Pieces are unpacked when they are looked at, and the least lately used are forgotten.
-const pieces = new Map(), MOST_PIECES = 48;
+const pieces = new Map(), MOST_BYTES = 19e7;
+let heldBytes = 0;
 async function unpack(number) {
   const own = $("p" + number);
   if (!own) return ask(number);
@@ -37,19 +38,30 @@ async function ask(number) {
   let answer = null;
   try { answer = await fetch("p/" + number, { cache: "no-store" }); } catch { /* Said below. */ }
   if (answer?.ok) return inflate(answer);
-  pieces.delete(number);
+  forget(number);
   const gone = answer?.status === 410;
   $("gone").textContent = gone ? "The recording has been moved or changed since this page was made." : "kymo view has ended: what was not looked at before is not here.";
   $("gone").hidden = false;
   throw new Error($("gone").textContent);
 }
 addEventListener("unhandledrejection", event => { if (!$("gone").hidden) event.preventDefault(); });
+function forget(number) {
+  heldBytes -= pieces.get(number)?.size || 0;
+  pieces.delete(number);
+}
 function piece(number) {
   let known = pieces.get(number);
-  if (known) pieces.delete(number); else known = unpack(number);
+  if (known) pieces.delete(number);
+  else {
+    known = { size: 0, bytes: unpack(number) };
+    known.bytes.then(bytes => {
+      if (pieces.get(number) !== known) return;
+      heldBytes += known.size = bytes.length;
+      for (const old of pieces.keys()) if (heldBytes > MOST_BYTES && old !== number) forget(old);
+    }, () => { /* Who asked for it is told. */ });
+  }
   pieces.set(number, known);
-  if (pieces.size > MOST_PIECES) pieces.delete(pieces.keys().next().value);
-  return known;
+  return known.bytes;
 }
 async function blob(parts) {
   if (!parts || !parts.length) return new Uint8Array(0);

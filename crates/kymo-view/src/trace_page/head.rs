@@ -80,12 +80,12 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
     let wakeups = pieces.add_columns(&tracks.wakeups.bytes, 3)?;
     let mut chunks = Vec::new();
     for chunk in &tracks.events.chunks {
-        let heads = pieces.add_columns(&chunk.heads, 4)?;
+        let heads = pieces.add_deflated(&chunk.heads)?;
         let times = [chunk.start, chunk.first, chunk.last];
         chunks.push(json!({"times": times, "count": chunk.count, "heads": heads}));
     }
     for (chunk, described) in tracks.events.chunks.iter().zip(&mut chunks) {
-        described["texts"] = pieces.add(&chunk.texts)?;
+        described["texts"] = pieces.add_deflated(&chunk.texts)?;
     }
     let overview = tracks.overview(OVERVIEW);
     Ok(json!({
@@ -101,6 +101,7 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
             "busy": overview.iter().map(|b| b.busy).collect::<Vec<u64>>(),
         },
         "path": page.path,
+        "fragment": page.fragment,
         "chosenTimes": page.chosen_times,
         "causes": OffCpuCause::ALL.map(OffCpuCause::text),
         "cpus": cpus,

@@ -16,7 +16,7 @@ function fragment() {
   return p.toString();
 }
 function restore() {
-  const p = new URLSearchParams(location.hash.slice(1));
+  const p = new URLSearchParams((location.hash || HEAD.fragment).slice(1));
   const pair = key => { const m = /^(\d{1,18})-(\d{1,18})$/.exec(p.get(key) || ""); return m ? [Math.min(+m[1], LENGTH), Math.min(+m[2], LENGTH)] : null; };
   const v = pair("v");
   [STATE.from, STATE.to] = v && v[1] > v[0] ? v : [0, LENGTH];

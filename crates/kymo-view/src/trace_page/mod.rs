@@ -6,6 +6,7 @@
 
 mod head;
 mod pieces;
+mod reading;
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -21,6 +22,8 @@ use sha2::{Digest as _, Sha256};
 use crate::Ledger;
 use crate::stacks::Stacks;
 use pieces::{PieceTarget, PieceWriter};
+
+pub use reading::reading_page;
 
 const STYLE: &str = include_str!("page.css");
 const BODY: &str = include_str!("body.html");
@@ -57,6 +60,8 @@ pub struct TracePage<'a> {
     pub command: &'a str,
     /// Which clock the times are of.
     pub clock: &'a str,
+    /// What is shown first, as a fragment of its address; that of the address goes before it.
+    pub fragment: &'a str,
 }
 
 /// The critical path of a table's first task as the page takes it; times count from `base`.

@@ -6,9 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::thread::JoinHandle;
 
-use flate2::Compression;
-use flate2::write::DeflateEncoder;
-use kymo_analysis::tracks::push_number;
+use kymo_analysis::tracks::{DeflatedBytes, to_columns};
 use serde_json::Value;
 
 /// A piece is full with this many bytes, unless one blob has more.
@@ -33,8 +31,24 @@ pub(super) struct PieceWriter<'o> {
     piece: Vec<u8>,
     number: u32,
     /// Pieces that are compressed by threads of their own, in their order.
-    packing: VecDeque<JoinHandle<io::Result<Vec<u8>>>>,
+    packing: VecDeque<Packing>,
     written: u32,
+}
+
+/// A piece as it will be written.
+enum Packing {
+    Done(Vec<u8>),
+    Thread(JoinHandle<Vec<u8>>),
+}
+
+impl PieceTarget<'_> {
+    /// Compressed bytes as they are written.
+    fn text_of(&self, packed: &[u8]) -> Vec<u8> {
+        match self {
+            PieceTarget::Page(_) => escape(packed),
+            PieceTarget::File(..) => packed.to_vec(),
+        }
+    }
 }
 
 impl<'o> PieceWriter<'o> {
@@ -56,38 +70,46 @@ impl<'o> PieceWriter<'o> {
         Ok(parts.into())
     }
 
-    /// Adds rows of `count` LEB128 numbers, column by column: the same kind of number beside
-    /// each other is packed better. Lengths of all columns but the last come first.
+    /// Adds rows of `count` LEB128 numbers, column by column.
     pub(super) fn add_columns(&mut self, bytes: &[u8], count: usize) -> io::Result<Value> {
-        let mut columns = vec![Vec::new(); count];
-        let (mut at, mut column) = (0, 0);
-        while at < bytes.len() {
-            let left = bytes.get(at..).unwrap_or_default();
-            let end = left.iter().position(|b| b & 0x80 == 0).map_or(left.len(), |n| n + 1);
-            if let Some(of) = columns.get_mut(column) {
-                of.extend_from_slice(left.get(..end).unwrap_or_default());
-            }
-            at += end;
-            column = if column + 1 == count { 0 } else { column + 1 };
+        self.add(&to_columns(bytes, count))
+    }
+
+    /// Adds a blob that is compressed already, as a piece of its own.
+    pub(super) fn add_deflated(&mut self, blob: &DeflatedBytes) -> io::Result<Value> {
+        if !self.piece.is_empty() {
+            self.end_piece()?;
         }
-        let mut all = Vec::with_capacity(bytes.len() + 16);
-        columns.iter().take(count - 1).for_each(|c| push_number(&mut all, c.len() as u64));
-        columns.iter().for_each(|c| all.extend_from_slice(c));
-        self.add(&all)
+        let place = vec![self.number as usize, 0, blob.length];
+        self.number += 1;
+        self.packing.push_back(Packing::Done(self.out.text_of(&blob.bytes)));
+        if self.packing.len() > MOST_PACKING {
+            self.write_next()?;
+        }
+        Ok(place.into())
     }
 
     fn end_piece(&mut self) -> io::Result<()> {
         let piece = std::mem::take(&mut self.piece);
         self.number += 1;
         let thread = std::thread::Builder::new().name("deflate".into());
-        self.packing.push_back(thread.spawn(move || deflate(&piece))?);
+        let is_page = matches!(self.out, PieceTarget::Page(_));
+        self.packing.push_back(Packing::Thread(thread.spawn(move || {
+            let packed = DeflatedBytes::new(&piece).bytes;
+            if is_page { escape(&packed) } else { packed }
+        })?));
         if self.packing.len() > MOST_PACKING { self.write_next() } else { Ok(()) }
     }
 
     /// Writes the first piece of those that are compressed.
     fn write_next(&mut self) -> io::Result<()> {
-        let Some(thread) = self.packing.pop_front() else { return Ok(()) };
-        let packed = thread.join().map_err(|_| io::Error::other("deflate failed"))??;
+        let packed = match self.packing.pop_front() {
+            None => return Ok(()),
+            Some(Packing::Done(packed)) => packed,
+            Some(Packing::Thread(thread)) => {
+                thread.join().map_err(|_| io::Error::other("deflate failed"))?
+            }
+        };
         match &mut self.out {
             PieceTarget::File(file, places) => {
                 let end = places.last().map_or(0, |(at, length)| at + *length as u64);
@@ -96,7 +118,7 @@ impl<'o> PieceWriter<'o> {
             }
             PieceTarget::Page(out) => {
                 write!(out, "<script type=\"text/plain\" id=\"p{}\">", self.written)?;
-                out.write_all(&escape(&packed))?;
+                out.write_all(&packed)?;
                 out.write_all(b"</script>\n")?;
             }
         }
@@ -120,22 +142,28 @@ impl<'o> PieceWriter<'o> {
 /// are not, those that a parser of HTML changes, and `<`. `=` and 64 more stand for each.
 fn escape(packed: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(packed.len() + packed.len() / 16);
-    for byte in packed {
-        match byte {
-            0 | b'\r' | b'<' | b'=' | 0xa4 | 0xa6 | 0xa8 | 0xb4 | 0xb8 | 0xbc..=0xbe => {
-                text.extend([b'=', byte.wrapping_add(64)]);
-            }
-            _ => text.push(*byte),
-        }
+    let mut left = packed;
+    while let Some(at) = left.iter().position(|byte| IS_ESCAPED[usize::from(*byte)]) {
+        let (plain, rest) = left.split_at(at);
+        text.extend_from_slice(plain);
+        let Some((byte, rest)) = rest.split_first() else { break };
+        text.extend([b'=', byte.wrapping_add(64)]);
+        left = rest;
     }
+    text.extend_from_slice(left);
     text
 }
 
-fn deflate(piece: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(2));
-    encoder.write_all(piece)?;
-    encoder.finish()
-}
+/// By byte.
+const IS_ESCAPED: [bool; 256] = {
+    let escaped = [0, b'\r', b'<', b'=', 0xa4, 0xa6, 0xa8, 0xb4, 0xb8, 0xbc, 0xbd, 0xbe];
+    let (mut table, mut at) = ([false; 256], 0);
+    while at < escaped.len() {
+        table[escaped[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test is a panic")]

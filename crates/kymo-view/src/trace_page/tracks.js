@@ -291,9 +291,9 @@ function drawTracks() {
   if (picture?.width !== canvas.width - left || picture.height !== canvas.height) picture = c.createImageData(Math.max(1, canvas.width - left), canvas.height);
   const image = picture, pixels = new Uint32Array(image.data.buffer);
   for (const row of seen) paintRow(row, row.y - top + RULER, image, pixels);
-  const last = seen.at(-1), below = last ? Math.round((last.y - top + RULER + last.height) * scale) : 0;
-  pixels.fill(colorWord(colors.bg), Math.max(0, below) * image.width);
-  c.putImageData(image, left, 0);
+  const last = seen.at(-1), below = last ? Math.min(image.height, Math.max(0, Math.round((last.y - top + RULER + last.height) * scale))) : 0;
+  if (below > 0) c.putImageData(image, left, 0, 0, 0, image.width, below);
+  c.fillStyle = colors.bg; c.fillRect(0, below / scale, width, height - below / scale);
   drawGutter(c, seen, top, height);
   c.save();
   c.beginPath(); c.rect(0, RULER, width, height - RULER); c.clip();
@@ -432,8 +432,16 @@ function drawRange(c, height, width) {
     if (x >= GUTTER) { c.fillStyle = colors.ink; c.fillRect(Math.round(x), RULER, 1, height); }
   }
 }
-function drawOverview() {
-  const canvas = $("overview"), [c, width] = fit(canvas, 60), room = width - GUTTER;
+// The bars of the overview change with the width and the colors alone.
+const overviewBars = { canvas: null, key: "" };
+function drawOverviewBars(width) {
+  const key = [width, scale, GUTTER, colors.bg].join(), canvas = overviewBars.canvas ||= element("canvas");
+  if (key === overviewBars.key) return canvas;
+  overviewBars.key = key;
+  canvas.width = Math.round(width * scale); canvas.height = Math.round(60 * scale);
+  const c = canvas.getContext("2d"), room = width - GUTTER;
+  c.scale(scale, scale);
+  c.font = "12px system-ui, sans-serif"; c.textBaseline = "middle";
   c.fillStyle = colors.panel; c.fillRect(0, 0, width, 60);
   const { events, busy } = HEAD.overview, n = events.length, most = Math.max(1, ...events);
   const part = Math.max(1, Math.ceil(LENGTH / n)), capacity = part * Math.max(1, CPUS.length);
@@ -455,6 +463,11 @@ function drawOverview() {
   c.fillText(duration(LENGTH), 10, 47, GUTTER - 16);
   c.fillStyle = colors.warn;
   for (const [a, b] of HEAD.losses) c.fillRect(GUTTER + a / LENGTH * room, 0, Math.max(2, (b - a) / LENGTH * room), 4);
+  return canvas;
+}
+function drawOverview() {
+  const [c, width] = fit($("overview"), 60), room = width - GUTTER;
+  c.drawImage(drawOverviewBars(width), 0, 0, width, 60);
   const a = GUTTER + STATE.from / LENGTH * room, b = GUTTER + STATE.to / LENGTH * room;
   c.fillStyle = colors.bg; c.globalAlpha = .6;
   c.fillRect(GUTTER, 0, a - GUTTER, 60); c.fillRect(b, 0, width - b, 60);

@@ -33,6 +33,7 @@ pub(super) fn convert(
         selection: selection.clone(),
         name_of: source.architecture().as_deref().map_or(syscall_name, syscall_names),
         text_limit: 0,
+        progress: None,
     };
     let tracks = read_tracks(source, &config)?;
     // Tracepoints are on the tracks already, unless they are named.

@@ -5,6 +5,7 @@ mod server;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use kymo_analysis::critical_path::{PathConfig, PathTarget, find_paths};
@@ -105,9 +106,34 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         selection: selection.clone(),
         name_of: source.architecture().as_deref().map_or(syscall_name, syscall_names),
         text_limit: args.max_text.saturating_mul(1 << 20),
+        progress: Some(Arc::default()),
     };
-    let tracks = read_tracks(&source, &config)?;
-    let RecordingStacks { stacks, ledger: told, damage } = read_stacks(&source, selection)?;
+    // Who looks sees the recording while it is read.
+    let mut serving = None;
+    if args.output.is_none() {
+        let reading = server::Reading {
+            title: first.display().to_string(),
+            span: if source.timeline().is_none() { source.span()? } else { None },
+            progress: config.progress.clone().unwrap_or_default(),
+        };
+        serving = Some(server::serve(reading, &paths, args.port)?);
+    }
+    let stacks_of = |source: &EventSource| read_stacks(source, selection);
+    let (tracks, stacks) = match source.timeline() {
+        // The file is mapped once, however often it is read.
+        None => {
+            let again = EventSource::open(&paths, args.symbols.options(&first))?;
+            std::thread::scope(|scope| {
+                let stacks = scope.spawn(move || stacks_of(&again));
+                let tracks = read_tracks(&source, &config);
+                (tracks, stacks.join())
+            })
+        }
+        Some(_) => (read_tracks(&source, &config), Ok(stacks_of(&source))),
+    };
+    let tracks = tracks?;
+    let RecordingStacks { stacks, ledger: told, damage } =
+        stacks.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     // What reading took is not needed beside what packing takes.
     release_freed_memory();
     let mut ledger = Ledger::from_notes(tracks.summary().notes(&source));
@@ -133,6 +159,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         None => None,
     };
+    let fragment = fragment(&tracks, selected, args.path_of);
     let page = TracePage {
         path,
         baseline: base.as_ref().map(|(stacks, name)| (stacks, &**name)),
@@ -144,18 +171,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         command: &recorded_command(&source),
         chosen_times: args.time.is_some(),
         clock: &source.clock(),
+        fragment: &fragment,
     };
     let Some(output) = &args.output else {
+        let Some(serving) = serving else { return Ok(ExitCode::FAILURE) };
         let served = page.to_served(server::unnamed_file()?)?;
         crate::progress::end();
         say!("{}", ledger.to_text(""));
-        let fragment = fragment(&tracks, selected, args.path_of);
         let begin = tracks.span.0;
         drop((tracks, stacks, base));
         // It may serve for days.
         release_freed_memory();
         let find = Box::new(move |tid, times| find_path(&source, tid, times, begin));
-        server::serve((served, find), &paths, args.port, &fragment)?;
+        serving.show((served, find))?;
         return Ok(ExitCode::SUCCESS);
     };
     output::write(Some(output), args.force, &mut |out: &mut dyn Write| page.write(out))?;

@@ -10,12 +10,14 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
+use kymo_analysis::tracks::TrackProgress;
 use kymo_kernel::system::random;
-use kymo_view::trace_page::ServedPage;
+use kymo_view::trace_page::{ServedPage, reading_page};
 use serde_json::Value;
 
 /// Longest head of a request.
@@ -23,6 +25,8 @@ const MOST_HEAD: usize = 8 << 10;
 /// Time in which a head must have come, and within which a part of the answer must be taken.
 const PATIENCE: Duration = Duration::from_secs(10);
 const TEXT: &str = "text/plain; charset=utf-8";
+/// Time in which a recording may become a page before it is said that it is being read.
+const A_MOMENT: Duration = Duration::from_millis(300);
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 32;
 
@@ -37,9 +41,19 @@ struct FileMark {
 /// Finds the critical path of a thread between two times.
 pub(super) type FindPath = Box<dyn Fn(u32, (u64, u64)) -> anyhow::Result<Value> + Send + Sync>;
 
+/// A recording that is being read.
+pub(super) struct Reading {
+    pub(super) title: String,
+    /// Its first and last time, where known before.
+    pub(super) span: Option<(u64, u64)>,
+    pub(super) progress: Arc<TrackProgress>,
+}
+
 struct PageServer {
-    page: ServedPage,
-    find_path: FindPath,
+    reading: Reading,
+    /// Once all is read.
+    made: Mutex<Option<Arc<(ServedPage, FindPath)>>>,
+    is_made: Condvar,
     /// One path is looked for at a time.
     looks: Mutex<()>,
     token: String,
@@ -62,13 +76,27 @@ pub(super) fn unnamed_file() -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// Serves a page until the process is interrupted; `fragment` is what it shows first.
+/// A server that answers while the recording is read.
+pub(super) struct Serving {
+    server: Arc<PageServer>,
+    accepting: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Shows the page, until the process is interrupted.
+    pub(super) fn show(self, made: (ServedPage, FindPath)) -> anyhow::Result<()> {
+        *self.server.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(made));
+        self.server.is_made.notify_all();
+        self.accepting.join().map_err(|_| anyhow::anyhow!("the server ended"))
+    }
+}
+
+/// Begins to serve the page of a recording, and prints its address.
 pub(super) fn serve(
-    (page, find_path): (ServedPage, FindPath),
+    reading: Reading,
     recordings: &[PathBuf],
     port: u16,
-    fragment: &str,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Serving> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
         .with_context(|| format!("127.0.0.1:{port}: cannot listen"))?;
     let port = listener.local_addr()?.port();
@@ -77,25 +105,28 @@ pub(super) fn serve(
     let token: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
     let mark = |path: &PathBuf| (path.clone(), mark_of(path));
     let recordings = recordings.iter().map(mark).collect();
-    let address = format!("http://127.0.0.1:{port}/{token}/{fragment}");
-    let connections = AtomicUsize::new(0);
-    let looks = Mutex::new(());
-    let server = PageServer { page, find_path, looks, token, port, recordings, connections };
-    let server = Arc::new(server);
+    let address = format!("http://127.0.0.1:{port}/{token}/");
+    let server = Arc::new(PageServer::new(reading, recordings, (token, port)));
+    let served = Arc::clone(&server);
+    let thread = std::thread::Builder::new().name("serve".into());
+    let accepting = thread.spawn(move || accept(&listener, &served))?;
     sayln!("[ kymo view: {address} (Ctrl-C ends it) ]");
     open_browser(&address);
+    Ok(Serving { server, accepting })
+}
+
+fn accept(listener: &TcpListener, server: &Arc<PageServer>) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // Descriptors ran out, or the peer is gone.
             std::thread::sleep(Duration::from_millis(20));
             continue;
         };
-        let server = Arc::clone(&server);
         if server.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
             server.connections.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let answer = Arc::clone(&server);
+        let answer = Arc::clone(server);
         let started = std::thread::Builder::new().name("answer".into()).spawn(move || {
             let _counted = CountedConnection(&answer.connections);
             // Whoever asked is gone: nobody is left to tell.
@@ -105,7 +136,6 @@ pub(super) fn serve(
             server.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
-    Ok(())
 }
 
 /// A connection that counts until it is dropped, also by a panic of its thread.
@@ -127,6 +157,23 @@ fn mark_of(path: &Path) -> Option<FileMark> {
 type Answer<'a> = (&'static str, &'static str, Cow<'a, [u8]>);
 
 impl PageServer {
+    fn new(
+        reading: Reading,
+        recordings: Vec<(PathBuf, Option<FileMark>)>,
+        (token, port): (String, u16),
+    ) -> PageServer {
+        let (made, is_made) = (Mutex::new(None), Condvar::new());
+        let (looks, connections) = (Mutex::new(()), AtomicUsize::new(0));
+        PageServer { reading, made, is_made, looks, token, port, recordings, connections }
+    }
+
+    /// What the recording was made to; waits a moment for it.
+    fn made(&self) -> Option<Arc<(ServedPage, FindPath)>> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = self.is_made.wait_timeout_while(made, A_MOMENT, |made| made.is_none());
+        made.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
     fn answer(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_write_timeout(Some(PATIENCE))?;
         let head = read_head(&mut stream)?;
@@ -185,11 +232,20 @@ impl PageServer {
         if !is_same(token.as_bytes(), self.token.as_bytes()) {
             return refuse("403 Forbidden", "the token is another one\n");
         }
+        let made = self.made();
+        let Some((page, find_path)) = made.as_deref() else {
+            if !name.is_empty() {
+                return refuse("503 Service Unavailable", "the recording is being read\n");
+            }
+            let Reading { title, span, progress } = &self.reading;
+            let page = reading_page(title, *span, &progress.so_far());
+            return ("200 OK", "text/html; charset=utf-8", Cow::from(page));
+        };
         if name.is_empty() {
-            return ("200 OK", "text/html; charset=utf-8", Cow::from(&self.page.html));
+            return ("200 OK", "text/html; charset=utf-8", Cow::from(page.html.clone()));
         }
         let number = name.strip_prefix("p/").and_then(|n| n.parse::<usize>().ok());
-        let piece = number.and_then(|n| self.page.pieces.get(n)).copied();
+        let piece = number.and_then(|n| page.pieces.get(n)).copied();
         let path = name.strip_prefix("why/").and_then(path_request);
         if piece.is_none() && path.is_none() {
             return refuse("404 Not Found", "not here\n");
@@ -199,14 +255,14 @@ impl PageServer {
         }
         if let Some((at, length)) = piece {
             let mut bytes = vec![0; length];
-            return match self.page.file.read_exact_at(&mut bytes, at) {
+            return match page.file.read_exact_at(&mut bytes, at) {
                 Ok(()) => ("200 OK", "application/octet-stream", Cow::from(bytes)),
                 Err(_) => refuse("500 Internal Server Error", "the piece cannot be read\n"),
             };
         }
         let Some((tid, times)) = path else { return refuse("404 Not Found", "not here\n") };
         let _one = self.looks.lock();
-        match (self.find_path)(tid, times) {
+        match find_path(tid, times) {
             Ok(path) => ("200 OK", "application/json", Cow::from(path.to_string().into_bytes())),
             Err(e) => {
                 ("422 Unprocessable Content", TEXT, Cow::from(format!("{e:#}\n").into_bytes()))
@@ -289,19 +345,36 @@ fn open_browser(address: &str) {
 mod tests {
     use super::*;
 
+    fn server(token: &str, port: u16) -> PageServer {
+        let progress = Arc::default();
+        let reading = Reading { title: "perf.data".into(), span: None, progress };
+        let recordings = vec![(PathBuf::from("/nowhere"), None)];
+        PageServer::new(reading, recordings, (token.into(), port))
+    }
+
+    #[test]
+    fn what_is_being_read_is_shown_until_it_is() {
+        let server = server("t", 1);
+        let ask = |name: &str| {
+            let (status, _, body) =
+                server.find(&format!("GET /t/{name} HTTP/1.1\r\nHost: 127.0.0.1:1"));
+            (status, String::from_utf8_lossy(&body).into_owned())
+        };
+        server.reading.progress.note_times(5, &[0, 1, 2]);
+        let (status, page) = ask("");
+        assert!(status.starts_with("200") && page.contains("3 events so far"), "{page}");
+        assert!(ask("p/0").0.starts_with("503"));
+        assert!(server.find("GET /x/ HTTP/1.1\r\nHost: 127.0.0.1:1").0.starts_with("403"));
+    }
+
     #[test]
     fn only_who_has_host_and_token_gets_an_answer() {
         let mut file = unnamed_file().unwrap();
         file.write_all(b"a piece").unwrap();
-        let server = PageServer {
-            page: ServedPage { html: b"page".to_vec(), file, pieces: vec![(2, 5)] },
-            find_path: Box::new(|tid, _| anyhow::bail!("no thread {tid}")),
-            looks: Mutex::new(()),
-            token: "abc".into(),
-            port: 8080,
-            recordings: vec![(PathBuf::from("/nowhere"), None)],
-            connections: AtomicUsize::new(0),
-        };
+        let server = server("abc", 8080);
+        let page = ServedPage { html: b"page".to_vec(), file, pieces: vec![(2, 5)] };
+        let find_path: FindPath = Box::new(|tid, _| anyhow::bail!("no thread {tid}"));
+        *server.made.lock().unwrap() = Some(Arc::new((page, find_path)));
         let host = "Host: 127.0.0.1:8080";
         let check = |request: &str, headers: &str, status: &str| {
             let (got, ..) = server.find(&format!("{request}\r\n{headers}"));
@@ -331,19 +404,12 @@ mod tests {
 
     #[test]
     fn a_recording_that_changed_is_gone() {
-        let server = PageServer {
-            page: ServedPage {
-                html: Vec::new(),
-                file: unnamed_file().unwrap(),
-                pieces: vec![(0, 0)],
-            },
-            find_path: Box::new(|_, _| Ok(Value::Null)),
-            looks: Mutex::new(()),
-            token: "t".into(),
-            port: 1,
-            recordings: vec![(PathBuf::from("/dev/null"), None)],
-            connections: AtomicUsize::new(0),
-        };
+        let server = server("t", 1);
+        let (html, file) = (Vec::new(), unnamed_file().unwrap());
+        let find_path: FindPath = Box::new(|_, _| Ok(Value::Null));
+        let page = ServedPage { html, file, pieces: vec![(0, 0)] };
+        *server.made.lock().unwrap() = Some(Arc::new((page, find_path)));
+        let server = PageServer { recordings: vec![(PathBuf::from("/dev/null"), None)], ..server };
         assert!(server.find("GET /t/p/0 HTTP/1.1\r\nHost: 127.0.0.1:1").0.starts_with("410"));
     }
 }
