@@ -317,7 +317,12 @@ impl Lowering<'_> {
                 if size > 1 {
                     self.emit(Instruction::SwapBytes(register, i32::from(size) * 8));
                 }
-                Value::register(Type::Integer { size, signed: false }, register)
+                let ty = match value.ty {
+                    // Of `$x = bswap($x)` the next pass knows it; 8 bytes would stay.
+                    Type::Unknown => Type::Unknown,
+                    _ => Type::Integer { size, signed: false },
+                };
+                Value::register(ty, register)
             }
             "kaddr" => {
                 self.takes(name, arguments, 1, 1)?;
