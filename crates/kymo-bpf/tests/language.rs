@@ -93,6 +93,8 @@ fn casts() {
     check("$a = 0x12345; @ = (uint16)$a;", 0x2345);
     check("@ = (int32)0xffffffff;", -1);
     check("$a = 0x1234; @ = bswap((uint16)$a);", 0x3412);
+    // The type of a variable that is made of itself.
+    check("$a = (uint16)0x1234; $a = bswap($a); @ = $a;", 0x3412);
     check("@ = sizeof(uint32) + sizeof(struct task_struct);", 4 + 56);
 }
 
@@ -107,8 +109,33 @@ fn conditions() {
     check("$a = 4; @ = $a == 4 ? 10 : 20;", 10);
     check("$a = 4; $b = $a == 4 ? ($a == 3 ? 1 : 2) : 3; @ = $b;", 2);
     check("$s = pid == 42 ? \"yes\" : \"no\"; if ($s == \"yes\") { @ = 7 }", 7);
+    check("$a = 4; @ = 1 + if $a == 1 { 5 } else if $a == 4 { $b = 2; $b * 3 } else { 7 };", 7);
     check("if (pid) { @ = pid * 1000 + tid; }", (PID * 1000 + TID) as i64);
     check("if (false) { @ = 1 } else { @ = 2 }", 2);
+}
+
+#[test]
+fn what_is_wrong_is_said_where_it_stands() {
+    refused("BEGIN { fail(\"no %d of %s\", 3, \"x\"); }", (1, 9), "no 3 of x");
+    refused("BEGIN { assert_str(5); }", (1, 9), "expected a string");
+    refused("BEGIN { write_user(0, \"abc\", 5); }", (1, 9), "writes 1 to 4 bytes");
+    refused("BEGIN { print(dw_ustack()); }", (1, 15), "dw_ustack() is not supported");
+    refused("config = { license = \"MIT\" } BEGIN { }", (1, 12), "license is GPL");
+    refused("config = { unstable_tseries = error } BEGIN { @ = tseries(1, 1s, 2); }", (1, 51), "");
+    refused("BEGIN { print(if true { 1 }); }", (1, 28), "`else`");
+}
+
+#[test]
+fn the_ring_is_as_large_as_what_it_is_for() {
+    let ring = |text: &str| {
+        let program = compiled(text);
+        let ring = program.maps.iter().find(|map| map.purpose == MapPurpose::Ring);
+        ring.map(|ring| ring.max_entries)
+    };
+    assert_eq!(ring("BEGIN { @ = count(); }"), None);
+    assert_eq!(ring("BEGIN { @ = count(); print(@); clear(@); exit(); }"), Some(256 << 10));
+    assert_eq!(ring("BEGIN { printf(\"x\"); exit(); }"), Some(4 << 20));
+    assert_eq!(ring("config = { perf_rb_pages = 2 } BEGIN { exit(); }"), Some(8192));
 }
 
 #[test]

@@ -37,6 +37,24 @@ pub enum GuardError {
     Probe(#[from] ProbeError),
 }
 
+/// Held while names of new events are chosen and the events added: of two who find a name free at
+/// the same time the second would be refused, or its probe become part of the first one's event.
+#[derive(Debug)]
+pub struct ProbeNamesLock(#[expect(dead_code, reason = "dropped, it is unlocked")] std::fs::File);
+
+impl ProbeNamesLock {
+    /// Waits for others, who hold it for as long as it takes to add their probes.
+    pub fn take() -> Result<ProbeNamesLock, GuardError> {
+        let (directory, path) = (notes_directory(), notes_directory().join("lock"));
+        let failed = |error| GuardError::Note { path: path.clone(), error };
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.create(true).append(true).open(&path).map_err(failed)?;
+        file.lock().map_err(failed)?;
+        Ok(ProbeNamesLock(file))
+    }
+}
+
 /// Probes that are removed when this is dropped. Close what uses them first.
 #[derive(Debug)]
 pub struct ProbeGuard {

@@ -19,6 +19,8 @@ pub(crate) struct ActionRunner {
     pub maps: ProgramMaps,
     pub names: AddressNames,
     pub form: OutputForm,
+    /// Name in messages.
+    name: String,
     /// Status that `exit()` gave; records behind it are left out.
     pub exit: Option<i32>,
     /// Records of actions that are not known, and of maps that could not be read.
@@ -64,10 +66,12 @@ impl ActionRunner {
     pub(crate) fn new(
         program: CompiledProgram,
         maps: ProgramMaps,
+        name: &str,
         form: OutputForm,
     ) -> ActionRunner {
         let form = form.of_program(&program.config);
         ActionRunner {
+            name: name.to_owned(),
             program,
             maps,
             names: AddressNames::new(),
@@ -125,7 +129,9 @@ impl ActionRunner {
         match &action.kind {
             ActionKind::Printf(_) => output.message("printf", text),
             ActionKind::PrintDiagnostic { severity, .. } => {
-                write!(sinks.diagnostics, "{severity}: ")?;
+                let at = action.position;
+                write!(sinks.diagnostics, "{}:{}:{}: {severity}: ", self.name, at.line, at.column)?;
+                text.push(b'\n');
                 sinks.diagnostics.write_all(text)
             }
             ActionKind::System(_) => {

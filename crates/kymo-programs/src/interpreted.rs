@@ -116,7 +116,12 @@ impl InterpretedProgram {
             cgroup: needs.cgroup.then(own_cgroup_id).flatten().unwrap_or(0),
         };
         let mut run = InterpretedProgram {
-            actions: ActionRunner::new(program, ProgramMaps::default(), options.form),
+            actions: ActionRunner::new(
+                program,
+                ProgramMaps::default(),
+                &options.name,
+                options.form,
+            ),
             records: ProgramRecords::default(),
             needs,
             points: Vec::new(),

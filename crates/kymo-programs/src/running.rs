@@ -27,6 +27,8 @@ use crate::watchpoints::Watchpoints;
 /// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramOptions {
+    /// What the program is called in messages that it prints.
+    pub name: String,
     /// Positional parameters.
     pub parameters: Vec<String>,
     /// Process that user probes are limited to.
@@ -219,7 +221,12 @@ impl RunningProgram {
     ) -> Result<RunningProgram, ProgramError> {
         let LoadedMaps { maps, ring } = create_maps(&program, possible_cpus())?;
         let mut run = RunningProgram {
-            actions: ActionRunner::new(program, ProgramMaps::default(), options.form),
+            actions: ActionRunner::new(
+                program,
+                ProgramMaps::default(),
+                &options.name,
+                options.form,
+            ),
             ring,
             links: Vec::new(),
             loaded: Vec::new(),

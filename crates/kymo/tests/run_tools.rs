@@ -2,11 +2,12 @@
 //! verified by the kernel and attached, as far as this kernel has what it probes.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod bpftrace_tools;
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bpftrace_tools::{IN_THE_GUEST, NOT_COMPARED, RunningTool};
 use kymo_testkit::{Need, newest_peers, peer, require, run, run_command};
 
 fn tools(directory: PathBuf) -> Vec<PathBuf> {
@@ -43,62 +44,6 @@ fn each_tool_is_attached_or_lacks_something_here() {
     assert!(attached >= 30, "{attached} of {}", all.len());
 }
 
-/// A tool that runs, and the file with its output.
-struct RunningTool {
-    child: Child,
-    output: PathBuf,
-}
-
-impl RunningTool {
-    fn start(mut program: Command, tool: &Path, output: PathBuf) -> RunningTool {
-        let file = File::create(&output).unwrap();
-        program.arg(tool).env("__BPFTRACE_NOTIFY_PROBES_ATTACHED", "1").stdin(Stdio::null());
-        // Paths are longer than what release 0.17 takes by itself.
-        program.env("BPFTRACE_STRLEN", "200").env("BPFTRACE_MAX_STRLEN", "200");
-        program.stdout(file.try_clone().unwrap()).stderr(file);
-        RunningTool { child: program.spawn().unwrap(), output }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.output).unwrap()).into_owned()
-    }
-
-    fn wait_until_attached(&self) {
-        let start = Instant::now();
-        while !self.text().contains("__BPFTRACE_NOTIFY_PROBES_ATTACHED\n") {
-            assert!(start.elapsed() < Duration::from_secs(60), "{}", self.text());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Ends it; the lines with one of the words, without what differs from run to run: times, and
-    /// columns that have some.
-    fn finish(mut self, words: &[&str], dropped: &[usize]) -> Vec<String> {
-        let _ = run("kill", ["-INT", &self.child.id().to_string()]).success();
-        assert!(self.child.wait().unwrap().success(), "{}", self.text());
-        let text = self.text();
-        let is_time = |word: &str| word.len() > 7 && word.as_bytes()[2] == b':';
-        let without_times = |line: &str| {
-            let words = line.split_whitespace().filter(|word| !is_time(word));
-            let kept = words.enumerate().filter(|(column, _)| !dropped.contains(column));
-            kept.map(|(_, word)| word).collect::<Vec<_>>().join(" ")
-        };
-        // Below the key of a histogram are its rows.
-        let (mut lines, mut is_within) = (Vec::new(), false);
-        for line in text.lines() {
-            let is_about = words.iter().any(|word| line.contains(word));
-            is_within = is_about && line.starts_with('@') || is_within && !line.is_empty();
-            if is_about || is_within {
-                lines.push(without_times(line));
-            }
-        }
-        if !text.contains("\n@") {
-            lines.sort();
-        }
-        lines
-    }
-}
-
 /// A tool, what it is given to see, and columns with times besides those of the clock. `MARK` is a
 /// file of the test's own, `NAME` the name of a program.
 type ToolCase<'a> = (&'a str, &'a str, &'a [usize]);
@@ -114,13 +59,10 @@ const SLEEPS: &str = "echo $$; sleep 0.0101; sleep 0.002";
 const TYPED: &str = "(sleep 0.5; echo ': NAME'; sleep 0.5; echo exit) | \
                      script -qec 'bash --norc -i' /dev/null > /dev/null";
 
-/// Not among them, and why: lines of execsnoop and setuids are printed in parts, between which
-/// those of other processes may stand; cpuwalk, runqlen, runqlat, biolatency and biostacks measure
-/// times of the whole machine, pidpersec counts by seconds that begin with the tool, writeback and
-/// tcpdrop show what the kernel does when it likes, threadsnoop, ssllatency and sslsnoop look for
-/// libraries each in its own way (of the newest peers, those unpacked with them); the others need
-/// kprobes, some of which are in guest_bpftrace.rs.
-const OF_NEWEST: [ToolCase<'_>; 8] = [
+/// The others are in `bpftrace_tools`: compared in the guest, or why they are not.
+const OF_NEWEST: [ToolCase<'_>; 10] = [
+    ("opensnoop", FILES, &[]),
+    ("killsnoop", FILES, &[]),
     ("statsnoop", FILES, &[]),
     ("naptime", SLEEPS, &[]),
     ("syncsnoop", SYNCS, &[]),
@@ -140,6 +82,33 @@ const OF_INSTALLED: [ToolCase<'_>; 8] = [
     ("syscount", CALLS, &[]),
     ("bashreadline", TYPED, &[]),
 ];
+
+#[test]
+fn each_tool_is_compared_or_it_is_said_why_not() {
+    if !require(&[Need::Tool("bpftrace"), Need::NewestPeers]) {
+        return;
+    }
+    let Some(newest) = newest_peers() else { return };
+    let name = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let (installed, newest) = (tools("/usr/sbin".into()), tools(newest.join("usr/sbin")));
+    let elsewhere = |name: &str| {
+        IN_THE_GUEST.contains(&name) || NOT_COMPARED.iter().any(|(tool, _)| *tool == name)
+    };
+    for (tools, cases) in [(&installed, &OF_INSTALLED[..]), (&newest, &OF_NEWEST[..])] {
+        let missing: Vec<String> = tools
+            .iter()
+            .map(name)
+            .filter(|name| !cases.iter().any(|(tool, ..)| tool == name) && !elsewhere(name))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+    // No word of what is not there.
+    let shipped: Vec<String> = installed.iter().chain(&newest).map(name).collect();
+    let named = IN_THE_GUEST.into_iter().chain(NOT_COMPARED.into_iter().map(|(name, _)| name));
+    for name in named {
+        assert!(shipped.iter().any(|tool| tool == name), "{name}");
+    }
+}
 
 /// The same load seen by a tool that kymo and one that bpftrace runs.
 #[track_caller]

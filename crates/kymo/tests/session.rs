@@ -171,7 +171,7 @@ fn rings_that_are_full_overwrite_or_discard() {
         let _ = run(naps.program(), ["0", "0"]).success();
         let _ = session(&["stop", s.name()]).success();
         let dat = w.file(&format!("{mode}.dat"));
-        let _ = session(&["snapshot", s.name(), "-o", &dat]).success();
+        let taken = session(&["snapshot", s.name(), "-o", &dat]).success().stderr;
         let lines = report(&dat);
         // The marks run on any CPU: the one with the flood decides.
         let flood: Vec<&String> = lines.iter().filter(|l| l.contains("NR 110 (")).collect();
@@ -186,6 +186,10 @@ fn rings_that_are_full_overwrite_or_discard() {
         let said = run(KYMO, ["script", "-i", &dat]).success().stderr;
         assert_eq!(said.contains("overwritten: what came before"), newest, "{said}");
         assert!(!newest || !said.contains("lost: "), "{said}");
+        let stated = format!("lost: {lost} events found the ring full");
+        assert_eq!(said.contains(&stated), !newest, "{said}");
+        let stated = format!("lost: {lost} events found the rings full");
+        assert_eq!(taken.contains(&stated), !newest, "{taken}");
     }
 }
 

@@ -19,6 +19,29 @@ const ADDED: [(&str, &str, f64); 4] = [
     ("@[kstack] = count()", "@[kstack] = count();", 0.8),
 ];
 
+/// Calls at a rate: as many as the first argument says, the second in a second.
+const PACED: &str = r#"
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+int main(int argc, char **argv) {
+    long calls = atol(argv[1]), rate = atol(argv[2]);
+    double begin = now();
+    for (long i = 0; i < calls; i++) {
+        while (i % 64 == 0 && now() < begin + (double)i / rate);
+        syscall(SYS_getppid);
+    }
+}
+"#;
+/// Rates at which it is seen whether lines are lost.
+const RATES: [u64; 4] = [1_000_000, 2_000_000, 3_000_000, 4_000_000];
+
 /// Who runs a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runner {
@@ -39,6 +62,7 @@ impl Bench<'_> {
         rows.push(self.memory()?);
         rows.push(self.listing()?);
         rows.push(self.records()?);
+        rows.push(self.paced_records()?);
         Ok(rows)
     }
 
@@ -180,6 +204,44 @@ impl Bench<'_> {
             installed: format!("{older:.0} ms"),
             kymo: format!("{ours:.1} ms"),
             verdict: format!("{:.0}× (goal: 30 ms)", theirs / ours),
+        })
+    }
+
+    /// The highest of some rates of calls at which each line of `printf` comes.
+    fn paced_records(&self) -> anyhow::Result<Row> {
+        let load = kymo_testkit::Workload::compile("paced", PACED);
+        let seconds = if self.effort() == Effort::Full { 2 } else { 1 };
+        let text = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { printf(\"%d %d\\n\", tid, 110); }";
+        let highest = |runner| -> anyhow::Result<String> {
+            let mut without_loss = None;
+            for rate in RATES {
+                let calls = rate * seconds;
+                let mut command = self.runner(runner);
+                command.args(["-q", "-e", text, "-c", &format!("{} {calls} {rate}", load.arg())]);
+                let out = command.stdin(Stdio::null()).output().context("cannot run it")?;
+                let lines = out.stdout.split(|b| *b == b'\n');
+                let printed = lines.filter(|line| line.ends_with(b" 110")).count() as u64;
+                if printed < calls {
+                    let missing = calls - printed;
+                    let below = without_loss
+                        .map_or("none".to_owned(), |r: u64| format!("{} M/s", r / 1_000_000));
+                    return Ok(format!(
+                        "{below} ({missing} of {calls} lost at {} M/s)",
+                        rate / 1_000_000
+                    ));
+                }
+                without_loss = Some(rate);
+            }
+            Ok("4 M/s".to_owned())
+        };
+        let (theirs, older) = (highest(Runner::Newest)?, highest(Runner::Installed)?);
+        Ok(Row {
+            what:
+                "highest of 1, 2, 3 and 4 M system calls a second of which `printf` loses no line"
+                    .into(),
+            perf: Self::theirs(&theirs, &older),
+            kymo: highest(Runner::Kymo)?,
+            verdict: "goal: 1 M/s".into(),
         })
     }
 

@@ -8,18 +8,19 @@ mod recorder;
 
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, bail, ensure};
-use kymo_testkit::Workload;
+use kymo_testkit::{Workload, tracepoint_library};
 
 use crate::cargo;
 use crate::chance::Chance;
 use fault::Fault;
 use leftovers::Leftovers;
-use recorder::Recorder;
+use recorder::{Recorder, Round};
 
 pub(crate) const USAGE: &str = "\
   torture [--rounds N] [--seed S] [--round K] [--program KYMO]
@@ -52,11 +53,44 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Steps with a tracepoint of its own, and processes or threads behind them.
+const STEPS: &str = r#"
+#include "kymo_tracepoint.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define CALL_FIELDS(F) F(u64, number)
+KYMO_TRACEPOINT(torture, call, KYMO_INFO, "{number}", CALL_FIELDS)
+__attribute__((noinline)) static void step(uint64_t number) {
+    kymo_emit(torture, call, number);
+    __asm__ volatile("");
+}
+static void *body(void *unused) { return unused; }
+int main(int argc, char **argv) {
+    uint64_t steps = strtoull(argv[1], 0, 10);
+    int n = argc > 3 ? atoi(argv[3]) : 0;
+    for (uint64_t i = 0; i < steps; i++) step(i);
+    for (int i = 0; i < n; i++) {
+        pthread_t thread;
+        if (!strcmp(argv[2], "threads")) {
+            if (!pthread_create(&thread, 0, body, 0)) pthread_detach(thread);
+        } else if (!fork()) _exit(0);
+        else wait(0);
+    }
+    return 0;
+}
+"#;
+
 /// What all rounds share.
 struct Ground {
     kymo: PathBuf,
     calls: Workload,
     storm: Workload,
+    steps: String,
+    /// Where `steps` lies.
+    _programs: tempfile::TempDir,
     directory: tempfile::TempDir,
 }
 
@@ -82,8 +116,11 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<()> {
 fn run(seed: u64, rounds: std::ops::Range<u64>, program: Option<PathBuf>) -> anyhow::Result<()> {
     println!("torture: --seed {seed}");
     let kymo = program.map_or_else(cargo::build_release, Ok)?;
+    let programs = tempfile::tempdir().context("a directory for programs")?;
     let ground = Ground {
         kymo,
+        steps: steps(programs.path())?,
+        _programs: programs,
         calls: Workload::syscalls(),
         storm: Workload::compile("storm", STORM),
         directory: tempfile::tempdir().context("a directory for recordings")?,
@@ -104,6 +141,19 @@ fn run(seed: u64, rounds: std::ops::Range<u64>, program: Option<PathBuf>) -> any
     Ok(())
 }
 
+/// Compiles [`STEPS`]; gives its path.
+fn steps(directory: &Path) -> anyhow::Result<String> {
+    let (source, program) = (directory.join("steps.c"), directory.join("steps"));
+    std::fs::write(&source, STEPS).with_context(|| source.display().to_string())?;
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-g", "-O1", "-rdynamic", "-I"]);
+    gcc.arg(crate::root().join("crates/kymo-tracepoint/include")).arg(source);
+    gcc.arg(tracepoint_library(&crate::target().join("torture")));
+    gcc.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&program);
+    cargo::run_command(gcc)?;
+    Ok(program.display().to_string())
+}
+
 /// What came of a round.
 #[derive(Default)]
 struct RoundOutcome {
@@ -116,6 +166,7 @@ struct RoundOutcome {
 struct Running {
     child: Child,
     directory: PathBuf,
+    name: String,
 }
 
 fn one(
@@ -127,9 +178,11 @@ fn one(
     let before = Leftovers::take();
     let small_ring = chance.between(0, 1) == 0;
     let truth = chance.between(1, 200_000);
+    let storm = if recorder.wants_steps() { &ground.steps } else { ground.storm.arg() };
     let program = match fault {
-        Fault::Processes(n) => program(&ground.storm, &[truth, 0, n], "processes"),
-        Fault::Threads(n) => program(&ground.storm, &[truth, 0, n], "threads"),
+        Fault::Processes(n) => program(storm, &[truth, 0, n], "processes"),
+        Fault::Threads(n) => program(storm, &[truth, 0, n], "threads"),
+        _ if recorder.wants_steps() => vec![ground.steps.clone(), truth.to_string()],
         _ => vec![ground.calls.arg().to_owned(), truth.to_string()],
     };
     let copies = if let Fault::Together(n) = fault { n } else { 1 };
@@ -142,17 +195,27 @@ fn one(
             None => ground.directory.path().join(copy.to_string()),
         };
         std::fs::create_dir_all(&directory).context("directory")?;
-        let mut command = limited(
-            recorder.command(&ground.kymo, &directory, small_ring, &program),
-            &fault.limits(),
-        );
+        // No process has the number 0: what is left of a session has an owner that is gone.
+        let own = format!("t{}c{copy}", std::process::id());
+        let name = if recorder == Recorder::Probe { own } else { format!("0-{own}") };
+        let round = Round {
+            kymo: &ground.kymo,
+            directory: &directory,
+            small_ring,
+            program: &program,
+            name: &name,
+        };
+        let mut command = limited(recorder.command(&round), &fault.limits());
+        if recorder.is_script() {
+            command.process_group(0);
+        }
         // Words go to files outside the small disk, so that nobody has to read while it runs.
         let words =
             |name: &str| File::create(ground.directory.path().join(format!("{name}-{copy}")));
         command.stdin(Stdio::null()).stdout(words("out")?).stderr(words("err")?);
         let child = command.spawn();
         match child {
-            Ok(child) => running.push(Running { child, directory }),
+            Ok(child) => running.push(Running { child, directory, name }),
             // A limit that is too small for any program.
             Err(_) if fault.may_fail() => return Ok(RoundOutcome::default()),
             Err(e) => return Err(e).context("cannot start kymo"),
@@ -163,16 +226,23 @@ fn one(
         // Nobody waited for the child, so its number is its own. It may have ended, which changes
         // nothing.
         for first in running.iter().take(1) {
-            let _ = Command::new("kill").args([signal, &first.child.id().to_string()]).output();
+            let group = if recorder.is_script() { "-" } else { "" };
+            let to = format!("{group}{}", first.child.id());
+            let _ = Command::new("kill").args([signal, "--", &to]).output();
         }
     }
     let mut outcome = RoundOutcome { is_whole: true, lost: 0 };
     for (copy, mut run) in running.into_iter().enumerate() {
         let status = wait(&mut run.child)?;
+        if recorder.is_script() {
+            wait_for_group(run.child.id())?;
+        }
         let words = |name: &str| text(&ground.directory.path().join(format!("{name}-{copy}")));
         let (out, err) = (words("out")?, words("err")?);
         ensure!(!err.contains("panicked"), "a panic: {err}");
-        let found = judge(ground, recorder, fault, &run.directory, status, (&out, &err), truth)?;
+        let found = judge(ground, recorder, fault, &run.directory, status, (&out, &err), truth);
+        recorder.remove(&ground.kymo, &run.directory, &run.name);
+        let found = found?;
         outcome.is_whole &= found.is_whole;
         outcome.lost += found.lost;
     }
@@ -186,15 +256,15 @@ fn one(
         "the next start fails: {}",
         String::from_utf8_lossy(&next.stderr)
     );
-    let own: Vec<&str> = vec![ground.calls.arg(), ground.storm.arg()];
+    let own: Vec<&str> = vec![ground.calls.arg(), ground.storm.arg(), &ground.steps];
     if let Some(left) = before.left_behind(&own) {
         bail!("left behind: {left}");
     }
     Ok(outcome)
 }
 
-fn program(work: &Workload, numbers: &[u64; 3], kind: &str) -> Vec<String> {
-    vec![work.arg().to_owned(), numbers[0].to_string(), kind.to_owned(), numbers[2].to_string()]
+fn program(work: &str, numbers: &[u64; 3], kind: &str) -> Vec<String> {
+    vec![work.to_owned(), numbers[0].to_string(), kind.to_owned(), numbers[2].to_string()]
 }
 
 /// The command behind the words that set its limits.
@@ -202,6 +272,7 @@ fn limited(command: Command, limits: &[String]) -> Command {
     let Some((program, arguments)) = limits.split_first() else { return command };
     let mut limited = Command::new(program);
     limited.args(arguments).arg(command.get_program()).args(command.get_args());
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     limited
 }
 
@@ -218,6 +289,16 @@ fn judge(
     let file = recorder.file(directory);
     if status.success() && !matches!(fault, Fault::Terminate | Fault::Interrupt) {
         let held = recorder.held(&ground.kymo, directory, out, err)?;
+        // A ring that could not be opened is named; how much is in it is not known then.
+        // A program without memory for a page of its own cannot say what it had no memory for.
+        let is_excused = match fault {
+            Fault::Memory(_) => err.contains("no program had such events"),
+            _ => false,
+        };
+        let is_named = fault.may_fail() && err.contains("  program: cannot ");
+        if (is_named || is_excused) && held.seen <= truth {
+            return Ok(RoundOutcome::default());
+        }
         ensure!(
             recorder.agrees(held, truth, fault.tasks()),
             "{held:?} of {truth} calls: {out}\n{err}"
@@ -231,7 +312,7 @@ fn judge(
     let sent = matches!(fault, Fault::Kill | Fault::Terminate | Fault::Interrupt);
     ensure!(!by_signal || sent, "{status}: {err}");
     if recorder.writes() && file.exists() && std::fs::metadata(&file)?.len() > 0 {
-        let seen = recorder::calls(&ground.kymo, &file)?;
+        let seen = recorder.calls(&ground.kymo, &file)?;
         ensure!(seen <= truth, "{seen} of {truth} calls");
     }
     Ok(RoundOutcome::default())
@@ -250,6 +331,19 @@ fn wait(child: &mut Child) -> anyhow::Result<ExitStatus> {
     let _ = child.kill();
     let _ = child.wait();
     bail!("it does not end")
+}
+
+/// Waits until the commands of a shell that was ended have ended, too.
+fn wait_for_group(group: u32) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        let there = Command::new("kill").args(["-0", "--", &format!("-{group}")]).output();
+        if !there.context("cannot run kill")?.status.success() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    bail!("its commands do not end")
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {

@@ -55,6 +55,11 @@ impl Lowering<'_> {
             let has = arguments.len();
             return self.error(format!("{function}() does not take {has} arguments"));
         }
+        if function == "tseries"
+            && self.config.get("unstable_tseries").is_some_and(|v| v == "error")
+        {
+            return self.error("tseries() is refused by the setting unstable_tseries = error");
+        }
         let value = match arguments.first() {
             Some(first) => Some({
                 let value = self.value(first)?;

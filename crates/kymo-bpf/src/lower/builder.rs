@@ -44,6 +44,7 @@ pub(crate) mod helper {
     pub(crate) const STACK_ID: i32 = 27;
     pub(crate) const STACK: i32 = 67;
     pub(crate) const TASK: i32 = 35;
+    pub(crate) const WRITE_USER: i32 = 36;
     pub(crate) const NUMA_NODE: i32 = 42;
     pub(crate) const PROBE_READ_STR: i32 = 45;
     pub(crate) const SOCKET_COOKIE: i32 = 46;

@@ -317,7 +317,12 @@ impl Lowering<'_> {
                 if size > 1 {
                     self.emit(Instruction::SwapBytes(register, i32::from(size) * 8));
                 }
-                Value::register(Type::Integer { size, signed: false }, register)
+                let ty = match value.ty {
+                    // Of `$x = bswap($x)` the next pass knows it; 8 bytes would stay.
+                    Type::Unknown => Type::Unknown,
+                    _ => Type::Integer { size, signed: false },
+                };
+                Value::register(ty, register)
             }
             "kaddr" => {
                 self.takes(name, arguments, 1, 1)?;
@@ -428,10 +433,29 @@ impl Lowering<'_> {
                 self.takes(name, arguments, 1, 2)?;
                 self.per_cpu_address(arguments)?
             }
+            "write_user" => {
+                self.takes(name, arguments, 3, 3)?;
+                self.need_unsafe(name);
+                self.write_to_user(arguments)?
+            }
             "skboutput" => {
                 return self.error(
                     "skboutput() is not supported: it writes a pcap file, which kymo does not",
                 );
+            }
+            "dw_ustack" => {
+                let what = "dw_ustack() is not supported: programs do not unwind by DWARF; \
+                            `kymo record --call-graph dwarf` does";
+                return self.error(what);
+            }
+            "assert_str" => {
+                self.takes(name, arguments, 1, 1)?;
+                match self.value(&arguments[0])?.ty {
+                    Type::Text(_) | Type::Unknown => Value::none(),
+                    other => {
+                        return self.error(format!("expected a string, found {}", other.name()));
+                    }
+                }
             }
             "kfunc_exist" => {
                 self.takes(name, arguments, 1, 1)?;
@@ -487,6 +511,36 @@ impl Lowering<'_> {
     /// Notes that the program may harm others.
     pub(crate) fn need_unsafe(&mut self, name: &str) {
         self.unsafe_call.get_or_insert((name.to_owned(), self.position));
+    }
+
+    /// `write_user(to, what, bytes)`: whether they were written.
+    fn write_to_user(&mut self, arguments: &[Expression]) -> Lowered<Value> {
+        let [to, what, bytes] = arguments else { return Ok(Value::none()) };
+        let to = self.number(to)?;
+        let value = self.value(what)?;
+        let value = self.settle(value)?;
+        let bytes = self.constant_of(bytes, "third argument of write_user()")?;
+        let has = match &value.home {
+            // With the NUL.
+            ValueHome::Literal(text) => text.len() as u32 + 1,
+            ValueHome::Memory(_) => self.size_of(&value.ty),
+            _ => 8,
+        };
+        let is_less = u32::try_from(bytes).is_ok_and(|bytes| (1..=has).contains(&bytes));
+        if !is_less && value.ty != Type::Unknown {
+            return self.error(format!("write_user() writes 1 to {has} bytes of this value"));
+        }
+        let place = self.room(self.types.storage(&value.ty).max(8));
+        let ty = value.ty.clone();
+        self.store_value(&value, place, &ty)?;
+        let from = self.address(place);
+        let arguments = vec![to, from, Operand::Immediate(bytes as i32)];
+        let failed = self.call(helper::WRITE_USER, arguments);
+        let (result, end) = (self.copy_of(Operand::Immediate(0)), self.label());
+        self.branch(CompareOperation::NotEqual, failed, Operand::Immediate(0), end);
+        self.emit(Instruction::Move(result, Operand::Immediate(1)));
+        self.place_label(end);
+        Ok(Value::register(Type::Boolean, result))
     }
 
     fn send_signal(&mut self, name: &str, argument: &Expression) -> Lowered<Value> {

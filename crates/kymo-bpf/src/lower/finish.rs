@@ -12,8 +12,10 @@ const MAX_KEYS: u64 = 4096;
 /// Buckets of stack maps. Preallocated: 127 frames make some 17 MiB.
 const STACK_BUCKETS: u32 = 16384;
 /// Bytes of the ring, if the program does not say otherwise: some 50 ms of a million short
-/// records a second. The reader has it mapped twice.
+/// records a second.
 const RING_BYTES: u64 = 4 << 20;
+/// The same where records only end the program, or ask for maps to be printed or emptied.
+const SMALL_RING_BYTES: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 
 /// Whether a setting of the `config` block is known.
@@ -21,7 +23,7 @@ const PAGE: u64 = 4096;
 pub(crate) const OLD_RELEASE: &str = "0.17";
 
 pub(super) fn is_setting(key: &str) -> bool {
-    const KEYS: [&str; 23] = [
+    const KEYS: [&str; 24] = [
         "cache_user_symbols",
         "cpp_demangle",
         "lazy_symbolication",
@@ -42,6 +44,7 @@ pub(super) fn is_setting(key: &str) -> bool {
         "release",
         "unstable_map_decl",
         "unstable_tseries",
+        "unstable_dw_ustack",
         "unstable_addr",
         "unstable_import",
         "unstable_macro",
@@ -61,7 +64,34 @@ fn plain_pointers(of: &mut ValueType) {
     }
 }
 
+/// Licenses by which the kernel knows a program to be free.
+const LICENSES: [&str; 6] =
+    ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"];
+
+/// What is wrong with the value of a setting.
+pub(super) fn setting_problem(key: &str, value: &str) -> Option<String> {
+    let choices: &[&str] = match key {
+        "license" => &LICENSES,
+        "release" => &[OLD_RELEASE],
+        _ if key.starts_with("unstable_") => &["error", "warn", "enable"],
+        _ => return None,
+    };
+    let is_known = choices.contains(&value);
+    (!is_known).then(|| format!("{key} is {}, not {value:?}", choices.join(", ")))
+}
+
 impl Lowering<'_> {
+    fn ring_bytes(&self) -> u64 {
+        use crate::object::ActionKind as A;
+        let is_rare = |kind: &A| {
+            matches!(kind, A::Exit | A::PrintMap { .. } | A::ClearMap { .. } | A::ZeroMap { .. })
+        };
+        match self.actions.iter().all(|action| is_rare(&action.kind)) {
+            true => SMALL_RING_BYTES,
+            false => RING_BYTES,
+        }
+    }
+
     /// Whether it is to be as in release 0.17, where releases differ.
     pub(super) fn is_old(&self) -> bool {
         self.config.get("release").is_some_and(|release| release == OLD_RELEASE)
@@ -245,7 +275,8 @@ impl Lowering<'_> {
                 definition("errors", MapPurpose::ErrorCounters, BpfMapType::PerCpuArray, 8, sites)
             }
             ServiceMap::Ring => {
-                let pages = self.setting("perf_rb_pages", RING_BYTES / PAGE).clamp(1, 1 << 16);
+                let pages = self.setting("perf_rb_pages", self.ring_bytes() / PAGE);
+                let pages = pages.clamp(1, 1 << 16);
                 let bytes = (pages * PAGE).next_power_of_two() as u32;
                 let mut ring =
                     definition("ring", MapPurpose::Ring, BpfMapType::RingBuffer, 0, bytes);

@@ -48,6 +48,7 @@ impl Lowering<'_> {
             helper::NUMA_NODE => "the NUMA node of the event",
             helper::SOCKET_COOKIE => "socket_cookie()",
             helper::OVERRIDE => "override()",
+            helper::WRITE_USER => "write_user()",
             helper::SEND_SIGNAL => "signal()",
             helper::SEND_SIGNAL_THREAD => "signal_thread()",
             helper::JIFFIES => "jiffies",

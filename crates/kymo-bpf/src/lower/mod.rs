@@ -245,13 +245,16 @@ impl<'c> Lowering<'c> {
                 let what = format!("no such setting {key:?}");
                 return Err(error_at(*position, what));
             }
+            if let Some(what) = finish::setting_problem(key, value) {
+                return Err(error_at(*position, what));
+            }
             config.insert(key.clone(), value.clone());
         }
-        config.extend(options.config.iter().cloned());
-        if let Some(release) = config.get("release").filter(|r| *r != finish::OLD_RELEASE) {
-            let what = format!("release is {}, not {release:?}", finish::OLD_RELEASE);
+        let problem = options.config.iter().find_map(|(k, v)| finish::setting_problem(k, v));
+        if let Some(what) = problem {
             return Err(error_at(start, what));
         }
+        config.extend(options.config.iter().cloned());
         let mut lowering = Lowering {
             tree,
             options,

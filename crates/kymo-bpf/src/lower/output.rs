@@ -115,8 +115,10 @@ impl Lowering<'_> {
                 let end = self.label();
                 self.jump_if(&arguments[0], true, end)?;
                 let text = match arguments.get(1) {
-                    Some(text) => self.literal_of(text, "message of assert()")?,
-                    None => "assertion failed".into(),
+                    Some(text) => {
+                        format!("assert failed: {}", self.literal_of(text, "message of assert()")?)
+                    }
+                    None => "assert failed".into(),
                 };
                 let pieces = vec![FormatPiece::Literal(text)];
                 let format = FormatText { pieces };
@@ -125,10 +127,7 @@ impl Lowering<'_> {
                 self.place_label(end);
             }
             "fail" => {
-                let text = match arguments.first() {
-                    Some(text) => self.literal_of(text, "format of fail()")?,
-                    None => "fail()".into(),
-                };
+                let text = self.failure(arguments)?;
                 return self.error(text);
             }
             "join" => {
@@ -144,6 +143,30 @@ impl Lowering<'_> {
             _ => return Ok(None),
         }
         Ok(Some(Value::none()))
+    }
+
+    /// Text of `fail()`, whose arguments are known now.
+    fn failure(&mut self, arguments: &[Expression]) -> Lowered<String> {
+        let Some((format, values)) = arguments.split_first() else { return Ok("fail()".into()) };
+        let format = self.literal_of(format, "format of fail()")?;
+        let pieces = self.parse_format(&format, values.len())?.pieces;
+        let (mut text, mut values) = (String::new(), values.iter());
+        for piece in &pieces {
+            let value = match piece {
+                FormatPiece::Literal(literal) => {
+                    text.push_str(literal);
+                    continue;
+                }
+                FormatPiece::Conversion(_) => values.next(),
+            };
+            let Some(value) = value else { continue };
+            match self.value(value)?.home {
+                ValueHome::Literal(literal) => text.push_str(&literal),
+                ValueHome::Constant(number) => text.push_str(&number.to_string()),
+                _ => return self.error("arguments of fail() must be literals"),
+            }
+        }
+        Ok(text)
     }
 
     /// Sends the address that a watchpoint is for, and stops the process until it is watched.

@@ -377,10 +377,30 @@ impl ProgramParser<'_> {
             "sizeof" | "offsetof" => return self.size_or_offset(&name, position),
             // `comptime` only says what is done anyway: constants are folded.
             "comptime" => return self.expression(),
+            "if" => return self.nested(|parser| parser.choice(position)),
             _ if self.accept("(") => ExpressionKind::Call(name, self.list(")")?),
             _ => ExpressionKind::Name(name),
         };
         self.node(kind, position)
+    }
+
+    /// `if CONDITION { … } else { … }` for its value.
+    fn choice(&mut self, position: ProgramPosition) -> Parsed<Expression> {
+        let condition = self.expression()?;
+        let then_at = self.position();
+        let then = self.block()?;
+        let then = self.node(ExpressionKind::Block(then.into()), then_at)?;
+        if !self.accept_name("else") {
+            return Err(self.unexpected("`else` of an `if` that is a value"));
+        }
+        let other_at = self.position();
+        let other = if self.accept_name("if") {
+            self.nested(|parser| parser.choice(other_at))?
+        } else {
+            let other = self.block()?;
+            self.node(ExpressionKind::Block(other.into()), other_at)?
+        };
+        self.node(ExpressionKind::Ternary(condition, then, other), position)
     }
 
     fn size_or_offset(&mut self, name: &str, position: ProgramPosition) -> Parsed<Expression> {

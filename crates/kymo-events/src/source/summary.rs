@@ -280,6 +280,7 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> V
     // where the recorder kept them, know how much it was in all.
     let counted = data.options().lost_by_counters().filter(|counted| *counted > s.lost);
     let is_flight_recorder = data.options().is_flight_recorder();
+    let dropped = data.options().dropped_by_counters().unwrap_or(0);
     if is_flight_recorder && s.lost_before > 0 && s.lost_before == s.lost_places {
         // The counters go on while the ring is read.
         let fact = "what came before the first events of a CPU was overwritten";
@@ -296,6 +297,10 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> V
         if s.lost_unknown > 0 {
             let n = s.lost_unknown;
             let fact = format!("events lost in {n} places, their number is not known");
+            l.note(NoteKind::Lost, fact, more());
+        }
+        if dropped > 0 && s.lost_places == 0 {
+            let fact = format!("{dropped} events found the ring full, which keeps the oldest");
             l.note(NoteKind::Lost, fact, more());
         }
     }

@@ -96,17 +96,25 @@ impl TraceDatOptions {
     /// ring to when the recorder looked at its `stats`; `None` if it did not, or for several
     /// instances, whose figures stand behind each other.
     pub fn lost_by_counters(&self) -> Option<u64> {
+        self.counted(&["overrun", "commit overrun", "dropped events"])
+    }
+
+    /// Events of these that found the ring full, in a ring that does not overwrite: pages do not
+    /// say so of what came last.
+    pub fn dropped_by_counters(&self) -> Option<u64> {
+        self.counted(&["dropped events"])
+    }
+
+    fn counted(&self, names: &[&str]) -> Option<u64> {
         let is_instance = |text: &&String| !text.starts_with("CPU: ");
         if self.cpustat.is_empty() || self.cpustat.iter().any(|text| is_instance(&text)) {
             return None;
         }
         let lines = self.cpustat.iter().flat_map(|text| text.lines());
         let figures = lines.filter_map(|line| line.split_once(": "));
-        figures
-            .filter(|(name, _)| ["overrun", "commit overrun", "dropped events"].contains(name))
-            .try_fold(0u64, |sum, (_, figure)| {
-                Some(sum.saturating_add(figure.trim().parse().ok()?))
-            })
+        figures.filter(|(name, _)| names.contains(name)).try_fold(0u64, |sum, (_, figure)| {
+            Some(sum.saturating_add(figure.trim().parse().ok()?))
+        })
     }
 }
 

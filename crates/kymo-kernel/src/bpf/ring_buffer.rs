@@ -1,7 +1,8 @@
 //! The BPF ring buffer: mapped, and read without being woken for each record.
 //!
 //! The first page has the consumer's position, which we write; the next one the
-//! producers' position, and then the data follow twice, so that no record wraps.
+//! producers' position, and then the data follow. They follow twice, so that no record wraps, but
+//! only the first half is mapped: what is mapped counts as memory of this process.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -22,6 +23,8 @@ pub struct BpfRing {
     producer: NonNull<u8>,
     page: usize,
     size: usize,
+    /// A record that wraps.
+    wrapped: Vec<u8>,
 }
 
 // SAFETY: the mapped memory belongs to the process, not to a thread; there is one reader, by
@@ -33,8 +36,8 @@ impl BpfRing {
     pub fn map(map: &BpfMap, size: usize) -> Result<BpfRing, BpfError> {
         let page = rustix::param::page_size();
         let consumer = map_part(map, 0, page, libc::PROT_READ | libc::PROT_WRITE)?;
-        match map_part(map, page, page + 2 * size, libc::PROT_READ) {
-            Ok(producer) => Ok(BpfRing { consumer, producer, page, size }),
+        match map_part(map, page, page + size, libc::PROT_READ) {
+            Ok(producer) => Ok(BpfRing { consumer, producer, page, size, wrapped: Vec::new() }),
             Err(error) => {
                 unmap(consumer, page);
                 Err(error)
@@ -97,19 +100,35 @@ impl BpfRing {
         unsafe { &*self.producer.as_ptr().add(self.offset(at)).cast::<AtomicU32>() }
     }
 
-    fn data(&self, at: u64, len: usize) -> &[u8] {
+    fn data(&mut self, at: u64, len: usize) -> &[u8] {
         let len = len.min(self.size);
-        // SAFETY: the data are mapped twice in a row, so that `len` ≤ `size` bytes from any
-        // masked offset are mapped; the kernel does not write there until the consumer's
-        // position has passed, which happens after the slice is dropped.
-        unsafe { std::slice::from_raw_parts(self.producer.as_ptr().add(self.offset(at)), len) }
+        let before_end = len.min(self.page + self.size - self.offset(at));
+        if before_end == len {
+            return self.mapped(at, len);
+        }
+        let mut wrapped = std::mem::take(&mut self.wrapped);
+        wrapped.clear();
+        wrapped.extend_from_slice(self.mapped(at, before_end));
+        wrapped.extend_from_slice(self.mapped(at + before_end as u64, len - before_end));
+        self.wrapped = wrapped;
+        &self.wrapped
+    }
+
+    /// Bytes that end before the mapping does.
+    fn mapped(&self, at: u64, len: usize) -> &[u8] {
+        let offset = self.offset(at);
+        let len = len.min(self.page + self.size - offset);
+        // SAFETY: `size` bytes of data are mapped behind the page, and `len` bytes from the masked
+        // offset end within; the kernel does not write there until the consumer's position has
+        // passed, which happens after the slice is dropped.
+        unsafe { std::slice::from_raw_parts(self.producer.as_ptr().add(offset), len) }
     }
 }
 
 impl Drop for BpfRing {
     fn drop(&mut self) {
         unmap(self.consumer, self.page);
-        unmap(self.producer, self.page + 2 * self.size);
+        unmap(self.producer, self.page + self.size);
     }
 }
 

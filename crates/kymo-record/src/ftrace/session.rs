@@ -71,6 +71,8 @@ pub struct KernelSnapshot {
     pub by: TakenBy,
     /// The time of the oldest event there was, of the session's clock.
     pub oldest_ns: Option<u64>,
+    /// Events that found the rings full since these were made.
+    pub dropped: u64,
 }
 
 /// What a session is now.
@@ -256,6 +258,7 @@ impl KernelSession {
         let cpus = self.dir.cpus()?;
         let stats: Vec<CpuStats> = cpus.iter().filter_map(|c| self.dir.stats(*c).ok()).collect();
         let oldest_ns = stats.iter().filter(|s| s.entries > 0).filter_map(|s| s.oldest_ns).min();
+        let dropped = stats.iter().map(|s| s.dropped).sum();
         let by_kernel = by_kernel && self.dir.has("snapshot");
         if by_kernel {
             // First, so that nothing that is done now gets into it: what an earlier
@@ -301,7 +304,7 @@ impl KernelSession {
             growing.finish().map_err(write(stored))?.1
         };
         let by = if by_kernel { TakenBy::Kernel } else { TakenBy::Reading };
-        Ok(KernelSnapshot { path: path.to_owned(), bytes, stored, by, oldest_ns })
+        Ok(KernelSnapshot { path: path.to_owned(), bytes, stored, by, oldest_ns, dropped })
     }
 }
 

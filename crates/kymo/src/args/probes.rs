@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use kymo_kernel::probe_guard::{GuardError, ProbeGuard};
+use kymo_kernel::probe_guard::{GuardError, ProbeGuard, ProbeNamesLock};
 use kymo_kernel::process::{Signal, Signals};
 use kymo_probe::naming::TakenName;
 use kymo_probe::{
@@ -60,6 +60,7 @@ impl ProbeArgs {
         let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup])?;
         let tracefs = tracing::open()?;
         let mut ledger = Ledger::default();
+        let lock = ProbeNamesLock::take()?;
         let mut names = event_names(&tracefs, TakenName::Number)?;
         let mut definitions = Vec::new();
         for (exec, descriptions) in self.by_binary(exec) {
@@ -80,6 +81,7 @@ impl ProbeArgs {
             GuardError::Probe(e) => anyhow::Error::from(explain_refusal(e)),
             e => e.into(),
         })?;
+        drop(lock);
         Ok(Some(TemporaryProbes { guard, _signals: signals }))
     }
 

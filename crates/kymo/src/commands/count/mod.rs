@@ -271,6 +271,7 @@ const KERNEL_ONLY: &str = "--preflight and --budget are for programs that run in
 impl CountOpening<'_> {
     fn options(&self, target: &RunTarget, in_user_space: bool) -> ProgramOptions {
         ProgramOptions {
+            name: "count".into(),
             pid: self.pid,
             child_pid: target.child_pid(),
             in_user_space,

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use kymo_kernel::probe_events::ProbeChange;
+use kymo_kernel::probe_guard::ProbeNamesLock;
 use kymo_kernel::probe_notes::ProbeNotes;
 use kymo_probe::naming::TakenName;
 use kymo_probe::{PlanOptions, PlannedProbes, event_names, explain_refusal, plan_probes};
@@ -17,6 +18,8 @@ use crate::commands::tracing;
 pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
     let tracefs = tracing::open()?;
     let taken = if args.force { TakenName::Number } else { TakenName::Refuse };
+    // Without it names may only meet those of one who adds at the same time.
+    let lock = (!args.dry_run).then(ProbeNamesLock::take);
     let mut names = event_names(&tracefs, taken)?;
     let target = target(args);
     let mut cached = args.cache.then(|| cached::load(args, &target)).transpose()?;
@@ -31,6 +34,7 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
     let ledger = Ledger::from_notes(planned.notes.clone());
     if !args.dry_run {
         tracefs.write_probes(&mut planned.changes).map_err(explain_refusal)?;
+        drop(lock);
         ProbeNotes::renew(&tracefs)?;
         if let Some(cached) = &mut cached {
             cached::store(cached, &planned.resolved)?;

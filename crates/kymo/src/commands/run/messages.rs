@@ -12,7 +12,7 @@ use crate::called_name::CalledName;
 
 /// A program's text and its name in messages.
 pub(super) struct ProgramText {
-    name: String,
+    pub(super) name: String,
     pub(super) text: String,
 }
 

@@ -135,6 +135,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (text, parameters) = ProgramText::read(args.program.as_deref(), &args.words)?;
     let mut target = RunTarget::new(pid, args.command.as_deref())?;
     let options = ProgramOptions {
+        name: text.name.clone(),
         parameters,
         pid,
         child_pid: target.child_pid(),

@@ -11,6 +11,7 @@ use kymo_files::ctf::types::CtfVersion;
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::process::{Signal, Signals};
+use kymo_model::{Note, NoteKind};
 use kymo_record::ftrace::{self, Condition, ConditionWatch, Met, On, OnLatency, TakenBy};
 use kymo_record::sessions::{SessionSnapshot, Sessions, TakeOptions};
 use kymo_view::Ledger;
@@ -163,6 +164,11 @@ pub(super) fn tell(
         parts.push(of_kernel(kernel, met));
     }
     let mut ledger = Ledger::default();
+    if let Some(dropped) = taken.kernel.as_ref().map(|kernel| kernel.dropped).filter(|n| *n > 0) {
+        let fact = format!("{dropped} events found the rings full since these were made");
+        let advice = "a larger --buffer-size, or rotate more often".to_owned();
+        ledger.push(Note::doubt(NoteKind::Lost, fact, Some(advice)));
+    }
     if let Some((stats, notes)) = &taken.programs {
         parts.push(match stats.programs {
             0 => "no events of programs".to_owned(),
