@@ -239,7 +239,8 @@ impl Bench<'_> {
             what:
                 "highest of 1, 2, 3 and 4 M system calls a second of which `printf` loses no line"
                     .into(),
-            perf: Self::theirs(&theirs, &older),
+            newest: theirs,
+            installed: older,
             kymo: highest(Runner::Kymo)?,
             verdict: "goal: 1 M/s".into(),
         })
