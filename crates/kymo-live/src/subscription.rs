@@ -43,7 +43,8 @@ const MAX_PROBES: usize = 128;
 pub struct Subscription {
     events: Vec<String>,
     probes: Vec<String>,
-    program_events: Vec<String>,
+    /// With what they must fulfil.
+    program_events: Vec<(String, Option<String>)>,
     filter: Option<String>,
     command: Vec<OsString>,
     processes: Vec<u32>,
@@ -118,7 +119,18 @@ impl Subscription {
 
     /// Adds tracepoints of programs that link `kymo-tracepoint`: `PROVIDER:NAME`, with `*` and `?`.
     pub fn program_event(mut self, name: impl Into<String>) -> Subscription {
-        self.program_events.push(name.into());
+        self.program_events.push((name.into(), None));
+        self
+    }
+
+    /// The same with a condition on its fields, which the program checks: an event that does not
+    /// fulfil it costs no room.
+    pub fn program_event_if(
+        mut self,
+        name: impl Into<String>,
+        condition: impl Into<String>,
+    ) -> Subscription {
+        self.program_events.push((name.into(), Some(condition.into())));
         self
     }
 
@@ -318,7 +330,11 @@ impl Subscription {
         if self.program_events.is_empty() {
             return Ok(None);
         }
-        let rules = parse_rules(&self.program_events, None, None).map_err(LiveError::of)?;
+        let mut rules = Vec::new();
+        for (name, condition) in &self.program_events {
+            let name = std::slice::from_ref(name);
+            rules.extend(parse_rules(name, None, condition.as_deref()).map_err(LiveError::of)?);
+        }
         let command = command.filter(|_| !self.is_system_wide);
         let pids = self.processes.clone();
         let mut limited = [command.unwrap_or(0), 0, 0, 0];

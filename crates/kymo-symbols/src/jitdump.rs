@@ -29,7 +29,8 @@ pub(crate) struct Function<'a> {
     pub(crate) name: &'a [u8],
     /// The code; empty where it was not written whole.
     pub(crate) code: &'a [u8],
-    /// `.eh_frame`, to be taken as lying right behind the code.
+    /// `.eh_frame`, to be taken as lying behind the code at the next multiple of 8, counted from
+    /// the code's begin: as perf's `inject -j` puts it, and compilers expect.
     pub(crate) eh_frame: &'a [u8],
     /// Where it comes from, by address as the code was loaded.
     pub(crate) lines: Vec<Line<'a>>,
@@ -168,7 +169,8 @@ impl<'a> JitDump<'a> {
         let Some(arch) = self.arch else { return Vec::new() };
         let table = |(start, f): (&u64, &Function<'a>)| {
             let end = start.checked_add(f.size)?;
-            let eh_frame = Section { address: end, bytes: f.eh_frame.into() };
+            let address = start.checked_add(f.size.checked_next_multiple_of(8)?)?;
+            let eh_frame = Section { address, bytes: f.eh_frame.into() };
             let sections = CfiSections { eh_frame, text: *start, ..CfiSections::default() };
             (!f.eh_frame.is_empty()).then(|| (*start, end, CfiTable::new(arch, sections)))
         };

@@ -299,7 +299,7 @@ fn a_snapshot_of_a_latency_comes_with_its_explanation() {
     let _ = session(&["start", s.name()]).success();
     let dat = naps.file("why.dat");
     let condition = "raw_syscalls:sys_enter if id == 230 && comm == \"whynaps\" -> \
-                     raw_syscalls:sys_exit if id == 230 && comm == \"whynaps\" > 1500ms by pid";
+                     raw_syscalls:sys_exit if id == 230 && comm == \"whynaps\" > 1500ms by tid";
     let args = ["snapshot", s.name(), "-o", &dat, "-n", "1", "--why", "--on-latency", condition];
     let mut watcher = beside(&args);
     watching(&mut watcher);

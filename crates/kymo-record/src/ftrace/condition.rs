@@ -133,7 +133,7 @@ fn nanoseconds(text: &str) -> Option<u64> {
 
 /// One of the two events of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
+pub enum ConditionSide {
     /// It begins.
     From,
     /// It ends.
@@ -156,34 +156,35 @@ pub struct TooLong {
 /// Matches ends to beginnings. Of several beginnings the last one counts, as
 /// with the kernel's own histograms.
 #[derive(Debug)]
-pub(crate) struct Matcher {
+pub struct LatencyMatcher {
     limit: u64,
     open: FxHashMap<i64, u64>,
     /// Beginnings that were forgotten because there were too many.
-    pub(crate) forgotten: u64,
+    forgotten: u64,
 }
 
-impl Matcher {
-    pub(crate) fn new(limit: u64) -> Matcher {
-        Matcher { limit, open: FxHashMap::default(), forgotten: 0 }
+impl LatencyMatcher {
+    /// Longer than `limit` nanoseconds is too long.
+    pub fn new(limit: u64) -> LatencyMatcher {
+        LatencyMatcher { limit, open: FxHashMap::default(), forgotten: 0 }
     }
 
     /// Takes the next event, by time.
-    pub(crate) fn event(
+    pub fn event(
         &mut self,
-        side: Side,
+        side: ConditionSide,
         (key, tid): (i64, u32),
         time: u64,
     ) -> Option<TooLong> {
         match side {
-            Side::From => {
+            ConditionSide::From => {
                 if self.open.len() >= MAX_OPEN && !self.open.contains_key(&key) {
                     self.forget();
                 }
                 self.open.insert(key, time);
                 None
             }
-            Side::To => {
+            ConditionSide::To => {
                 let from = self.open.remove(&key)?;
                 let long = time.saturating_sub(from) > self.limit;
                 long.then_some(TooLong { key, from, to: time, tid })
@@ -192,7 +193,7 @@ impl Matcher {
     }
 
     /// Events were lost: an end may belong to a beginning that was not seen.
-    pub(crate) fn lost(&mut self) {
+    pub fn lost(&mut self) {
         self.open.clear();
     }
 
@@ -261,10 +262,10 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_found_and_nothing_else() {
-        use Side::{From, To};
+        use ConditionSide::{From, To};
         #[track_caller]
-        fn check(events: &[(Side, i64, u64)], expected: &[(i64, u64, u64)]) {
-            let mut m = Matcher::new(100);
+        fn check(events: &[(ConditionSide, i64, u64)], expected: &[(i64, u64, u64)]) {
+            let mut m = LatencyMatcher::new(100);
             let found: Vec<_> = events
                 .iter()
                 .filter_map(|&(side, key, time)| m.event(side, (key, 7), time))
@@ -284,15 +285,15 @@ mod tests {
 
     #[test]
     fn losses_and_crowds_make_no_false_alarm_and_no_memory() {
-        let mut m = Matcher::new(100);
-        m.event(Side::From, (1, 7), 0);
+        let mut m = LatencyMatcher::new(100);
+        m.event(ConditionSide::From, (1, 7), 0);
         m.lost();
-        assert_eq!(m.event(Side::To, (1, 7), 1000), None);
+        assert_eq!(m.event(ConditionSide::To, (1, 7), 1000), None);
         for key in 0..200_000 {
-            m.event(Side::From, (key, 7), key as u64);
+            m.event(ConditionSide::From, (key, 7), key as u64);
         }
         assert!(m.open.len() <= MAX_OPEN && m.forgotten > 0);
         // The young ones are still known.
-        assert!(m.event(Side::To, (199_999, 7), 1_000_000).is_some());
+        assert!(m.event(ConditionSide::To, (199_999, 7), 1_000_000).is_some());
     }
 }

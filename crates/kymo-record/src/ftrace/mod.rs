@@ -17,7 +17,7 @@ mod trace_header;
 mod watch;
 
 pub use capture::{TraceOptions, TraceOutput, TraceSummary, record_trace, record_trace_beside};
-pub use condition::{ConditionError, On, OnLatency, TooLong};
+pub use condition::{ConditionError, ConditionSide, LatencyMatcher, On, OnLatency, TooLong};
 pub use error::TraceError;
 pub use facts::KernelSymbols;
 pub use live::{LiveCapture, LiveEnd, LiveOptions, LivePace, LostByCpu};

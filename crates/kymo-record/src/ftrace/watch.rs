@@ -13,7 +13,7 @@ use kymo_kernel::process::Signals;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::Endian;
 
-use super::condition::{Matcher, On, OnLatency, Side, TooLong};
+use super::condition::{ConditionSide, LatencyMatcher, On, OnLatency, TooLong};
 use super::error::TraceError;
 
 /// Room for each CPU: a condition's events are looked at as they come.
@@ -54,12 +54,12 @@ impl Met {
 }
 
 /// An event of the condition: its time, which of the two it is, its key, its thread.
-type Seen = (u64, Side, i64, u32);
+type Seen = (u64, ConditionSide, i64, u32);
 
 /// An event that is watched for.
 struct Watched {
     id: u16,
-    side: Side,
+    side: ConditionSide,
     key: Key,
     format: EventFormat,
 }
@@ -75,7 +75,7 @@ enum Key {
 pub struct ConditionWatch {
     pipes: Vec<RawPipe>,
     watched: Vec<Watched>,
-    matcher: Option<Matcher>,
+    matcher: Option<LatencyMatcher>,
     layout: PageLayout,
     /// Events that are newer than the last look: others may still come before.
     early: Vec<Seen>,
@@ -95,10 +95,13 @@ impl ConditionWatch {
         instance.set_buffer_size_kb(BUFFER_KB)?;
         instance.set_wake_percent(0)?;
         let (sides, limit) = match condition {
-            Condition::On(on) => (vec![(on, Side::To, None)], None),
+            Condition::On(on) => (vec![(on, ConditionSide::To, None)], None),
             Condition::OnLatency(l) => {
                 let (a, b) = l.key.clone().map_or((None, None), |(a, b)| (Some(a), Some(b)));
-                (vec![(&l.from, Side::From, a), (&l.to, Side::To, b)], Some(l.limit))
+                (
+                    vec![(&l.from, ConditionSide::From, a), (&l.to, ConditionSide::To, b)],
+                    Some(l.limit),
+                )
             }
         };
         let mut watched = Vec::new();
@@ -121,7 +124,7 @@ impl ConditionWatch {
         let pipes = instance.cpus()?.into_iter().map(|cpu| instance.raw_pipe(cpu));
         let pipes = pipes.collect::<Result<_, _>>()?;
         instance.set_tracing(true)?;
-        let matcher = limit.map(Matcher::new);
+        let matcher = limit.map(LatencyMatcher::new);
         Ok(ConditionWatch {
             pipes,
             watched,
@@ -225,7 +228,7 @@ impl ConditionWatch {
     }
 }
 
-fn classify(watched: &[Watched], payload: &[u8], cpu: u32) -> Option<(Side, i64, u32)> {
+fn classify(watched: &[Watched], payload: &[u8], cpu: u32) -> Option<(ConditionSide, i64, u32)> {
     let id = EventFormat::payload_id(payload, Endian::NATIVE)?;
     let w = watched.iter().find(|w| w.id == id)?;
     let key = match &w.key {

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod changes;
+mod conditions;
 mod life;
 mod places;
 mod stage;

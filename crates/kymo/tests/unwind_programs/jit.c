@@ -13,18 +13,18 @@
 __attribute__((noinline)) void back(void) { syscall(SYS_getppid); __asm__ volatile(""); }
 /* push %rbp; mov %rsp,%rbp; call *%rdi; pop %rbp; ret */
 static const unsigned char framed[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
-/* push %rbp; xor %ebp,%ebp; call *%rdi; pop %rbp; ret, filled up to 16 bytes */
-static const unsigned char bare[16] = {0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3};
-/* .eh_frame that lies right behind those 16 bytes: one CIE and one FDE. */
+/* xchg %ax,%ax; push %rbp; xor %ebp,%ebp; call *%rdi; pop %rbp; ret */
+static const unsigned char bare[] = {0x66, 0x90, 0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3};
+/* .eh_frame as if it lay behind those 9 bytes, at the next multiple of 8: one CIE and one FDE. */
 static const unsigned char eh_frame[] = {
     /* length 20, CIE, version 1, "zR", code 1, data -8, RA 16, FDEs are pc-relative sdata4 */
     20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b,
     /* CFA = rsp + 8, RA at CFA - 8 */
     0x0c, 7, 8, 0x90, 1, 0, 0,
-    /* length 24, CIE 28 bytes before; the code begins 16 + 32 bytes before, has 7 */
-    24, 0, 0, 0, 28, 0, 0, 0, 0xd0, 0xff, 0xff, 0xff, 7, 0, 0, 0, 0,
-    /* from byte 1 on CFA = rsp + 16, rbp at CFA - 16; from byte 6 on CFA = rsp + 8 */
-    0x41, 0x0e, 16, 0x86, 2, 0x45, 0x0e, 8, 0, 0, 0};
+    /* length 24, CIE 28 bytes before; the code begins 16 + 32 bytes before, has 9 */
+    24, 0, 0, 0, 28, 0, 0, 0, 0xd0, 0xff, 0xff, 0xff, 9, 0, 0, 0, 0,
+    /* from byte 3 on CFA = rsp + 16, rbp at CFA - 16; from byte 8 on CFA = rsp + 8 */
+    0x43, 0x0e, 16, 0x86, 2, 0x45, 0x0e, 8, 0, 0, 0};
 static void dump(const char *directory, void *code) {
     char path[4096], name[] = "made";
     snprintf(path, sizeof path, "%s/jit-%d.dump", directory, getpid());

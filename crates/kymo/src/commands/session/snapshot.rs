@@ -2,6 +2,7 @@
 //! long. The command stays and waits; nothing waits without it.
 
 use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,10 +14,11 @@ use kymo_files::tracedat::write::Format;
 use kymo_kernel::process::{Signal, Signals};
 use kymo_model::{Note, NoteKind};
 use kymo_record::ftrace::{self, Condition, ConditionWatch, Met, On, OnLatency, TakenBy};
-use kymo_record::sessions::{SessionSnapshot, Sessions, TakeOptions};
+use kymo_record::sessions::{Session, SessionSnapshot, Sessions, TakeOptions};
 use kymo_view::Ledger;
 
 use super::super::page_command::become_view;
+use super::program_condition::ProgramCondition;
 use super::show::many;
 use super::why;
 use crate::args::values::{ctf_version, millis};
@@ -98,53 +100,112 @@ pub(super) fn run(sessions: &Sessions, args: &Snapshot) -> anyhow::Result<ExitCo
             );
         }
     }
-    let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
-    let signals = Signals::listen(&ends).context("cannot listen for signals")?;
-    let mut watch = ConditionWatch::start(sessions.tracefs()?, &condition)?;
-    if !args.quiet {
-        say(&format!("watching in user space, in the instance {}", watch.instance()));
+    let mut taker = Taker { session, path, options, args, condition: &condition, taken: 0 };
+    let next = match ProgramCondition::of(&condition)? {
+        Some(programs) => taker.watch_programs(programs)?,
+        None => taker.watch_kernel(sessions)?,
+    };
+    match next {
+        Some(Next::View(path, span)) => match become_view(&path, span, None)? {},
+        Some(Next::End(status)) => Ok(status),
+        // Whoever asked for a number and did not get it hears so.
+        _ if args.count.is_some() => Ok(ExitCode::FAILURE),
+        _ => Ok(ExitCode::SUCCESS),
     }
-    let mut taken = 0;
-    let until = args.timeout.map(|t| Instant::now() + t);
-    let mut lost = 0;
-    loop {
-        let met = watch.wait(&signals, until)?;
-        if watch.lost > lost {
-            lost = watch.lost;
-            say(&format!(
-                "events of the condition were lost {lost} times: it may have been missed"
-            ));
+}
+
+/// What follows a snapshot.
+enum Next {
+    Watch,
+    End(ExitCode),
+    /// The page of what was written, and of the time that it is about.
+    View(PathBuf, Option<(u64, u64)>),
+}
+
+/// Takes a snapshot each time a condition is met.
+struct Taker<'a> {
+    session: Session,
+    path: PathBuf,
+    options: TakeOptions,
+    args: &'a Snapshot,
+    condition: &'a Condition,
+    taken: u64,
+}
+
+impl Taker<'_> {
+    fn watch_programs(&mut self, condition: ProgramCondition) -> anyhow::Result<Option<Next>> {
+        if !self.args.quiet {
+            say("watching in user space, in rings of programs of its own");
         }
-        let Some(met) = met else { break };
-        if !args.after.is_zero() {
-            signals.wait(Some(args.after))?;
+        let mut after = None;
+        let notes = condition.watch(self.args.timeout, |met| {
+            // The events that come meanwhile wait in their rings.
+            std::thread::sleep(self.args.after);
+            after = Some(self.take(met)?);
+            Ok(match after {
+                Some(Next::Watch) => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            })
+        })?;
+        for note in notes.iter().filter(|note| note.is_doubt) {
+            say(&format!("of the condition's events: {}", note.fact));
         }
-        let snapshot = session.take(&path, TakeOptions { stamped: true, ..options })?;
-        watch.told();
-        taken += 1;
+        Ok(after.filter(|next| !matches!(next, Next::Watch)))
+    }
+
+    fn watch_kernel(&mut self, sessions: &Sessions) -> anyhow::Result<Option<Next>> {
+        let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
+        let signals = Signals::listen(&ends).context("cannot listen for signals")?;
+        let mut watch = ConditionWatch::start(sessions.tracefs()?, self.condition)?;
+        if !self.args.quiet {
+            say(&format!("watching in user space, in the instance {}", watch.instance()));
+        }
+        let until = self.args.timeout.map(|t| Instant::now() + t);
+        let mut lost = 0;
+        loop {
+            let met = watch.wait(&signals, until)?;
+            if watch.lost > lost {
+                lost = watch.lost;
+                say(&format!(
+                    "events of the condition were lost {lost} times: it may have been missed"
+                ));
+            }
+            let Some(met) = met else { return Ok(None) };
+            if !self.args.after.is_zero() {
+                signals.wait(Some(self.args.after))?;
+            }
+            let next = self.take(met)?;
+            watch.told();
+            if !matches!(next, Next::Watch) {
+                return Ok(Some(next));
+            }
+        }
+    }
+
+    fn take(&mut self, met: Met) -> anyhow::Result<Next> {
+        let args = self.args;
+        let options = TakeOptions { stamped: true, ..self.options };
+        let snapshot = self.session.take(&self.path, options)?;
+        self.taken += 1;
         let status = tell(&snapshot, Some(met), false, args.strict);
+        let span = match met {
+            Met::TooLong(l) => Some((l.from, l.to)),
+            Met::Event(_) => None,
+        };
         if let (true, Condition::OnLatency(latency), Met::TooLong(met)) =
-            (args.why, &condition, met)
+            (args.why, self.condition, met)
             && let Err(error) = why::explain(&snapshot.path, latency.task(&met), (met.from, met.to))
         {
             // The snapshot is there, and the next one may be explained.
             say(&format!("no explanation of {}: {error:#}", snapshot.path.display()));
         }
-        if args.view {
-            // The page ends by the signals that are held back here.
-            drop((watch, signals));
-            let span = match met {
-                Met::TooLong(l) => Some((l.from, l.to)),
-                Met::Event(_) => None,
-            };
-            match become_view(&snapshot.path, span, None)? {}
-        }
-        if args.count.is_some_and(|n| taken >= n) {
-            return Ok(status);
-        }
+        Ok(match args.count {
+            // The page ends by the signals that are held back while the condition is watched for.
+            _ if args.view => Next::View(snapshot.path, span),
+            Some(n) if self.taken >= n => Next::End(status),
+            _ => Next::Watch,
+        })
     }
-    // Whoever asked for a number and did not get it hears so.
-    Ok(if args.count.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn say(text: &str) {
