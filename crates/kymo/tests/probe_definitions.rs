@@ -467,3 +467,22 @@ fn functions_that_are_only_inlined_are_listed() {
         assert!(definition.starts_with("p:"), "{definition}");
     }
 }
+
+/// What probes cannot read has the name of its register.
+#[test]
+fn a_number_in_a_vector_register_is_refused_by_its_name() {
+    if !ready() {
+        return;
+    }
+    let source = "#include <stdlib.h>\n\
+                  __attribute__((noinline)) double scaled(double factor, int n) { return factor * n; }\n\
+                  int main(int n, char **words) { return scaled(atof(words[0]), n) > 1; }\n";
+    let program = compile("gcc", "scaled.c", source, &["-g", "-O2"]);
+    check(
+        &program,
+        &[
+            ("scaled n", Same),
+            ("scaled factor", Refused("factor is in xmm0, which a probe cannot read")),
+        ],
+    );
+}

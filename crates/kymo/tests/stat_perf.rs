@@ -1,5 +1,6 @@
 //! `kymo stat` beside `perf stat` for the same command: the same lines, columns,
 //! names and, where the command always does the same, the same counts.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use kymo_testkit::{Need, Outcome, Workload, perf, require, run, run_command};
 
@@ -309,4 +310,27 @@ fn an_interrupt_prints_what_was_counted() {
     assert_eq!(outcome.status, 143, "{outcome:?}");
     assert_eq!(outcome.stderr.matches("task-clock").count(), 1, "{outcome:?}");
     assert!(outcome.stderr.contains("seconds time elapsed"), "{outcome:?}");
+}
+
+/// A process that sleeps runs none of its events: they are named in one note.
+#[test]
+fn events_of_a_process_that_sleeps_share_a_note() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let mut sleeper = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let events = "syscalls:sys_enter_get*";
+    let text = kymo(&["stat", "-e", events, "-p", &pid, "--timeout", "100"]).success().stderr;
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let counted = text.matches("<not counted>").count();
+    assert!(counted > 4, "{text}");
+    let notes: Vec<&str> = text.lines().filter(|line| line.contains("never ran")).collect();
+    let [note] = notes.as_slice() else { panic!("{notes:?} {text}") };
+    assert!(
+        note.contains(&format!("{counted} events never ran while they were counted:")),
+        "{text}"
+    );
+    assert!(note.ends_with(&format!("and {} more", counted - 4)), "{text}");
 }
