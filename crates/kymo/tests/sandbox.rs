@@ -61,8 +61,14 @@ fn readers_have_given_up_rights() {
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    let answers =
-        ["sched latency", "offcpu report", "why", "lock contention", "kmem stat", "io top"];
+    let answers = [
+        "sched latency",
+        "offcpu report",
+        "why",
+        "lock contention",
+        "kmem stat",
+        "syscalls report",
+    ];
     let answers = answers.map(|words| words.split(' ').collect::<Vec<_>>());
     let others =
         [&["report"][..], &["script"], &["annotate"], &["evlist"], &["profile"], &["trace"]];
