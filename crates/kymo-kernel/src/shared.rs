@@ -41,6 +41,11 @@ pub enum SharedError {
 }
 
 impl SharedError {
+    /// Whether it ends before what was to be read.
+    pub fn is_short(&self) -> bool {
+        matches!(self, SharedError::System { error, .. } if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
+
     /// Whether there is no such file.
     pub fn is_missing(&self) -> bool {
         matches!(self, SharedError::System { error, .. } if error.kind() == io::ErrorKind::NotFound)

@@ -634,7 +634,8 @@ fn time_off_the_cpu_has_a_column_and_an_order() {
     top.press("t");
     top.wait("the tree of waits", |t| t.text().contains("naps") && t.text().contains("waits"));
     top.press("f");
-    top.wait("flames of waits", |t| t.text().contains("|waits") && t.text().contains("|naps"));
+    // The mutex is not fair: how long it is waited for, and whether all of the name fits, differs.
+    top.wait("flames of waits", |t| t.text().contains("|wa") && t.text().contains("|naps"));
     top.press("2");
     // Nobody's time is more than that of the page.
     top.wait("threads", |t| t.line(3).contains(":sleeper") && t.line(4).contains(":sleeper"));

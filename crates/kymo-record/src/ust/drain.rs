@@ -45,8 +45,8 @@ pub struct DrainStats {
     pub damaged: u64,
     /// Events lost because a program could not make its ring.
     pub without_ring: u64,
-    /// Rings whose files other processes have cut short: what was in them, and what came since, is
-    /// lost, and its number is not known.
+    /// Programs whose files other processes have cut short: what was in their rings, and what came
+    /// since, is lost, and its number is not known.
     pub cut: u64,
 }
 

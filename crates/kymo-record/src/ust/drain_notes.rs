@@ -44,9 +44,10 @@ impl DrainStats {
             notes.push(lost(fact, format!("make room in {shared}: df -h {shared}")));
         }
         if self.cut > 0 {
-            let rings = if self.cut == 1 { "ring was" } else { "rings were" };
+            let programs = if self.cut == 1 { "program" } else { "programs" };
             let fact = format!(
-                "{} {rings} cut short by another process: events in them and since are lost, how many is not known",
+                "files of {} {programs} were cut short by another process: events that were in \
+                 their rings, and all since, are lost; how many is not known",
                 self.cut
             );
             let advice = format!("nobody but programs and kymo may write into {shared}/kymo-UID");

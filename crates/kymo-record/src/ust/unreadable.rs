@@ -11,7 +11,7 @@ use super::program::{Program, ProgramId};
 /// Which programs that are, and why.
 #[derive(Debug, Default)]
 pub(super) struct UnreadablePrograms {
-    /// Their rings were cut short.
+    /// Their files were cut short.
     cut: BTreeSet<(u32, ProgramId)>,
     /// Something else is wrong with their files.
     others: BTreeSet<(u32, ProgramId)>,
@@ -37,6 +37,10 @@ impl UnreadablePrograms {
             Err(UstError::Cut | UstError::Ring { error: LayoutError::Short { .. }, .. }) => {
                 self.cut.insert(key);
             }
+            // It was seen here before the program has met it.
+            Err(UstError::Shared(e)) if e.is_short() => {
+                self.cut.insert(key);
+            }
             Err(e) => {
                 self.others.insert(key);
                 self.notes.push(e.to_string());
@@ -45,7 +49,7 @@ impl UnreadablePrograms {
         Ok(())
     }
 
-    /// How many programs' rings were cut short.
+    /// How many programs' files were cut short.
     pub(super) fn cut(&self) -> u64 {
         self.cut.len() as u64
     }
