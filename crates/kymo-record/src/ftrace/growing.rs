@@ -168,10 +168,22 @@ impl Growing {
         Ok(())
     }
 
-    /// [`replace_layout`](Self::replace_layout) and its bytes.
+    /// [`replace_layout`](Self::replace_layout) and its bytes. Where a disk is full the new ones may
+    /// not fit, and a part of them would leave sections that lead nowhere: the old ones come back,
+    /// whose place is there.
     pub(crate) fn replace_header(&mut self, header: &GrowingHeader) -> io::Result<()> {
+        let mut old = vec![0; usize::try_from(self.layout.len).unwrap_or(0)];
+        let layout = self.layout.clone();
+        if self.begun {
+            self.file.read_exact_at(&mut old, 0)?;
+        }
         self.replace_layout(header.layout.clone())?;
-        self.header_bytes(0, &header.bytes)
+        let written = self.header_bytes(0, &header.bytes);
+        if written.is_err() && self.begun {
+            self.layout = layout;
+            self.header_bytes(0, &old)?;
+        }
+        written
     }
 
     /// Streams.
