@@ -357,8 +357,12 @@ impl CounterRecord {
     }
 
     /// The keys of its table, each with the offset in an area of its value. Entries that are not
-    /// finished, and what cannot be, are passed over.
+    /// finished, and what cannot be, are passed over. Without keys the places are not those of
+    /// anything.
     pub fn keys(&self, table: &[u8]) -> Vec<(CountedKey, u32)> {
+        if !self.keyed {
+            return Vec::new();
+        }
         let mut seen = vec![false; self.kind.keys() as usize];
         let entries =
             table.chunks_exact(KEY_ENTRY).skip(1).take(self.kind.table_entries() as usize);
@@ -599,6 +603,21 @@ mod tests {
     }
 
     const SIZE: u64 = CountersHeader::AREAS + 3 * COUNTER_AREA as u64;
+
+    /// Places of a table that there is not were added up before, beyond 32 bits.
+    #[test]
+    fn a_counter_without_keys_has_none() {
+        let record = CounterRecord { keyed: false, key_values: u32::MAX, ..record() };
+        let mut table = vec![0; record.table_bytes()];
+        let entry = &mut table[KEY_ENTRY..2 * KEY_ENTRY];
+        entry[0] = 1;
+        entry[8..12].copy_from_slice(&CountedKey::READY.to_le_bytes());
+        entry[12..16].copy_from_slice(&1u32.to_le_bytes());
+        entry[16] = CountedKey::UNSIGNED;
+        assert_eq!(record.keys(&table), []);
+        let keyed = CounterRecord { keyed: true, key_values: 0, ..record };
+        assert_eq!(keyed.keys(&table).len(), 1);
+    }
 
     fn bytes() -> Vec<u8> {
         let mut bytes = header().encode().to_vec();
