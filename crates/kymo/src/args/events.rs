@@ -1,12 +1,8 @@
-//! Flags that say which events of a recording count, alike for every command and format; and whose
-//! events a name means.
+//! Flags that say which events of a recording count, alike for every command and format.
 
 use std::str::FromStr;
 
-use kymo_bpf::is_probe_type;
 use kymo_events::{EventSelection, FilterExpr, parse_times};
-use kymo_kernel::tracefs::Tracefs;
-use kymo_model::glob::is_glob;
 
 /// Which events count.
 #[derive(clap::Args, Clone, Default)]
@@ -35,34 +31,6 @@ pub(crate) struct EventSelectionArgs {
     /// `prev_prio < 100 && next_comm ~ "kworker*"`; also comm, pid, tid, cpu, event
     #[arg(long, value_name = "EXPR", value_parser = FilterExprArg::from_str)]
     pub(crate) filter: Option<FilterExprArg>,
-}
-
-/// Tells events of programs from the kernel's.
-pub(crate) struct ProgramEventNames {
-    /// Of the kernel, as far as they are known.
-    systems: Option<Vec<String>>,
-}
-
-impl ProgramEventNames {
-    pub(crate) fn of_machine() -> ProgramEventNames {
-        let systems = Tracefs::open().ok().and_then(|tracefs| tracefs.systems().ok());
-        ProgramEventNames { systems }
-    }
-
-    /// The name without prefix if it is one of programs: `ust:PROVIDER:NAME`, or one of a system
-    /// that the kernel does not have.
-    pub(crate) fn bare<'n>(&self, name: &'n str) -> Option<&'n str> {
-        const PREFIX: &str = "ust:";
-        let is_of_program = match name.split(':').collect::<Vec<_>>().as_slice() {
-            ["ust", _, _] => true,
-            [provider, _] if !is_glob(provider) && !is_probe_type(provider) => {
-                let systems = self.systems.as_ref();
-                systems.is_some_and(|all| all.iter().all(|system| system != provider))
-            }
-            _ => false,
-        };
-        is_of_program.then(|| name.strip_prefix(PREFIX).unwrap_or(name))
-    }
 }
 
 /// A filter as a flag.

@@ -12,7 +12,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use kymo_bpf::{CountMeasure, CountProgram, CountRequest, CountedTasks, write_count_program};
+use kymo_bpf::{
+    CountMeasure, CountProgram, CountRequest, CountedTasks, is_probe_type, write_count_program,
+};
 use kymo_kernel::process::{Signal, Signals};
 use kymo_kernel::terminal_output;
 use kymo_model::{Note, NoteKind};

@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use kymo_bpf::{CountMeasure, CountRequest, histogram_bucket_range, histogram_buckets};
 use kymo_kernel::terminal_output;
+use kymo_kernel::tracefs::Tracefs;
 use kymo_live::{LiveEvent, LiveNote, LiveValue, Subscription};
 use kymo_model::glob::is_glob;
 use kymo_model::{CompactSort as _, Note, NoteKind};
@@ -18,8 +19,9 @@ use kymo_view::Ledger;
 use kymo_view::event_counts::CountedMap;
 
 use super::{Args, CountScreen};
-use crate::args::events::ProgramEventNames;
 
+/// Names events of programs whatever systems the kernel has.
+const PREFIX: &str = "ust:";
 /// The most keys that are told apart.
 const MOST_KEYS: usize = 1 << 20;
 /// Slowest latencies that are kept.
@@ -40,13 +42,23 @@ pub(super) fn names(
         }
         _ => events.iter().map(|name| name.trim()).collect(),
     };
-    let names = ProgramEventNames::of_machine();
-    let bare: Vec<String> =
-        events.iter().filter_map(|name| names.bare(name)).map(str::to_owned).collect();
-    if !bare.is_empty() && bare.len() < events.len() {
+    let systems = Tracefs::open().ok().and_then(|tracefs| tracefs.systems().ok());
+    let is_of_program = |name: &str| match name.split(':').collect::<Vec<_>>().as_slice() {
+        ["ust", _, _] => true,
+        [provider, _] if !is_glob(provider) && !super::is_probe_type(provider) => {
+            systems.as_ref().is_some_and(|all| all.iter().all(|system| system != provider))
+        }
+        _ => false,
+    };
+    let count = events.iter().filter(|name| is_of_program(name)).count();
+    if count == 0 {
+        return Ok(None);
+    }
+    if count < events.len() {
         bail!("events of programs and of the kernel are counted apart: {}", events.join(", "));
     }
-    Ok(Some(bare).filter(|bare| !bare.is_empty()))
+    let bare = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+    Ok(Some(events.into_iter().map(bare).collect()))
 }
 
 /// Both events and both keys of `A -> B by KEY` or `A -> B by KEY = KEY`.

@@ -55,8 +55,8 @@ The command stays and watches, in user space, in an instance of its own; nothing
 ended. KEY is a field of both events (by pid), or of each (by pid=next_pid); pid, tid and cpu are the
 thread and the CPU where the event has no field of that name. Of several A the last one counts. An A
 without B is not reported. Files get the time into their names. Events are the kernel's, or both are
-of programs (ust:PROVIDER:NAME; without ust: where the kernel has no such system), whose own words
-filter them: for these the command has rings of its own in the programs.
+of programs (ust:PROVIDER:NAME), which filter them themselves, as with enable -u: for these the
+command has rings of its own in the programs.
 
 A flight recorder for the scheduler, and its last seconds when something took too long:
   kymo session create box -e sched

@@ -9,7 +9,8 @@ use kymo_kernel::clock;
 use kymo_live::{LiveEvent, LiveNote, Subscription};
 use kymo_record::ftrace::{Condition, ConditionSide, LatencyMatcher, Met, On};
 
-use crate::args::events::ProgramEventNames;
+/// Begins the names of programs' events: others are the kernel's.
+const PREFIX: &str = "ust:";
 
 /// A condition whose events are all of programs.
 pub(super) struct ProgramCondition {
@@ -33,8 +34,8 @@ impl ProgramCondition {
                 (sides, Some(LatencyMatcher::new(l.limit)))
             }
         };
-        let names = ProgramEventNames::of_machine();
-        let bare: Vec<Option<&str>> = sides.iter().map(|(on, ..)| names.bare(&on.event)).collect();
+        let bare: Vec<Option<&str>> =
+            sides.iter().map(|(on, ..)| on.event.strip_prefix(PREFIX)).collect();
         if bare.iter().all(Option::is_none) {
             return Ok(None);
         }
