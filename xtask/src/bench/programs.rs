@@ -42,6 +42,13 @@ int main(int argc, char **argv) {
 /// Rates at which it is seen whether lines are lost.
 const RATES: [u64; 4] = [1_000_000, 2_000_000, 3_000_000, 4_000_000];
 
+/// perf by its path: a name that two directories have is none for bpftrace 0.27.
+fn perf() -> anyhow::Result<String> {
+    let path = std::env::var_os("PATH").context("no PATH")?;
+    let found = std::env::split_paths(&path).map(|dir| dir.join("perf")).find(|p| p.is_file());
+    Ok(found.context("no perf")?.display().to_string())
+}
+
 /// Who runs a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runner {
@@ -76,7 +83,7 @@ impl Bench<'_> {
 
     /// Nanoseconds of a getppid(2), bare or while a program counts system calls.
     fn call(&self, calls: u64, traced: Option<(Runner, &str)>) -> anyhow::Result<f64> {
-        let load = format!("perf bench -f simple syscall basic -l {calls}");
+        let load = format!("{} bench -f simple syscall basic -l {calls}", perf()?);
         let mut command = match traced {
             None => {
                 let mut command = Command::new("perf");
@@ -252,7 +259,7 @@ impl Bench<'_> {
         let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args->id == 110/ \
                     { printf(\"%d %d\\n\", tid, args->id); }";
         let run = |runner| -> anyhow::Result<(f64, u64)> {
-            let load = format!("perf bench syscall basic -l {calls}");
+            let load = format!("{} bench syscall basic -l {calls}", perf()?);
             let mut command = self.runner(runner);
             command.args(["-q", "-e", text, "-c", &load]).current_dir(self.dir());
             let start = Instant::now();
