@@ -130,6 +130,14 @@ fn usage(pid: u32) -> std::io::Result<(i32, libc::rusage)> {
     }
 }
 
+/// The installed perf by its path, as a load: perf 7.2 starts itself where a load begins with
+/// `perf`, and for bpftrace 0.27 a name that two directories have is none.
+pub(crate) fn perf_path() -> anyhow::Result<String> {
+    let path = std::env::var_os("PATH").context("no PATH")?;
+    let found = std::env::split_paths(&path).map(|dir| dir.join("perf")).find(|p| p.is_file());
+    Ok(found.context("no perf")?.display().to_string())
+}
+
 /// Runs a command and gives what it printed.
 pub(crate) fn output(mut command: Command) -> anyhow::Result<String> {
     let text = format!("{command:?}").replace('"', "");

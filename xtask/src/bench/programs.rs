@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 use super::Effort;
-use super::measure::{cost, median};
+use super::measure::{cost, median, perf_path};
 use super::rows::{Bench, Row};
 
 /// Programs whose added cost is measured, with the share of bpftrace's that is the goal.
@@ -41,13 +41,6 @@ int main(int argc, char **argv) {
 "#;
 /// Rates at which it is seen whether lines are lost.
 const RATES: [u64; 4] = [1_000_000, 2_000_000, 3_000_000, 4_000_000];
-
-/// perf by its path: a name that two directories have is none for bpftrace 0.27.
-fn perf() -> anyhow::Result<String> {
-    let path = std::env::var_os("PATH").context("no PATH")?;
-    let found = std::env::split_paths(&path).map(|dir| dir.join("perf")).find(|p| p.is_file());
-    Ok(found.context("no perf")?.display().to_string())
-}
 
 /// Who runs a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +76,7 @@ impl Bench<'_> {
 
     /// Nanoseconds of a getppid(2), bare or while a program counts system calls.
     fn call(&self, calls: u64, traced: Option<(Runner, &str)>) -> anyhow::Result<f64> {
-        let load = format!("{} bench -f simple syscall basic -l {calls}", perf()?);
+        let load = format!("{} bench -f simple syscall basic -l {calls}", perf_path()?);
         let mut command = match traced {
             None => {
                 let mut command = Command::new("perf");
@@ -259,7 +252,7 @@ impl Bench<'_> {
         let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args->id == 110/ \
                     { printf(\"%d %d\\n\", tid, args->id); }";
         let run = |runner| -> anyhow::Result<(f64, u64)> {
-            let load = format!("{} bench syscall basic -l {calls}", perf()?);
+            let load = format!("{} bench syscall basic -l {calls}", perf_path()?);
             let mut command = self.runner(runner);
             command.args(["-q", "-e", text, "-c", &load]).current_dir(self.dir());
             let start = Instant::now();

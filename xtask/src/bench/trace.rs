@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 
 use super::Effort;
 use super::inputs::statistics;
-use super::measure::{Cost, median};
+use super::measure::{Cost, median, perf_path};
 use super::rows::{Bench, Row, megabytes, time_row};
 
 /// Calls and returns of one round trip of `perf bench sched pipe`.
@@ -72,7 +72,7 @@ impl Bench<'_> {
     fn overhead(&self) -> anyhow::Result<Vec<Row>> {
         let loops = self.loops(100_000);
         // On one CPU: else the scheduler's choice of two changes the figure twofold.
-        let load = format!("taskset -c 0 perf bench -f simple sched pipe -l {loops}");
+        let load = format!("taskset -c 0 {} bench -f simple sched pipe -l {loops}", perf_path()?);
         let bare = || {
             let mut c = Command::new("taskset");
             args(&mut c, load.trim_start_matches("taskset "));
