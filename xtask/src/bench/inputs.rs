@@ -145,7 +145,12 @@ pub(crate) struct Statistics {
 
 /// Counts with the peer, for both tools' recordings.
 pub(crate) fn statistics(path: &Path) -> anyhow::Result<Statistics> {
-    let mut perf = Command::new("perf");
+    statistics_by(&|| Command::new("perf"), path)
+}
+
+/// Counts with this perf: an older one does not read what a newer one writes.
+pub(crate) fn statistics_by(tool: &dyn Fn() -> Command, path: &Path) -> anyhow::Result<Statistics> {
+    let mut perf = tool();
     perf.args(["report", "--stats", "-i"]).arg(path);
     let text = measure::output(perf)?;
     let count = |what: &str| -> u64 {
@@ -158,15 +163,17 @@ pub(crate) fn statistics(path: &Path) -> anyhow::Result<Statistics> {
     if samples == 0 {
         bail!("{}: perf sees no samples", path.display());
     }
-    let lost =
-        if count("LOST events:") + count("LOST_SAMPLES events:") == 0 { 0 } else { lost(path)? };
+    let lost = if count("LOST events:") + count("LOST_SAMPLES events:") == 0 {
+        0
+    } else {
+        lost(tool(), path)?
+    };
     Ok(Statistics { samples, lost })
 }
 
 /// The sum of the loss records. Ring losses (`LOST`) and the counter's own figure
 /// (`LOST_SAMPLES`) tell the same story twice, so the larger one counts.
-fn lost(path: &Path) -> anyhow::Result<u64> {
-    let mut perf = Command::new("perf");
+fn lost(mut perf: Command, path: &Path) -> anyhow::Result<u64> {
     perf.args(["script", "--show-lost-events", "-F", "comm", "-i"]).arg(path);
     let text = measure::output(perf)?;
     let sum = |kind: &str| -> u64 {

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use super::Effort;
-use super::inputs::{Inputs, statistics};
+use super::inputs::{Inputs, statistics_by};
 use super::measure::{Cost, cost, interleaved, median, output, perf_path};
 
 /// One line of the table.
@@ -198,10 +198,9 @@ impl<'a> Bench<'a> {
             let record = ["record", "-e", "raw_syscalls:*", "-o", out, "--"];
             self.placed(command, &[&record[..], &load].concat())
         };
-        let perf = kymo_testkit::peer("perf");
-        let newest = perf.is_newest().then(|| perf.command());
+        let peer = kymo_testkit::peer("perf");
         let tried = Each {
-            newest: newest.is_some().then_some("overhead-newest.data"),
+            newest: peer.is_newest().then_some("overhead-newest.data"),
             installed: "overhead-perf.data",
             kymo: "overhead-kymo.data",
         };
@@ -217,14 +216,16 @@ impl<'a> Bench<'a> {
             };
             bare.push(micros(self.perf_with(&load[1..]))?);
             let newest = seen.newest.as_mut().zip(tried.newest);
-            let newest = newest.map(|(seen, out)| (seen, perf.command(), out));
+            let newest = newest.map(|(seen, out)| (seen, peer.command(), out));
             let others = [
                 (&mut seen.installed, Command::new("perf"), tried.installed),
                 (&mut seen.kymo, Command::new(self.kymo), tried.kymo),
             ];
             for ((times, samples, lost), command, out) in newest.into_iter().chain(others) {
                 times.push(micros(with(command, out))?);
-                let found = statistics(&self.inputs.dir.join(out))?;
+                let is_newest = tried.newest == Some(out);
+                let tool = || if is_newest { peer.command() } else { Command::new("perf") };
+                let found = statistics_by(&tool, &self.inputs.dir.join(out))?;
                 *samples += found.samples;
                 *lost += found.lost;
             }
