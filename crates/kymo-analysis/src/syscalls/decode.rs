@@ -182,7 +182,8 @@ impl SyscallDecoder {
         let own: Vec<(FieldId, String, bool, bool)> = (0u32..)
             .zip(&class.fields)
             .filter(|(_, f)| !f.common && f.part == kymo_events::FieldPart::Own)
-            .filter(|(_, f)| f.name != "__syscall_nr" && f.name != "nr")
+            // The number, and in newer kernels what arguments point to (`__filename_val`).
+            .filter(|(_, f)| !f.name.starts_with("__") && f.name != "nr")
             .map(|(n, f)| {
                 let is_text = f.field_type == FieldType::Text;
                 let is_address = f.field_type == FieldType::Address || f.type_name.contains('*');

@@ -73,7 +73,9 @@ impl SyscallDescription {
             Some(format) => {
                 let fields: Vec<(&str, &str)> = format
                     .own_fields()
-                    .filter(|f| f.name != "__syscall_nr")
+                    // The number, and in newer kernels what arguments point to
+                    // (`__filename_val`), are no arguments.
+                    .filter(|f| !f.name.starts_with("__"))
                     .map(|f| (f.name.as_str(), f.type_text.as_str()))
                     .take(6)
                     .collect();
