@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::cargo;
 use crate::chance::Chance;
+use crate::{cargo, workers};
 
 pub(crate) const USAGE: &str = "\
   hostile [--rounds N] [--seed S] [--round K] [--program KYMO]
@@ -102,7 +102,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<()> {
     let kymo = program.map_or_else(cargo::build_release, Ok)?;
     let directory = tempfile::tempdir().context("a directory for damaged files")?;
     let formats = formats(&kymo, directory.path())?;
-    let workers = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let workers = workers::count();
     let run = |worker: u64| -> anyhow::Result<Vec<u64>> {
         let mut counts = vec![0; formats.len()];
         let own = directory.path().join(worker.to_string());
@@ -116,17 +116,10 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<()> {
         }
         Ok(counts)
     };
-    let results: Vec<anyhow::Result<Vec<u64>>> = std::thread::scope(|scope| {
-        let started: Vec<_> = (0..workers).map(|w| scope.spawn(move || run(w))).collect();
-        let ended = started.into_iter().map(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(_) => bail!("a worker panicked"),
-        });
-        ended.collect()
-    });
+    let counts = workers::run(run)?;
     let mut sums = vec![0; formats.len()];
-    for counts in results {
-        sums.iter_mut().zip(counts?).for_each(|(sum, count)| *sum += count);
+    for counts in counts {
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     let words: Vec<String> =
         formats.iter().zip(&sums).map(|(format, n)| format!("{n} of {}", format.name)).collect();

@@ -21,6 +21,7 @@ mod test;
 mod tidy;
 mod torture;
 mod vm;
+mod workers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use kymo_events::live::{LiveEvents, LiveItem, LiveSamples};
 use kymo_events::{EventSelection, FilterExpr, RecordedEvent};
 use kymo_kernel::events::Catalog;
 use kymo_kernel::ftrace::own_name;
-use kymo_kernel::probe_guard::ProbeGuard;
+use kymo_kernel::probe_guard::{ProbeGuard, ProbeNamesLock};
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::{Note, Weight};
 use kymo_probe::naming::TakenName;
@@ -303,6 +303,7 @@ impl Subscription {
             return Ok(None);
         }
         let tracefs = Tracefs::open().map_err(LiveError::of)?;
+        let _lock = ProbeNamesLock::take().map_err(LiveError::of)?;
         let mut names = event_names(&tracefs, TakenName::Number).map_err(LiveError::of)?;
         let mut definitions = Vec::new();
         for definition in &self.probes {

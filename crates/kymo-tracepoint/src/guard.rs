@@ -18,7 +18,7 @@ use crate::sys;
 const PLACES: usize = 128;
 
 /// A mapping of a file of ours.
-struct Guarded {
+struct GuardedMapping {
     /// First address; 0: an empty place, [`FILLING`]: one that is being filled.
     start: AtomicUsize,
     end: AtomicUsize,
@@ -28,8 +28,8 @@ struct Guarded {
 
 const FILLING: usize = 1;
 
-static GUARDED: [Guarded; PLACES] = [const {
-    Guarded { start: AtomicUsize::new(0), end: AtomicUsize::new(0), ring: AtomicU32::new(0) }
+static GUARDED: [GuardedMapping; PLACES] = [const {
+    GuardedMapping { start: AtomicUsize::new(0), end: AtomicUsize::new(0), ring: AtomicU32::new(0) }
 }; PLACES];
 
 /// What handled SIGBUS before; null: nobody has installed anything.
@@ -86,7 +86,7 @@ pub(crate) fn install(on_cut: fn(RingOf)) {
 /// Guards a mapping, in the place of one that began there before.
 pub(crate) fn watch(at: *mut u8, size: usize, ring: Option<RingOf>) {
     forget(at);
-    let free = |place: &&Guarded| {
+    let free = |place: &&GuardedMapping| {
         let claimed =
             place.start.compare_exchange(0, FILLING, Ordering::Acquire, Ordering::Relaxed);
         claimed.is_ok()
@@ -110,7 +110,7 @@ pub(crate) fn forget(at: *mut u8) {
     }
 }
 
-fn guarded(address: usize) -> Option<&'static Guarded> {
+fn guarded(address: usize) -> Option<&'static GuardedMapping> {
     GUARDED.iter().find(|place| {
         let start = place.start.load(Ordering::Acquire);
         start > FILLING && (start..place.end.load(Ordering::Relaxed)).contains(&address)

@@ -18,6 +18,9 @@
 //! Programs that use the crates `log` or `tracing` have their records, events and spans in the
 //! trace with the features of these names.
 //!
+//! The library handles SIGBUS for its own mappings, whose files another process may truncate, and
+//! hands all others to the action that was there before (`docs/security.md`).
+//!
 //! How the tool finds programs: `docs/formats/ust.md`. `KYMO_UST=off` in the environment keeps
 //! a program out of it; `KYMO_UST_DIR` says where its directory is, if not under `/dev/shm`.
 

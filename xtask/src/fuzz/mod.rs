@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::cargo;
+use crate::{cargo, workers};
 
 pub(crate) const USAGE: &str = "\
   fuzz [TARGET…] [--seconds N]
@@ -79,16 +79,7 @@ fn run(wanted: Vec<String>, seconds: u32) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let results: Vec<anyhow::Result<()>> = std::thread::scope(|scope| {
-        let started: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let ended = started.into_iter().map(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(_) => bail!("a worker panicked"),
-        });
-        ended.collect()
-    });
-    results.into_iter().collect::<anyhow::Result<()>>()?;
+    workers::run(|_| work())?;
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     ensure!(failed.is_empty(), "inputs that fail were found by {}", failed.join(", "));
     Ok(())

@@ -70,8 +70,8 @@ fn filter(architecture: u32, numbers: impl Iterator<Item = u32>) -> Vec<libc::so
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let load = |at: u32| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at);
     let give = |action: u32| statement(libc::BPF_RET | libc::BPF_K, action);
-    // Over the next instruction, which refuses.
-    let unless = |test: u32, k: u32, (jt, jf): (u8, u8)| libc::sock_filter {
+    // How many instructions are passed over if the test holds, and if it does not.
+    let jump = |test: u32, k: u32, (jt, jf): (u8, u8)| libc::sock_filter {
         code: (libc::BPF_JMP | test | libc::BPF_K) as u16,
         jt,
         jf,
@@ -79,10 +79,10 @@ fn filter(architecture: u32, numbers: impl Iterator<Item = u32>) -> Vec<libc::so
     };
     let refuse = give(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
     let mut program = vec![load(ARCHITECTURE_AT)];
-    program.extend([unless(libc::BPF_JEQ, architecture, (1, 0)), refuse, load(NUMBER_AT)]);
-    program.extend([unless(libc::BPF_JGE, X32, (0, 1)), refuse]);
+    program.extend([jump(libc::BPF_JEQ, architecture, (1, 0)), refuse, load(NUMBER_AT)]);
+    program.extend([jump(libc::BPF_JGE, X32, (0, 1)), refuse]);
     for number in numbers {
-        program.extend([unless(libc::BPF_JEQ, number, (0, 1)), refuse]);
+        program.extend([jump(libc::BPF_JEQ, number, (0, 1)), refuse]);
     }
     program.push(give(libc::SECCOMP_RET_ALLOW));
     program

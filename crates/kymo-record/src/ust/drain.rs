@@ -195,12 +195,9 @@ impl Drain {
         self.look();
         if !same {
             self.finish(&key);
-            let Some(ring) = RingReader::of(program, attached)? else {
+            let Some(ring) = RingReader::of_slot(program, (attached, &slot))? else {
                 self.gone.without_ring = self.gone.without_ring.max(slot.lost);
-                return match slot.answer_in_force() {
-                    Some(SlotAnswer::Ready) => Err(UstError::Cut),
-                    _ => Ok(()),
-                };
+                return Ok(());
             };
             let config = channel.name().to_string_lossy();
             let new = Trace::new(&self.directory, program, attached, ring, &config, &self.session);

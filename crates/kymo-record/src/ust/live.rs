@@ -134,11 +134,8 @@ impl LivePrograms {
             return Err(UstError::Cut);
         }
         if self.rings.get(&key).is_none_or(|r| r.attached != attached) {
-            let Some(ring) = RingReader::of(program, attached)? else {
-                return match slot.answer_in_force() {
-                    Some(SlotAnswer::Ready) => Err(UstError::Cut),
-                    _ => Ok(()),
-                };
+            let Some(ring) = RingReader::of_slot(program, (attached, &slot))? else {
+                return Ok(());
             };
             let live = self.attach(program, ring, attached)?;
             sink(live.number, ProgramNews::Trace(Arc::clone(&live.trace)));

@@ -6,6 +6,7 @@ use kymo_kernel::shared::{Access, SharedFile};
 use kymo_ring::{
     AREA_HEADER, AreaState, CONTEXT_END, Config, Context, Header, LayoutError, Mode, RingCursor,
 };
+use kymo_ust::{Slot, SlotAnswer};
 
 use super::complete_packets::{CompletePackets, Memory};
 use super::error::UstError;
@@ -190,6 +191,18 @@ impl RingReader {
         match RingReader::open(program, std::ffi::OsStr::new(&attached.ring_name())) {
             Err(UstError::Shared(e)) if e.is_missing() => Ok(None),
             other => other,
+        }
+    }
+
+    /// The same of the slot's own words: a program that says that its ring is there has lost it if
+    /// it is not.
+    pub(super) fn of_slot(
+        program: &Program,
+        (attached, slot): (Attached, &Slot),
+    ) -> Result<Option<RingReader>, UstError> {
+        match (RingReader::of(program, attached)?, slot.answer_in_force()) {
+            (None, Some(SlotAnswer::Ready)) => Err(UstError::Cut),
+            (ring, _) => Ok(ring),
         }
     }
 

@@ -26,6 +26,15 @@ fn work_until_it_ends(mut watcher: Child, program: &mut Program) -> (String, u64
     (said, steps)
 }
 
+/// A session of programs that has started.
+fn recording() -> Stage {
+    let stage = Stage::new();
+    stage.ok(&["create", "met", "-u", "work:*"]);
+    stage.ok(&["start", "met"]);
+    stage
+}
+
+/// The command that takes one snapshot when a condition is met.
 fn watcher(stage: &Stage, condition: [&str; 2]) -> Child {
     let mut command = stage.command(env!("CARGO_BIN_EXE_kymo"));
     command.args(["session", "snapshot", "met", "-o", "met", "-n", "1"]).args(condition);
@@ -43,10 +52,8 @@ fn a_snapshot_of_a_latency_between_events_of_programs() {
     if !require(&[Need::Babeltrace]) {
         return;
     }
-    let stage = Stage::new();
+    let stage = recording();
     let mut program = stage.program();
-    stage.ok(&["create", "met", "-u", "work:*"]);
-    stage.ok(&["start", "met"]);
     let condition = "ust:work:step if number > 2 -> ust:work:idle > 250ms by tid";
     let watcher = watcher(&stage, ["--on-latency", condition]);
     let (said, steps) = work_until_it_ends(watcher, &mut program);
@@ -74,10 +81,8 @@ fn a_snapshot_on_an_event_of_a_program() {
     if !require(&[Need::Babeltrace]) {
         return;
     }
-    let stage = Stage::new();
+    let stage = recording();
     let mut program = stage.program();
-    stage.ok(&["create", "met", "-u", "work:*"]);
-    stage.ok(&["start", "met"]);
     let watcher = watcher(&stage, ["--on", "ust:work:step if number == 4"]);
     let (said, steps) = work_until_it_ends(watcher, &mut program);
     assert!(steps > 4 && said.contains("event at "), "{steps}: {said}");
@@ -86,23 +91,15 @@ fn a_snapshot_on_an_event_of_a_program() {
 
 #[test]
 fn conditions_on_programs_that_cannot_be() {
-    let stage = Stage::new();
-    stage.ok(&["create", "met", "-u", "work:*"]);
-    stage.ok(&["start", "met"]);
+    let stage = recording();
     let refused = |condition| stage.refused(&["snapshot", "met", "--on-latency", condition]);
     let mixed = refused("ust:work:step -> sched:sched_switch > 1ms");
     assert!(mixed.contains("sched:sched_switch is the kernel's"), "{mixed}");
     let filter = refused("ust:work:step if number >> -> ust:work:idle > 1ms");
     assert!(filter.contains("number"), "{filter}");
     let mut program = stage.program();
-    let watcher = stage
-        .command(env!("CARGO_BIN_EXE_kymo"))
-        .args(["session", "snapshot", "met", "--on-latency"])
-        .arg("ust:work:step -> ust:work:idle > 1ms by customer")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut watcher = watcher.unwrap();
+    let condition = "ust:work:step -> ust:work:idle > 1ms by customer";
+    let mut watcher = watcher(&stage, ["--on-latency", condition]);
     let begin = Instant::now();
     while watcher.try_wait().unwrap().is_none() {
         assert!(

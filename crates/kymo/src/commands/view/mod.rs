@@ -174,7 +174,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         fragment: &fragment,
     };
     let Some(output) = &args.output else {
-        let Some(serving) = serving else { return Ok(ExitCode::FAILURE) };
+        let serving = serving.context("nobody serves the page")?;
         let served = page.to_served(server::unnamed_file()?)?;
         crate::progress::end();
         say!("{}", ledger.to_text(""));
