@@ -1,7 +1,7 @@
 /* Waits in ways that are told apart, measures each by the clock, and prints for each function
- * that waits its nanoseconds. Meanwhile another process keeps each CPU from being idle, at the
- * least priority: some kernels leave out events that happen in the idle task. System calls are made without the C library, so that a chain of
- * frame pointers has the function that made them. */
+ * that waits its nanoseconds. Meanwhile another process on each CPU keeps it from being idle, at
+ * the least priority: some kernels leave out events that happen in the idle task. System calls are
+ * made without the C library, so that a chain of frame pointers has the function that made them. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <poll.h>
@@ -83,27 +83,34 @@ static void measure(const char *name, long (*wait)(long)) {
     printf("%s %ld\n", name, all);
 }
 
-#define MOST_CPUS 256
-static pid_t spinners[MOST_CPUS];
+static pid_t spinners[CPU_SETSIZE];
 
+/* Where they may move, two can be on one CPU, and the other is idle until they are balanced. */
 static int spin(void) {
-    int cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    if (cpus > MOST_CPUS) cpus = MOST_CPUS;
-    for (int n = 0; n < cpus; n++) {
-        spinners[n] = fork();
-        if (spinners[n] == 0) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return 0;
+    int count = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed)) continue;
+        pid_t pid = fork();
+        if (pid == 0) {
             struct sched_param p = {0};
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             prctl(PR_SET_NAME, "spinner");
+            sched_setaffinity(0, sizeof one, &one);
             sched_setscheduler(0, SCHED_IDLE, &p);
             for (volatile long i = 0;; i++) {}
         }
+        if (pid > 0) spinners[count++] = pid;
     }
-    return cpus;
+    return count;
 }
 
 int main(void) {
-    int cpus = spin();
+    int spinning = spin();
     if (pipe(pipes) || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets)) return 1;
     measure("futex", wait_futex);
     measure("sleep", wait_sleep);
@@ -111,7 +118,7 @@ int main(void) {
     measure("socket", wait_socket);
     measure("poll", wait_poll);
     measure("child", wait_child);
-    for (int n = 0; n < cpus; n++) {
+    for (int n = 0; n < spinning; n++) {
         kill(spinners[n], SIGKILL);
         waitpid(spinners[n], 0, 0);
     }
