@@ -2,9 +2,13 @@
 //! bpftrace, in the guest, whose kernel has them: each on the same command, with the same output.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+mod bpftrace_tools;
+
+use std::fs::{create_dir_all, write};
 use std::path::Path;
 use std::process::Command;
 
+use bpftrace_tools::RunningTool;
 use kymo_testkit::{Need, Workload, require, run, run_command};
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Tracefs, Need::Tool("bpftrace")];
@@ -77,10 +81,7 @@ fn a_tool_with_kprobes_prints_what_it_prints_with_bpftrace() {
 }
 
 /// Tools beside bpftrace on one program, and the columns, without those of the clock, that differ
-/// from run to run: processes, times since the begin. Not among them: vfsstat, vfscount and loads,
-/// which count what the whole machine does by the second, writeback, mdflush, swapin and oomkill,
-/// whose load this guest does not have, and tcpaccept, tcpconnect and tcplife, for which bpftrace
-/// wants headers of the C library, which it does not have either. undump has not been tried.
+/// from run to run: processes, times since the begin.
 const TOOLS: [(&str, &[usize]); 2] = [("dcsnoop", &[0, 1]), ("setuids", &[0])];
 
 #[test]
@@ -115,4 +116,75 @@ fn tools_with_kprobes_print_what_they_print_with_bpftrace() {
         assert_eq!(lines(&ours), lines(&theirs), "{name}: {ours}\n{theirs}");
         assert!(!lines(&ours).is_empty(), "{name}: {ours}");
     }
+}
+
+/// A tool, what its lines about the load contain, columns that differ from run to run, and whether
+/// that of release 0.27 prints the same lines.
+type WatchingTool<'a> = (&'a str, &'a [&'a str], &'a [usize], bool);
+
+/// What bpftrace includes of the C library's headers, which the guest does not have.
+const SOCKET_CONSTANTS: &str = "#define AF_INET 2\n#define AF_INET6 10\n";
+
+const OF_CONNECTIONS: [WatchingTool<'_>; 6] = [
+    ("tcpconnect", &["connections"], &[], true),
+    ("tcpaccept", &["connections"], &[], true),
+    // Milliseconds of a connection end its line, and are those of its life.
+    ("tcplife", &["connections"], &[8], true),
+    ("tcpretrans", &[":7004"], &[], true),
+    ("tcpsynbl", &["@backlog[3]", "@backlog[0]"], &[], true),
+    ("undump", &["connections"], &[], true),
+];
+
+/// The tool of 0.17 run by kymo and by bpftrace, and that of 0.27 run by kymo, on one load.
+#[track_caller]
+fn watched_by_all(cases: &[WatchingTool<'_>], load: &dyn Fn()) {
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("bpftrace");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kymo"), &link).unwrap();
+    let headers = directory.path().join("headers");
+    create_dir_all(headers.join("sys")).unwrap();
+    write(headers.join("sys/socket.h"), SOCKET_CONSTANTS).unwrap();
+    let mut different = Vec::new();
+    for (name, words, dropped, both_releases) in cases {
+        let tool = |release: &str| format!("/vm/bpftrace-tools/{release}-{name}.bt");
+        if !Path::new(&tool("installed")).exists() {
+            println!("skipped: bpftrace's tools are not installed on the host");
+            return;
+        }
+        let mut theirs = Command::new("bpftrace");
+        theirs.arg("-I").arg(&headers);
+        let mut ours = Command::new(&link);
+        ours.env("BPFTRACE_RELEASE", "0.17");
+        let start = |program, release: &str, output: &str| {
+            let output = directory.path().join(output);
+            RunningTool::start(program, Path::new(&tool(release)), output)
+        };
+        let mut running =
+            vec![start(theirs, "installed", "theirs"), start(ours, "installed", "ours")];
+        if *both_releases && Path::new(&tool("newest")).exists() {
+            running.push(start(Command::new(&link), "newest", "newer"));
+        }
+        running.iter().for_each(RunningTool::wait_until_attached);
+        load();
+        let lines: Vec<Vec<String>> =
+            running.into_iter().map(|tool| tool.finish(words, dropped)).collect();
+        if lines[0].is_empty() {
+            different.push(format!("{name}: bpftrace printed nothing of the load"));
+        }
+        let others = lines[1..].iter().filter(|ours| **ours != lines[0]);
+        different.extend(others.map(|ours| format!("{name}: {ours:#?} but {:#?}", lines[0])));
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+#[test]
+fn tools_of_both_releases_see_connections_as_bpftrace_does() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let source = include_str!("guest_programs/connections.c");
+    let connections = Workload::compile("connections", source);
+    watched_by_all(&OF_CONNECTIONS, &|| {
+        let _ = run(connections.arg(), [""; 0]).success();
+    });
 }
