@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use kymo_kernel::sandbox::Sandbox;
+use kymo_symbols::BuildIdDirectory;
 use kymo_symbols::cache::SymbolCache;
 use kymo_symbols::debuginfod::ClientConfig;
 
@@ -14,7 +15,17 @@ use kymo_symbols::debuginfod::ClientConfig;
 pub(crate) const NO_SANDBOX: &str = "no-sandbox";
 
 /// Commands that read recordings and start nothing.
-const READERS: [&str; 6] = ["report", "script", "annotate", "convert", "evlist", "buildid-list"];
+const READERS: [&str; 9] = [
+    "report",
+    "script",
+    "annotate",
+    "convert",
+    "evlist",
+    "buildid-list",
+    "inject",
+    "bundle",
+    "archive",
+];
 
 /// Those of them that look for no code of processes.
 const WITHOUT_SYMBOLS: [&str; 2] = ["evlist", "buildid-list"];
@@ -72,7 +83,8 @@ pub(crate) fn enter(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
     if !WITHOUT_SYMBOLS.contains(&name) {
         sandbox.keep_roots();
     }
-    let files = output.into_iter().chain(path(crate::LEDGER_FILE));
+    let unnamed = unnamed_outputs(name, matches);
+    let files = output.into_iter().chain(path(crate::LEDGER_FILE)).chain(&unnamed);
     for file in files.filter(|file| file.as_os_str() != "-") {
         // Where a link leads to another directory, the file is in that one.
         let target = std::fs::canonicalize(file);
@@ -91,10 +103,29 @@ pub(crate) fn enter(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
         sandbox.allow_writes(client.cache);
         sandbox.allow_network();
     }
-    if output.is_none() {
+    if output.is_none() && unnamed.is_empty() {
         crate::screen::prepare();
     }
     sandbox.enter().context("cannot give up rights (--no-sandbox keeps them)")
+}
+
+/// Files that a command makes without having been told their names, or one in each directory in
+/// which it makes some.
+fn unnamed_outputs(name: &str, matches: &ArgMatches) -> Vec<PathBuf> {
+    let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten().cloned();
+    let recording = || path("input").or_else(|| path("file"));
+    match name {
+        // Beside the recording.
+        "bundle" if path("output").is_none() => vec![recording().unwrap_or_default()],
+        "archive" if matches.get_flag("unpack") => {
+            let cache = BuildIdDirectory::of_user().map(|cache| cache.path().to_owned());
+            // A directory that is not there cannot be allowed.
+            let made = cache.filter(|cache| std::fs::create_dir_all(cache).is_ok());
+            made.map(|cache| cache.join("any")).into_iter().chain([PathBuf::new()]).collect()
+        }
+        "archive" => vec![recording().unwrap_or_default(), PathBuf::new()],
+        _ => Vec::new(),
+    }
 }
 
 /// The directory above a path, or above that, which is there.

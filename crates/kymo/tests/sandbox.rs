@@ -70,8 +70,15 @@ fn readers_have_given_up_rights() {
         "syscalls report",
     ];
     let answers = answers.map(|words| words.split(' ').collect::<Vec<_>>());
-    let others =
-        [&["report"][..], &["script"], &["annotate"], &["evlist"], &["profile"], &["trace"]];
+    let others = [
+        &["report"][..],
+        &["script"],
+        &["annotate"],
+        &["evlist"],
+        &["profile"],
+        &["trace"],
+        &["inject"],
+    ];
     for args in others.into_iter().chain(answers.iter().map(Vec::as_slice)) {
         let (is_fixed, capabilities) = rights(args, &fifo);
         assert!(is_fixed, "{args:?}");
