@@ -3,7 +3,7 @@
 //! command line, if they were stated there.
 
 use kymo_files::perfdata::PerfDataReadStats;
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 /// The note on what was lost, if anything was.
 pub fn note(stats: &PerfDataReadStats, command_line: &[String]) -> Option<Note> {
@@ -20,15 +20,14 @@ fn note_with(stats: &PerfDataReadStats, advice: impl FnOnce() -> String) -> Opti
     if lost == 0 {
         return None;
     }
-    let mut fact = format!("{lost} events lost");
+    let mut fact = format!("{} lost", counted(lost, "event", "events"));
     if stats.lost_chunks > 0 {
-        let plural = if stats.lost_chunks == 1 { "" } else { "s" };
-        fact.push_str(&format!(" in {} place{plural}", stats.lost_chunks));
+        fact.push_str(&format!(" in {}", counted(stats.lost_chunks, "place", "places")));
     }
     if stats.lost_in_hardware > 0 {
         fact.push_str(&format!(", {} of them in hardware", stats.lost_in_hardware));
     }
-    fact.push_str(&format!(", {} samples kept", stats.samples));
+    fact.push_str(&format!(", {} kept", counted(stats.samples, "sample", "samples")));
     Some(Note::doubt(NoteKind::Lost, fact, Some(advice())))
 }
 

@@ -88,6 +88,18 @@ pub fn open_below(root: &Path, path: &Path) -> io::Result<File> {
     Ok(reopen(File::from(looked_at), path)?.0)
 }
 
+/// Opens a directory below `root` as [`open_below`] does a file: for paths only, which lead below
+/// it for as long as it is held, also when `root` has gone.
+///
+/// # Errors
+/// As [`open_below`].
+pub fn directory_below(root: &Path, path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY;
+    let top = openat(CWD, root, flags, Mode::empty())?;
+    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    Ok(File::from(openat2(&top, path, flags, Mode::empty(), within)?))
+}
+
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors

@@ -9,6 +9,7 @@
 mod attr;
 mod compact_sort;
 mod count;
+mod counted;
 mod cursor;
 mod flags;
 pub mod glob;
@@ -30,6 +31,7 @@ mod width;
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
 pub use compact_sort::CompactSort;
 pub use count::{Aggregation, CountKey, CountRow, CountState, Metric, MetricKind};
+pub use counted::counted;
 pub use cursor::{Cursor, Endian, Truncated};
 pub use flags::{AttrFlags, BranchType, ReadFormat, SampleType};
 pub use index_vec::{IndexVec, VecIndex, index_number};

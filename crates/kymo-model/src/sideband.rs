@@ -98,6 +98,17 @@ pub struct Mmap<'a> {
     pub filename: &'a [u8],
 }
 
+impl Mmap<'_> {
+    /// Whether this name is of memory without a file: just-in-time compilers have their code
+    /// there.
+    pub fn names_anonymous(name: &[u8]) -> bool {
+        let known: [&[u8]; 4] =
+            [b"//anon", b"/anon_hugepage", b"/anon_hugepage (deleted)", b"[heap]"];
+        let begins: [&[u8]; 4] = [b"/dev/zero", b"[stack", b"/SYSV", b"[anon:"];
+        known.contains(&name) || begins.iter().any(|begin| name.starts_with(begin))
+    }
+}
+
 /// COMM: a task has a new name.
 #[derive(Clone, Copy, Debug)]
 pub struct Comm<'a> {

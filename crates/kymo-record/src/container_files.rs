@@ -1,31 +1,38 @@
 //! Binaries of other mount namespaces (containers) that recorded processes map: opened while
-//! the processes live, since afterwards their paths lead nowhere.
+//! the processes live, since afterwards their paths lead nowhere. Of just-in-time compilers it is
+//! the directory of their maps, which are written while they run, and read at the end.
 //!
 //! The files are somebody else's: only regular files of a bounded size are opened, below the
 //! process's root, and links do not lead out of it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use kymo_kernel::regular_file;
 use kymo_kernel::system::SystemRoot;
-use kymo_model::{BuildId, Endian, Misc, RawRecord, RecordHeader, RecordKind, Sideband};
+use kymo_kernel::{descriptors, regular_file};
+use kymo_model::{BuildId, Endian, Misc, Mmap, RawRecord, RecordHeader, RecordKind, Sideband};
 use rustc_hash::FxHashSet;
+use sha2::{Digest as _, Sha256};
 
 /// Files that are kept open at most.
 const MOST_FILES: usize = 512;
 /// Larger files are left where they are.
 const LIMIT: u64 = 1 << 30;
+/// Processes whose maps of compiled code are looked for at most.
+const MOST_JIT_PROCESSES: usize = 256;
+/// Of all such maps together this many bytes are kept.
+const JIT_LIMIT: u64 = 256 << 20;
 
-/// A binary as a process of a container mapped it.
+/// A binary as a process of a container mapped it, or the map of a just-in-time compiler.
 #[derive(Debug)]
 pub struct ContainerFile {
-    /// Its path in the container.
+    /// Its path in the container; of a map, the one that it would have outside of it.
     pub name: PathBuf,
-    /// Its build-id, where the kernel recorded it.
+    /// Its build-id, where the kernel recorded it; of a map, one made of its bytes.
     pub build_id: Option<BuildId>,
     /// The file.
     pub file: File,
@@ -36,7 +43,16 @@ pub struct ContainerFile {
 pub(crate) struct ContainerFiles {
     own: Option<(u64, u64)>,
     known: FxHashSet<((u64, u64), Vec<u8>)>,
+    /// Where processes with code that they made themselves have their maps.
+    jit: BTreeMap<u32, JitDirectory>,
     pub(crate) files: Vec<ContainerFile>,
+}
+
+/// The `/tmp` of a process in a container, and its number there.
+#[derive(Debug)]
+struct JitDirectory {
+    inside: u32,
+    directory: File,
 }
 
 impl ContainerFiles {
@@ -81,6 +97,10 @@ impl ContainerFiles {
     fn mapping(&mut self, misc: Misc, body: &[u8]) {
         let raw = RawRecord { kind: RecordKind::MMAP2, misc, body, endian: Endian::NATIVE };
         let Ok(Some(Sideband::Mmap(map))) = Sideband::parse(&raw) else { return };
+        if Mmap::names_anonymous(map.filename) {
+            self.compiled_code(map.pid);
+            return;
+        }
         let is_file = map.filename.starts_with(b"/") && !map.filename.starts_with(b"//");
         if !is_file || map.pid == u32::MAX || self.files.len() >= MOST_FILES {
             return;
@@ -100,6 +120,56 @@ impl ContainerFiles {
             self.files.push(ContainerFile { name, build_id: map.build_id, file });
         }
     }
+
+    /// A process has memory for code that it makes.
+    fn compiled_code(&mut self, pid: u32) {
+        let system = SystemRoot::machine();
+        let namespace = system.mount_namespace(pid).filter(|n| Some(*n) != self.own);
+        if namespace.is_none() || self.own.is_none() || pid == u32::MAX {
+            return;
+        }
+        // It may have another root than when it was seen before.
+        let Ok(directory) = regular_file::directory_below(&system.root_of(pid), Path::new("/tmp"))
+        else {
+            return;
+        };
+        if let Some(known) = self.jit.get_mut(&pid) {
+            known.directory = directory;
+        } else if self.jit.len() < MOST_JIT_PROCESSES
+            && let Some(inside) = system.innermost_pid(pid)
+        {
+            self.jit.insert(pid, JitDirectory { inside, directory });
+        }
+    }
+
+    /// Reads the maps of compiled code as they are now; they are files as the others. Their names
+    /// and ids, which the recording tells.
+    pub(crate) fn read_jit_maps(&mut self) -> Vec<(Vec<u8>, BuildId)> {
+        let (mut told, mut left) = (Vec::new(), JIT_LIMIT);
+        for (pid, of) in &self.jit {
+            let path = descriptors::own_path(&of.directory).join(format!("perf-{}.map", of.inside));
+            let Ok(Some((file, id))) = copy_of(&path, &mut left) else { continue };
+            let name = PathBuf::from(format!("/tmp/perf-{pid}.map"));
+            told.push((name.as_os_str().as_bytes().to_vec(), id));
+            self.files.push(ContainerFile { name, build_id: Some(id), file });
+        }
+        told
+    }
+}
+
+/// A copy of a file in memory, which nobody adds to any more, and an id made of its bytes; none of
+/// an empty file.
+fn copy_of(path: &Path, left: &mut u64) -> io::Result<Option<(File, BuildId)>> {
+    let file = regular_file::open_without_links(path)?;
+    let meta = file.metadata()?;
+    let bytes = regular_file::read_open(file, &meta, *left)?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    *left = left.saturating_sub(bytes.len() as u64);
+    let mut copy = descriptors::memory_file("kymo-jit-map")?;
+    copy.write_all(&bytes)?;
+    Ok(Some((copy, BuildId::new(&Sha256::digest(&bytes)))))
 }
 
 /// Opens the file of a mapping of a process in a container.

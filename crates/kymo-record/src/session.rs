@@ -390,6 +390,10 @@ impl<'a> Session<'a> {
             writer.record(synth::Synth::new(&event.attr, id).lost_samples(*lost))?;
         }
         writer.flush()?;
+        if self.options.build_ids {
+            let maps = self.containers.read_jit_maps().into_iter();
+            self.scan.binaries.extend(maps.map(|(name, id)| (name, Some(id))));
+        }
         let told = self.summary.lost.saturating_add(self.scan.lost);
         self.scan.lost = self.scan.lost.saturating_add(all.saturating_sub(told));
         if !writer.is_pipe() {

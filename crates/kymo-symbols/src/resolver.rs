@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use kymo_debuginfo::dwarf::Dwarf;
 use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
-use kymo_model::{BuildId, IndexVec};
+use kymo_model::{BuildId, IndexVec, Mmap};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -183,13 +183,7 @@ impl Resolver {
 
     /// The number of the binary of a mapping; `pid` is the process that mapped it.
     pub fn dso(&mut self, name: &str, build_id: Option<BuildId>, pid: u32) -> DsoId {
-        let anonymous =
-            matches!(name, "//anon" | "/anon_hugepage" | "/anon_hugepage (deleted)" | "[heap]")
-                || name.starts_with("/dev/zero")
-                || name.starts_with("[stack")
-                || name.starts_with("/SYSV")
-                || name.starts_with("[anon:");
-        let (long_name, kind) = if anonymous {
+        let (long_name, kind) = if Mmap::names_anonymous(name.as_bytes()) {
             (format!("/tmp/perf-{pid}.map"), DsoKind::PerfMap)
         } else if name.starts_with("[kernel.") || name.starts_with("[guest.kernel.") {
             (KERNEL.to_string(), DsoKind::Kernel)
@@ -480,7 +474,11 @@ fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
             if let Some(text) = files.bundled(&dso.binary(), "map") {
                 return Table { symbols: perf_map::parse(&text.unwrap_or_default()), elf: None };
             }
-            let text = perf_map::read_of(dso.pid, Path::new(&dso.long_name)).unwrap_or_else(|e| {
+            let text = match files.kept(&dso.binary()) {
+                Some(kept) => perf_map::read(&kept),
+                None => perf_map::read_of(dso.pid, Path::new(&dso.long_name)),
+            };
+            let text = text.unwrap_or_else(|e| {
                 let (path, why) = (dso.long_name.clone(), e.to_string());
                 files.note(Problem::Unusable { path, why });
                 Vec::new()

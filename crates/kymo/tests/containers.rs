@@ -100,9 +100,15 @@ fn code_of_a_container_has_names_when_it_has_gone() {
     let record = ["record", "-F", "999", "--call-graph", "dwarf", "-o", data, "--"];
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     let out = container.kymo(&[&record[..], &command].concat()).success();
-    assert!(out.stderr.contains("1 binary of containers copied to"), "{out:?}");
+    // The program, and the map of what it made.
+    assert!(out.stderr.contains("2 files of containers copied to"), "{out:?}");
     // Nothing is left of it.
     std::fs::remove_dir_all(&container.root).unwrap();
+    let all = container.kymo(&["report", "-i", data, "-s", "sym", "-t", ","]);
+    assert!(all.stdout.contains("made_in_container"), "{all:?}");
+    let ids = container.kymo(&["buildid-list", "-i", data]).success().stdout;
+    let map = ids.lines().find(|line| line.contains(" /tmp/perf-")).unwrap();
+    assert_eq!(map.split(' ').next().unwrap().len(), 40, "{map}");
     let out = container.kymo(&[
         "report",
         "-i",

@@ -113,7 +113,7 @@ fn a_session_outlives_its_command_and_ends_when_destroyed() {
     let _ = run(w.program(), ["10"]).success();
     let _ = session(&["start", name]).success();
     let list = session(&["list"]).success().stdout;
-    assert!(list.contains(&format!("{name}: tracing, 1 events on, ")), "{list}");
+    assert!(list.contains(&format!("{name}: tracing, 1 event on, ")), "{list}");
     assert!(list.contains(&format!("{}: stopped, 0 events on, ", other.name())), "{list}");
     let _ = run(w.program(), ["500"]).success();
     let _ = session(&[

@@ -1,12 +1,8 @@
 //! What did not fit together, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use super::read::KmemRead;
-
-fn counted(n: u64, one: &str, more: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { more })
-}
 
 fn doubt(kind: NoteKind, fact: String, advice: Option<&str>) -> Note {
     Note::doubt(kind, fact, advice.map(str::to_owned))

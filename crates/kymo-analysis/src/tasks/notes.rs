@@ -1,13 +1,9 @@
 //! What did not fit together in a recording, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use super::machine::SchedCounts;
 use super::read::SchedRead;
-
-fn counted(n: u64, one: &str, more: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { more })
-}
 
 /// Notes on what was read; `record` is the command that records what is missing.
 pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {

@@ -6,7 +6,7 @@ use kymo_files::ctf::read::{Ctf, Times};
 use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
 use kymo_files::{Stats, Timeline, ctf};
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use super::EventSource;
 use crate::chain_frames::ChainFacts;
@@ -251,11 +251,10 @@ fn agreement(timeline: &Timeline, ledger: &mut Notes) {
         0 => "by more if the kernel corrected its clock meanwhile".to_owned(),
         n => format!("{n} of them extrapolated from the others"),
     };
-    let s = if a.readings == 1 { "" } else { "s" };
-    let n = a.readings;
+    let readings = counted(a.readings as u64, "reading", "readings");
     let fact = format!(
-        "times of programs and of the kernel agree within {error} ns ({n} reading{s} of both \
-         clocks, {checked})"
+        "times of programs and of the kernel agree within {error} ns ({readings} of both clocks, \
+         {checked})"
     );
     ledger.tell(NoteKind::Clock, fact, None);
     if a.ignored > 0 {

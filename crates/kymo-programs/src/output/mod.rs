@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use kymo_bpf::ValueType;
 
 use crate::value::ProgramValue;
+use kymo_model::counted;
 
 /// Form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,8 +118,8 @@ impl ProgramOutput<'_> {
         match self.form {
             OutputForm::Text => Ok(()),
             OutputForm::OldText => {
-                let s = if probes == 1 { "" } else { "s" };
-                writeln!(self.sink, "Attaching {probes} probe{s}...")?;
+                let probes = counted(probes as u64, "probe", "probes");
+                writeln!(self.sink, "Attaching {probes}...")?;
                 self.sink.flush()
             }
             OutputForm::Json | OutputForm::OldJson => writeln!(

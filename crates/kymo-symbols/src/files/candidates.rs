@@ -52,7 +52,7 @@ impl SearchRoots {
     }
 
     /// perf keeps copies of recorded files in its build-id cache.
-    fn cached(&self, id: BuildId, name: &str) -> Option<PathBuf> {
+    pub(super) fn cached(&self, id: BuildId, name: &str) -> Option<PathBuf> {
         self.build_ids.as_ref()?.file(id, name)
     }
 

@@ -318,6 +318,11 @@ impl Finder {
         }
     }
 
+    /// The copy that the build-id cache has of a file that is no binary.
+    pub(crate) fn kept(&self, binary: &Binary<'_>) -> Option<PathBuf> {
+        self.roots.cached(binary.build_id?, "elf").filter(|path| path.is_file())
+    }
+
     fn in_bundle<T>(
         &self,
         binary: &Binary<'_>,

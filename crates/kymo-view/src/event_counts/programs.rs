@@ -185,9 +185,9 @@ impl ProgramCounts<'_> {
             };
             writeln!(
                 out,
-                "\n  {name}: {} value{}{span}; average {}, half of them at most {}",
+                "\n  {name}: {} {}{span}; average {}, half of them at most {}",
                 Grouped(counts.count()),
-                if counts.count() == 1 { "" } else { "s" },
+                if counts.count() == 1 { "value" } else { "values" },
                 grouped(average(counts)),
                 grouped(median(counts, &buckets).into()),
             )?;

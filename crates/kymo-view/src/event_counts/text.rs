@@ -105,9 +105,9 @@ impl EventCounts<'_> {
         match (self.measure, total) {
             (CountMeasure::Events, Some(total)) => writeln!(
                 out,
-                "{} event{} {within}, {} a second{by}.",
+                "{} {} {within}, {} a second{by}.",
                 grouped(total),
-                if total == 1 { "" } else { "s" },
+                if total == 1 { "event" } else { "events" },
                 rate(total as f64 / self.seconds())
             ),
             (CountMeasure::Sum(field), Some(total)) => writeln!(

@@ -8,7 +8,7 @@ use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuTable, WaitTable};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
-use kymo_model::{CompactSort as _, IndexVec, Note, NoteKind};
+use kymo_model::{CompactSort as _, IndexVec, Note, NoteKind, counted};
 use kymo_symbols::DsoId;
 use rustc_hash::FxHashMap;
 
@@ -422,7 +422,8 @@ fn note_samples(ledger: &mut Ledger, profile: &Profile) {
     let empty = EventProfile::default();
     let event = profile.events.first().unwrap_or(&empty);
     if event.samples < 100 {
-        let fact = format!("only {} samples: shares are rough", event.samples);
+        let samples = counted(event.samples, "sample", "samples");
+        let fact = format!("only {samples}: shares are rough");
         ledger.note(NoteKind::Few, fact, Some("a higher rate (-F), or a longer run".into()));
     }
     if let Some(d) = &profile.stats.damaged {

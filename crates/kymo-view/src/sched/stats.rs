@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use kymo_model::counted;
 use kymo_model::schedstat::{
     BalanceKind, CPU_FIELDS, CPU_TIME, CpuSchedStats, DOMAIN_GROUPS, RUN_DELAY, SchedCounter,
     SchedStats, balance_fields,
@@ -230,7 +231,7 @@ fn answer(stats: &SchedStats) -> String {
     let mut text = format!(
         "Tasks ran {} on {} and waited {} for a CPU",
         Span(ran),
-        count(stats.cpus.len(), "CPU"),
+        counted(stats.cpus.len() as u64, "CPU", "CPUs"),
         Span(waited)
     );
     if let Some(mean) = waited.checked_div(slices) {
@@ -241,10 +242,6 @@ fn answer(stats: &SchedStats) -> String {
         text += &format!("; most on CPU {}: {}", cpu.cpu, Span(cpu.counters[RUN_DELAY]));
     }
     text + "."
-}
-
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// What follows from counters of load balancing.

@@ -1,7 +1,7 @@
 //! Ledger notes of symbols: files that could not be used, and what debuginfod
 //! servers sent.
 
-use kymo_model::NoteKind;
+use kymo_model::{NoteKind, counted};
 use kymo_symbols::{Problem, Resolver};
 
 use crate::Ledger;
@@ -13,8 +13,8 @@ pub fn note_symbols(symbols: &Resolver, ledger: &mut Ledger) {
     }
     let Some(report) = symbols.files().fetched() else { return };
     if report.files > 0 {
-        let plural = if report.files == 1 { "" } else { "s" };
-        let fact = format!("{} file{plural} fetched, {}", report.files, byte_size(report.bytes));
+        let files = counted(report.files as u64, "file", "files");
+        let fact = format!("{files} fetched, {}", byte_size(report.bytes));
         ledger.tell(NoteKind::Debuginfod, fact, None);
     }
     for (server, what) in report.failures {

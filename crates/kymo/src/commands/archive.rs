@@ -12,11 +12,11 @@ use anyhow::{Context as _, bail};
 use kymo_files::perfdata::PerfData;
 use kymo_kernel::process::format_local_time;
 use kymo_kernel::system::SystemRoot;
+use kymo_model::counted;
 use kymo_symbols::build_id_archive::{ArchiveWriter, INNER, unpack};
 use kymo_symbols::build_id_cache::BuildIdCache;
 use kymo_symbols::{BuildIdDirectory, Finder, ResolverOptions};
 
-use super::counted;
 use super::hit_binaries::hit_binaries;
 use crate::args::symbols::DebuginfodArgs;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use kymo_files::perfdata::PerfData;
 use kymo_kernel::system::SystemRoot;
-use kymo_model::BuildId;
+use kymo_model::{BuildId, counted};
 use kymo_probe::usdt_probe_lines;
 use kymo_symbols::build_id_cache::{BinaryToAdd, BuildIdCache};
 use kymo_symbols::debug_files::BinaryFiles;
@@ -169,7 +169,7 @@ impl CacheManager {
         }
         out.flush()?;
         if left_out > 0 {
-            let what = super::counted(left_out, "binary", "binaries");
+            let what = counted(left_out, "binary", "binaries");
             sayln!("and {what} that changed or went since; -lv lists all");
         }
         Ok(ExitCode::SUCCESS)

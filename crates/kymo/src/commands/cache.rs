@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
 use globset::{Glob, GlobMatcher};
+use kymo_model::counted;
 use kymo_symbols::cache::{CachedFile, SymbolCache};
 
 /// Flags of `kymo cache`.
@@ -109,14 +110,8 @@ fn list(cache: &SymbolCache, files: &[CachedFile]) -> anyhow::Result<ExitCode> {
         writeln!(out, "{size:>9}  {age:>4}  {:<8}  {id:<40}  {label}", file.kind)?;
     }
     let total: u64 = files.iter().map(|f| f.size).sum();
-    let plural = if files.len() == 1 { "" } else { "s" };
-    writeln!(
-        out,
-        "{} in {} file{plural} in {}",
-        size(total),
-        files.len(),
-        cache.directory().display()
-    )?;
+    let files = counted(files.len() as u64, "file", "files");
+    writeln!(out, "{} in {files} in {}", size(total), cache.directory().display())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,8 +122,8 @@ fn clear(files: &[CachedFile]) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("cannot remove {}", file.path.display()))?;
         freed += file.size;
     }
-    let plural = if files.len() == 1 { "" } else { "s" };
-    writeln!(std::io::stdout(), "{} file{plural} removed, {}", files.len(), size(freed))?;
+    let files = counted(files.len() as u64, "file", "files");
+    writeln!(std::io::stdout(), "{files} removed, {}", size(freed))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,5 +1,6 @@
-//! Binaries of containers that were recorded: copied into the build-id cache while they can be
-//! had, so that the recording is resolved when the container has gone.
+//! Binaries of containers that were recorded, and maps of their just-in-time compilers: copied
+//! into the build-id cache while they can be had, so that the recording is resolved when the
+//! container has gone.
 
 use std::path::{Path, PathBuf};
 

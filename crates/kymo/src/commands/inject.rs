@@ -12,7 +12,7 @@ use kymo_files::perfdata::rewrite::{RewriteTarget, Rewriting, append, append_bui
 use kymo_files::perfdata::write::features::BuildIdOf;
 use kymo_files::perfdata::{Entry, Features, PerfData};
 use kymo_kernel::system::{KernelName, SystemRoot};
-use kymo_model::{BuildId, Misc, Note, NoteKind, RecordHeader, RecordKind, Sideband};
+use kymo_model::{BuildId, Misc, Note, NoteKind, RecordHeader, RecordKind, Sideband, counted};
 use kymo_symbols::debug_files::BinaryFiles;
 use kymo_view::Ledger;
 
@@ -114,7 +114,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ledger.tell(NoteKind::Target, fact, None);
     }
     if injection.changed > 0 {
-        let what = super::counted(injection.changed, "binary has", "binaries have");
+        let what = counted(injection.changed, "binary has", "binaries have");
         let fact = format!("{what} changed since the recording: no build-id is told of them");
         ledger.tell(NoteKind::Target, fact, None);
     }

@@ -75,11 +75,6 @@ pub(crate) fn captured_on(path: &Path) -> Option<String> {
     Some(kymo_kernel::process::local_time_of(meta.ctime()))
 }
 
-/// A number of things, in words.
-pub(crate) fn counted(n: u64, one: &str, more: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { more })
-}
-
 /// Prints an error with its causes and gives the exit status for it.
 /// A reader that went away (`kymo … | head`) is not an error.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {

@@ -21,7 +21,7 @@ use kymo_kernel::events::{Catalog, EventSpec, paranoid};
 use kymo_kernel::process::program_of;
 use kymo_kernel::system::SystemRoot;
 use kymo_kernel::target;
-use kymo_model::{EventType, Note, NoteKind};
+use kymo_model::{EventType, Note, NoteKind, counted};
 use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target, record};
 use kymo_symbols::unwind::keeps_frame_pointers;
 use kymo_view::profile_page::{
@@ -288,7 +288,7 @@ fn title(args: &Args, options: &RecordOptions) -> String {
         Target::Processes(pids) if args.cgroup.is_some() => format!(
             "cgroup {}: {}",
             args.cgroup.as_deref().unwrap_or_default(),
-            super::counted(pids.len() as u64, "process", "processes")
+            counted(pids.len() as u64, "process", "processes")
         ),
         Target::Processes(pids) => {
             let named = args.pid.as_deref().unwrap_or_default();
@@ -299,7 +299,7 @@ fn title(args: &Args, options: &RecordOptions) -> String {
             let names = names.collect::<Vec<_>>().join(", ");
             match pids.len() - named.split(',').count().min(pids.len()) {
                 0 => names,
-                more => format!("{names} and {}", super::counted(more as u64, "child", "children")),
+                more => format!("{names} and {}", counted(more as u64, "child", "children")),
             }
         }
         Target::System => "all processes of the machine".to_owned(),

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use kymo_analysis::bundle::write_bundle;
 use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, process};
-use kymo_model::NoteKind;
+use kymo_model::{NoteKind, counted};
 use kymo_record::{
     CallGraph, ControlSource, Output, RecordClock, RecordOptions, RecordSummary, SwitchOn,
     Synthesis, Target,
@@ -237,10 +237,9 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
         && let Some((kept, directory)) = container_files::keep(&mut summary)
         && !args.quiet
     {
-        let (caller, binaries) =
-            (CalledName::get().word(), super::counted(kept as u64, "binary", "binaries"));
+        let (caller, files) = (CalledName::get().word(), counted(kept as u64, "file", "files"));
         let directory = directory.display();
-        sayln!("[ {caller} record: {binaries} of containers copied to {directory} ]");
+        sayln!("[ {caller} record: {files} of containers copied to {directory} ]");
     }
     let mut ledger = Ledger::default();
     summary.ledger_notes(&options).into_iter().for_each(|note| ledger.push(note));

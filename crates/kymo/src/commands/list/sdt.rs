@@ -11,6 +11,7 @@ use kymo_debuginfo::sdt::usdt_notes;
 use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
+use kymo_model::counted;
 use serde_json::json;
 
 use super::Args;
@@ -89,9 +90,8 @@ fn write_text(
                 write!(out, "{name} ")?;
                 continue;
             }
-            let count =
-                |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
-            let (values_of, places) = (count(values.len(), "argument"), count(*places, "place"));
+            let values_of = counted(values.len() as u64, "argument", "arguments");
+            let places = counted(*places as u64, "place", "places");
             writeln!(out, "  {name:<50} [USDT probe] {values_of}, {places}")?;
             if args.verbose && !values.is_empty() {
                 writeln!(out, "       {}", values.join(" "))?;

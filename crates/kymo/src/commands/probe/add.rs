@@ -67,8 +67,8 @@ fn print_events(
         (false, Some(_)) => "Added",
         (false, None) => "Changed",
     };
-    let many = if planned.shown.len() == 1 { "" } else { "s" };
-    writeln!(out, "{what} {}event{many}:", if last.is_some() { "new " } else { "" })?;
+    let events = if planned.shown.len() == 1 { "event" } else { "events" };
+    writeln!(out, "{what} {}{events}:", if last.is_some() { "new " } else { "" })?;
     for (change, point) in &planned.shown {
         match planned.changes.get(*change) {
             Some(ProbeChange::Add(d)) => writeln!(out, "  {:20} (on {point})", d.full_name())?,

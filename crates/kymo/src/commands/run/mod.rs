@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kymo_bpf::CompiledProgram;
 use kymo_kernel::process::{Signal, Signals};
+use kymo_model::counted;
 use kymo_programs::{
     InterpretedProgram, MachineFacts, OutputForm, ProgramOptions, ProgramSinks, RunningProgram,
     compile_program, list_points, measure_costs,
@@ -261,8 +262,7 @@ fn run_in_rings(
 /// Says how many probes are attached; bpftrace 0.17 did on standard output.
 fn say_attached(args: &Args, probes: usize, is_old: bool) {
     if !args.quiet && !is_old && args.form != "json" {
-        let s = if probes == 1 { "" } else { "s" };
-        sayln!("Attached {probes} probe{s}");
+        sayln!("Attached {}", counted(probes as u64, "probe", "probes"));
     }
 }
 

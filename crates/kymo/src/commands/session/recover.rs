@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use kymo_files::ctf::types::CtfVersion;
 use kymo_kernel::ftrace::{is_left_behind, is_owned};
+use kymo_model::counted;
 use kymo_record::ust::{Drain, MountNamespace, Peek, Program, check_new_directory};
 use kymo_view::Ledger;
 
@@ -72,10 +73,10 @@ pub(super) fn run(args: &Recover) -> anyhow::Result<ExitCode> {
             0 => writeln!(out, "[ kymo session: no program has left anything ]"),
             _ => writeln!(
                 out,
-                "[ kymo session: {}, {} bytes of events of {} programs ]",
+                "[ kymo session: {}, {} bytes of events of {} ]",
                 args.output.display(),
                 stats.bytes,
-                stats.programs
+                counted(stats.programs as u64, "program", "programs")
             ),
         };
         let _ = write!(out, "{}", ledger.to_text(""));

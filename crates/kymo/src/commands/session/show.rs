@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use kymo_kernel::ftrace::CpuStats;
+use kymo_model::counted;
 use kymo_record::ftrace::{BufferMode, SessionState};
 use kymo_record::sessions::{ListedSession, Session, SessionSummary};
 use kymo_record::ust::{
@@ -154,8 +155,12 @@ fn kernel_text(out: &mut impl std::io::Write, state: &SessionState) -> std::io::
     for (cpu, s) in &state.stats {
         writeln!(
             out,
-            "  CPU {cpu}: {} events, {} bytes; {} overwritten, {} dropped, {} taken",
-            s.entries, s.bytes, s.overrun, s.dropped, s.read
+            "  CPU {cpu}: {}, {} bytes; {} overwritten, {} dropped, {} taken",
+            counted(s.entries, "event", "events"),
+            s.bytes,
+            s.overrun,
+            s.dropped,
+            s.read
         )?;
     }
     if let Some(seconds) = reach(state) {
@@ -217,7 +222,7 @@ fn program_text(out: &mut impl std::io::Write, p: &ProgramState) -> std::io::Res
     let comm: String = p.comm.chars().flat_map(char::escape_default).collect();
     write!(out, "    {comm} (pid {}, user {}): {}", p.pid, p.uid, doing(p.doing))?;
     if p.events > 0 {
-        write!(out, ", {} on", many(p.events as u64, "event"))?;
+        write!(out, ", {} on", counted(p.events as u64, "event", "events"))?;
     }
     let counts = &p.counts;
     write!(
@@ -232,7 +237,7 @@ fn program_text(out: &mut impl std::io::Write, p: &ProgramState) -> std::io::Res
         write!(out, "; {} lost without a ring", p.lost)?;
     }
     if counts.failed > 0 {
-        let cpus = many(counts.failed, "CPU");
+        let cpus = counted(counts.failed, "CPU", "CPUs");
         write!(out, "; no memory on {cpus}: make room and start the session again")?;
     }
     writeln!(out)?;
@@ -240,11 +245,6 @@ fn program_text(out: &mut impl std::io::Write, p: &ProgramState) -> std::io::Res
         writeln!(out, "      {unfit}")?;
     }
     Ok(())
-}
-
-/// Count and noun, in the plural where it is one.
-pub(super) fn many(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Says of which programs that run a filter does not fit an event.
@@ -289,8 +289,9 @@ fn line(state: &SessionSummary) -> String {
     let tracing = if is_tracing(state) { "tracing" } else { "stopped" };
     let mut text = format!("{}: {tracing}", state.name);
     if let Some(s) = &state.kernel {
-        let (on, held) = (s.events.len(), sum(s, |c| c.entries));
-        text += &format!(", {on} events on, {held} in the ring, {}", mode(s.mode));
+        let on = counted(s.events.len() as u64, "event", "events");
+        let held = sum(s, |c| c.entries);
+        text += &format!(", {on} on, {held} in the ring, {}", mode(s.mode));
     }
     if let Some(p) = &state.programs {
         let rules: Vec<String> = p.channels.iter().flat_map(|c| &c.rules).map(rule_text).collect();
@@ -299,8 +300,8 @@ fn line(state: &SessionSummary) -> String {
         let written: u64 = p.programs.iter().map(|p| p.counts.written).sum();
         text += &format!(
             ", of programs {rules}: {} ({ended} ended), {} written",
-            many(p.programs.len() as u64, "program"),
-            many(written, "event")
+            counted(p.programs.len() as u64, "program", "programs"),
+            counted(written, "event", "events")
         );
         if let Some(c) = p.channels.first() {
             text += &format!(", {}", overwrites(c.overwrite));

@@ -12,14 +12,13 @@ use kymo_files::ctf::types::CtfVersion;
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::process::{Signal, Signals};
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 use kymo_record::ftrace::{self, Condition, ConditionWatch, Met, On, OnLatency, TakenBy};
 use kymo_record::sessions::{Session, SessionSnapshot, Sessions, TakeOptions};
 use kymo_view::Ledger;
 
 use super::super::page_command::become_view;
 use super::program_condition::ProgramCondition;
-use super::show::many;
 use super::why;
 use crate::args::values::{ctf_version, millis};
 use crate::exit;
@@ -233,7 +232,9 @@ pub(super) fn tell(
     if let Some((stats, notes)) = &taken.programs {
         parts.push(match stats.programs {
             0 => "no events of programs".to_owned(),
-            n => format!("{} bytes of events of {}", stats.bytes, many(n, "program")),
+            n => {
+                format!("{} bytes of events of {}", stats.bytes, counted(n, "program", "programs"))
+            }
         });
         stats.notes(notes.as_slice()).into_iter().for_each(|note| ledger.push(note));
     }

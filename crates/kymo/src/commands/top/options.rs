@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use kymo_analysis::live_profile::{LiveKey, LiveQuery};
 use kymo_kernel::cpus;
 use kymo_kernel::events::Catalog;
-use kymo_model::SampleType;
+use kymo_model::{SampleType, counted};
 use kymo_record::{CallGraph, RecordOptions, SampleContents, Target};
 
 use super::Args;
@@ -110,8 +110,7 @@ impl Args {
             Some(list) => format!("{whose}, CPU: {list}"),
             None if self.tid.is_some() => whose,
             None => {
-                let count = cpus::online().len();
-                format!("{whose}, {count} CPU{}", if count == 1 { "" } else { "s" })
+                format!("{whose}, {}", counted(cpus::online().len() as u64, "CPU", "CPUs"))
             }
         }
     }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use kymo_events::live::LiveEvents;
 use kymo_kernel::ftrace::Item;
-use kymo_model::NoteKind;
+use kymo_model::{NoteKind, counted};
 use kymo_record::ftrace::{
     LiveCapture, LiveEnd, LivePace, TraceEvent, TraceOutput, record_trace_beside,
 };
@@ -21,7 +21,7 @@ use kymo_view::Ledger;
 
 use super::live_output::{LiveKinds, LiveOutput};
 use super::{Args, close, follow, out, ust};
-use crate::commands::{counted, tracing};
+use crate::commands::tracing;
 
 pub(super) fn run(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
     if args.clock != ust::CLOCK {

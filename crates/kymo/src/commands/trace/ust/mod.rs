@@ -10,7 +10,7 @@ use kymo_events::live::LiveEvents;
 use kymo_files::ctf::types::CtfVersion;
 use kymo_kernel::ftrace::own_name;
 use kymo_kernel::process::{GatedChild, Signal, Signals};
-use kymo_model::NoteKind;
+use kymo_model::{NoteKind, counted};
 use kymo_record::ust::{
     ChannelOptions, ChannelWatch, Drain, DrainStats, Draining, LivePrograms, MountNamespace,
     ProgramNews, ProgramRuleError, RING_ROOM, UstError, WatchOptions, check_new_directory,
@@ -22,7 +22,6 @@ use kymo_view::Ledger;
 use super::live_output::{LiveKinds, LiveOutput};
 use super::{Args, close};
 use crate::args::values::ctf_version;
-use crate::commands::counted;
 
 /// Flags of `kymo trace` for events of programs.
 #[derive(clap::Args)]
