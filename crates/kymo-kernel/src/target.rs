@@ -129,7 +129,7 @@ pub fn threads_of_living(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
 /// Makes sure a thread is there.
 pub fn check_thread(tid: u32) -> Result<(), TargetError> {
     // Threads have no entry in the listing of /proc, but can be opened by name.
-    if system_path(format!("/proc/{tid}/stat")).exists() {
+    if is_there(tid) {
         Ok(())
     } else {
         Err(TargetError::NoThread(tid))
@@ -173,6 +173,11 @@ pub fn user_id(user: &str) -> Result<u32, TargetError> {
             })
         })
         .ok_or_else(|| TargetError::NoUser(user.to_owned()))
+}
+
+/// Whether there is such a task.
+pub fn is_there(tid: u32) -> bool {
+    system_path(format!("/proc/{tid}/stat")).exists()
 }
 
 /// The name of a task.

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use kymo_kernel::target;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::Endian;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::trace_dat::{KnownEvent, TaskName, TaskNames, saved_lines};
 
@@ -19,16 +19,23 @@ pub struct LiveTaskNames {
     names: RefCell<TaskNames>,
     /// Tasks that had ended when /proc was asked.
     missing: RefCell<FxHashSet<i32>>,
+    /// What the kernel had saved of tasks that had ended before events were read: their numbers
+    /// may be given to others.
+    ended: FxHashMap<i32, TaskName>,
     stale: Cell<bool>,
 }
 
 impl LiveTaskNames {
-    /// Reads nothing before the first name is asked for.
+    /// To be made before events are recorded.
     pub fn new(tracefs: &Tracefs) -> LiveTaskNames {
+        let text = tracefs.saved_cmdlines().unwrap_or_default();
+        let had_ended = |tid: i32| !u32::try_from(tid).is_ok_and(target::is_there);
+        let ended = saved_lines(&text).filter(|(tid, _)| had_ended(*tid));
         LiveTaskNames {
             tracefs: tracefs.clone(),
             names: RefCell::new(TaskNames::new("")),
             missing: RefCell::default(),
+            ended: ended.map(|(tid, comm)| (tid, TaskName::new(comm.as_bytes()))).collect(),
             stale: Cell::new(true),
         }
     }
@@ -52,7 +59,10 @@ impl LiveTaskNames {
         let mut names = self.names.borrow_mut();
         let text = self.tracefs.saved_cmdlines().unwrap_or_default();
         for (tid, comm) in saved_lines(&text).filter(|(_, comm)| *comm != UNNAMED) {
-            names.save(tid, TaskName::new(comm.as_bytes()));
+            let name = TaskName::new(comm.as_bytes());
+            if self.ended.get(&tid) != Some(&name) {
+                names.save(tid, name);
+            }
         }
     }
 

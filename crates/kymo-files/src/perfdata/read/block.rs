@@ -69,6 +69,11 @@ impl Block {
         }
     }
 
+    /// Whether it is part of a mapped file.
+    pub(super) fn is_mapped(&self) -> bool {
+        matches!(self.bytes, Bytes::Mapped { .. })
+    }
+
     /// Offset in the file of what is at `at`.
     #[inline]
     pub(super) fn offset_of(&self, at: u32) -> u64 {

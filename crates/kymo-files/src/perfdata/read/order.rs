@@ -21,8 +21,11 @@ use kymo_model::{Endian, Misc, RawRecord, RecordHeader, RecordKind};
 use super::block::Block;
 use super::{Entry, EventDesc, Features, RecordOrder};
 
-/// Bytes waiting for a round mark at which half of them are let go regardless.
+/// Bytes waiting for a round mark at which half of them are let go regardless. Of a mapped file an
+/// eighth of them counts: its pages are the kernel's, which takes them back if it has to, and two
+/// rounds of large rings on many CPUs are more than this.
 const MAX_QUEUED: usize = 192 << 20;
+const MAPPED_SHARE: usize = 8;
 /// Records of a batch at most, and bytes of them or so: some work for a consumer's
 /// core, not too much text.
 const BATCH: usize = 4096;
@@ -183,6 +186,8 @@ pub(super) struct Queue {
     sealed_keys: usize,
     /// Bytes of all blocks.
     bytes: usize,
+    /// What they take of memory.
+    weight: usize,
     /// Bytes needed before a flush is tried again, so that each flush moves a
     /// fair share of what it looks at.
     enough: usize,
@@ -207,6 +212,7 @@ impl Queue {
             blocks: Vec::new(),
             sealed_keys: 0,
             bytes: 0,
+            weight: 0,
             enough: min_batch,
             min_batch,
             round_ended: false,
@@ -244,6 +250,7 @@ impl Queue {
     /// The open block is full: takes it. The next begins.
     pub(super) fn seal(&mut self, block: Block) {
         self.bytes += cost(&block);
+        self.weight += weight(&block);
         self.blocks.push(Arc::new(block));
         self.sealed_keys = self.keys.len();
     }
@@ -263,7 +270,7 @@ impl Queue {
     }
 
     fn held(&self) -> usize {
-        self.bytes + self.keys.len() * size_of::<Key>()
+        self.weight + self.keys.len() * size_of::<Key>()
     }
 
     /// Lets go what is complete; half of everything when too much waits.
@@ -340,16 +347,23 @@ impl Queue {
             key.block = numbers.get(key.block as usize).copied().unwrap_or(UNUSED);
         }
         self.bytes = self.blocks.iter().map(|b| cost(b)).sum();
+        self.weight = self.blocks.iter().map(|b| weight(b)).sum();
     }
 }
 
-/// What holding a block takes.
+/// The bytes that are held with a block.
 fn cost(block: &Block) -> usize {
     block.bytes().len() + 128
 }
 
+/// What holding it takes.
+fn weight(block: &Block) -> usize {
+    if block.is_mapped() { cost(block) / MAPPED_SHARE } else { cost(block) }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::FileMapping;
     use super::super::block::Origin;
     use super::*;
 
@@ -385,6 +399,36 @@ mod tests {
         push(&mut q, 7, Some(5));
         assert_eq!(tags(&q.finish()), [7, 5, 4]);
         assert_eq!(q.out_of_order, 1);
+    }
+
+    /// Pages that nobody has touched.
+    #[derive(Debug)]
+    struct Untouched(Vec<u8>);
+
+    impl FileMapping for Untouched {
+        fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+        fn forget(&self, _: &[u8]) {}
+        fn was_cut(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_mapped_file_may_have_rounds_beyond_the_limit() {
+        let map: Arc<dyn FileMapping> = Arc::new(Untouched(vec![0; 2 * MAX_QUEUED]));
+        let mut q = Queue::new(RecordOrder::Time, Endian::NATIVE, 0);
+        for (n, time) in [(0, 20), (1, 10)] {
+            q.push(0, Some(time), 0);
+            q.seal(Block::mapped(&map, n * MAX_QUEUED..(n + 1) * MAX_QUEUED));
+        }
+        assert!(!q.is_due());
+        q.round(&mut 0);
+        assert!(q.is_due() && q.flush().is_empty());
+        let offsets: Vec<u64> = q.finish()[0].entries().map(|e| e.offset).collect();
+        assert_eq!(offsets, [MAX_QUEUED as u64, 0]);
+        assert_eq!((q.forced_flushes, q.out_of_order, q.weight), (0, 0, 0));
     }
 
     #[test]

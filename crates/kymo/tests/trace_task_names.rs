@@ -1,0 +1,78 @@
+//! Names of tasks in `kymo trace`: the kernel keeps those of tasks that have ended, whose numbers
+//! are given to others.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::Path;
+
+use kymo_kernel::tracefs::Tracefs;
+use kymo_testkit::{Need, TracingState, Workload, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+/// Starts a child with a number that it is given (clone3(2)), which makes a call and is not
+/// switched out for a while: 3 if the number was taken meanwhile.
+const CHOSEN_NUMBER: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    pid_t wanted = atoi(argv[1]);
+    struct clone_args args = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&wanted, .set_tid_size = 1 };
+    long pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid < 0) return errno == EEXIST ? 3 : 4;
+    if (pid == 0) {
+        access("/nonexistent/child", F_OK);
+        struct timespec now, begin;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        do clock_gettime(CLOCK_MONOTONIC, &now);
+        while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < 300);
+        _exit(0);
+    }
+    return waitpid(pid, 0, 0) == pid ? 0 : 5;
+}
+"#;
+
+/// Tasks that have ended and whose names the kernel has still.
+fn ended() -> Vec<(u32, String)> {
+    let text = Tracefs::open().unwrap().saved_cmdlines().unwrap();
+    let lines = text.lines().filter_map(|line| line.trim_start().split_once(' '));
+    let tasks = lines.filter_map(|(tid, name)| Some((tid.parse::<u32>().ok()?, name.to_owned())));
+    tasks.filter(|(tid, _)| !Path::new(&format!("/proc/{tid}")).exists()).collect()
+}
+
+#[test]
+fn a_task_has_not_the_name_of_one_that_had_its_number_before() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let work = Workload::compile("chosen_number", CHOSEN_NUMBER);
+    for _ in 0..10 {
+        // It sleeps, so that it is switched out while it is traced, and its name is kept.
+        let _ = run(KYMO, ["trace", "--calls", "access", "--", "sleep", "0.01"]).success();
+        let before = ended();
+        let Some((tid, _)) = before.iter().rev().find(|(_, name)| name == "sleep") else { continue };
+        let number = tid.to_string();
+        let args = ["trace", "--json", "--calls", "access", "--", work.arg(), &number];
+        let out = run(KYMO, args);
+        if out.status == 3 {
+            continue;
+        }
+        assert_eq!(out.status, 0, "{out:?}");
+        let lines = out.stdout.lines().filter(|line| line.starts_with("{\"comm\":"));
+        let calls: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+        let own: Vec<&Value> = calls.iter().filter(|call| call["tid"] == *tid).collect();
+        assert_eq!(own.len(), 1, "{}", out.stdout);
+        assert_eq!(own[0]["comm"], "chosen_number", "{}", out.stdout);
+        return;
+    }
+    panic!("no number could be used again");
+}
