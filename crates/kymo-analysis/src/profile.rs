@@ -26,7 +26,7 @@ use crate::samples::{Job, Mark, Settings, Share, Space};
 use kymo_events::state::{CommId, MachineState};
 use kymo_events::unwind::Tally;
 use kymo_events::worker_pool::{WorkerPool, worker_count};
-use kymo_events::{EventSelection, SampleSelector, SourceError};
+use kymo_events::{EventSelection, SampleSelector, SourceError, TeedBatches};
 
 pub use crate::frames::{Frame, FrameId, Lacking, SourceLine};
 pub use crate::running_threads::ParallelismOptions;
@@ -231,6 +231,8 @@ pub struct LoadOptions<'a> {
     pub parallelism: ParallelismOptions,
     /// What samples are kept apart by besides.
     pub labels: SampleLabels<'a>,
+    /// The recording's records, where somebody else reads it.
+    pub batches: Option<TeedBatches>,
 }
 
 /// What samples are kept apart by besides task, CPU and place.
@@ -305,6 +307,7 @@ impl Profile {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
         let LoadOptions { moments, labels, selection, max_stack, parallelism, .. } = options;
+        let batches = options.batches;
         let (label, mut labels) = match labels {
             SampleLabels::None => (None, None),
             SampleLabels::Numbers(label) => (Some(label), None),
@@ -322,6 +325,7 @@ impl Profile {
         let settings = Settings { by_cpu, merge_threads, no_chains, moments, max_stack, latency };
         let cpus = file.features().nrcpus.map(|n| n.0);
         let running = parallelism.is_asked_for().then(|| RunningThreads::new(cpus));
+        let label_all = labels.is_some();
         let (stats, mut machine, shares, on_cpu, span) = std::thread::scope(|scope| {
             let binaries = machine.symbols.binaries();
             let share = || Share::new(&settings, &binaries, labels.as_deref());
@@ -332,16 +336,21 @@ impl Profile {
                 selector,
                 shares: WorkerPool::start(scope, "count", shares),
                 piped: file.is_pipe(),
+                all_count: label_all || running.is_some(),
                 samples: 0,
                 on_cpu: OnCpu::default(),
                 span: None,
                 running,
                 parallelism,
             };
-            let stats = file.for_each_batch(RecordOrder::Time, &mut |batch| {
+            let mut take = |batch| {
                 reading.batch(batch);
                 ControlFlow::Continue(())
-            });
+            };
+            let stats = match batches {
+                Some(teed) => Ok(teed.for_each(&mut take)),
+                None => file.for_each_batch(RecordOrder::Time, &mut |b| take(Arc::new(b))),
+            };
             let Reading { machine, shares, on_cpu, span, .. } = reading;
             (stats, machine, shares.finish(), on_cpu, span)
         });
@@ -474,6 +483,8 @@ struct Reading<'a, 's> {
     selector: Option<SampleSelector<'a>>,
     shares: WorkerPool<'s, Job, Share>,
     piped: bool,
+    /// Samples that are not selected are looked at, too.
+    all_count: bool,
     /// Samples so far.
     samples: u64,
     on_cpu: OnCpu,
@@ -484,19 +495,21 @@ struct Reading<'a, 's> {
 
 impl Reading<'_, '_> {
     /// Follows the state through a batch and has its samples counted.
-    fn batch(&mut self, batch: Batch) {
+    fn batch(&mut self, batch: Arc<Batch>) {
         let mut marks = Vec::with_capacity(batch.len());
+        let unwanted = self.selector.as_ref().filter(|_| !self.piped && !self.all_count);
+        let unwanted = unwanted.map_or_else(Vec::new, SampleSelector::unwanted);
+        if let Some((from, to)) = batch.sample_span() {
+            self.span = Some(self.span.map_or((from, to), |(a, b)| (a.min(from), b.max(to))));
+        }
         let mut spaces: Vec<Space> = Vec::new();
         // Process whose address space is the last of them, while nothing changes.
         let mut current: Option<u32> = None;
         // Only code of the kernel is interrupted within the kernel.
         let mut kernel = false;
-        for entry in batch.entries() {
+        for entry in batch.entries_without(&unwanted) {
             match entry.raw.kind {
                 RecordKind::SAMPLE => {
-                    if let Some(t) = entry.time {
-                        self.span = Some(self.span.map_or((t, t), |(a, b)| (a.min(t), b.max(t))));
-                    }
                     let desc = entry.desc();
                     let task = desc.and_then(|d| SamplePlaces::of(&d.attr).task(&entry.raw));
                     let (pid, tid) = task.unwrap_or((0, 0));
@@ -538,7 +551,7 @@ impl Reading<'_, '_> {
         let first = self.samples;
         self.samples += marks.len() as u64;
         let kernel = kernel.then(|| Arc::clone(self.machine.symbols.kernel()));
-        self.shares.give(Job { batch, marks, spaces, first, kernel });
+        self.shares.give(Job { batch, unwanted, marks, spaces, first, kernel });
     }
 }
 

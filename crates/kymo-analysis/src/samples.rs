@@ -81,8 +81,10 @@ pub(crate) struct Mark {
 /// Some samples.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) batch: Batch,
-    /// One for each sample of the batch.
+    pub(crate) batch: Arc<Batch>,
+    /// By number of the event, of which no sample counts.
+    pub(crate) unwanted: Vec<bool>,
+    /// One for each other sample of the batch.
     pub(crate) marks: Vec<Mark>,
     pub(crate) spaces: Vec<Space>,
     /// Number of the first sample.
@@ -130,7 +132,8 @@ impl Share {
     }
 
     fn count(&mut self, job: &Job) {
-        let samples = || job.batch.entries().filter(|e| e.raw.kind == RecordKind::SAMPLE);
+        let wanted = || job.batch.entries_without(&job.unwanted);
+        let samples = || wanted().filter(|e| e.raw.kind == RecordKind::SAMPLE);
         let has_stack = |e: &EventDesc| e.attr.sample_type.contains(SampleType::STACK_USER);
         let wide = job.batch.events().iter().any(has_stack);
         let mut next = wide.then(|| samples().skip(1));

@@ -50,9 +50,10 @@ pub use schema::{
 };
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
-    ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, PerfItem, ReadOptions,
-    ReadSummary, SampleSelector, SourceError, SourcePiece, is_ctf_damaged, is_damaged,
-    is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
+    BatchTee, ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, PerfItem,
+    ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece, TeedBatches,
+    is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data,
+    notes_on_timeline, notes_on_trace_dat,
 };
 pub use task_tree::TaskTree;
 pub use value::FieldValue;

@@ -129,11 +129,7 @@ pub fn threads_of_living(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
 /// Makes sure a thread is there.
 pub fn check_thread(tid: u32) -> Result<(), TargetError> {
     // Threads have no entry in the listing of /proc, but can be opened by name.
-    if is_there(tid) {
-        Ok(())
-    } else {
-        Err(TargetError::NoThread(tid))
-    }
+    if is_there(tid) { Ok(()) } else { Err(TargetError::NoThread(tid)) }
 }
 
 /// The processes that run now, sorted.

@@ -59,7 +59,9 @@ fn a_task_has_not_the_name_of_one_that_had_its_number_before() {
         // It sleeps, so that it is switched out while it is traced, and its name is kept.
         let _ = run(KYMO, ["trace", "--calls", "access", "--", "sleep", "0.01"]).success();
         let before = ended();
-        let Some((tid, _)) = before.iter().rev().find(|(_, name)| name == "sleep") else { continue };
+        let Some((tid, _)) = before.iter().rev().find(|(_, name)| name == "sleep") else {
+            continue;
+        };
         let number = tid.to_string();
         let args = ["trace", "--json", "--calls", "access", "--", work.arg(), &number];
         let out = run(KYMO, args);

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kymo_events::{
-    ClassOrigin, EventSelection, EventSource, PerfItem, ReadOptions, ReadSummary, RecordedEvent,
-    SourceError,
+    BatchTee, ClassOrigin, EventSelection, EventSource, PerfItem, ReadOptions, ReadSummary,
+    RecordedEvent, SourceError,
 };
 use kymo_model::{RecordKind, Sideband};
 use rustc_hash::FxHashMap;
@@ -147,19 +147,26 @@ struct NewTrouble {
 }
 
 /// Reads recordings: again where events were lost or switches are missing, as soon as that is
-/// seen.
+/// seen. Of one perf.data `tee` hands the records to somebody else, who needs all of them.
 ///
 /// # Errors
 /// If reading fails.
-pub fn read_tracks(source: &EventSource, config: &TrackConfig) -> Result<TraceTracks, SourceError> {
+pub fn read_tracks(
+    source: &EventSource,
+    config: &TrackConfig,
+    mut tee: Option<BatchTee>,
+) -> Result<TraceTracks, SourceError> {
     let mut known = KnownTrouble::default();
     if source.is_piped() {
         // It is read once: what may be missing is uncertain.
         known = KnownTrouble { losses: Some(LossWindows::default()), is_partial: true };
     }
     loop {
-        let (tracks, met) = read_once(source, config, &known)?;
+        let (tracks, met) = read_once(source, config, &known, tee.as_mut())?;
         if !met.lost && !met.mismatched {
+            if let (Some(tee), Some(read)) = (tee, tracks.summary().perf.first()) {
+                tee.end(read.stats.clone());
+            }
             return Ok(tracks);
         }
         drop(tracks);
@@ -174,6 +181,7 @@ fn read_once(
     source: &EventSource,
     config: &TrackConfig,
     known: &KnownTrouble,
+    tee: Option<&mut BatchTee>,
 ) -> Result<(TraceTracks, NewTrouble), SourceError> {
     // Waits are what `kymo offcpu` counts, and cut where they are drawn.
     let everything = SchedSelection::default();
@@ -209,7 +217,7 @@ fn read_once(
         }
     };
     let summary = if source.perf_count() == 1 && source.timeline().is_none() {
-        source.for_each_with_records(&select, &mut |item| match item {
+        source.for_each_with_tee(&select, tee, &mut |item| match item {
             PerfItem::Event(event) => see(event),
             PerfItem::Record(entry) => {
                 if matches!(entry.raw.kind, RecordKind::FORK | RecordKind::EXIT) {

@@ -12,6 +12,7 @@
 //! own ([`EventSource::for_each_on_threads`]).
 
 mod batch_reader;
+mod batch_tee;
 mod cgroup_tasks;
 mod clocks;
 mod count;
@@ -31,10 +32,9 @@ mod stack_join;
 pub(crate) mod summary;
 
 use std::cell::RefCell;
-use std::convert::identity;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, Entry, PerfData};
 use kymo_files::{Moment, RecordingFormat, Timeline, TimelineError, TimelineSelect, TimelineWalk};
@@ -48,6 +48,7 @@ use crate::selection::{EventSelection, SelectionError};
 use crate::task_tree::TaskTree;
 
 use batch_reader::{BatchReader, WAITING};
+pub use batch_tee::{BatchTee, TeedBatches};
 pub use count::ClassCounts;
 use ctf::CtfContext;
 pub use digest::{DigestSink, EventDigester};
@@ -368,11 +369,24 @@ impl EventSource {
         selection: &EventSelection,
         sink: &mut dyn FnMut(PerfItem<'_, '_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
+        self.for_each_with_tee(selection, None, sink)
+    }
+
+    /// The same, with somebody beside who works on the same batches.
+    ///
+    /// # Errors
+    /// As [`for_each_with_records`](Self::for_each_with_records).
+    pub fn for_each_with_tee(
+        &self,
+        selection: &EventSelection,
+        tee: Option<&mut BatchTee>,
+        sink: &mut dyn FnMut(PerfItem<'_, '_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
         self.check(selection)?;
         if self.perf.len() != 1 || self.timeline.is_some() {
             return Err(SourceError::NoSamples { name: self.name.clone() });
         }
-        self.read_perf_with(Registry::new(selection), |lane, entry, registry| {
+        self.read_perf_with(Registry::new(selection), tee, |lane, entry, registry| {
             if entry.raw.kind != kymo_model::RecordKind::SAMPLE {
                 lane.sideband(entry);
                 return sink(PerfItem::Record(entry));
@@ -387,12 +401,15 @@ impl EventSource {
         registry: Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
-        self.read_perf_with(registry, |lane, entry, registry| lane.record(entry, registry, sink))
+        self.read_perf_with(registry, None, |lane, entry, registry| {
+            lane.record(entry, registry, sink)
+        })
     }
 
     fn read_perf_with(
         &self,
         mut registry: Registry<'_>,
+        mut tee: Option<&mut BatchTee>,
         mut take: impl FnMut(
             &mut PerfLane<&PerfContext>,
             &Entry<'_>,
@@ -403,8 +420,10 @@ impl EventSource {
         let Some(context) = self.perf_context() else { return Ok(ReadSummary::default()) };
         let mut lane = PerfLane::new(&context, 0);
         let stats = std::thread::scope(|scope| {
-            let reader = BatchReader::start(scope, (recording, WAITING), identity);
+            let reader = BatchReader::start(scope, (recording, WAITING), Arc::new);
+            tee.iter_mut().for_each(|tee| tee.begin());
             while let Some(batch) = reader.next() {
+                tee.iter_mut().for_each(|tee| tee.give(&batch));
                 let mut entries = batch.entries();
                 if entries.try_for_each(|e| take(&mut lane, &e, &mut registry)).is_break() {
                     break;

@@ -163,6 +163,12 @@ impl PerfClasses {
         self.classes.get(entry.event)?.as_deref()
     }
 
+    /// For each event whether its class is known, and nothing of it is wanted.
+    pub(super) fn unwanted(&self, registry: &Registry<'_>) -> Vec<bool> {
+        let is_unwanted = |class: &Arc<RecordedClass>| !registry.wants_layout(class.layout);
+        self.classes.iter().map(|class| class.as_ref().is_some_and(is_unwanted)).collect()
+    }
+
     #[cold]
     fn learn(&mut self, entry: &Entry<'_>, number: usize, registry: &mut Registry<'_>) {
         let Some(desc) = entry.desc() else { return };

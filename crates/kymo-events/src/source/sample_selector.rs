@@ -78,6 +78,16 @@ impl<'f> SampleSelector<'f> {
         })
     }
 
+    /// By number of the event, whether it is known by now that no sample of it is selected, of a
+    /// recording that tells of its events before.
+    pub fn unwanted(&self) -> Vec<bool> {
+        match self.selection.switch.is_given() {
+            // Those that switch are looked at, whatever they are.
+            true => Vec::new(),
+            false => self.classes.unwanted(&self.registry),
+        }
+    }
+
     /// Whether a sample is selected; `machine` is the state at its time.
     pub fn wants(&mut self, entry: &Entry<'_>, machine: &MachineState) -> bool {
         let switch = &self.selection.switch;

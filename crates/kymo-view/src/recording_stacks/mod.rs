@@ -15,7 +15,7 @@ mod task_times;
 use kymo_analysis::offcpu::TaskTimesError;
 use kymo_analysis::payload_weights::PayloadWeights;
 use kymo_analysis::profile::{LoadOptions, Profile, ProfileError, SampleLabels, has_chains};
-use kymo_events::{EventSource, SourceError};
+use kymo_events::{EventSource, SourceError, TeedBatches};
 use kymo_files::perfdata::{Entry, PerfData};
 use kymo_model::{Note, NoteKind, Sample};
 
@@ -60,6 +60,26 @@ impl RecordingStacks {
     /// # Errors
     /// If they cannot be read, or have nothing of what was named.
     pub fn read(source: &EventSource, plan: &StackPlan<'_>) -> Result<RecordingStacks, StackError> {
+        RecordingStacks::read_with(source, plan, None)
+    }
+
+    /// The same of one perf.data whose records somebody else reads.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_teed(
+        source: &EventSource,
+        plan: &StackPlan<'_>,
+        batches: TeedBatches,
+    ) -> Result<RecordingStacks, StackError> {
+        RecordingStacks::read_with(source, plan, Some(batches))
+    }
+
+    fn read_with(
+        source: &EventSource,
+        plan: &StackPlan<'_>,
+        mut batches: Option<TeedBatches>,
+    ) -> Result<RecordingStacks, StackError> {
         check(source, plan)?;
         let mut builder = StackBuilder::new(plan);
         let mut read =
@@ -72,7 +92,8 @@ impl RecordingStacks {
         let mut weights = WeightCounts::default();
         for number in 0..source.perf_count() {
             if let Some(mut data) = source.perf(number) {
-                read.samples(source, &mut data, plan, (&mut builder, &mut weights))?;
+                let beside = batches.take();
+                read.samples(source, (&mut data, beside), plan, (&mut builder, &mut weights))?;
             }
         }
         if source.timeline().is_some() {
@@ -99,7 +120,7 @@ impl RecordingStacks {
     fn samples(
         &mut self,
         source: &EventSource,
-        data: &mut PerfData,
+        (data, batches): (&mut PerfData, Option<TeedBatches>),
         plan: &StackPlan<'_>,
         (builder, counts): (&mut StackBuilder, &mut WeightCounts),
     ) -> Result<(), StackError> {
@@ -117,6 +138,7 @@ impl RecordingStacks {
             lines: plan.inlines && plan.addresses,
             moments: plan.moments,
             selection: Some(plan.selection),
+            batches,
             labels: match field.is_some() {
                 true => SampleLabels::Numbers(&mut label),
                 false => SampleLabels::None,

@@ -62,6 +62,24 @@ impl Batch {
         self.keys.iter().map(move |key| self.entry(key, endian))
     }
 
+    /// The records without samples of the events that are marked in `unwanted`, by number: not
+    /// even the bytes of those are looked at.
+    pub fn entries_without<'b>(&'b self, unwanted: &'b [bool]) -> impl Iterator<Item = Entry<'b>> {
+        let endian = self.endian();
+        // What is no sample has a number beyond all events.
+        let is_wanted = |key: &&Key| !unwanted.get(key.event as usize).is_some_and(|is| *is);
+        self.keys.iter().filter(is_wanted).map(move |key| self.entry(key, endian))
+    }
+
+    /// Times of the first and the last sample that state one.
+    pub fn sample_span(&self) -> Option<(u64, u64)> {
+        let times = self.keys.iter().filter(|key| key.event & OTHER == 0 && key.time != 0);
+        times.map(|key| key.time).fold(None, |span, time| {
+            let (first, last) = span.unwrap_or((time, time));
+            Some((first.min(time), last.max(time)))
+        })
+    }
+
     /// Leaves out the records that `keep` does not want.
     pub fn retain(&mut self, mut keep: impl FnMut(&Entry<'_>) -> bool) {
         let mut keys = std::mem::take(&mut self.keys);

@@ -11,7 +11,9 @@ use anyhow::Context as _;
 use kymo_analysis::critical_path::{PathConfig, PathTarget, find_paths};
 use kymo_analysis::tasks::sched_notes;
 use kymo_analysis::tracks::{TraceTracks, TrackConfig, read_tracks};
-use kymo_events::{ClassOrigin, EventSelection, EventSource, RecordedClass, parse_times};
+use kymo_events::{
+    BatchTee, ClassOrigin, EventSelection, EventSource, RecordedClass, TeedBatches, parse_times,
+};
 use kymo_kernel::system::release_freed_memory;
 use kymo_model::{NoteKind, SampleType};
 use kymo_render::syscalls::{syscall_name, syscall_names};
@@ -118,18 +120,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         serving = Some(server::serve(reading, &paths, args.port)?);
     }
-    let stacks_of = |source: &EventSource| read_stacks(source, selection);
+    let stacks_of = |source: &EventSource, batches| read_stacks(source, selection, batches);
     let (tracks, stacks) = match source.timeline() {
-        // The file is mapped once, however often it is read.
         None => {
+            // One perf.data is read once, several are, each by two readers.
+            let (tee, batches) = match source.perf_count() {
+                1 => Some(BatchTee::new()).unzip(),
+                _ => (None, None),
+            };
             let again = EventSource::open(&paths, args.symbols.options(&first))?;
             std::thread::scope(|scope| {
-                let stacks = scope.spawn(move || stacks_of(&again));
-                let tracks = read_tracks(&source, &config);
+                let stacks = scope.spawn(move || stacks_of(&again, batches));
+                let tracks = read_tracks(&source, &config, tee);
                 (tracks, stacks.join())
             })
         }
-        Some(_) => (read_tracks(&source, &config), Ok(stacks_of(&source))),
+        Some(_) => (read_tracks(&source, &config, None), Ok(stacks_of(&source, None))),
     };
     let tracks = tracks?;
     let RecordingStacks { stacks, ledger: told, damage } =
@@ -153,7 +159,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let base = match &base {
         Some(path) => {
             let source = EventSource::open(std::slice::from_ref(path), args.symbols.options(path))?;
-            let read = read_stacks(&source, EventSelection::default())?;
+            let read = read_stacks(&source, EventSelection::default(), None)?;
             anyhow::ensure!(!read.stacks.stacks.is_empty(), "{}: no samples", path.display());
             Some((read.stacks, recording_words(&[path.display().to_string()])))
         }
@@ -255,6 +261,7 @@ fn fragment(tracks: &TraceTracks, selected: Option<(u64, u64)>, tid: Option<u32>
 fn read_stacks(
     source: &EventSource,
     mut selection: EventSelection,
+    batches: Option<TeedBatches>,
 ) -> anyhow::Result<RecordingStacks> {
     let classes = source.classes();
     let is_wanted = |name: &str| name == "sched_switch" || name.ends_with(":sched_switch");
@@ -281,7 +288,11 @@ fn read_stacks(
         inlines: true,
         one_event: false,
     };
-    RecordingStacks::read(source, &plan).context("stacks")
+    let read = match batches {
+        Some(batches) => RecordingStacks::read_teed(source, &plan, batches),
+        None => RecordingStacks::read(source, &plan),
+    };
+    read.context("stacks")
 }
 
 fn note(tracks: &TraceTracks, ledger: &mut Ledger) {

@@ -1,0 +1,70 @@
+//! Batches of one perf.data for two who work on them at the same time, read and ordered once.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use kymo_files::perfdata::{Batch, PerfDataReadStats};
+
+/// Batches that wait at most: neither is far ahead of the other.
+const WAITING: usize = 4;
+
+/// Hands on what its owner reads.
+pub struct BatchTee {
+    sender: SyncSender<Teed>,
+    /// Batches of this reading, and of all before it.
+    seen: u64,
+    sent: u64,
+}
+
+/// What somebody else reads.
+pub struct TeedBatches(Receiver<Teed>);
+
+enum Teed {
+    Batch(Arc<Batch>),
+    End(PerfDataReadStats),
+}
+
+impl BatchTee {
+    /// The two ends. Who has the other one must take what comes, or drop it.
+    pub fn new() -> (BatchTee, TeedBatches) {
+        let (sender, batches) = sync_channel(WAITING);
+        (BatchTee { sender, seen: 0, sent: 0 }, TeedBatches(batches))
+    }
+
+    /// Its owner reads the recording, perhaps again: what was handed on is not repeated.
+    pub(super) fn begin(&mut self) {
+        self.seen = 0;
+    }
+
+    pub(super) fn give(&mut self, batch: &Arc<Batch>) {
+        self.seen += 1;
+        if self.seen > self.sent {
+            self.sent = self.seen;
+            // Nobody may want them any more.
+            _ = self.sender.send(Teed::Batch(Arc::clone(batch)));
+        }
+    }
+
+    /// All was read.
+    pub fn end(self, stats: PerfDataReadStats) {
+        _ = self.sender.send(Teed::End(stats));
+    }
+}
+
+impl TeedBatches {
+    /// Hands on all batches; what was read. Nothing is known of a reading that failed.
+    pub fn for_each(
+        &self,
+        sink: &mut dyn FnMut(Arc<Batch>) -> ControlFlow<()>,
+    ) -> PerfDataReadStats {
+        for teed in &self.0 {
+            match teed {
+                Teed::Batch(batch) if sink(batch).is_break() => break,
+                Teed::Batch(_) => {}
+                Teed::End(stats) => return stats,
+            }
+        }
+        PerfDataReadStats::default()
+    }
+}
