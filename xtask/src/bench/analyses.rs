@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use super::Effort;
 use super::inputs::statistics;
-use super::measure::{output, perf_path};
+use super::measure::{installed, on_one_cpu, output};
 use super::rows::{Bench, Row, joined, peak_row, time_row};
 
 /// An answer, and the recording that it is taken from.
@@ -95,7 +95,11 @@ impl Bench<'_> {
     fn sched_recording(&self) -> anyhow::Result<Vec<Row>> {
         let loops = if self.effort() == Effort::Full { 100_000 } else { 10_000 };
         // On one CPU: else the scheduler's choice of two changes the figure twofold.
-        let load = format!("taskset -c 0 {} bench -f simple sched pipe -l {loops}", perf_path()?);
+        let load = format!(
+            "{}{} bench -f simple sched pipe -l {loops}",
+            on_one_cpu()?,
+            installed("perf")?
+        );
         let load: Vec<&str> = load.split(' ').collect();
         let bare = || {
             let mut c = Command::new(load[0]);

@@ -130,12 +130,17 @@ fn usage(pid: u32) -> std::io::Result<(i32, libc::rusage)> {
     }
 }
 
-/// The installed perf by its path, as a load: perf 7.2 starts itself where a load begins with
-/// `perf`, and for bpftrace 0.27 a name that two directories have is none.
-pub(crate) fn perf_path() -> anyhow::Result<String> {
+/// An installed program by its path, as a load: perf 7.2 starts programs that lie beside it, which
+/// need the libraries that it has, and for bpftrace 0.27 a name that two directories have is none.
+pub(crate) fn installed(name: &str) -> anyhow::Result<String> {
     let path = std::env::var_os("PATH").context("no PATH")?;
-    let found = std::env::split_paths(&path).map(|dir| dir.join("perf")).find(|p| p.is_file());
-    Ok(found.context("no perf")?.display().to_string())
+    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|p| p.is_file());
+    Ok(found.with_context(|| format!("no {name}"))?.display().to_string())
+}
+
+/// The program and the option that keep a load on one CPU, with a blank behind.
+pub(crate) fn on_one_cpu() -> anyhow::Result<String> {
+    Ok(format!("{} -c 0 ", installed("taskset")?))
 }
 
 /// Runs a command and gives what it printed.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 use super::Effort;
-use super::measure::{cost, median, perf_path};
+use super::measure::{cost, installed, median};
 use super::rows::{Bench, Row};
 
 /// Programs whose added cost is measured, with the share of bpftrace's that is the goal.
@@ -76,7 +76,7 @@ impl Bench<'_> {
 
     /// Nanoseconds of a getppid(2), bare or while a program counts system calls.
     fn call(&self, calls: u64, traced: Option<(Runner, &str)>) -> anyhow::Result<f64> {
-        let load = format!("{} bench -f simple syscall basic -l {calls}", perf_path()?);
+        let load = format!("{} bench -f simple syscall basic -l {calls}", installed("perf")?);
         let mut command = match traced {
             None => {
                 let mut command = Command::new("perf");
@@ -252,7 +252,7 @@ impl Bench<'_> {
         let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args->id == 110/ \
                     { printf(\"%d %d\\n\", tid, args->id); }";
         let run = |runner| -> anyhow::Result<(f64, u64)> {
-            let load = format!("{} bench syscall basic -l {calls}", perf_path()?);
+            let load = format!("{} bench syscall basic -l {calls}", installed("perf")?);
             let mut command = self.runner(runner);
             command.args(["-q", "-e", text, "-c", &load]).current_dir(self.dir());
             let start = Instant::now();

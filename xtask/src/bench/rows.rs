@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use super::Effort;
 use super::inputs::{Inputs, statistics_by};
-use super::measure::{Cost, cost, interleaved, median, output, perf_path};
+use super::measure::{Cost, cost, installed, interleaved, median, output};
 
 /// One line of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -192,7 +192,7 @@ impl<'a> Bench<'a> {
     pub(crate) fn record(&self) -> anyhow::Result<Vec<Row>> {
         let loops = if self.effort == Effort::Full { 100_000 } else { 10_000 };
         let text = loops.to_string();
-        let perf = perf_path()?;
+        let perf = installed("perf")?;
         let load = [perf.as_str(), "bench", "-f", "simple", "sched", "pipe", "-l", &text];
         let with = |command: Command, out: &str| {
             let record = ["record", "-e", "raw_syscalls:*", "-o", out, "--"];

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 
 use super::Effort;
 use super::inputs::statistics;
-use super::measure::{Cost, median, perf_path};
+use super::measure::{Cost, installed, median, on_one_cpu};
 use super::rows::{Bench, Row, megabytes, time_row};
 
 /// Calls and returns of one round trip of `perf bench sched pipe`.
@@ -72,10 +72,15 @@ impl Bench<'_> {
     fn overhead(&self) -> anyhow::Result<Vec<Row>> {
         let loops = self.loops(100_000);
         // On one CPU: else the scheduler's choice of two changes the figure twofold.
-        let load = format!("taskset -c 0 {} bench -f simple sched pipe -l {loops}", perf_path()?);
+        let load = format!(
+            "{}{} bench -f simple sched pipe -l {loops}",
+            on_one_cpu()?,
+            installed("perf")?
+        );
         let bare = || {
-            let mut c = Command::new("taskset");
-            args(&mut c, load.trim_start_matches("taskset "));
+            let (program, rest) = load.split_once(' ').unwrap_or((&load, ""));
+            let mut c = Command::new(program);
+            args(&mut c, rest);
             c
         };
         let kymo = || {
