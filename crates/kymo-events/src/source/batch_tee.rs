@@ -60,8 +60,11 @@ impl TeedBatches {
     ) -> PerfDataReadStats {
         for teed in &self.0 {
             match teed {
-                Teed::Batch(batch) if sink(batch).is_break() => break,
-                Teed::Batch(_) => {}
+                Teed::Batch(batch) => {
+                    if sink(batch).is_break() {
+                        break;
+                    }
+                }
                 Teed::End(stats) => return stats,
             }
         }
