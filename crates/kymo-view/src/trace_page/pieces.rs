@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::thread::JoinHandle;
 
-use kymo_analysis::tracks::{DeflatedBytes, to_columns};
+use kymo_analysis::tracks::{DeflateEffort, DeflatedBytes, to_columns};
 use serde_json::Value;
 
 /// A piece is full with this many bytes, unless one blob has more.
@@ -95,7 +95,7 @@ impl<'o> PieceWriter<'o> {
         let thread = std::thread::Builder::new().name("deflate".into());
         let is_page = matches!(self.out, PieceTarget::Page(_));
         self.packing.push_back(Packing::Thread(thread.spawn(move || {
-            let packed = DeflatedBytes::new(&piece).bytes;
+            let packed = DeflatedBytes::new(&piece, DeflateEffort::Usual).bytes;
             if is_page { escape(&packed) } else { packed }
         })?));
         if self.packing.len() > MOST_PACKING { self.write_next() } else { Ok(()) }
