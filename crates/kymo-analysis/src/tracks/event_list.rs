@@ -65,9 +65,6 @@ pub(super) struct GrowingEvents {
     text_bytes: usize,
 }
 
-/// With more events than this the time that a page takes counts more than its size.
-const SMALL: u64 = 1 << 20;
-
 /// Chunks that are packed at a time.
 const MOST_PACKING: usize = 2;
 
@@ -133,10 +130,7 @@ impl GrowingEvents {
         let heads = std::mem::replace(&mut self.heads, Vec::with_capacity(room.0));
         let texts = std::mem::replace(&mut self.texts, Vec::with_capacity(room.1));
         let heads = Arc::new((heads, texts));
-        let effort = match self.list.count {
-            ..SMALL => DeflateEffort::Usual,
-            _ => DeflateEffort::Least,
-        };
+        let effort = DeflateEffort::for_events(self.list.count);
         let pack = move |(heads, texts): &(Vec<u8>, Vec<u8>)| {
             [DeflatedBytes::new(&to_columns(heads, 4), effort), DeflatedBytes::new(texts, effort)]
         };
