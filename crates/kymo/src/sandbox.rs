@@ -118,10 +118,8 @@ fn unnamed_outputs(name: &str, matches: &ArgMatches) -> Vec<PathBuf> {
         // Beside the recording.
         "bundle" if path("output").is_none() => vec![recording().unwrap_or_default()],
         "archive" if matches.get_flag("unpack") => {
-            let cache = BuildIdDirectory::of_user().map(|cache| cache.path().to_owned());
-            // A directory that is not there cannot be allowed.
-            let made = cache.filter(|cache| std::fs::create_dir_all(cache).is_ok());
-            made.map(|cache| cache.join("any")).into_iter().chain([PathBuf::new()]).collect()
+            let cache = BuildIdDirectory::of_user().map(|cache| cache.path().join("any"));
+            cache.into_iter().chain([PathBuf::new()]).collect()
         }
         "archive" => vec![recording().unwrap_or_default(), PathBuf::new()],
         _ => Vec::new(),
