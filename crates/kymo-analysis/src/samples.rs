@@ -131,7 +131,7 @@ struct KnownChain {
 impl KnownChains {
     /// With more of them, they are forgotten.
     const MOST: usize = 1 << 14;
-    /// After so many it is clear whether chains come again.
+    /// After this number of them it is clear whether chains come again.
     const TRIED: u32 = 1 << 12;
 
     #[inline]

@@ -28,7 +28,7 @@ impl DeflateEffort {
     /// With more events than this the time that a page takes counts more than its size.
     const MANY: u64 = 1 << 19;
 
-    /// What is right for so many events.
+    /// What is right for a number of events.
     pub fn for_events(count: u64) -> DeflateEffort {
         if count < DeflateEffort::MANY { DeflateEffort::Usual } else { DeflateEffort::Least }
     }
