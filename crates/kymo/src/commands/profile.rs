@@ -519,6 +519,10 @@ fn of_events(
 ) -> anyhow::Result<ProfileTimes> {
     let is_switch = |class: &kymo_events::RecordedClass| class.is_named(WAIT_EVENTS[0]);
     if args.cpu_only || !source.classes().iter().any(is_switch) {
+        let span = source.span()?.and_then(|(from, to)| selection.cut(from, to));
+        if let (Some((from, to)), true) = (span, args.input.is_some()) {
+            run.elapsed = Duration::from_nanos(to.saturating_sub(from));
+        }
         return Ok(ProfileTimes::default());
     }
     let selection = SchedSelection { events: selection.clone() };
