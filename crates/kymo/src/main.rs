@@ -298,8 +298,9 @@ fn typed_path(args: &[OsString]) -> (String, Vec<String>) {
     (path, options.map(ToString::to_string).collect())
 }
 
-/// Commands of perf's that have subcommands.
-const WITH_SUBCOMMANDS: [&str; 5] = ["sched", "lock", "kmem", "kwork", "data"];
+/// Commands with subcommands of whose options some are refused by name.
+const WITH_SUBCOMMANDS: [&str; 9] =
+    ["sched", "lock", "kmem", "kwork", "data", "offcpu", "why", "io", "syscalls"];
 
 /// Help and version as scripts look for them in bpftrace's output.
 fn end_as_bpftrace(error: &clap::Error) -> ! {

@@ -363,9 +363,10 @@ const REFUSED: &[RefusedOption] = &[
         reason: "nothing is delayed; only what happens is shown",
     },
     RefusedOption {
-        commands: &["lock contention"],
-        options: &["use-bpf", "b"],
-        reason: "-a or a command shows what happens now, without a recording",
+        commands: &["offcpu record", "why record", "io record", "syscalls record"],
+        options: &["pid", "p", "tid", "t"],
+        reason: "all tasks are recorded, since others wake these and hold them up; choose some \
+                 when it is shown (-p PID)",
     },
     RefusedOption {
         commands: &["inject"],

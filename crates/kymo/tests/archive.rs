@@ -78,7 +78,7 @@ fn each_unpacks_what_the_other_has_packed() {
     assert!(packed.stderr.contains("into perf.data.tar.bz2"), "{}", packed.stderr);
     fs::rename(case.w.file("perf.data.tar.bz2"), case.w.file("cached.tar.bz2")).unwrap();
     // Out of no cache: from where the binaries are.
-    let _ = case.kymo("nothing", &["archive", "perf.data"]).success();
+    let _ = case.kymo("nothing", &["archive", "-i", "perf.data"]).success();
     assert!(!case.home("nothing").join(".debug").exists());
     fs::remove_file(case.w.program()).unwrap();
     assert!(!case.resolves("nothing", "perf"));

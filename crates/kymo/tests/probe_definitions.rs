@@ -486,3 +486,23 @@ fn a_number_in_a_vector_register_is_refused_by_its_name() {
         ],
     );
 }
+
+/// What helps whoever asked for something else than what there is.
+#[test]
+fn mistakes_are_answered_with_what_there_is() {
+    if !ready() {
+        return;
+    }
+    let program = compile("gcc", "plain.c", C, &["-O2", "-g"]);
+    let refused = kymo(&program.path, "wrok").failure().stderr;
+    assert!(refused.contains("work"), "{refused}");
+    let plain = compile("gcc", "plain.c", C, &["-O2"]);
+    let refused = kymo(&plain.path, "wrok").failure().stderr;
+    assert!(refused.contains("no function wrok") && refused.contains("work"), "{refused}");
+    let stripped = compile("gcc", "plain.c", C, &["-O2", "-s"]);
+    let refused = kymo(&stripped.path, "work").failure().stderr;
+    assert!(refused.contains("it has no symbols of functions"), "{refused}");
+    let path = stripped.path.to_str().unwrap();
+    let none = run(env!("CARGO_BIN_EXE_kymo"), ["probe", "-x", path, "--funcs"]);
+    assert!(none.stderr.contains("it is stripped"), "{}", none.stderr);
+}

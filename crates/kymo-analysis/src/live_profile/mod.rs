@@ -201,7 +201,8 @@ impl LiveProfile {
         let first = self.count;
         self.count += marks.len() as u64;
         let kernel = kernel_chains.then(|| Arc::clone(self.machine.symbols.kernel()));
-        self.share.work(Job { batch, marks, spaces, first, kernel });
+        let (batch, unwanted) = (Arc::new(batch), Vec::new());
+        self.share.work(Job { batch, unwanted, marks, spaces, first, kernel });
         let mut new = Vec::new();
         for (event, counter) in (0u32..).zip(&mut self.share.counters) {
             let moments = counter.moments.drain(..);

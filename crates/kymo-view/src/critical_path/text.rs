@@ -68,7 +68,8 @@ impl PathView<'_> {
         if self.recording.is_empty() {
             return Ok(());
         }
-        let (file, begin, end) = (&self.recording, Seconds(begin, nano), Seconds(begin + slowest, nano));
+        let (file, begin, end) =
+            (&self.recording, Seconds(begin, nano), Seconds(begin + slowest, nano));
         writeln!(out, " Where to look next")?;
         writeln!(out, "  the slowest span:  kymo script -i {file} --time {begin},{end}\n")
     }
