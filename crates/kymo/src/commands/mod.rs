@@ -95,7 +95,10 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let text = format!("{error:#}");
     // Nobody named it.
     let is_default = text.starts_with("perf.data: ") && !std::path::Path::new("perf.data").exists();
-    let next = if is_default { "; `kymo record` makes it, and -i names another" } else { "" };
+    let next = match is_default {
+        true => format!("; `{} record` makes it, and -i names another", caller.word()),
+        false => String::new(),
+    };
     sayln!("{who}: {what}{text}{next}");
     if caller == CalledName::Perf {
         return ExitCode::from(u8::MAX);
