@@ -17,6 +17,7 @@ use kymo_files::perfdata::{Batch, Entry, EventDesc};
 use kymo_model::{Misc, RecordKind, Sample, SampleType, internal_error};
 use kymo_symbols::KernelTable;
 use kymo_symbols::unwind::Binaries;
+use rustc_hash::FxHashMap;
 
 use crate::addresses::Addresses;
 use crate::counting::{Counter, Moment, StackKey};
@@ -101,7 +102,66 @@ pub(crate) struct Share {
     pub(crate) counters: Vec<Counter>,
     /// Where samples are kept apart by their payloads.
     pub(crate) labels: Option<PayloadLabels>,
+    chains: KnownChains,
     settings: Settings,
+}
+
+/// What makes the addresses of a chain mean the same: states of both address spaces, and whether
+/// the kernel's code is known.
+type ChainSpaces = (u64, u64, bool);
+
+/// Recorded call chains that came before, by their bytes: tracepoints have few.
+#[derive(Debug, Default)]
+struct KnownChains {
+    by_spaces: FxHashMap<ChainSpaces, FxHashMap<Box<[u8]>, KnownChain>>,
+    kept: usize,
+    asked: u32,
+    found: u32,
+    is_off: bool,
+}
+
+#[derive(Debug)]
+struct KnownChain {
+    /// Numbers of its addresses.
+    ids: Box<[u32]>,
+    /// Number of its frames, as [`walk_chain`] answers.
+    length: Option<usize>,
+}
+
+impl KnownChains {
+    /// With more of them, they are forgotten.
+    const MOST: usize = 1 << 14;
+    /// After so many it is clear whether chains come again.
+    const TRIED: u32 = 1 << 12;
+
+    #[inline]
+    fn find(&mut self, spaces: ChainSpaces, bytes: &[u8]) -> Option<&KnownChain> {
+        if self.is_off {
+            return None;
+        }
+        self.asked += 1;
+        if self.asked == KnownChains::TRIED {
+            self.is_off = self.found < self.asked / 2;
+            (self.asked, self.found) = (0, 0);
+        }
+        let known = self.by_spaces.get(&spaces)?.get(bytes)?;
+        self.found += 1;
+        Some(known)
+    }
+
+    fn keep(&mut self, spaces: ChainSpaces, bytes: &[u8], ids: &[u32], length: Option<usize>) {
+        if self.is_off {
+            self.by_spaces = FxHashMap::default();
+            return;
+        }
+        if self.kept >= KnownChains::MOST {
+            self.by_spaces.clear();
+            self.kept = 0;
+        }
+        self.kept += 1;
+        let chain = KnownChain { ids: ids.into(), length };
+        self.by_spaces.entry(spaces).or_default().insert(bytes.into(), chain);
+    }
 }
 
 /// Looks at the memory that a sample with a copy of the stack will need: many words at
@@ -127,6 +187,7 @@ impl Share {
             unwinder: Unwinder::new(Arc::clone(binaries)),
             counters: Vec::new(),
             labels: labels.map(PayloadLabels::fork_for_thread),
+            chains: KnownChains::default(),
             settings: settings.clone(),
         }
     }
@@ -182,7 +243,20 @@ impl Share {
             let recorded = (sample.callchain(), Origin::Recorded);
             let length = match settings.no_chains {
                 true => walk_chain(recorded, kernel, |_| {}),
-                false => walk_chain(recorded, kernel, |at| counter.arena.push(id(at).0)),
+                false => {
+                    let spaces = (space.kernel.generation, space.user.generation, kernel.is_some());
+                    let bytes = sample.callchain_bytes();
+                    if let Some(known) = self.chains.find(spaces, bytes) {
+                        counter.arena.extend_from_slice(&known.ids);
+                        known.length
+                    } else {
+                        let length =
+                            walk_chain(recorded, kernel, |at| counter.arena.push(id(at).0));
+                        let ids = counter.arena.get(start..).unwrap_or_default();
+                        self.chains.keep(spaces, bytes, ids, length);
+                        length
+                    }
+                }
             };
             let unwound = match settings.no_chains {
                 true => &[],

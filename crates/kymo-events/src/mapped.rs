@@ -4,6 +4,7 @@
 //! just copied are nearer to the processor.
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 
 use kymo_files::perfdata::{EventDesc, FileMapping, PerfData};
@@ -20,6 +21,10 @@ impl FileMapping for Mapped {
 
     fn forget(&self, part: &[u8]) {
         self.0.forget(part);
+    }
+
+    fn expect(&self, part: Range<usize>) {
+        self.0.expect(part);
     }
 
     fn was_cut(&self) -> bool {

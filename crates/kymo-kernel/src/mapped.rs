@@ -5,6 +5,7 @@ mod guard;
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use guard::Guard;
@@ -48,6 +49,16 @@ impl MappedFile {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.map
+    }
+
+    /// Has the kernel read a part that is looked at soon, as far as it is not in memory; nobody
+    /// waits for it.
+    pub fn expect(&self, part: Range<usize>) {
+        let end = part.end.min(self.map.len());
+        if part.start < end {
+            // Advice that is not taken costs time and nothing else.
+            let _ = self.map.advise_range(memmap2::Advice::WillNeed, part.start, end - part.start);
+        }
     }
 
     /// Gives back the memory of a part that was read through and is not needed

@@ -128,6 +128,11 @@ pub struct KworkDecoder {
 }
 
 impl KworkDecoder {
+    /// Whether events of a layout are of pieces of work, if one came before.
+    pub fn takes(&self, layout: usize) -> Option<bool> {
+        self.plans.get(layout)?.as_ref().map(Option::is_some)
+    }
+
     /// The event, if it is of a piece of work.
     #[inline]
     pub fn decode<'a>(&mut self, event: &'a RecordedEvent<'_>) -> Option<KworkEvent<'a>> {

@@ -162,17 +162,19 @@ impl<'a> OffCpuReader<'a> {
         Some(transition)
     }
 
-    /// The intervals that ended since the last call.
-    pub(crate) fn take_intervals(&mut self) -> Option<Vec<TaskInterval>> {
-        let kept = self.counting.intervals.as_mut().filter(|list| !list.is_empty())?;
-        Some(std::mem::take(kept))
+    /// Adds the intervals that ended since the last call.
+    pub(crate) fn take_intervals(&mut self, to: &mut Vec<TaskInterval>) {
+        if let Some(kept) = &mut self.counting.intervals {
+            to.append(kept);
+        }
     }
 
     /// The intervals that had not ended at a time, when nothing more comes.
     pub(crate) fn open_intervals(&mut self, end: u64) -> Vec<TaskInterval> {
         let alive: Vec<TaskId> = self.machine.tasks.iter().map(|(id, _)| id).collect();
         alive.into_iter().for_each(|id| self.counting.leave_open(id, end));
-        let mut open = self.take_intervals().unwrap_or_default();
+        let mut open = Vec::new();
+        self.take_intervals(&mut open);
         for cpu in 0..self.machine.cpu_count() as u32 {
             if let Some((task, from)) = self.machine.running_since(cpu) {
                 let (activity, certainty) = (TaskActivity::Running(cpu), IntervalCertainty::Open);

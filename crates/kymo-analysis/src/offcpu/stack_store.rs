@@ -53,6 +53,8 @@ struct StackFrame {
     name: String,
     kernel: bool,
     cause: Option<OffCpuCause>,
+    /// It handles page faults.
+    faults: bool,
 }
 
 /// What tells functions apart before they have names.
@@ -206,7 +208,8 @@ impl StackStore {
         let number = *self.by_name.entry((name.to_owned(), kernel)).or_insert(next);
         if number == next {
             let cause = kernel.then(|| OffCpuCause::of_function(name)).flatten();
-            self.frames.push(StackFrame { name: name.to_owned(), kernel, cause });
+            let faults = kernel && name.split('.').next() == Some("handle_mm_fault");
+            self.frames.push(StackFrame { name: name.to_owned(), kernel, cause, faults });
         }
         number
     }
@@ -292,7 +295,7 @@ impl StackStore {
             let frame = |f: FrameId| self.frames.get(f.0 as usize);
             self.frames(stack).filter_map(frame).take_while(|f| f.kernel)
         };
-        let faults = kernel().any(|f| f.name.split('.').next() == Some("handle_mm_fault"));
+        let faults = kernel().any(|f| f.faults);
         (kernel().map(|f| f.cause), faults)
     }
 }

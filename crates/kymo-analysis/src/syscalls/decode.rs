@@ -63,6 +63,8 @@ pub struct SyscallDecoder {
     name_of: fn(i64) -> Option<&'static str>,
     /// Whether calls come by numbers; those by names beside are the same ones.
     has_raw: bool,
+    /// Arguments are read, too.
+    has_arguments: bool,
     /// Events that lack a field, or end before it.
     pub malformed: u64,
 }
@@ -77,8 +79,20 @@ impl SyscallDecoder {
             by_number: FxHashMap::default(),
             name_of,
             has_raw: false,
+            has_arguments: true,
             malformed: 0,
         }
+    }
+
+    /// The same, of calls whose arguments nobody looks at.
+    #[must_use]
+    pub fn without_arguments(self) -> SyscallDecoder {
+        SyscallDecoder { has_arguments: false, ..self }
+    }
+
+    /// Whether events of a layout are of system calls, if one came before.
+    pub fn takes(&self, layout: usize) -> Option<bool> {
+        self.plans.get(layout)?.as_ref().map(Option::is_some)
     }
 
     /// The event, if it is of a system call.
@@ -94,7 +108,9 @@ impl SyscallDecoder {
             EventPlan::RawEnter { id, args } => {
                 self.has_raw = true;
                 let mut arguments = CallArguments::default();
-                fields.read_array(*args, arguments.words.len(), &mut arguments.words);
+                if self.has_arguments {
+                    fields.read_array(*args, arguments.words.len(), &mut arguments.words);
+                }
                 let number = fields.read_integer(id);
                 number.map(|n| SyscallEvent::Enter(self.numbered(n), arguments))
             }
@@ -105,6 +121,7 @@ impl SyscallDecoder {
             }
             EventPlan::Enter { .. } | EventPlan::Exit { .. } if self.has_raw => return None,
             EventPlan::Enter { call, args } => {
+                let args = if self.has_arguments { &**args } else { &[] };
                 Some(SyscallEvent::Enter(*call, named_arguments(event, args)))
             }
             EventPlan::Exit { call, ret } => {

@@ -95,6 +95,12 @@ pub(super) struct Counters {
 }
 
 impl Counters {
+    /// Whether events of a layout have a number that counts, if one came before.
+    pub(super) fn takes(&self, layout: usize) -> Option<bool> {
+        let plan = self.plans.get(layout)?.as_ref();
+        plan.map(|plan| !matches!(plan, CounterPlan::Nothing))
+    }
+
     /// Takes an event of a process.
     pub(super) fn event(&mut self, event: &RecordedEvent<'_>, now: u64, pid: Option<u32>) {
         let index = event.class.layout.index();

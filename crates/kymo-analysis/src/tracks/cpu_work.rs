@@ -72,6 +72,11 @@ impl WorkTracks {
         }
     }
 
+    /// Whether events of a layout are of this, if one came before.
+    pub(super) fn takes(&self, layout: usize) -> Option<bool> {
+        self.decoder.takes(layout)
+    }
+
     fn number(&mut self, name: String) -> u32 {
         if let Some(number) = self.numbers.get(&name) {
             return *number;

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use kymo_events::{FieldId, FieldPart, FieldType, FieldValue, RecordedClass, RecordedEvent};
 
 use super::density::EventDensity;
-use super::packed::{DeflatedBytes, push_number, to_columns};
+use super::packed::{DeflateEffort, DeflatedBytes, push_number, to_columns};
 
 /// Events of a chunk.
 pub const EVENTS_PER_CHUNK: usize = 1 << 16;
@@ -130,8 +130,9 @@ impl GrowingEvents {
         let heads = std::mem::replace(&mut self.heads, Vec::with_capacity(room.0));
         let texts = std::mem::replace(&mut self.texts, Vec::with_capacity(room.1));
         let heads = Arc::new((heads, texts));
-        let pack = |(heads, texts): &(Vec<u8>, Vec<u8>)| {
-            [DeflatedBytes::new(&to_columns(heads, 4)), DeflatedBytes::new(texts)]
+        let effort = DeflateEffort::for_events(self.list.count);
+        let pack = move |(heads, texts): &(Vec<u8>, Vec<u8>)| {
+            [DeflatedBytes::new(&to_columns(heads, 4), effort), DeflatedBytes::new(texts, effort)]
         };
         let shared = Arc::clone(&heads);
         let thread = std::thread::Builder::new().name("deflate".into());
@@ -220,7 +221,7 @@ fn write_fields(event: &RecordedEvent<'_>, plan: &ClassPlan, out: &mut Vec<u8>) 
                 value.write_cell(out);
                 if let (FieldValue::Enumeration { .. }, Some(number)) = (&value, value.number()) {
                     out.push(0x1e);
-                    out.extend_from_slice(number.to_string().as_bytes());
+                    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
                 }
             }
         }

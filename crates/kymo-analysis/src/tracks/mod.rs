@@ -27,7 +27,7 @@ pub use cpu_work::CpuWork;
 pub use density::{ReadSoFar, TrackProgress};
 pub use event_list::{EVENTS_PER_CHUNK, EventChunk, EventList};
 pub use overview::OverviewBin;
-pub use packed::{DeflatedBytes, push_number, to_columns};
+pub use packed::{DeflateEffort, DeflatedBytes, push_number, to_columns};
 pub use program_spans::ThreadSpans;
 pub use pyramid::{PyramidLevel, build_pyramids};
 pub use read::{TraceTracks, TrackConfig, TrackCounts, TrackWakeup, WakeupList, read_tracks};

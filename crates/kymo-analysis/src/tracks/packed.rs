@@ -15,10 +15,33 @@ pub struct DeflatedBytes {
     pub length: usize,
 }
 
+/// How much time compressing takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeflateEffort {
+    /// Half of the other, for a third more bytes.
+    Least,
+    /// As much as pays.
+    Usual,
+}
+
+impl DeflateEffort {
+    /// With more events than this the time that a page takes counts more than its size.
+    const MANY: u64 = 1 << 19;
+
+    /// What is right for so many events.
+    pub fn for_events(count: u64) -> DeflateEffort {
+        if count < DeflateEffort::MANY { DeflateEffort::Usual } else { DeflateEffort::Least }
+    }
+}
+
 impl DeflatedBytes {
     /// Compresses bytes.
-    pub fn new(plain: &[u8]) -> DeflatedBytes {
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(2));
+    pub fn new(plain: &[u8], effort: DeflateEffort) -> DeflatedBytes {
+        let level = match effort {
+            DeflateEffort::Least => 1,
+            DeflateEffort::Usual => 2,
+        };
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(level));
         // A vector takes all that it is given.
         let written = encoder.write_all(plain).and_then(|()| encoder.finish());
         let mut bytes = written.unwrap_or_default();
@@ -31,18 +54,15 @@ impl DeflatedBytes {
 /// packed better. Lengths of all columns but the last come first.
 pub fn to_columns(rows: &[u8], count: usize) -> Vec<u8> {
     let mut columns = vec![Vec::with_capacity(rows.len() / count.max(1)); count];
-    let (mut left, mut column) = (rows, 0);
-    while !left.is_empty() {
-        let last = left.iter().position(|b| b & 0x80 == 0);
-        let (number, rest) = left.split_at(last.map_or(left.len(), |at| at + 1));
-        left = rest;
+    let mut column = 0;
+    for byte in rows {
         if let Some(of) = columns.get_mut(column) {
-            match number {
-                [one] => of.push(*one),
-                _ => of.extend_from_slice(number),
-            }
+            of.push(*byte);
         }
-        column = if column + 1 == count { 0 } else { column + 1 };
+        // The last of a number.
+        if byte & 0x80 == 0 {
+            column = if column + 1 == count { 0 } else { column + 1 };
+        }
     }
     let mut all = Vec::with_capacity(rows.len() + 16);
     columns

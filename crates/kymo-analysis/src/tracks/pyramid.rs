@@ -93,6 +93,10 @@ fn build_pyramid(track: &SpanTrack) -> Vec<PyramidLevel> {
     }
     // A level that has as many bins as there are spans spares nothing.
     let mut shift = LEAST_SHIFT;
+    // As many bins as the time in spans fills are there in any case.
+    while track.busy >> shift > track.count / 3 && shift + STEP <= LAST_SHIFT {
+        shift += STEP;
+    }
     loop {
         if let Some(mut levels) = levels_from(track, shift) {
             let few = levels.iter().position(|l| l.count as usize <= FEW);

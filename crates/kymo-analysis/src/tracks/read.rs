@@ -28,7 +28,8 @@ use crate::offcpu::{
 };
 use crate::syscalls::{CallInfo, SyscallDecoder, SyscallEvent};
 use crate::tasks::{
-    SchedRead, SchedSelection, SwitchOutState, TaskId, TaskMachine, TaskState, Transition,
+    SCHED_EVENTS, SchedRead, SchedSelection, SwitchOutState, TaskId, TaskMachine, TaskState,
+    Transition,
 };
 
 /// What is read.
@@ -193,23 +194,35 @@ fn read_once(
     // What is before the times that are wanted makes the state at their begin, and what is
     // behind them ends what goes on at their end.
     let select = EventSelection::default();
+    let mut intervals = Vec::new();
     let mut forks: Vec<(u32, u32)> = Vec::new();
     let mut exits: Vec<(u32, u64)> = Vec::new();
     let mut see = |event: &RecordedEvent<'_>| {
         met.lost |= known.losses.is_none() && event.lost.is_some();
         let task = tracking.arrive(event);
-        let transition = reader.event(event);
-        for interval in reader.take_intervals().into_iter().flatten() {
-            tracking.interval(&interval, reader.machine());
+        let uses = tracking.uses(event);
+        if uses.states {
+            let transition = reader.event(event);
+            reader.take_intervals(&mut intervals);
+            for interval in intervals.drain(..) {
+                tracking.interval(&interval, reader.machine());
+            }
+            if let (Some(transition), Some(time)) = (&transition, event.time) {
+                tracking.step(transition, time, reader.machine());
+            }
+            met.mismatched |= !known.is_partial && reader.machine().counts.mismatched > 0;
         }
-        if let (Some(transition), Some(time)) = (&transition, event.time) {
-            tracking.step(transition, time, reader.machine());
+        if uses.calls {
+            tracking.call(event, task);
         }
-        tracking.call(event, task);
-        tracking.cpu_work(event);
-        tracking.program_span(event, task);
-        tracking.counter(event, task);
-        met.mismatched |= !known.is_partial && reader.machine().counts.mismatched > 0;
+        if uses.others {
+            tracking.cpu_work(event);
+            tracking.program_span(event, task);
+            tracking.counter(event, task);
+        }
+        if !uses.is_known {
+            tracking.learn_uses(event);
+        }
         // All is read again: there is no need to know the rest before.
         match met.lost || met.mismatched {
             true => ControlFlow::Break(()),
@@ -246,8 +259,23 @@ fn read_once(
     Ok((tracking.finish(reader.into_read(summary), forks), met))
 }
 
+/// Which parts of the tracks an event may be of.
+#[derive(Clone, Copy, Debug)]
+struct EventUses {
+    states: bool,
+    calls: bool,
+    others: bool,
+    is_known: bool,
+}
+
+impl EventUses {
+    const ALL: EventUses = EventUses { states: true, calls: true, others: true, is_known: false };
+}
+
 struct Tracking<'c> {
     config: &'c TrackConfig,
+    /// By layout, of classes that had an event.
+    uses: Vec<Option<EventUses>>,
     /// Begin and end of what is wanted.
     limits: (u64, u64),
     /// Where times count from: the first event, or the begin of what is wanted.
@@ -276,6 +304,7 @@ impl<'c> Tracking<'c> {
     fn new(config: &'c TrackConfig) -> Tracking<'c> {
         Tracking {
             config,
+            uses: Vec::new(),
             limits: (config.selection.from(), config.selection.until()),
             base: None,
             last: 0,
@@ -284,7 +313,7 @@ impl<'c> Tracking<'c> {
             known_last: Vec::new(),
             cpu_event: Vec::new(),
             tasks: TaskList::default(),
-            decoder: SyscallDecoder::new(config.name_of),
+            decoder: SyscallDecoder::new(config.name_of).without_arguments(),
             work: WorkTracks::default(),
             spans: ProgramSpans::default(),
             counters: Counters::default(),
@@ -330,6 +359,37 @@ impl<'c> Tracking<'c> {
             progress.note((self.base.unwrap_or(0), self.last), *count, density);
         }
         task
+    }
+
+    /// What an event may be of: everything, where it is the first of its layout, or tells of
+    /// losses.
+    fn uses(&self, event: &RecordedEvent<'_>) -> EventUses {
+        let known = self.uses.get(event.class.layout.index()).copied().flatten();
+        known.filter(|_| event.lost.is_none()).unwrap_or(EventUses::ALL)
+    }
+
+    /// Keeps what an event of this layout turned out to be of.
+    fn learn_uses(&mut self, event: &RecordedEvent<'_>) {
+        let layout = event.class.layout.index();
+        if self.uses.get(layout).is_some_and(Option::is_some) {
+            return;
+        }
+        // What was not asked about it has not seen it: it is outside of what is drawn.
+        let (Some(calls), Some(work), Some(counters)) =
+            (self.decoder.takes(layout), self.work.takes(layout), self.counters.takes(layout))
+        else {
+            return;
+        };
+        let class = event.class;
+        let others = class.origin == ClassOrigin::Program || work || counters;
+        let is_sched = SCHED_EVENTS.iter().any(|name| class.is_named(name));
+        let states = class.is_stack || is_sched;
+        if self.uses.len() <= layout {
+            self.uses.resize(layout + 1, None);
+        }
+        if let Some(slot) = self.uses.get_mut(layout) {
+            *slot = Some(EventUses { states, calls, others, is_known: true });
+        }
     }
 
     fn grow(&mut self, cpu: u32) {

@@ -35,6 +35,8 @@ pub struct TrackTask {
     pub(super) is_awake: bool,
     /// The call that it is in, and since when.
     pub(super) call: Option<(u64, u32)>,
+    /// As it was stated last.
+    stated: TaskInfo,
 }
 
 /// All tasks; one whose thread id is given to another is told apart from that.
@@ -42,6 +44,8 @@ pub struct TrackTask {
 pub(super) struct TaskList {
     pub(super) tasks: Vec<TrackTask>,
     by_tid: FxHashMap<u32, u32>,
+    /// Thread and number of the task that was found last: many events of one follow each other.
+    last: Option<(u32, u32)>,
     pub(super) crowded: u64,
 }
 
@@ -51,8 +55,9 @@ impl TaskList {
     pub(super) fn find(&mut self, info: &TaskInfo, now: u64) -> Option<u32> {
         // Of what happens while a task ends, perf states -1: a task of its own.
         let tid = info.tid?;
-        let number = match self.by_tid.get(&tid) {
-            Some(number) => *number,
+        let last = self.last.filter(|last| last.0 == tid).map(|last| last.1);
+        let number = match last.or_else(|| self.by_tid.get(&tid).copied()) {
+            Some(number) => number,
             None if self.tasks.len() >= MOST => {
                 self.crowded += 1;
                 return None;
@@ -64,7 +69,12 @@ impl TaskList {
                 number
             }
         };
+        self.last = Some((tid, number));
         let task = self.tasks.get_mut(number as usize)?;
+        if task.stated == *info {
+            return Some(number);
+        }
+        task.stated = *info;
         if tid == 0 {
             if task.comm.is_empty() {
                 task.comm = b"<idle>".to_vec();
@@ -86,5 +96,6 @@ impl TaskList {
     /// A thread has ended: what has its number later is another one.
     pub(super) fn end(&mut self, tid: u32) {
         self.by_tid.remove(&tid);
+        self.last = None;
     }
 }

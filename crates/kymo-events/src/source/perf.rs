@@ -17,7 +17,7 @@ use crate::chain_frames::{ChainFacts, ChainFrame, ChainResolver, SharedTally};
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
 use crate::perf_data::{TracepointPayloads, note};
 use crate::schema::{LayoutId, RecordedClass};
-use crate::state::MachineState;
+use crate::state::{CommId, MachineState};
 use crate::state_history::{StateMark, StateReader, StateTracker};
 use crate::task_tree::TaskTree;
 
@@ -26,7 +26,12 @@ pub(crate) struct PerfContext {
     machine: RefCell<MachineState>,
     chains: RefCell<ChainResolver>,
     payloads: RefCell<TracepointPayloads>,
+    /// Tasks as they were stated last, by the end of their thread's number.
+    tasks: RefCell<[Option<(CommId, TaskInfo)>; STATED]>,
 }
+
+/// Tasks whose texts are kept at hand; a power of two.
+const STATED: usize = 16;
 
 impl PerfContext {
     pub(crate) fn new(features: &Features, symbols: &ResolverOptions) -> PerfContext {
@@ -34,7 +39,8 @@ impl PerfContext {
         machine.adopt(features);
         let payloads = RefCell::new(TracepointPayloads::new(symbols.bundle.clone()));
         let chains = RefCell::new(ChainResolver::new(&machine.symbols));
-        PerfContext { machine: RefCell::new(machine), chains, payloads }
+        let machine = RefCell::new(machine);
+        PerfContext { machine, chains, payloads, tasks: RefCell::default() }
     }
 
     /// Follows the tasks of a command.
@@ -57,7 +63,21 @@ impl PerfContext {
 
 impl PerfState for PerfContext {
     fn task(&self, pid: u32, tid: u32) -> TaskInfo {
-        task_of(&self.machine.borrow(), pid, tid)
+        let machine = self.machine.borrow();
+        let Some(name) = machine.name_of(tid) else { return unnamed(pid, tid) };
+        let mut tasks = self.tasks.borrow_mut();
+        let Some(stated) = tasks.get_mut(tid as usize % STATED) else {
+            return task_of(&machine, pid, tid);
+        };
+        let is_same = |(of, task): &&(CommId, TaskInfo)| {
+            *of == name && task.tid == Some(tid) && task.pid == Some(pid)
+        };
+        if let Some((_, task)) = stated.as_ref().filter(is_same) {
+            return *task;
+        }
+        let task = task_of(&machine, pid, tid);
+        *stated = Some((name, task));
+        task
     }
 
     fn thread(&self, tid: u32) -> TaskInfo {

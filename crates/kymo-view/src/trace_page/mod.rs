@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kymo_analysis::critical_path::PathTable;
-use kymo_analysis::tracks::TraceTracks;
+use kymo_analysis::tracks::{DeflateEffort, TraceTracks};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -89,13 +89,17 @@ pub struct ServedPage {
 }
 
 impl TracePage<'_> {
+    fn effort(&self) -> DeflateEffort {
+        DeflateEffort::for_events(self.tracks.events.count)
+    }
+
     /// Writes the page with all its pieces.
     ///
     /// # Errors
     /// If `out` fails.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         begin(out, "")?;
-        let mut pieces = PieceWriter::new(PieceTarget::Page(out));
+        let mut pieces = PieceWriter::new(PieceTarget::Page(out), self.effort());
         let head = head::describe(self, &mut pieces)?;
         pieces.finish()?;
         end(out, &head)
@@ -107,7 +111,8 @@ impl TracePage<'_> {
     /// If packing or writing fails.
     pub fn to_served(&self, file: File) -> io::Result<ServedPage> {
         let mut page = ServedPage { html: Vec::new(), file, pieces: Vec::new() };
-        let mut pieces = PieceWriter::new(PieceTarget::File(&mut page.file, &mut page.pieces));
+        let target = PieceTarget::File(&mut page.file, &mut page.pieces);
+        let mut pieces = PieceWriter::new(target, self.effort());
         let head = head::describe(self, &mut pieces)?;
         pieces.finish()?;
         begin(&mut page.html, "; connect-src 'self'")?;

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::thread::JoinHandle;
 
-use kymo_analysis::tracks::{DeflatedBytes, to_columns};
+use kymo_analysis::tracks::{DeflateEffort, DeflatedBytes, to_columns};
 use serde_json::Value;
 
 /// A piece is full with this many bytes, unless one blob has more.
@@ -30,6 +30,7 @@ pub(super) struct PieceWriter<'o> {
     out: PieceTarget<'o>,
     piece: Vec<u8>,
     number: u32,
+    effort: DeflateEffort,
     /// Pieces that are compressed by threads of their own, in their order.
     packing: VecDeque<Packing>,
     written: u32,
@@ -52,9 +53,9 @@ impl PieceTarget<'_> {
 }
 
 impl<'o> PieceWriter<'o> {
-    pub(super) fn new(out: PieceTarget<'o>) -> PieceWriter<'o> {
+    pub(super) fn new(out: PieceTarget<'o>, effort: DeflateEffort) -> PieceWriter<'o> {
         let packing = VecDeque::new();
-        PieceWriter { out, piece: Vec::new(), number: 0, packing, written: 0 }
+        PieceWriter { out, piece: Vec::new(), number: 0, effort, packing, written: 0 }
     }
 
     /// Adds a blob; answers where its parts are: piece, offset, length of each.
@@ -94,8 +95,9 @@ impl<'o> PieceWriter<'o> {
         self.number += 1;
         let thread = std::thread::Builder::new().name("deflate".into());
         let is_page = matches!(self.out, PieceTarget::Page(_));
+        let effort = self.effort;
         self.packing.push_back(Packing::Thread(thread.spawn(move || {
-            let packed = DeflatedBytes::new(&piece).bytes;
+            let packed = DeflatedBytes::new(&piece, effort).bytes;
             if is_page { escape(&packed) } else { packed }
         })?));
         if self.packing.len() > MOST_PACKING { self.write_next() } else { Ok(()) }
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn blobs_are_where_they_are_said_to_be() {
         let mut out = Vec::new();
-        let mut pieces = PieceWriter::new(PieceTarget::Page(&mut out));
+        let mut pieces = PieceWriter::new(PieceTarget::Page(&mut out), DeflateEffort::Usual);
         let large: Vec<u8> = (0..(PART + 1000) as u32).map(|n| (n / 7) as u8).collect();
         assert_eq!(pieces.add(b"abc").unwrap(), serde_json::json!([0, 0, 3]));
         assert_eq!(pieces.add(b"de").unwrap(), serde_json::json!([0, 3, 2]));
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn columns_lie_behind_their_lengths() {
         let mut out = Vec::new();
-        let mut pieces = PieceWriter::new(PieceTarget::Page(&mut out));
+        let mut pieces = PieceWriter::new(PieceTarget::Page(&mut out), DeflateEffort::Usual);
         pieces.add_columns(&[1, 0x82, 2, 3, 4, 5, 6], 3).unwrap();
         assert_eq!(pieces.piece, [2, 3, 1, 4, 0x82, 2, 5, 3, 6]);
         pieces.add_columns(&[], 3).unwrap();

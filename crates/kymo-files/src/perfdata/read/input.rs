@@ -11,6 +11,8 @@ use super::{FileMapping, PerfDataReadError};
 
 /// Bytes by which a window of a mapped file grows: giving pages back costs a call.
 const STEP: usize = 4 << 20;
+/// So far ahead of it a disk is asked: what an unwinder touches comes one page at a time else.
+const AHEAD: usize = 32 << 20;
 
 /// The file behind a recording and a window of what was read of it.
 pub(super) struct Input {
@@ -19,6 +21,8 @@ pub(super) struct Input {
     /// Instead of the buffer; the window's places count from `base` on.
     map: Option<Arc<dyn FileMapping>>,
     base: usize,
+    /// Up to here it was said that it is looked at.
+    expected: usize,
     start: usize,
     end: usize,
     /// Offset in the file of `buf[start]`.
@@ -35,6 +39,7 @@ impl Input {
             buf: Vec::new(),
             map: None,
             base: 0,
+            expected: 0,
             start: 0,
             end: 0,
             offset: 0,
@@ -58,6 +63,7 @@ impl Input {
         (self.start, self.end, self.eof) = (0, 0, false);
         (self.offset, self.limit) = (offset, limit);
         self.base = usize::try_from(offset).unwrap_or(usize::MAX);
+        self.expected = self.base;
     }
 
     /// Offset in the file of the next unread byte.
@@ -121,6 +127,11 @@ impl Input {
             let whole = usize::try_from(self.limit).unwrap_or(usize::MAX).min(map.bytes().len());
             let there = whole.saturating_sub(self.base);
             (self.start, self.end) = (0, need.max(STEP).min(there));
+            let ahead = self.base.saturating_add(AHEAD).min(whole);
+            if self.expected + STEP <= ahead || ahead == whole && self.expected < whole {
+                map.expect(self.expected.max(self.base)..ahead);
+                self.expected = ahead;
+            }
             return Ok(self.end >= need);
         }
         self.buf.copy_within(self.start..self.end, 0);

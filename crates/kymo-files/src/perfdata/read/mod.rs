@@ -20,7 +20,7 @@ mod tracing;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -178,6 +178,9 @@ pub trait FileMapping: std::fmt::Debug + Send + Sync {
 
     /// A part of them is not looked at any more, or not soon.
     fn forget(&self, part: &[u8]);
+
+    /// A part of them, by places, is looked at soon: what is on a disk may be read meanwhile.
+    fn expect(&self, part: Range<usize>);
 
     /// Whether the file became shorter since; what is gone then reads as zeros.
     fn was_cut(&self) -> bool;

@@ -428,6 +428,7 @@ mod tests {
             &self.0
         }
         fn forget(&self, _: &[u8]) {}
+        fn expect(&self, _: std::ops::Range<usize>) {}
         fn was_cut(&self) -> bool {
             false
         }
@@ -447,6 +448,23 @@ mod tests {
         let offsets: Vec<u64> = q.finish()[0].entries().map(|e| e.offset).collect();
         assert_eq!(offsets, [MAX_QUEUED as u64, 0]);
         assert_eq!((q.forced_flushes, q.out_of_order, q.weight), (0, 0, 0));
+    }
+
+    #[test]
+    fn samples_of_unwanted_events_are_passed_over() {
+        let mut q = Queue::new(RecordOrder::Time, Endian::NATIVE, 0);
+        for (tag, event) in [(1, 0), (2, 1), (3, 1 | OTHER), (4, 2)] {
+            q.push(0, Some(u64::from(tag) * 10), event);
+            q.seal(Block::exact(&record(tag), Origin::From(0)));
+        }
+        let batch = &q.finish()[0];
+        let tags = |unwanted: &[bool]| -> Vec<u16> {
+            batch.entries_without(unwanted).map(|e| e.raw.misc.0).collect()
+        };
+        assert_eq!(tags(&[]), [1, 2, 3, 4]);
+        assert_eq!(tags(&[false, true]), [1, 3, 4]);
+        assert_eq!(tags(&[true; 3]), [3]);
+        assert_eq!(batch.sample_span(), Some((10, 40)));
     }
 
     #[test]
