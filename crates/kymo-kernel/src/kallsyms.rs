@@ -160,6 +160,27 @@ impl Kallsyms {
         self.core.is_none() && self.entries.is_empty()
     }
 
+    /// Where the kernel's text begins, by its symbol `_text` or `_stext`: what tells how far
+    /// that kernel was moved when it was booted.
+    pub fn text_start(&self, symbol: &str) -> Option<u64> {
+        if let Some(core) = &self.core {
+            // The kernel has it where it has it in a recording of the same build.
+            return (symbol == "_text").then(|| core.table.base());
+        }
+        let ending = format!(" {symbol}");
+        let mut lines = self.text.split(|b| *b == b'\n');
+        let line = lines.find(|line| line.ends_with(ending.as_bytes()))?;
+        let address = line.split(|b| *b == b' ').next()?;
+        u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok().filter(|a| *a != 0)
+    }
+
+    /// The kernel's own symbols, moved by a distance. Modules do not move with it: theirs are
+    /// left out.
+    #[must_use]
+    pub fn moved(&self, distance: u64) -> Kallsyms {
+        Kallsyms::of_symbols(self.own().map(|(addr, _, name)| (addr.wrapping_add(distance), name)))
+    }
+
     /// `(start, end, name, module)` of the symbol that covers `addr`.
     pub fn lookup(&self, addr: u64) -> Option<(u64, u64, &str, Option<&str>)> {
         if let Some((start, end, name)) = self.core.as_ref().and_then(|c| c.table.lookup(addr)) {

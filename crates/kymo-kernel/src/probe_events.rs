@@ -34,7 +34,7 @@ pub enum ProbeError {
         file: &'static str,
     },
     /// The kernel refused it.
-    #[error("the kernel refused {:?}: {error}{}", change.to_string(), reason.as_ref().map(|r| format!("\n{r}")).unwrap_or_default())]
+    #[error("the kernel refused {:?}: {error}{}{}", change.to_string(), reason.as_ref().map(|r| format!("\n{r}")).unwrap_or_default(), advice(reason.as_deref()))]
     Refused {
         /// What was written.
         change: Box<ProbeChange>,
@@ -54,6 +54,15 @@ pub enum ProbeError {
     /// The tree cannot be used.
     #[error(transparent)]
     Tracefs(#[from] TracefsError),
+}
+
+/// What helps where the kernel's words are short.
+fn advice(reason: Option<&str>) -> &'static str {
+    let is_of_text = reason.is_some_and(|r| r.contains("accepts only memory argument"));
+    match is_of_text {
+        true => "\n-> the text that a register points to is +0(%REG):string",
+        false => "",
+    }
 }
 
 impl ProbeFile {

@@ -44,7 +44,9 @@ pub enum TargetError {
     #[error("no such thread: {0}")]
     NoThread(u32),
     /// A list of ids holds something else.
-    #[error("{0:?} is not a list of process or thread ids")]
+    #[error(
+        "{0:?} is not a list of process or thread ids; `pgrep -d, NAME` prints those of a program"
+    )]
     BadIds(String),
     /// No such user.
     #[error("no user is called {0:?}")]

@@ -9,7 +9,7 @@ use kymo_model::glob::{glob_match, is_glob};
 use kymo_model::probe::{
     FetchArg, FetchBase, FetchExpr, FetchType, ProbeDefinition, ProbeKind, ProbeTarget,
 };
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, near_names};
 use kymo_symbols::debug_files::{BinaryError, BinaryFiles, BinaryKind, SourceDirectories};
 
 use crate::finder_options::{DataNaming, FinderOptions};
@@ -286,6 +286,11 @@ impl<'a> ProbedBinary<'a> {
         Ok(found)
     }
 
+    /// Whether it is stripped.
+    pub fn has_no_functions(&self) -> bool {
+        !self.symbols.all().any(|symbol| symbol.code)
+    }
+
     fn no_symbol(&self, wanted: &str) -> ResolveError {
         let lower = wanted.to_lowercase();
         let close = |n: &&str| {
@@ -297,10 +302,19 @@ impl<'a> ProbedBinary<'a> {
             self.symbols.all().filter(|s| s.code).map(|s| s.name).filter(close).take(4).collect();
         near.sort_unstable();
         near.dedup();
-        let near = if near.is_empty() {
-            String::new()
-        } else {
-            format!("; there are {}", near.join(", "))
+        let near: Vec<String> = match near.is_empty() {
+            true => near_names(wanted, self.symbols.all().filter(|s| s.code).map(|s| s.name)),
+            false => near.into_iter().map(str::to_owned).collect(),
+        };
+        let near = match near.as_slice() {
+            [] if self.has_no_functions() => {
+                "; it has no symbols of functions: name an address (0x…), or install its debug \
+                 package"
+                    .to_owned()
+            }
+            [] => String::new(),
+            [one] => format!("; there is {one}"),
+            several => format!("; there are {}", several.join(", ")),
         };
         ResolveError::NoSymbol { name: wanted.into(), path: self.path(), near }
     }

@@ -33,6 +33,9 @@ pub struct SourceVariable {
     pub alive: Vec<(u64, u64)>,
 }
 
+/// Most rows of the line table, nearest first, that are asked where a variable is alive.
+const NEAR_ROWS: usize = 64;
+
 impl<'s> PointFinder<'_, 's> {
     /// Variables at the points of a description.
     pub fn variables(
@@ -159,16 +162,33 @@ impl<'s> PointFinder<'_, 's> {
         for row in lines.rows.iter().filter(|r| r.is_stmt && !r.end && u64::from(r.line) > declared)
         {
             if alive.contains(row.addr.wrapping_sub(base)) {
-                near.push((row.addr.abs_diff(site.addr), row.line));
+                near.push((row.addr, row.line));
             }
         }
-        near.sort_unstable();
-        near.dedup_by_key(|n| n.1);
-        let relative: Vec<String> =
-            near.iter().take(3).map(|n| (u64::from(n.1) - declared).to_string()).collect();
-        Ok(match relative.len() {
-            0 => why,
-            _ => format!("{why}; it is alive at line {} of the function", relative.join(", ")),
+        near.sort_unstable_by_key(|(addr, line)| (addr.abs_diff(site.addr), *line));
+        let mut readable: Vec<u64> = Vec::new();
+        for (addr, line) in near.into_iter().take(NEAR_ROWS) {
+            let line = u64::from(line) - declared;
+            if !readable.contains(&line) && self.is_readable(site, addr, name)? {
+                readable.push(line);
+            }
+            if readable.len() == 3 {
+                break;
+            }
+        }
+        readable.sort_unstable();
+        let lines: Vec<String> = readable.iter().map(u64::to_string).collect();
+        Ok(match lines.as_slice() {
+            [] => why,
+            [line] => format!("{why}; it is alive at line {line} of the function"),
+            lines => format!("{why}; it is alive at lines {} of the function", lines.join(", ")),
         })
+    }
+
+    /// Whether a variable of a site's scope can be read at another address of it.
+    fn is_readable(&self, site: &CodeSite<'s>, addr: u64, name: &str) -> Result<bool> {
+        let (scope, function) = (site.scope.clone(), site.function.clone());
+        let locals = self.locals(&CodeSite { addr, scope, function })?;
+        Ok(locals.iter().any(|v| v.name == name && v.accessible))
     }
 }

@@ -98,8 +98,8 @@ impl KernelChoice {
             return (Kallsyms::parse(text), problem);
         }
         if self.is_other() {
-            if let Some(text) = self.build_id.and_then(cached) {
-                return (Kallsyms::parse(text), None);
+            if let Some(table) = self.cached() {
+                return (table, None);
             }
             let table =
                 Kallsyms::parse(self.embedded.as_deref().cloned().unwrap_or_default().into_bytes());
@@ -123,6 +123,12 @@ impl KernelChoice {
         if let Some(error) = error {
             self.files.note(Problem::Cache { why: error.to_string() });
         }
+        if (table.hidden() || table.is_empty())
+            && let Some(table) = self.cached()
+        {
+            return (table, None);
+        }
+        let table = self.where_recorded(table);
         let problem = if table.hidden() {
             Some(Problem::KernelHidden {
                 kptr_restrict: SystemRoot::machine().kernel_setting("kptr_restrict"),
@@ -132,6 +138,25 @@ impl KernelChoice {
             table.is_empty().then_some(Problem::NoKernelSymbols)
         };
         (table, problem)
+    }
+
+    /// Symbols of the recorded build in perf's cache.
+    fn cached(&self) -> Option<Kallsyms> {
+        let table = Kallsyms::parse(self.build_id.and_then(cached)?);
+        (!table.hidden()).then(|| self.where_recorded(table))
+    }
+
+    /// The symbols of a list at the addresses that they had in the recording: a kernel may be
+    /// moved at every boot.
+    fn where_recorded(&self, table: Kallsyms) -> Kallsyms {
+        let Some((symbol, recorded)) = &self.reference else { return table };
+        match table.text_start(symbol) {
+            // Who recorded it may not have seen where it was.
+            Some(listed) if listed != *recorded && *recorded != 0 => {
+                table.moved(recorded.wrapping_sub(listed))
+            }
+            _ => table,
+        }
     }
 
     pub(crate) fn is_other(&self) -> bool {

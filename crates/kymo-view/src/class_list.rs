@@ -60,7 +60,8 @@ impl ClassList {
     /// Those of the output.
     pub fn write_text(&self, out: &mut dyn Write, verbose: bool) -> io::Result<()> {
         for ((_, name), (class, events)) in &self.entries {
-            writeln!(out, "  {name:<50} {events:>10} events")?;
+            let word = if *events == 1 { "event" } else { "events" };
+            writeln!(out, "  {name:<50} {events:>10} {word}")?;
             if verbose {
                 write_details(out, class)?;
             }

@@ -249,6 +249,30 @@ fn screen_options(matches: &ArgMatches, is_machine_readable: bool) -> ScreenOpti
     }
 }
 
+/// Ends where a command of perf's was typed that kymo does not have.
+fn refuse_command(args: &[OsString], place: usize) {
+    let word = |at: usize| args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
+    let words = [word(place), word(place + 1)];
+    // A recording may be named as a command is.
+    if std::path::Path::new(words[1]).exists() && COMMANDS.iter().any(|e| e.name == words[0]) {
+        return;
+    }
+    if let Some(text) = refused_options::explain_command(words) {
+        say!("{text}");
+        std::process::exit(CalledName::get().usage_status());
+    }
+}
+
+/// `perf trace record` is `kymo syscalls record`.
+fn record_as_perf_trace(args: &mut [OsString], place: usize) {
+    if let [trace, record, ..] = &mut args[place..]
+        && trace == "trace"
+        && record == "record"
+    {
+        *trace = "syscalls".into();
+    }
+}
+
 /// Ends with what is wrong with the command line.
 fn refuse(args: &[OsString], error: &clap::Error) -> ! {
     let (path, options) = typed_path(args);
@@ -274,8 +298,9 @@ fn typed_path(args: &[OsString]) -> (String, Vec<String>) {
     (path, options.map(ToString::to_string).collect())
 }
 
-/// Commands of perf's that have subcommands.
-const WITH_SUBCOMMANDS: [&str; 5] = ["sched", "lock", "kmem", "kwork", "data"];
+/// Commands with subcommands of whose options some are refused by name.
+const WITH_SUBCOMMANDS: [&str; 9] =
+    ["sched", "lock", "kmem", "kwork", "data", "offcpu", "why", "io", "syscalls"];
 
 /// Help and version as scripts look for them in bpftrace's output.
 fn end_as_bpftrace(error: &clap::Error) -> ! {
@@ -369,6 +394,8 @@ fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
 /// What was typed, as it was taken.
 fn parse_typed(mut args: Vec<OsString>) -> (Vec<OsString>, (Command, ArgMatches)) {
     if let Some(place) = command_place(&args) {
+        refuse_command(&args, place);
+        record_as_perf_trace(&mut args, place);
         args = perf_options::put_behind_subcommand(args, place);
     }
     loop {

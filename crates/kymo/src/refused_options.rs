@@ -1,5 +1,5 @@
-//! Options of perf's that kymo does not have for a reason: they are refused by name, with
-//! what to use in their place. docs/perf.md is made of these answers, too.
+//! Options and commands of perf's that kymo does not have for a reason: they are refused by
+//! name, with what to use in their place. docs/perf.md is made of the answers to options, too.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -363,9 +363,10 @@ const REFUSED: &[RefusedOption] = &[
         reason: "nothing is delayed; only what happens is shown",
     },
     RefusedOption {
-        commands: &["lock contention"],
-        options: &["use-bpf", "b"],
-        reason: "-a or a command shows what happens now, without a recording",
+        commands: &["offcpu record", "why record", "io record", "syscalls record"],
+        options: &["pid", "p", "tid", "t"],
+        reason: "all tasks are recorded, since others wake these and hold them up; choose some \
+                 when it is shown (-p PID)",
     },
     RefusedOption {
         commands: &["inject"],
@@ -390,6 +391,54 @@ const REFUSED: &[RefusedOption] = &[
         reason: "addresses stay as they were recorded",
     },
 ];
+
+/// Commands of perf's that kymo does not have, and what to use.
+const REFUSED_COMMANDS: &[(&str, &str)] = &[
+    ("bench", "it measures no parts of the kernel; use `perf bench`"),
+    (
+        "c2c",
+        "lines of caches that CPUs share are not found; `kymo record -d -W -e EVENT` records \
+         accesses to memory, and `kymo script -F addr,data_src,weight` prints them",
+    ),
+    ("daemon", "`kymo session` keeps traces running, and takes their last seconds"),
+    ("diff", "recordings are not compared; `kymo report` shows each"),
+    (
+        "ftrace",
+        "`kymo trace --tracer function` and `--tracer function_graph` show functions of the \
+         kernel, `kymo count --latency` how long things take",
+    ),
+    (
+        "iostat",
+        "counters of single CPU models are not known by purpose; `kymo io` shows requests to \
+         block devices",
+    ),
+    (
+        "kvm",
+        "guests are recorded in the guest, and `kymo script HOST GUEST` merges what was recorded; \
+         `kymo count -e kvm:kvm_exit --by exit_reason` counts the exits",
+    ),
+    (
+        "mem",
+        "accesses to memory are not decoded; `kymo record -d -W -e EVENT` records them, and `kymo \
+         script -F addr,data_src,weight` prints them",
+    ),
+    ("script record", RECORDING_SCRIPTS),
+    ("script report", RECORDING_SCRIPTS),
+    ("test", "it has no tests of the machine in it; use `perf test`"),
+    ("timechart", "`kymo view` shows CPUs and tasks over time"),
+];
+
+const RECORDING_SCRIPTS: &str = "no Perl or Python is built in; use `kymo script --json` and a \
+                                 script that reads lines";
+
+/// What to say of a command of perf's in place of an error about it: `words` are those that were
+/// typed first.
+pub(crate) fn explain_command(words: [&str; 2]) -> Option<String> {
+    let [command, within] = words;
+    let both = format!("{command} {within}");
+    let (name, reason) = REFUSED_COMMANDS.iter().find(|(n, _)| *n == command || *n == both)?;
+    Some(format!("error: kymo has no {name}: {reason}\n"))
+}
 
 /// Stands for all options of a command that is not there.
 const ANY_OPTION: &str = "*";

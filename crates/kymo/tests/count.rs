@@ -241,3 +241,25 @@ fn costs_are_told_before_and_limited() {
     let o = run(KYMO, [&event[..], &["--no-bpf", "--preflight", "--", "true"]].concat());
     assert!(o.stderr.contains("run in the kernel"), "{}", o.stderr);
 }
+
+#[test]
+fn a_count_ends_when_its_time_is_over() {
+    if !begin() {
+        return;
+    }
+    let mut child =
+        std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let pid = child.id().to_string();
+    let args = ["-e", "cpu-clock", "--by", "pid", "-p", &pid, "--timeout"];
+    let began = std::time::Instant::now();
+    for how in [&["300"][..], &["300", "--no-bpf"]] {
+        let page = counted(&[&args[..], how].concat());
+        assert_eq!(page["rows"][0]["key"]["pid"].to_string(), pid, "{page}");
+        assert_eq!(page["rows"].as_array().unwrap().len(), 1, "{page}");
+    }
+    assert!(began.elapsed() >= std::time::Duration::from_millis(600));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let refused = count(&["-e", "cpu-clock", "--timeout", "9", "--", "true"]).expect_status(2);
+    assert!(refused.stderr.contains("--timeout"), "{}", refused.stderr);
+}

@@ -373,4 +373,20 @@ fn what_is_missing_is_said() {
     let there = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/perf-data/x86_64/fp.data");
     let none = kymo(&["io", "latency", "-i", there, "--strict"]).expect_status(3);
     assert!(none.stdout.contains("there are no events of block requests"), "{}", none.stdout);
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    // Who sleeps makes no requests: nothing is missing.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("none.data").display().to_string();
+    let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+    let pid = child.id().to_string();
+    let record =
+        ["record", "-q", "-e", "block:block_rq_issue,block:block_rq_complete", "-o", &path];
+    let _ = kymo(&[&record[..], &["-p", &pid, "--", "true"]].concat()).success();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let none = kymo(&["io", "latency", "-i", &path, "--strict"]).expect_status(3);
+    assert!(none.stdout.contains("no block request was made in that time"), "{}", none.stdout);
+    assert!(!none.stdout.contains("record them"), "{}", none.stdout);
 }

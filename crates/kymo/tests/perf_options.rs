@@ -187,14 +187,54 @@ fn what_cannot_be_is_refused_by_name() {
         (&["report", "-D"], "kymo script -D"),
         (&["sched", "replay", "--repeat", "3"], "perf sched replay"),
         (&["sched", "map", "--task-name", "x"], "--comm"),
-        (&["lock", "contention", "-b"], "shows what happens now"),
+        (&["lock", "contention", "--inject-delay", "x"], "nothing is delayed"),
         (&["trace", "--pf", "all"], "page-faults"),
+        (&["offcpu", "record", "-p", "1"], "-p PID"),
+        (&["why", "record", "--tid", "1"], "-p PID"),
     ] {
         let out = kymo(args);
         assert_eq!(out.status, 2, "{args:?}: {out:?}");
         assert!(out.stderr.starts_with("error: kymo "), "{args:?}: {}", out.stderr);
         assert!(out.stderr.contains(reason), "{args:?}: {}", out.stderr);
     }
+}
+
+/// What is named instead is there.
+#[test]
+fn commands_of_perf_that_are_missing_are_refused_by_name() {
+    let commands = ["bench", "c2c", "daemon", "diff", "ftrace", "iostat", "kvm", "mem", "test"];
+    let scripts =
+        [&["script", "report"][..], &["script", "record", "x"], &["timechart", "-i", "x"]];
+    for args in commands.iter().map(std::slice::from_ref).chain(scripts) {
+        let out = kymo(args).expect_status(2);
+        let name =
+            out.stderr.strip_prefix("error: kymo has no ").unwrap_or_else(|| panic!("{out:?}"));
+        assert!(name.starts_with(args[0]), "{out:?}");
+        for named in out.stderr.split("`kymo ").skip(1) {
+            let command = named.split([' ', '`']).next().unwrap();
+            let _ = kymo(&[command, "-h"]).success();
+        }
+    }
+    // A recording may be called so.
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("report"), "text").unwrap();
+    let mut command = std::process::Command::new(KYMO);
+    command.args(["script", "report"]).current_dir(&directory);
+    let out = kymo_testkit::run_command(command).failure();
+    assert!(!out.stderr.contains("has no script"), "{out:?}");
+}
+
+#[test]
+fn perf_trace_record_records_calls() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("calls.data").display().to_string();
+    let work = Workload::syscalls();
+    let _ = kymo(&["trace", "record", "-o", &path, "--", work.arg(), "50"]).success();
+    let shown = kymo(&["trace", "-i", &path, "--comm", "syscalls"]).success().stdout;
+    assert_eq!(shown.matches("getppid()").count(), 50, "{shown}");
 }
 
 /// Each row of a tree with the rows it is below.

@@ -211,7 +211,7 @@ fn c_optimised() {
             ("work:7", Same),
             ("work:9", Same),
             ("work:5 sum", Same),
-            ("work:5 i", Refused("it is alive at line")),
+            ("work:5 i", Refused("optimised out")),
             ("work:5 o n msg", Same),
             ("work $params", Same),
             ("work $vars", Ours(PERF_CONSTANT, "sum=\\0:s32")),
@@ -485,4 +485,58 @@ fn a_number_in_a_vector_register_is_refused_by_its_name() {
             ("scaled factor", Refused("factor is in xmm0, which a probe cannot read")),
         ],
     );
+}
+
+/// The argument is known at the begin of the function, and lost after the call of another.
+const LOST: &str = "
+#include <unistd.h>
+struct item { int price; struct item *next; };
+__attribute__((noinline)) int sell(const char *customer, struct item *it, double factor) {
+    int total = 0;
+    for (struct item *i = it; i; i = i->next)
+        total += i->price;
+    if (total > 50)
+        usleep(100);
+    return total * factor;
+}
+int main(int argc, char **argv) {
+    struct item it = { argc, 0 };
+    return sell(argv[0], &it, 1.5);
+}
+";
+
+/// Lines at which a variable is said to be alive are lines at which it can be read.
+#[test]
+fn lines_that_are_proposed_can_be_probed() {
+    if !ready() {
+        return;
+    }
+    let program = compile("gcc", "lost.c", LOST, &["-O2", "-g"]);
+    let refused = kymo(&program.path, "sell:5 customer:string").failure().stderr;
+    let lines = refused.split("it is alive at line").nth(1).unwrap();
+    let lines = lines.trim_start_matches('s').split(" of the function").next().unwrap();
+    for line in lines.split(',').map(str::trim) {
+        assert_ne!(line, "5", "{refused}");
+        let _ = kymo(&program.path, &format!("sell:{line} customer:string")).success();
+    }
+}
+
+/// What helps whoever asked for something else than what there is.
+#[test]
+fn mistakes_are_answered_with_what_there_is() {
+    if !ready() {
+        return;
+    }
+    let program = compile("gcc", "plain.c", C, &["-O2", "-g"]);
+    let refused = kymo(&program.path, "wrok").failure().stderr;
+    assert!(refused.contains("work"), "{refused}");
+    let plain = compile("gcc", "plain.c", C, &["-O2"]);
+    let refused = kymo(&plain.path, "wrok").failure().stderr;
+    assert!(refused.contains("no function wrok") && refused.contains("work"), "{refused}");
+    let stripped = compile("gcc", "plain.c", C, &["-O2", "-s"]);
+    let refused = kymo(&stripped.path, "work").failure().stderr;
+    assert!(refused.contains("it has no symbols of functions"), "{refused}");
+    let path = stripped.path.to_str().unwrap();
+    let none = run(env!("CARGO_BIN_EXE_kymo"), ["probe", "-x", path, "--funcs"]);
+    assert!(none.stderr.contains("it is stripped"), "{}", none.stderr);
 }

@@ -221,6 +221,10 @@ fn nothing_is_left_of_an_addition_that_fails() {
         failed.stderr
     );
     assert_eq!(kymo(&["--list=probe_livefail:*"]).success().stdout, "");
+    // A register holds no text.
+    let failed = p.add(&["text=main %di:string"]).failure();
+    assert!(failed.stderr.contains("-> the text that a register points to is +0(%REG):string"));
+    assert_eq!(kymo(&["--list=probe_livefail:*"]).success().stdout, "");
     let path = p.path.to_str().unwrap();
     let dry = kymo(&["-n", "-x", path, "work n"]).success().stdout;
     assert!(dry.contains("p:probe_livefail/work") && dry.contains("Would add"), "{dry}");

@@ -412,3 +412,18 @@ fn a_wait_in_a_kernel_trace_of_lttng_is_the_same_in_all_answers() {
     let blocked = array(&why, "culprits").iter().find(|c| c["kind"] == "blocked").unwrap();
     assert_eq!((number(blocked, "total_ns"), &blocked["ended_by"]), (7_600, &"unseen".into()));
 }
+
+/// Samples alone do not say for how long a task ran, nor that it waited.
+#[test]
+fn a_recording_without_switches_has_no_times_of_tasks() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/perf-data/x86_64/fp.data");
+    let text = run(KYMO, ["profile", "-i", path]).success().stdout;
+    let time = text.lines().find(|line| line.starts_with("  Time ")).unwrap();
+    let elapsed = page(&["-i", path])["elapsed_ns"].as_u64().unwrap();
+    assert!(elapsed > 1_000_000, "{elapsed}");
+    assert!(
+        time.contains(" from the first to the last event; ") && !time.contains(" 0 us"),
+        "{time}"
+    );
+    assert!(!text.contains("In short"), "{text}");
+}

@@ -391,3 +391,33 @@ fn the_header_has_functions_of_programs_in_the_kernel() {
     assert!(!theirs.is_empty(), "{program:?}");
     assert_eq!(of_programs(&run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout), theirs);
 }
+
+/// A kernel is moved at every boot: its symbols are where the recording says that it was. Whatever
+/// was moved on, it is named as perf names it.
+#[test]
+fn the_kernel_may_have_been_elsewhere() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("moved.data");
+    let name = path.to_str().unwrap();
+    let work = Workload::syscalls();
+    let record = ["record", "-q", "-e", "cpu-clock:k", "-F", "5000", "-o", name, "--"];
+    let _ = perf([&record[..], &[work.arg(), "300000"]].concat()).success();
+    let symbols = || {
+        let args = ["report", "--stdio", "-i", name, "-s", "sym"];
+        let theirs = rows(&perf(args).success().stdout);
+        assert_eq!(rows(&run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout), theirs);
+        theirs
+    };
+    let before = symbols();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let text = b"[kernel.kallsyms]_text";
+    // The address of the symbol stands before the name.
+    let at = bytes.windows(text.len()).position(|w| w == text).unwrap() - 8;
+    let address = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    bytes[at..at + 8].copy_from_slice(&(address + 0x1000).to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    assert_ne!(symbols(), before);
+}

@@ -266,6 +266,30 @@ fn children_are_followed_unless_told_not_to() {
     assert_eq!(trace(&["-n", "3", "--", "true"]).success().stdout.lines().count(), 3);
 }
 
+/// As perf's -e takes them, and strace's.
+#[test]
+fn patterns_name_many_calls() {
+    let Some(_state) = begin() else { return };
+    let names = |text: &str| -> std::collections::BTreeSet<String> {
+        text.lines().map(|line| line.split('(').next().unwrap().to_owned()).collect()
+    };
+    for flag in ["--calls", "-e"] {
+        let o = trace(&[flag, "getp[gp]id,uname", "--", "sh", "-c", "uname > /dev/null"]).success();
+        assert!(names(&o.stdout).contains("getppid"), "{}", o.stdout);
+        let o = trace(&[flag, "open*,exit_gr?up", "--", "cat", "/dev/null"]).success();
+        let all = ["exit_group", "openat"].map(str::to_owned);
+        assert_eq!(names(&o.stdout), all.into(), "{}", o.stdout);
+        assert!(o.stdout.contains("\"/dev/null\""), "{}", o.stdout);
+    }
+    // Events of that name come first.
+    let o = trace(&["-e", "sched_process_ex*", "--", "true"]).success();
+    assert!(o.stdout.contains("sched_process_exec: "), "{}", o.stdout);
+    let o = trace(&["--calls", "wrte", "--", "true"]).failure();
+    assert!(o.stderr.contains("there is no system call \"wrte\"; did you mean write"), "{o:?}");
+    let o = trace(&["--calls", "no*such", "--", "true"]).failure();
+    assert!(o.stderr.contains("there is no system call \"no*such\""), "{o:?}");
+}
+
 /// Looking at a call takes calls: those of kymo itself would be without end.
 #[test]
 fn of_everybodys_calls_those_of_kymo_are_left_out() {

@@ -332,3 +332,27 @@ fn lines_of_the_program_are_named() {
     let text = kymo(&["why", "-i", file]).success().stdout;
     assert!(text.contains(&format!(" < nap (nap.c:{nap}) < main")), "{text}");
 }
+
+/// A recording of a program's events alone has no switches: how long its spans took is known.
+#[test]
+fn spans_without_events_of_the_scheduler_have_their_durations() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sleep.data").to_str().unwrap().to_owned();
+    let events = "syscalls:sys_enter_clock_nanosleep,syscalls:sys_exit_clock_nanosleep";
+    let _ = kymo(&["record", "-q", "-e", events, "-o", &path, "--", "sleep", "0.02"]).success();
+    let span = "syscalls:sys_enter_clock_nanosleep -> syscalls:sys_exit_clock_nanosleep";
+    let shown = kymo(&["why", "-i", &path, "--span", span]).stdout;
+    let first = shown.lines().find(|line| !line.is_empty()).unwrap();
+    let slowest = first.strip_prefix(" 1 span took ").unwrap().split(' ').next().unwrap();
+    assert!(slowest.parse::<f64>().unwrap() >= 20.0, "{shown}");
+    assert!(first.ends_with("no events of the scheduler tell of their tasks."), "{shown}");
+    let next = shown.lines().find(|l| l.contains("the slowest span:")).unwrap();
+    let words: Vec<&str> = next.split_once("kymo ").unwrap().1.split(' ').collect();
+    let events = kymo(&words).success().stdout;
+    assert_eq!(events.lines().filter(|l| l.contains("clock_nanosleep")).count(), 2, "{events}");
+    assert!(shown.contains("there are no sched_switch events"), "{shown}");
+    assert!(!shown.contains("malformed"), "{shown}");
+}

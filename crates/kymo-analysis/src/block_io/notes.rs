@@ -4,15 +4,18 @@ use kymo_model::{Note, NoteKind};
 
 use super::read::BlockRead;
 
-/// Notes on what was read.
-pub fn block_notes(read: &BlockRead) -> Vec<Note> {
+/// Notes on what was read; `is_recorded`: events of block requests were wanted, whether any came
+/// or not.
+pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
     const RECORD: &str = "record them: kymo io record";
     let c = &read.machine.counts;
     let mut notes = Vec::new();
     let mut doubt = |kind, fact: String, advice: Option<&str>| {
         notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
     };
-    if c.events == 0 {
+    if c.events == 0 && is_recorded {
+        doubt(NoteKind::Empty, "no block request was made in that time".to_owned(), None);
+    } else if c.events == 0 {
         doubt(NoteKind::Empty, "there are no events of block requests".to_owned(), Some(RECORD));
     }
     if c.touching_loss > 0 {

@@ -1,6 +1,6 @@
 //! What makes paths less certain, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use super::path::{CriticalPath, PathKind, PathSegment, PathTable};
 use super::wake_source::WakeSource;
@@ -87,15 +87,21 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
         doubt(NoteKind::Entries, fact, None);
     }
     let Some(spans) = &table.spans else { return notes };
-    if spans.no_key + spans.no_task > 0 {
-        let fact = format!(
-            "{} events lack the field that spans are matched by; of {} spans the task is not known",
-            spans.no_key, spans.no_task
-        );
+    if spans.no_key > 0 {
+        let events = counted(spans.no_key, "event lacks", "events lack");
+        let fact = format!("{events} the field that spans are matched by");
         doubt(NoteKind::Malformed, fact, None);
     }
+    // Without any events of the scheduler that is said of all tasks.
+    if spans.no_task > 0 && table.read.machine.counts.switches > 0 {
+        let spans = counted(spans.no_task, "span", "spans");
+        let fact = format!("the task of {spans} is not known to the events of the scheduler");
+        doubt(NoteKind::Unmatched, fact, None);
+    }
     if spans.no_end + spans.no_begin > 0 {
-        let fact = format!("{} begins have no end, {} ends no begin", spans.no_end, spans.no_begin);
+        let begins = counted(spans.no_end, "begin has", "begins have");
+        let ends = counted(spans.no_begin, "end", "ends");
+        let fact = format!("{begins} no end, {ends} no begin");
         notes.push(Note::choice(NoteKind::Unmatched, fact, None));
     }
     notes

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::names::{self, CacheName};
-use super::{EventSpec, ParseError, error, parse};
+use super::{EventSpec, ParseError, parse};
 use crate::pmu::Pmus;
 use crate::system_root::system_path;
 use crate::tracefs::{Tracefs, TracefsError};
@@ -120,7 +120,7 @@ impl Catalog {
         if let Ok(list) = self.tracepoints() {
             all.extend(list.into_iter().map(|(s, n)| format!("{s}:{n}")));
         }
-        error::near(wanted, all.iter().map(String::as_str))
+        kymo_model::near_names(wanted, all.iter().map(String::as_str))
     }
 
     /// The events with a fixed name: hardware, software, tool, cache, raw.

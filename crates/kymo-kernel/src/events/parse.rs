@@ -342,7 +342,7 @@ impl<'a> Parser<'a> {
         if events.is_empty() {
             let pmus = self.catalog.pmus();
             let mut e = error(self.text, at, base, Reason::UnknownPmu);
-            e.near = super::error::near(base, pmus.iter().map(|p| p.name.as_str()));
+            e.near = kymo_model::near_names(base, pmus.iter().map(|p| p.name.as_str()));
             return Err(e);
         }
         for event in &mut events {
@@ -434,7 +434,7 @@ impl<'a> Parser<'a> {
         }
         let reason = if glob.is_some() { Reason::NothingMatches } else { Reason::UnknownEvent };
         let mut e = error(self.text, at, word, reason);
-        let near = super::error::near(name, names.iter().map(String::as_str));
+        let near = kymo_model::near_names(name, names.iter().map(String::as_str));
         e.near = near.iter().map(|n| format!("vmstat:{n}")).collect();
         Err(e)
     }

@@ -1,8 +1,8 @@
 //! What stands between the slashes: `event=0x3c,umask=1,name=x`.
 
-use kymo_model::Attr;
+use kymo_model::{Attr, near_names};
 
-use super::error::{ParseError, Reason, near};
+use super::error::{ParseError, Reason};
 use super::{EventSpec, parse};
 use crate::pmu::{ConfigWord, Pmu};
 
@@ -274,7 +274,7 @@ impl<'a> Context<'a> {
             names.extend(pmu.formats().into_keys());
             names.extend(pmu.alias_names());
         }
-        let near = near(term.key, names.iter().map(String::as_str));
+        let near = near_names(term.key, names.iter().map(String::as_str));
         let reason = Reason::UnknownTerm { pmu: self.pmu.map(|p| p.name.clone()) };
         let mut e = parse::error(self.whole, term.at, term.key.to_owned(), reason);
         e.near = near;

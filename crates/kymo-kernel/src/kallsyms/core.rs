@@ -98,6 +98,11 @@ impl Core {
         Some((self.start(symbol), self.start(next), self.name(symbol)))
     }
 
+    /// Where the kernel's image begins.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
     /// The symbol that covers an address; none outside of the kernel's own code and data.
     pub(super) fn lookup(&self, addr: u64) -> Option<(u64, u64, &str)> {
         let distance = u32::try_from(addr.checked_sub(self.base)?).ok()?;

@@ -19,5 +19,7 @@ pub use arguments::CallDescriptions;
 pub use details::TaskInspector;
 pub use errno::errno_name;
 pub use lines::{SyscallFormats, SyscallLines, SyscallStyle};
-pub use numbers::{SyscallNames, syscall_name, syscall_names, syscall_number};
+pub use numbers::{
+    SyscallNames, near_syscalls, syscall_name, syscall_names, syscall_number, syscalls_matching,
+};
 pub use waits::{SlowestCall, WaitFormats};

@@ -1,7 +1,9 @@
 //! System calls by their numbers, which differ between architectures. The tracepoints give only
 //! numbers, and tracefs nowhere says which name goes with which.
 
-use syscalls::Sysno;
+use kymo_model::glob::glob_match;
+use kymo_model::near_names;
+use syscalls::{Sysno, SysnoSet};
 
 /// Calls whose description in tracefs goes by another name.
 const DESCRIBED_AS: &[(&str, &str)] = &[
@@ -40,6 +42,18 @@ pub fn syscall_number(name: &str) -> Option<i64> {
     name.parse::<Sysno>().ok().map(|call| i64::from(call.id()))
 }
 
+/// Numbers of the system calls whose names match a pattern with wildcards.
+pub fn syscalls_matching(pattern: &str) -> Vec<i64> {
+    let all = SysnoSet::all();
+    let calls = all.iter().filter(|call| glob_match(pattern, call.name()));
+    calls.map(|call| i64::from(call.id())).collect()
+}
+
+/// Names of system calls that are like one that does not exist.
+pub fn near_syscalls(name: &str) -> Vec<String> {
+    near_names(name, SysnoSet::all().iter().map(|call| call.name()))
+}
+
 /// Name of the call's tracepoint behind `sys_enter_`.
 pub(super) fn tracepoint_suffix(name: &str) -> &str {
     DESCRIBED_AS.iter().find(|(n, _)| *n == name).map_or(name, |(_, d)| d)
@@ -51,7 +65,7 @@ mod tests {
 
     #[test]
     fn names_and_numbers_belong_together() {
-        for call in Sysno::iter() {
+        for call in SysnoSet::all().iter() {
             let number = i64::from(call.id());
             assert_eq!(syscall_name(number), Some(call.name()));
             assert_eq!(syscall_number(call.name()), Some(number));

@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
-use kymo_analysis::critical_path::{PathCulprit, PathKind, PathSegment};
-use kymo_model::format_width;
+use kymo_analysis::critical_path::{PathCulprit, PathKind, PathSegment, SpanStats};
+use kymo_model::{counted, format_width};
 
 use super::PathView;
 use crate::units::{Millis, Seconds, TimeUnits, shown};
@@ -33,7 +33,7 @@ impl PathView<'_> {
                 self.write_worst(out)?;
                 self.write_next(out, first)?;
             }
-            None => writeln!(out, "\n {}\n", self.nothing())?,
+            None => self.write_nothing(out)?,
         }
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
@@ -41,12 +41,37 @@ impl PathView<'_> {
         Ok(())
     }
 
-    fn nothing(&self) -> &'static str {
-        match &self.table.spans {
+    fn write_nothing(&self, out: &mut dyn Write) -> io::Result<()> {
+        let nothing = match &self.table.spans {
             Some(spans) if spans.spans.count == 0 => "No span ended in the recording.",
-            Some(_) => "No task of a span is known to the events of the scheduler.",
+            Some(spans) => return self.write_durations(out, spans),
             None => "The recording has no such task, or not at that time.",
+        };
+        writeln!(out, "\n {nothing}\n")
+    }
+
+    /// Of spans whose tasks the scheduler's events do not know, how long they took.
+    fn write_durations(&self, out: &mut dyn Write, spans: &SpanStats) -> io::Result<()> {
+        let (micro, nano) = (TimeUnits::default(), TimeUnits { nanos: true });
+        let (slowest, begin) = spans.spans.max.unwrap_or_default();
+        let quantile = |share| spans.spans.histogram.quantile(share).unwrap_or(0).min(slowest);
+        writeln!(
+            out,
+            "\n {} took {} ms (slowest {} ms, p99 {} ms, p50 {} ms). What the time went to is not \
+             known: no events of the scheduler tell of their tasks.\n",
+            counted(spans.spans.count, "span", "spans"),
+            Millis(spans.spans.total, micro),
+            Millis(slowest, micro),
+            Millis(quantile(0.99), micro),
+            Millis(quantile(0.5), micro),
+        )?;
+        if self.recording.is_empty() {
+            return Ok(());
         }
+        let (file, begin, end) =
+            (&self.recording, Seconds(begin, nano), Seconds(begin + slowest, nano));
+        writeln!(out, " Where to look next")?;
+        writeln!(out, "  the slowest span:  kymo script -i {file} --time {begin},{end}\n")
     }
 
     fn write_answer(&self, out: &mut dyn Write, first: &PathCulprit) -> io::Result<()> {

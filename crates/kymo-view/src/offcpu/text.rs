@@ -169,7 +169,7 @@ impl OffCpuView<'_> {
         writeln!(out, " Where to look next")?;
         writeln!(
             out,
-            "  Longest of it: {} ms, {}:{}, {}",
+            "  Longest of it: {} ms off the CPU, {}:{}, {}",
             Millis(longest.to - longest.from, self.units),
             shown(&longest.comm),
             longest.tid,
@@ -178,7 +178,7 @@ impl OffCpuView<'_> {
         let (from, to) = (Seconds(longest.from, nano), Seconds(longest.to, nano));
         let file = &self.recording;
         if file.is_empty() {
-            return Ok(());
+            return writeln!(out);
         }
         writeln!(out, "  its events:   kymo script -i {file} --time {from},{to}")?;
         writeln!(out, "  its task:     kymo offcpu report -i {file} --tid {}", longest.tid)?;

@@ -170,6 +170,10 @@ impl ProfilePage {
 
     /// What a person would say first.
     pub(super) fn in_short(&self) -> Option<String> {
+        // How long it ran is not known.
+        if self.attached && self.on_cpu.is_none() {
+            return None;
+        }
         let (cpu, unsplit) = self.cpu();
         let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
         self.verdict(busy, cpu, unsplit)
@@ -203,13 +207,20 @@ impl ProfilePage {
         if let Some(verdict) = self.in_short() {
             let _ = writeln!(o, "  In short  {verdict}");
         }
-        let _ = writeln!(
-            o,
-            "  Time      {} {}; {} on CPU ({busy:.2} CPUs busy on average)",
-            time(self.elapsed),
-            if self.attached { "looked at" } else { "from start to end" },
-            time(cpu)
-        );
+        let elapsed = time(self.elapsed);
+        let _ = match (self.attached, self.on_cpu) {
+            (true, None) => writeln!(
+                o,
+                "  Time      {elapsed} from the first to the last event; how long of it tasks ran \
+                 is not known: no switches of tasks are recorded"
+            ),
+            (attached, _) => writeln!(
+                o,
+                "  Time      {elapsed} {}; {} on CPU ({busy:.2} CPUs busy on average)",
+                if attached { "looked at" } else { "from start to end" },
+                time(cpu)
+            ),
+        };
         if self.attached {
             // Nothing is accounted.
         } else if is_left_out {

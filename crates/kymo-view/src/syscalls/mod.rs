@@ -140,14 +140,18 @@ impl SyscallView<'_> {
         let count: u64 = self.table.calls.iter().map(|(_, s)| s.durations.count).sum();
         let failed: u64 = self.table.calls.iter().map(|(_, s)| s.failed()).sum();
         let name = self.table.name(*call);
+        let words = |n: u64, one: &str| {
+            let plural = if n == 1 { "" } else { "s" };
+            format!("{} {one}{plural}", Grouped(n))
+        };
         writeln!(
             out,
-            "\n {} system calls of {} threads, {} of them failed; most time in {name}: {} in {} calls.",
-            Grouped(count),
-            Grouped(self.table.tasks.len() as u64),
+            "\n {} of {}, {} of them failed; most time in {name}: {} in {}.",
+            words(count, "system call"),
+            words(self.table.tasks.len() as u64, "thread"),
             Grouped(failed),
             Span(most.durations.total),
-            Grouped(most.durations.count),
+            words(most.durations.count, "call"),
         )?;
         let Some(slow) = self.table.slowest.first() else { return Ok(()) };
         writeln!(

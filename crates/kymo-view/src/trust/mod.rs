@@ -193,7 +193,7 @@ impl<'a> NamelessCode<'a> {
         if self.is_missing {
             return Some(format!(
                 "the recorded file of {worst} is not there: put it under a directory and name that \
-                 with --symfs"
+                 with --symfs, or bring a bundle from where it was recorded (kymo bundle)"
             ));
         }
         // What has no file has no symbols to install.

@@ -179,9 +179,10 @@ fn explain(cfi_error: Option<CfiError>, worst: &str) -> (&'static str, Option<St
     let symfs = "put the recorded file under a directory and name it with --symfs";
     match cfi_error {
         None => ("the return address found there leads into no code", None),
+        // Memory that was recorded as data may be made code later.
         Some(CfiError::Memory) => (
-            "JIT code, without frame pointers there",
-            Some("have the just-in-time compiler keep frame pointers".into()),
+            "memory of no file: JIT code without frame pointers, or no code",
+            Some("if it is JIT code, have the just-in-time compiler keep frame pointers".into()),
         ),
         Some(CfiError::Missing) => ("the file is not there", Some(symfs.into())),
         Some(CfiError::Changed) => ("the file is not the one recorded", Some(symfs.into())),

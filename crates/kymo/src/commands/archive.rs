@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// The perf.data; with --unpack the archive, else the only perf*.tar.bz2 of this directory
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
+    /// The same, as other commands take it
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    input: Option<PathBuf>,
     /// Pack the recording with its binaries, into perf.all-HOST-TIME.tar.bz2
     #[arg(long)]
     all: bool,
@@ -54,7 +57,8 @@ pub(crate) struct Args {
     servers: DebuginfodArgs,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.file = args.file.or(args.input.take());
     let directory = BuildIdDirectory::of_user()
         .context("there is no build-id cache: HOME is not set, or buildid.dir is /dev/null")?;
     let cache = BuildIdCache::new(directory);

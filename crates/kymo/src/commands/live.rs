@@ -58,6 +58,11 @@ const PAGES: usize = 1024;
 const PIPE: usize = 1 << 20;
 
 impl LiveArgs {
+    /// Chooses what `--live` does.
+    pub(crate) fn choose(&mut self) {
+        self.live = true;
+    }
+
     /// What is to be watched, unless a recording is to be read.
     pub(crate) fn take(&mut self) -> Option<WatchArgs> {
         (self.live || self.watch.is_given()).then(|| std::mem::take(&mut self.watch))

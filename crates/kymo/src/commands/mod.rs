@@ -92,7 +92,14 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let what = if full { "cannot write the result: " } else { "" };
     let caller = CalledName::get();
     let who = if caller == CalledName::Bpftrace { "ERROR" } else { caller.word() };
-    sayln!("{who}: {what}{error:#}");
+    let text = format!("{error:#}");
+    // Nobody named it.
+    let is_default = text.starts_with("perf.data: ") && !std::path::Path::new("perf.data").exists();
+    let next = match is_default {
+        true => format!("; `{} record` makes it, and -i names another", caller.word()),
+        false => String::new(),
+    };
+    sayln!("{who}: {what}{text}{next}");
     if caller == CalledName::Perf {
         return ExitCode::from(u8::MAX);
     }

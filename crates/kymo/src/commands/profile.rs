@@ -518,10 +518,14 @@ fn of_events(
     run: &mut CommandRun,
 ) -> anyhow::Result<ProfileTimes> {
     let is_switch = |class: &kymo_events::RecordedClass| class.is_named(WAIT_EVENTS[0]);
+    let selection = SchedSelection { events: selection.clone() };
     if args.cpu_only || !source.classes().iter().any(is_switch) {
+        let span = source.span()?.and_then(|(from, to)| selection.cut(from, to));
+        if let (Some((from, to)), true) = (span, args.input.is_some()) {
+            run.elapsed = Duration::from_nanos(to.saturating_sub(from));
+        }
         return Ok(ProfileTimes::default());
     }
-    let selection = SchedSelection { events: selection.clone() };
     let table = count_off_cpu(source, &OffCpuConfig { selection: &selection, by_task: true })?;
     run.notes.extend(table.read.summary.notes(source));
     run.notes.extend(off_cpu_notes(&table));

@@ -442,8 +442,15 @@ impl<'c> Compiler<'c> {
             }
             Type::Sequence(of, path) => {
                 let found = self.look_up(path)?;
-                let Some((slot, false)) = self.slot_of(found.as_ref())? else {
-                    return self.fail(format!("`{path}` is no length of `{name}`"));
+                let slot = match self.slot_of(found.as_ref())? {
+                    Some((slot, false)) => slot,
+                    Some((_, true)) => {
+                        return self.fail(format!(
+                            "`{path}` is signed, and is no length of `{name}`: lengths are unsigned \
+                             integers"
+                        ));
+                    }
+                    None => return self.fail(format!("`{path}` is no length of `{name}`")),
                 };
                 self.row(of, Len::In(slot), "[]".to_owned(), name, top)?;
                 Ok(FieldTarget::Other)

@@ -26,7 +26,7 @@ use kymo_record::Target;
 use kymo_view::Ledger;
 use kymo_view::event_counts::{CountedMap, EventCounts};
 
-use crate::args::values::{Ring, ring};
+use crate::args::values::{Ring, millis, ring};
 use crate::commands::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
 use crate::commands::program_run::{RunTarget, follow_program, percent, say_costs};
 
@@ -40,6 +40,7 @@ EXAMPLES
   kymo count -e raw_syscalls:sys_enter --by comm --top 10
   kymo count -e sched:sched_switch --by stack -- make
   kymo count -e 'syscalls:sys_enter_*' -i 1000 --top 5
+  kymo count -e raw_syscalls:sys_enter --by args.id -p 1234 --timeout 5000
   kymo count -e block:block_rq_issue --hist bytes --by comm
   kymo count --latency 'sched:sched_wakeup -> sched:sched_switch by args.pid = next_pid'
   kymo count -e syscalls:sys_exit_read --sum ret --filter 'ret > 0' -- cat /etc/hosts
@@ -76,6 +77,9 @@ pub(crate) struct Args {
     /// Show what came in each interval of these milliseconds
     #[arg(short = 'i', long, value_name = "MS")]
     interval: Option<u64>,
+    /// Stop after MS milliseconds
+    #[arg(long, value_name = "MS", value_parser = millis, conflicts_with_all = ["user_events", "command"])]
+    timeout: Option<Duration>,
     /// Count events of this process
     #[arg(short = 'p', long, value_name = "PID")]
     pid: Option<u32>,
@@ -191,7 +195,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if let Some(names) = program_events::names(&request.events, &request.measure)? {
         return program_events::run(&args, request, &names);
     }
-    let CountProgram { text, keys } = write_count_program(&request).map_err(anyhow::Error::msg)?;
+    let CountProgram { text, keys } = count_program(&request, args.timeout)?;
     if args.show_program {
         io::stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -200,6 +204,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         request: &request,
         pid: args.pid,
         command: &args.command,
+        timeout: args.timeout,
         pages: args.mmap_pages.map(|ring| ring.0),
         facts: MachineFacts::new(args.pid),
         preflight: args.preflight,
@@ -249,6 +254,18 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
 }
 
+/// The program that counts, and ends by itself where a time is given.
+fn count_program(
+    request: &CountRequest,
+    timeout: Option<Duration>,
+) -> anyhow::Result<CountProgram> {
+    let mut program = write_count_program(request).map_err(anyhow::Error::msg)?;
+    if let Some(timeout) = timeout {
+        program.text.push_str(&format!("interval:ms:{} {{ exit(); }}\n", timeout.as_millis()));
+    }
+    Ok(program)
+}
+
 /// A count that waits for its start.
 enum Counting {
     Kernel(Box<(RunningProgram, Signals)>),
@@ -260,6 +277,7 @@ struct CountOpening<'a> {
     request: &'a CountRequest,
     pid: Option<u32>,
     command: &'a [OsString],
+    timeout: Option<Duration>,
     pages: Option<usize>,
     facts: MachineFacts,
     preflight: bool,
@@ -369,7 +387,7 @@ impl CountOpening<'_> {
         scope: RingScope,
         reason: &UserSpaceReason,
     ) -> anyhow::Result<Box<RingRun>> {
-        let text = write_count_program(request).map_err(anyhow::Error::msg)?.text;
+        let text = count_program(request, self.timeout)?.text;
         let options = self.options(target, true);
         let because = |e: ProgramError| match &e {
             ProgramError::Compile(messages) if messages.iter().any(|m| m.needs_kernel) => {

@@ -75,10 +75,11 @@ pub(super) fn run(
     mut request: CountRequest,
     names: &[String],
 ) -> anyhow::Result<ExitCode> {
-    if args.show_program || args.interval.is_some() || args.preflight || args.budget.is_some() {
+    let is_timed = args.interval.is_some() || args.timeout.is_some();
+    if args.show_program || is_timed || args.preflight || args.budget.is_some() {
         bail!(
             "events of programs are counted by kymo, not by a program in the kernel: \
-             --show-program, -i, --preflight and --budget are not for them"
+             --show-program, -i, --timeout, --preflight and --budget are not for them"
         );
     }
     let is_latency = matches!(request.measure, CountMeasure::Latency(_));

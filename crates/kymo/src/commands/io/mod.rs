@@ -129,7 +129,9 @@ fn device_names(source: &EventSource) -> impl Fn(BlockDevice) -> Option<String> 
 
 /// What the readers and the tables have to say.
 fn ledger(source: &EventSource, read: &BlockRead) -> Ledger {
-    Ledger::from_notes(read.summary.notes(source).into_iter().chain(block_notes(read)))
+    let is_recorded = source.classes().iter().any(|class| class.is_named("block:block_rq_issue"));
+    let notes = block_notes(read, is_recorded);
+    Ledger::from_notes(read.summary.notes(source).into_iter().chain(notes))
 }
 
 /// The same of tables; `wants_files`: what requests are for is asked for.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use kymo_events::{ClassCounts, EventSource};
+use kymo_model::counted;
 use kymo_symbols::ResolverOptions;
 use kymo_view::Ledger;
 use kymo_view::class_list::ClassList;
@@ -31,8 +32,8 @@ pub(super) fn run(args: &Args, path: PathBuf) -> anyhow::Result<ExitCode> {
     } else {
         list.write_text(&mut out, args.verbose)?;
         if globs.is_none() && list.others > 0 {
-            let n = list.others;
-            writeln!(out, "\n  and {n} more events that did not happen: name them, or '*'")?;
+            let others = counted(list.others, "more event", "more events");
+            writeln!(out, "\n  and {others} that did not happen: name them, or '*'")?;
         }
     }
     out.flush()?;

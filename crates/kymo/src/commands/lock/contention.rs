@@ -32,6 +32,9 @@ pub(super) struct Args {
     read: AnalysisArgs,
     #[command(flatten)]
     live: LiveArgs,
+    /// The same as --live, as perf calls it
+    #[arg(short = 'b', long, conflicts_with_all = ["input", "files", "time"])]
+    use_bpf: bool,
     /// Kernel symbols from this file, of the form of /proc/kallsyms
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<std::path::PathBuf>,
@@ -99,6 +102,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if args.use_bpf {
+        args.live.choose();
+    }
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.set_tree(live.tree());
     if !args.futex {

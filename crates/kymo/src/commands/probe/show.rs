@@ -200,8 +200,13 @@ pub(super) fn functions(args: &Args, filter: Option<&NameFilter>) -> anyhow::Res
     let filter = filter.unwrap_or(&default);
     let mut names = BTreeSet::new();
     let mut ledger = Ledger::default();
+    let mut nothing = "no function passes the filter";
     match ProbeResolver::new(&target(args).files(true))? {
         ProbeResolver::Binary(binary) => {
+            if binary.has_no_functions() {
+                nothing = "there are no symbols of functions: it is stripped, and its debug package \
+                           is not installed; a probe takes an address (0x…)";
+            }
             let functions = binary.symbols.all().filter(|s| s.code);
             let readable = functions.map(|s| args.readable(s.name));
             names.extend(readable.filter(|n| filter.matches(n)).map(Cow::into_owned));
@@ -233,7 +238,7 @@ pub(super) fn functions(args: &Args, filter: Option<&NameFilter>) -> anyhow::Res
     }
     out.flush()?;
     if names.is_empty() && !args.quiet {
-        sayln!("kymo probe: no function passes the filter");
+        sayln!("kymo probe: {nothing}");
     }
     Ok(close(args, &ledger))
 }

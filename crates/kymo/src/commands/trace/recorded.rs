@@ -38,11 +38,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     if let Some(cpus) = &args.cpu {
         selection.set_cpus(cpus)?;
     }
-    let mut only = Vec::new();
-    for call in &args.call.calls {
-        let Some(number) = syscall_number(call) else { bail!("there is no system call {call:?}") };
-        only.push(number);
-    }
+    let only = syscalls::numbers(&args.call.calls)?;
     let tasks = RecordedTasks { tracefs: Tracefs::open().ok(), names: FxHashMap::default() };
     let style = syscalls::style(args, (is_coloured(), true), false);
     let mut lines = SyscallLines::new(None, tasks, style, None, args.count).with_calls(only);

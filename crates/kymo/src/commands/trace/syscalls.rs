@@ -17,12 +17,15 @@ use kymo_events::trace_dat::TaskName;
 use kymo_format::EventFormat;
 use kymo_kernel::bpf::BpfError;
 use kymo_kernel::ftrace::{Item, Selection, TraceDir};
+use kymo_kernel::tracefs::Tracefs;
 use kymo_kernel::{memory, process, target};
+use kymo_model::glob::is_glob;
 use kymo_model::{Note, NoteKind};
 use kymo_programs::{CallTexts, ReadTasks};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
-    SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, WaitFormats, syscall_number,
+    SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, WaitFormats, near_syscalls,
+    syscall_number, syscalls_matching,
 };
 use kymo_view::Ledger;
 use kymo_view::syscalls::call_time_words;
@@ -48,7 +51,7 @@ pub(super) struct CallArgs {
     /// Show when each call began, in seconds of the trace's clock
     #[arg(short = 't', long, visible_alias = "time", conflicts_with = "output")]
     times: bool,
-    /// Only these system calls
+    /// Only these system calls; `*` and `?` stand for parts of names
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "output")]
     pub(super) calls: Vec<String>,
     /// Show only calls that took at least this number of milliseconds
@@ -93,7 +96,41 @@ impl CallArgs {
 
 /// Whether all of these are system calls, as perf's -e takes them.
 pub(super) fn are_calls(names: &[String]) -> bool {
-    !names.is_empty() && names.iter().all(|name| syscall_number(name).is_some())
+    !names.is_empty() && names.iter().all(|name| syscall_number(name).is_some() || are_many(name))
+}
+
+/// Whether a pattern is of system calls, and of no events.
+fn are_many(pattern: &str) -> bool {
+    let is_of_events = || {
+        let tracefs = Tracefs::open().ok();
+        let selection = Selection::parse(pattern).ok();
+        tracefs.zip(selection).is_some_and(|(t, s)| TraceDir::top(&t).select(&s).is_ok())
+    };
+    is_glob(pattern) && !syscalls_matching(pattern).is_empty() && !is_of_events()
+}
+
+/// Numbers of system calls that are named, or that patterns match.
+pub(super) fn numbers(calls: &[String]) -> anyhow::Result<Vec<i64>> {
+    let mut numbers = Vec::new();
+    for call in calls {
+        match syscall_number(call) {
+            Some(number) => numbers.push(number),
+            None => {
+                let matching = syscalls_matching(call);
+                if matching.is_empty() {
+                    let near = match near_syscalls(call) {
+                        near if near.is_empty() => String::new(),
+                        near => format!("; did you mean {}?", near.join(" or ")),
+                    };
+                    bail!("there is no system call {call:?}{near}");
+                }
+                numbers.extend(matching);
+            }
+        }
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
 }
 
 fn milliseconds(text: &str) -> Result<Duration, String> {
@@ -188,7 +225,7 @@ fn lines(
     let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default(), texts };
     // After a delay it has become the command already.
     let child = capture.child_id().filter(|_| args.delay.is_none()).map(|pid| pid as i32);
-    let only: Vec<i64> = args.call.calls.iter().filter_map(|name| syscall_number(name)).collect();
+    let only = numbers(&args.call.calls)?;
     let lines = SyscallLines::new(Some(formats), tasks, style, child, args.count).with_calls(only);
     if !args.call.has_summary() {
         return Ok(lines);
@@ -378,11 +415,8 @@ fn wait_events() -> anyhow::Result<Vec<TraceEvent>> {
 
 /// Calls begin and end; programs and tasks do. Those of one task may be left out.
 fn events(calls: &[String], without: &[u32]) -> anyhow::Result<Vec<TraceEvent>> {
-    let mut numbers = Vec::new();
-    for call in calls {
-        let Some(number) = syscall_number(call) else { bail!("there is no system call {call:?}") };
-        numbers.push(format!("id == {number}"));
-    }
+    let numbers = numbers(calls)?.into_iter();
+    let mut numbers: Vec<String> = numbers.map(|number| format!("id == {number}")).collect();
     if !numbers.is_empty() {
         // What descriptors stand for is known only if all are seen that change it.
         let followed = DESCRIPTOR_CALLS.iter().filter_map(|call| syscall_number(call));
