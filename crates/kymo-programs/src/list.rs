@@ -231,6 +231,9 @@ fn write_arguments(
             _ => writeln!(out, "    {of} {name}")?,
         }
     }
+    if function.returns == "void" {
+        return Ok(());
+    }
     match &point.target {
         AttachTarget::Fentry { at_exit: true, .. }
         | AttachTarget::Kprobe { at_return: true, .. } => {

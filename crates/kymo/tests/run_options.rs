@@ -104,7 +104,7 @@ fn probes_are_chosen_by_a_regular_expression() {
     assert!(o.stderr.contains("Invalid --probe-filter regex"), "{}", o.stderr);
     // Of those that a pattern stands for, too.
     let text = "tracepoint:sched:sched_p* { @[probe] = count(); }";
-    let o = kymo(&["--dry-run", "--probe-filter", "exec$|fork$", "-e", text]).success();
+    let o = kymo(&["--dry-run", "--probe-filter", "process_(exec|fork)$", "-e", text]).success();
     assert_eq!(o.stderr.trim(), "Attached 2 probes");
 }
 

@@ -183,7 +183,6 @@ fn what_a_ring_that_is_too_small_loses_is_what_is_missing() {
     assert!(lost > 0 && written > 0, "{written}");
     let told = format!("line 1: {lost} packets did not fit the ring of their CPU");
     assert!(rest.contains(&told), "{written} written: {rest}");
-    assert!(output.contains(&format!("Lost {lost} events\n")), "{output}");
 }
 
 #[test]
@@ -212,7 +211,7 @@ fn only_a_file_of_packets_of_ones_own_is_replaced() {
     ];
     for (name, reason) in reasons {
         let o = send(&at(name), 1).failure();
-        let place = "stdin:1:46: ERROR: cannot write ";
+        let place = "stdin:1:45: ERROR: cannot write ";
         assert!(o.stderr.contains(place) && o.stderr.contains(reason), "{name}: {}", o.stderr);
     }
     assert_eq!(std::fs::read(at("notes")).unwrap(), b"of somebody");

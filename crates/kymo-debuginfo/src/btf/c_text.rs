@@ -54,14 +54,23 @@ impl<'t, B: AsRef<[u8]>> CWriter<'t, B> {
                 return write_named(out, &qualifiers, "void", &declarator);
             };
             match found.kind {
-                BtfKind::CONST => qualifiers.push("const"),
-                BtfKind::VOLATILE => qualifiers.push("volatile"),
-                BtfKind::RESTRICT => qualifiers.push("restrict"),
+                BtfKind::CONST | BtfKind::VOLATILE | BtfKind::RESTRICT => {
+                    let word = match found.kind {
+                        BtfKind::CONST => "const",
+                        BtfKind::VOLATILE => "volatile",
+                        _ => "restrict",
+                    };
+                    // An array and its elements may both be.
+                    if !qualifiers.contains(&word) {
+                        qualifiers.push(word);
+                    }
+                }
                 BtfKind::TYPE_TAG => {}
                 BtfKind::PTR => {
                     // The last that was met is written first.
                     let own: String = qualifiers.drain(..).rev().map(|q| format!(" {q}")).collect();
-                    let gap = if own.is_empty() || declarator.is_empty() { "" } else { " " };
+                    let parts = declarator.starts_with('(') || !own.is_empty();
+                    let gap = if parts && !declarator.is_empty() { " " } else { "" };
                     declarator = format!("*{own}{gap}{declarator}");
                     let behind = self.get(self.unqualified(found.size_or_type)).map(|t| t.kind);
                     if matches!(behind, Some(BtfKind::ARRAY | BtfKind::FUNC_PROTO)) {
@@ -70,11 +79,7 @@ impl<'t, B: AsRef<[u8]>> CWriter<'t, B> {
                 }
                 BtfKind::ARRAY => {
                     let Some((element, count)) = found.array() else { return };
-                    _ = write!(
-                        declarator,
-                        "[{}]",
-                        if count == 0 { String::new() } else { count.to_string() }
-                    );
+                    _ = write!(declarator, "[{count}]");
                     id = element;
                     continue;
                 }
@@ -126,7 +131,13 @@ impl<'t, B: AsRef<[u8]>> CWriter<'t, B> {
         let space = if of.name.is_empty() { "" } else { " " };
         _ = writeln!(out, "{}{space}{} {{", keyword(of.kind), of.name);
         for (value, name) in self.types.enumerators(of) {
-            _ = writeln!(out, "{indent}\t{name} = {value},");
+            _ = match (of.kind, of.is_signed_enumeration()) {
+                (BtfKind::ENUM64, true) => writeln!(out, "{indent}\t{name} = {value}LL,"),
+                (BtfKind::ENUM64, false) => {
+                    writeln!(out, "{indent}\t{name} = {}ULL,", value as u64)
+                }
+                _ => writeln!(out, "{indent}\t{name} = {value},"),
+            };
         }
         let members = self.types.members(of);
         for member in &members {
@@ -146,6 +157,9 @@ impl<'t, B: AsRef<[u8]>> CWriter<'t, B> {
         }
         if of.kind == BtfKind::STRUCT && self.is_packed(of, &members, 0) {
             out.push_str(" __attribute__((packed))");
+        }
+        if is_enumeration(of.kind) && of.size_or_type == 1 {
+            out.push_str(" __attribute__((mode(byte)))");
         }
     }
 
@@ -233,10 +247,11 @@ mod tests {
 
     /// 1: int; 2: char; 3: pointer to 2; 4: const 2; 5: pointer to 4; 6: const 5; 7: 3[4]; 8: 1[2][3];
     /// 10: int fn(const char *, ...); 11: pointer to 10; 12: pointer to 8; 13: pair; 14: union without
-    /// name; 15: enumeration.
+    /// name; 15: enumeration; 16: pointer to 17:
+    /// char *fn(void); 18: const 19: 4[2].
     fn types() -> BtfTypes<Vec<u8>> {
         let kind = |kind: u32, members: u32| kind << 24 | members;
-        let types: [&[u32]; 15] = [
+        let types: [&[u32]; 19] = [
             &[1, kind(1, 0), 4, 1 << 24 | 32],
             &[14, kind(1, 0), 1, 8],
             &[0, kind(2, 0), 2],
@@ -252,6 +267,10 @@ mod tests {
             &[5, kind(4, 4) | 1 << 31, 24, 10, 1, 0, 12, 1, 3 << 24 | 32, 0, 14, 64, 10, 11, 128],
             &[0, kind(5, 1), 4, 10, 1, 0],
             &[22, kind(6, 1) | 1 << 31, 4, 24, u32::MAX],
+            &[0, kind(2, 0), 17],
+            &[0, kind(13, 0), 3],
+            &[0, kind(10, 0), 19],
+            &[0, kind(3, 0), 0, 4, 1, 2],
         ];
         let words: Vec<u32> = types.concat();
         let size = words.len() as u32 * 4;
@@ -276,6 +295,8 @@ mod tests {
         check(8, "x", "int x[2][3]");
         check(11, "x", "int (*x)(const char *, ...)");
         check(12, "x", "int (*x)[2][3]");
+        check(16, "x", "char * (*x)(void)");
+        check(18, "x", "const char x[2]");
         check(13, "x", "struct pair x");
         check(15, "", "enum E");
     }

@@ -158,9 +158,9 @@ impl TypeSpace {
     pub(crate) fn tracepoint(&self, event: &str) -> Result<Rc<FunctionFacts>, String> {
         let unknown = || format!("BTF has no tracepoint {event}");
         let id = self.tracepoint_id(event).ok_or_else(unknown)?;
-        let pointer = self.btf.get(self.btf.resolve(id)).ok_or_else(unknown)?;
+        let prototype = self.tracepoint_prototype(event, id).ok_or_else(unknown)?;
         // The first argument is the registered data, which programs do not get.
-        Ok(self.prototype(self.btf.resolve(pointer.size_or_type), 1))
+        Ok(self.prototype(prototype, 1))
     }
 
     /// Arguments of a function as C has them, and the type of what it returns.
@@ -171,8 +171,22 @@ impl TypeSpace {
 
     /// The same of a raw tracepoint.
     pub(crate) fn tracepoint_text(&self, event: &str) -> Option<PrototypeText> {
-        let pointer = self.btf.get(self.btf.resolve(self.tracepoint_id(event)?))?;
-        self.prototype_text(self.btf.resolve(pointer.size_or_type), 1)
+        let id = self.tracepoint_id(event)?;
+        self.prototype_text(self.tracepoint_prototype(event, id)?, 1)
+    }
+
+    /// Prototype of what is called for a tracepoint. That of its type has no names of arguments; the
+    /// function that calls those who are attached has the same ones, with names.
+    fn tracepoint_prototype(&self, event: &str, id: u32) -> Option<u32> {
+        let pointer = self.btf.get(self.btf.resolve(id))?;
+        let own = self.btf.resolve(pointer.size_or_type);
+        let types = |prototype: u32| -> Option<Vec<u32>> {
+            let found = self.btf.get(prototype)?;
+            Some(self.btf.parameters(&found).into_iter().map(|(_, of)| of).collect())
+        };
+        let caller = self.function_id(&format!("__traceiter_{event}"));
+        let named = caller.and_then(|caller| Some(self.btf.get(caller)?.size_or_type));
+        Some(named.filter(|named| types(*named) == types(own)).unwrap_or(own))
     }
 
     fn prototype_text(&self, id: u32, skipped: usize) -> Option<PrototypeText> {

@@ -74,7 +74,7 @@ impl RunningTool {
     pub fn wait_until_attached(&self) {
         let start = Instant::now();
         while !self.text().contains("__BPFTRACE_NOTIFY_PROBES_ATTACHED\n") {
-            assert!(start.elapsed() < Duration::from_secs(60), "{}", self.text());
+            assert!(start.elapsed() < Duration::from_secs(90), "{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
