@@ -25,7 +25,7 @@ fn check(header: &str, value: &str, expected: i64) {
     assert_eq!(machine.scalar("@"), expected, "{header}: {value}");
 }
 
-/// A type of a header that is not what it would be in C, or not known.
+/// A type of a header that may not be what it is in C, or is not known.
 #[track_caller]
 fn refused(header: &str, type_name: &str) -> Vec<SourceMessage> {
     let is_known = compiled(header, &format!("BEGIN {{ @ = sizeof({type_name}); }}"));
@@ -76,7 +76,7 @@ fn what_is_no_type_is_passed_over() {
 }
 
 #[test]
-fn a_type_that_may_be_another_one_is_none() {
+fn a_type_that_may_be_a_different_one_is_none() {
     // One type alone.
     let alone = [
         ("struct a { float f; };", "struct a"),
