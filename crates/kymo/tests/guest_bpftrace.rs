@@ -180,8 +180,8 @@ fn tcpaccept_sees_connections_as_bpftrace_does() {
 
 #[test]
 fn tcplife_sees_connections_as_bpftrace_does() {
-    // Milliseconds of a connection end its line, and are those of its life.
-    sees_connections_as_bpftrace_does(("tcplife", &["connections"], &[8]));
+    // Names have ten letters; milliseconds of a connection end its line, and are those of its life.
+    sees_connections_as_bpftrace_does(("tcplife", &["connection"], &[8]));
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn directive<'l>(line: &'l str, word: &str) -> Option<&'l str> {
 fn included(line: &str) -> Option<&str> {
     let rest = directive(line, "include")?;
     let end = if rest.starts_with('<') { '>' } else { '"' };
-    Some(rest.get(1..)?.split(end).next()?)
+    rest.get(1..)?.split(end).next()
 }
 
 fn is_of_the_kernel(header: &str) -> bool {
