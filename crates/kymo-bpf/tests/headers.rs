@@ -1,4 +1,5 @@
 //! Types of headers of the user's own, and probes that are chosen by name.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 mod common;
 mod machine;

@@ -13,7 +13,7 @@ pub fn note_symbols(symbols: &Resolver, ledger: &mut Ledger) {
     }
     let Some(report) = symbols.files().fetched() else { return };
     if report.files > 0 {
-        let files = counted(report.files as u64, "file", "files");
+        let files = counted(report.files, "file", "files");
         let fact = format!("{files} fetched, {}", byte_size(report.bytes));
         ledger.tell(NoteKind::Debuginfod, fact, None);
     }

@@ -76,7 +76,7 @@ pub(super) fn run(args: &Recover) -> anyhow::Result<ExitCode> {
                 "[ kymo session: {}, {} bytes of events of {} ]",
                 args.output.display(),
                 stats.bytes,
-                counted(stats.programs as u64, "program", "programs")
+                counted(stats.programs, "program", "programs")
             ),
         };
         let _ = write!(out, "{}", ledger.to_text(""));
