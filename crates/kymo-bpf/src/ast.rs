@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::object::{AttachPoint, ProgramPosition};
+use crate::object::{AttachPoint, ProgramPosition, SourceMessage};
 
 /// A program.
 #[derive(Debug, Default)]
@@ -12,11 +12,13 @@ pub(crate) struct ProgramTree {
     pub(crate) map_declarations: Vec<MapDeclaration>,
     pub(crate) records: Vec<RecordDeclaration>,
     pub(crate) enumerations: Vec<EnumerationDeclaration>,
-    pub(crate) typedefs: Vec<(String, TypeName)>,
+    pub(crate) typedefs: Vec<TypedefDeclaration>,
     pub(crate) macros: HashMap<String, Rc<MacroTree>>,
     pub(crate) probes: Vec<ProbeTree>,
     pub(crate) imports: Vec<(String, ProgramPosition)>,
     pub(crate) includes: Vec<(String, ProgramPosition)>,
+    /// What was not understood of headers.
+    pub(crate) warnings: Vec<SourceMessage>,
 }
 
 impl ProgramTree {
@@ -29,6 +31,7 @@ impl ProgramTree {
         self.typedefs.extend(other.typedefs);
         self.imports.extend(other.imports);
         self.includes.extend(other.includes);
+        self.warnings.extend(other.warnings);
         for (name, tree) in other.macros {
             self.macros.entry(name).or_insert(tree);
         }
@@ -53,6 +56,16 @@ pub(crate) struct RecordDeclaration {
     pub(crate) is_union: bool,
     pub(crate) members: Vec<MemberDeclaration>,
     pub(crate) packed: bool,
+    /// Of a header: if a member's type is not known, the program may do without.
+    pub(crate) of_header: bool,
+}
+
+/// `typedef type name;`
+#[derive(Debug)]
+pub(crate) struct TypedefDeclaration {
+    pub(crate) name: String,
+    pub(crate) type_name: TypeName,
+    pub(crate) of_header: bool,
 }
 
 #[derive(Debug)]

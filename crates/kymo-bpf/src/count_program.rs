@@ -408,7 +408,8 @@ mod tests {
     fn written(request: &CountRequest) -> String {
         let program = write_count_program(request).unwrap_or_else(|e| panic!("{e}"));
         // What is written is a program.
-        crate::parser::parse_program(&program.text, &[]).unwrap_or_else(|e| panic!("{e:?}"));
+        crate::parser::parse_program(&program.text, &[], &[], &|_| None)
+            .unwrap_or_else(|e| panic!("{e:?}"));
         program.text
     }
 

@@ -263,6 +263,12 @@ pub trait TypeFacts {
     /// Id of a cgroup by its path (`cgroupid`).
     fn cgroup_id(&self, path: &str) -> Option<u64>;
 
+    /// Whether an attach point that exists is one that the user wants; `BEGIN` and its like are not
+    /// asked about.
+    fn is_wanted(&self, _point: &AttachPoint) -> bool {
+        true
+    }
+
     /// Value of a macro that is a number, of a header of C or of one that it includes.
     ///
     /// # Errors
@@ -271,7 +277,14 @@ pub trait TypeFacts {
         Ok(None)
     }
 
-    /// Text of a file that `#include` or `import` names; `None` if it is not there.
+    /// Text of a header of the user's own, with the text of those that it includes in their places;
+    /// `None` if it is one of the machine's or the kernel's, whose types are known by themselves. A
+    /// name that begins with `./` was written in quotes.
+    fn header_text(&self, _header: &str) -> Option<String> {
+        None
+    }
+
+    /// Text of a file that `import` names; `None` if it is not there.
     fn included_text(&self, name: &str) -> Option<String>;
 }
 

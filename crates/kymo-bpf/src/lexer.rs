@@ -1,7 +1,7 @@
 //! Text to tokens, with the part of the C preprocessor that programs use: `#define` of
 //! constants, `#ifdef`/`#ifndef`/`#else`/`#endif`, `#include`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::object::{ProgramPosition, SourceMessage};
 
@@ -71,13 +71,34 @@ struct TextLexer<'t> {
     line: u32,
     line_begin: usize,
     defines: HashMap<String, Vec<LexToken>>,
+    /// Names with a meaning that is not known here: macros with arguments.
+    others: HashSet<String>,
     /// Of `#if` that are open: whether its branch is taken.
     conditions: Vec<bool>,
+    /// Whether it is a header of C, of which what is not understood is passed over as long as it
+    /// cannot change types.
+    is_header: bool,
     out: LexedText,
 }
 
 /// Splits a text into tokens. The last is always `End`.
 pub(crate) fn split_tokens(text: &str) -> Result<LexedText, SourceMessage> {
+    split(text, false)
+}
+
+/// Splits a header of C, with what it includes in place.
+pub(crate) fn split_header_tokens(text: &str) -> Result<LexedText, SourceMessage> {
+    split(text, true)
+}
+
+/// Macros that compilers have for every header, as far as headers ask for them.
+const OF_COMPILERS: [&str; 6] =
+    ["__linux__", "__LP64__", "_LP64", "__GNUC__", "__STDC__", "__BYTE_ORDER__"];
+/// Macros that they have not, for C in user space.
+const OF_OTHERS: [&str; 5] =
+    ["__cplusplus", "__KERNEL__", "__ASSEMBLY__", "__ASSEMBLER__", "__BPF_TRACING__"];
+
+fn split(text: &str, is_header: bool) -> Result<LexedText, SourceMessage> {
     if text.len() > MAX_TEXT {
         let what = format!("program has {} bytes, at most {MAX_TEXT} are read", text.len());
         return Err(error_at(ProgramPosition { line: 1, column: 1 }, what));
@@ -88,10 +109,15 @@ pub(crate) fn split_tokens(text: &str) -> Result<LexedText, SourceMessage> {
         line: 1,
         line_begin: 0,
         defines: HashMap::new(),
+        others: HashSet::new(),
         conditions: Vec::new(),
+        is_header,
         out: LexedText::default(),
     };
     lexer.defines.insert("BPFTRACE_HAVE_BTF".into(), Vec::new());
+    if is_header {
+        lexer.others.extend(OF_COMPILERS.map(str::to_owned));
+    }
     if text.starts_with("#!") {
         lexer.skip_line();
     }
@@ -199,9 +225,22 @@ impl TextLexer<'_> {
         let rest = rest.trim();
         let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
         match word {
-            "ifdef" => self.conditions.push(self.defines.contains_key(name)),
-            "ifndef" => self.conditions.push(!self.defines.contains_key(name)),
+            "ifdef" => {
+                let is = self.is_defined(name, position)?;
+                self.conditions.push(is);
+            }
+            "ifndef" => {
+                let is = self.is_defined(name, position)?;
+                self.conditions.push(!is);
+            }
+            "if" if self.is_header => {
+                let is = self.condition(rest, position)?;
+                self.conditions.push(is);
+            }
             "if" => self.conditions.push(rest != "0"),
+            "elif" if self.is_header => {
+                return Err(error_at(position, "#elif is not understood"));
+            }
             "else" => match self.conditions.last_mut() {
                 Some(taken) => *taken = !*taken,
                 None => return Err(error_at(position, "#else without #if")),
@@ -214,22 +253,42 @@ impl TextLexer<'_> {
             _ if self.conditions.contains(&false) => {}
             "define" => {
                 let value = rest[name.len()..].to_owned();
+                if value.starts_with('(') && self.is_header {
+                    self.others.insert(name.to_owned());
+                    return Ok(());
+                }
                 if value.starts_with('(') {
                     let what = "#define with arguments is not supported; use `macro`";
                     return Err(error_at(position, what));
                 }
-                let inner = split_tokens(&value).map_err(|e| error_at(position, e.text))?;
+                let value = if self.is_header { without_comments(&value) } else { value };
+                let inner = split_tokens(&value).map_err(|e| error_at(position, e.text));
+                let inner = match inner {
+                    Err(_) if self.is_header => {
+                        self.others.insert(name.to_owned());
+                        return Ok(());
+                    }
+                    inner => inner?,
+                };
                 let mut tokens = inner.tokens;
                 tokens.pop();
                 self.defines.insert(name.to_owned(), tokens);
             }
-            "undef" => drop(self.defines.remove(name)),
+            "undef" => {
+                self.defines.remove(name);
+                self.others.remove(name);
+            }
             // Types of the kernel come from its BTF; numbers that BTF lacks, from headers.
             "include" => {
-                let header = rest.trim_matches(['<', '>', '"']).to_owned();
-                self.out.includes.push((header, position));
+                self.out.includes.push((header_name(rest), position));
+            }
+            "pragma" if name == "pack" => {
+                let what =
+                    "#pragma pack is not supported; structures can be __attribute__((packed))";
+                return Err(error_at(position, what));
             }
             "pragma" | "error" | "warning" => {}
+            _ if self.is_header => {}
             _ => {
                 let at = begin;
                 let what = format!("unknown directive {:?} at byte {at}", format!("#{word}"));
@@ -237,6 +296,47 @@ impl TextLexer<'_> {
             }
         }
         Ok(())
+    }
+
+    fn is_defined(&self, name: &str, position: ProgramPosition) -> Result<bool, SourceMessage> {
+        let is = self.defines.contains_key(name) || self.others.contains(name);
+        // A name that is the compiler's or the C library's, and not that of the header's own guard.
+        let is_foreign = self.is_header && name.starts_with('_') && !OF_OTHERS.contains(&name);
+        if is || !is_foreign || self.defines_itself(name) {
+            return Ok(is);
+        }
+        Err(error_at(position, format!("whether {name} is defined is not known here")))
+    }
+
+    /// Whether the text has a `#define` of the name.
+    fn defines_itself(&self, name: &str) -> bool {
+        self.text.lines().any(|line| {
+            let rest = line.trim_start().strip_prefix('#').map(str::trim_start);
+            let rest = rest.and_then(|rest| rest.strip_prefix("define")).map(str::trim_start);
+            rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| {
+                !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+            })
+        })
+    }
+
+    /// `#if` with a number, or with `defined`.
+    fn condition(&self, text: &str, position: ProgramPosition) -> Result<bool, SourceMessage> {
+        let text = without_comments(text);
+        let (text, is_not) = match text.trim().strip_prefix('!') {
+            Some(rest) => (rest.trim().to_owned(), true),
+            None => (text.trim().to_owned(), false),
+        };
+        let named = text.strip_prefix("defined").map(|name| name.trim().trim_matches(['(', ')']));
+        let is_name = |name: &str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        let is = match (text.as_str(), named.map(str::trim)) {
+            ("0", _) => false,
+            ("1", _) => true,
+            (_, Some(name)) if is_name(name) => self.is_defined(name, position)?,
+            _ => return Err(error_at(position, format!("#if {text} is not understood"))),
+        };
+        Ok(is != is_not)
     }
 
     fn take_while(&mut self, keep: impl Fn(char) -> bool) -> String {
@@ -285,6 +385,10 @@ impl TextLexer<'_> {
             }
             TokenKind::Mark(mark)
         } else {
+            if self.is_header {
+                self.advance();
+                return Ok(LexToken { kind: TokenKind::Mark("'"), begin, end: self.at, position });
+            }
             return Err(error_at(position, format!("unexpected character {first:?}")));
         };
         Ok(LexToken { kind, begin, end: self.at, position })
@@ -343,6 +447,30 @@ impl TextLexer<'_> {
         }
         out
     }
+}
+
+/// A header by how it is included: one in quotes is looked for where the program runs, too, which
+/// `./` says.
+fn header_name(text: &str) -> String {
+    let text = text.trim();
+    let name = text.trim_matches(['<', '>', '"']);
+    match text.starts_with('"') && !name.starts_with(['/', '.']) {
+        true => format!("./{name}"),
+        false => name.to_owned(),
+    }
+}
+
+/// A line without comments.
+fn without_comments(line: &str) -> String {
+    let line = line.split("//").next().unwrap_or_default();
+    let mut rest = line;
+    let mut out = String::new();
+    while let Some((before, behind)) = rest.split_once("/*") {
+        out.push_str(before);
+        out.push(' ');
+        rest = behind.split_once("*/").map_or("", |(_, behind)| behind);
+    }
+    out + rest
 }
 
 /// `10`, `0x1f`, `017`, `1e6`, `1_000`, `5UL`, `10ms`.

@@ -37,9 +37,9 @@ pub use interpreter::{
 pub use object::{
     ActionKind, AttachPoint, AttachTarget, BpfClock, BpfInstruction, BpfMapType, BpfProgramType,
     CompiledProbe, CompiledProgram, ErrorKind, ErrorSite, FormatConversion, FormatPiece,
-    FormatText, MapDefinition, MapPurpose, ObjectRelocation, ProgramOption, ProgramPosition,
-    RingAction, SeriesAggregate, SourceMessage, StackMode, StackSettings, TypedField, ValueType,
-    histogram_bucket_range, histogram_buckets,
+    FormatText, MapDefinition, MapPurpose, ObjectRelocation, PACKET_HEADER, ProgramOption,
+    ProgramPosition, RingAction, SeriesAggregate, SourceMessage, StackMode, StackSettings,
+    TypedField, ValueType, histogram_bucket_range, histogram_buckets,
 };
 
 pub use watchpoints::is_watchpoint_setup;
@@ -53,7 +53,8 @@ pub fn compile(
     options: &CompileOptions,
     facts: &dyn TypeFacts,
 ) -> Result<CompiledProgram, Vec<SourceMessage>> {
-    let parsed = parser::parse_program(text, &options.parameters)
+    let headers = |name: &str| facts.header_text(name);
+    let parsed = parser::parse_program(text, &options.parameters, &options.includes, &headers)
         .and_then(|tree| with_imports(tree, options, facts))
         .and_then(|tree| watchpoints::with_setup_probes(tree, options, facts));
     let compiled = parsed.and_then(|tree| lower::Lowering::new(text, &tree, options, facts)?.run());
@@ -81,7 +82,8 @@ fn with_imports(
             return Err(failed(format!("more than {MAX_IMPORTS} files")));
         }
         let text = facts.included_text(&name).ok_or_else(|| failed("no such file".into()))?;
-        let more = parser::parse_program(&text, &options.parameters)
+        let headers = |name: &str| facts.header_text(name);
+        let more = parser::parse_program(&text, &options.parameters, &[], &headers)
             .map_err(|e| failed(format!("line {}: {}", e.position.line, e.text)))?;
         tree.merge(more);
         seen.push(name);

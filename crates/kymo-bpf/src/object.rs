@@ -10,6 +10,10 @@ pub struct ProgramPosition {
     pub column: u32,
 }
 
+/// Bytes before a packet in a perf record: index of its action, time (`CLOCK_BOOTTIME`, nanoseconds),
+/// bytes of the packet that the program asked for, bytes that follow; each a `u64`.
+pub const PACKET_HEADER: usize = 32;
+
 /// A program that compiled.
 #[derive(Clone, Debug, Default)]
 pub struct CompiledProgram {
@@ -68,6 +72,7 @@ pub struct ProgramOption {
 pub enum BpfMapType {
     Hash = 1,
     Array = 2,
+    PerfEventArray = 4,
     PerCpuHash = 5,
     PerCpuArray = 6,
     StackTrace = 7,
@@ -92,6 +97,12 @@ pub enum MapPurpose {
     StackTraces,
     /// Error counters by site.
     ErrorCounters,
+    /// Perf events, one for each CPU, whose rings `skboutput()` puts packets into: user space opens
+    /// them. A sample's raw data are [`PACKET_HEADER`] bytes and the packet's.
+    PacketRings {
+        /// Pages of each ring, a power of two.
+        pages: u32,
+    },
     /// Names a map, by index, in its only entry, through which programs reach it: user space
     /// puts an empty one in its place and has the old one to itself.
     Holder {
@@ -415,6 +426,14 @@ pub enum ActionKind {
     },
     /// `unwatch(address)`: field 0.
     Unwatch,
+    /// `skboutput(path, packet, length, offset)`: not of the ring, but of the perf rings
+    /// ([`MapPurpose::PacketRings`]).
+    WritePacket {
+        /// The pcap file.
+        path: String,
+        /// Bytes at the packet's begin that are left out.
+        offset: u32,
+    },
     /// `exit(code)`: field 0, where there is one, is the status.
     Exit,
 }
@@ -481,6 +500,10 @@ pub enum ErrorKind {
     },
     /// A record did not fit the ring.
     RingFull,
+    /// A packet did not fit the perf ring of its CPU.
+    PacketRingFull,
+    /// A packet was longer than a perf record holds.
+    PacketCut,
     /// Memory was not readable; the value is 0 or empty.
     ReadFailed,
     /// A stack was not stored (`-EEXIST`: another has its id; or it could not be walked).

@@ -8,7 +8,7 @@
 //! also looks at owners and follows no links.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -100,6 +100,47 @@ pub fn directory_below(root: &Path, path: &Path) -> io::Result<File> {
     Ok(File::from(openat2(&top, path, flags, Mode::empty(), within)?))
 }
 
+/// Creates a file, of mode 0600, to be written by somebody with more rights than who may have put
+/// something at the path. A file that is there is emptied if it is one's own, has no other name, and
+/// `may_replace` says so of its first bytes (at most 64). Links are not followed.
+///
+/// # Errors
+/// If it cannot be created, or something else is there ([`io::ErrorKind::AlreadyExists`]).
+pub fn create_or_empty(path: &Path, may_replace: impl FnOnce(&[u8]) -> bool) -> io::Result<File> {
+    let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(CWD, path, new, Mode::from_raw_mode(0o600)) {
+        Err(rustix::io::Errno::EXIST) => {}
+        made => return Ok(File::from(made?)),
+    }
+    let other = |what: &str| io::Error::new(io::ErrorKind::AlreadyExists, what);
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let looked_at = File::from(openat(CWD, path, flags, Mode::empty())?);
+    let meta = looked_at.metadata()?;
+    if meta.is_symlink() {
+        return Err(other("a symbolic link is there, which is not followed"));
+    }
+    if !meta.is_file() {
+        return Err(other("something is there that is not a regular file"));
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return Err(other("a file of another user is there"));
+    }
+    if meta.nlink() > 1 {
+        return Err(other("a file that has other names, too, is there"));
+    }
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let same = format!("/proc/self/fd/{}", looked_at.as_raw_fd());
+    let mut file = File::from(openat(CWD, same, flags, Mode::empty())?);
+    let mut begin = Vec::new();
+    (&mut file).take(64).read_to_end(&mut begin)?;
+    if !may_replace(&begin) {
+        return Err(other("a file of another kind is there"));
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    Ok(file)
+}
+
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
@@ -173,6 +214,45 @@ mod tests {
         assert_eq!(read(&dir.path().join("to-plain"), 4).unwrap(), b"text");
         assert!(open_without_links(&plain).is_ok());
         assert!(open_without_links(&dir.path().join("to-plain")).is_err());
+    }
+
+    #[test]
+    fn only_files_of_the_kind_and_of_ones_own_are_emptied() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let is_ours = |begin: &[u8]| begin.is_empty() || begin.starts_with(b"magic");
+        let create = |name: &str| create_or_empty(&at(name), is_ours);
+        let refused = |name: &str, why: &str| {
+            let error = create(name).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{name}");
+            assert!(error.to_string().contains(why), "{name}: {error}");
+        };
+        let new = create("new").unwrap();
+        assert_eq!(
+            std::os::unix::fs::PermissionsExt::mode(&new.metadata().unwrap().permissions()) & 0o777,
+            0o600
+        );
+        std::fs::write(at("new"), "magic and more").unwrap();
+        create("new").unwrap();
+        assert_eq!(std::fs::read(at("new")).unwrap(), b"");
+        std::fs::write(at("text"), "something else").unwrap();
+        refused("text", "another kind");
+        symlink(at("new"), at("link")).unwrap();
+        refused("link", "symbolic link");
+        symlink(at("nowhere"), at("dangling")).unwrap();
+        refused("dangling", "symbolic link");
+        assert!(!at("nowhere").exists());
+        std::fs::hard_link(at("new"), at("second")).unwrap();
+        refused("new", "other names");
+        rustix::fs::mkfifoat(CWD, at("fifo"), Mode::from_raw_mode(0o600)).unwrap();
+        refused("fifo", "not a regular file");
+        std::fs::create_dir(at("dir")).unwrap();
+        refused("dir", "not a regular file");
+        assert_eq!(std::fs::read(at("text")).unwrap(), b"something else");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(at("text"), Some(65534), None).unwrap();
+            refused("text", "another user");
+        }
     }
 
     #[test]

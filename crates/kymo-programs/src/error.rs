@@ -34,6 +34,16 @@ pub enum ProgramError {
         /// Reason.
         reason: String,
     },
+    /// A file of packets cannot be written.
+    #[error("cannot write {path}: {error}")]
+    PacketFile {
+        /// Its path.
+        path: String,
+        /// Where it is named in the program.
+        position: ProgramPosition,
+        /// Why.
+        error: std::io::Error,
+    },
     /// Output cannot be written.
     #[error("cannot write the output")]
     Output(#[from] std::io::Error),

@@ -12,6 +12,7 @@
 //! | values → text, JSON | `output/` |
 //! | the same in user space, on events that are handed over | `interpreted.rs` |
 //! | maps, in the kernel or here | `maps.rs` |
+//! | packets of `skboutput()` → pcap | `packets.rs` |
 //! | what was lost | `losses.rs` |
 //! | what it costs | before: `preflight.rs`; while it runs: `budget.rs` |
 //! | `-l` | `list.rs` |
@@ -32,6 +33,7 @@ mod load;
 mod losses;
 mod maps;
 mod output;
+mod packets;
 mod preflight;
 mod running;
 mod series;
@@ -41,7 +43,7 @@ mod watchpoints;
 pub use actions::{MapListener, ProgramSinks};
 pub use call_texts::{CallTexts, ReadTasks};
 pub use error::ProgramError;
-pub use facts::MachineFacts;
+pub use facts::{FunctionList, MachineFacts, ProbeFilter};
 pub use interpreted::{EventPoint, InterpretedProgram, bpf_refusal};
 pub use list::list_points;
 pub use output::{OutputForm, PrintedMap};

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use kymo_bpf::{AttachPoint, AttachTarget, TypeFacts};
 
 use crate::attach::{HARDWARE_EVENTS, SOFTWARE_EVENTS};
-use crate::facts::{MachineFacts, PointCatalog};
+use crate::facts::{MachineFacts, PointCatalog, PrototypeText};
 
 /// Kinds of attach points with their short and older names, as patterns name them.
 const KINDS: [(&str, &[&str]); 14] = [
@@ -33,7 +33,8 @@ const REPEATED: [&str; 6] =
 const UNITS: [&str; 4] = ["hz", "ms", "s", "us"];
 
 /// Lists the attach points that match a pattern: `KIND:NAMES`, where the kind may have wildcards,
-/// or a part of names. An empty one stands for those of the kernel, each once.
+/// or a part of names. An empty one stands for those of the kernel, each once. `struct NAME` and its
+/// like are types of the kernel.
 ///
 /// # Errors
 /// If the output cannot be written, or the machine cannot tell.
@@ -45,6 +46,9 @@ pub fn list_points(
 ) -> io::Result<Result<usize, String>> {
     if let Some(c) = pattern.chars().find(|c| *c == '\\' || c.is_control()) {
         return Ok(Err(format!("invalid character {c:?}")));
+    }
+    if let Some(listed) = list_types(pattern, with_arguments, facts, out)? {
+        return Ok(listed);
     }
     let catalog = PointCatalog { facts };
     let mut count = 0;
@@ -210,16 +214,78 @@ fn write_arguments(
     }
     let parameters = facts.user_parameters(&point.target);
     parameters.iter().try_for_each(|(of, name)| writeln!(out, "    {of} {name}"))?;
-    let Ok(function) = facts.function(point) else { return Ok(()) };
-    for argument in &function.arguments {
-        writeln!(out, "    {} {}", c_name(facts, &argument.ctype), argument.name)?;
+    if let AttachTarget::Usdt { .. } = &point.target {
+        let Ok(function) = facts.function(point) else { return Ok(()) };
+        let mut arguments = function.arguments.iter();
+        return arguments.try_for_each(|argument| {
+            writeln!(out, "    {} {}", c_name(facts, &argument.ctype), argument.name)
+        });
+    }
+    let Some(function) = prototype(facts, &point.target) else { return Ok(()) };
+    for (n, (of, name)) in function.arguments.iter().enumerate() {
+        match &point.target {
+            AttachTarget::Kprobe { at_return: true, .. } => {}
+            // Their programs know arguments by number.
+            AttachTarget::Kprobe { .. } => writeln!(out, "    {of} arg{n}")?,
+            _ if name.is_empty() => writeln!(out, "    {of}")?,
+            _ => writeln!(out, "    {of} {name}")?,
+        }
+    }
+    if function.returns == "void" {
+        return Ok(());
     }
     match &point.target {
-        AttachTarget::Fentry { at_exit: true, .. } => {
-            writeln!(out, "    {} retval", c_name(facts, &function.returns))
+        AttachTarget::Fentry { at_exit: true, .. }
+        | AttachTarget::Kprobe { at_return: true, .. } => {
+            writeln!(out, "    {} retval", function.returns)
         }
         _ => Ok(()),
     }
+}
+
+/// Arguments of a function or a raw tracepoint of the kernel.
+fn prototype(facts: &MachineFacts, target: &AttachTarget) -> Option<PrototypeText> {
+    match target {
+        AttachTarget::Fentry { module, function, .. }
+        | AttachTarget::Kprobe { module, function, .. } => {
+            facts.types_of_function(module, function)?.function_text(function)
+        }
+        AttachTarget::RawTracepoint { module, event } => {
+            facts.types()?.space(module)?.tracepoint_text(event)
+        }
+        _ => None,
+    }
+}
+
+/// Structures, unions and enumerations of the kernel that match `struct PATTERN` and its like; with
+/// `-v` their members. None if the pattern is of something else.
+fn list_types(
+    pattern: &str,
+    with_members: bool,
+    facts: &MachineFacts,
+    out: &mut dyn Write,
+) -> io::Result<Option<Result<usize, String>>> {
+    let Some((keyword, names)) = pattern.trim().split_once(char::is_whitespace) else {
+        return Ok(None);
+    };
+    if !["struct", "union", "enum"].contains(&keyword) {
+        return Ok(None);
+    }
+    let Some(types) = facts.types().and_then(|types| types.space("")) else {
+        return Ok(Some(Err("this kernel has no BTF (/sys/kernel/btf/vmlinux)".into())));
+    };
+    let glob = match globset::Glob::new(names.trim()) {
+        Ok(glob) => glob.compile_matcher(),
+        Err(e) => return Ok(Some(Err(e.to_string()))),
+    };
+    let found = types.named_types(keyword, &|name| glob.is_match(name));
+    for (name, id) in &found {
+        match types.definition(*id).filter(|_| with_members) {
+            Some(definition) => writeln!(out, "vmlinux: {definition};\n")?,
+            None => writeln!(out, "{keyword} {name}")?,
+        }
+    }
+    Ok(Some(Ok(found.len())))
 }
 
 /// A type as C has it.

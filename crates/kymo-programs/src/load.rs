@@ -24,11 +24,14 @@ const TRACE_ITERATOR: u32 = 28;
 pub(crate) struct LoadedMaps {
     pub maps: Vec<BpfMap>,
     pub ring: Option<BpfRing>,
+    /// Number of the map of perf events, and pages of each one's ring.
+    pub packets: Option<(usize, usize)>,
 }
 
 /// Creates the maps.
 pub(crate) fn create_maps(program: &CompiledProgram, cpus: u32) -> Result<LoadedMaps, BpfError> {
-    let mut loaded = LoadedMaps { maps: Vec::with_capacity(program.maps.len()), ring: None };
+    let maps = Vec::with_capacity(program.maps.len());
+    let mut loaded = LoadedMaps { maps, ring: None, packets: None };
     for definition in &program.maps {
         let is_ring = definition.purpose == MapPurpose::Ring;
         let held = match definition.purpose {
@@ -50,6 +53,9 @@ pub(crate) fn create_maps(program: &CompiledProgram, cpus: u32) -> Result<Loaded
         }
         if is_ring {
             loaded.ring = Some(BpfRing::map(&map, definition.max_entries as usize)?);
+        }
+        if let MapPurpose::PacketRings { pages } = definition.purpose {
+            loaded.packets = Some((loaded.maps.len(), pages as usize));
         }
         loaded.maps.push(map);
     }

@@ -7,11 +7,13 @@ use kymo_model::{Note, NoteKind};
 use crate::bytes::u64_at;
 use crate::maps::ProgramMaps;
 
-/// Records that did not fit the ring.
+/// Records that did not fit the ring, and packets that did not fit theirs.
 pub(crate) fn ring_drops(program: &CompiledProgram, maps: &ProgramMaps) -> u64 {
     let counts = site_counts(program, maps);
     let sites = program.error_sites.iter().zip(counts);
-    sites.filter(|(site, _)| site.kind == ErrorKind::RingFull).map(|(_, count)| count).sum()
+    let is_full =
+        |kind: &ErrorKind| matches!(kind, ErrorKind::RingFull | ErrorKind::PacketRingFull);
+    sites.filter(|(site, _)| is_full(&site.kind)).map(|(_, count)| count).sum()
 }
 
 /// Notes for the ledger.
@@ -74,6 +76,16 @@ fn describe(
             NoteKind::Lost,
             format!("{count} records did not fit the ring"),
             Some("raise perf_rb_pages in the config block, or print less".into()),
+        ),
+        ErrorKind::PacketRingFull => (
+            NoteKind::Lost,
+            format!("{count} packets did not fit the ring of their CPU"),
+            Some("raise perf_rb_pages in the config block".into()),
+        ),
+        ErrorKind::PacketCut => (
+            NoteKind::Cut,
+            format!("{count} packets were cut: a record of a perf ring has no room for them"),
+            None,
         ),
         ErrorKind::ReadFailed => {
             (NoteKind::Unread, format!("{count} reads of memory failed: 0 or empty"), None)

@@ -7,7 +7,7 @@ use kymo_bpf::{
     AttachTarget, BpfProgramType, CompileOptions, CompiledProbe, CompiledProgram, compile,
     is_watchpoint_setup,
 };
-use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfProgram, BpfRing, ProgramInfo};
+use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfPerfRings, BpfProgram, BpfRing, ProgramInfo};
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::system::{KernelName, SystemRoot};
 use kymo_kernel::target::has_kernel_pids;
@@ -22,6 +22,7 @@ use crate::load::{LoadedMaps, ProgramLoader, create_maps};
 use crate::losses::{loss_notes, ring_drops};
 use crate::maps::ProgramMaps;
 use crate::output::{OutputForm, ProgramOutput};
+use crate::packets::PacketCapture;
 use crate::watchpoints::Watchpoints;
 
 /// Options of a run.
@@ -192,6 +193,7 @@ fn runs_newest_first(probe: &CompiledProbe) -> bool {
 pub struct RunningProgram {
     actions: ActionRunner,
     ring: Option<BpfRing>,
+    packets: Option<PacketCapture>,
     links: Vec<BpfLink>,
     loaded: Vec<(String, BpfProgram)>,
     end: Vec<usize>,
@@ -219,7 +221,9 @@ impl RunningProgram {
         options: &ProgramOptions,
         facts: &MachineFacts,
     ) -> Result<RunningProgram, ProgramError> {
-        let LoadedMaps { maps, ring } = create_maps(&program, possible_cpus())?;
+        let LoadedMaps { maps, ring, packets } = create_maps(&program, possible_cpus())?;
+        let rings = packets.and_then(|(map, pages)| Some((maps.get(map)?, pages)));
+        let rings = rings.map(|(map, pages)| BpfPerfRings::open(map, pages)).transpose()?;
         let mut run = RunningProgram {
             actions: ActionRunner::new(
                 program,
@@ -228,6 +232,7 @@ impl RunningProgram {
                 options.form,
             ),
             ring,
+            packets: None,
             links: Vec::new(),
             loaded: Vec::new(),
             end: Vec::new(),
@@ -243,6 +248,10 @@ impl RunningProgram {
         };
         run.shows_user_code = run.actions.shows_user_code();
         run.load_and_attach(maps, facts, options.wants_log)?;
+        // Last, so that a program that is refused leaves no file: packets wait in the rings.
+        if let Some(rings) = rings {
+            run.packets = Some(PacketCapture::create(&run.actions.program, rings)?);
+        }
         Ok(run)
     }
 
@@ -439,6 +448,8 @@ impl RunningProgram {
     /// If the output cannot be written.
     pub fn poll(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<RunState> {
         self.keep_budget();
+        // Before the ring: what a program puts out before `exit()` is there when that is read.
+        let packets = self.read_packets();
         let bytes = self.read_ring(sinks)?;
         if bytes > 0 {
             sinks.output.flush()?;
@@ -446,11 +457,16 @@ impl RunningProgram {
         for request in std::mem::take(&mut self.actions.watches) {
             self.watchpoints.serve(&request, &self.loaded);
         }
-        Ok(match (self.actions.exit, bytes) {
+        Ok(match (self.actions.exit, bytes + packets) {
             (Some(_), _) => RunState::Ended,
             (None, 0) => RunState::Idle,
             _ => RunState::Busy,
         })
+    }
+
+    fn read_packets(&mut self) -> u64 {
+        let (Some(packets), actions) = (&mut self.packets, &self.actions) else { return 0 };
+        packets.read(&actions.program.actions)
     }
 
     fn read_ring(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<u64> {
@@ -492,6 +508,7 @@ impl RunningProgram {
         self.links.clear();
         self.notes.extend(self.watchpoints.end());
         self.actions.maps.settle()?;
+        self.read_packets();
         let status = self.actions.exit;
         match status {
             // Records behind `exit()` are not wanted.
@@ -512,6 +529,7 @@ impl RunningProgram {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(loss_notes(&self.actions.program, &self.actions.maps, &self.loaded));
         notes.extend(self.actions.notes());
+        notes.extend(self.packets.iter().flat_map(PacketCapture::notes));
         Ok(ProgramSummary { status: status.unwrap_or(0) as u8, notes })
     }
 

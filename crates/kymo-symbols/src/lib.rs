@@ -13,6 +13,7 @@ pub mod bundle_writer;
 pub mod cache;
 mod code;
 mod compressed_modules;
+mod debug_directories;
 pub mod debug_files;
 mod dso;
 mod files;
@@ -34,6 +35,7 @@ mod variables;
 
 pub use build_id_directory::BuildIdDirectory;
 pub use code::{CodeFile, JitCode, NoCode};
+pub use debug_directories::choose_debug_directories;
 pub use dso::{DsoId, DsoKind, SymId};
 pub use files::{Binary, FilePart, Finder};
 pub use kernel::{KernelTable, running_symbols};

@@ -144,6 +144,7 @@ fn helper_name(number: i32) -> String {
         58 => "override_return",
         80 => "get_current_cgroup_id",
         109 => "send_signal",
+        111 => "skb_output",
         112 => "probe_read_user",
         113 => "probe_read_kernel",
         114 => "probe_read_user_str",

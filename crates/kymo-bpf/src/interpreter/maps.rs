@@ -53,7 +53,7 @@ impl InterpretedMap {
         use BpfMapType as T;
         let lru = matches!(definition.map_type, T::LruHash | T::LruPerCpuHash);
         let kind = match definition.map_type {
-            T::Array | T::PerCpuArray | T::RingBuffer => MapKind::Array,
+            T::Array | T::PerCpuArray | T::RingBuffer | T::PerfEventArray => MapKind::Array,
             T::StackTrace => MapKind::Stacks(FxHashMap::default()),
             _ => MapKind::Hash(HashSlots {
                 lru: lru.then(|| (Vec::new(), 0)),
@@ -61,8 +61,8 @@ impl InterpretedMap {
             }),
         };
         let stride = (definition.value_size as usize).next_multiple_of(8);
-        let is_array =
-            matches!(kind, MapKind::Array) && definition.map_type != BpfMapType::RingBuffer;
+        let is_array = matches!(kind, MapKind::Array)
+            && !matches!(definition.map_type, T::RingBuffer | T::PerfEventArray);
         let entries = if is_array { definition.max_entries as usize } else { 0 };
         InterpretedMap {
             kind,

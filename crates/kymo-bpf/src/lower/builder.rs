@@ -51,6 +51,7 @@ pub(crate) mod helper {
     pub(crate) const OVERRIDE: i32 = 58;
     pub(crate) const CGROUP: i32 = 80;
     pub(crate) const SEND_SIGNAL: i32 = 109;
+    pub(crate) const PACKET_OUTPUT: i32 = 111;
     pub(crate) const PROBE_READ_USER: i32 = 112;
     pub(crate) const PROBE_READ_KERNEL: i32 = 113;
     pub(crate) const PROBE_READ_USER_STR: i32 = 114;

@@ -364,6 +364,7 @@ impl Lowering<'_> {
             }
             "socket_cookie" => {
                 self.takes(name, arguments, 1, 1)?;
+                self.need_typed_arguments(name)?;
                 let socket = self.number(&arguments[0])?;
                 Value::register(U64, self.call(helper::SOCKET_COOKIE, vec![socket]))
             }
@@ -439,9 +440,8 @@ impl Lowering<'_> {
                 self.write_to_user(arguments)?
             }
             "skboutput" => {
-                return self.error(
-                    "skboutput() is not supported: it writes a pcap file, which kymo does not",
-                );
+                self.takes(name, arguments, 4, 4)?;
+                self.output_packet(arguments)?
             }
             "dw_ustack" => {
                 let what = "dw_ustack() is not supported: programs do not unwind by DWARF; \

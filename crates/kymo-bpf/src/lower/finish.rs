@@ -16,6 +16,9 @@ const STACK_BUCKETS: u32 = 16384;
 const RING_BYTES: u64 = 4 << 20;
 /// The same where records only end the program, or ask for maps to be printed or emptied.
 const SMALL_RING_BYTES: u64 = 256 << 10;
+/// Pages of a CPU's ring of packets, if the program does not say otherwise, and the most.
+const PACKET_RING_PAGES: u64 = 64;
+const MOST_PACKET_PAGES: u64 = 4096;
 const PAGE: u64 = 4096;
 
 /// Whether a setting of the `config` block is known.
@@ -84,12 +87,29 @@ impl Lowering<'_> {
     fn ring_bytes(&self) -> u64 {
         use crate::object::ActionKind as A;
         let is_rare = |kind: &A| {
-            matches!(kind, A::Exit | A::PrintMap { .. } | A::ClearMap { .. } | A::ZeroMap { .. })
+            matches!(
+                kind,
+                A::Exit
+                    | A::PrintMap { .. }
+                    | A::ClearMap { .. }
+                    | A::ZeroMap { .. }
+                    | A::WritePacket { .. }
+            )
         };
         match self.actions.iter().all(|action| is_rare(&action.kind)) {
             true => SMALL_RING_BYTES,
             false => RING_BYTES,
         }
+    }
+
+    /// The pages that the program sets are those of all CPUs.
+    fn packet_ring_pages(&self) -> u32 {
+        let cpus = u64::from(self.options.cpus.max(1));
+        let pages = match self.setting("perf_rb_pages", 0) {
+            0 => PACKET_RING_PAGES,
+            all => all.div_ceil(cpus),
+        };
+        pages.clamp(1, MOST_PACKET_PAGES).next_power_of_two() as u32
     }
 
     /// Whether it is to be as in release 0.17, where releases differ.
@@ -282,6 +302,12 @@ impl Lowering<'_> {
                     definition("ring", MapPurpose::Ring, BpfMapType::RingBuffer, 0, bytes);
                 ring.key_size = 0;
                 ring
+            }
+            ServiceMap::PacketRings => {
+                let pages = self.packet_ring_pages();
+                let purpose = MapPurpose::PacketRings { pages };
+                let cpus = self.options.cpus.max(1);
+                definition("packets", purpose, BpfMapType::PerfEventArray, 4, cpus)
             }
             ServiceMap::Holder(map) => self.holder(map),
             ServiceMap::Stacks(depth) => {

@@ -12,6 +12,7 @@ mod maps;
 mod memory;
 mod names;
 mod output;
+mod packets;
 mod records;
 mod statements;
 mod strings;
@@ -88,6 +89,7 @@ pub(crate) enum ServiceMap {
     Errors,
     Zeros,
     Stacks(u32),
+    PacketRings,
     /// Of a map of the program, by number.
     Holder(u32),
 }
@@ -120,6 +122,7 @@ enum VariableHome {
 struct ProgramNotes {
     scratch: bool,
     callbacks: bool,
+    typed_arguments: bool,
 }
 
 /// Labels of a loop.
@@ -173,6 +176,8 @@ pub(crate) struct ProgramState {
     /// Where `arg0` and its like are read, which hold at a function's entry alone.
     entry_argument: Option<ProgramPosition>,
     needs_raw: Option<bool>,
+    /// Whether the verifier has to know the types of what arguments point to.
+    typed_arguments: bool,
 }
 
 /// A program that was lowered.
@@ -325,7 +330,7 @@ impl<'c> Lowering<'c> {
         let most = self.setting("max_probes", MAX_PROBES as u64) as usize;
         let missing = self.config.get("missing_probes").map_or("error", String::as_str).to_owned();
         let mut expanded = Vec::new();
-        let mut total = 0;
+        let (mut total, mut unwanted) = (0, 0);
         for probe in &self.tree.probes {
             let mut points = Vec::new();
             for (point, position) in &probe.points {
@@ -352,6 +357,11 @@ impl<'c> Lowering<'c> {
                         _ => self.warnings.push(message),
                     }
                 }
+                let is_wanted =
+                    |point: &AttachPoint| is_special(point) || self.facts.is_wanted(point);
+                let before = found.len();
+                let found: Vec<_> = found.into_iter().filter(is_wanted).collect();
+                unwanted += before - found.len();
                 if let Some(refused) = found.iter().find(|point| self.needs_kernel(point)) {
                     return Err(kernel_only::refused_point(refused, *position));
                 }
@@ -366,6 +376,11 @@ impl<'c> Lowering<'c> {
             }
             expanded.push(points);
         }
+        let is_empty = expanded.iter().flatten().all(is_special);
+        if unwanted > 0 && is_empty {
+            let position = ProgramPosition { line: 1, column: 1 };
+            return Err(error_at(position, "No probes to attach: none has a name that is wanted"));
+        }
         Ok(expanded)
     }
 
@@ -374,6 +389,7 @@ impl<'c> Lowering<'c> {
         if self.tree.probes.is_empty() {
             return self.error("program has no probe");
         }
+        self.warnings.extend(self.tree.warnings.iter().cloned());
         for (header, position) in &self.tree.includes {
             if let Err(what) = self.facts.header_constant(header, "") {
                 self.warnings.push(error_at(*position, what));
@@ -480,6 +496,7 @@ impl<'c> Lowering<'c> {
         let seen = ProgramNotes {
             scratch: note.scratch || needs_scratch,
             callbacks: note.callbacks || callbacks,
+            typed_arguments: note.typed_arguments || self.program.typed_arguments,
         };
         if *note != seen {
             *note = seen;
@@ -517,6 +534,7 @@ impl<'c> Lowering<'c> {
             }
             T::Tracepoint { .. } => BpfProgramType::Tracepoint,
             T::Begin | T::End | T::SelfSignal(_) | T::Test(_) => BpfProgramType::RawTracepoint,
+            T::RawTracepoint { .. } if self.has_typed_arguments() => BpfProgramType::Tracing,
             T::RawTracepoint { .. } => BpfProgramType::RawTracepoint,
             T::Kprobe { .. } | T::Uprobe { .. } | T::Usdt { .. } => BpfProgramType::Kprobe,
             T::Fentry { .. } | T::Iter { .. } => BpfProgramType::Tracing,
@@ -529,8 +547,18 @@ impl<'c> Lowering<'c> {
     /// user-space probes run preemptible and without that guard, and those at the begin and end
     /// of functions are loaded once for each function: an interrupt may hit one of the others.
     fn may_nest(&self) -> bool {
-        use AttachTarget::{Fentry, Uprobe, Usdt};
-        matches!(self.point.target, Uprobe { .. } | Usdt { .. } | Fentry { .. })
+        use AttachTarget::{Fentry, RawTracepoint, Uprobe, Usdt};
+        match self.point.target {
+            Uprobe { .. } | Usdt { .. } | Fentry { .. } => true,
+            // Loaded for each tracepoint, too.
+            RawTracepoint { .. } => self.has_typed_arguments(),
+            _ => false,
+        }
+    }
+
+    /// Whether a raw tracepoint's program is loaded with the types of the arguments.
+    fn has_typed_arguments(&self) -> bool {
+        self.notes.get(&self.program.key).is_some_and(|notes| notes.typed_arguments)
     }
 
     fn lower_body(&mut self, probe: &ProbeTree) -> Lowered<()> {
@@ -779,6 +807,12 @@ impl<'c> Lowering<'c> {
             _ => name.to_owned(),
         }
     }
+}
+
+/// Whether a point is not of an event: it runs at the begin, the end, or by a signal.
+fn is_special(point: &AttachPoint) -> bool {
+    use AttachTarget::{Begin, End, SelfSignal};
+    matches!(point.target, Begin | End | SelfSignal(_))
 }
 
 #[derive(PartialEq)]

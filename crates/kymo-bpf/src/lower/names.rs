@@ -62,7 +62,10 @@ impl Lowering<'_> {
             return Ok(Value::constant(value));
         }
         let mut message = crate::lexer::error_at(self.position, format!("unknown name {name:?}"));
-        message.hint = Some("variables are written `$name`, maps `@name`".into());
+        let mut headers = self.tree.includes.iter().map(|(header, _)| header);
+        let missing = headers.find_map(|header| self.facts.header_constant(header, "").err());
+        let usual = "variables are written `$name`, maps `@name`";
+        message.hint = Some(missing.unwrap_or_else(|| usual.into()));
         Err(message)
     }
 

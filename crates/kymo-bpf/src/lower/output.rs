@@ -329,7 +329,7 @@ impl Lowering<'_> {
         bytes
     }
 
-    fn action_number(&mut self, action: RingAction) -> usize {
+    pub(super) fn action_number(&mut self, action: RingAction) -> usize {
         match self.actions.iter().position(|a| *a == action) {
             Some(at) => at,
             None => {

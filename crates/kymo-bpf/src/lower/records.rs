@@ -1,10 +1,10 @@
 //! Types of C: those the program declares, and those the machine knows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::types::{AddressSpace, Type, words};
-use crate::ast::{ProgramTree, TypeName};
+use crate::ast::{ProgramTree, RecordDeclaration, TypeName};
 use crate::facts::{CType, EnumerationFacts, RecordLayout, RecordMember, TypeFacts};
 use crate::object::{TypedField, ValueType};
 
@@ -22,6 +22,8 @@ pub(crate) struct TypeTable<'f> {
     enumerations: Vec<Rc<EnumerationFacts>>,
     names: HashMap<String, CType>,
     constants: HashMap<String, (i64, u32)>,
+    /// Of headers: those with members of types that are not known.
+    broken: HashSet<u32>,
 }
 
 /// A member found: type, offset in bytes, and of a bit field first bit and number of bits.
@@ -40,6 +42,7 @@ impl<'f> TypeTable<'f> {
             enumerations: Vec::new(),
             names: HashMap::new(),
             constants: HashMap::new(),
+            broken: HashSet::new(),
         };
         for declared in &tree.enumerations {
             let id = DECLARED | table.enumerations.len() as u32;
@@ -68,49 +71,70 @@ impl<'f> TypeTable<'f> {
                 members: Vec::new(),
             }));
         }
-        for (name, type_name) in &tree.typedefs {
-            let ctype = table.resolve(type_name)?;
-            table.names.insert(name.clone(), ctype);
+        for declared in &tree.typedefs {
+            match table.resolve(&declared.type_name) {
+                Ok(ctype) => _ = table.names.insert(declared.name.clone(), ctype),
+                Err(_) if declared.of_header => {}
+                Err(what) => return Err(what),
+            }
         }
         for (n, declared) in tree.records.iter().enumerate() {
-            let (mut bit, mut size, mut align, mut members) = (0u64, 0u64, 1u64, Vec::new());
-            for member in &declared.members {
-                let ctype = table.resolve(&member.type_name)?;
-                let (bytes, alignment) = (table.size(&ctype), table.alignment(&ctype, 0));
-                let alignment = if declared.packed { 1 } else { alignment };
-                if declared.is_union {
-                    bit = 0;
-                }
-                match member.bits {
-                    Some(bits) => {
-                        let unit = u64::from(bytes.max(1)) * 8;
-                        if bit / unit != (bit + u64::from(bits) - 1) / unit {
-                            bit = bit.next_multiple_of(unit);
-                        }
-                    }
-                    None => bit = bit.next_multiple_of(alignment * 8),
-                }
-                members.push(RecordMember {
-                    name: member.name.clone(),
-                    ctype,
-                    bit_offset: bit as u32,
-                    bit_size: member.bits,
-                });
-                bit += member.bits.map_or(u64::from(bytes) * 8, u64::from);
-                size = size.max(bit.div_ceil(8));
-                align = align.max(alignment);
+            match table.lay_out(declared) {
+                Ok(layout) => table.records[n] = Rc::new(layout),
+                Err(_) if declared.of_header => _ = table.broken.insert(DECLARED | n as u32),
+                Err(what) => return Err(what),
             }
-            if size > MAX_RECORD {
-                return Err(format!("struct {} is larger than {MAX_RECORD} bytes", declared.name));
-            }
-            table.records[n] = Rc::new(RecordLayout {
-                name: declared.name.clone(),
-                is_union: declared.is_union,
-                size: size.next_multiple_of(align) as u32,
-                members,
-            });
         }
         Ok(table)
+    }
+
+    /// Places of the members of a record whose members' types are laid out.
+    fn lay_out(&self, declared: &RecordDeclaration) -> Result<RecordLayout, String> {
+        let (mut bit, mut size, mut align, mut members) = (0u64, 0u64, 1u64, Vec::new());
+        for member in &declared.members {
+            let ctype = self.resolve(&member.type_name)?;
+            let (bytes, alignment) = (self.size(&ctype), self.alignment(&ctype, 0));
+            let alignment = if declared.packed { 1 } else { alignment };
+            if declared.is_union {
+                bit = 0;
+            }
+            match member.bits {
+                Some(bits) => {
+                    let unit = u64::from(bytes.max(1)) * 8;
+                    if bit / unit != (bit + u64::from(bits) - 1) / unit {
+                        bit = bit.next_multiple_of(unit);
+                    }
+                }
+                None => bit = bit.next_multiple_of(alignment * 8),
+            }
+            members.push(RecordMember {
+                name: member.name.clone(),
+                ctype,
+                bit_offset: bit as u32,
+                bit_size: member.bits,
+            });
+            bit += member.bits.map_or(u64::from(bytes) * 8, u64::from);
+            size = size.max(bit.div_ceil(8));
+            align = align.max(alignment);
+        }
+        if size > MAX_RECORD {
+            return Err(format!("struct {} is larger than {MAX_RECORD} bytes", declared.name));
+        }
+        Ok(RecordLayout {
+            name: declared.name.clone(),
+            is_union: declared.is_union,
+            size: size.next_multiple_of(align) as u32,
+            members,
+        })
+    }
+
+    /// Whether it is, or has in it, a record of a header that could not be laid out.
+    fn is_broken(&self, ctype: &CType) -> bool {
+        match ctype {
+            CType::Record { id } => self.broken.contains(id),
+            CType::Array { element, .. } => self.is_broken(element),
+            _ => false,
+        }
     }
 
     /// The type that a written one means.
@@ -134,7 +158,8 @@ impl<'f> TypeTable<'f> {
 
     pub(crate) fn find(&self, name: &str) -> Option<CType> {
         if let Some(ctype) = self.names.get(name) {
-            return Some(ctype.clone());
+            // The kernel may have another one of that name, which is not meant.
+            return Some(ctype.clone()).filter(|ctype| !self.is_broken(ctype));
         }
         base_type(name).or_else(|| self.facts.find_type(name))
     }

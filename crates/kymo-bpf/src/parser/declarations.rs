@@ -1,7 +1,9 @@
 //! C declarations of a program: structures, unions, enumerations, typedefs.
 
 use super::{Parsed, ProgramParser};
-use crate::ast::{EnumerationDeclaration, MemberDeclaration, RecordDeclaration, TypeName};
+use crate::ast::{
+    EnumerationDeclaration, MemberDeclaration, RecordDeclaration, TypeName, TypedefDeclaration,
+};
 use crate::lexer::{TokenKind, error_at};
 
 /// The most members of one declaration.
@@ -21,20 +23,21 @@ impl ProgramParser<'_> {
         let base = self.member_type()?;
         let (name, type_name) = self.declarator(base)?;
         self.expect(";")?;
-        self.tree.typedefs.push((name, type_name));
+        let of_header = !self.header.is_empty();
+        self.tree.typedefs.push(TypedefDeclaration { name, type_name, of_header });
         Ok(())
     }
 
     /// Declares it, if a body follows; returns its type.
-    fn record_or_enumeration(&mut self) -> Parsed<TypeName> {
+    pub(super) fn record_or_enumeration(&mut self) -> Parsed<TypeName> {
         let word = self.expect_name("a type")?;
-        self.attributes()?;
+        let packed = self.attributes()?;
         let tag = match self.kind().clone() {
             TokenKind::Name(tag) => {
                 self.at += 1;
                 tag
             }
-            _ => format!("anonymous@{}", self.at),
+            _ => format!("anonymous@{}{}", self.header, self.at),
         };
         let named = TypeName::Named(format!("{word} {tag}"));
         if !self.accept("{") {
@@ -43,7 +46,7 @@ impl ProgramParser<'_> {
         if word == "enum" {
             self.enumeration_body(tag)?;
         } else {
-            self.nested(|p| p.record_body(tag, word == "union"))?;
+            self.nested(|p| p.record_body(tag, word == "union", packed))?;
         }
         Ok(named)
     }
@@ -70,7 +73,7 @@ impl ProgramParser<'_> {
         Ok(())
     }
 
-    fn record_body(&mut self, name: String, is_union: bool) -> Parsed<()> {
+    fn record_body(&mut self, name: String, is_union: bool, packed: bool) -> Parsed<()> {
         let mut members = Vec::new();
         while !self.accept("}") {
             let base = self.member_type()?;
@@ -108,8 +111,9 @@ impl ProgramParser<'_> {
                 self.expect(";")?;
             }
         }
-        let packed = self.attributes()?;
-        self.tree.records.push(RecordDeclaration { name, is_union, members, packed });
+        let packed = self.attributes()? || packed;
+        let of_header = !self.header.is_empty();
+        self.tree.records.push(RecordDeclaration { name, is_union, members, packed, of_header });
         Ok(())
     }
 
@@ -122,6 +126,11 @@ impl ProgramParser<'_> {
                 match self.next() {
                     TokenKind::Mark("(") => open += 1,
                     TokenKind::Mark(")") => open -= 1,
+                    TokenKind::Name(name) if name == "aligned" || name == "__aligned__" => {
+                        self.at -= 1;
+                        let what = "the attribute `aligned` is not supported";
+                        return Err(error_at(self.position(), what));
+                    }
                     TokenKind::Name(name) => packed |= name == "packed" || name == "__packed__",
                     TokenKind::End => return Err(self.unexpected("`)`")),
                     _ => {}
@@ -185,7 +194,8 @@ impl ProgramParser<'_> {
         while self.accept("[") {
             counts.push(match self.kind() {
                 TokenKind::Integer(n) => u32::try_from(*n).unwrap_or(u32::MAX).min(1 << 24),
-                _ => 0,
+                TokenKind::Mark("]") => 0,
+                _ => return Err(self.unexpected("a number of elements")),
             });
             self.at += usize::from(!self.is_mark("]"));
             self.expect("]")?;

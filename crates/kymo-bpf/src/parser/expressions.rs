@@ -190,7 +190,8 @@ impl ProgramParser<'_> {
     }
 
     fn is_type_word(&self, name: &str) -> bool {
-        TYPE_WORDS.contains(&name) || self.tree.typedefs.iter().any(|(n, _)| n == name)
+        TYPE_WORDS.contains(&name)
+            || self.tree.typedefs.iter().any(|declared| declared.name == name)
     }
 
     /// A type: `struct x *`, `uint64`, `string[16]`.

@@ -2,6 +2,7 @@
 
 mod declarations;
 mod expressions;
+mod headers;
 pub(crate) mod points;
 mod statements;
 
@@ -26,14 +27,33 @@ pub(crate) struct ProgramParser<'t> {
     depth: u16,
     parameters: &'t [String],
     tree: ProgramTree,
+    /// Marks names that are made for types without one; empty in a program.
+    header: String,
 }
 
-/// Reads a program.
-pub(crate) fn parse_program(text: &str, parameters: &[String]) -> Parsed<ProgramTree> {
+/// Text of a header that the user has, by its name.
+pub(crate) type HeaderTexts<'h> = &'h dyn Fn(&str) -> Option<String>;
+
+/// Reads a program. The types of headers that it includes, and of `includes` before them, are known
+/// in it.
+pub(crate) fn parse_program(
+    text: &str,
+    parameters: &[String],
+    includes: &[String],
+    headers: HeaderTexts<'_>,
+) -> Parsed<ProgramTree> {
     let lexed = split_tokens(text)?;
-    let tree = ProgramTree { includes: lexed.includes, ..ProgramTree::default() };
-    let mut parser =
-        ProgramParser { text, tokens: lexed.tokens, at: 0, depth: 0, parameters, tree };
+    let mut tree = ProgramTree::default();
+    let start = ProgramPosition { line: 1, column: 1 };
+    let given = includes.iter().map(|header| (header.clone(), start));
+    for (header, position) in given.chain(lexed.includes.iter().cloned()) {
+        if let Some(text) = headers(&header) {
+            headers::read_header(&mut tree, &header, &text, position);
+        }
+    }
+    tree.includes = lexed.includes;
+    let (tokens, header) = (lexed.tokens, String::new());
+    let mut parser = ProgramParser { text, tokens, at: 0, depth: 0, parameters, tree, header };
     while *parser.kind() != TokenKind::End {
         parser.top_level()?;
     }

@@ -79,7 +79,11 @@ const MEMBERS: &[(&str, &str, &str)] = &[
 /// Facts.
 #[derive(Default)]
 pub(crate) struct TestFacts {
-    records: RefCell<Vec<String>>,
+    /// Headers of the user's own: names and texts.
+    pub(crate) headers: Vec<(&'static str, String)>,
+    /// Attach points that are wanted: a part of their names.
+    pub(crate) wanted: Option<&'static str>,
+    pub(crate) records: RefCell<Vec<String>>,
 }
 
 impl TestFacts {
@@ -219,6 +223,14 @@ impl TypeFacts for TestFacts {
 
     fn cgroup_id(&self, path: &str) -> Option<u64> {
         (path == "/sys/fs/cgroup").then_some(1)
+    }
+
+    fn header_text(&self, header: &str) -> Option<String> {
+        self.headers.iter().find(|(name, _)| *name == header).map(|(_, text)| text.clone())
+    }
+
+    fn is_wanted(&self, point: &AttachPoint) -> bool {
+        self.wanted.is_none_or(|part| point.name.contains(part))
     }
 
     fn included_text(&self, name: &str) -> Option<String> {

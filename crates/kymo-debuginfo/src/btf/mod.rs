@@ -1,7 +1,9 @@
 //! BTF, the types of a kernel (`/sys/kernel/btf/vmlinux`, laid out as
 //! `Documentation/bpf/btf.rst` of the kernel says). Here are its enumerators: print
-//! formats name some of them without giving their value. Types by name are in `types`.
+//! formats name some of them without giving their value. Types by name are in `types`, their texts in
+//! `c_text`.
 
+mod c_text;
 mod types;
 
 pub use types::{BtfKind, BtfMember, BtfType, BtfTypes};

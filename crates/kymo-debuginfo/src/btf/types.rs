@@ -20,6 +20,7 @@ impl BtfKind {
     pub const STRUCT: BtfKind = BtfKind(4);
     pub const UNION: BtfKind = BtfKind(5);
     pub const ENUM: BtfKind = BtfKind(6);
+    pub const FORWARD: BtfKind = BtfKind(7);
     pub const TYPEDEF: BtfKind = BtfKind(8);
     pub const VOLATILE: BtfKind = BtfKind(9);
     pub const CONST: BtfKind = BtfKind(10);
@@ -280,6 +281,11 @@ impl BtfType<'_> {
         Some((word(self.data, 0)?, word(self.data, 8)?)).filter(|_| self.kind == BtfKind::ARRAY)
     }
 
+    /// Whether a forward declaration is of a union.
+    pub fn is_union_forward(&self) -> bool {
+        self.kind == BtfKind::FORWARD && self.flag
+    }
+
     /// Whether an enumeration has negative values.
     pub fn is_signed_enumeration(&self) -> bool {
         self.flag
@@ -387,6 +393,8 @@ mod tests {
                     types.enumerators(&found);
                 }
                 types.find("pair", &[BtfKind::STRUCT]);
+                (1..types.count())
+                    .for_each(|id| _ = (types.declaration(id, "x"), types.definition(id)));
                 types.constant("ONE");
             }
         }

@@ -8,6 +8,7 @@ mod error;
 mod info;
 mod link;
 mod map;
+mod perf_rings;
 mod program;
 mod ring_buffer;
 
@@ -17,6 +18,7 @@ pub use info::{
 };
 pub use link::{BpfLink, ProbeEvent, ProbeEventPlace, open_iterator};
 pub use map::{BpfMap, MapSpec};
+pub use perf_rings::BpfPerfRings;
 pub use program::{BpfProgram, ProgramSpec, load_btf};
 pub use ring_buffer::BpfRing;
 

@@ -94,6 +94,9 @@ impl PointCatalog<'_> {
             {
                 return Err("it can't be used as it might lock up your system".into());
             }
+            AttachTarget::Kprobe { function, address: None, .. } if self.is_excluded(function) => {
+                Vec::new()
+            }
             AttachTarget::Kprobe { module, function, address: None, .. } if !module.is_empty() => {
                 let is_there = self.facts.function_of_module(module, function).is_some();
                 // Without addresses the kernel itself tells.
@@ -131,6 +134,12 @@ impl PointCatalog<'_> {
             }
             _ => vec![point.clone()],
         })
+    }
+
+    /// Whether a function that is named is none that may be probed.
+    fn is_excluded(&self, function: &str) -> bool {
+        let list = self.facts.traceable.as_ref();
+        list.is_some_and(|list| list.is_binding && !list.has(function))
     }
 
     /// Points of all binaries that a path stands for.
@@ -237,8 +246,12 @@ impl PointCatalog<'_> {
         functions: &NamePattern,
         modules: Option<&NamePattern>,
     ) -> Vec<(String, String)> {
-        let list =
-            self.facts.tracefs().ok().and_then(|t| t.read("available_filter_functions").ok());
+        let list = match &self.facts.traceable {
+            Some(list) => Some(list.text().to_owned()),
+            None => {
+                self.facts.tracefs().ok().and_then(|t| t.read("available_filter_functions").ok())
+            }
+        };
         let wanted = |name: &str, module: Option<&str>| {
             let module = module.unwrap_or("vmlinux");
             let is_it = functions.is_match(name) && modules.is_none_or(|m| m.is_match(module));
@@ -279,6 +292,7 @@ impl PointCatalog<'_> {
         let pattern = NamePattern::new(function)?;
         let space = types.space(module).ok_or_else(|| format!("{module} has no BTF"))?;
         let mut names: Vec<&str> = space.function_names().filter(|n| pattern.is_match(n)).collect();
+        names.retain(|name| self.facts.traceable.as_ref().is_none_or(|list| list.has(name)));
         names.sort_unstable();
         names.dedup();
         let made = |name: &str| {

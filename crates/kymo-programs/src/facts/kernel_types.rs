@@ -30,6 +30,14 @@ pub(crate) struct TypeSpace {
     tag: u32,
 }
 
+/// A function in C.
+pub(crate) struct PrototypeText {
+    /// Types and names of the arguments.
+    pub(crate) arguments: Vec<(String, String)>,
+    /// Type of what it returns.
+    pub(crate) returns: String,
+}
+
 /// Pointers to pointers are followed this far.
 const DEPTH: u32 = 8;
 /// Bits of BTF's ids; above them is the number of a module.
@@ -150,9 +158,72 @@ impl TypeSpace {
     pub(crate) fn tracepoint(&self, event: &str) -> Result<Rc<FunctionFacts>, String> {
         let unknown = || format!("BTF has no tracepoint {event}");
         let id = self.tracepoint_id(event).ok_or_else(unknown)?;
-        let pointer = self.btf.get(self.btf.resolve(id)).ok_or_else(unknown)?;
+        let prototype = self.tracepoint_prototype(event, id).ok_or_else(unknown)?;
         // The first argument is the registered data, which programs do not get.
-        Ok(self.prototype(self.btf.resolve(pointer.size_or_type), 1))
+        Ok(self.prototype(prototype, 1))
+    }
+
+    /// Arguments of a function as C has them, and the type of what it returns.
+    pub(crate) fn function_text(&self, name: &str) -> Option<PrototypeText> {
+        let function = self.btf.get(self.function_id(name)?)?;
+        self.prototype_text(function.size_or_type, 0)
+    }
+
+    /// The same of a raw tracepoint.
+    pub(crate) fn tracepoint_text(&self, event: &str) -> Option<PrototypeText> {
+        let id = self.tracepoint_id(event)?;
+        self.prototype_text(self.tracepoint_prototype(event, id)?, 1)
+    }
+
+    /// Prototype of what is called for a tracepoint. That of its type has no names of arguments; the
+    /// function that calls those who are attached has the same ones, with names.
+    fn tracepoint_prototype(&self, event: &str, id: u32) -> Option<u32> {
+        let pointer = self.btf.get(self.btf.resolve(id))?;
+        let own = self.btf.resolve(pointer.size_or_type);
+        let types = |prototype: u32| -> Option<Vec<u32>> {
+            let found = self.btf.get(prototype)?;
+            Some(self.btf.parameters(&found).into_iter().map(|(_, of)| of).collect())
+        };
+        let caller = self.function_id(&format!("__traceiter_{event}"));
+        let named = caller.and_then(|caller| Some(self.btf.get(caller)?.size_or_type));
+        Some(named.filter(|named| types(*named) == types(own)).unwrap_or(own))
+    }
+
+    fn prototype_text(&self, id: u32, skipped: usize) -> Option<PrototypeText> {
+        let prototype = self.btf.get(id)?;
+        let parameters = self.btf.parameters(&prototype).into_iter().skip(skipped);
+        let text = |(name, of): (&str, u32)| match (name, of) {
+            ("", 0) => ("...".to_owned(), String::new()),
+            _ => (self.btf.declaration(of, ""), name.to_owned()),
+        };
+        let returns = self.btf.declaration(prototype.size_or_type, "");
+        Some(PrototypeText { arguments: parameters.map(text).collect(), returns })
+    }
+
+    /// Names of the structures (or unions, or enumerations) that a pattern is of, sorted, and their
+    /// numbers.
+    pub(crate) fn named_types(
+        &self,
+        keyword: &str,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Vec<(String, u32)> {
+        let kinds: &[BtfKind] = match keyword {
+            "struct" => &[BtfKind::STRUCT],
+            "union" => &[BtfKind::UNION],
+            _ => &[BtfKind::ENUM, BtfKind::ENUM64],
+        };
+        let all = kinds.iter().flat_map(|kind| self.btf.all_of(*kind));
+        let found = all.filter(|(_, name)| is_wanted(name));
+        let mut found: Vec<(String, u32)> = found.map(|(id, name)| (name.to_owned(), id)).collect();
+        found.sort();
+        // Of several that have the name, the first, as programs get it.
+        found.dedup_by(|a, b| a.0 == b.0);
+        found
+    }
+
+    /// A type with its members in C.
+    pub(crate) fn definition(&self, id: u32) -> Option<String> {
+        self.btf.definition(id)
     }
 
     /// Number of a function's type.

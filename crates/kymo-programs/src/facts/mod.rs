@@ -3,6 +3,7 @@
 //! tracepoints alone touches neither BTF nor symbols.
 
 mod binaries;
+mod choices;
 mod expand;
 mod headers;
 mod kernel_types;
@@ -10,10 +11,12 @@ mod user_types;
 mod user_variables;
 
 pub(crate) use binaries::{BinaryPlace, place_of};
+pub use choices::{FunctionList, ProbeFilter};
 pub(crate) use expand::PointCatalog;
-pub(crate) use kernel_types::{KernelTypes, TypeSpace};
+pub(crate) use kernel_types::{KernelTypes, PrototypeText, TypeSpace};
 
 use std::cell::{OnceCell, RefCell};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use kymo_bpf::{
@@ -42,6 +45,12 @@ pub struct MachineFacts {
     pub pid: Option<u32>,
     /// Program of the command of `-c`.
     pub command: Option<String>,
+    /// Directories that headers are looked for in before those of the machine.
+    pub header_directories: Vec<PathBuf>,
+    /// Probes that are attached; without, all.
+    pub probe_filter: Option<ProbeFilter>,
+    /// Functions of the kernel that may be probed; without, those that the kernel says.
+    pub traceable: Option<FunctionList>,
 }
 
 impl MachineFacts {
@@ -165,6 +174,10 @@ impl TypeFacts for MachineFacts {
         PointCatalog { facts: self }.expand(point)
     }
 
+    fn is_wanted(&self, point: &AttachPoint) -> bool {
+        self.probe_filter.as_ref().is_none_or(|filter| filter.is_match(&point.name))
+    }
+
     fn tracepoint_format(&self, category: &str, event: &str) -> Result<Rc<EventFormat>, String> {
         let key = (category.to_owned(), event.to_owned());
         if let Some(known) = self.formats.borrow().get(&key) {
@@ -271,7 +284,11 @@ impl TypeFacts for MachineFacts {
     }
 
     fn header_constant(&self, header: &str, name: &str) -> Result<Option<i64>, String> {
-        headers::constant(header, name)
+        headers::constant(header, name, &self.header_directories)
+    }
+
+    fn header_text(&self, header: &str) -> Option<String> {
+        headers::text(header, &self.header_directories)
     }
 
     fn included_text(&self, name: &str) -> Option<String> {

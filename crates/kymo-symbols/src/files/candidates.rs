@@ -10,6 +10,7 @@ use kymo_model::BuildId;
 use super::{Binary, Module, kernel};
 use crate::build_id_directory::BuildIdDirectory;
 use crate::compressed_modules::plain_name;
+use crate::debug_directories;
 
 /// Directories that all candidates are below.
 #[derive(Debug)]
@@ -94,7 +95,8 @@ impl SearchRoots {
         id: Option<BuildId>,
         link: Option<&DebugLink>,
     ) -> Vec<PathBuf> {
-        let mut places = Vec::new();
+        let root = self.symfs.as_deref().unwrap_or(Path::new("/"));
+        let mut places = debug_directories::candidates(own, root, id, link);
         if let Some(id) = id {
             places.extend(self.global(id));
             places.extend(self.cached(id, "debug"));
@@ -102,7 +104,6 @@ impl SearchRoots {
         }
         let Some(directory) = own.parent() else { return places };
         // Debug directories repeat the path on the recorded machine.
-        let root = self.symfs.as_deref().unwrap_or(Path::new("/"));
         let inside = directory.strip_prefix(root).unwrap_or(directory);
         let global = self.under(Path::new(GLOBAL)).join(inside.strip_prefix("/").unwrap_or(inside));
         let name = link

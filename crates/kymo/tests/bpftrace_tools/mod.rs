@@ -74,7 +74,7 @@ impl RunningTool {
     pub fn wait_until_attached(&self) {
         let start = Instant::now();
         while !self.text().contains("__BPFTRACE_NOTIFY_PROBES_ATTACHED\n") {
-            assert!(start.elapsed() < Duration::from_secs(60), "{}", self.text());
+            assert!(start.elapsed() < Duration::from_secs(90), "{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -85,7 +85,17 @@ impl RunningTool {
         // The shell has it where there is no such program.
         let kill = format!("kill -INT {}", self.child.id());
         let _ = run("sh", ["-c", &kill]).success();
-        assert!(self.child.wait().unwrap().success(), "{}", self.text());
+        let start = Instant::now();
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+            let output = self.output.display();
+            let waited = start.elapsed() < Duration::from_secs(60);
+            assert!(waited, "{output}: not ended by SIGINT: {}", self.text());
+        };
+        assert!(status.success(), "{}", self.text());
         about(&self.text(), words, dropped)
     }
 }

@@ -93,6 +93,9 @@ impl ProgramText {
                     false => sayln!("HINT: -v shows the verifier's log"),
                 }
             }
+            ProgramError::PacketFile { position, .. } => {
+                self.say_at("ERROR", *position, &error.to_string());
+            }
             ProgramError::Attach { position, .. } => {
                 self.say_at("ERROR", *position, &format!("cannot attach {error}"));
             }

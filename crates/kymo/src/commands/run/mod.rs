@@ -15,10 +15,11 @@ use kymo_bpf::CompiledProgram;
 use kymo_kernel::process::{Signal, Signals};
 use kymo_model::counted;
 use kymo_programs::{
-    InterpretedProgram, MachineFacts, OutputForm, ProgramOptions, ProgramSinks, RunningProgram,
-    compile_program, list_points, measure_costs,
+    FunctionList, InterpretedProgram, MachineFacts, OutputForm, ProbeFilter, ProgramOptions,
+    ProgramSinks, RunningProgram, compile_program, list_points, measure_costs,
 };
 use kymo_record::Target;
+use kymo_symbols::choose_debug_directories;
 use kymo_view::Ledger;
 
 use super::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
@@ -104,9 +105,22 @@ pub(crate) struct Args {
     /// Accepted for compatibility: the kernel counts those who use semaphores
     #[arg(long, hide = true)]
     usdt_file_activation: bool,
+    /// Look for headers in a directory, too
+    #[arg(short = 'I', value_name = "DIR")]
+    include_directories: Vec<PathBuf>,
     /// Add a header, as #include does
     #[arg(long, value_name = "FILE")]
     include: Vec<String>,
+    /// Look for separate debug files in directories, too, relative ones from where the binary is
+    #[arg(long, value_name = "DIR[:DIR]", value_delimiter = ':')]
+    debuginfo: Vec<PathBuf>,
+    /// Attach only probes in whose name the regular expression is found, and BEGIN and END
+    #[arg(long, value_name = "REGEX")]
+    probe_filter: Option<String>,
+    /// Take the kernel's functions that may be probed from a file, as of tracefs'
+    /// available_filter_functions
+    #[arg(long, value_name = "FILE")]
+    traceable_functions: Option<PathBuf>,
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     strict: bool,
@@ -123,8 +137,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         args.form
     );
     let pid = args.pid.as_deref().map(messages::process_id).transpose()?;
-    let mut facts = MachineFacts::new(pid);
-    facts.command = args.command.as_deref().and_then(program_of);
+    let facts = machine_facts(&args, pid)?;
     if let Some(pattern) = &args.list {
         // `-lv PATTERN` is how bpftrace's users type it.
         let (pattern, is_verbose) = match (pattern.as_str(), args.words.first()) {
@@ -142,7 +155,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         child_pid: target.child_pid(),
         form: if args.form == "json" { OutputForm::Json } else { OutputForm::Text },
         wants_log: args.verbose > 0,
-        includes: args.include.clone(),
+        // As in quotes: where it runs comes first.
+        includes: args.include.iter().map(|name| header_of_flag(name)).collect(),
         in_user_space: args.no_bpf,
     };
     let program = match compile_program(&text.text, &options, &facts) {
@@ -216,6 +230,41 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ledger = Ledger::from_notes(summary.notes);
     say!("{}", ledger.to_text(""));
     Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
+}
+
+fn header_of_flag(name: &str) -> String {
+    match name.starts_with(['/', '.']) {
+        true => name.to_owned(),
+        false => format!("./{name}"),
+    }
+}
+
+/// The machine, as far as the flags let it be seen.
+fn machine_facts(args: &Args, pid: Option<u32>) -> anyhow::Result<MachineFacts> {
+    let mut facts = MachineFacts::new(pid);
+    facts.command = args.command.as_deref().and_then(program_of);
+    facts.header_directories = args.include_directories.clone();
+    if let Some(expression) = &args.probe_filter {
+        let filter = ProbeFilter::new(expression);
+        let refused = |e| anyhow::anyhow!("Invalid --probe-filter regex {expression:?}: {e}");
+        facts.probe_filter = Some(filter.map_err(refused)?);
+    }
+    if let Some(path) = &args.traceable_functions {
+        let list = FunctionList::read(path);
+        let mut list =
+            list.with_context(|| format!("Could not read functions from {}", path.display()))?;
+        list.is_binding = !args.is_unsafe;
+        facts.traceable = Some(list);
+    }
+    if !args.debuginfo.is_empty() {
+        // Debug files are judged by build-id or checksum in any case, which is what a `+` asks for.
+        let plain = |path: &PathBuf| match path.to_str().and_then(|path| path.strip_prefix('+')) {
+            Some(path) => PathBuf::from(path),
+            None => path.clone(),
+        };
+        choose_debug_directories(args.debuginfo.iter().map(plain).collect());
+    }
+    Ok(facts)
 }
 
 /// Runs a program, compiled for it, in user space.
