@@ -179,12 +179,6 @@ fn tcpaccept_sees_connections_as_bpftrace_does() {
 }
 
 #[test]
-fn tcplife_sees_connections_as_bpftrace_does() {
-    // Names have ten letters; milliseconds of a connection end its line, and are those of its life.
-    sees_connections_as_bpftrace_does(("tcplife", &["connection"], &[8]));
-}
-
-#[test]
 fn tcpretrans_sees_connections_as_bpftrace_does() {
     sees_connections_as_bpftrace_does(("tcpretrans", &[":7004"], &[]));
 }

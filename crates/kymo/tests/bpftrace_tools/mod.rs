@@ -12,13 +12,12 @@ use kymo_testkit::run;
 
 /// Tools that are compared in the guest, by `guest_bpftrace.rs`: bpftrace runs those of 0.17, kymo
 /// runs those and, but for capable, dcsnoop and setuids, those of 0.27, whose lines are the same.
-pub const IN_THE_GUEST: [&str; 9] = [
+pub const IN_THE_GUEST: [&str; 8] = [
     "capable",
     "dcsnoop",
     "setuids",
     "tcpaccept",
     "tcpconnect",
-    "tcplife",
     "tcpretrans",
     "tcpsynbl",
     "undump",
@@ -26,7 +25,7 @@ pub const IN_THE_GUEST: [&str; 9] = [
 
 /// Tools that are not compared, and why. All are compiled, verified and attached where the kernel
 /// has what they probe (`run_tools.rs`, `guest_tools.rs`).
-pub const NOT_COMPARED: [(&str, &str); 22] = [
+pub const NOT_COMPARED: [(&str, &str); 23] = [
     ("biolatency", "times of the whole machine's requests"),
     ("biolatency-kp", "times of the whole machine's requests"),
     ("biosnoop", "0.17's has kprobes and wants a disk: not tried in the guest"),
@@ -44,6 +43,7 @@ pub const NOT_COMPARED: [(&str, &str); 22] = [
     ("sslsnoop", "of libraries that each finds its own way (the newest peer's are beside it)"),
     ("swapin", "no swap in the guest"),
     ("tcpdrop", "0.17's bpftrace did not attach it in the guest"),
+    ("tcplife", "equal in the guest, but 0.17's bpftrace does not always end there at SIGINT"),
     ("threadsnoop", "of libraries that each finds its own way (the newest peer's are beside it)"),
     ("vfscount", "counts of the whole machine"),
     ("vfsstat", "counts of the whole machine by seconds that begin with the tool"),
@@ -85,6 +85,7 @@ impl RunningTool {
         // The shell has it where there is no such program.
         let kill = format!("kill -INT {}", self.child.id());
         let _ = run("sh", ["-c", &kill]).success();
+        // Release 0.17 of bpftrace does not always end in the guest: said, rather than waited for.
         let start = Instant::now();
         let status = loop {
             match self.child.try_wait().unwrap() {
