@@ -163,15 +163,19 @@ impl Kallsyms {
     /// Where the kernel's text begins, by its symbol `_text` or `_stext`: what tells how far
     /// that kernel was moved when it was booted.
     pub fn text_start(&self, symbol: &str) -> Option<u64> {
-        if let Some(core) = &self.core {
-            // The kernel has it where it has it in a recording of the same build.
-            return (symbol == "_text").then(|| core.table.base());
-        }
+        // Of symbols at one address the first lines have all, what was kept one.
+        let lines = self.core.as_ref().map_or(&*self.text, |core| core.table.first_lines());
         let ending = format!(" {symbol}");
-        let mut lines = self.text.split(|b| *b == b'\n');
-        let line = lines.find(|line| line.ends_with(ending.as_bytes()))?;
-        let address = line.split(|b| *b == b' ').next()?;
-        u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok().filter(|a| *a != 0)
+        let line = lines.split(|b| *b == b'\n').find(|line| line.ends_with(ending.as_bytes()));
+        let listed = line.and_then(|line| {
+            let address = std::str::from_utf8(line.split(|b| *b == b' ').next()?).ok()?;
+            u64::from_str_radix(address, 16).ok()
+        });
+        let kept = || {
+            let mut own = self.core.as_ref()?.table.iter();
+            own.find(|(_, _, name)| *name == symbol.as_bytes()).map(|(start, ..)| start)
+        };
+        listed.or_else(kept).filter(|address| *address != 0)
     }
 
     /// The kernel's own symbols, moved by a distance. Modules do not move with it: theirs are

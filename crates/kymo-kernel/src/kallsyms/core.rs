@@ -98,9 +98,9 @@ impl Core {
         Some((self.start(symbol), self.start(next), self.name(symbol)))
     }
 
-    /// Where the kernel's image begins.
-    pub(super) fn base(&self) -> u64 {
-        self.base
+    /// The first bytes of the list.
+    pub(super) fn first_lines(&self) -> &[u8] {
+        self.bytes().get(BOOT..BOOT + FIRST).unwrap_or_default()
     }
 
     /// The symbol that covers an address; none outside of the kernel's own code and data.
