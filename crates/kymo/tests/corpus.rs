@@ -274,7 +274,7 @@ fn list_counts_the_events_of_a_recording() {
             .lines()
             .filter_map(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
-                let [event, n, "events"] = words[..] else { return None };
+                let [event, n, "event" | "events"] = words[..] else { return None };
                 Some((event.split_once(':')?.1.to_owned(), n.parse().ok()?))
             })
             .collect();
