@@ -108,6 +108,12 @@ impl<'s> LiveEvents<'s> {
         }
     }
 
+    /// The same of a ring that others have filled before.
+    #[must_use]
+    pub fn of_filled_ring(self) -> LiveEvents<'s> {
+        LiveEvents { names: self.names.map(LiveTaskNames::of_filled_ring), ..self }
+    }
+
     /// Begins a round of reading: tasks may have other names.
     pub fn begin_round(&mut self) {
         self.names.iter().for_each(LiveTaskNames::expire);

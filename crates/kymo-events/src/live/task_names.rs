@@ -26,7 +26,7 @@ pub struct LiveTaskNames {
 }
 
 impl LiveTaskNames {
-    /// To be made before events are recorded.
+    /// To be made before events are recorded; see [`of_filled_ring`](Self::of_filled_ring).
     pub fn new(tracefs: &Tracefs) -> LiveTaskNames {
         let text = tracefs.saved_cmdlines().unwrap_or_default();
         let had_ended = |tid: i32| !u32::try_from(tid).is_ok_and(target::is_there);
@@ -38,6 +38,12 @@ impl LiveTaskNames {
             ended: ended.map(|(tid, comm)| (tid, TaskName::new(comm.as_bytes()))).collect(),
             stale: Cell::new(true),
         }
+    }
+
+    /// The same where events were recorded before: names of tasks that have ended since count.
+    #[must_use]
+    pub fn of_filled_ring(self) -> LiveTaskNames {
+        LiveTaskNames { ended: FxHashMap::default(), ..self }
     }
 
     /// Another batch of events begins: the kernel may have saved other names.

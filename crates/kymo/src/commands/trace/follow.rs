@@ -25,7 +25,8 @@ pub(super) fn run(args: &Args, events: &[TraceEvent]) -> anyhow::Result<ExitCode
     let selection = args.selection()?;
     let mut capture = open(args, events, LivePace::Tick)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
-    let mut live = LiveEvents::new(&selection, Some(capture.dir()));
+    let live = LiveEvents::new(&selection, Some(capture.dir()));
+    let mut live = if args.instance.is_some() { live.of_filled_ring() } else { live };
     live.check_filter()?;
     let clock = capture.dir().clocks()?.current;
     let mut output = LiveOutput::new(args, LiveKinds::Kernel(&clock))?;
