@@ -113,7 +113,7 @@ impl Machine {
     }
 
     fn start(&self, directory: &Path) -> anyhow::Result<Running> {
-        let memory = self.memory_mb.to_string();
+        let memory = self.memory_mb.max(least_memory_mb(&self.initrd)?).to_string();
         let (emulator, package, options) = self.architecture.emulator();
         let console = self.architecture.console();
         let line = format!("console={console} {KERNEL_LINE} {}", self.append);
@@ -153,6 +153,13 @@ impl Machine {
         }
         Ok(Running { child, console, readers })
     }
+}
+
+/// What a kernel needs to unpack an initial file system: it keeps the files in a tmpfs, which may
+/// take half of the memory, while the archive is still there.
+fn least_memory_mb(initrd: &Path) -> anyhow::Result<u32> {
+    let size = initrd.metadata().with_context(|| initrd.display().to_string())?.len();
+    u32::try_from((size >> 20) * 2 + 384).context("an initial file system of petabytes")
 }
 
 /// Binds in a directory whose path is too long for a socket's address, through a path
