@@ -193,6 +193,46 @@ fn rings_that_are_full_overwrite_or_discard() {
     }
 }
 
+/// As many calls of sysfs(2), which nobody else uses, as the argument says.
+const SYSFS: &str = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    for (int i = 0; i < atoi(argv[1]); i++) syscall(SYS_sysfs, 3);
+    return argc != 2;
+}
+"#;
+
+#[test]
+fn what_a_full_ring_dropped_is_stated_once() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::compile("sysfs", SYSFS);
+    let event = ["-e", "raw_syscalls:sys_enter", "--filter", "id == 139"];
+    let ring = ["--mode", "discard", "--buffer-size", "64K"];
+    let s = Named::create("once", &[&event[..], &ring].concat());
+    let _ = session(&["start", s.name()]).success();
+    let of_text = |text: &str| -> u64 {
+        let line = text.lines().find_map(|l| l.trim_start().strip_prefix("lost: "));
+        line.map_or(0, |l| l.split(' ').next().unwrap().parse().unwrap())
+    };
+    for (round, calls) in [30_000, 10, 20_000].into_iter().enumerate() {
+        let _ = run("taskset", ["-c", "0", w.arg(), &calls.to_string()]).success();
+        let dat = w.file(&format!("{round}.dat"));
+        let said = session(&["snapshot", s.name(), "-o", &dat]).success().stderr;
+        let held = report(&dat).iter().filter(|l| l.contains("NR 139 (")).count() as u64;
+        let stated = of_text(&said);
+        assert_eq!(held + stated, calls, "{said}");
+        assert_eq!(stated > 0, calls > 10, "{said}");
+        let read = run(KYMO, ["script", "-i", &dat]).success().stderr;
+        assert_eq!(of_text(&read), stated, "{read}");
+    }
+}
+
 #[test]
 fn rotations_together_hold_every_event_once() {
     if !require(&NEEDS) {

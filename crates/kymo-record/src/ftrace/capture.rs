@@ -524,7 +524,9 @@ impl Capture<'_> {
             }
         };
         self.summary.bytes += before.total();
+        self.gathered.end_file(self.instance, &self.cpus);
         self.finish(before, &aside)?;
+        self.gathered.begin_file();
         self.summary.switched.push(aside);
         self.prune();
         Ok(())

@@ -10,6 +10,7 @@ use kymo_kernel::ftrace::{EventName, TraceDir};
 use kymo_kernel::system::{self, KernelName, SystemRoot};
 
 use super::error::TraceError;
+use super::told_losses::{RingStats, ToldLosses, ring_stats};
 use super::trace_header::{GrowingHeader, Layout};
 
 /// What stays the same from the start to the end of a recording.
@@ -18,6 +19,10 @@ pub(crate) struct Gathered {
     facts: TraceFacts,
     pub(crate) buffers: Vec<BufferSpec>,
     format: Format,
+    /// What files before this one stated.
+    told: ToldLosses,
+    /// Figures of the rings, if not those of the time of asking.
+    stats: Option<RingStats>,
 }
 
 /// The most names of tasks that are written.
@@ -79,7 +84,23 @@ impl Gathered {
             page_size: dir.page_size() as u32,
             cpus: cpus.to_vec(),
         };
-        Ok(Gathered { facts, buffers: vec![buffer], format })
+        let told = ToldLosses::default();
+        Ok(Gathered { facts, buffers: vec![buffer], format, told, stats: None })
+    }
+
+    /// With figures of the rings of another time, and after files that stated losses.
+    pub(crate) fn with_stats(self, stats: RingStats, told: ToldLosses) -> Gathered {
+        Gathered { stats: Some(stats), told, ..self }
+    }
+
+    /// A file ends: it states what is counted as lost now.
+    pub(crate) fn end_file(&mut self, dir: &TraceDir, cpus: &[u32]) {
+        self.stats = Some(ring_stats(dir, cpus));
+    }
+
+    /// The next one states what is counted from then on.
+    pub(crate) fn begin_file(&mut self) {
+        self.told = self.stats.take().as_ref().map(ToldLosses::all_of).unwrap_or_default();
     }
 
     /// Of a ring that overwrites its oldest events.
@@ -94,13 +115,9 @@ impl Gathered {
     pub(crate) fn facts(&self, dir: &TraceDir, cpus: &[u32]) -> TraceFacts {
         let mut facts = self.facts.clone();
         facts.machine.saved_cmdlines = tasks(dir);
-        facts.options.cpustat = cpus
-            .iter()
-            .filter_map(|cpu| {
-                let text = dir.read(&format!("per_cpu/cpu{cpu}/stats")).ok()?;
-                Some(format!("CPU: {cpu}\n{text}"))
-            })
-            .collect();
+        let stats = self.stats.clone().unwrap_or_else(|| ring_stats(dir, cpus));
+        let stats = self.told.rest_of(stats).into_iter();
+        facts.options.cpustat = stats.map(|(cpu, text)| format!("CPU: {cpu}\n{text}")).collect();
         facts
     }
 

@@ -19,6 +19,7 @@ use super::movers::{Current, ToFile};
 use super::pack;
 use super::pump::{Pump, PumpError};
 use super::setup::{TraceEvent, enable};
+use super::told_losses::{ToldLosses, ring_stats};
 use crate::output;
 use crate::sessions::note::{self, Part};
 
@@ -71,7 +72,7 @@ pub struct KernelSnapshot {
     pub by: TakenBy,
     /// The time of the oldest event there was, of the session's clock.
     pub oldest_ns: Option<u64>,
-    /// Events that found the rings full since these were made.
+    /// Events that found the rings full since they were taken last.
     pub dropped: u64,
 }
 
@@ -246,6 +247,26 @@ impl KernelSession {
         })
     }
 
+    /// Losses that earlier files have stated.
+    fn told(&self) -> ToldLosses {
+        match self.is_named() {
+            true => note::told(&self.name),
+            false => ToldLosses::default(),
+        }
+    }
+
+    fn tell(&self, told: &ToldLosses) {
+        if self.is_named() {
+            // Without a directory for notes the next file states them once more.
+            let _ = note::tell(&self.name, told);
+        }
+    }
+
+    /// Whether it is one that was made, not the kernel's own.
+    fn is_named(&self) -> bool {
+        self.dir.name().is_some()
+    }
+
     /// Writes what is in the rings to a file, while tracing goes on. The events
     /// leave the rings: the next file begins where this one ends.
     pub fn take(
@@ -256,10 +277,13 @@ impl KernelSession {
         by_kernel: bool,
     ) -> Result<KernelSnapshot, TraceError> {
         let cpus = self.dir.cpus()?;
-        let stats: Vec<CpuStats> = cpus.iter().filter_map(|c| self.dir.stats(*c).ok()).collect();
-        let oldest_ns = stats.iter().filter(|s| s.entries > 0).filter_map(|s| s.oldest_ns).min();
-        let dropped = stats.iter().map(|s| s.dropped).sum();
-        let by_kernel = by_kernel && self.dir.has("snapshot");
+        let is_flight_recorder = self.dir.option("overwrite").unwrap_or(false);
+        let mut stats = ring_stats(&self.dir, &cpus);
+        let figures = stats.iter().map(|(_, text)| CpuStats::parse(text));
+        let oldest_ns = figures.filter(|s| s.entries > 0).filter_map(|s| s.oldest_ns).min();
+        // Rings that the kernel swaps take their counters along, which cannot be read any more:
+        // where new events are dropped, they are wanted.
+        let by_kernel = by_kernel && is_flight_recorder && self.dir.has("snapshot");
         if by_kernel {
             // First, so that nothing that is done now gets into it: what an earlier
             // snapshot left goes away, then the rings change places.
@@ -286,11 +310,22 @@ impl KernelSession {
                 PumpError::Sink(e) => write(current.get().total())(e),
             })?;
         drop(pump);
+        if !by_kernel {
+            stats = ring_stats(&self.dir, &cpus);
+        }
+        let told = self.told();
+        let now_told = match by_kernel {
+            true => ToldLosses::default(),
+            false => ToldLosses::all_of(&stats),
+        };
+        let rest = told.rest_of(stats.clone());
+        let dropped = rest.iter().map(|(_, text)| CpuStats::parse(text).dropped).sum();
         let mut growing = super::movers::take(current).map_err(write(0))?;
         let stored = growing.total();
         let (events, symbols) = (self.dir.enabled()?, KernelSymbols::default());
-        let mut gathered = Gathered::new(&self.dir, &events, &cpus, format, symbols)?;
-        if self.dir.option("overwrite").unwrap_or(false) {
+        let mut gathered = Gathered::new(&self.dir, &events, &cpus, format, symbols)?
+            .with_stats(stats, told);
+        if is_flight_recorder {
             gathered = gathered.of_flight_recorder();
         }
         let header = gathered.header(&self.dir, &cpus)?;
@@ -303,6 +338,7 @@ impl KernelSession {
         } else {
             growing.finish().map_err(write(stored))?.1
         };
+        self.tell(&now_told);
         let by = if by_kernel { TakenBy::Kernel } else { TakenBy::Reading };
         Ok(KernelSnapshot { path: path.to_owned(), bytes, stored, by, oldest_ns, dropped })
     }

@@ -9,6 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kymo_kernel::system::{self, SystemRoot};
 
+use crate::ftrace::ToldLosses;
+
 /// What a session was made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionNote {
@@ -19,6 +21,8 @@ pub(crate) struct SessionNote {
     pub(crate) kernel: bool,
     /// It had channel configurations for programs below this directory.
     pub(crate) programs: Option<PathBuf>,
+    /// Losses in the kernel's part that files taken of it have stated.
+    told: ToldLosses,
 }
 
 /// A part of a session.
@@ -61,6 +65,7 @@ pub(crate) fn read(name: &str) -> Option<SessionNote> {
             ("made", made) => note.made = made.parse().unwrap_or(0),
             ("kernel", _) => note.kernel = true,
             ("programs", base) => note.programs = Some(base.into()),
+            ("told", told) => note.told.add_line(told),
             _ => {}
         }
     }
@@ -81,10 +86,23 @@ pub(crate) fn add(name: &str, part: Part<'_>) -> io::Result<()> {
         || SessionNote { boot: boot_id().unwrap_or_default(), made: now, ..Default::default() };
     let mut note = read(name).filter(|n| !n.is_of_another_boot()).unwrap_or_else(fresh);
     match part {
-        Part::Kernel => note.kernel = true,
+        Part::Kernel => (note.kernel, note.told) = (true, ToldLosses::default()),
         Part::Programs(base) => note.programs = Some(base.to_owned()),
     }
     write(name, &note)
+}
+
+/// Losses in the kernel's part of a session of this boot that were stated.
+pub(crate) fn told(name: &str) -> ToldLosses {
+    read(name).filter(|note| !note.is_of_another_boot()).unwrap_or_default().told
+}
+
+/// Notes that these were stated, if there is a note of the session.
+pub(crate) fn tell(name: &str, told: &ToldLosses) -> io::Result<()> {
+    match read(name) {
+        Some(note) => write(name, &SessionNote { told: told.clone(), ..note }),
+        None => Ok(()),
+    }
 }
 
 /// Notes that a part was removed. Says whether it had been noted.
@@ -108,6 +126,7 @@ fn write(name: &str, note: &SessionNote) -> io::Result<()> {
     if let Some(base) = &note.programs {
         text += &format!("programs {}\n", base.display());
     }
+    note.told.lines().for_each(|line| text += &format!("told {line}\n"));
     std::fs::write(path(name), text)
 }
 

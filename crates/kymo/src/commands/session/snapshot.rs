@@ -225,7 +225,7 @@ pub(super) fn tell(
     }
     let mut ledger = Ledger::default();
     if let Some(dropped) = taken.kernel.as_ref().map(|kernel| kernel.dropped).filter(|n| *n > 0) {
-        let fact = format!("{dropped} events found the rings full since these were made");
+        let fact = format!("{dropped} events found the rings full since they were taken last");
         let advice = "a larger --buffer-size, or rotate more often".to_owned();
         ledger.push(Note::doubt(NoteKind::Lost, fact, Some(advice)));
     }
