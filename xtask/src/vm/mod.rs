@@ -15,9 +15,11 @@ pub(crate) mod matrix;
 mod modules;
 mod run;
 pub(crate) mod suite;
+mod tally;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail};
 
@@ -113,8 +115,10 @@ pub(crate) fn fetch_for_tests() {
 struct Scratch(PathBuf);
 
 impl Scratch {
+    /// Of one guest; there may be others.
     fn new() -> anyhow::Result<Scratch> {
-        Scratch::named("run")
+        static GUESTS: AtomicUsize = AtomicUsize::new(0);
+        Scratch::named(&format!("run-{}", GUESTS.fetch_add(1, Ordering::Relaxed)))
     }
 
     fn named(what: &str) -> anyhow::Result<Scratch> {

@@ -1,25 +1,28 @@
 //! `cargo xtask vm test`: the integration tests in `crates/*/tests/guest_*.rs`, in one
 //! guest, or a second for those with debugging information, one for a kernel in lockdown, and some
-//! for one whose kernel traces its boot, one after the other (they change what the whole kernel does). C
-//! programs that they watch are compiled here, because the guest has no compiler. What fails
+//! for one whose kernel traces its boot. In a guest they run one after the other (they change what
+//! the whole kernel does); there are as many guests at a time as CPUs, since one keeps about one
+//! busy. C programs that they watch are compiled here, because the guest has no compiler. What fails
 //! is tried once more in a guest of its own, and if it passes there named as flaky.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use kymo_guest::{Command, Job, OutputStream};
+use kymo_guest::{Command, Job};
 
 use super::apt::Apt;
 use super::architecture::Architecture;
 use super::initrd::{self, Contents, GuestRoot};
-use super::machine::{Ended, Machine};
+use super::machine::Machine;
 use super::modules::Modules;
+use super::tally::{Log, OfTarget, Tally, TargetName, flaky};
 use super::{Scratch, disk, fetch};
 use crate::cargo;
-use crate::test::{Counts, parse_counts};
+use crate::test::Counts;
+use crate::workers;
 
 /// The peers, beside the programs of every guest.
 const PEERS: [&str; 2] = ["perf", "trace-cmd"];
@@ -144,31 +147,6 @@ struct Run<'a> {
     arguments: Vec<String>,
 }
 
-/// What came of a test program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct OfTarget {
-    counts: Counts,
-    /// The failed tests. Without any a program with failures ended badly as a whole.
-    failed: Vec<String>,
-}
-
-impl OfTarget {
-    /// What is told the program that is to be tried again.
-    fn again(&self) -> Vec<String> {
-        let exact = (!self.failed.is_empty()).then(|| "--exact".to_owned());
-        self.failed.iter().cloned().chain(exact).collect()
-    }
-
-    /// What comes of it with the second try of what failed.
-    fn with(self, second: &OfTarget) -> OfTarget {
-        let kept = match self.failed.is_empty() {
-            true => Counts::default(),
-            false => Counts { failed: 0, ..self.counts },
-        };
-        OfTarget { counts: kept.plus(second.counts), failed: second.failed.clone() }
-    }
-}
-
 impl Selection {
     /// All of them, with the program that is handed out: what CI runs.
     pub(crate) fn all() -> Selection {
@@ -231,21 +209,54 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
         targets.into_iter().partition(|t| t.name == LOCKED.0);
     let (with, without): (Vec<Target>, Vec<Target>) =
         targets.into_iter().partition(|t| t.name.starts_with(WITH_DISK));
-    let mut all = Results { release: kernel.release.clone(), ..Results::default() };
     // Each boot has a directory of its own, which goes with it.
-    let scratch = Scratch::named("boots")?;
+    let scratch = Scratch::named("suite")?;
     let bpftrace = vec!["bpftrace".to_owned()];
     let bpftrace = Setup { programs: bpftrace, more_memory_mb: 1024, ..Setup::default() };
     let lockdown = Setup { append: LOCKED.1.to_owned(), ..Setup::default() };
-    let mut groups = vec![
-        (&without, Setup::default()),
-        (&with, Setup::default()),
-        (&beside_bpftrace, bpftrace),
-        (&locked, lockdown),
+    // The longest first.
+    let chains: Vec<Vec<(&[Target], Setup)>> = vec![
+        vec![(&without, Setup::default())],
+        vec![(&with, Setup::default())],
+        vec![(&beside_bpftrace, bpftrace)],
+        boots(scratch.path()).into_iter().map(|setup| (&of_boots[..], setup)).collect(),
+        vec![(&locked, lockdown)],
     ];
+    let wanted = |chain: &Vec<(&[Target], Setup)>| chain.iter().any(|(t, _)| !t.is_empty());
+    let chains: Vec<_> = chains.into_iter().filter(wanted).collect();
+    let suite = Suite {
+        selection,
+        kernel: &kernel,
+        kymo: kymo.as_deref(),
+        programs: compile_programs(selection.architecture, scratch.path())?,
+        arguments: filters.iter().map(|f| (*f).clone()).collect(),
+    };
+    let next = AtomicUsize::new(0);
+    let ran = workers::run(|_| {
+        let mut results = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(chain) = chains.get(number) else { return Ok(results) };
+            // Of guests beside each other each shows its output when it ends.
+            let mut log = Log::new(chains.len() == 1);
+            for (targets, setup) in chain {
+                let result = suite.group(targets, setup, &mut log);
+                log.show()?;
+                results.push((number, result?));
+            }
+        }
+    })?;
+    let mut results: Vec<(usize, Results)> = ran.into_iter().flatten().collect();
+    results.sort_by_key(|(number, _)| *number);
+    let all = Results { release: kernel.release.clone(), ..Results::default() };
+    Ok(results.into_iter().fold(all, |all, (_, group)| all.plus(group)))
+}
+
+/// The boots that are traced, in this order: each has the recordings of those before.
+fn boots(recordings: &Path) -> Vec<Setup> {
     let mut files = Vec::new();
-    for (name, scan, adapters) in BOOTS {
-        let recorded = scratch.path().join(name);
+    let setup = |(name, scan, adapters): (&str, &str, &str)| {
+        let recorded = recordings.join(name);
         let disks = "max_luns=1 dev_size_mb=8 delay=10";
         let load = vec![
             format!("scsi_mod {scan}"),
@@ -253,151 +264,158 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
             format!("scsi_debug {disks} {adapters}"),
         ];
         let append = format!("{TRACED} kymo_boot={name}");
-        let setup = Setup {
-            append,
-            load,
-            files: files.clone(),
-            recorded: Some(recorded.clone()),
-            ..Setup::default()
-        };
-        groups.push((&of_boots, setup));
-        files.push((recorded, format!("/vm/boots/{name}.dat")));
+        let before = files.clone();
+        files.push((recorded.clone(), format!("/vm/boots/{name}.dat")));
+        Setup { append, load, files: before, recorded: Some(recorded), ..Setup::default() }
+    };
+    BOOTS.into_iter().map(setup).collect()
+}
+
+impl Results {
+    fn plus(mut self, more: Results) -> Results {
+        self.counts = self.counts.plus(more.counts);
+        self.skips.extend(more.skips);
+        self.capabilities.extend(more.capabilities);
+        self.flaky.extend(more.flaky);
+        self
     }
-    for (targets, setup) in groups.iter().filter(|(targets, _)| !targets.is_empty()) {
-        let arguments: Vec<String> = filters.iter().map(|f| (*f).clone()).collect();
-        let run = |target| Run { target, arguments: arguments.clone() };
+}
+
+/// What all guests of a run have.
+struct Suite<'a> {
+    selection: &'a Selection,
+    kernel: &'a fetch::Kernel,
+    kymo: Option<&'a Path>,
+    /// Programs that tests watch, compiled.
+    programs: Vec<(PathBuf, String)>,
+    /// For the test programs.
+    arguments: Vec<String>,
+}
+
+impl Suite<'_> {
+    /// Boots a guest for these tests, and one more for what failed.
+    fn group(&self, targets: &[Target], setup: &Setup, log: &mut Log) -> anyhow::Result<Results> {
+        let mut all = Results::default();
+        let run = |target| Run { target, arguments: self.arguments.clone() };
         let runs: Vec<Run<'_>> = targets.iter().map(run).collect();
-        let booted = boot(selection, &kernel, (&runs, setup), kymo.as_deref())?;
+        let booted = self.boot(&runs, setup, log)?;
         let mut first = booted.found;
-        all.skips.extend(booted.skips);
-        all.capabilities.extend(booted.capabilities);
+        all.skips = booted.skips;
+        all.capabilities = booted.capabilities;
         let bad: Vec<usize> = (0..first.len()).filter(|i| first[*i].counts.failed > 0).collect();
         if !bad.is_empty() {
             let again = |i: &usize| Run { target: &targets[*i], arguments: first[*i].again() };
             let runs: Vec<Run<'_>> = bad.iter().map(again).collect();
-            println!("\nguest: what failed is tried again");
-            let Booted { found: second, capabilities, .. } =
-                boot(selection, &kernel, (&runs, setup), kymo.as_deref())?;
+            log.line("\nguest: what failed is tried again")?;
+            let Booted { found: second, capabilities, .. } = self.boot(&runs, setup, log)?;
             if !capabilities.is_empty() {
                 all.capabilities = capabilities;
             }
             for (i, second) in bad.into_iter().zip(&second) {
-                let tests = flaky(&targets[i], &first[i], second);
-                tests.iter().for_each(|test| println!("FLAKY: {test} (passed at the second try)"));
+                let tests = flaky(&targets[i].name, &first[i], second);
+                for test in &tests {
+                    log.line(&format!("FLAKY: {test} (passed at the second try)"))?;
+                }
                 all.flaky.extend(tests);
                 first[i] = std::mem::take(&mut first[i]).with(second);
             }
         }
         all.counts = first.iter().fold(all.counts, |sum, of| sum.plus(of.counts));
+        Ok(all)
     }
-    Ok(all)
-}
 
-/// Tests that passed only when tried again, each with its program: defects to be mended.
-fn flaky(target: &Target, first: &OfTarget, second: &OfTarget) -> Vec<String> {
-    let line = |test: &str| format!("{} {test}", target.name);
-    if first.failed.is_empty() {
-        return (second.counts.failed == 0).then(|| line("as a whole")).into_iter().collect();
-    }
-    if second.counts.failed > 0 && second.failed.is_empty() {
-        return Vec::new();
-    }
-    let mended = first.failed.iter().filter(|test| !second.failed.contains(test));
-    mended.map(|test| line(test)).collect()
-}
-
-/// Boots a guest and runs these tests in it; gives what came of each, and the skips.
-fn boot(
-    selection: &Selection,
-    kernel: &fetch::Kernel,
-    (runs, setup): (&[Run<'_>], &Setup),
-    kymo: Option<&Path>,
-) -> anyhow::Result<Booted> {
-    let modules = Modules::of(kernel)?;
-    let scratch = Scratch::new()?;
-    let architecture = selection.architecture;
-    let apt = selection.kernel.clone().for_architecture(architecture)?;
-    let mut contents = Contents {
-        guest: GuestRoot::of(&apt)?,
-        init: super::init(architecture)?,
-        programs: PEERS.map(String::from).into(),
-        load: setup.load.clone(),
-        files: setup.files.iter().filter(|(file, _)| file.exists()).cloned().collect(),
-        ready: READY.into_iter().filter(|name| modules.has(name)).map(String::from).collect(),
-        links: Vec::new(),
-    };
-    if let Some(place) = kymo {
-        let program = match selection.release {
-            true => architecture.build(&["build", "--release", "--bin", "kymo"])?,
-            false => place.to_owned(),
+    /// Boots a guest and runs these tests in it; gives what came of each, and the skips.
+    fn boot(&self, runs: &[Run<'_>], setup: &Setup, log: &mut Log) -> anyhow::Result<Booted> {
+        let Suite { selection, kernel, kymo, .. } = *self;
+        let modules = Modules::of(kernel)?;
+        let scratch = Scratch::new()?;
+        let architecture = selection.architecture;
+        let apt = selection.kernel.clone().for_architecture(architecture)?;
+        let mut contents = Contents {
+            guest: GuestRoot::of(&apt)?,
+            init: super::init(architecture)?,
+            programs: PEERS.map(String::from).into(),
+            load: setup.load.clone(),
+            files: setup.files.iter().filter(|(file, _)| file.exists()).cloned().collect(),
+            ready: READY.into_iter().filter(|name| modules.has(name)).map(String::from).collect(),
+            links: Vec::new(),
         };
-        let place = place.to_string_lossy().into_owned();
-        contents.links.push(("/vm/bin/kymo".into(), place.clone()));
-        contents.files.push((program, place));
-    }
-    let more = setup.programs.iter().filter(|name| contents.guest.which(name).is_some());
-    contents.programs.extend(more.cloned());
-    let programs = compile_programs(architecture, scratch.path())?;
-    contents.files.extend(programs);
-    contents.files.extend(bpftrace_tools());
-    let programs = runs.iter().map(|run| &run.target.program);
-    contents.files.extend(programs.map(|p| (p.clone(), p.to_string_lossy().into_owned())));
-    let empty = scratch.path().join("empty");
-    std::fs::write(&empty, "").with_context(|| empty.display().to_string())?;
-    contents.files.extend([SKIPS, CAPABILITIES].map(|name| (empty.clone(), name.into())));
-    let disk = debug_disk(runs, kernel);
-    contents.load.extend(disk.is_some().then(|| disk::DRIVER.to_owned()));
-    let job = Job {
-        commands: runs.iter().map(|run| command(run, selection.verbose)).collect(),
-        get: [SKIPS, CAPABILITIES]
-            .into_iter()
-            .chain(setup.recorded.as_ref().map(|_| RECORDED))
-            .map(String::from)
-            .collect(),
-        limit_seconds: LIMIT_OF_ALL,
-        disk: disk.as_ref().map_or_else(String::new, |_| disk::PLACE.into()),
-        ..Job::default()
-    };
-    let initrd = scratch.path().join("initrd");
-    initrd::write(&initrd, &contents, &modules, job)?;
-    let machine = Machine {
-        architecture,
-        image: kernel.image()?,
-        initrd,
-        disk,
-        append: setup.append.clone(),
-        memory_mb: MEMORY_MB + setup.more_memory_mb,
-        limit: Duration::from_secs(u64::from(LIMIT_OF_ALL)),
-        // The guest ends a test program that takes too long, and says so.
-        silence: Duration::from_secs(u64::from(2 * LIMIT_OF_ONE) + 30),
-        show_console: false,
-    };
-    let mut tally = Tally::new(runs.iter().map(|run| run.target).collect());
-    let outcome = machine
-        .run(scratch.path(), &mut |place, stream, bytes| tally.hear(place, stream, bytes))?;
-    println!(
-        "guest: Linux {}, up after {:.1} s, {:.1} s in all",
-        kernel.release,
-        outcome.boot.as_secs_f64(),
-        outcome.total.as_secs_f64()
-    );
-    if outcome.ended.iter().any(|ended| ended.status != 0) {
-        println!("guest: {}", outcome.console);
-    }
-    if let Some(to) = &setup.recorded {
-        let file = outcome.files.iter().find(|(path, _)| path == RECORDED);
-        // Without it this test has failed, and the next one says so.
-        if let Some((_, from)) = file {
-            std::fs::copy(from, to).with_context(|| to.display().to_string())?;
+        if let Some(place) = kymo {
+            let program = match selection.release {
+                true => architecture.build(&["build", "--release", "--bin", "kymo"])?,
+                false => place.to_owned(),
+            };
+            let place = place.to_string_lossy().into_owned();
+            contents.links.push(("/vm/bin/kymo".into(), place.clone()));
+            contents.files.push((program, place));
         }
+        let more = setup.programs.iter().filter(|name| contents.guest.which(name).is_some());
+        contents.programs.extend(more.cloned());
+        contents.files.extend(self.programs.iter().cloned());
+        contents.files.extend(bpftrace_tools());
+        let programs = runs.iter().map(|run| &run.target.program);
+        contents.files.extend(programs.map(|p| (p.clone(), p.to_string_lossy().into_owned())));
+        let empty = scratch.path().join("empty");
+        std::fs::write(&empty, "").with_context(|| empty.display().to_string())?;
+        contents.files.extend([SKIPS, CAPABILITIES].map(|name| (empty.clone(), name.into())));
+        let disk = debug_disk(runs, kernel);
+        contents.load.extend(disk.is_some().then(|| disk::DRIVER.to_owned()));
+        let job = Job {
+            commands: runs.iter().map(|run| command(run, selection.verbose)).collect(),
+            get: [SKIPS, CAPABILITIES]
+                .into_iter()
+                .chain(setup.recorded.as_ref().map(|_| RECORDED))
+                .map(String::from)
+                .collect(),
+            limit_seconds: LIMIT_OF_ALL,
+            disk: disk.as_ref().map_or_else(String::new, |_| disk::PLACE.into()),
+            ..Job::default()
+        };
+        let initrd = scratch.path().join("initrd");
+        initrd::write(&initrd, &contents, &modules, job)?;
+        let machine = Machine {
+            architecture,
+            image: kernel.image()?,
+            initrd,
+            disk,
+            append: setup.append.clone(),
+            memory_mb: MEMORY_MB + setup.more_memory_mb,
+            limit: Duration::from_secs(u64::from(LIMIT_OF_ALL)),
+            // The guest ends a test program that takes too long, and says so.
+            silence: Duration::from_secs(u64::from(2 * LIMIT_OF_ONE) + 30),
+            show_console: false,
+        };
+        let names = runs
+            .iter()
+            .map(|run| TargetName { name: &run.target.name, limit_seconds: limit_of(run.target) });
+        let mut tally = Tally::new(names.collect(), log);
+        let outcome = machine
+            .run(scratch.path(), &mut |place, stream, bytes| tally.hear(place, stream, bytes))?;
+        let found = tally.results(&outcome.ended)?;
+        log.line(&format!(
+            "guest: Linux {}, up after {:.1} s, {:.1} s in all",
+            kernel.release,
+            outcome.boot.as_secs_f64(),
+            outcome.total.as_secs_f64()
+        ))?;
+        if outcome.ended.iter().any(|ended| ended.status != 0) {
+            log.line(&format!("guest: {}", outcome.console))?;
+        }
+        if let Some(to) = &setup.recorded {
+            let file = outcome.files.iter().find(|(path, _)| path == RECORDED);
+            // Without it this test has failed, and the next one says so.
+            if let Some((_, from)) = file {
+                std::fs::copy(from, to).with_context(|| to.display().to_string())?;
+            }
+        }
+        let lines = |name: &str| -> Vec<String> {
+            let file = outcome.files.iter().find(|(path, _)| path == name);
+            let text = file.map(|(_, copy)| std::fs::read_to_string(copy).unwrap_or_default());
+            text.unwrap_or_default().lines().map(str::to_owned).collect()
+        };
+        let (skips, capabilities) = (lines(SKIPS), lines(CAPABILITIES));
+        Ok(Booted { found, skips, capabilities })
     }
-    let lines = |name: &str| -> Vec<String> {
-        let file = outcome.files.iter().find(|(path, _)| path == name);
-        let text = file.map(|(_, copy)| std::fs::read_to_string(copy).unwrap_or_default());
-        text.unwrap_or_default().lines().map(str::to_owned).collect()
-    };
-    let (skips, capabilities) = (lines(SKIPS), lines(CAPABILITIES));
-    Ok(Booted { found: tally.results(&outcome.ended), skips, capabilities })
 }
 
 /// The disk with the kernel's DWARF, if a test may want it. It takes 420 MB of
@@ -525,86 +543,6 @@ fn own_programs() -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Shows the output of the tests and counts.
-struct Tally<'a> {
-    targets: Vec<&'a Target>,
-    /// The target whose output is shown.
-    shown: Option<usize>,
-    line: Vec<u8>,
-    /// Of each target.
-    found: Vec<OfTarget>,
-}
-
-impl<'a> Tally<'a> {
-    fn new(targets: Vec<&'a Target>) -> Self {
-        let found = vec![OfTarget::default(); targets.len()];
-        Tally { targets, shown: None, line: Vec::new(), found }
-    }
-
-    fn hear(&mut self, place: usize, stream: OutputStream, bytes: &[u8]) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        if self.shown != Some(place) {
-            let name = self.targets.get(place).map_or("?", |t| t.name.as_str());
-            writeln!(out, "\n--- {name} (in the guest)").context("stdout")?;
-            self.shown = Some(place);
-        }
-        out.write_all(bytes).and_then(|()| out.flush()).context("stdout")?;
-        if stream == OutputStream::Err {
-            return Ok(());
-        }
-        for byte in bytes {
-            if *byte != b'\n' {
-                self.line.push(*byte);
-                continue;
-            }
-            let line = std::mem::take(&mut self.line);
-            if let Some(found) = self.found.get_mut(place) {
-                take_line(found, &String::from_utf8_lossy(&line));
-            }
-        }
-        Ok(())
-    }
-
-    /// A test program that ended badly without a failed test (a crash, a time limit)
-    /// is itself a failed test.
-    fn results(mut self, ended: &[Ended]) -> Vec<OfTarget> {
-        for (place, (target, found)) in self.targets.iter().zip(&mut self.found).enumerate() {
-            let end = ended.get(place).copied();
-            if end == Some(Ended { status: 0, late: false }) || found.counts.failed > 0 {
-                continue;
-            }
-            found.counts.failed += 1;
-            found.failed.clear();
-            match end {
-                Some(Ended { late: true, .. }) => {
-                    println!("FAILED: {} took longer than {} s", target.name, limit_of(target));
-                }
-                Some(Ended { status, .. }) => {
-                    println!("FAILED: {} ended with status {status}", target.name);
-                }
-                None => println!("FAILED: {} never ended", target.name),
-            }
-        }
-        self.found
-    }
-}
-
-/// Looks at a line of a test program: before its counts it names what failed, twice; the
-/// second list has names alone.
-fn take_line(found: &mut OfTarget, line: &str) {
-    if line == "failures:" {
-        found.failed.clear();
-    } else if let Some(counts) = parse_counts(line) {
-        found.counts = found.counts.plus(counts);
-        // Also of a program that is not as it should be no test is passed over.
-        if found.failed.len() as u64 != found.counts.failed {
-            found.failed.clear();
-        }
-    } else if let Some(name) = line.strip_prefix("    ") {
-        found.failed.push(name.to_owned());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -623,52 +561,5 @@ mod tests {
         assert_eq!(selection, expected);
         assert!(Selection::parse(&["--no-such"]).is_err());
         assert!(Selection::parse(&["-p"]).is_err());
-    }
-
-    #[test]
-    fn a_crash_and_a_time_limit_count_as_failures() {
-        let target = |name: &str| Target { name: name.into(), program: name.into() };
-        let targets = ["guest_a", "guest_b", "guest_c", "guest_d"].map(target);
-        let counts = |passed, failed| Counts { passed, failed, skipped: 0 };
-        let end = |status, late| Ended { status, late };
-        let ended = [end(0, false), end(101, false), end(139, false), end(137, true)];
-        for told in [4, 2] {
-            let mut tally = Tally::new(targets.iter().collect());
-            let text = b"test result: ok. 2 passed; 0 failed; 0 ignored\n";
-            // Output arrives in any pieces.
-            for byte in text {
-                tally.hear(0, OutputStream::Out, &[*byte]).unwrap();
-            }
-            let failed = b"failures:\n    of its output\n\nfailures:\n    one\n    two\n\n\
-                           test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
-            tally.hear(1, OutputStream::Out, failed).unwrap();
-            let results = tally.results(&ended[..told]);
-            let all: Vec<Counts> = results.iter().map(|r| r.counts).collect();
-            assert_eq!(all, [counts(2, 0), counts(1, 2), counts(0, 1), counts(0, 1)]);
-            assert_eq!(results[1].again(), ["one", "two", "--exact"]);
-            assert_eq!(results[2].again(), [""; 0]);
-        }
-    }
-
-    #[test]
-    fn what_passes_at_the_second_try_is_passed_and_named() {
-        let target = Target { name: "guest_a".into(), program: "guest_a".into() };
-        let of = |passed, failed: &[&str], bad: u64| OfTarget {
-            counts: Counts { passed, failed: failed.len() as u64 + bad, skipped: 0 },
-            failed: failed.iter().map(|f| (*f).to_owned()).collect(),
-        };
-        let check = |first: OfTarget, second: OfTarget, lines: usize, sum: (u64, u64)| {
-            let told = flaky(&target, &first, &second);
-            assert_eq!(told.len(), lines, "{told:?}");
-            let counts = first.with(&second).counts;
-            assert_eq!((counts.passed, counts.failed), sum);
-        };
-        check(of(5, &["one", "two"], 0), of(2, &[], 0), 2, (7, 0));
-        check(of(5, &["one", "two"], 0), of(1, &["two"], 0), 1, (6, 1));
-        check(of(5, &["one", "two"], 0), of(0, &["one", "two"], 0), 0, (5, 2));
-        // It crashed: all of it is run again.
-        check(of(0, &[], 1), of(7, &[], 0), 1, (7, 0));
-        check(of(0, &[], 1), of(6, &["one"], 0), 0, (6, 1));
-        check(of(5, &["one"], 0), of(0, &[], 1), 0, (5, 1));
     }
 }
