@@ -36,4 +36,5 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let _ = std::fs::remove_file(&path);
+    let _ = std::fs::remove_dir(&directory);
 });
