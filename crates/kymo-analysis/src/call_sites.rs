@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 const MOST_SITES: usize = 1 << 17;
 
 /// Number of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SiteId(pub u32);
 
 /// An address of code.

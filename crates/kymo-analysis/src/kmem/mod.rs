@@ -11,6 +11,7 @@
 //! allocation they end.
 
 mod decode;
+mod live_objects;
 mod notes;
 mod page_blocks;
 mod page_chains;

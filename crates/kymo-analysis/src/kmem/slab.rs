@@ -3,22 +3,15 @@
 use kymo_events::RecordedEvent;
 use rustc_hash::FxHashMap;
 
+use super::live_objects::{LiveObject, LiveObjects};
 use crate::call_sites::{CallSites, SiteId};
 
 /// Objects that are alive at a time and known.
 const MOST_LIVE: usize = 900_000;
 /// Addresses of objects with rows of their own.
 const MOST_ALLOC_ROWS: usize = 450_000;
-
-/// An object that is alive.
-#[derive(Clone, Copy, Debug)]
-struct LiveObject {
-    site: SiteId,
-    cpu: u16,
-    /// Losses met before, or `NOT_CHOSEN`.
-    losses: u16,
-    bytes: u64,
-}
+/// Steps that are taken at once.
+const STEPS: usize = 32;
 
 /// Of an allocation that was not chosen: it is known, so that its free is not of nothing.
 const NOT_CHOSEN: u16 = u16::MAX;
@@ -107,7 +100,27 @@ pub struct SlabTable {
     pub alloc_rows_crowded: u64,
     callers: Vec<SlabCallerRow>,
     allocs_by_ptr: Option<FxHashMap<u64, SlabAllocRow>>,
-    objects: FxHashMap<u64, LiveObject>,
+    objects: LiveObjects,
+    steps: Vec<Step>,
+}
+
+/// An object begins or ends.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    ptr: u64,
+    /// Of an allocation.
+    allocated: Option<AllocatedBytes>,
+    cpu: u16,
+    /// Losses met so far.
+    losses: u16,
+    chosen: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct AllocatedBytes {
+    site: SiteId,
+    requested: u64,
+    allocated: u64,
 }
 
 /// An allocation, as it is counted.
@@ -164,13 +177,44 @@ impl SlabTable {
             row.requested = row.requested.saturating_add(a.requested);
             row.allocated = row.allocated.saturating_add(a.allocated);
         }
+        let SlabAllocation { ptr, requested, allocated, .. } = *a;
+        let allocated = Some(AllocatedBytes { site, requested, allocated });
+        self.step(Step { ptr, allocated, cpu: cpu as u16, losses, chosen });
+    }
+
+    #[inline]
+    fn step(&mut self, step: Step) {
+        self.steps.push(step);
+        if self.steps.len() == STEPS {
+            self.take_steps();
+        }
+    }
+
+    fn take_steps(&mut self) {
+        let steps = std::mem::take(&mut self.steps);
+        let touched = steps.iter().fold(0, |sum, step| sum ^ self.objects.touch(step.ptr));
+        std::hint::black_box(touched);
+        for step in &steps {
+            match step.allocated {
+                Some(bytes) => self.begin_object(step, bytes),
+                None => self.end_object(step),
+            }
+        }
+        self.steps = steps;
+        self.steps.clear();
+    }
+
+    #[inline]
+    fn begin_object(&mut self, step: &Step, bytes: AllocatedBytes) {
+        let Step { ptr, cpu, losses, chosen, .. } = *step;
+        let AllocatedBytes { site, allocated, .. } = bytes;
         let losses = if chosen { losses.min(NOT_CHOSEN - 1) } else { NOT_CHOSEN };
-        let object = LiveObject { site, cpu: cpu as u16, losses, bytes: a.allocated };
-        if self.objects.len() >= MOST_LIVE && !self.objects.contains_key(&a.ptr) {
+        let object = LiveObject { site, cpu, losses, bytes: allocated };
+        if self.objects.len() >= MOST_LIVE && !self.objects.contains(ptr) {
             self.crowded += u64::from(chosen);
             return;
         }
-        if let Some(before) = self.objects.insert(a.ptr, object)
+        if let Some(before) = self.objects.insert(ptr, object)
             && before.losses != NOT_CHOSEN
         {
             self.reused += 1;
@@ -180,20 +224,21 @@ impl SlabTable {
         if chosen {
             let row = self.caller(site);
             row.live += 1;
-            row.live_bytes = row.live_bytes.saturating_add(a.allocated);
-            self.count_ptr(a, site, losses);
+            row.live_bytes = row.live_bytes.saturating_add(allocated);
+            self.count_ptr(ptr, bytes, losses);
         }
     }
 
     #[inline]
-    fn count_ptr(&mut self, a: &SlabAllocation, site: SiteId, losses: u16) {
+    fn count_ptr(&mut self, ptr: u64, bytes: AllocatedBytes, losses: u16) {
+        let AllocatedBytes { site, requested, allocated } = bytes;
         let Some(rows) = &mut self.allocs_by_ptr else { return };
-        if rows.len() >= MOST_ALLOC_ROWS && !rows.contains_key(&a.ptr) {
+        if rows.len() >= MOST_ALLOC_ROWS && !rows.contains_key(&ptr) {
             self.alloc_rows_crowded += 1;
             return;
         }
-        let row = rows.entry(a.ptr).or_insert(SlabAllocRow {
-            ptr: a.ptr,
+        let row = rows.entry(ptr).or_insert(SlabAllocRow {
+            ptr,
             allocated: 0,
             requested: 0,
             site,
@@ -203,10 +248,10 @@ impl SlabTable {
             is_uncertain: false,
             losses,
         });
-        row.allocated = row.allocated.saturating_add(a.allocated);
-        row.requested = row.requested.saturating_add(a.requested);
+        row.allocated = row.allocated.saturating_add(allocated);
+        row.requested = row.requested.saturating_add(requested);
         row.hits = row.hits.saturating_add(1);
-        (row.site, row.live_bytes, row.losses) = (site, a.allocated, losses);
+        (row.site, row.live_bytes, row.losses) = (site, allocated, losses);
     }
 
     /// An object is alive no more.
@@ -224,7 +269,13 @@ impl SlabTable {
             self.null_frees += u64::from(chosen);
             return;
         }
-        let Some(object) = self.objects.remove(&ptr) else {
+        self.step(Step { ptr, allocated: None, cpu: cpu as u16, losses, chosen });
+    }
+
+    #[inline]
+    fn end_object(&mut self, step: &Step) {
+        let Step { ptr, cpu, losses, chosen, .. } = *step;
+        let Some(object) = self.objects.remove(ptr) else {
             self.unmatched_frees += u64::from(chosen);
             return;
         };
@@ -240,7 +291,7 @@ impl SlabTable {
         }
         self.frees += 1;
         self.freed = self.freed.saturating_add(object.bytes);
-        let is_pingpong = object.cpu != cpu as u16;
+        let is_pingpong = object.cpu != cpu;
         if is_pingpong {
             self.caller(object.site).pingpong += 1;
         }
@@ -252,11 +303,12 @@ impl SlabTable {
 
     /// Sums up what is alive; `losses` is the number of losses met.
     pub(super) fn finish(&mut self, losses: u16) {
+        self.take_steps();
         for row in self.allocs_by_ptr.iter_mut().flat_map(|rows| rows.values_mut()) {
             row.is_uncertain = row.live_bytes > 0 && row.losses < losses;
         }
         let objects = std::mem::take(&mut self.objects);
-        for object in objects.values().filter(|o| o.losses != NOT_CHOSEN) {
+        for object in objects.objects().filter(|o| o.losses != NOT_CHOSEN) {
             self.live += 1;
             self.live_bytes = self.live_bytes.saturating_add(object.bytes);
             if object.losses < losses {
