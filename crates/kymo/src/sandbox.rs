@@ -15,7 +15,8 @@ use kymo_symbols::debuginfod::ClientConfig;
 pub(crate) const NO_SANDBOX: &str = "no-sandbox";
 
 /// Commands that read recordings and start nothing.
-const READERS: [&str; 9] = [
+const READERS: [&str; 10] = [
+    "data",
     "report",
     "script",
     "annotate",
@@ -64,7 +65,9 @@ fn is_reader(name: &str, matches: &ArgMatches) -> bool {
         return answer.is_some_and(|answer| !now.any(|id| given(answer, id)));
     }
     match name {
-        "view" => given(matches, "output"),
+        "view" => true,
+        // It asks servers whom no other command asks.
+        "buildid-cache" => !given(matches, "debuginfod"),
         "profile" | "trace" | "list" => given(matches, "input"),
         _ => READERS.contains(&name),
     }
@@ -103,7 +106,12 @@ pub(crate) fn enter(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
         sandbox.allow_writes(client.cache);
         sandbox.allow_network();
     }
-    if output.is_none() && unnamed.is_empty() {
+    let views = matches!(matches.try_get_one::<bool>("view"), Ok(Some(true)));
+    if (name == "view" && output.is_none()) || views {
+        let port = matches.try_get_one::<u16>("port").ok().flatten();
+        crate::commands::view::door::prepare(port.copied().unwrap_or(0))?;
+    }
+    if output.is_none() && unnamed.is_empty() && name != "view" {
         crate::screen::prepare();
     }
     sandbox.enter().context("cannot give up rights (--no-sandbox keeps them)")
@@ -122,6 +130,11 @@ fn unnamed_outputs(name: &str, matches: &ArgMatches) -> Vec<PathBuf> {
             cache.into_iter().chain([PathBuf::new()]).collect()
         }
         "archive" => vec![recording().unwrap_or_default(), PathBuf::new()],
+        "data" => ["to_json", "to_ctf"].into_iter().filter_map(path).collect(),
+        "buildid-cache" if !matches.get_flag("list") => {
+            let cache = BuildIdDirectory::of_user().map(|cache| cache.path().join("any"));
+            cache.into_iter().collect()
+        }
         _ => Vec::new(),
     }
 }

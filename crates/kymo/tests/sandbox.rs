@@ -2,6 +2,7 @@
 //! they wait for a recording that comes through a pipe.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,6 +79,7 @@ fn readers_have_given_up_rights() {
         &["profile"],
         &["trace"],
         &["inject"],
+        &["view"],
     ];
     for args in others.into_iter().chain(answers.iter().map(Vec::as_slice)) {
         let (is_fixed, capabilities) = rights(args, &fifo);
@@ -115,6 +117,55 @@ fn outputs_that_are_asked_for_are_written() {
     let _ = run(KYMO, ["view", "-i", &recording, "-o", &page]).success();
     let page = std::fs::read(page).unwrap();
     assert!(page.windows(5).any(|bytes| bytes == b"<html"));
+}
+
+/// A page is served, and a browser opened, by who may do neither any more.
+#[test]
+fn pages_are_served_without_rights() {
+    let sched = fixture("sched.data");
+    let profile = fixture("fp.data");
+    let cases = [
+        vec!["view", "-i", &sched],
+        vec!["why", "-i", &sched, "--view"],
+        vec!["profile", "-i", &profile, "--view"],
+    ];
+    for args in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        // Keeps what a browser would open.
+        let script = "#!/bin/sh\ncp \"$1\" OPENED.part && mv OPENED.part OPENED\n";
+        let script = script.replace("OPENED", &path("opened").display().to_string());
+        std::fs::write(path("xdg-open"), script).unwrap();
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path("xdg-open"), permissions).unwrap();
+        let programs = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(KYMO);
+        command.args(&args).env("PATH", programs).env("DISPLAY", ":0");
+        command.env("XDG_RUNTIME_DIR", directory.path());
+        let started = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut server = Waiting(started.unwrap());
+        let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
+        let address = lines.find_map(|line| {
+            let line = line.unwrap();
+            line.split(' ').find(|word| word.starts_with("http://")).map(str::to_owned)
+        });
+        let address = address.unwrap_or_else(|| panic!("{args:?}: no address"));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.0.id())).unwrap();
+        assert!(status.contains("NoNewPrivs:\t1"), "{args:?}: {status}");
+        let (host, token) = address["http://".len()..].split_once('/').unwrap();
+        let mut stream = std::net::TcpStream::connect(host).unwrap();
+        let request = format!("GET /{token} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{args:?}");
+        let began = Instant::now();
+        while !path("opened").exists() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{args:?}: no browser");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(std::fs::read_to_string(path("opened")).unwrap().contains(&address), "{args:?}");
+    }
 }
 
 /// What was found out about binaries is kept also by a command without other rights to write.

@@ -1,5 +1,6 @@
 //! `kymo view`: a recording as one page to look at.
 
+pub(crate) mod door;
 mod server;
 
 use std::io::Write;
@@ -181,7 +182,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let Some(output) = &args.output else {
         let serving = serving.context("nobody serves the page")?;
-        let served = page.to_served(server::unnamed_file()?)?;
+        let served = page.to_served(serving.file()?)?;
         crate::progress::end();
         say!("{}", ledger.to_text(""));
         let begin = tracks.span.0;

@@ -5,20 +5,19 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Context as _;
 use kymo_analysis::tracks::TrackProgress;
-use kymo_kernel::system::random;
 use kymo_view::trace_page::{ServedPage, reading_page};
 use serde_json::Value;
+
+use super::door::Door;
 
 /// Longest head of a request.
 const MOST_HEAD: usize = 8 << 10;
@@ -62,27 +61,19 @@ struct PageServer {
     connections: AtomicUsize,
 }
 
-/// A file without a name, for as long as this process lives.
-pub(super) fn unnamed_file() -> anyhow::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut random_name = [0u8; 8];
-    random(&mut random_name).context("no random bytes for a file")?;
-    let name = format!("kymo-view-{:016x}", u64::from_ne_bytes(random_name));
-    let path = std::env::temp_dir().join(name);
-    let mut options = File::options();
-    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
-    let file = file.with_context(|| format!("{}: cannot create", path.display()))?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
-}
-
 /// A server that answers while the recording is read.
 pub(super) struct Serving {
     server: Arc<PageServer>,
     accepting: JoinHandle<()>,
+    file: File,
 }
 
 impl Serving {
+    /// Where the data of the page goes.
+    pub(super) fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     /// Shows the page, until the process is interrupted.
     pub(super) fn show(self, made: (ServedPage, FindPath)) -> anyhow::Result<()> {
         *self.server.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(made));
@@ -97,22 +88,18 @@ pub(super) fn serve(
     recordings: &[PathBuf],
     port: u16,
 ) -> anyhow::Result<Serving> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-        .with_context(|| format!("127.0.0.1:{port}: cannot listen"))?;
-    let port = listener.local_addr()?.port();
-    let mut bytes = [0u8; 16];
-    random(&mut bytes).context("no random bytes for the address")?;
-    let token: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let mut door = Door::take(port)?;
     let mark = |path: &PathBuf| (path.clone(), mark_of(path));
     let recordings = recordings.iter().map(mark).collect();
-    let address = format!("http://127.0.0.1:{port}/{token}/");
-    let server = Arc::new(PageServer::new(reading, recordings, (token, port)));
+    let address = door.address();
+    let server = Arc::new(PageServer::new(reading, recordings, (door.token.clone(), door.port)));
     let served = Arc::clone(&server);
     let thread = std::thread::Builder::new().name("serve".into());
-    let accepting = thread.spawn(move || accept(&listener, &served))?;
     sayln!("[ kymo view: {address} (Ctrl-C ends it) ]");
-    open_browser(&address);
-    Ok(Serving { server, accepting })
+    door.open_browser();
+    let Door { listener, file, .. } = door;
+    let accepting = thread.spawn(move || accept(&listener, &served))?;
+    Ok(Serving { server, accepting, file })
 }
 
 fn accept(listener: &TcpListener, server: &Arc<PageServer>) {
@@ -313,36 +300,10 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
 }
 
-/// Opens a browser where there is a desktop. Arguments of programs can be read by all users: so
-/// the address goes through a file that only this one can read.
-fn open_browser(address: &str) {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|v| std::env::var_os(v).is_some());
-    let Some(directory) = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| has_display) else {
-        return;
-    };
-    let path = Path::new(&directory).join(format!("kymo-view-{}.html", std::process::id()));
-    let page =
-        format!("<!DOCTYPE html><meta http-equiv=\"refresh\" content=\"0; url={address}\">\n");
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    if file.and_then(|mut f| f.write_all(page.as_bytes())).is_err() {
-        return;
-    }
-    let mut opens = Command::new("xdg-open");
-    opens.arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    std::thread::spawn(move || {
-        if let Ok(mut child) = opens.spawn() {
-            let _ = child.wait();
-            // A browser that runs already reads the file behind xdg-open's end.
-            std::thread::sleep(PATIENCE);
-        }
-        let _ = std::fs::remove_file(path);
-    });
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 mod tests {
+    use super::super::door::unnamed_file;
     use super::*;
 
     fn server(token: &str, port: u16) -> PageServer {
