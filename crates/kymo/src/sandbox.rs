@@ -66,8 +66,8 @@ fn is_reader(name: &str, matches: &ArgMatches) -> bool {
     }
     match name {
         "view" => true,
-        // It asks servers whom no other command asks.
-        "buildid-cache" => !given(matches, "debuginfod"),
+        // Servers that no other command asks, and files as a process sees them.
+        "buildid-cache" => !["debuginfod", "target_ns"].iter().any(|id| given(matches, id)),
         "profile" | "trace" | "list" => given(matches, "input"),
         _ => READERS.contains(&name),
     }

@@ -126,7 +126,7 @@ fn pages_are_served_without_rights() {
     let profile = fixture("fp.data");
     let cases = [
         vec!["view", "-i", &sched],
-        vec!["why", "-i", &sched, "--view"],
+        vec!["why", "-i", &sched, "--tid", "16569", "--view"],
         vec!["profile", "-i", &profile, "--view"],
     ];
     for args in cases {
