@@ -323,8 +323,8 @@ impl KernelSession {
         let mut growing = super::movers::take(current).map_err(write(0))?;
         let stored = growing.total();
         let (events, symbols) = (self.dir.enabled()?, KernelSymbols::default());
-        let mut gathered = Gathered::new(&self.dir, &events, &cpus, format, symbols)?
-            .with_stats(stats, told);
+        let mut gathered =
+            Gathered::new(&self.dir, &events, &cpus, format, symbols)?.with_stats(stats, told);
         if is_flight_recorder {
             gathered = gathered.of_flight_recorder();
         }
