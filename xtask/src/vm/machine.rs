@@ -156,10 +156,10 @@ impl Machine {
 }
 
 /// What a kernel needs to unpack an initial file system: it keeps the files in a tmpfs, which may
-/// take half of the memory that the archive leaves.
+/// take half of the memory that the archive leaves. Tests copy a program now and then.
 fn least_memory_mb(initrd: &Path) -> anyhow::Result<u32> {
     let size = initrd.metadata().with_context(|| initrd.display().to_string())?.len();
-    u32::try_from((size >> 20) * 3 + 256).context("an initial file system of petabytes")
+    u32::try_from((size >> 20) * 3 + 768).context("an initial file system of petabytes")
 }
 
 /// Binds in a directory whose path is too long for a socket's address, through a path
