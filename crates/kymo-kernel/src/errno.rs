@@ -1,3 +1,3 @@
 //! Numbers of errors that callers tell apart.
 
-pub use libc::{EEXIST, EINVAL, ENODEV, ENOENT, EPIPE};
+pub use libc::{EEXIST, EINVAL, ENODEV, ENOENT, ENOMEM, EPIPE};

@@ -624,6 +624,28 @@ fn a_session_is_changed_three_hundred_times() {
     program.wait().unwrap();
 }
 
+/// A program that may not have the memory for its ring is said to have lost its events, also if it
+/// ends at once.
+#[test]
+fn a_limit_of_memory_is_named() {
+    let place = UstDirectory::new();
+    let program = place.program().join(" ");
+    let limited = format!("ulimit -v 250000; exec {program}");
+    for options in [&[][..], &["-o", "out"]] {
+        let ring = ["trace", "-u", "work:step", "--buffer-size", "256M"];
+        let command = ["--", "sh", "-c", &limited];
+        let mut trace = place.kymo(&[&ring, options, &command].concat(), "1000");
+        let scratch = tempfile::tempdir().unwrap();
+        let output = trace.current_dir(scratch.path()).output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(
+            said.contains("lost: 1000 events lost: a program may not have the memory"),
+            "{said}"
+        );
+        assert!(said.contains("ulimit -v") && !said.contains("make room"), "{said}");
+    }
+}
+
 /// Where the shared directory is full, the advice is to make room there.
 #[test]
 fn a_full_shared_directory_is_named() {

@@ -18,6 +18,7 @@ use super::error::UstError;
 use super::metadata::metadata;
 use super::program::{Program, ProgramId, RingFile};
 use super::ring::{Out, RingReader};
+use super::ringless::RinglessPrograms;
 use super::slots::Attached;
 use super::stream::Stream;
 use super::unreadable::UnreadablePrograms;
@@ -45,6 +46,8 @@ pub struct DrainStats {
     pub damaged: u64,
     /// Events lost because a program could not make its ring.
     pub without_ring: u64,
+    /// Of these, those of programs that may not have more memory.
+    pub without_address_space: u64,
     /// Programs whose files other processes have cut short: what was in their rings, and what came
     /// since, is lost, and its number is not known.
     pub cut: u64,
@@ -102,6 +105,7 @@ pub struct Drain {
     counter: Option<Counter>,
     traces: BTreeMap<(u32, ProgramId), Trace>,
     gone: DrainStats,
+    ringless: RinglessPrograms,
     /// The programs of traces that are finished.
     gone_programs: BTreeSet<(u32, ProgramId)>,
     unreadable: UnreadablePrograms,
@@ -120,7 +124,6 @@ struct Trace {
     /// What is known of its clock, with readings beside the kernel's.
     clock: (ClockFacts, Vec<Anchor>),
     code: CodeMaps,
-    without_ring: u64,
     packets: u64,
     bytes: u64,
 }
@@ -135,6 +138,7 @@ impl Drain {
             counter: None,
             traces: BTreeMap::new(),
             gone: DrainStats::default(),
+            ringless: RinglessPrograms::default(),
             gone_programs: BTreeSet::new(),
             unreadable: UnreadablePrograms::default(),
         }
@@ -196,7 +200,7 @@ impl Drain {
         if !same {
             self.finish(&key);
             let Some(ring) = RingReader::of_slot(program, (attached, &slot))? else {
-                self.gone.without_ring = self.gone.without_ring.max(slot.lost);
+                self.ringless.note(&key, &slot);
                 return Ok(());
             };
             let config = channel.name().to_string_lossy();
@@ -207,7 +211,7 @@ impl Drain {
         let (Some(trace), Some(counter)) = (self.traces.get_mut(&key), &self.counter) else {
             return Ok(());
         };
-        trace.without_ring = slot.lost;
+        self.ringless.note(&key, &slot);
         if !program.is_alive()? {
             trace.ring.set_dead();
         }
@@ -327,6 +331,7 @@ impl Drain {
     /// What was written, and what was not.
     pub fn stats(&self) -> DrainStats {
         let mut stats = self.gone;
+        self.ringless.add_to(&mut stats);
         let mut programs = self.gone_programs.len();
         for (key, trace) in &self.traces {
             trace.count(&mut stats);
@@ -372,7 +377,6 @@ impl Trace {
             streams: BTreeMap::new(),
             clock: (clock, Vec::new()),
             code: CodeMaps::default(),
-            without_ring: 0,
             packets: 0,
             bytes: 0,
         }
@@ -454,7 +458,6 @@ impl Trace {
     fn count(&self, stats: &mut DrainStats) {
         stats.packets += self.packets;
         stats.bytes += self.bytes;
-        stats.without_ring = stats.without_ring.saturating_add(self.without_ring);
         stats.count(&self.ring);
     }
 }

@@ -38,8 +38,14 @@ impl DrainStats {
             let advice = "to keep more: a larger --buffer-size".to_owned();
             notes.push(Note::choice(NoteKind::Overwritten, fact, Some(advice)));
         }
-        if self.without_ring > 0 {
-            let n = self.without_ring;
+        let n = self.without_address_space;
+        if n > 0 {
+            let fact = format!("{n} events lost: a program may not have the memory for its ring");
+            let advice = "a smaller --buffer-size, or a higher limit of the program: ulimit -v";
+            notes.push(lost(fact, advice.to_owned()));
+        }
+        let n = self.without_ring.saturating_sub(n);
+        if n > 0 {
             let fact = format!("{n} events lost: a program could not make its ring");
             notes.push(lost(fact, format!("make room in {shared}: df -h {shared}")));
         }

@@ -18,6 +18,7 @@ use super::error::UstError;
 use super::metadata::metadata;
 use super::program::{Program, ProgramId};
 use super::ring::RingReader;
+use super::ringless::RinglessPrograms;
 use super::slots::Attached;
 use super::unreadable::UnreadablePrograms;
 
@@ -50,7 +51,7 @@ pub struct LivePrograms {
     horizon: u64,
     counter: Counter,
     undecodable: u64,
-    lost_without_ring: BTreeMap<(u32, ProgramId), u64>,
+    ringless: RinglessPrograms,
     unreadable: UnreadablePrograms,
 }
 
@@ -78,7 +79,7 @@ impl Default for LivePrograms {
             horizon: 0,
             counter: Counter::start(),
             undecodable: 0,
-            lost_without_ring: BTreeMap::new(),
+            ringless: RinglessPrograms::default(),
             unreadable: UnreadablePrograms::default(),
         }
     }
@@ -127,9 +128,7 @@ impl LivePrograms {
     ) -> Result<(), UstError> {
         let Some((attached, slot)) = channel.slot_of(program)? else { return Ok(()) };
         let key = (program.uid(), program.id().clone());
-        if slot.lost > 0 {
-            self.lost_without_ring.insert(key.clone(), slot.lost);
-        }
+        self.ringless.note(&key, &slot);
         if slot.answer_in_force() == Some(SlotAnswer::Cut) {
             return Err(UstError::Cut);
         }
@@ -193,10 +192,10 @@ impl LivePrograms {
         let mut stats = DrainStats {
             programs: self.rings.len() as u64,
             damaged: self.undecodable,
-            without_ring: self.lost_without_ring.values().fold(0, |sum, n| sum.saturating_add(*n)),
             cut: self.unreadable.cut(),
             ..DrainStats::default()
         };
+        self.ringless.add_to(&mut stats);
         self.rings.values().for_each(|r| stats.count(&r.ring));
         stats
     }

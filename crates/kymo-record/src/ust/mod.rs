@@ -40,6 +40,7 @@ mod metadata;
 mod mount_namespace;
 mod program;
 mod ring;
+mod ringless;
 mod rules;
 mod session;
 mod slots;

@@ -38,7 +38,10 @@ extern "C" fn at_exit() {
         if counts == Counts::Kept {
             counter_file::mark_ended(&state);
         }
-        remove(&place.directory, counts);
+        // Whoever listens has still to see that events were lost; the next program removes it.
+        if !control().is_some_and(|page| page.has_lost()) {
+            remove(&place.directory, counts);
+        }
     }
 }
 

@@ -19,6 +19,11 @@ impl ControlPage {
         SlotPage(&self.bytes[slot_at(slot)..slot_at(slot) + 256])
     }
 
+    /// Whether a session that has a slot here has lost events for want of a ring.
+    pub(super) fn has_lost(&self) -> bool {
+        (0..SLOTS).map(|slot| self.slot(slot)).any(|slot| slot.is_active() && slot.lost() > 0)
+    }
+
     /// Whether any session has a slot here.
     pub(super) fn any_active(&self) -> bool {
         (0..SLOTS).any(|slot| self.slot(slot).is_active())
@@ -75,6 +80,11 @@ impl SlotPage<'_> {
         // SAFETY: eight of the slot's bytes, aligned to eight; atomics may be seen as wider ones where all
         // accesses to these bytes are.
         unsafe { &*self.0[at..at + 8].as_ptr().cast::<AtomicU64>() }
+    }
+
+    /// Events lost because there was no ring.
+    pub(super) fn lost(self) -> u64 {
+        self.counter(8).load(Ordering::Relaxed)
     }
 
     pub(crate) fn count_lost(self) {
