@@ -41,6 +41,10 @@ pub fn top_status(profile: &LiveProfile, sums: &LiveRows) -> String {
     if sums.unnamed > 0 {
         parts.push(format!("{:.1}% without a symbol", percent(sums.unnamed, sums.samples)));
     }
+    if has_broken_chains(sums) {
+        let share = percent(sums.broken_chains, sums.chains);
+        parts.push(format!("{share:.0}% of stacks cut short: --call-graph dwarf"));
+    }
     let pending = profile.pending_names();
     match (pending.functions, pending.lines) {
         (0, 0) => {}
@@ -49,6 +53,14 @@ pub fn top_status(profile: &LiveProfile, sums: &LiveRows) -> String {
     }
     parts.join(", ")
 }
+
+/// Whether so many stacks of programs lead nowhere that callers are missing.
+fn has_broken_chains(sums: &LiveRows) -> bool {
+    sums.broken_chains > 0 && percent(sums.broken_chains, sums.chains) >= BROKEN_PERCENT
+}
+
+/// Share of stacks below which it is the first instructions of functions that have none.
+const BROKEN_PERCENT: f64 = 10.0;
 
 /// The ledger of what was shown last; `notes` are those of the capture.
 pub fn top_ledger(
@@ -74,6 +86,14 @@ pub fn top_ledger(
         let fact =
             format!("{} times off the CPU are not counted: no end was seen", profile.without_end());
         ledger.note(NoteKind::Lost, fact, None);
+    }
+    if has_broken_chains(sums) {
+        let fact = format!(
+            "{} of {} stacks of programs end before their first function: the code has no frame \
+             pointers",
+            sums.broken_chains, sums.chains
+        );
+        ledger.note(NoteKind::Chains, fact, Some("--call-graph dwarf".into()));
     }
     let share = percent(sums.unnamed, sums.samples);
     if share >= HARMLESS_PERCENT {
