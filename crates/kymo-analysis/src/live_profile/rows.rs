@@ -155,7 +155,8 @@ impl LiveProfile {
             }
             if slot.key.mode == Misc::USER && by_frame_pointers {
                 out.chains += weight.samples;
-                out.broken_chains += u64::from(self.is_broken(counter.chain(slot))) * weight.samples;
+                out.broken_chains +=
+                    u64::from(self.is_broken(counter.chain(slot))) * weight.samples;
             }
             let key = self.row_key(&query.keys, slot, slot.key.leaf);
             let new = |key: RowKey| LiveRow { key, samples: 0, own: 0, total: 0 };
@@ -188,7 +189,8 @@ impl LiveProfile {
     /// Whether a chain of a program leads nowhere: the code that is there has no frame pointers, so
     /// that it has no callers, or one that is in no binary.
     fn is_broken(&self, chain: &[u32]) -> bool {
-        chain.len() < 2 || chain.last().is_some_and(|last| self.share.addresses.dso(*last).is_none())
+        chain.len() < 2
+            || chain.last().is_some_and(|last| self.share.addresses.dso(*last).is_none())
     }
 
     fn row_key(&self, keys: &[LiveKey], slot: &Slot, address: u32) -> RowKey {

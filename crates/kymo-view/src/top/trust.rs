@@ -89,11 +89,11 @@ pub fn top_ledger(
     }
     if has_broken_chains(sums) {
         let fact = format!(
-            "{} of {} stacks of programs end before their first function: the code has no frame \
-             pointers",
+            "{} of {} user stacks do not lead to the beginning of the program or thread: they end \
+             at once, or in no binary",
             sums.broken_chains, sums.chains
         );
-        ledger.note(NoteKind::Chains, fact, Some("--call-graph dwarf".into()));
+        ledger.note(NoteKind::FramePointers, fact, Some("--call-graph dwarf".into()));
     }
     let share = percent(sums.unnamed, sums.samples);
     if share >= HARMLESS_PERCENT {

@@ -127,7 +127,7 @@ function chooseRow(row, folds) {
   if (row.kind === "group") {
     if (!folds) return;
     if (!STATE.closed.delete(row.id)) STATE.closed.add(row.id);
-    makeRows();
+    resized();
   }
   STATE.row = row.id;
   save(); redraw(); showCommand();

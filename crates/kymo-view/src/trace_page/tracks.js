@@ -83,6 +83,8 @@ function makeRows() {
   for (const p of roots.sort(busiest)) show(p, 0);
   let y = 0;
   for (const row of rows) { row.y = y; y += row.height; }
+  // The lower part has the room that rows do not need.
+  $("scroll").style.maxHeight = Math.max(80, y + RULER) + "px";
   $("spacer").style.height = Math.max(0, y + RULER - trackHeight()) + "px";
   return y;
 }
@@ -373,7 +375,7 @@ function write(c, text, x, y, room, style = "f") {
 }
 const widths = new Map();
 function label(c, text, x, w, y) {
-  const from = Math.max(x, GUTTER) + 4, room = x + w - from - 3;
+  const from = Math.max(x, GUTTER) + 4, room = Math.min(x + w, c.canvas.width / scale) - from - 3;
   if (room < 26) return;
   const key = c.font + text;
   if (!widths.has(key)) { if (widths.size > 20000) widths.clear(); widths.set(key, c.measureText(text).width); }
