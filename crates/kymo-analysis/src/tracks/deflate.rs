@@ -458,7 +458,7 @@ mod tests {
             check(&(0..size).map(|n| (n % 251) as u8).collect::<Vec<u8>>());
             let far: Vec<u8> = noise(1).take(WINDOW).map(|n| n as u8).collect();
             let packed = check(&far.iter().copied().cycle().take(size).collect::<Vec<u8>>());
-assert!(packed < size / 2, "{packed} of {size}");
+            assert!(packed < size / 2, "{packed} of {size}");
             // What is no more than noise grows by less than a hundredth.
             let packed = check(&noise(2).take(size).map(|n| n as u8).collect::<Vec<u8>>());
             assert!(packed < size + size / 100, "{packed} of {size}");

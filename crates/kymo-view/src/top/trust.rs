@@ -54,12 +54,13 @@ pub fn top_status(profile: &LiveProfile, sums: &LiveRows) -> String {
     parts.join(", ")
 }
 
-/// Whether so many stacks of programs lead nowhere that callers are missing.
+/// Whether callers are missing in more than a few stacks of programs.
 fn has_broken_chains(sums: &LiveRows) -> bool {
     sums.broken_chains > 0 && percent(sums.broken_chains, sums.chains) >= BROKEN_PERCENT
 }
 
-/// Share of stacks below which it is the first instructions of functions that have none.
+/// Below this share of stacks it may be the first instructions of functions, which have no frame
+/// yet, and code that is in no binary.
 const BROKEN_PERCENT: f64 = 10.0;
 
 /// The ledger of what was shown last; `notes` are those of the capture.
