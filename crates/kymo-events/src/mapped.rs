@@ -35,8 +35,13 @@ impl FileMapping for Mapped {
 /// Has a recording with copies of stacks read from memory if it is a regular file.
 pub fn map(recording: &mut PerfData) {
     let has_stack = |e: &EventDesc| e.attr.sample_type.contains(SampleType::STACK_USER);
-    if !recording.events().iter().any(has_stack) {
-        return;
+    if recording.events().iter().any(has_stack) {
+        map_any(recording);
     }
+}
+
+/// The same of any recording: where some of its records are looked at by several threads, and
+/// some of their bytes by nobody, a copy of all is near to none of them.
+pub(crate) fn map_any(recording: &mut PerfData) {
     recording.map(|file: &File| Some(Arc::new(Mapped(MappedFile::of(file).ok()?))));
 }

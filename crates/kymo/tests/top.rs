@@ -123,6 +123,31 @@ fn call_chains_weigh_callers() {
     assert_eq!(ours, theirs);
 }
 
+/// A program that has something else in the register of the frame pointer.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn stacks_without_frame_pointers_are_said_to_be_short() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let source = r#"int main(void) {
+        for (;;)
+            __asm__ volatile("sub $128, %%rsp; push %%rbp; mov $8, %%ebp; mov $100000000, %%ecx;"
+                             "1: dec %%ecx; jnz 1b; pop %%rbp; add $128, %%rsp" ::: "rcx", "cc");
+    }"#;
+    let told = |workload: &Workload, options: &[&str]| {
+        let burner = Burner::start(workload);
+        let args = ["top", "--stdio", "-g", "-p", &burner.pid(), "--timeout", "800"];
+        let text = run(KYMO, [&args[..], options].concat()).success().stdout;
+        text.lines().filter(|l| l.starts_with("# ") && l.contains("--call-graph dwarf")).count()
+    };
+    let (lost, kept) = (Workload::compile("lost", source), Workload::spin());
+    assert_eq!(told(&lost, &[]), 1);
+    assert_eq!(told(&lost, &["--call-graph", "dwarf"]), 0);
+    assert_eq!(told(&lost, &["--max-stack", "1"]), 0);
+    assert_eq!(told(&kept, &[]), 0);
+}
+
 /// Times of threads off the CPU are those between the switch records that perf finds in what was
 /// saved; the last one may be longer, up to the end of the page.
 #[test]

@@ -154,6 +154,57 @@ fn numbers_are_those_of_the_command_line() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+/// A track of more spans than a chunk has: its parts are those of the whole.
+#[test]
+fn of_long_tracks_the_parts_in_view_are_unpacked() {
+    if !require(&[CHROMIUM, Need::Root, Need::PerfEvents, Need::Tracefs, Need::Perf]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("pipe.data");
+    let data = data.to_str().unwrap();
+    let events = ["-e", "sched:sched_switch", "-e", "sched:sched_waking", "-m", "1024", "-o", data];
+    let load = ["--", "taskset", "-c", "0", "perf", "bench", "sched", "pipe", "-l", "15000"];
+    let recorded = run(KYMO, [&["record", "-q"], &events[..], &load].concat());
+    assert_eq!(recorded.status, 0, "{}", recorded.stderr);
+    let page = page(data, directory.path());
+    let mut browser = Browser::start(1280, 720);
+    browser.open(&page, "");
+    let most = "TASKS.reduce((a, b) => a.states.desc.count > b.states.desc.count ? a : b)";
+    browser.eval(&format!("window.long = {most}"));
+    let chunks = browser.eval("long.states.chunks.length").as_u64().unwrap();
+    assert!(chunks >= 3, "{chunks} chunks");
+    assert!(compare(&mut browser, data, "select(null)") > 0);
+    // Times that end in the middle of one chunk, at the end of one, and that have one between.
+    for part in ["[c[0].to / 2, c[1].from]", "[c[1].from, c[1].to]", "[c[0].to - 1, c[2].from + 1]"]
+    {
+        let part = part.replace("c[", "long.states.chunks[");
+        compare(&mut browser, data, &format!("select({part})"));
+    }
+    // What is drawn around the begin of a chunk is what the whole track has there.
+    browser.eval("select(null); (t => look(t - 3e4, t + 3e4))(long.states.chunks[1].to)");
+    browser.settle();
+    let same = browser.eval(
+        "(async () => { const t = long.states, leaf = t.leaf, whole = await t.unpackChunks(0, t.chunks.length), first = leaf.first * 8192; \
+         return [t.covers(STATE.from, STATE.to), leaf.count < whole.count, whole.count === t.desc.count, \
+         ['from', 'to', 'code'].every(k => leaf[k].every((n, i) => n === whole[k][first + i])), \
+         t.chunks.every((c, n) => c.to === whole.to[Math.min(n * 8192 + 8191, whole.count - 1)])]; })()",
+    );
+    assert_eq!(same, serde_json::json!([true, true, true, true, true]));
+    // The next span is in the next chunk, and the one before it is not.
+    let step =
+        "(async by => { STATE.row = 'task' + long.number; await stepSpan(by); return STATE.at; })";
+    browser.eval("STATE.at = long.states.chunks[1].to - 1");
+    let (begin, next) = (
+        browser.eval(&format!("{step}(1)")),
+        browser.eval("long.states.unpackChunks(2, 3).then(l => l.from[0])"),
+    );
+    assert_eq!(begin, next);
+    let before = browser.eval(&format!("{step}(-1)"));
+    assert_eq!(before, browser.eval("long.states.unpackChunks(1, 2).then(l => l.from[8191])"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
 #[test]
 fn switches_of_some_tasks_make_no_states_that_nobody_saw() {
     if !require(&[CHROMIUM, Need::Root, Need::PerfEvents, Need::Tracefs]) {

@@ -1,13 +1,14 @@
 //! Rows of a live profile: samples of a time, grouped by what somebody asks for.
 
 use kymo_events::state::CommId;
-use kymo_model::Misc;
+use kymo_model::{Misc, SampleType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::names::FunctionId;
 use super::off_cpu::overlap;
 use super::{LiveProfile, LiveSample};
 use crate::counting::{Counter, Slot, SlotId};
+use crate::profile::has_chains;
 
 /// What rows are grouped by, in perf's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -130,6 +131,10 @@ pub struct LiveRows {
     pub unnamed: u64,
     /// Samples whose address has no name yet.
     pub pending: u64,
+    /// Samples in programs whose call chains were made by frame pointers.
+    pub chains: u64,
+    /// Those of them whose chains end before the program's first function.
+    pub broken_chains: u64,
 }
 
 impl LiveProfile {
@@ -138,6 +143,7 @@ impl LiveProfile {
         let mut out = LiveRows::default();
         let mut rows: FxHashMap<RowKey, LiveRow> = FxHashMap::default();
         let mut seen: FxHashSet<RowKey> = FxHashSet::default();
+        let by_frame_pointers = self.has_frame_pointer_chains(query.event);
         let all_period = self.each_stack(query, &mut |counter, slot, weight| {
             out.samples += weight.samples;
             out.period = out.period.saturating_add(weight.period);
@@ -146,6 +152,11 @@ impl LiveProfile {
             match self.names.function(function) {
                 None => out.pending += weight.samples,
                 Some(f) => out.unnamed += u64::from(f.name.is_none()) * weight.samples,
+            }
+            if slot.key.mode == Misc::USER && by_frame_pointers {
+                out.chains += weight.samples;
+                out.broken_chains +=
+                    u64::from(self.is_broken(counter.chain(slot))) * weight.samples;
             }
             let key = self.row_key(&query.keys, slot, slot.key.leaf);
             let new = |key: RowKey| LiveRow { key, samples: 0, own: 0, total: 0 };
@@ -166,6 +177,20 @@ impl LiveProfile {
         out.rows = rows.into_values().collect();
         out.all_period = all_period;
         out
+    }
+
+    /// Whether an event has whole call chains that the kernel made by frame pointers alone.
+    fn has_frame_pointer_chains(&self, event: usize) -> bool {
+        let copies = SampleType::STACK_USER | SampleType::BRANCH_STACK;
+        let desc = self.events.get(event).filter(|_| self.options.max_stack.is_none());
+        desc.is_some_and(|d| has_chains(d) && !d.attr.sample_type.intersects(copies))
+    }
+
+    /// Whether a chain of a program leads nowhere: the code that is there has no frame pointers, so
+    /// that it has no callers, or one that is in no binary.
+    fn is_broken(&self, chain: &[u32]) -> bool {
+        chain.len() < 2
+            || chain.last().is_some_and(|last| self.share.addresses.dso(*last).is_none())
     }
 
     fn row_key(&self, keys: &[LiveKey], slot: &Slot, address: u32) -> RowKey {

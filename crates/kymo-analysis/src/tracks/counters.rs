@@ -6,7 +6,7 @@ use kymo_events::{
 };
 use rustc_hash::FxHashMap;
 
-use super::packed::push_number;
+use super::packed::Columns;
 use super::program_spans::pair_name;
 
 /// Counters that are told apart.
@@ -36,7 +36,7 @@ pub struct CounterTrack {
     pub is_float: bool,
     /// For each value: time since the one before, and the value: the difference to the one
     /// before (zigzag), or the bits of a float.
-    pub bytes: Vec<u8>,
+    pub columns: Columns<2>,
     /// How many there are.
     pub count: u64,
     /// When its process ended.
@@ -168,12 +168,12 @@ impl Counters {
             }
             None => {
                 let is_float = matches!(value, CounterValue::Float(_));
-                let (bytes, owner) = (Vec::new(), key.2);
+                let (columns, owner) = (Columns::default(), key.2);
                 self.tracks.push(CounterTrack {
                     name,
                     owner,
                     is_float,
-                    bytes,
+                    columns,
                     count: 0,
                     end: None,
                     before: (0, 0),
@@ -189,17 +189,18 @@ impl Counters {
         let Some(track) = self.tracks.get_mut(at) else { return };
         self.values += 1;
         let now = now.max(track.before.0);
-        push_number(&mut track.bytes, now - track.before.0);
+        let passed = now - track.before.0;
         track.before.0 = now;
-        match value {
-            CounterValue::Float(v) => push_number(&mut track.bytes, v.to_bits().into()),
+        let number = match value {
+            CounterValue::Float(v) => v.to_bits().into(),
             CounterValue::Integer(v) => {
                 let step = v - track.before.1;
                 track.before.1 = v;
-                push_number(&mut track.bytes, ((step << 1) ^ (step >> 63)) as u64);
+                ((step << 1) ^ (step >> 63)) as u64
             }
-            CounterValue::Inexact => {}
-        }
+            CounterValue::Inexact => return,
+        };
+        track.columns.push([passed, number]);
         track.count += 1;
     }
 }

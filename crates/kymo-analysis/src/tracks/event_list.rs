@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use kymo_events::{FieldId, FieldPart, FieldType, FieldValue, RecordedClass, RecordedEvent};
 
 use super::density::EventDensity;
-use super::packed::{DeflateEffort, DeflatedBytes, push_number, to_columns};
+use super::packed::{Columns, DeflateEffort, DeflatedBytes};
 
 /// Events of a chunk.
 pub const EVENTS_PER_CHUNK: usize = 1 << 16;
@@ -56,7 +56,7 @@ pub(super) struct GrowingEvents {
     pub(super) list: EventList,
     /// The chunk at the end, and its columns as they are before they are packed.
     chunk: EventChunk,
-    heads: Vec<u8>,
+    heads: Columns<4>,
     texts: Vec<u8>,
     /// Full chunks, which threads of their own pack.
     packing: VecDeque<(EventChunk, JoinHandle<[DeflatedBytes; 2]>)>,
@@ -102,10 +102,12 @@ impl GrowingEvents {
         }
         let step = at.time.wrapping_sub(self.before) as i64;
         self.before = at.time;
-        push_number(&mut self.heads, ((step << 1) ^ (step >> 63)) as u64);
-        push_number(&mut self.heads, plan.number.into());
-        push_number(&mut self.heads, at.task.map_or(0, |t| u64::from(t) + 1));
-        push_number(&mut self.heads, at.cpu.map_or(0, |c| u64::from(c) + 1));
+        self.heads.push([
+            ((step << 1) ^ (step >> 63)) as u64,
+            plan.number.into(),
+            at.task.map_or(0, |t| u64::from(t) + 1),
+            at.cpu.map_or(0, |c| u64::from(c) + 1),
+        ]);
         (chunk.first, chunk.last) = (chunk.first.min(at.time), chunk.last.max(at.time));
         chunk.count += 1;
         self.list.count += 1;
@@ -126,13 +128,13 @@ impl GrowingEvents {
     /// Packs the chunk at the end, beside the reading where that can be.
     fn end_chunk(&mut self) {
         let mut chunk = std::mem::take(&mut self.chunk);
-        let room = (self.heads.len(), self.texts.len());
-        let heads = std::mem::replace(&mut self.heads, Vec::with_capacity(room.0));
-        let texts = std::mem::replace(&mut self.texts, Vec::with_capacity(room.1));
+        let (next, room) = (self.heads.next(), self.texts.len());
+        let heads = std::mem::replace(&mut self.heads, next);
+        let texts = std::mem::replace(&mut self.texts, Vec::with_capacity(room));
         let heads = Arc::new((heads, texts));
         let effort = DeflateEffort::for_events(self.list.count);
-        let pack = move |(heads, texts): &(Vec<u8>, Vec<u8>)| {
-            [DeflatedBytes::new(&to_columns(heads, 4), effort), DeflatedBytes::new(texts, effort)]
+        let pack = move |(heads, texts): &(Columns<4>, Vec<u8>)| {
+            [DeflatedBytes::new(&heads.to_bytes(), effort), DeflatedBytes::new(texts, effort)]
         };
         let shared = Arc::clone(&heads);
         let thread = std::thread::Builder::new().name("deflate".into());

@@ -12,6 +12,7 @@
 
 mod counters;
 mod cpu_work;
+mod deflate;
 mod density;
 mod event_list;
 mod overview;
@@ -27,11 +28,11 @@ pub use cpu_work::CpuWork;
 pub use density::{ReadSoFar, TrackProgress};
 pub use event_list::{EVENTS_PER_CHUNK, EventChunk, EventList};
 pub use overview::OverviewBin;
-pub use packed::{DeflateEffort, DeflatedBytes, push_number, to_columns};
+pub use packed::{Columns, DeflateEffort, DeflatedBytes, push_number};
 pub use program_spans::ThreadSpans;
 pub use pyramid::{PyramidLevel, build_pyramids};
 pub use read::{TraceTracks, TrackConfig, TrackCounts, TrackWakeup, WakeupList, read_tracks};
-pub use span_track::{SpanTrack, TrackSpan};
+pub use span_track::{SPANS_PER_CHUNK, SpanChunk, SpanTrack, TrackSpan};
 pub use task_list::TrackTask;
 
 /// A task runs; the CPU is in the number above the flags.

@@ -1,10 +1,12 @@
 //! Numbers as LEB128: seven bits a byte, the lowest first, the eighth says that more come. Rows
-//! of them become columns, and those are deflated.
+//! of them lie in columns, and those are deflated.
 
 use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
+
+use super::deflate::deflate;
 
 /// Bytes as they are in a page: compressed with deflate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +20,7 @@ pub struct DeflatedBytes {
 /// How much time compressing takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeflateEffort {
-    /// Half of the other, for a third more bytes.
+    /// A quarter of the other, for a sixth more bytes.
     Least,
     /// As much as pays.
     Usual,
@@ -37,11 +39,12 @@ impl DeflateEffort {
 impl DeflatedBytes {
     /// Compresses bytes.
     pub fn new(plain: &[u8], effort: DeflateEffort) -> DeflatedBytes {
-        let level = match effort {
-            DeflateEffort::Least => 1,
-            DeflateEffort::Usual => 2,
-        };
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(level));
+        if effort == DeflateEffort::Least {
+            let mut bytes = deflate(plain);
+            bytes.shrink_to_fit();
+            return DeflatedBytes { bytes, length: plain.len() };
+        }
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(2));
         // A vector takes all that it is given.
         let written = encoder.write_all(plain).and_then(|()| encoder.finish());
         let mut bytes = written.unwrap_or_default();
@@ -50,27 +53,70 @@ impl DeflatedBytes {
     }
 }
 
-/// Rows of `count` numbers, column by column: the same kind of number beside each other is
-/// packed better. Lengths of all columns but the last come first.
-pub fn to_columns(rows: &[u8], count: usize) -> Vec<u8> {
-    let mut columns = vec![Vec::with_capacity(rows.len() / count.max(1)); count];
-    let mut column = 0;
-    for byte in rows {
-        if let Some(of) = columns.get_mut(column) {
-            of.push(*byte);
-        }
-        // The last of a number.
-        if byte & 0x80 == 0 {
-            column = if column + 1 == count { 0 } else { column + 1 };
-        }
+/// Rows of `N` numbers, column by column: the same kind of number beside each other is packed
+/// better.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns<const N: usize>([Vec<u8>; N]);
+
+impl<const N: usize> Default for Columns<N> {
+    fn default() -> Columns<N> {
+        Columns(std::array::from_fn(|_| Vec::new()))
     }
-    let mut all = Vec::with_capacity(rows.len() + 16);
-    columns
-        .iter()
-        .take(count.saturating_sub(1))
-        .for_each(|c| push_number(&mut all, c.len() as u64));
-    columns.iter().for_each(|c| all.extend_from_slice(c));
-    all
+}
+
+impl<const N: usize> Columns<N> {
+    /// The same without rows, with room for as many as there are.
+    #[must_use]
+    pub fn next(&self) -> Columns<N> {
+        Columns(self.0.each_ref().map(|column| Vec::with_capacity(column.len() + 64)))
+    }
+
+    /// Adds a row.
+    #[inline]
+    pub fn push(&mut self, row: [u64; N]) {
+        self.0.iter_mut().zip(row).for_each(|(column, number)| push_number(column, number));
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> impl Iterator<Item = [u64; N]> + '_ {
+        let mut left = self.0.each_ref().map(Vec::as_slice);
+        std::iter::from_fn(move || {
+            let mut row = [0; N];
+            for (number, column) in row.iter_mut().zip(&mut left) {
+                *number = take_number(column)?;
+            }
+            Some(row)
+        })
+    }
+
+    /// Gives back what is taken of memory for more rows.
+    pub fn shrink_to_fit(&mut self) {
+        self.0.iter_mut().for_each(Vec::shrink_to_fit);
+    }
+
+    /// Bytes of each column.
+    pub fn lengths(&self) -> [usize; N] {
+        self.0.each_ref().map(Vec::len)
+    }
+
+    /// The columns behind each other, before them the lengths of all but the last.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.part([0; N], self.lengths())
+    }
+
+    /// The same of rows that begin and end where the columns had these lengths.
+    pub fn part(&self, from: [usize; N], to: [usize; N]) -> Vec<u8> {
+        let mut parts = [&[][..]; N];
+        for ((part, column), (from, to)) in parts.iter_mut().zip(&self.0).zip(from.iter().zip(to)) {
+            *part = column.get(*from..to).unwrap_or_default();
+        }
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let mut all = Vec::with_capacity(length + 10 * N);
+        let stated = parts.iter().take(N.saturating_sub(1));
+        stated.for_each(|part| push_number(&mut all, part.len() as u64));
+        parts.iter().for_each(|part| all.extend_from_slice(part));
+        all
+    }
 }
 
 /// Appends a number.
@@ -85,7 +131,7 @@ pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
 
 /// Takes a number off the begin of bytes.
 #[inline]
-pub(super) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let (mut number, mut shift) = (0, 0);
     loop {
         let (byte, rest) = bytes.split_first()?;
@@ -111,5 +157,19 @@ mod tests {
         assert_eq!(numbers.map(|_| take_number(&mut left).unwrap_or(7)), numbers);
         assert_eq!(take_number(&mut left), None);
         assert_eq!(take_number(&mut &[0x80][..]), None);
+    }
+
+    #[test]
+    fn columns_lie_behind_their_lengths() {
+        let mut columns = Columns::<3>::default();
+        assert_eq!(columns.to_bytes(), [0, 0]);
+        let rows = [[1, 0x102, 3], [4, 5, 6]];
+        columns.push(rows[0]);
+        let between = columns.lengths();
+        columns.push(rows[1]);
+        assert_eq!(columns.to_bytes(), [2, 3, 1, 4, 0x82, 2, 5, 3, 6]);
+        assert_eq!(columns.part([0; 3], between), [1, 2, 1, 0x82, 2, 3]);
+        assert_eq!(columns.part(between, columns.lengths()), [1, 1, 4, 5, 6]);
+        assert!(columns.rows().eq(rows) && columns.next().rows().next().is_none());
     }
 }

@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::packed::push_number;
+use super::packed::Columns;
 use super::span_track::SpanTrack;
 
 /// Narrowest bin: 2^12 ns.
@@ -24,7 +24,7 @@ pub struct PyramidLevel {
     pub shift: u32,
     /// For each bin: distance of its number from the one before, dominant number, share of the
     /// bin in spans (of 255).
-    pub bytes: Vec<u8>,
+    pub columns: Columns<3>,
     /// How many bins there are.
     pub count: u64,
 }
@@ -159,7 +159,7 @@ fn close_bin(levels: &mut [GrowingLevel], at: usize) {
 
 impl GrowingLevel {
     fn new(shift: u32) -> GrowingLevel {
-        let level = PyramidLevel { shift, bytes: Vec::new(), count: 0 };
+        let level = PyramidLevel { shift, ..PyramidLevel::default() };
         GrowingLevel { level, bin: None, before: 0 }
     }
 
@@ -175,18 +175,14 @@ impl GrowingLevel {
         let dominant = bin.codes().iter().max_by_key(|(_, sum)| *sum).map_or(0, |(code, _)| *code);
         let width = 1 << self.level.shift;
         let share = (u128::from(bin.busy) * 255).div_ceil(width).min(255) as u64;
-        for number in [bin.index - self.before, dominant.into(), share] {
-            push_number(&mut self.level.bytes, number);
-        }
+        self.level.columns.push([bin.index - self.before, dominant.into(), share]);
         self.before = bin.index;
         Some(bin)
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 mod tests {
-    use super::super::packed::take_number;
     use super::super::span_track::TrackSpan;
     use super::*;
 
@@ -200,10 +196,8 @@ mod tests {
         let levels = build_pyramid(&track);
         assert!(levels.len() >= 3, "{}", levels.len());
         for level in &levels {
-            let (mut left, mut bins, mut busy) = (&*level.bytes, 0, 0);
-            while let Some(_index) = take_number(&mut left) {
-                let mut next = || take_number(&mut left).unwrap();
-                let (code, share) = (next(), next());
+            let (mut bins, mut busy) = (0, 0);
+            for [_, code, share] in level.columns.rows() {
                 assert!(code <= 1 && share <= 255);
                 busy += share << level.shift;
                 bins += 1;

@@ -15,7 +15,7 @@ use super::counters::{CounterTrack, Counters};
 use super::cpu_work::{CpuWork, WorkTracks};
 use super::density::TrackProgress;
 use super::event_list::{EVENTS_PER_CHUNK, EventList, EventPlace, GrowingEvents};
-use super::packed::{push_number, take_number};
+use super::packed::Columns;
 use super::program_spans::ProgramSpans;
 use super::span_track::{SpanTrack, TrackSpan};
 use super::task_list::{TaskList, TrackTask};
@@ -49,7 +49,7 @@ pub struct TrackConfig {
 #[derive(Clone, Debug, Default)]
 pub struct WakeupList {
     /// For each: time since the one before (zigzag), who woke + 1, who was woken.
-    pub bytes: Vec<u8>,
+    pub columns: Columns<3>,
     /// How many there are.
     pub count: u64,
     before: u64,
@@ -69,12 +69,10 @@ pub struct TrackWakeup {
 impl WakeupList {
     /// The wake-ups.
     pub fn iter(&self) -> impl Iterator<Item = TrackWakeup> + '_ {
-        let (mut left, mut time) = (&*self.bytes, 0u64);
-        std::iter::from_fn(move || {
-            let step = take_number(&mut left)?;
+        let mut time = 0u64;
+        self.columns.rows().map(move |[step, by, task]| {
             time = time.wrapping_add(((step >> 1) as i64 ^ -((step & 1) as i64)) as u64);
-            let by = take_number(&mut left)?.checked_sub(1).map(|by| by as u32);
-            Some(TrackWakeup { time, by, task: take_number(&mut left)? as u32 })
+            TrackWakeup { time, by: by.checked_sub(1).map(|by| by as u32), task: task as u32 }
         })
     }
 }
@@ -517,9 +515,8 @@ impl<'c> Tracking<'c> {
         let list = &mut self.wakeups;
         let step = time.wrapping_sub(list.before) as i64;
         list.before = time;
-        push_number(&mut list.bytes, ((step << 1) ^ (step >> 63)) as u64);
-        push_number(&mut list.bytes, by.map_or(0, |by| u64::from(by) + 1));
-        push_number(&mut list.bytes, woken.into());
+        let by = by.map_or(0, |by| u64::from(by) + 1);
+        list.columns.push([((step << 1) ^ (step >> 63)) as u64, by, woken.into()]);
         list.count += 1;
     }
 
@@ -597,8 +594,8 @@ impl<'c> Tracking<'c> {
                 task.calls.push(TrackSpan { from, to, code: call });
             }
             task.spans.finish(end - base);
-            task.states.bytes.shrink_to_fit();
-            task.calls.bytes.shrink_to_fit();
+            task.states.columns.shrink_to_fit();
+            task.calls.columns.shrink_to_fit();
             self.counts.span_ends += task.spans.unmatched;
             self.counts.overlaps += task.states.overlaps;
         }
@@ -629,6 +626,19 @@ impl<'c> Tracking<'c> {
 }
 
 impl TraceTracks {
+    /// All tracks of spans, in the order in which they are described: CPUs, their interrupts and
+    /// softirqs where they have some, tasks.
+    pub fn span_tracks(&self) -> Vec<&SpanTrack> {
+        let mut all = Vec::new();
+        self.cpus.iter().zip(&self.known).for_each(|(track, known)| all.extend([track, known]));
+        let of_work = self.work.iter().flat_map(|w| [&w.interrupts, &w.softirqs]);
+        all.extend(of_work.filter(|t| t.count > 0));
+        for task in &self.tasks {
+            all.extend([&task.states, &task.calls].into_iter().chain(&task.spans.tracks));
+        }
+        all
+    }
+
     /// What the readers say.
     pub fn summary(&self) -> &ReadSummary {
         &self.sched.summary

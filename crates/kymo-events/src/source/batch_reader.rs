@@ -10,6 +10,10 @@ use kymo_files::perfdata::{Batch, PerfData, PerfDataReadError, PerfDataReadStats
 /// Batches that wait at most, where all of them are worked on by one who takes them.
 pub(super) const WAITING: usize = 2;
 
+/// The same where two work on them: records come in order by many batches at once, and while the
+/// next are put in order there must be enough to do for both. That is some 16 MiB of records.
+pub(super) const WAITING_FOR_TWO: usize = 32;
+
 /// Batches of one recording by time, as they were prepared where they are read.
 pub(super) struct BatchReader<'s, T> {
     batches: Receiver<T>,

@@ -6,8 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use kymo_files::perfdata::{Batch, PerfDataReadStats};
 
-/// Batches that wait at most: neither is far ahead of the other.
-const WAITING: usize = 4;
+use super::batch_reader::WAITING_FOR_TWO;
 
 /// Hands on what its owner reads.
 pub struct BatchTee {
@@ -28,7 +27,7 @@ enum Teed {
 impl BatchTee {
     /// The two ends. Who has the other one must take what comes, or drop it.
     pub fn new() -> (BatchTee, TeedBatches) {
-        let (sender, batches) = sync_channel(WAITING);
+        let (sender, batches) = sync_channel(WAITING_FOR_TWO);
         (BatchTee { sender, seen: 0, sent: 0 }, TeedBatches(batches))
     }
 

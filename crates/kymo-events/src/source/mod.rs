@@ -47,7 +47,7 @@ use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::{EventSelection, SelectionError};
 use crate::task_tree::TaskTree;
 
-use batch_reader::{BatchReader, WAITING};
+use batch_reader::{BatchReader, WAITING, WAITING_FOR_TWO};
 pub use batch_tee::{BatchTee, TeedBatches};
 pub use count::ClassCounts;
 use ctf::CtfContext;
@@ -419,8 +419,13 @@ impl EventSource {
         let Some(recording) = self.perf.first() else { return Ok(ReadSummary::default()) };
         let Some(context) = self.perf_context() else { return Ok(ReadSummary::default()) };
         let mut lane = PerfLane::new(&context, 0);
+        let mut waiting = WAITING;
+        if tee.is_some() {
+            waiting = WAITING_FOR_TWO;
+            crate::mapped::map_any(&mut recording.lock().unwrap_or_else(PoisonError::into_inner));
+        }
         let stats = std::thread::scope(|scope| {
-            let reader = BatchReader::start(scope, (recording, WAITING), Arc::new);
+            let reader = BatchReader::start(scope, (recording, waiting), Arc::new);
             tee.iter_mut().for_each(|tee| tee.begin());
             while let Some(batch) = reader.next() {
                 tee.iter_mut().for_each(|tee| tee.give(&batch));

@@ -41,6 +41,10 @@ pub fn top_status(profile: &LiveProfile, sums: &LiveRows) -> String {
     if sums.unnamed > 0 {
         parts.push(format!("{:.1}% without a symbol", percent(sums.unnamed, sums.samples)));
     }
+    if has_broken_chains(sums) {
+        let share = percent(sums.broken_chains, sums.chains);
+        parts.push(format!("{share:.0}% of stacks cut short: --call-graph dwarf"));
+    }
     let pending = profile.pending_names();
     match (pending.functions, pending.lines) {
         (0, 0) => {}
@@ -49,6 +53,15 @@ pub fn top_status(profile: &LiveProfile, sums: &LiveRows) -> String {
     }
     parts.join(", ")
 }
+
+/// Whether callers are missing in more than a few stacks of programs.
+fn has_broken_chains(sums: &LiveRows) -> bool {
+    sums.broken_chains > 0 && percent(sums.broken_chains, sums.chains) >= BROKEN_PERCENT
+}
+
+/// Below this share of stacks it may be the first instructions of functions, which have no frame
+/// yet, and code that is in no binary.
+const BROKEN_PERCENT: f64 = 10.0;
 
 /// The ledger of what was shown last; `notes` are those of the capture.
 pub fn top_ledger(
@@ -74,6 +87,14 @@ pub fn top_ledger(
         let fact =
             format!("{} times off the CPU are not counted: no end was seen", profile.without_end());
         ledger.note(NoteKind::Lost, fact, None);
+    }
+    if has_broken_chains(sums) {
+        let fact = format!(
+            "{} of {} user stacks do not lead to the beginning of the program or thread: they end \
+             at once, or in no binary",
+            sums.broken_chains, sums.chains
+        );
+        ledger.note(NoteKind::FramePointers, fact, Some("--call-graph dwarf".into()));
     }
     let share = percent(sums.unnamed, sums.samples);
     if share >= HARMLESS_PERCENT {

@@ -95,25 +95,21 @@ function columnReaders(bytes, count) {
   let at = r.at;
   return [...sizes, bytes.length].map(size => new Reader(bytes.subarray(at, at += size)));
 }
-function decodeSpans(bytes, count) {
-  const from = new Float64Array(count), to = new Float64Array(count), code = new Uint32Array(count);
-  const [gaps, lengths, codes] = columnReaders(bytes, 3);
-  let end = 0;
-  for (let i = 0; i < count; i++) {
-    from[i] = end + gaps.next(); to[i] = end = from[i] + lengths.next(); code[i] = codes.next();
-  }
-  return { from, to, code, count };
-}
-// Calls `see` for each span of packed spans that touches a time, without keeping any.
-function eachSpan(bytes, a, b, see) {
-  const [gaps, lengths, codes] = columnReaders(bytes, 3);
-  let end = 0;
-  while (!gaps.done) {
-    const from = end + gaps.next();
-    end = from + lengths.next();
-    const code = codes.next();
-    if (from >= b) break;
-    if (end > a) see(from, end, code);
+// Calls `see` for each span of a track that touches a time, without keeping any; with `before` also
+// for some that end before it, at least for the last two.
+async function eachSpan(track, a, b, see, before = false) {
+  let [first, last] = track.chunksIn(a, b);
+  if (before && first > 0) first--;
+  for (const chunk of track.chunks.slice(first, last)) {
+    const [gaps, lengths, codes] = columnReaders(await blob(chunk.at), 3);
+    let end = chunk.from;
+    while (!gaps.done) {
+      const from = end + gaps.next();
+      end = from + lengths.next();
+      const code = codes.next();
+      if (from >= b) return;
+      if (end > a || before) see(from, end, code);
+    }
   }
 }
 function decodeLevel(bytes, count, shift) {
@@ -127,41 +123,82 @@ function decodeLevel(bytes, count, shift) {
   return { from, code, share, count, width };
 }
 
-// Spans with their pyramid; what is not there yet is asked for, and drawn when it came.
+// Spans with their pyramid; what is not there yet is asked for, and drawn when it came. Of the spans
+// themselves those in view are unpacked, in chunks; what was not drawn last is forgotten first.
 const decoded = new Set(), MOST_SPANS = 6e6;
-let decodedSpans = 0;
+let decodedSpans = 0, frames = 0;
 class Track {
   constructor(desc) {
     this.desc = desc;
     this.levels = desc.levels.map(([shift, count, at]) => ({ shift, count, at, data: null, asked: false }));
-    this.leaf = null; this.asked = false;
+    this.chunks = []; this.leaf = this.asked = null; this.drawn = 0;
+    let from = 0;
+    for (const [count, to, ...at] of desc.leaf) { this.chunks.push({ from, to, count, at }); from = to; }
+  }
+  // The first of the chunks that touch a time, and the one behind the last.
+  chunksIn(a, b) {
+    const c = this.chunks;
+    let lo = 0, hi = c.length;
+    while (lo < hi) { const mid = (lo + hi) >> 1; if (c[mid].to <= a) lo = mid + 1; else hi = mid; }
+    let end = lo;
+    while (end < c.length && (end === lo || c[end].from < b)) end++;
+    return [lo, end];
+  }
+  // Whether chunks that are unpacked, or asked for, are all that touch a time.
+  covers(a, b, held = this.leaf) {
+    if (!held) return false;
+    const [first, end] = this.chunksIn(a, b);
+    return held.first <= first && end <= held.end;
   }
   level(perPixel) {
     let best = null;
+    const a = STATE.from, b = STATE.to, covers = this.covers(a, b);
+    this.drawn = frames;
     for (const l of this.levels) if (2 ** l.shift <= perPixel) best = l;
-    if (!best) { this.want(); if (this.leaf) return { leaf: this.leaf }; }
+    // With what is beside it, for the next move.
+    if (!best) { if (covers) return { leaf: this.leaf }; this.want(a - (b - a) / 2, b + (b - a) / 2); }
     else if (!best.data) this.wantLevel(best);
     else return { bins: best.data };
-    if (best && this.leaf) return { leaf: this.leaf };
+    if (covers) return { leaf: this.leaf };
     // Meanwhile something coarser.
     for (const l of this.levels) if (l.data) return { bins: l.data };
     if (this.levels.length && !best) this.wantLevel(this.levels[0]);
     return null;
   }
-  async want() {
-    if (this.leaf || this.asked) return this.waiting;
-    this.asked = true;
-    return this.waiting = blob(this.desc.leaf).then(bytes => {
-      this.leaf = decodeSpans(bytes, this.desc.count);
-      this.asked = false;
+  // Has what touches a time unpacked.
+  async want(a = 0, b = LENGTH) {
+    if (this.covers(a, b)) return;
+    if (this.covers(a, b, this.asked)) return this.asked.done;
+    const [first, end] = this.chunksIn(a, b), asked = this.asked = { first, end };
+    return asked.done = this.unpackChunks(first, end).then(leaf => {
+      // Meanwhile another part was asked for.
+      if (this.asked !== asked) return this.asked?.done;
+      this.forget(); this.leaf = leaf; this.asked = null;
       decoded.add(this);
-      decodedSpans += this.desc.count;
+      decodedSpans += leaf.count;
       for (const other of decoded) {
-        if (decodedSpans <= MOST_SPANS || other === this) break;
-        decoded.delete(other); other.leaf = null; decodedSpans -= other.desc.count;
+        if (decodedSpans <= MOST_SPANS) break;
+        if (other !== this && other.drawn < frames) other.forget();
       }
       redraw();
     });
+  }
+  forget() {
+    decodedSpans -= this.leaf?.count || 0;
+    decoded.delete(this); this.leaf = null;
+  }
+  async unpackChunks(first, end) {
+    const chunks = this.chunks.slice(first, end), count = chunks.reduce((n, c) => n + c.count, 0);
+    const from = new Float64Array(count), to = new Float64Array(count), code = new Uint32Array(count);
+    let i = 0;
+    for (const chunk of chunks) {
+      const [gaps, lengths, codes] = columnReaders(await blob(chunk.at), 3);
+      let before = chunk.from;
+      for (const last = i + chunk.count; i < last; i++) {
+        from[i] = before + gaps.next(); to[i] = before = from[i] + lengths.next(); code[i] = codes.next();
+      }
+    }
+    return { from, to, code, count, first, end };
   }
   wantLevel(l) {
     if (l.asked) return;
@@ -244,15 +281,18 @@ function wantSamples() {
       st.isEvent = s.events[st.event][0] === "events";
       st.isSwitch = /(^|:)sched_switch$/.test(st.isEvent ? leaf : s.events[st.event][0]);
     }
-    const counts = new Map();
+    const counts = TASKS.map(() => [0, 0]), kind = st => st.isSwitch ? "switches" : "samples";
     for (let i = 0; i < s.count; i++) {
-      const st = stacks[stack[i]];
-      if (!st.isSwitch) counts.set(st.task, (counts.get(st.task) || 0) + 1);
+      const st = stacks[stack[i]], n = counts[st.task];
+      if (n) n[+st.isSwitch]++;
     }
-    for (const [task, n] of counts) if (TASKS[task]) TASKS[task].samples = { at: new Float64Array(n), n: 0 };
+    counts.forEach(([code, left], task) => {
+      TASKS[task].samples = code ? { at: new Float64Array(code), n: 0 } : null;
+      TASKS[task].switches = left ? { at: new Float64Array(left), stack: new Uint32Array(left), n: 0 } : null;
+    });
     for (let i = 0; i < s.count; i++) {
-      const st = stacks[stack[i]], own = TASKS[st.task]?.samples;
-      if (own && !st.isSwitch) own.at[own.n++] = time[i];
+      const st = stacks[stack[i]], own = TASKS[st.task]?.[kind(st)];
+      if (own) { if (own.stack) own.stack[own.n] = stack[i]; own.at[own.n++] = time[i]; }
     }
     redraw();
   })();

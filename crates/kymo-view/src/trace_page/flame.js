@@ -84,30 +84,24 @@ function onWeights() {
 }
 // Time off CPU: what lies between two runs, by the stack in which the task left its CPU.
 async function offWeights() {
-  const [a, b] = selected(), s = SAMPLES, weights = new Map(), left = new Map();
-  for (let i = 0; i < s.count && s.time[i] <= b; i++) {
-    const st = s.stacks[s.stack[i]];
-    if (!st.isSwitch || !inScope(st.task)) continue;
-    if (!left.has(st.task)) left.set(st.task, new Map());
-    left.get(st.task).set(s.time[i], st);
-  }
+  const [a, b] = selected(), weights = new Map();
   let waits = 0;
   const none = { node: -1 };
   for (const task of TASKS) {
     if (!task.tid || task.tid === NO_TID || !task.states.desc.count || !inScope(task.number)) continue;
-    const stacks = left.get(task.number);
+    const left = task.switches;
     let now = none, end = -1;
-    eachSpan(await blob(task.states.desc.leaf), 0, b, (from, to, code) => {
+    await eachSpan(task.states, a, b, (from, to, code) => {
       if (isOpen(code) || isUncertain(code) || stateOf(code) === 0) return;
-      // Blocked, and then waiting for a CPU, are one wait.
-      const stack = stacks?.get(from);
+      // Blocked, and then waiting for a CPU, are one wait. Of samples of one time the last counts.
+      const last = left ? lowerBound(left.at, from + .5, left.n) - 1 : -1, stack = last >= 0 && left.at[last] === from ? SAMPLES.stacks[left.stack[last]] : null;
       if (stack || from !== end) now = stack || none;
       end = to;
       const part = Math.min(to, b) - Math.max(from, a);
       if (part <= 0) return;
       waits++;
       weights.set(now, (weights.get(now) || 0) + part);
-    });
+    }, true);
   }
   return { weights, waits };
 }

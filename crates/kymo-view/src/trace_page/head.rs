@@ -4,7 +4,7 @@ use std::io;
 
 use kymo_analysis::offcpu::OffCpuCause;
 use kymo_analysis::tracks::{
-    CounterOwner, PyramidLevel, RUNNING, SpanTrack, build_pyramids, push_number, span_state,
+    Columns, CounterOwner, PyramidLevel, RUNNING, SpanTrack, push_number, span_state,
 };
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -19,22 +19,15 @@ const OVERVIEW: usize = 1024;
 /// Adds all columns to the pieces, and says where they are.
 pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io::Result<Value> {
     let tracks = page.tracks;
-    // All tracks in the order in which they are described.
-    let mut all: Vec<&SpanTrack> = Vec::new();
-    tracks.cpus.iter().zip(&tracks.known).for_each(|(track, known)| all.extend([track, known]));
-    let of_work = tracks.work.iter().flat_map(|w| [&w.interrupts, &w.softirqs]);
-    all.extend(of_work.filter(|t| t.count > 0));
-    for task in &tracks.tasks {
-        all.extend([&task.states, &task.calls].into_iter().chain(&task.spans.tracks));
-    }
+    let all = tracks.span_tracks();
     let mut described = Vec::with_capacity(all.len());
-    for (track, levels) in all.iter().zip(build_pyramids(&all)) {
-        described.push(track_levels(track, &levels, pieces)?);
+    for (track, levels) in all.iter().zip(page.pyramids) {
+        described.push(track_levels(track, levels, pieces)?);
     }
     let samples = samples(page, pieces)?;
     // The leaves come behind what is drawn first.
     for (track, described) in all.iter().zip(&mut described) {
-        described["leaf"] = pieces.add_columns(&track.bytes, 3)?;
+        described["leaf"] = chunks_of(track, pieces)?;
     }
     let mut described = described.into_iter();
     let mut next = || described.next().unwrap_or_default();
@@ -70,14 +63,14 @@ pub(super) fn describe(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io
         };
         counters.push(json!({
             "name": track.name, "cpu": cpu, "pid": pid, "count": track.count, "end": track.end,
-            "float": track.is_float, "leaf": pieces.add_columns(&track.bytes, 2)?,
+            "float": track.is_float, "leaf": pieces.add_columns(&track.columns)?,
         }));
     }
     let base = match page.baseline {
         Some((stacks, recording)) => baseline(stacks, recording, pieces)?,
         None => Value::Null,
     };
-    let wakeups = pieces.add_columns(&tracks.wakeups.bytes, 3)?;
+    let wakeups = pieces.add_columns(&tracks.wakeups.columns)?;
     let mut chunks = Vec::new();
     for chunk in &tracks.events.chunks {
         let heads = pieces.add_deflated(&chunk.heads)?;
@@ -139,9 +132,22 @@ fn track_levels(
 ) -> io::Result<Value> {
     let mut places = Vec::new();
     for level in levels {
-        places.push(json!([level.shift, level.count, pieces.add_columns(&level.bytes, 3)?]));
+        places.push(json!([level.shift, level.count, pieces.add_columns(&level.columns)?]));
     }
     Ok(json!({"count": track.count, "busy": track.busy, "levels": places}))
+}
+
+/// Chunks of a track's spans: their number, the end of the last, where they are.
+fn chunks_of(track: &SpanTrack, pieces: &mut PieceWriter<'_>) -> io::Result<Value> {
+    let mut chunks = Vec::new();
+    for chunk in track.chunks() {
+        let mut described = vec![json!(chunk.count), json!(chunk.to)];
+        described.extend(
+            pieces.add(&chunk.bytes)?.as_array_mut().map(std::mem::take).unwrap_or_default(),
+        );
+        chunks.push(Value::Array(described));
+    }
+    Ok(Value::Array(chunks))
 }
 
 /// Samples and their stacks.
@@ -166,7 +172,7 @@ fn samples(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io::Result<Val
         push_number(&mut defined, stack.node.map_or(0, |n| u64::from(n) + 1));
     }
     let nodes = nodes(stacks);
-    let (mut moments, mut before) = (Vec::new(), 0);
+    let (mut moments, mut before) = (Columns::<3>::default(), 0);
     let mut outside = 0u64;
     let mut count = 0u64;
     for moment in &stacks.moments {
@@ -176,9 +182,7 @@ fn samples(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io::Result<Val
             continue;
         }
         let time = moment.time - from;
-        push_number(&mut moments, time.saturating_sub(before));
-        push_number(&mut moments, moment.stack.into());
-        push_number(&mut moments, moment.weight);
+        moments.push([time.saturating_sub(before), moment.stack.into(), moment.weight]);
         before = time.max(before);
         count += 1;
     }
@@ -191,7 +195,7 @@ fn samples(page: &TracePage<'_>, pieces: &mut PieceWriter<'_>) -> io::Result<Val
         "nodeCount": stacks.nodes.len(),
         "stacks": pieces.add(&defined)?,
         "nodes": pieces.add(&nodes)?,
-        "leaf": pieces.add_columns(&moments, 3)?,
+        "leaf": pieces.add_columns(&moments)?,
     }))
 }
 

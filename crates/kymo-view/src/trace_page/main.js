@@ -52,7 +52,7 @@ function showRow() {
 }
 function spanAt(row, time, lower) {
   const track = row.kind === "cpu" ? row.cpu.runs : row.kind === "work" ? row.work.spans : row.kind === "task" ? (lower ? row.task.calls : row.task.states) : null;
-  if (!track || !track.leaf) { track?.want(); return null; }
+  if (!track?.covers(time, time)) { track?.want(time, time); return null; }
   const i = Track.find(track.leaf, time), l = track.leaf;
   return i < l.count && l.from[i] <= time ? { from: l.from[i], to: l.to[i], code: l.code[i], i, lower } : null;
 }
@@ -127,7 +127,7 @@ function chooseRow(row, folds) {
   if (row.kind === "group") {
     if (!folds) return;
     if (!STATE.closed.delete(row.id)) STATE.closed.add(row.id);
-    makeRows();
+    resized();
   }
   STATE.row = row.id;
   save(); redraw(); showCommand();
@@ -176,8 +176,7 @@ async function stepSpan(by) {
   }
   const track = row && (row.kind === "cpu" ? row.cpu.runs : row.kind === "work" ? row.work.spans : row.kind === "task" ? row.task.states : null);
   if (!track || !track.desc.count) return;
-  await track.want();
-  const l = track.leaf, now = STATE.at ?? STATE.from;
+  const now = STATE.at ?? STATE.from, [at] = track.chunksIn(now, now), l = await track.unpackChunks(Math.max(0, at - 1), at + 2);
   let i = Track.find(l, now) + (by > 0 ? (STATE.at === null ? 0 : 1) : -1);
   i = Math.max(0, Math.min(l.count - 1, i));
   goTo(l.from[i], spanText(row, { from: l.from[i], to: l.to[i], code: l.code[i] }).split("\n").slice(1).join(", "));

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kymo_analysis::critical_path::PathTable;
-use kymo_analysis::tracks::{DeflateEffort, TraceTracks};
+use kymo_analysis::tracks::{DeflateEffort, PyramidLevel, TraceTracks};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -42,6 +42,8 @@ const SCRIPT: [&str; 7] = [
 pub struct TracePage<'a> {
     /// Tracks over time.
     pub tracks: &'a TraceTracks,
+    /// Bins over each of [`TraceTracks::span_tracks`].
+    pub pyramids: &'a [Vec<PyramidLevel>],
     /// Samples with their stacks, by thread and in time.
     pub stacks: &'a Stacks,
     /// Stacks of a recording to compare with, and that as a shell takes it.

@@ -9,7 +9,7 @@ async function taskTimes(a, b) {
   for (const task of TASKS) {
     if (!task.tid || task.tid === NO_TID || !task.states.desc.count) continue;
     const row = { task, run: 0, ready: 0, blocked: 0, unsure: 0 };
-    eachSpan(await blob(task.states.desc.leaf), a, b, (from, to, code) => {
+    await eachSpan(task.states, a, b, (from, to, code) => {
       const part = Math.min(to, b) - Math.max(from, a), state = code & 7;
       // What has no end in the recording is not counted, as in the command's table.
       if (isOpen(code)) return;

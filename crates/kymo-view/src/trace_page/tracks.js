@@ -83,6 +83,8 @@ function makeRows() {
   for (const p of roots.sort(busiest)) show(p, 0);
   let y = 0;
   for (const row of rows) { row.y = y; y += row.height; }
+  // The lower part has the room that rows do not need.
+  $("scroll").style.maxHeight = Math.max(80, y + RULER) + "px";
   $("spacer").style.height = Math.max(0, y + RULER - trackHeight()) + "px";
   return y;
 }
@@ -109,6 +111,7 @@ function redraw() {
   requestAnimationFrame(() => {
     redrawAsked = false;
     const begin = performance.now();
+    frames++;
     drawTracks(); drawOverview();
     drawTimes.push(performance.now() - begin);
     if (drawTimes.length > 1000) drawTimes.shift();
@@ -338,7 +341,7 @@ function writeRow(c, row, y, width) {
 // Spans that have room for text; there are few of them in a view.
 function eachWide(track, least, see) {
   const l = track.leaf, per = perPixel();
-  if (!l) return;
+  if (!track.covers(STATE.from, STATE.to)) return;
   const first = Track.find(l, STATE.from);
   if (lowerBound(l.from, STATE.to, l.count) - first > 1000) return;
   for (let i = first; i < l.count && l.from[i] < STATE.to; i++) {
@@ -370,11 +373,14 @@ function write(c, text, x, y, room, style = "f") {
   }
   c.fillText(fitted.get(key), x, y);
 }
+const widths = new Map();
 function label(c, text, x, w, y) {
-  const from = Math.max(x, GUTTER) + 4, room = x + w - from - 3;
+  const from = Math.max(x, GUTTER) + 4, room = Math.min(x + w, c.canvas.width / scale) - from - 3;
   if (room < 26) return;
-  const most = Math.floor(room / 6.2);
-  c.fillText(text.length > most ? text.slice(0, Math.max(1, most - 1)) + "\u2026" : text, from, y);
+  const key = c.font + text;
+  if (!widths.has(key)) { if (widths.size > 20000) widths.clear(); widths.set(key, c.measureText(text).width); }
+  const share = room / widths.get(key);
+  c.fillText(share < 1 ? text.slice(0, Math.max(1, Math.floor(text.length * share) - 1)) + "\u2026" : text, from, y);
 }
 // The critical path: whose time it is, from row to row.
 let PATH = HEAD.path;

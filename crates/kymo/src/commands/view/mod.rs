@@ -11,9 +11,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use kymo_analysis::critical_path::{PathConfig, PathTarget, find_paths};
 use kymo_analysis::tasks::sched_notes;
-use kymo_analysis::tracks::{TraceTracks, TrackConfig, read_tracks};
+use kymo_analysis::tracks::{PyramidLevel, TraceTracks, TrackConfig, build_pyramids, read_tracks};
 use kymo_events::{
-    BatchTee, ClassOrigin, EventSelection, EventSource, RecordedClass, TeedBatches, parse_times,
+    BatchTee, ClassOrigin, EventSelection, EventSource, RecordedClass, SourceError, TeedBatches,
+    parse_times,
 };
 use kymo_kernel::system::release_freed_memory;
 use kymo_model::{NoteKind, SampleType};
@@ -132,13 +133,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let again = EventSource::open(&paths, args.symbols.options(&first))?;
             std::thread::scope(|scope| {
                 let stacks = scope.spawn(move || stacks_of(&again, batches));
-                let tracks = read_tracks(&source, &config, tee);
+                let tracks = read_with_pyramids(&source, &config, tee);
                 (tracks, stacks.join())
             })
         }
-        Some(_) => (read_tracks(&source, &config, None), Ok(stacks_of(&source, None))),
+        Some(_) => (read_with_pyramids(&source, &config, None), Ok(stacks_of(&source, None))),
     };
-    let tracks = tracks?;
+    let (tracks, pyramids) = tracks?;
     let RecordingStacks { stacks, ledger: told, damage } =
         stacks.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     // What reading took is not needed beside what packing takes.
@@ -171,6 +172,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         path,
         baseline: base.as_ref().map(|(stacks, name)| (stacks, &**name)),
         tracks: &tracks,
+        pyramids: &pyramids,
         stacks: &stacks,
         ledger: &ledger,
         title: &title.unwrap_or_else(|| names.join(", ")),
@@ -186,7 +188,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         crate::progress::end();
         say!("{}", ledger.to_text(""));
         let begin = tracks.span.0;
-        drop((tracks, stacks, base));
+        drop((tracks, pyramids, stacks, base));
         // It may serve for days.
         release_freed_memory();
         let find = Box::new(move |tid, times| find_path(&source, tid, times, begin));
@@ -206,6 +208,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let damaged = tracks.summary().is_damaged(&source);
     let damage = damage.or_else(|| damaged.then(|| "damaged; what can be read is shown".into()));
     Ok(exit::status(source.name(), damage.as_deref(), &ledger, args.strict))
+}
+
+/// Tracks, and what is drawn of them from afar: stacks take longer than the former.
+fn read_with_pyramids(
+    source: &EventSource,
+    config: &TrackConfig,
+    tee: Option<BatchTee>,
+) -> Result<(TraceTracks, Vec<Vec<PyramidLevel>>), SourceError> {
+    let tracks = read_tracks(source, config, tee)?;
+    let pyramids = build_pyramids(&tracks.span_tracks());
+    Ok((tracks, pyramids))
 }
 
 /// The earlier of two recordings, of which neither begins before the other ends; the later one
