@@ -12,7 +12,6 @@
 
 mod counters;
 mod cpu_work;
-mod deflate;
 mod density;
 mod event_list;
 mod overview;

@@ -1,12 +1,7 @@
 //! Numbers as LEB128: seven bits a byte, the lowest first, the eighth says that more come. Rows
 //! of them lie in columns, and those are deflated.
 
-use std::io::Write as _;
-
-use flate2::Compression;
-use flate2::write::DeflateEncoder;
-
-use super::deflate::deflate;
+use libdeflater::{CompressionLvl, Compressor};
 
 /// Bytes as they are in a page: compressed with deflate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +15,7 @@ pub struct DeflatedBytes {
 /// How much time compressing takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeflateEffort {
-    /// A quarter of the other, for a sixth more bytes.
+    /// Some of the other's, for more bytes.
     Least,
     /// As much as pays.
     Usual,
@@ -39,15 +34,15 @@ impl DeflateEffort {
 impl DeflatedBytes {
     /// Compresses bytes.
     pub fn new(plain: &[u8], effort: DeflateEffort) -> DeflatedBytes {
-        if effort == DeflateEffort::Least {
-            let mut bytes = deflate(plain);
-            bytes.shrink_to_fit();
-            return DeflatedBytes { bytes, length: plain.len() };
-        }
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(2));
-        // A vector takes all that it is given.
-        let written = encoder.write_all(plain).and_then(|()| encoder.finish());
-        let mut bytes = written.unwrap_or_default();
+        let level = match effort {
+            DeflateEffort::Least => 1,
+            DeflateEffort::Usual => 5,
+        };
+        let mut compressor = Compressor::new(CompressionLvl::new(level).unwrap_or_default());
+        let mut bytes = vec![0; compressor.deflate_compress_bound(plain.len())];
+        // There is room for the worst.
+        let written = compressor.deflate_compress(plain, &mut bytes).unwrap_or_default();
+        bytes.truncate(written);
         bytes.shrink_to_fit();
         DeflatedBytes { bytes, length: plain.len() }
     }
@@ -146,7 +141,23 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
+
+    #[test]
+    fn what_is_compressed_comes_back() {
+        let noise = (0..5_000_000u64).map(|n| (n * n >> 7) as u8).collect::<Vec<u8>>();
+        for plain in [&[][..], b"a", &[0; 100_000], &noise] {
+            for effort in [DeflateEffort::Least, DeflateEffort::Usual] {
+                let packed = DeflatedBytes::new(plain, effort);
+                let mut back = Vec::new();
+                let read = flate2::read::DeflateDecoder::new(&*packed.bytes).read_to_end(&mut back);
+                assert_eq!((read.ok(), packed.length), (Some(plain.len()), plain.len()));
+                assert!(back == plain && packed.bytes.len() < plain.len() + 1000, "{effort:?}");
+            }
+        }
+    }
 
     #[test]
     fn numbers_come_back() {
