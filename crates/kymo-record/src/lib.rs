@@ -28,6 +28,7 @@ mod selection;
 mod session;
 pub mod sessions;
 mod synthesize;
+mod told_losses;
 mod trust;
 pub mod ust;
 

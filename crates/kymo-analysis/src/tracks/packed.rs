@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_compressed_comes_back() {
-        let noise = (0..5_000_000u64).map(|n| (n * n >> 7) as u8).collect::<Vec<u8>>();
+        let noise = (0..5_000_000u64).map(|n| ((n * n) >> 7) as u8).collect::<Vec<u8>>();
         for plain in [&[][..], b"a", &[0; 100_000], &noise] {
             for effort in [DeflateEffort::Least, DeflateEffort::Usual] {
                 let packed = DeflatedBytes::new(plain, effort);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_boot_or_damaged_is_not_taken() {
+    fn what_is_of_earlier_boot_or_damaged_is_not_taken() {
         let Some(packed) = pack(&Kallsyms::parse(list())) else { return };
         let taken = |bytes: Vec<u8>| Kallsyms::kept(Box::new(bytes), NameChoice::Last).is_some();
         assert!(taken(packed.clone()));

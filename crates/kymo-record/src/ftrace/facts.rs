@@ -10,8 +10,8 @@ use kymo_kernel::ftrace::{EventName, TraceDir};
 use kymo_kernel::system::{self, KernelName, SystemRoot};
 
 use super::error::TraceError;
-use super::told_losses::{RingStats, ToldLosses, ring_stats};
 use super::trace_header::{GrowingHeader, Layout};
+use crate::told_losses::{RingStats, ToldLosses, ring_stats};
 
 /// What stays the same from the start to the end of a recording.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Gathered {
         Ok(Gathered { facts, buffers: vec![buffer], format, told, stats: None })
     }
 
-    /// With figures of the rings of another time, and after files that stated losses.
+    /// With earlier figures of the rings, and after files that stated losses.
     pub(crate) fn with_stats(self, stats: RingStats, told: ToldLosses) -> Gathered {
         Gathered { stats: Some(stats), told, ..self }
     }

@@ -13,7 +13,6 @@ mod pump;
 mod session;
 mod setup;
 pub mod stream;
-mod told_losses;
 mod trace_header;
 mod watch;
 
@@ -26,6 +25,5 @@ pub use session::{
     BufferMode, KernelSession, KernelSnapshot, SessionOptions, SessionState, TakenBy,
 };
 pub use setup::{TraceEvent, TraceSetup};
-pub(crate) use told_losses::ToldLosses;
 pub use trace_header::{GrowingHeader, HeaderLayoutError, Layout, MAX_STREAMS};
 pub use watch::{Condition, ConditionWatch, Met};

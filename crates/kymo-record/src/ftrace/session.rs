@@ -19,9 +19,9 @@ use super::movers::{Current, ToFile};
 use super::pack;
 use super::pump::{Pump, PumpError};
 use super::setup::{TraceEvent, enable};
-use super::told_losses::{ToldLosses, ring_stats};
 use crate::output;
 use crate::sessions::note::{self, Part};
+use crate::told_losses::{ToldLosses, ring_stats};
 
 /// How the instances of sessions are called.
 const PREFIX: &str = "kymo-session-";

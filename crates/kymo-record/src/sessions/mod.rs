@@ -542,7 +542,7 @@ fn destroy_programs(name: &str) -> Result<bool, SessionError> {
 /// started again.
 fn gone(name: &str) -> Option<(String, bool)> {
     let note = note::read(name)?;
-    let rebooted = note.is_of_another_boot();
+    let rebooted = note.is_of_earlier_boot();
     let programs = is_here(&note);
     if rebooted && (note.kernel || programs) {
         return Some(("the machine was started again".into(), true));

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kymo_kernel::system::{self, SystemRoot};
 
-use crate::ftrace::ToldLosses;
+use crate::told_losses::ToldLosses;
 
 /// What a session was made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Part<'a> {
 
 impl SessionNote {
     /// The machine was started again since.
-    pub(crate) fn is_of_another_boot(&self) -> bool {
+    pub(crate) fn is_of_earlier_boot(&self) -> bool {
         boot_id().is_some_and(|now| now != self.boot)
     }
 }
@@ -72,10 +72,14 @@ pub(crate) fn read(name: &str) -> Option<SessionNote> {
     Some(note)
 }
 
+/// The same of this boot: an earlier one's is of a different session.
+fn read_current(name: &str) -> Option<SessionNote> {
+    read(name).filter(|note| !note.is_of_earlier_boot())
+}
+
 /// When a session of this boot was made.
 pub(crate) fn made(name: &str) -> Option<u64> {
-    // Of another boot it would be another session's.
-    read(name).filter(|note| !note.is_of_another_boot() && note.made > 0).map(|note| note.made)
+    read_current(name).filter(|note| note.made > 0).map(|note| note.made)
 }
 
 /// Notes a part that was made now.
@@ -84,7 +88,7 @@ pub(crate) fn add(name: &str, part: Part<'_>) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let fresh =
         || SessionNote { boot: boot_id().unwrap_or_default(), made: now, ..Default::default() };
-    let mut note = read(name).filter(|n| !n.is_of_another_boot()).unwrap_or_else(fresh);
+    let mut note = read_current(name).unwrap_or_else(fresh);
     match part {
         Part::Kernel => (note.kernel, note.told) = (true, ToldLosses::default()),
         Part::Programs(base) => note.programs = Some(base.to_owned()),
@@ -94,7 +98,7 @@ pub(crate) fn add(name: &str, part: Part<'_>) -> io::Result<()> {
 
 /// Losses in the kernel's part of a session of this boot that were stated.
 pub(crate) fn told(name: &str) -> ToldLosses {
-    read(name).filter(|note| !note.is_of_another_boot()).unwrap_or_default().told
+    read_current(name).unwrap_or_default().told
 }
 
 /// Notes that these were stated, if there is a note of the session.

@@ -33,8 +33,8 @@ impl ToldLosses {
         ToldLosses(stats.iter().map(|(cpu, text)| (*cpu, counters(text))).collect())
     }
 
-    /// These figures without what was told. A counter that is less than that begins anew: of a ring
-    /// that was made again.
+    /// These figures without what was told. A counter that is less than that begins anew: of a
+    /// new ring.
     pub(crate) fn rest_of(&self, stats: RingStats) -> RingStats {
         let rest = |(cpu, text): (u32, String)| {
             let Some(told) = self.0.get(&cpu) else { return (cpu, text) };
@@ -89,7 +89,7 @@ mod tests {
         let rest = told.rest_of(stats(7, 130));
         let expected = stats(2, 30)[0].1.replace("commit overrun: 1", "commit overrun: 0");
         assert_eq!(rest, [(2, expected)]);
-        // Another CPU's are all new, and so is what a ring counts that was made again.
+        // Another CPU's are all new, and so is what a new ring counts.
         let other = vec![(0, stats(7, 130)[0].1.clone())];
         assert_eq!(told.rest_of(other.clone()), other);
         let again = stats(1, 2)[0].1.replace("commit overrun: 1", "commit overrun: 0");
