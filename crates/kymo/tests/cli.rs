@@ -105,7 +105,7 @@ fn options_that_cannot_be_say_why() {
     for (args, reason) in [
         (&["report", "--itrace=i"][..], "kymo report has no --itrace: hardware traces"),
         (&["script", "--gen-script", "python"], "use `kymo script --json`"),
-        (&["record", "--threads", "--", "true"], "a recording is one file"),
+        (&["record", "--kcore", "--", "true"], "code of the kernel is read when"),
     ] {
         let refused = kymo(args);
         assert_eq!(refused.status, 2, "{refused:?}");

@@ -184,7 +184,6 @@ fn stat_leaves_a_side_out_and_runs_scripts_around() {
 fn what_cannot_be_is_refused_by_name() {
     for (args, reason) in [
         (&["report", "--branch-stack"][..], "kymo script -F brstacksym"),
-        (&["report", "-D"], "kymo script -D"),
         (&["sched", "replay", "--repeat", "3"], "perf sched replay"),
         (&["sched", "map", "--task-name", "x"], "--comm"),
         (&["lock", "contention", "--inject-delay", "x"], "nothing is delayed"),

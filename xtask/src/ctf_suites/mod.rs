@@ -154,20 +154,30 @@ fn read_by_kymo(kymo: &Path, trace: &Path) -> anyhow::Result<Reading<KymoEvent>>
     let mut events = Vec::new();
     for line in text.lines() {
         let object: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        // Where events were lost is told between them.
+        let Some(name) = object["event"].as_str().map(str::to_owned) else { continue };
         // As it is written: a number of 64 bits with a fraction holds less.
         let time = line.split_once("\"time\":").map_or("", |(_, rest)| rest);
         let time = time.split(',').next().unwrap_or_default().to_owned();
-        let name = object["event"].as_str().unwrap_or_default().to_owned();
         events.push(KymoEvent { time, name, fields: object["fields"].clone() });
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let error = (!output.status.success()).then(|| {
-        let lines = said.lines().filter(|line| !line.starts_with('{'));
-        let why = lines.last().unwrap_or_default();
+        let (objects, lines): (Vec<&str>, Vec<&str>) =
+            said.lines().partition(|line| line.starts_with('{'));
+        let damage = objects.iter().find_map(|line| damage_in(line));
+        let why = damage.as_deref().or(lines.last().copied()).unwrap_or_default();
         let why = why.strip_prefix("kymo: ").unwrap_or(why);
         why.strip_prefix(&format!("{}: ", trace.display())).unwrap_or(why).to_owned()
     });
     Ok(Reading { events, error })
+}
+
+/// The first damage that a ledger tells.
+fn damage_in(ledger: &str) -> Option<String> {
+    let object: Value = serde_json::from_str(ledger).ok()?;
+    let note = object["ledger"].as_array()?.iter().find(|note| note["kind"] == "damaged")?;
+    note["fact"].as_str().map(str::to_owned)
 }
 
 fn compare(theirs: &Reading<PrettyEvent>, ours: &Reading<KymoEvent>) -> Verdict {
@@ -216,20 +226,24 @@ fn first_difference(theirs: &[PrettyEvent], ours: &[KymoEvent]) -> Option<String
 }
 
 fn is_same(theirs: &PrettyEvent, ours: &KymoEvent) -> bool {
-    let is_of_that_time = theirs.time.as_ref().is_none_or(|time| *time == ours.time);
+    let is_of_that_time = theirs.time.as_ref().is_none_or(|time| is_same_time(time, &ours.time));
     is_of_that_time && theirs.name == ours.name && is_same_value(&theirs.payload, &ours.fields)
 }
 
 fn is_same_value(theirs: &PrettyValue, ours: &Value) -> bool {
     match (theirs, ours) {
+        (PrettyValue::Structure(members), Value::Null) => members.is_empty(),
         (PrettyValue::Structure(members), Value::Object(fields)) => {
             members.len() == fields.len()
                 && members.iter().all(|(name, value)| {
                     fields.get(name).is_some_and(|own| is_same_value(value, own))
                 })
         }
+        // Nothing in braces: an option without content, or a structure without members.
+        (PrettyValue::Option(None), own) => {
+            own.is_null() || own.as_object().is_some_and(serde_json::Map::is_empty)
+        }
         // The option of a variant that is there has its name.
-        (PrettyValue::Option(None), own) => own.is_null(),
         (PrettyValue::Option(Some(value)), Value::Object(fields)) if fields.len() == 1 => {
             fields.values().all(|own| is_same_value(value, own))
         }
@@ -253,9 +267,18 @@ fn is_same_value(theirs: &PrettyValue, ours: &Value) -> bool {
     }
 }
 
-/// A number in hexadecimal digits has no sign.
+/// Clocks whose frequency is no part of a second are rounded to nanoseconds.
+fn is_same_time(theirs: &str, ours: &str) -> bool {
+    let nanos = |text: &str| text.replacen('.', "", 1).parse::<i128>().ok();
+    nanos(theirs).zip(nanos(ours)).is_some_and(|(a, b)| (a - b).abs() <= 1)
+}
+
+/// A number in hexadecimal digits has no sign, a real one may have no fraction.
 fn is_same_integer(theirs: i128, ours: &Value) -> bool {
     let own = ours.as_i64().map(i128::from).or(ours.as_u64().map(i128::from));
+    if let Some(real) = ours.as_f64().filter(|_| own.is_none()) {
+        return (real - theirs as f64).abs() <= real.abs() * 1e-5;
+    }
     let as_bool = ours.as_bool().map(i128::from);
     own.or(as_bool).is_some_and(|own| {
         let wrapped = [8, 16, 32, 64].map(|bits| own + (1i128 << bits));

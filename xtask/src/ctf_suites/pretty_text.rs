@@ -33,6 +33,10 @@ impl PrettyEvent {
             }
             None => (None, line),
         };
+        if let Some(name) = rest.strip_suffix(": ") {
+            let payload = PrettyValue::Structure(Vec::new());
+            return Some(PrettyEvent { time, name: name.to_owned(), payload });
+        }
         let (name, rest) = rest.split_once(": {")?;
         let mut words = Words(rest);
         let mut payload = words.braces()?;
@@ -202,6 +206,8 @@ mod tests {
                 PrettyValue::Structure(vec![("b".to_owned(), PrettyValue::Bool(true))]),
             ]
         );
+        let bare = PrettyEvent::parse("[0.000000000] a: ").expect("it has no fields");
+        assert_eq!((&*bare.name, bare.payload), ("a", PrettyValue::Structure(Vec::new())));
         assert!(PrettyEvent::parse("a: { b = }").is_none());
     }
 }
