@@ -349,6 +349,55 @@ const IDLE: &[IdleOption] = &[
         NoValue,
         "payloads are always printed by the kernel's print formats",
     ),
+    idle(
+        &["report", "annotate"],
+        "ignore-vmlinux",
+        None,
+        NoValue,
+        "names of the kernel's functions are those of the recorded kernel unless -k names a file",
+    ),
+    idle(
+        &["top"],
+        "ignore-vmlinux",
+        None,
+        NoValue,
+        "names are those of the kernel that runs",
+    ),
+    idle(
+        &["top"],
+        "vmlinux",
+        Some('k'),
+        Required("FILE"),
+        "names are those of the kernel that runs",
+    ),
+    idle(
+        &["top"],
+        "kallsyms",
+        None,
+        Required("FILE"),
+        "names are those of the kernel that runs",
+    ),
+    idle(
+        &["stat"],
+        "metric-no-group",
+        None,
+        NoValue,
+        "events are grouped as -e says, and none is added for what is derived of them",
+    ),
+    idle(
+        &["stat"],
+        "metric-no-merge",
+        None,
+        NoValue,
+        "events are grouped as -e says, and none is added for what is derived of them",
+    ),
+    idle(
+        &["stat"],
+        "metric-no-threshold",
+        None,
+        NoValue,
+        "events are grouped as -e says, and none is added for what is derived of them",
+    ),
 ];
 
 /// Options that perf takes before the subcommand; they count as if they stood behind it.

@@ -54,12 +54,6 @@ const REFUSED: &[RefusedOption] = &[
         reason: "branch records are not used as call stacks; record with `--call-graph dwarf`",
     },
     RefusedOption {
-        commands: &["report", "annotate"],
-        options: &["ignore-vmlinux"],
-        reason: "the kernel's symbols are those of the recorded kernel; name others with `-k` or \
-                 `--kallsyms`",
-    },
-    RefusedOption {
         commands: &["stat"],
         options: &["smi-cost", "iostat", "record-tpebs", "tpebs-mode"],
         reason: "counters of single CPU models are not known by purpose; name events with -e",
@@ -158,7 +152,7 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["top"],
-        options: &["kallsyms", "vmlinux", "k", "ignore-vmlinux", "dump-symtab"],
+        options: &["dump-symtab"],
         reason: "the kernel that runs has its own symbols (`kymo kallsyms`)",
     },
     RefusedOption {
@@ -177,9 +171,6 @@ const REFUSED: &[RefusedOption] = &[
         options: &[
             "metrics",
             "M",
-            "metric-no-group",
-            "metric-no-merge",
-            "metric-no-threshold",
             "topdown",
             "td-level",
             "transaction",

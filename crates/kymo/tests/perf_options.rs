@@ -302,7 +302,8 @@ fn records_are_dumped_and_results_go_into_files() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let data = place("perf.data");
-    let record = ["record", "-q", "-e", "cpu-clock,page-faults", "-c", "1000000", "-o", &data];
+    let events = ["-e", "cpu-clock,page-faults", "-F", "4000"];
+    let record = [&["record", "-q", "--sample-cpu", "-o", &data], &events[..]].concat();
     let _ = kymo_testkit::perf([&record[..], &["--", workload.arg(), "20"]].concat()).success();
     let dump = kymo(&["script", "-D", "-i", &data]).success().stdout;
     assert!(dump.contains("PERF_RECORD_SAMPLE"), "{dump}");
@@ -314,10 +315,10 @@ fn records_are_dumped_and_results_go_into_files() {
     assert_eq!(before, dump);
     // A list of events, as on the standard output.
     let file = place("list");
-    let listed = kymo(&["list", "--no-desc", "sw", "-o", &file]).success().stdout;
+    let listed = kymo(&["list", "sw", "-o", &file]).success().stdout;
     assert_eq!(listed, "");
     let text = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(text, kymo(&["list", "--no-desc", "sw"]).success().stdout);
+    assert_eq!(text, kymo(&["list", "sw"]).success().stdout);
     assert!(text.contains("page-faults"), "{text}");
     // Each event in a file, with what was chosen.
     let fields = ["script", "-F", "event,ip", "-i", &data];

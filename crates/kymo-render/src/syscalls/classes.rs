@@ -83,7 +83,7 @@ const CLASSES: [CallClass; 17] = [
         #[rustfmt::skip]
         calls: &[
             "open", "openat", "openat2", "creat", "open_by_handle_at", "open_tree",
-            "open_tree_attr", "close", "close_range", "dup", "dup2", "dup3", "fcntl", "fcntl64",
+            "open_tree_attr", "close", "dup", "dup2", "dup3", "fcntl", "fcntl64",
             "ioctl", "flock", "pipe", "pipe2", "read", "readv", "pread64", "preadv", "preadv2",
             "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendfile", "sendfile64",
             "splice", "tee", "vmsplice", "copy_file_range", "lseek", "_llseek", "readahead",
