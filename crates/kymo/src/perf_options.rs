@@ -356,13 +356,7 @@ const IDLE: &[IdleOption] = &[
         NoValue,
         "names of the kernel's functions are those of the recorded kernel unless -k names a file",
     ),
-    idle(
-        &["top"],
-        "ignore-vmlinux",
-        None,
-        NoValue,
-        "names are those of the kernel that runs",
-    ),
+    idle(&["top"], "ignore-vmlinux", None, NoValue, "names are those of the kernel that runs"),
     idle(
         &["top"],
         "vmlinux",
@@ -370,13 +364,7 @@ const IDLE: &[IdleOption] = &[
         Required("FILE"),
         "names are those of the kernel that runs",
     ),
-    idle(
-        &["top"],
-        "kallsyms",
-        None,
-        Required("FILE"),
-        "names are those of the kernel that runs",
-    ),
+    idle(&["top"], "kallsyms", None, Required("FILE"), "names are those of the kernel that runs"),
     idle(
         &["stat"],
         "metric-no-group",

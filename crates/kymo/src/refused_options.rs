@@ -168,14 +168,7 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["stat"],
-        options: &[
-            "metrics",
-            "M",
-            "topdown",
-            "td-level",
-            "transaction",
-            "T",
-        ],
+        options: &["metrics", "M", "topdown", "td-level", "transaction", "T"],
         reason: "formulas of single CPU models are not known; what is derived of usual events is \
                  shown beside them",
     },

@@ -115,7 +115,7 @@ const CLASSES: [CallClass; 17] = [
         #[rustfmt::skip]
         calls: &[
             "brk", "mmap", "mmap2", "munmap", "mremap", "mprotect", "pkey_mprotect", "mseal",
-            "madvise", "process_madvise", "msync", "mincore", "mlock", "mlock2", "mlockall",
+            "madvise", "msync", "mincore", "mlock", "mlock2", "mlockall",
             "munlock", "munlockall", "remap_file_pages", "map_shadow_stack", "shmat", "shmdt",
             "mbind", "get_mempolicy", "set_mempolicy", "set_mempolicy_home_node",
             "migrate_pages", "move_pages", "io_setup", "io_destroy",
