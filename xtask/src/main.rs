@@ -8,6 +8,7 @@ mod bpftrace_cases;
 mod c_library;
 mod cargo;
 mod chance;
+mod ctf_suites;
 mod fuzz;
 mod hostile;
 mod licences;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         ["bloat", program] => bloat::run(Some(program)).map(done),
         ["vm", rest @ ..] => vm::main(rest),
         ["bpftrace-cases", rest @ ..] => bpftrace_cases::main(rest).map(done),
+        ["ctf-suites", rest @ ..] => ctf_suites::main(rest).map(done),
         ["torture", rest @ ..] => torture::main(rest).map(done),
         ["hostile", rest @ ..] => hostile::main(rest).map(done),
         ["fuzz", rest @ ..] => fuzz::main(rest).map(done),
@@ -113,7 +115,15 @@ fn main() -> ExitCode {
 
 /// The tasks that say themselves how they are called.
 fn more_usage() -> String {
-    [fuzz::USAGE, hostile::USAGE, torture::USAGE, bpftrace_cases::USAGE, vm::USAGE].concat()
+    [
+        fuzz::USAGE,
+        hostile::USAGE,
+        torture::USAGE,
+        bpftrace_cases::USAGE,
+        ctf_suites::USAGE,
+        vm::USAGE,
+    ]
+    .concat()
 }
 
 /// The directory of the workspace.

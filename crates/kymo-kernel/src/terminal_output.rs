@@ -114,6 +114,15 @@ impl LedOutput {
     }
 }
 
+/// Makes a file the standard output.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn send_to(file: File) -> io::Result<()> {
+    io::stdout().flush()?;
+    replace(libc::STDOUT_FILENO, &file.into())
+}
+
 /// Makes a standard stream another file.
 fn replace(stream: i32, by: &OwnedFd) -> io::Result<()> {
     // SAFETY: both descriptors are open, and nobody owns the one that is replaced.

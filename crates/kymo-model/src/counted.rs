@@ -2,7 +2,12 @@
 
 /// `1 file`, `2 files`.
 pub fn counted(n: u64, one: &str, more: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { more })
+    format!("{n} {}", by_number(n, one, more))
+}
+
+/// The form of a word that goes with a number: `has`, `have`.
+pub fn by_number<'w>(n: u64, one: &'w str, more: &'w str) -> &'w str {
+    if n == 1 { one } else { more }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ mod width;
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
 pub use compact_sort::CompactSort;
 pub use count::{Aggregation, CountKey, CountRow, CountState, Metric, MetricKind};
-pub use counted::counted;
+pub use counted::{by_number, counted};
 pub use cursor::{Cursor, Endian, Truncated};
 pub use flags::{AttrFlags, BranchType, ReadFormat, SampleType};
 pub use index_vec::{IndexVec, VecIndex, index_number};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use kymo_kernel::system::SystemRoot;
 use kymo_model::Note;
-use kymo_symbols::debug_files::{BinaryError, BinaryFiles};
+use kymo_symbols::debug_files::{BinaryError, BinaryFiles, path_as_typed};
 
 use crate::grammar::ProbeDescription;
 use crate::plan_error::PlanError;
@@ -14,7 +14,7 @@ use crate::resolve_by_kallsyms::resolve_by_kallsyms;
 /// What is probed; the running kernel if nothing is named.
 #[derive(Clone, Debug, Default)]
 pub struct ProbedTarget {
-    /// A program or library.
+    /// A program or library: a path, or a name on the search path.
     pub exec: Option<PathBuf>,
     /// Process that sees the program at that path.
     pub target_ns: Option<u32>,
@@ -33,7 +33,7 @@ impl ProbedTarget {
         if let Some(path) = &self.exec {
             return match self.target_ns {
                 Some(pid) => BinaryFiles::user_of(pid, path),
-                None => BinaryFiles::user(path),
+                None => BinaryFiles::user(&path_as_typed(path)),
             };
         }
         if let Some(module) = &self.module {

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write};
 use std::process::Command;
 
 use kymo_bpf::{ActionKind, CompiledProgram, MapDefinition, MapPurpose, RingAction, ValueType};
-use kymo_model::{CompactSort as _, Note, NoteKind};
+use kymo_model::{CompactSort as _, Note, NoteKind, counted};
 
 use crate::address_names::{AddressNames, local_time_now};
 use crate::bytes::u64_at;
@@ -367,12 +367,16 @@ impl ActionRunner {
         let mut notes: Vec<Note> =
             failures.map(|f| Note::doubt(NoteKind::Missing, f.clone(), None)).collect();
         if self.commands_left > 0 {
-            let fact =
-                format!("{} commands of system() were not run: the run ended", self.commands_left);
+            let fact = counted(
+                self.commands_left,
+                "command of system() was not run: the run ended",
+                "commands of system() were not run: the run ended",
+            );
             notes.push(Note::doubt(NoteKind::Missing, fact, None));
         }
         if self.names.unresolved > 0 {
-            let fact = format!("{} addresses have no symbol", self.names.unresolved);
+            let fact =
+                counted(self.names.unresolved, "address has no symbol", "addresses have no symbol");
             notes.push(Note::doubt(NoteKind::Unresolved, fact, None));
         }
         notes

@@ -12,7 +12,7 @@ use kymo_kernel::bpf::{BpfError, BpfMap, BpfProgram, MapSpec, ProgramSpec};
 use kymo_kernel::clock::{KernelClock, monotonic_ns};
 use kymo_kernel::proc_maps;
 use kymo_kernel::target::own_cgroup_id;
-use kymo_model::{Attr, EventType, Note, NoteKind, sw};
+use kymo_model::{Attr, EventType, Note, NoteKind, counted, sw};
 use rustc_hash::FxHashMap;
 
 use crate::actions::{ActionRunner, ProgramSinks};
@@ -371,7 +371,11 @@ impl InterpretedProgram {
         notes.extend(self.actions.notes());
         let (_, cut) = self.interpreter().map_or((0, 0), |interpreter| interpreter.runs());
         if cut > 0 {
-            let fact = format!("{cut} runs of the program were ended: too long, or a bad address");
+            let fact = counted(
+                cut,
+                "run of the program was ended: too long, or a bad address",
+                "runs of the program were ended: too long, or a bad address",
+            );
             notes.push(Note::doubt(NoteKind::Cut, fact, None));
         }
         let stackless = self.interpreter().map_or(0, |interpreter| interpreter.stackless());

@@ -2,7 +2,7 @@
 
 use kymo_bpf::{CompiledProgram, ErrorKind, MapDefinition, MapPurpose};
 use kymo_kernel::bpf::{BpfProgram, ProgramInfo};
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use crate::bytes::u64_at;
 use crate::maps::ProgramMaps;
@@ -68,47 +68,79 @@ fn describe(
     match kind {
         ErrorKind::MapFull { map } => {
             let most = map_of(map).map_or(0, |map| map.max_entries);
-            let fact =
-                format!("{count} updates of {} did not fit: it holds {most} entries", name(map));
+            let fact = format!(
+                "{} of {} did not fit: it holds {}",
+                counted(count, "update", "updates"),
+                name(map),
+                counted(most.into(), "entry", "entries")
+            );
             (NoteKind::Lost, fact, Some("raise max_map_keys in the config block".into()))
         }
         ErrorKind::RingFull => (
             NoteKind::Lost,
-            format!("{count} records did not fit the ring"),
+            counted(count, "record did not fit the ring", "records did not fit the ring"),
             Some("raise perf_rb_pages in the config block, or print less".into()),
         ),
         ErrorKind::PacketRingFull => (
             NoteKind::Lost,
-            format!("{count} packets did not fit the ring of their CPU"),
+            counted(
+                count,
+                "packet did not fit the ring of its CPU",
+                "packets did not fit the ring of their CPU",
+            ),
             Some("raise perf_rb_pages in the config block".into()),
         ),
         ErrorKind::PacketCut => (
             NoteKind::Cut,
-            format!("{count} packets were cut: a record of a perf ring has no room for them"),
+            counted(
+                count,
+                "packet was cut: a record of a perf ring has no room for it",
+                "packets were cut: a record of a perf ring has no room for them",
+            ),
             None,
         ),
-        ErrorKind::ReadFailed => {
-            (NoteKind::Unread, format!("{count} reads of memory failed: 0 or empty"), None)
-        }
-        ErrorKind::StackLost => (NoteKind::Chains, format!("{count} stacks were not stored"), None),
+        ErrorKind::ReadFailed => (
+            NoteKind::Unread,
+            counted(
+                count,
+                "read of memory failed: 0 or empty",
+                "reads of memory failed: 0 or empty",
+            ),
+            None,
+        ),
+        ErrorKind::StackLost => (
+            NoteKind::Chains,
+            counted(count, "stack was not stored", "stacks were not stored"),
+            None,
+        ),
         ErrorKind::TextCut => (
             NoteKind::Cut,
-            format!("{count} texts were longer than their room"),
+            counted(count, "text was longer than its room", "texts were longer than their room"),
             Some("raise max_strlen in the config block".into()),
         ),
         ErrorKind::NoSuchKey { map } => (
             NoteKind::Unmatched,
-            format!("{count} deletes of keys that {} has not", name(map)),
+            format!(
+                "{} that {} has not",
+                counted(count, "delete of a key", "deletes of keys"),
+                name(map)
+            ),
             None,
         ),
         ErrorKind::ScratchBusy => (
             NoteKind::Lost,
-            format!("{count} events came while the working memory of their CPU was in use"),
+            counted(
+                count,
+                "event came while the working memory of its CPU was in use",
+                "events came while the working memory of their CPU was in use",
+            ),
             None,
         ),
-        ErrorKind::DivisionByZero => {
-            (NoteKind::Malformed, format!("{count} divisions by zero gave 1"), None)
-        }
+        ErrorKind::DivisionByZero => (
+            NoteKind::Malformed,
+            counted(count, "division by zero gave 1", "divisions by zero gave 1"),
+            None,
+        ),
         ErrorKind::HelperFailed(helper) => {
             (NoteKind::Refused, format!("{helper} failed {count} times"), None)
         }

@@ -9,7 +9,7 @@ use kymo_bpf::{ActionKind, CompiledProgram, PACKET_HEADER, RingAction};
 use kymo_kernel::bpf::BpfPerfRings;
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::regular_file;
-use kymo_model::{CompactSort as _, Note, NoteKind};
+use kymo_model::{CompactSort as _, Note, NoteKind, counted};
 
 use crate::bytes::u64_at;
 use crate::error::ProgramError;
@@ -117,7 +117,11 @@ impl PacketCapture {
             Some(Note::doubt(NoteKind::Missing, fact, None))
         });
         let unknown = (self.unknown > 0).then(|| {
-            let fact = format!("{} samples of the perf rings are no packets", self.unknown);
+            let fact = counted(
+                self.unknown,
+                "sample of the perf rings is no packet",
+                "samples of the perf rings are no packets",
+            );
             Note::doubt(NoteKind::Malformed, fact, None)
         });
         failed.chain(unknown).collect()

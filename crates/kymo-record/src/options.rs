@@ -249,6 +249,15 @@ impl RecordOptions {
             || matches!(self.call_graph, Some(CallGraph::Dwarf(_)))
             || self.events.iter().any(unwound)
     }
+
+    /// Whether call chains have a part of user space.
+    pub fn records_user_chains(&self) -> bool {
+        let user = AttrFlags::EXCLUDE_USER.union(AttrFlags::EXCLUDE_CALLCHAIN_USER);
+        let is_left_out = |flags: AttrFlags| flags.intersects(user);
+        !is_left_out(self.exclude)
+            && (self.events.is_empty()
+                || self.events.iter().any(|event| !is_left_out(event.attr.flags)))
+    }
 }
 
 impl Default for RecordOptions {

@@ -13,7 +13,7 @@ use kymo_events::{
 use kymo_files::ctf::CodeMapping;
 use kymo_format::ring::Missed;
 use kymo_format::{EventFormat, json_string};
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use crate::ctf::{CtfBody, CtfClasses, CtfEventLine, CtfFieldsError, CtfLines, CtfOptions};
 use crate::perf_script::ChainOptions;
@@ -341,7 +341,7 @@ impl EventLines {
         let mut notes = Unrendered::notes(std::iter::once(&self.unrendered));
         let cut = self.programs.as_ref().map_or(0, |p| p.cut);
         if cut > 0 {
-            let fact = format!("{cut} events of programs end early");
+            let fact = counted(cut, "event of programs ends early", "events of programs end early");
             notes.push(Note::doubt(NoteKind::Malformed, fact, None));
         }
         notes

@@ -10,7 +10,7 @@ use kymo_analysis::function_cost::{
     CostSum, CostSums, FunctionCost, FunctionCosts, PercentType, add_columns,
 };
 use kymo_debuginfo::disasm::Flow;
-use kymo_model::{CompactSort as _, NoteKind};
+use kymo_model::{CompactSort as _, NoteKind, counted};
 
 use crate::arrows::Arrows;
 use crate::{Ledger, percent};
@@ -294,7 +294,10 @@ pub fn note_listing(name: &str, listing: &CodeListing, ledger: &mut Ledger) {
         ledger.note(NoteKind::Debug, fact.clone(), None);
     }
     if listing.off > 0 {
-        let fact = format!("{name}: {} samples are not where an instruction begins", listing.off);
+        let fact = format!(
+            "{name}: {} not where an instruction begins",
+            counted(listing.off, "sample is", "samples are")
+        );
         let advice = Some("the code changed while it ran, or is data".into());
         ledger.note(NoteKind::Boundary, fact, advice);
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use kymo_model::by_number;
+
 /// Times as perf shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeUnits {
@@ -94,6 +96,11 @@ impl fmt::Display for Grouped {
         }
         f.pad(&text)
     }
+}
+
+/// [`kymo_model::counted`] with commas between thousands: `1,234 events`.
+pub fn grouped_count(n: u64, one: &str, more: &str) -> String {
+    format!("{} {}", Grouped(n), by_number(n, one, more))
 }
 
 /// Names may hold anything; what would break a line is shown as `?`.

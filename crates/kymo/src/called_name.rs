@@ -33,6 +33,17 @@ impl CalledName {
         }
     }
 
+    /// The line that names the version, as scripts look for it in that program's output: a
+    /// release of it whose command line this is, and the version of kymo.
+    pub(crate) fn version_line(self) -> String {
+        let kymo = concat!("kymo ", env!("CARGO_PKG_VERSION"));
+        match self {
+            CalledName::Kymo => kymo.to_owned(),
+            CalledName::Perf => format!("perf version 7.2 ({kymo})"),
+            CalledName::Bpftrace => format!("bpftrace v0.26.0 ({kymo})"),
+        }
+    }
+
     /// The exit status for what cannot be typed.
     pub(crate) fn usage_status(self) -> i32 {
         match self {
@@ -51,5 +62,13 @@ mod tests {
         assert_eq!(CalledName::of(Path::new("/usr/local/bin/perf")), CalledName::Perf);
         assert_eq!(CalledName::of(Path::new("bpftrace")), CalledName::Bpftrace);
         assert_eq!(CalledName::of(Path::new("perf/kymo")), CalledName::Kymo);
+    }
+
+    #[test]
+    fn the_third_word_of_perfs_version_is_a_release() {
+        let line = CalledName::Perf.version_line();
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[..2], ["perf", "version"]);
+        assert!(words[2].split('.').all(|number| number.parse::<u32>().is_ok()), "{line}");
     }
 }

@@ -30,6 +30,7 @@ mod progress;
 mod refused_options;
 mod sandbox;
 mod screen;
+mod shared_options;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -205,6 +206,9 @@ fn run() -> ExitCode {
     let ledger = ledger_output(&matches);
     screen_options(&matches, ledger.is_machine_readable).choose();
     ledger.choose();
+    if let Err(e) = shared_options::obey(innermost(&matches).1) {
+        return commands::fail(&e);
+    }
     let Some((name, mut matches)) = matches.remove_subcommand() else {
         unreachable!("clap requires a command");
     };
@@ -302,26 +306,22 @@ fn typed_path(args: &[OsString]) -> (String, Vec<String>) {
 const WITH_SUBCOMMANDS: [&str; 9] =
     ["sched", "lock", "kmem", "kwork", "data", "offcpu", "why", "io", "syscalls"];
 
-/// Help and version as scripts look for them in bpftrace's output.
-fn end_as_bpftrace(error: &clap::Error) -> ! {
-    match error.kind() {
-        // The version whose language it is.
-        clap::error::ErrorKind::DisplayVersion => {
-            println!("bpftrace v0.26.0 (kymo {})", env!("CARGO_PKG_VERSION"));
-        }
-        _ => print!(
-            "{}",
-            error.to_string().replacen("Usage: bpftrace run", "USAGE:\n    bpftrace", 1)
-        ),
-    }
-    std::process::exit(0)
+/// Help as scripts look for it in bpftrace's output.
+fn help_as_bpftrace(error: &clap::Error) -> String {
+    error.to_string().replacen("Usage: bpftrace run", "USAGE:\n    bpftrace", 1)
 }
 
 /// Shows help where it was asked for, or what is wrong with the command line.
 fn end_of_usage(error: &clap::Error) -> ! {
+    let called = CalledName::get();
     if !error.use_stderr() {
-        if CalledName::get() == CalledName::Bpftrace {
-            end_as_bpftrace(error);
+        if called != CalledName::Kymo && error.kind() == ErrorKind::DisplayVersion {
+            let _ = writeln!(anstream::stdout(), "{}", called.version_line());
+            std::process::exit(0)
+        }
+        if called == CalledName::Bpftrace {
+            let _ = write!(anstream::stdout(), "{}", help_as_bpftrace(error));
+            std::process::exit(0)
         }
         let text = error.render();
         // As long as somebody looks, through a pager.
@@ -332,14 +332,13 @@ fn end_of_usage(error: &clap::Error) -> ! {
         screen::end();
         std::process::exit(0)
     }
-    if CalledName::get() == CalledName::Bpftrace {
-        let text = error.to_string().replacen("Usage: bpftrace run", "USAGE:\n    bpftrace", 1);
-        say!("{text}");
+    if called == CalledName::Bpftrace {
+        say!("{}", help_as_bpftrace(error));
         std::process::exit(1)
     }
     // As with any error: if nobody can be told, the status tells it.
     let _ = error.print();
-    std::process::exit(CalledName::get().usage_status())
+    std::process::exit(called.usage_status())
 }
 
 /// Where the name of the command stands.

@@ -6,14 +6,18 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command};
 
+use crate::shared_options;
+
 /// Whether an option has a value.
 #[derive(Clone, Copy)]
 enum OptionValue {
     None,
+    /// Behind `=` alone.
+    Optional(&'static str),
     Required(&'static str),
 }
 
-use OptionValue::{None as NoValue, Required};
+use OptionValue::{None as NoValue, Optional, Required};
 
 /// An option without effect.
 struct IdleOption {
@@ -183,6 +187,205 @@ const IDLE: &[IdleOption] = &[
         "maps of running tasks are not read in advance",
     ),
     idle(&["trace"], "syscalls", None, NoValue, "system calls are traced unless -e or -u is given"),
+    idle(
+        &["report", "annotate", "script", "top"],
+        "addr2line",
+        None,
+        Required("PATH"),
+        "code and lines are read by kymo itself: no other program is started",
+    ),
+    idle(
+        &["report", "script"],
+        "addr2line-style",
+        None,
+        Required("STYLES"),
+        "lines are found in one way",
+    ),
+    idle(
+        &["report", "script", "inject"],
+        "unwind-style",
+        None,
+        Required("STYLES"),
+        "stacks are unwound in one way",
+    ),
+    idle(
+        &["report", "top"],
+        "objdump",
+        None,
+        Required("PATH"),
+        "code and lines are read by kymo itself: no other program is started",
+    ),
+    idle(
+        &["report", "top"],
+        "disassembler-style",
+        Some('M'),
+        Required("STYLE"),
+        "no code is shown here: `kymo annotate` does",
+    ),
+    idle(
+        &["report", "top"],
+        "asm-raw",
+        None,
+        NoValue,
+        "no code is shown here: `kymo annotate` does",
+    ),
+    idle(
+        &["report", "top"],
+        "source",
+        None,
+        NoValue,
+        "no code is shown here: `kymo annotate` does",
+    ),
+    idle(
+        &["report", "top"],
+        "prefix",
+        None,
+        Required("PREFIX"),
+        "no code is shown here: `kymo annotate` does",
+    ),
+    idle(
+        &["report", "top"],
+        "prefix-strip",
+        None,
+        Required("N"),
+        "no code is shown here: `kymo annotate` does",
+    ),
+    idle(
+        &["report"],
+        "percent-type",
+        None,
+        Required("TYPE"),
+        "no code is shown here: `kymo annotate` does",
+    ),
+    idle(
+        &["report", "annotate"],
+        "modules",
+        Some('m'),
+        NoValue,
+        "symbols of the kernel's modules are always looked for",
+    ),
+    idle(
+        &["record"],
+        "affinity",
+        None,
+        Required("MODE"),
+        "one thread writes the rings as they are, without copies",
+    ),
+    idle(
+        &["record"],
+        "aio",
+        None,
+        Optional("N"),
+        "one thread writes the rings as they are, without copies",
+    ),
+    idle(
+        &["record"],
+        "mmap-flush",
+        None,
+        Required("SIZE"),
+        "one thread writes the rings as they are, without copies",
+    ),
+    idle(
+        &["record"],
+        "num-thread-synthesize",
+        None,
+        Required("N"),
+        "one thread writes the rings as they are, without copies",
+    ),
+    idle(
+        &["record"],
+        "threads",
+        None,
+        Optional("SPEC"),
+        "one thread writes the rings as they are, without copies",
+    ),
+    idle(
+        &["record"],
+        "clang-opt",
+        None,
+        Required("OPTIONS"),
+        "BPF programs are compiled by `kymo run` and `kymo count`, which need neither",
+    ),
+    idle(
+        &["record"],
+        "clang-path",
+        None,
+        Required("PATH"),
+        "BPF programs are compiled by `kymo run` and `kymo count`, which need neither",
+    ),
+    idle(
+        &["record"],
+        "vmlinux",
+        None,
+        Required("FILE"),
+        "BPF programs are compiled by `kymo run` and `kymo count`, which need neither",
+    ),
+    idle(
+        &["record"],
+        "debuginfod",
+        None,
+        Optional("URLS"),
+        "debug files are fetched when a recording is shown, from the servers of DEBUGINFOD_URLS",
+    ),
+    idle(
+        &["inject"],
+        "vmlinux",
+        Some('k'),
+        Required("FILE"),
+        "no code of the kernel is named or decoded",
+    ),
+    idle(
+        &["inject"],
+        "kallsyms",
+        None,
+        Required("FILE"),
+        "no code of the kernel is named or decoded",
+    ),
+    idle(&["inject"], "ignore-vmlinux", None, NoValue, "no code of the kernel is named or decoded"),
+    idle(
+        &["trace"],
+        "libtraceevent_print",
+        None,
+        NoValue,
+        "payloads are always printed by the kernel's print formats",
+    ),
+    idle(
+        &["report", "annotate"],
+        "ignore-vmlinux",
+        None,
+        NoValue,
+        "names of the kernel's functions are those of the recorded kernel unless -k names a file",
+    ),
+    idle(&["top"], "ignore-vmlinux", None, NoValue, "names are those of the kernel that runs"),
+    idle(
+        &["top"],
+        "vmlinux",
+        Some('k'),
+        Required("FILE"),
+        "names are those of the kernel that runs",
+    ),
+    idle(&["top"], "kallsyms", None, Required("FILE"), "names are those of the kernel that runs"),
+    idle(
+        &["stat"],
+        "metric-no-group",
+        None,
+        NoValue,
+        "events are grouped as -e says, and none is added for what is derived of them",
+    ),
+    idle(
+        &["stat"],
+        "metric-no-merge",
+        None,
+        NoValue,
+        "events are grouped as -e says, and none is added for what is derived of them",
+    ),
+    idle(
+        &["stat"],
+        "metric-no-threshold",
+        None,
+        NoValue,
+        "events are grouped as -e says, and none is added for what is derived of them",
+    ),
 ];
 
 /// Options that perf takes before the subcommand; they count as if they stood behind it.
@@ -212,11 +415,14 @@ const LEADING: &[LeadingOption] = &[
     leading("data", "force", Some('f'), NoValue),
     leading("data", "verbose", Some('v'), NoValue),
     leading("sched", "input", Some('i'), Required("FILE")),
+    leading("sched", "dump-raw-trace", Some('D'), NoValue),
     leading("sched", "force", Some('f'), NoValue),
     leading("sched", "verbose", Some('v'), NoValue),
     leading("lock", "input", Some('i'), Required("FILE")),
     leading("lock", "vmlinux", Some('k'), Required("FILE")),
     leading("lock", "kallsyms", None, Required("FILE")),
+    leading("lock", "dump-raw-trace", Some('D'), NoValue),
+    leading("lock", "output", Some('o'), Required("FILE")),
     leading("lock", "force", Some('f'), NoValue),
     leading("lock", "quiet", Some('q'), NoValue),
     leading("lock", "verbose", Some('v'), NoValue),
@@ -232,6 +438,7 @@ const LEADING: &[LeadingOption] = &[
     leading("kmem", "raw-ip", None, NoValue),
     leading("kmem", "force", Some('f'), NoValue),
     leading("kmem", "verbose", Some('v'), NoValue),
+    leading("kwork", "dump-raw-trace", Some('D'), NoValue),
     leading("kwork", "force", Some('f'), NoValue),
     leading("kwork", "verbose", Some('v'), NoValue),
 ];
@@ -255,6 +462,7 @@ pub(crate) fn declare(command: Command, path: &str) -> Command {
             format!("No effect: {}", option.reason)
         });
     }
+    command = shared_options::declare(command, &is_meant);
     for option in LEADING.iter().filter(|option| option.command == path) {
         command = add(command, option.long, option.short, option.value, &|| {
             "As behind the subcommand".to_owned()
@@ -287,6 +495,12 @@ fn add(
     }
     arg = match value {
         NoValue => arg.action(ArgAction::Count),
+        Optional(name) => arg
+            .action(ArgAction::Append)
+            .value_name(name)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(""),
         Required(name) => arg.action(ArgAction::Append).value_name(name),
     };
     command.arg(arg)
@@ -341,7 +555,7 @@ pub(crate) fn put_behind_subcommand(mut args: Vec<OsString>, place: usize) -> Ve
 fn words(option: &LeadingOption, text: &str) -> Option<usize> {
     let apart = match option.value {
         Required(_) => 2,
-        NoValue => 1,
+        NoValue | Optional(_) => 1,
     };
     if let Some(long) = text.strip_prefix("--") {
         return match long.split_once('=') {

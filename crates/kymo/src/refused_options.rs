@@ -39,19 +39,9 @@ const REFUSED: &[RefusedOption] = &[
                  that reads lines",
     },
     RefusedOption {
-        commands: &["record"],
-        options: &["clang-opt", "clang-path"],
-        reason: "BPF programs are not compiled by clang; use `kymo run` or `kymo count`",
-    },
-    RefusedOption {
         commands: &["trace"],
         options: &["map-dump", "force-btf", "bpf-summary"],
         reason: "no BPF maps of a trace are there to be shown; use `kymo run` for programs with maps",
-    },
-    RefusedOption {
-        commands: &["trace"],
-        options: &["libtraceevent_print"],
-        reason: "payloads are printed by kymo itself, by the kernel's print formats",
     },
     RefusedOption {
         commands: &["report", "annotate"],
@@ -64,52 +54,15 @@ const REFUSED: &[RefusedOption] = &[
         reason: "branch records are not used as call stacks; record with `--call-graph dwarf`",
     },
     RefusedOption {
-        commands: &["report", "annotate"],
-        options: &["objdump", "addr2line"],
-        reason: "code and lines are read by kymo itself; no other program is started",
-    },
-    RefusedOption {
-        commands: &["report", "script"],
-        options: &["addr2line-style", "unwind-style", "addr2line"],
-        reason: "lines and stacks are found by kymo itself; there is one way",
-    },
-    RefusedOption {
-        commands: &["report"],
-        options: &["disassembler-style", "asm-raw", "source", "prefix", "prefix-strip"],
-        reason: "the report shows no code; use `kymo annotate`",
-    },
-    RefusedOption {
-        commands: &["report", "annotate"],
-        options: &["modules", "ignore-vmlinux"],
-        reason: "the kernel's symbols are those of the recorded kernel; name others with `-k` or \
-                 `--kallsyms`",
-    },
-    RefusedOption {
         commands: &["stat"],
         options: &["smi-cost", "iostat", "record-tpebs", "tpebs-mode"],
         reason: "counters of single CPU models are not known by purpose; name events with -e",
-    },
-    RefusedOption {
-        commands: &["record"],
-        options: &["aio", "affinity", "num-thread-synthesize", "mmap-flush"],
-        reason: "rings are written as they are, without copies; there is nothing to tune",
-    },
-    RefusedOption {
-        commands: &["record"],
-        options: &["threads"],
-        reason: "a recording is one file, which one thread writes without copies; use -m for \
-                 larger rings",
     },
     RefusedOption {
         commands: &["buildid-cache"],
         options: &["kcore"],
         reason: "code of the kernel is read from the running one, or from its vmlinux: add that \
                  with -a",
-    },
-    RefusedOption {
-        commands: &["report", "annotate", "sched", "lock", "kmem", "kwork"],
-        options: &["dump-raw-trace", "D"],
-        reason: "records are dumped by `kymo script -D`",
     },
     RefusedOption {
         commands: &["report"],
@@ -129,11 +82,6 @@ const REFUSED: &[RefusedOption] = &[
                  them",
     },
     RefusedOption {
-        commands: &["report"],
-        options: &["percent-type"],
-        reason: "the report shows no code; use `kymo annotate --percent-type`",
-    },
-    RefusedOption {
         commands: &["report", "top"],
         options: &["raw-trace"],
         reason: "payloads are shown as text (-s trace) or by field (-s FIELD)",
@@ -142,12 +90,6 @@ const REFUSED: &[RefusedOption] = &[
         commands: &["report"],
         options: &["samples"],
         reason: "single samples are printed by `kymo script`",
-    },
-    RefusedOption {
-        commands: &["report"],
-        options: &["socket-filter"],
-        reason: "name the CPUs of the socket with -C; `kymo report --header-only -I` shows which \
-                 they are",
     },
     RefusedOption {
         commands: &["annotate"],
@@ -190,27 +132,12 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["script"],
-        options: &["per-event-dump"],
-        reason: "one event is printed by -e EVENT; redirect the output of each",
-    },
-    RefusedOption {
-        commands: &["script"],
         options: &["merge-callchains"],
         reason: "deferred call chains are printed as they were recorded",
     },
     RefusedOption {
         commands: &["top"],
-        options: &[
-            "addr2line",
-            "asm-raw",
-            "disassembler-style",
-            "objdump",
-            "prefix",
-            "prefix-strip",
-            "source",
-            "sym-annotate",
-            "stitch-lbr",
-        ],
+        options: &["sym-annotate", "stitch-lbr"],
         reason: "it shows no code; save what was seen, and use `kymo annotate`",
     },
     RefusedOption {
@@ -225,7 +152,7 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["top"],
-        options: &["kallsyms", "vmlinux", "k", "ignore-vmlinux", "dump-symtab"],
+        options: &["dump-symtab"],
         reason: "the kernel that runs has its own symbols (`kymo kallsyms`)",
     },
     RefusedOption {
@@ -236,22 +163,12 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["top"],
-        options: &["all-cgroups", "realtime"],
+        options: &["all-cgroups"],
         reason: "use `kymo record` with this option, and `kymo report`",
     },
     RefusedOption {
         commands: &["stat"],
-        options: &[
-            "metrics",
-            "M",
-            "metric-no-group",
-            "metric-no-merge",
-            "metric-no-threshold",
-            "topdown",
-            "td-level",
-            "transaction",
-            "T",
-        ],
+        options: &["metrics", "M", "topdown", "td-level", "transaction", "T"],
         reason: "formulas of single CPU models are not known; what is derived of usual events is \
                  shown beside them",
     },
@@ -272,9 +189,9 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["record"],
-        options: &["debuginfod", "kcore"],
-        reason: "debug files are fetched and code is read when a recording is shown, or by `kymo \
-                 record --bundle` for other machines",
+        options: &["kcore"],
+        reason: "code of the kernel is read when a recording is shown, or by `kymo record --bundle` \
+                 for other machines",
     },
     RefusedOption {
         commands: &["record"],
@@ -283,7 +200,7 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["record"],
-        options: &["setup-filter", "sample-mem-info", "vmlinux"],
+        options: &["setup-filter", "sample-mem-info"],
         reason: "events are filtered by the kernel's own filters (--filter), or in `kymo run`",
     },
     RefusedOption {
@@ -291,11 +208,6 @@ const REFUSED: &[RefusedOption] = &[
         options: &["switch-output-event"],
         reason: "--switch-output=signal goes on in a new file when it is told to, and `kymo \
                  session` keeps the last seconds",
-    },
-    RefusedOption {
-        commands: &["list", "lock"],
-        options: &["output", "o"],
-        reason: "the result is on the standard output, and messages are not: redirect it",
     },
     RefusedOption {
         commands: &["probe"],
@@ -376,7 +288,7 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["inject"],
-        options: &["vmlinux", "kallsyms", "ignore-vmlinux", "unwind-style", "convert-callchain"],
+        options: &["convert-callchain"],
         reason: "stacks are unwound and named when a recording is shown; take the files along in \
                  a bundle (`kymo bundle`)",
     },

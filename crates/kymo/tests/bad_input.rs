@@ -104,8 +104,9 @@ fn a_truncated_recording_shows_what_it_has_and_fails() {
     let first = |text: &str| text.lines().next().map(str::to_owned);
     assert_eq!(first(&outcome.stdout), first(&all));
     assert!(outcome.stdout.len() < all.len());
+    let shown = outcome.stdout;
     // One rule for whoever shows something of it.
-    let out = text(&place.0.path().join("out"));
+    let [out, written] = ["out", "written"].map(|name| text(&place.0.path().join(name)));
     for args in [
         &["report", "-i", &cut][..],
         &["report", "--strict", "-i", &cut],
@@ -113,12 +114,16 @@ fn a_truncated_recording_shows_what_it_has_and_fails() {
         &["annotate", "--strict", "-i", &cut],
         &["convert", "-f", "folded", "-i", &cut],
         &["bundle", "-i", &cut, "-o", &out],
+        &["inject", "-i", &cut, "-o", &written],
     ] {
         let outcome = kymo(args).expect_status(1);
         let last = outcome.stderr.trim_end().lines().last().unwrap_or_default();
         assert!(last.contains(&cut) && last.contains("what came before is"), "{args:?}: {last}");
-        assert!(!outcome.stdout.is_empty() || args[0] == "bundle", "{args:?}");
+        let writes = ["bundle", "inject"].contains(&args[0]);
+        assert!(!outcome.stdout.is_empty() || writes, "{args:?}");
     }
+    // What was written is a recording of what came before.
+    assert_eq!(kymo(&["script", "-i", &written]).success().stdout, shown);
 }
 
 #[test]

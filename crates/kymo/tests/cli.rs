@@ -105,7 +105,7 @@ fn options_that_cannot_be_say_why() {
     for (args, reason) in [
         (&["report", "--itrace=i"][..], "kymo report has no --itrace: hardware traces"),
         (&["script", "--gen-script", "python"], "use `kymo script --json`"),
-        (&["record", "--threads", "--", "true"], "a recording is one file"),
+        (&["record", "--kcore", "--", "true"], "code of the kernel is read when"),
     ] {
         let refused = kymo(args);
         assert_eq!(refused.status, 2, "{refused:?}");
@@ -160,4 +160,44 @@ fn what_is_missing_is_said_with_the_way_out() {
     }
     let said = kymo(&["record", "-p", "redis-server", "--", "true"]).failure().stderr;
     assert!(said.contains("`pgrep -d, NAME`"), "{said}");
+}
+
+/// What scripts take the version out of: `perf version 6.1`, in its third word.
+#[test]
+fn under_the_name_perf_the_version_is_where_scripts_look_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let perf = directory.path().join("perf");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kymo"), &perf).expect("a link");
+    let perf = perf.to_str().expect("a path");
+    for args in [&["--version"][..], &["version"]] {
+        let text = run(perf, args).success().stdout;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(words[..2], ["perf", "version"], "{text}");
+        assert!(words[2].split('.').all(|n| n.parse::<u32>().is_ok()), "{text}");
+        assert!(text.contains(env!("CARGO_PKG_VERSION")), "{text}");
+    }
+    // As scripts ask for what is built in.
+    let text = run(perf, ["version", "--build-options"]).success().stdout;
+    let line = text.lines().find(|line| line.contains("HAVE_ZSTD_SUPPORT"));
+    assert!(line.is_some_and(|line| line.contains(": [ on  ]  # ")), "{text}");
+}
+
+#[test]
+fn binaries_are_found_by_their_names() {
+    let by = |name: &str| kymo(&["probe", "-x", name, "-D", "malloc"]).success().stdout;
+    let definition = by("libc.so.6");
+    assert!(definition.contains("/libc.so.6:0x"), "{definition}");
+    let path = definition.split_whitespace().nth(1).and_then(|w| w.split(':').next());
+    assert_eq!(by(path.expect("a path")), definition);
+    let listed = kymo(&["list", "sdt", "libstdc++.so.6"]).success().stdout;
+    assert!(listed.contains("%libstdcxx:throw"), "{listed}");
+    let refused = kymo(&["probe", "-x", "no-such-program-here", "-D", "main"]).failure();
+    assert!(refused.stderr.contains("cannot read no-such-program-here: "), "{}", refused.stderr);
+}
+
+/// perf's -p is a flag there.
+#[test]
+fn a_number_behind_p_of_sched_latency_is_explained() {
+    let refused = kymo(&["sched", "latency", "-p", "1"]).failure();
+    assert!(refused.stderr.contains("--pid 1 chooses it"), "{}", refused.stderr);
 }

@@ -245,7 +245,7 @@ fn the_callstacks_of_a_ctf_trace_are_stacks() {
     assert!(named.stderr.contains(told), "{}", named.stderr);
     let bytes = convert(&["--kallsyms", &kallsyms, "--weight", "bytes"]).success();
     assert_eq!(folded(&bytes.stdout).values().copied().collect::<Vec<_>>(), [500, 7]);
-    assert!(bytes.stderr.contains("1 events have no field bytes"), "{}", bytes.stderr);
+    assert!(bytes.stderr.contains("1 event has no field bytes"), "{}", bytes.stderr);
     // Names of another kernel than the trace's would be wrong: there are none.
     let nameless = convert(&["--strict"]).expect_status(3);
     assert!(folded(&nameless.stdout).keys().all(|k| !k.contains("_[k];_")), "{}", nameless.stdout);

@@ -184,7 +184,6 @@ fn stat_leaves_a_side_out_and_runs_scripts_around() {
 fn what_cannot_be_is_refused_by_name() {
     for (args, reason) in [
         (&["report", "--branch-stack"][..], "kymo script -F brstacksym"),
-        (&["report", "-D"], "kymo script -D"),
         (&["sched", "replay", "--repeat", "3"], "perf sched replay"),
         (&["sched", "map", "--task-name", "x"], "--comm"),
         (&["lock", "contention", "--inject-delay", "x"], "nothing is delayed"),
@@ -291,4 +290,101 @@ fn a_tree_of_sort_keys_is_perfs() {
         assert_eq!(share(task), share(own), "{row}");
     }
     assert!(!above.is_empty());
+}
+
+/// Options that mean the same of several commands.
+#[test]
+fn records_are_dumped_and_results_go_into_files() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let workload = Workload::spin();
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let data = place("perf.data");
+    let events = ["-e", "cpu-clock,page-faults", "-F", "4000"];
+    let record = [&["record", "-q", "--sample-cpu", "-o", &data], &events[..]].concat();
+    let _ = kymo_testkit::perf([&record[..], &["--", workload.arg(), "20"]].concat()).success();
+    let dump = kymo(&["script", "-D", "-i", &data]).success().stdout;
+    assert!(dump.contains("PERF_RECORD_SAMPLE"), "{dump}");
+    for command in [&["report"][..], &["annotate"], &["sched", "latency"], &["kwork", "report"]] {
+        let same = kymo(&[command, &["-D", "-i", &data]].concat()).success().stdout;
+        assert_eq!(same, dump, "{command:?}");
+    }
+    let before = kymo(&["lock", "-D", "-i", &data, "report"]).success().stdout;
+    assert_eq!(before, dump);
+    // A list of events, as on the standard output.
+    let file = place("list");
+    let listed = kymo(&["list", "sw", "-o", &file]).success().stdout;
+    assert_eq!(listed, "");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(text, kymo(&["list", "sw"]).success().stdout);
+    assert!(text.contains("page-faults"), "{text}");
+    // Each event in a file, with what was chosen.
+    let fields = ["script", "-F", "event,ip", "-i", &data];
+    let all = kymo(&fields).success().stdout;
+    let said = kymo(&[&fields[..], &["--per-event-dump"]].concat()).success();
+    assert_eq!(said.stdout, "");
+    let mut sum = 0;
+    for event in ["cpu-clock", "page-faults"] {
+        let path = format!("{data}.{event}.dump");
+        assert!(said.stderr.contains(&format!("MB {path} ]")), "{}", said.stderr);
+        let text = std::fs::read_to_string(path).unwrap();
+        let own: Vec<&str> = all.lines().filter(|l| l.contains(&format!("{event}:"))).collect();
+        assert!(!own.is_empty(), "{event}: {all}");
+        assert_eq!(text.lines().collect::<Vec<_>>(), own, "{event}");
+        sum += own.len();
+    }
+    assert_eq!(sum, all.lines().count());
+    // A machine of one socket, or more of which one ran it.
+    let report = |more: &[&str]| {
+        let args = ["report", "--stdio", "-s", "cpu", "-n", "-i", &data];
+        kymo(&[&args[..], more].concat())
+    };
+    let whole = report(&[]).success().stdout;
+    let header = kymo(&["report", "--header-only", "-I", "-i", &data]).success().stdout;
+    let sockets = header.lines().filter(|line| line.contains("sibling sockets")).count();
+    let own = report(&["--socket-filter", "0"]);
+    assert!(sockets > 1 || own.success().stdout == whole, "{whole}");
+    let none = report(&["--socket-filter", "77"]).failure();
+    assert!(none.stderr.contains("--socket-filter 77: the machine"), "{}", none.stderr);
+}
+
+/// What tunes perf's own way of working, or what is never shown here, changes nothing.
+#[test]
+fn options_that_tune_perf_change_nothing() {
+    if !require(&[Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let workload = Workload::spin();
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("perf.data").to_str().unwrap().to_owned();
+    let options = [
+        "--affinity=cpu",
+        "--aio",
+        "--aio=2",
+        "--mmap-flush=4096",
+        "--num-thread-synthesize=2",
+        "--threads",
+        "--threads=core",
+        "--debuginfod",
+    ];
+    let record = [&["record", "-q", "-e", "cpu-clock:u", "-o", &data], &options[..]].concat();
+    let _ = kymo(&[&record[..], &["--", workload.arg(), "20"]].concat()).success();
+    let report = ["report", "--stdio", "-i", &data];
+    let plain = kymo(&report).success().stdout;
+    assert!(plain.contains("spin"), "{plain}");
+    let shown = [
+        "--objdump=objdump",
+        "--addr2line=addr2line",
+        "-M",
+        "intel",
+        "--asm-raw",
+        "--source",
+        "--prefix=/x",
+        "--prefix-strip=1",
+        "--percent-type=local-hits",
+        "-m",
+    ];
+    assert_eq!(kymo(&[&report[..], &shown].concat()).success().stdout, plain);
 }

@@ -290,6 +290,40 @@ fn patterns_name_many_calls() {
     assert!(o.stderr.contains("there is no system call \"no*such\""), "{o:?}");
 }
 
+/// strace's classes, and all calls but some.
+#[test]
+fn classes_and_all_others_name_many_calls() {
+    let Some(_state) = begin() else { return };
+    let names = |args: &[&str]| -> std::collections::BTreeSet<String> {
+        let o = trace(&[args, &["--", "cat", "/dev/null"]].concat()).success();
+        o.stdout.lines().map(|line| line.split('(').next().unwrap().to_owned()).collect()
+    };
+    let all = names(&[]);
+    assert!(["read", "mmap", "openat", "execve"].iter().all(|call| all.contains(*call)), "{all:?}");
+    for flags in [["--calls", "%memory"], ["-e", "trace=%memory"], ["-e", "memory"]] {
+        let found = names(&flags);
+        assert!(found.contains("mmap") && found.contains("brk"), "{flags:?}: {found:?}");
+        let is_one = |call: &String| call.starts_with('m') || call == "brk";
+        assert!(found.iter().all(is_one), "{flags:?}: {found:?}");
+    }
+    let both = names(&["--calls", "%process,read"]);
+    assert_eq!(both, ["execve", "exit_group", "read"].map(str::to_owned).into(), "{both:?}");
+    // A name of a call is that call, not the class.
+    assert!(names(&["--calls", "stat"]).is_empty());
+    for flags in [["--calls", "!mmap,%desc"], ["-e", "!mmap,%desc"], ["-e", "trace=!mmap,%desc"]] {
+        let found = names(&flags);
+        assert!(found.contains("execve") && found.contains("brk"), "{flags:?}: {found:?}");
+        let is_out = |call: &&str| !found.contains(*call);
+        assert!(["read", "openat", "mmap", "close"].iter().all(is_out), "{flags:?}: {found:?}");
+        assert!(found.iter().all(|call| all.contains(call)), "{flags:?}: {found:?} {all:?}");
+    }
+    let o = trace(&["-e", "%nets", "--", "true"]).failure();
+    assert!(
+        o.stderr.contains("there is no class of system calls %nets; there are %file, "),
+        "{o:?}"
+    );
+}
+
 /// Looking at a call takes calls: those of kymo itself would be without end.
 #[test]
 fn of_everybodys_calls_those_of_kymo_are_left_out() {

@@ -3,8 +3,9 @@
 //! watch the same run, as kymo traces strace and its children.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use kymo_render::syscalls::{syscall_class, syscall_classes, syscall_name, syscall_number};
 use kymo_testkit::{Need, TracingState, Workload, require, run};
 use serde_json::Value;
 
@@ -318,4 +319,35 @@ fn without_programs_in_the_kernel_no_text_is_wrong() {
     let out = run(without[0], [&without[1..], &[KYMO, "trace", "--", "ls"]].concat());
     let said = out.stderr.contains("are shown as addresses");
     assert!(said && out.stderr.contains("CAP_BPF"), "{}", out.stderr);
+}
+
+/// The calls that strace knows and those of each of its classes, of a program that makes every one.
+#[test]
+fn classes_of_calls_are_those_of_strace() {
+    if !require(&[Need::Tool("strace"), Need::Gcc]) {
+        return;
+    }
+    let program = Workload::compile("every_call", include_str!("programs/every_call.c"));
+    let path = program.program().display().to_string();
+    let calls_of = |class: &str| -> BTreeSet<i64> {
+        let traced = format!("trace={class}");
+        let out = run("strace", ["-q", "-e", "signal=none", "-e", &traced, &path]);
+        // That it is told to end is the last of it.
+        let out = out.expect_status(77);
+        let names = out.stderr.lines().filter_map(|line| line.split('(').next());
+        names.filter_map(syscall_number).collect()
+    };
+    let known = calls_of("all");
+    assert!(known.len() > 300, "{}", known.len());
+    for typed in syscall_classes() {
+        let ours = syscall_class(typed.strip_prefix('%').unwrap()).unwrap();
+        // This strace may be older than a call.
+        let ours: BTreeSet<i64> = ours.into_iter().filter(|call| known.contains(call)).collect();
+        let named = |calls: BTreeSet<i64>| -> Vec<_> {
+            calls.into_iter().filter_map(syscall_name).collect()
+        };
+        assert_eq!(named(ours), named(calls_of(&typed)), "{typed}");
+    }
+    assert_eq!(syscall_class("net"), syscall_class("network"));
+    assert!(syscall_class("").is_none() && syscall_class("nets").is_none());
 }

@@ -114,7 +114,7 @@ fn losses_are_marked_where_they_happened_and_noted() {
     let out = kymo(&["script", RING]).success();
     let text: Vec<&str> = out.stdout.lines().take(2).collect();
     assert_eq!(text, ["cpus=2", "ring: CPU:0 [EVENTS DROPPED]"]);
-    assert!(out.stderr.contains("lost: events lost in 1 places, their number is not known"));
+    assert!(out.stderr.contains("lost: events lost in 1 place, their number is not known"));
     let _ = kymo(&["script", "--strict", RING]).expect_status(3);
     let json = kymo(&["script", "--json", RING]).success().stdout;
     let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();

@@ -482,6 +482,15 @@ fn how_far_frame_pointers_lead() {
         let (data, path) = (program.file("perf.data"), program.path.to_str().unwrap());
         // libc's `syscall` makes no frame: its caller is not seen, but that one's is.
         let first = ["record", "-q", "-e", "syscalls:sys_enter_getppid", "-g", "-o", &data, "--"];
+        // It is said before the command runs, where somebody listens.
+        let loud: Vec<&str> = first.iter().copied().filter(|arg| *arg != "-q").collect();
+        let said = run(KYMO, [&loud[..], &[path, "5", "9", "2"]].concat()).success().stderr;
+        let warned = format!("kymo record: {path} keeps no frame pointers: ");
+        assert_eq!(said.starts_with(&warned), !kept, "{said}");
+        let of_kernel = ["--kernel-callchains"];
+        let said = [&loud[..1], &of_kernel, &loud[1..], &[path, "5", "9", "2"]].concat();
+        let said = run(KYMO, said).success().stderr;
+        assert!(!said.contains("keeps no frame pointers"), "{said}");
         let _ = run(KYMO, [&first[..], &[path, "5", "9", "2"]].concat()).success();
         let report = run(KYMO, ["report", "--stdio", "-i", &data]).success().stdout;
         assert_eq!(report.contains("3 (100.0%) of 3 user stacks do not lead"), !kept, "{report}");

@@ -1,6 +1,6 @@
 //! What did not fit together, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use super::read::BlockRead;
 
@@ -19,33 +19,47 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
         doubt(NoteKind::Empty, "there are no events of block requests".to_owned(), Some(RECORD));
     }
     if c.touching_loss > 0 {
-        let fact =
-            format!("events were lost within {} requests, which have no times", c.touching_loss);
+        let fact = format!(
+            "events were lost within {} no times",
+            counted(c.touching_loss, "request, which has", "requests, which have")
+        );
         doubt(NoteKind::Lost, fact, None);
     }
     if read.machine.has_losses() && c.completions_only + c.open_at_end > 0 {
         let n = c.completions_only + c.open_at_end;
         doubt(
             NoteKind::Unmatched,
-            format!("{n} requests have no begin or end: events were lost"),
+            counted(
+                n,
+                "request has no begin or end: events were lost",
+                "requests have no begin or end: events were lost",
+            ),
             None,
         );
     }
     if c.alike > 0 {
-        let fact = format!(
-            "{} requests have no times: others to the same sectors had no end yet, and completions \
-             do not tell which is done",
-            c.alike
+        let fact = counted(
+            c.alike,
+            "request has no times: others to the same sectors had no end yet, and completions do not tell which is done",
+            "requests have no times: others to the same sectors had no end yet, and completions do not tell which is done",
         );
         doubt(NoteKind::Unmatched, fact, None);
     }
     if c.unplaced + read.malformed > 0 {
         let n = c.unplaced + read.malformed;
-        let fact = format!("{n} events without time or a field that is needed are left out");
+        let fact = counted(
+            n,
+            "event without time or a field that is needed is left out",
+            "events without time or a field that is needed are left out",
+        );
         doubt(NoteKind::Malformed, fact, None);
     }
     if c.crowded > 0 {
-        let fact = format!("{} requests of more than are told apart at a time", c.crowded);
+        let fact = counted(
+            c.crowded,
+            "request of more than are told apart at a time",
+            "requests of more than are told apart at a time",
+        );
         doubt(NoteKind::Entries, fact, None);
     }
     let owners = &read.machine.owners;

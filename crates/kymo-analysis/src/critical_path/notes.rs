@@ -1,6 +1,6 @@
 //! What makes paths less certain, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind, counted};
+use kymo_model::{Note, NoteKind, by_number, counted};
 
 use super::path::{CriticalPath, PathKind, PathSegment, PathTable};
 use super::wake_source::WakeSource;
@@ -60,7 +60,9 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
         let fact = "no event of the path has a stack: what tasks were blocked on is not known";
         doubt(NoteKind::Stacks, fact.to_owned(), Some(RECORD));
     } else if found < wanted {
-        let fact = format!("{} of {wanted} events of the path have no stack", wanted - found);
+        let missing = wanted - found;
+        let have = by_number(missing, "has", "have");
+        let fact = format!("{missing} of {wanted} events of the path {have} no stack");
         doubt(NoteKind::Stacks, fact, None);
     }
     let left_out: u64 = table.paths.iter().map(|p: &CriticalPath| p.left_out).sum();
@@ -83,7 +85,11 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
         doubt(NoteKind::Entries, fact, Some("--time chooses less"));
     }
     if table.crowded > 0 {
-        let fact = format!("{} tasks beyond those that are told apart are left out", table.crowded);
+        let fact = counted(
+            table.crowded,
+            "task beyond those that are told apart is left out",
+            "tasks beyond those that are told apart are left out",
+        );
         doubt(NoteKind::Entries, fact, None);
     }
     let Some(spans) = &table.spans else { return notes };

@@ -1,6 +1,6 @@
 //! What did not fit together, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use super::read::KworkRead;
 
@@ -16,7 +16,10 @@ pub fn kwork_notes(read: &KworkRead) -> Vec<Note> {
         doubt(NoteKind::Empty, fact, Some("record them: kymo kwork record"));
     }
     if c.touching_loss > 0 {
-        let fact = format!("events were lost within {} intervals", c.touching_loss);
+        let fact = format!(
+            "events were lost within {}",
+            counted(c.touching_loss, "interval", "intervals")
+        );
         doubt(NoteKind::Lost, fact, None);
     }
     let missing = c.entries.saturating_sub(read.open_at_end) + c.exits;
@@ -26,12 +29,20 @@ pub fn kwork_notes(read: &KworkRead) -> Vec<Note> {
     }
     if c.unplaced + read.malformed > 0 {
         let n = c.unplaced + read.malformed;
-        let fact = format!("{n} events without time, CPU or a field that is needed are left out");
+        let fact = counted(
+            n,
+            "event without time, CPU or a field that is needed is left out",
+            "events without time, CPU or a field that is needed are left out",
+        );
         doubt(NoteKind::Malformed, fact, None);
     }
     if c.crowded + read.sites.crowded > 0 {
         let n = c.crowded + read.sites.crowded;
-        let fact = format!("{n} pieces of work of more than are told apart at a time are left out");
+        let fact = counted(
+            n,
+            "piece of work of more than are told apart at a time is left out",
+            "pieces of work of more than are told apart at a time are left out",
+        );
         doubt(NoteKind::Entries, fact, None);
     }
     let halves = [

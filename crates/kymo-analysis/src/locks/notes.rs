@@ -1,6 +1,6 @@
 //! What makes waits for locks less certain, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, by_number, counted};
 
 use super::LockEvents;
 use super::contention::ContentionTable;
@@ -19,35 +19,55 @@ pub fn contention_notes(table: &ContentionTable) -> Vec<Note> {
     }
     let (begins, stacks) = table.begins;
     if stacks < begins {
-        let fact = format!("{} of {begins} waits have no stack, and no caller", begins - stacks);
+        let missing = begins - stacks;
+        let have = by_number(missing, "has", "have");
+        let fact = format!("{missing} of {begins} waits {have} no stack, and no caller");
         doubt(NoteKind::Stacks, fact, Some("kymo lock record"));
     }
     if table.touching_loss > 0 {
-        let fact =
-            format!("events were lost in {} waits, which are in no time", table.touching_loss);
+        let fact = format!(
+            "events were lost in {} in no time",
+            counted(table.touching_loss, "wait, which is", "waits, which are")
+        );
         doubt(NoteKind::Lost, fact, None);
     }
     if table.malformed > 0 {
-        let fact = format!("{} events without time, task or lock are left out", table.malformed);
+        let fact = counted(
+            table.malformed,
+            "event without time, task or lock is left out",
+            "events without time, task or lock are left out",
+        );
         doubt(NoteKind::Malformed, fact, None);
     }
     if table.crowded > 0 {
-        let fact = format!("{} waits are beyond those that are told apart", table.crowded);
+        let fact = counted(
+            table.crowded,
+            "wait is beyond those that are told apart",
+            "waits are beyond those that are told apart",
+        );
         doubt(NoteKind::Entries, fact, None);
     }
     let mut open = Vec::new();
     if table.no_begin > 0 && table.of == LockEvents::Lockdep {
-        let fact = format!(
-            "{} events are of locks that were taken before the recording began, or unseen: these \
-             are not counted",
-            table.no_begin
+        let fact = counted(
+            table.no_begin,
+            "event is of a lock that was taken before the recording began, or unseen: it is not counted",
+            "events are of locks that were taken before the recording began, or unseen: these are not counted",
         );
         notes.push(Note::choice(NoteKind::Unmatched, fact, None));
     } else if table.no_begin > 0 {
-        open.push(format!("{} waits began before the recording, or unseen", table.no_begin));
+        open.push(counted(
+            table.no_begin,
+            "wait began before the recording, or unseen",
+            "waits began before the recording, or unseen",
+        ));
     }
     if table.no_end > 0 {
-        open.push(format!("{} waits have no end in the recording", table.no_end));
+        open.push(counted(
+            table.no_end,
+            "wait has no end in the recording",
+            "waits have no end in the recording",
+        ));
     }
     if !open.is_empty() {
         let fact = format!("{}: they are in no time", open.join("; "));
@@ -68,27 +88,43 @@ pub fn futex_notes(table: &FutexTable) -> Vec<Note> {
     }
     let (waits, stacks) = table.stacked;
     if stacks < waits {
-        let fact = format!("{} of {waits} waits have no stack", waits - stacks);
+        let missing = waits - stacks;
+        let have = by_number(missing, "has", "have");
+        let fact = format!("{missing} of {waits} waits {have} no stack");
         doubt(NoteKind::Stacks, fact, Some("kymo lock record --futex into a perf.data"));
     }
     let lost: u64 = table.rows.iter().map(|r| r.uncertain).sum();
     if lost > 0 {
-        let fact = format!("events were lost in {lost} waits, which are in no time");
+        let fact = format!(
+            "events were lost in {} in no time",
+            counted(lost, "wait, which is", "waits, which are")
+        );
         doubt(NoteKind::Lost, fact, None);
     }
     if table.malformed > 0 {
-        let fact = format!("{} events without time, task or a field are left out", table.malformed);
+        let fact = counted(
+            table.malformed,
+            "event without time, task or a field is left out",
+            "events without time, task or a field are left out",
+        );
         doubt(NoteKind::Malformed, fact, None);
     }
     let left_out = table.crowded + table.stacks.left_out;
     if left_out > 0 {
-        let fact =
-            format!("{left_out} calls are beyond the futexes and stacks that are told apart");
+        let fact = counted(
+            left_out,
+            "call is beyond the futexes and stacks that are told apart",
+            "calls are beyond the futexes and stacks that are told apart",
+        );
         doubt(NoteKind::Entries, fact, None);
     }
     let open: u64 = table.rows.iter().map(|r| r.open).sum();
     if open > 0 {
-        let fact = format!("{open} waits have no end in the recording: they are in no time");
+        let fact = counted(
+            open,
+            "wait has no end in the recording: it is in no time",
+            "waits have no end in the recording: they are in no time",
+        );
         notes.push(Note::choice(NoteKind::Unmatched, fact, None));
     }
     notes

@@ -1,6 +1,6 @@
 //! What makes waits less certain, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, by_number, counted};
 
 use super::table::OffCpuTable;
 use crate::tasks::sched_notes;
@@ -18,7 +18,9 @@ pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
         let fact = "no sched_switch has a stack: what tasks were blocked on is not known";
         doubt(NoteKind::Stacks, fact.to_owned(), Some(RECORD));
     } else if stacks < switches {
-        let fact = format!("{} of {switches} switches have no stack", switches - stacks);
+        let missing = switches - stacks;
+        let have = by_number(missing, "has", "have");
+        let fact = format!("{missing} of {switches} switches {have} no stack");
         doubt(NoteKind::Stacks, fact, None);
     }
     if table.unbalanced > 0 {
@@ -32,20 +34,25 @@ pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
     let left_out = table.stacks.left_out;
     if left_out + table.merged > 0 {
         let fact = format!(
-            "there are more stacks than are told apart: {left_out} events have none, {} waits are \
-             counted without their wakers or stacks",
-            table.merged
+            "there are more stacks than are told apart: {} none, {} counted without wakers or stacks",
+            counted(left_out, "event has", "events have"),
+            counted(table.merged, "wait is", "waits are")
         );
         doubt(NoteKind::Entries, fact, Some("--time, --pid or --comm choose fewer"));
     }
     if table.crowded > 0 {
-        let fact = format!("{} ended tasks are in one row together", table.crowded);
+        let fact = counted(
+            table.crowded,
+            "ended task is in one row together",
+            "ended tasks are in one row together",
+        );
         doubt(NoteKind::Entries, fact, None);
     }
     if table.no_begin > 0 {
-        let fact = format!(
-            "{} waits began before the recording, or unseen, and are in no number",
-            table.no_begin
+        let fact = counted(
+            table.no_begin,
+            "wait began before the recording, or unseen, and is in no number",
+            "waits began before the recording, or unseen, and are in no number",
         );
         notes.push(Note::choice(NoteKind::Unmatched, fact, None));
     }

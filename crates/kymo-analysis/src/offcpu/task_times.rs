@@ -2,7 +2,7 @@
 //! recordings of whichever kind tells of switches.
 
 use kymo_events::{EventSelection, EventSource, SourceError};
-use kymo_model::{AttrFlags, CompactSort as _, Note, NoteKind};
+use kymo_model::{AttrFlags, CompactSort as _, Note, NoteKind, by_number};
 use rustc_hash::FxHashMap;
 
 use super::count::{OffCpuConfig, count_off_cpu};
@@ -126,7 +126,9 @@ fn of_records(
     let mut notes = table.summary.notes(source);
     let (waits, stacked) = table.stacked;
     if stacked < waits {
-        let fact = format!("{} of {waits} waits have no stack", waits - stacked);
+        let missing = waits - stacked;
+        let have = by_number(missing, "has", "have");
+        let fact = format!("{missing} of {waits} waits {have} no stack");
         notes.push(Note::doubt(NoteKind::Stacks, fact, None));
     }
     let damaged = table.summary.is_damaged(source);

@@ -1,6 +1,6 @@
 //! What did not fit together, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use super::count::SyscallTable;
 
@@ -16,8 +16,8 @@ pub fn syscall_notes(table: &SyscallTable) -> Vec<Note> {
     }
     if table.touching_loss > 0 {
         let fact = format!(
-            "events were lost within {} calls, which are in no number but `uncertain`",
-            table.touching_loss
+            "events were lost within {} in no number but `uncertain`",
+            counted(table.touching_loss, "call, which is", "calls, which are")
         );
         doubt(NoteKind::Lost, fact, None);
     }
@@ -28,11 +28,19 @@ pub fn syscall_notes(table: &SyscallTable) -> Vec<Note> {
     }
     if table.malformed > 0 {
         let n = table.malformed;
-        let fact = format!("{n} events without time, task or a field that is needed are left out");
+        let fact = counted(
+            n,
+            "event without time, task or a field that is needed is left out",
+            "events without time, task or a field that is needed are left out",
+        );
         doubt(NoteKind::Malformed, fact, None);
     }
     if table.crowded > 0 {
-        let fact = format!("{} calls of more tasks than are told apart", table.crowded);
+        let fact = counted(
+            table.crowded,
+            "call of more tasks than are told apart",
+            "calls of more tasks than are told apart",
+        );
         doubt(NoteKind::Entries, fact, None);
     }
     let halves = [

@@ -8,7 +8,7 @@ use kymo_files::ctf::Metadata;
 use kymo_files::ctf::read::Ctf;
 use kymo_files::ctf::types::EnvValue;
 use kymo_kernel::system::SystemRoot;
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 use kymo_symbols::{Resolver, ResolverOptions};
 use rustc_hash::FxHashSet;
 
@@ -52,7 +52,11 @@ impl<'s> KernelFunctions<'s> {
     /// Notes on names that were asked for.
     pub(crate) fn notes(&self) -> Option<Note> {
         let nameless = self.nameless.borrow().len();
-        let fact = format!("{nameless} addresses of the kernel have no name");
+        let fact = counted(
+            nameless as u64,
+            "address of the kernel has no name",
+            "addresses of the kernel have no name",
+        );
         let advice = match self.resolver() {
             _ if nameless == 0 => return None,
             Some(_) => None,

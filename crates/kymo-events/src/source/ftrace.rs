@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kymo_files::tracedat::{self, TraceDat};
 use kymo_format::ring::Missed;
-use kymo_model::{Endian, Note, NoteKind};
+use kymo_model::{Endian, Note, NoteKind, counted};
 use kymo_symbols::Kallsyms;
 use rustc_hash::FxHashSet;
 
@@ -99,7 +99,11 @@ impl AddressNames<'_> {
         let mut notes = Vec::new();
         let nameless = self.nameless().len();
         if nameless > 0 {
-            let fact = format!("{nameless} addresses of the kernel have no name");
+            let fact = counted(
+                nameless as u64,
+                "address of the kernel has no name",
+                "addresses of the kernel have no name",
+            );
             let empty = self.named_kallsyms.is_none() && self.data.machine().kallsyms.is_empty();
             let advice = empty.then(|| "the recording has no kallsyms: --kallsyms FILE".to_owned());
             notes.push(Note::doubt(NoteKind::Unresolved, fact, advice));

@@ -6,7 +6,7 @@ use kymo_files::ctf::read::{Ctf, Times};
 use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
 use kymo_files::{Stats, Timeline, ctf};
-use kymo_model::{Note, NoteKind, counted};
+use kymo_model::{Note, NoteKind, by_number, counted};
 
 use super::EventSource;
 use crate::chain_frames::ChainFacts;
@@ -137,18 +137,27 @@ fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
         notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
     };
     if s.throttled > 0 {
-        let fact = format!("sampling was throttled {} times", s.throttled);
+        let fact = format!("sampling was throttled {}", counted(s.throttled, "time", "times"));
         doubt(NoteKind::Throttled, fact, Some("record at a lower frequency: -F"));
     }
     for (kind, n) in &s.unknown_kinds {
-        let fact = format!("{n} records of unknown kind {kind} passed over");
+        let fact =
+            format!("{} of unknown kind {kind} passed over", counted(*n, "record", "records"));
         doubt(NoteKind::Unknown, fact, None);
     }
     if s.unknown_ids > 0 {
-        doubt(NoteKind::Unknown, format!("{} samples of no known event", s.unknown_ids), None);
+        doubt(
+            NoteKind::Unknown,
+            counted(s.unknown_ids, "sample of no known event", "samples of no known event"),
+            None,
+        );
     }
     if s.malformed > 0 {
-        doubt(NoteKind::Malformed, format!("{} records are too short", s.malformed), None);
+        doubt(
+            NoteKind::Malformed,
+            counted(s.malformed, "record is too short", "records are too short"),
+            None,
+        );
     }
     if s.cut_compressed > 0 {
         let n = s.cut_compressed;
@@ -159,17 +168,22 @@ fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
         doubt(NoteKind::Cut, fact, None);
     }
     if s.out_of_order > 0 {
-        doubt(NoteKind::Order, format!("{} events are out of order", s.out_of_order), None);
+        doubt(
+            NoteKind::Order,
+            counted(s.out_of_order, "event is out of order", "events are out of order"),
+            None,
+        );
     }
     if s.forced_flushes > 0 {
-        let fact = format!("the reorder window overflowed {} times", s.forced_flushes);
+        let fact =
+            format!("the reorder window overflowed {}", counted(s.forced_flushes, "time", "times"));
         doubt(NoteKind::Order, fact, None);
     }
     if s.missing_user_stacks > 0 {
-        let fact = format!(
-            "{} samples lack the user part of their stack: it was to be recorded on the way back \
-             to user space, and was not",
-            s.missing_user_stacks
+        let fact = counted(
+            s.missing_user_stacks,
+            "sample lacks the user part of its stack: it was to be recorded on the way back to user space, and was not",
+            "samples lack the user part of their stack: it was to be recorded on the way back to user space, and was not",
         );
         doubt(NoteKind::Stacks, fact, None);
     }
@@ -258,7 +272,11 @@ fn agreement(timeline: &Timeline, ledger: &mut Notes) {
     );
     ledger.tell(NoteKind::Clock, fact, None);
     if a.ignored > 0 {
-        let fact = format!("{} readings of the clocks were of others, and left out", a.ignored);
+        let fact = counted(
+            a.ignored,
+            "reading of the clocks was of others, and left out",
+            "readings of the clocks were of others, and left out",
+        );
         ledger.tell(NoteKind::Clock, fact, None);
     }
 }
@@ -277,7 +295,7 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> V
     let more = || Some("record with larger rings: kymo trace --buffer-size".to_owned());
     // Pages may say no more than that something is missing before them; the kernel's counters,
     // where the recorder kept them, know how much it was in all.
-    let counted = data.options().lost_by_counters().filter(|counted| *counted > s.lost);
+    let total = data.options().lost_by_counters().filter(|total| *total > s.lost);
     let is_flight_recorder = data.options().is_flight_recorder();
     let dropped = data.options().dropped_by_counters().unwrap_or(0);
     if is_flight_recorder && s.lost_before > 0 && s.lost_before == s.lost_places {
@@ -285,21 +303,28 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> V
         let fact = "what came before the first events of a CPU was overwritten";
         let advice = "to keep more: kymo session create --buffer-size".to_owned();
         l.tell(NoteKind::Overwritten, fact, Some(advice));
-    } else if let Some(counted) = counted.filter(|_| s.lost_unknown > 0) {
-        let fact = format!("{counted} events lost in {} places", s.lost_places);
+    } else if let Some(total) = total.filter(|_| s.lost_unknown > 0) {
+        let fact = lost_in(total, s.lost_places);
         l.note(NoteKind::Lost, fact, more());
     } else {
         if s.lost > 0 {
             let places = s.lost_places - s.lost_unknown;
-            l.note(NoteKind::Lost, format!("{} events lost in {places} places", s.lost), more());
+            l.note(NoteKind::Lost, lost_in(s.lost, places), more());
         }
         if s.lost_unknown > 0 {
             let n = s.lost_unknown;
-            let fact = format!("events lost in {n} places, their number is not known");
+            let fact = format!(
+                "events lost in {}, their number is not known",
+                counted(n, "place", "places")
+            );
             l.note(NoteKind::Lost, fact, more());
         }
         if dropped > 0 && s.lost_places == 0 {
-            let fact = format!("{dropped} events found the ring full, which keeps the oldest");
+            let fact = counted(
+                dropped,
+                "event found the ring full, which keeps the oldest",
+                "events found the ring full, which keeps the oldest",
+            );
             l.note(NoteKind::Lost, fact, more());
         }
     }
@@ -311,7 +336,7 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> V
     }
     let more = s.damaged_places.saturating_sub(s.damaged.len() as u64);
     if more > 0 {
-        l.note(NoteKind::Damaged, format!("{more} more places"), None);
+        l.note(NoteKind::Damaged, counted(more, "more place", "more places"), None);
     }
     if data.is_growing() {
         let fact = "the recorder did not finish the file: it is at work or was killed";
@@ -322,6 +347,11 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> V
         l.tell(NoteKind::Clock, fact, None);
     }
     l.0
+}
+
+fn lost_in(events: u64, places: u64) -> String {
+    let places = counted(places, "place", "places");
+    format!("{} lost in {places}", counted(events, "event", "events"))
 }
 
 /// Whether anything of the file could not be read.
@@ -337,25 +367,38 @@ pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
         let (n, places) = (s.lost, s.lost_places);
         l.note(
             NoteKind::Lost,
-            format!("{n} events discarded by the tracer in {places} places"),
+            format!(
+                "{} discarded by the tracer in {}",
+                counted(n, "event", "events"),
+                counted(places, "place", "places")
+            ),
             more(),
         );
     }
     if s.lost_at_start > 0 {
-        let fact = format!(
-            "{} events had been discarded when the first packets ended, perhaps before the \
-             trace begins",
-            s.lost_at_start
+        let fact = counted(
+            s.lost_at_start,
+            "event had been discarded when the first packets ended, perhaps before the trace begins",
+            "events had been discarded when the first packets ended, perhaps before the trace begins",
         );
         l.note(NoteKind::Lost, fact, more());
     }
     if s.lost_packets > 0 {
         let (n, places) = (s.lost_packets, s.lost_packet_places);
-        let fact = format!("{n} packets are missing in {places} places, with all their events");
+        let fact = format!(
+            "{} missing in {}, with all {} events",
+            counted(n, "packet is", "packets are"),
+            counted(places, "place", "places"),
+            by_number(n, "its", "their")
+        );
         l.note(NoteKind::Lost, fact, more());
     }
     if s.out_of_order > 0 {
-        let fact = format!("{} events are older than the one before them", s.out_of_order);
+        let fact = counted(
+            s.out_of_order,
+            "event is older than the one before it",
+            "events are older than the one before them",
+        );
         l.note(NoteKind::Order, fact, None);
     }
     for d in ctf.damage() {
@@ -366,12 +409,13 @@ pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
     }
     let more = s.damaged_places.saturating_sub(s.damaged.len() as u64);
     if more > 0 {
-        l.note(NoteKind::Damaged, format!("{more} more places"), None);
+        l.note(NoteKind::Damaged, counted(more, "more place", "more places"), None);
     }
     if s.foreign_packets > 0 {
-        let fact = format!(
-            "{} packets state another uuid than the metadata: they are read by these",
-            s.foreign_packets
+        let fact = counted(
+            s.foreign_packets,
+            "packet states another uuid than the metadata: it is read by these",
+            "packets state another uuid than the metadata: they are read by these",
         );
         l.tell(NoteKind::Metadata, fact, None);
     }

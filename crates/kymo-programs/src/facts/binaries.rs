@@ -10,22 +10,9 @@ use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::probe::{FetchBase, FetchType, IntegerFormat};
 use kymo_probe::{ProbeHazard, ProbedBinary};
-use kymo_symbols::debug_files::{BinaryFiles, path_in_process};
+use kymo_symbols::debug_files::{BinaryFiles, find_on_search_path, is_elf, path_in_process};
 
 use crate::address_names::MAPS_TIMEOUT;
-
-/// Where libraries are looked for.
-const LIBRARY_DIRECTORIES: &[&str] = &[
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
-    "/lib/aarch64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/lib64",
-    "/usr/lib64",
-    "/lib",
-    "/usr/lib",
-    "/usr/local/lib",
-];
 
 /// A place in a binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,10 +46,7 @@ fn find_binary(name: &str, pid: Option<u32>) -> Result<PathBuf, String> {
             Some(pid) => format!("{name} as process {pid} sees it: {e}"),
         });
     }
-    let search = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let on_path = std::env::split_paths(&search).map(|dir| dir.join(name));
-    let found = on_path.filter_map(|path| here(&path).ok()).find(|path| path.is_file());
-    let found = found.or_else(|| library(name, &here));
+    let found = find_on_search_path(name, &here);
     let path =
         found.ok_or_else(|| format!("no program or library {name} is on the search path"))?;
     match pid {
@@ -104,36 +88,6 @@ pub(super) fn matching_binaries(pattern: &str, pid: Option<u32>) -> Result<Vec<S
     let mut names: Vec<String> = names.filter(|name| glob.is_match(name)).collect();
     names.sort();
     Ok(names.into_iter().map(|name| format!("{directory}/{name}")).collect())
-}
-
-/// A library by its name with or without `lib` and version: `libc`, `libssl.so.3`, `c`.
-fn library(name: &str, here: &dyn Fn(&Path) -> std::io::Result<PathBuf>) -> Option<PathBuf> {
-    let stem = if name.starts_with("lib") { name.to_owned() } else { format!("lib{name}") };
-    let mut found = Vec::new();
-    for dir in LIBRARY_DIRECTORIES {
-        let Ok(dir) = here(Path::new(dir)) else { continue };
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            let file = entry.file_name().to_string_lossy().into_owned();
-            let is_it = file == stem
-                || file.strip_prefix(&stem).is_some_and(|rest| rest.starts_with(".so"));
-            // `libc.so` may be a linker's script.
-            if is_it && is_elf(&entry.path()) {
-                found.push(entry.path());
-            }
-        }
-        if !found.is_empty() {
-            break;
-        }
-    }
-    found.sort();
-    found.into_iter().min_by_key(|path| path.as_os_str().len())
-}
-
-fn is_elf(path: &Path) -> bool {
-    let mut begin = [0u8; 4];
-    let read =
-        std::fs::File::open(path).and_then(|mut f| std::io::Read::read_exact(&mut f, &mut begin));
-    read.is_ok() && begin == *b"\x7fELF"
 }
 
 pub(super) fn open(name: &str, pid: Option<u32>) -> Result<BinaryFiles, String> {

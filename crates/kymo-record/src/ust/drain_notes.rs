@@ -1,6 +1,6 @@
 //! What is said of events that programs wrote and nobody has: lost, overwritten, damaged.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, by_number, counted};
 
 use super::drain::DrainStats;
 use super::mount_namespace::MountNamespace;
@@ -14,7 +14,10 @@ impl DrainStats {
         let shared = MountNamespace::here().base().display().to_string();
         if self.without_memory > 0 {
             let n = self.without_memory;
-            let fact = format!("{n} events discarded: there was no memory for rings in {shared}");
+            let fact = format!(
+                "{} discarded: there was no memory for rings in {shared}",
+                counted(n, "event", "events")
+            );
             notes.push(lost(fact, format!("make room in {shared}: df -h {shared}")));
         }
         let discarded = self.discarded.saturating_sub(self.without_memory);
@@ -23,30 +26,43 @@ impl DrainStats {
                 0 => String::new(),
                 n => format!(" ({n} larger than a sub-buffer)"),
             };
-            let fact = format!("{discarded} events discarded: rings were full{large}");
+            let fact = format!(
+                "{} discarded: rings were full{large}",
+                counted(discarded, "event", "events")
+            );
             notes.push(lost(fact, "more room: --buffer-size 64M; or a --filter".to_owned()));
         }
         if self.overwritten > 0 {
             // Whoever has rings that overwrite has asked for that.
             let packets = self.overwritten;
             let fact = match self.overwritten_events {
-                0 => format!("{packets} packets were overwritten before they were taken"),
+                0 => counted(
+                    packets,
+                    "packet was overwritten before it was taken",
+                    "packets were overwritten before they were taken",
+                ),
                 events => format!(
-                    "{events} events ({packets} packets) were overwritten before they were taken"
+                    "{} ({}) {} overwritten before {} taken",
+                    counted(events, "event", "events"),
+                    counted(packets, "packet", "packets"),
+                    by_number(events, "was", "were"),
+                    by_number(events, "it was", "they were")
                 ),
             };
             let advice = "to keep more: a larger --buffer-size".to_owned();
             notes.push(Note::choice(NoteKind::Overwritten, fact, Some(advice)));
         }
+        let lost_events = |n: u64| counted(n, "event lost", "events lost");
         let n = self.without_address_space;
         if n > 0 {
-            let fact = format!("{n} events lost: a program may not have the memory for its ring");
+            let fact =
+                format!("{}: a program may not have the memory for its ring", lost_events(n));
             let advice = "a smaller --buffer-size, or a higher limit of the program: ulimit -v";
             notes.push(lost(fact, advice.to_owned()));
         }
         let n = self.without_ring.saturating_sub(n);
         if n > 0 {
-            let fact = format!("{n} events lost: a program could not make its ring");
+            let fact = format!("{}: a program could not make its ring", lost_events(n));
             notes.push(lost(fact, format!("make room in {shared}: df -h {shared}")));
         }
         if self.cut > 0 {
@@ -60,7 +76,11 @@ impl DrainStats {
             notes.push(lost(fact, advice));
         }
         if self.damaged > 0 {
-            let fact = format!("{} places in rings did not hold what they should", self.damaged);
+            let fact = counted(
+                self.damaged,
+                "place in rings did not hold what it should",
+                "places in rings did not hold what they should",
+            );
             notes.push(Note::doubt(NoteKind::Damaged, fact, None));
         }
         notes

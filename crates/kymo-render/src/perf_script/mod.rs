@@ -22,7 +22,7 @@ use kymo_events::state_history::{StateMark, StateReader};
 use kymo_events::unwind::Tally;
 use kymo_files::perfdata::{Batch, Entry};
 use kymo_format::LineWriter;
-use kymo_model::{Note, NoteKind, RecordKind};
+use kymo_model::{Note, NoteKind, RecordKind, counted};
 
 pub use chain_lines::ChainOptions;
 pub use data_json::DataJsonWriter;
@@ -174,7 +174,11 @@ pub fn perf_notes(renderers: &[PerfRenderer]) -> Vec<Note> {
     let mut notes = Vec::new();
     let n: u64 = renderers.iter().map(|r| r.samples.malformed).sum();
     if n > 0 {
-        let fact = format!("{n} samples are shorter than their fields");
+        let fact = counted(
+            n,
+            "sample is shorter than its fields",
+            "samples are shorter than their fields",
+        );
         notes.push(Note::doubt(NoteKind::Malformed, fact, None));
     }
     notes.extend(perf_data::note(renderers.iter().map(|r| &r.samples.trace)));

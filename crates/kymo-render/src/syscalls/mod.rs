@@ -6,6 +6,7 @@
 //! `waits` keeps the slowest and what they waited for.
 
 mod arguments;
+mod classes;
 mod details;
 mod errno;
 mod flags;
@@ -16,10 +17,12 @@ mod summary;
 mod waits;
 
 pub use arguments::CallDescriptions;
+pub use classes::{syscall_class, syscall_classes};
 pub use details::TaskInspector;
 pub use errno::errno_name;
 pub use lines::{SyscallFormats, SyscallLines, SyscallStyle};
 pub use numbers::{
-    SyscallNames, near_syscalls, syscall_name, syscall_names, syscall_number, syscalls_matching,
+    SyscallNames, all_syscalls, near_syscalls, syscall_name, syscall_names, syscall_number,
+    syscalls_matching,
 };
 pub use waits::{SlowestCall, WaitFormats};

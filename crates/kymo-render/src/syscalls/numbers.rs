@@ -49,6 +49,11 @@ pub fn syscalls_matching(pattern: &str) -> Vec<i64> {
     calls.map(|call| i64::from(call.id())).collect()
 }
 
+/// Numbers of all system calls of this architecture.
+pub fn all_syscalls() -> Vec<i64> {
+    SysnoSet::all().iter().map(|call| i64::from(call.id())).collect()
+}
+
 /// Names of system calls that are like one that does not exist.
 pub fn near_syscalls(name: &str) -> Vec<String> {
     near_names(name, SysnoSet::all().iter().map(|call| call.name()))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 /// Counts of events that could not be rendered.
 #[derive(Debug, Default)]
@@ -25,7 +25,11 @@ impl Unrendered {
         let mut notes = Vec::new();
         let short: u64 = of.clone().map(|u| u.short).sum();
         if short > 0 {
-            let fact = format!("{short} events are too short to name their kind");
+            let fact = counted(
+                short,
+                "event is too short to name its kind",
+                "events are too short to name their kind",
+            );
             notes.push(Note::doubt(NoteKind::Malformed, fact, None));
         }
         let mut all = BTreeMap::<u16, (&str, u64)>::new();

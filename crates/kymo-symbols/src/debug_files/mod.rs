@@ -5,9 +5,11 @@
 mod binary;
 mod companions;
 mod process_root;
+mod search_path;
 mod source_directories;
 
 pub use binary::{BinaryError, BinaryFiles, BinaryKind};
 pub use companions::DebugCompanions;
 pub use process_root::path_in_process;
+pub use search_path::{find_on_search_path, is_elf, path_as_typed};
 pub use source_directories::SourceDirectories;

@@ -9,7 +9,7 @@ use kymo_programs::{HistogramBucket, ProgramValue};
 use super::histogram::{by_doublings, write_bars};
 use super::text::CountRow;
 use super::{EventCounts, events_of, key_text, quantile};
-use crate::units::{Grouped, Seconds, Span, TimeUnits};
+use crate::units::{Grouped, Seconds, Span, TimeUnits, grouped_count};
 
 /// The slowest that are shown.
 const SLOWEST: usize = 5;
@@ -110,8 +110,8 @@ impl EventCounts<'_> {
             [row] if self.keys.is_empty() => {
                 writeln!(
                     out,
-                    "{} latencies of {name} in {seconds:.3} s:\navg {}, p50 {}, p90 {}, p99 {}, max {}.\n",
-                    Grouped(count),
+                    "{} of {name} in {seconds:.3} s:\navg {}, p50 {}, p90 {}, p99 {}, max {}.\n",
+                    grouped_count(count, "latency", "latencies"),
                     Span(row.average),
                     Span(row.quantile(0.5)),
                     Span(row.quantile(0.9)),
@@ -122,7 +122,8 @@ impl EventCounts<'_> {
                 write_bars(out, &by_doublings(row.buckets), span)?;
             }
             rows => {
-                writeln!(out, "{} latencies of {name} in {seconds:.3} s.", Grouped(count))?;
+                let latencies = grouped_count(count, "latency", "latencies");
+                writeln!(out, "{latencies} of {name} in {seconds:.3} s.")?;
                 self.write_latency_table(out, rows)?;
             }
         }

@@ -15,7 +15,7 @@ use super::histogram::write_bars;
 use super::json::{buckets_json, number_json};
 use super::quantile;
 use super::text::{aligned, grouped, rate};
-use crate::units::{Grouped, shown};
+use crate::units::{grouped_count, shown};
 
 /// What programs have counted, as it is shown.
 pub struct ProgramCounts<'a> {
@@ -185,9 +185,8 @@ impl ProgramCounts<'_> {
             };
             writeln!(
                 out,
-                "\n  {name}: {} {}{span}; average {}, half of them at most {}",
-                Grouped(counts.count()),
-                if counts.count() == 1 { "value" } else { "values" },
+                "\n  {name}: {}{span}; average {}, half of them at most {}",
+                grouped_count(counts.count(), "value", "values"),
                 grouped(average(counts)),
                 grouped(median(counts, &buckets).into()),
             )?;

@@ -8,7 +8,7 @@ use kymo_programs::ProgramValue;
 
 use super::histogram::write_bars;
 use super::{EventCounts, events_of, key_text, quantile};
-use crate::units::Grouped;
+use crate::units::{Grouped, grouped_count};
 
 /// A row of a table: cells of numbers, then keys.
 pub(super) struct CountRow<'a> {
@@ -199,7 +199,7 @@ impl EventCounts<'_> {
         if events == 0 {
             return writeln!(out, "No event {within}.");
         }
-        writeln!(out, "{} values of {field} {within}.", Grouped(events))?;
+        writeln!(out, "{} of {field} {within}.", grouped_count(events, "value", "values"))?;
         for (keys, value) in &map.entries {
             let buckets = buckets(value);
             let names = self
@@ -214,9 +214,9 @@ impl EventCounts<'_> {
                 [] => writeln!(out)?,
                 _ => writeln!(
                     out,
-                    "\n  {}: {} values, half of them at most {median}",
+                    "\n  {}: {}, half of them at most {median}",
                     names.join(", "),
-                    Grouped(events_of(&buckets))
+                    grouped_count(events_of(&buckets), "value", "values")
                 )?,
             }
             for frame in keys.iter().flat_map(|key| match key {

@@ -8,12 +8,13 @@ use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuTable, WaitTable};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
-use kymo_model::{CompactSort as _, IndexVec, Note, NoteKind, counted};
+use kymo_model::{CompactSort as _, IndexVec, Note, NoteKind, by_number, counted};
 use kymo_symbols::DsoId;
 use rustc_hash::FxHashMap;
 
 use super::next::{ProfileTarget, next_steps};
 use super::tree::time_steps;
+use super::waits::idle_waits;
 use super::{FunctionShare, PathStep, ProfilePage, ProgramShare, ThreadShare, WaitSection};
 use crate::Ledger;
 use crate::trust::{
@@ -125,10 +126,8 @@ pub fn build_page(
     top: usize,
 ) -> ProfilePage {
     let all = times.all();
-    let waits = times.waits.as_ref().map(|w| {
-        let ran = |tid| times.threads.get(&tid).is_some_and(|t| t.on_cpu > 0);
-        WaitSection::new(w, all.on_cpu, &ran)
-    });
+    let ran = |tid| times.threads.get(&tid).is_some_and(|t| t.on_cpu > 0);
+    let waits = times.waits.as_ref().map(|w| WaitSection::new(w, all.on_cpu, &ran));
     let known = &times.threads;
     let nanos = |n: u64| (!known.is_empty()).then(|| Duration::from_nanos(n));
     let sampled = profile.and_then(|profile| {
@@ -154,7 +153,10 @@ pub fn build_page(
         Some((cause, *most.0))
     });
     let next = next_steps(&run.target, most, hottest);
-    let tree = times.waits.as_ref().map(|w| time_steps(seen, known, w)).unwrap_or_default();
+    let tree = times
+        .waits
+        .as_ref()
+        .map_or_else(Vec::new, |w| time_steps(seen, known, w, &idle_waits(w, all.on_cpu, &ran)));
     ProfilePage {
         command: run.command.clone(),
         elapsed: run.elapsed,
@@ -455,7 +457,9 @@ fn note_times(ledger: &mut Ledger, run: &CommandRun, times: &ProfileTimes) {
     let Some(waits) = &times.waits else { return };
     let (all, stacked) = waits.stacked;
     if share(all - stacked.min(all), all) >= HARMLESS_PERCENT {
-        let fact = format!("{} of {all} waits have no stack", all - stacked);
+        let missing = all - stacked;
+        let have = by_number(missing, "has", "have");
+        let fact = format!("{missing} of {all} waits {have} no stack");
         ledger.note(NoteKind::Stacks, fact, None);
     }
     if waits.stacks.left_out + waits.merged > 0 {

@@ -11,6 +11,7 @@ use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::build::{MergedFrames, label};
+use super::waits::IdleWaits;
 use super::{ratio, time};
 
 /// Branches below this share of all time are not shown.
@@ -131,6 +132,7 @@ pub(super) fn time_steps(
     profile: Option<(&Profile, &EventProfile, &MergedFrames)>,
     threads: &FxHashMap<u32, ThreadTime>,
     waits: &WaitTable,
+    idle: &IdleWaits,
 ) -> Vec<TimeStep> {
     let mut tree = TimeTree::default();
     let mut sampled: FxHashMap<u32, u64> = FxHashMap::default();
@@ -178,7 +180,12 @@ pub(super) fn time_steps(
             names.push(tree.name(&shown));
         }
         names.push(tree.name(&format!("[{}]", cause.text())));
-        tree.add(names.into_iter(), 0, cell.total);
+        // Who never ran began to wait before there were stacks to record.
+        let total = match stack {
+            None => cell.total.saturating_sub(idle.nanos(*cause)),
+            Some(_) => cell.total,
+        };
+        tree.add(names.into_iter(), 0, total);
     }
     tree.steps()
 }

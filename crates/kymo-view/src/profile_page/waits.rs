@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuCell, StackNode, WaitTable, WakerId};
-use kymo_model::CompactSort as _;
+use kymo_model::{CompactSort as _, counted};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -25,6 +25,8 @@ pub(super) struct TimeRow {
     total: Duration,
     count: Option<u64>,
     max: Option<Duration>,
+    /// The part of threads that never ran, and how many waits that are.
+    idle: (u64, Duration),
 }
 
 /// Wait with the stack of who waited, and that of who ended it.
@@ -42,6 +44,8 @@ pub(super) struct WaitPair {
 pub struct WaitSection {
     rows: Vec<TimeRow>,
     pairs: Vec<WaitPair>,
+    /// Threads that never ran, where others did.
+    idle_threads: u64,
     /// What most of the time off the CPU went to, and where in the program.
     pub(super) largest: Option<String>,
     /// The same as a cause.
@@ -58,7 +62,9 @@ impl WaitSection {
             total: Duration::from_nanos(running),
             count: None,
             max: None,
+            idle: <(u64, Duration)>::default(),
         }];
+        let idle = idle_waits(table, running, ran);
         for (cause, stats) in table.causes.iter().filter(|(_, stats)| !stats.is_empty()) {
             rows.push(TimeRow {
                 what: cause.text(),
@@ -66,6 +72,7 @@ impl WaitSection {
                 total: Duration::from_nanos(stats.waits.total.saturating_add(stats.open.1)),
                 count: Some(stats.waits.count + stats.open.0),
                 max: stats.waits.max.map(|m| Duration::from_nanos(m.0)),
+                idle: idle.of(*cause),
             });
         }
         let uncertain = table.causes.iter().map(|(_, stats)| stats.uncertain);
@@ -77,23 +84,25 @@ impl WaitSection {
                 total: Duration::from_nanos(uncertain.1),
                 count: Some(uncertain.0),
                 max: None,
+                idle: <(u64, Duration)>::default(),
             });
         }
         // What nobody waits for comes last.
-        let idle = OffCpuCause::IdleWorker.text();
-        rows[1..].compact_sort_by_key(|r| (r.what == idle, std::cmp::Reverse(r.total)));
-        let all = table.cells.iter().fold(running, |sum, (_, c)| sum.saturating_add(c.total));
-        let least = (all as f64 * LEAST_SHARE) as u64;
+        let worker = OffCpuCause::IdleWorker.text();
+        let key = |r: &TimeRow| (r.what == worker, std::cmp::Reverse(r.shown()));
+        rows[1..].compact_sort_by_key(key);
+        let all: Duration = rows.iter().map(TimeRow::shown).sum();
+        let least = (all.as_nanos() as f64 * LEAST_SHARE) as u64;
         let pairs = stacks_of_waits(table).into_iter().filter(|w| w.cell.total >= least);
         let pairs = pairs.take(PAIRS).map(|wait| pair(table, &wait)).collect();
         let cause = largest_cause(table, ran);
         let largest = cause.map(|cause| largest_text(table, cause, ran));
-        WaitSection { rows, pairs, largest, cause }
+        WaitSection { rows, pairs, largest, cause, idle_threads: idle.threads }
     }
 
-    /// All time in the table.
+    /// The time of which shares are: that of threads that ran, if any did.
     pub(super) fn all(&self) -> Duration {
-        self.rows.iter().map(|r| r.total).sum()
+        self.rows.iter().map(TimeRow::shown).sum()
     }
 
     /// The table as JSON.
@@ -124,16 +133,27 @@ impl WaitSection {
             "  {:<34} {:>10} {:>7} {:>9} {:>10}",
             "time", "total", "share", "count", "longest"
         );
-        for row in &self.rows {
-            let share = 100.0 * ratio(row.total.as_secs_f64(), all.as_secs_f64());
-            let count = row.count.map_or(String::new(), number);
+        for row in self.rows.iter().filter(|r| r.idle.1.is_zero() || !r.shown().is_zero()) {
+            let share = 100.0 * ratio(row.shown().as_secs_f64(), all.as_secs_f64());
+            let count = row.count.map(|count| count.saturating_sub(row.idle.0));
             let line = format!(
-                "  {:<34} {:>10} {share:>6.1}% {count:>9} {:>10}",
+                "  {:<34} {:>10} {share:>6.1}% {:>9} {:>10}",
                 row.what,
-                time(row.total),
+                time(row.shown()),
+                count.map_or(String::new(), number),
                 row.max.map_or(String::new(), time)
             );
             let _ = writeln!(o, "{}", line.trim_end());
+        }
+        if self.idle_threads > 0 {
+            let what =
+                counted(self.idle_threads, "thread that never ran", "threads that never ran");
+            let idle: Duration = self.rows.iter().map(|r| r.idle.1).sum();
+            let mut causes: Vec<&TimeRow> =
+                self.rows.iter().filter(|r| !r.idle.1.is_zero()).collect();
+            causes.compact_sort_by_key(|r| std::cmp::Reverse(r.idle.1));
+            let causes: Vec<&str> = causes.into_iter().map(|r| r.what).collect();
+            let _ = writeln!(o, "  {what:<34} {:>10}  {}", time(idle), causes.join("; "));
         }
     }
 
@@ -153,6 +173,52 @@ impl WaitSection {
             o.push_str(&String::from_utf8_lossy(&text));
         }
     }
+}
+
+impl TimeRow {
+    /// Its time without that of threads that never ran.
+    fn shown(&self) -> Duration {
+        self.total.saturating_sub(self.idle.1)
+    }
+}
+
+/// Waits of threads that never ran, where others did: those of a pool that nothing was asked of.
+/// They are longer than all others together, and no part of what the program does.
+#[derive(Debug, Default)]
+pub(super) struct IdleWaits {
+    threads: u64,
+    causes: FxHashMap<OffCpuCause, (u64, u64)>,
+}
+
+impl IdleWaits {
+    /// Number and time of those of a cause.
+    fn of(&self, cause: OffCpuCause) -> (u64, Duration) {
+        let (count, nanos) = self.causes.get(&cause).copied().unwrap_or_default();
+        (count, Duration::from_nanos(nanos))
+    }
+
+    /// Time of those of a cause, in nanoseconds.
+    pub(super) fn nanos(&self, cause: OffCpuCause) -> u64 {
+        self.causes.get(&cause).map_or(0, |(_, nanos)| *nanos)
+    }
+}
+
+pub(super) fn idle_waits(table: &WaitTable, running: u64, ran: &dyn Fn(u32) -> bool) -> IdleWaits {
+    let mut idle = IdleWaits::default();
+    if running == 0 {
+        return idle;
+    }
+    for (_, causes) in table.threads.iter().filter(|(tid, _)| !ran(**tid)) {
+        // Who never ran waits for one thing; for a CPU it would have been able to run.
+        if let [(cause, nanos)] = causes[..]
+            && !cause.is_runnable()
+        {
+            idle.threads += 1;
+            let (count, sum) = idle.causes.entry(cause).or_default();
+            (*count, *sum) = (*count + 1, sum.saturating_add(nanos));
+        }
+    }
+    idle
 }
 
 /// Waits of one cause in one stack, with who ended most of their time.

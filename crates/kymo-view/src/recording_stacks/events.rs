@@ -8,7 +8,7 @@ use kymo_events::{
     ClassOrigin, EventSource, FieldId, FunctionEvent, LayoutId, ReadOptions, ReadSummary,
     RecordedClass, RecordedEvent, SourceError,
 };
-use kymo_model::NoteKind;
+use kymo_model::{NoteKind, by_number, counted};
 use rustc_hash::FxHashMap;
 
 use super::builder::{EVENTS, FUNCTIONS, StackBuilder};
@@ -39,11 +39,19 @@ impl WeightCounts {
         let Some(field) = plan.weight.field() else { return };
         let name = field.name;
         if self.weightless > 0 {
-            let fact = format!("{} events have no field {name} and are left out", self.weightless);
+            let fact = format!(
+                "{} no field {name} and {} left out",
+                counted(self.weightless, "event has", "events have"),
+                by_number(self.weightless, "is", "are")
+            );
             ledger.tell(NoteKind::Weight, fact, Some("-e names those that have it".into()));
         }
         if self.negative > 0 {
-            let fact = format!("{} events with a negative {name} are left out", self.negative);
+            let fact = format!(
+                "{} with a negative {name} {} left out",
+                counted(self.negative, "event", "events"),
+                by_number(self.negative, "is", "are")
+            );
             ledger.note(NoteKind::Weight, fact, None);
         }
     }
@@ -314,13 +322,19 @@ impl<'a> EventStacks<'a> {
         let whole = if self.plan.selection.is_everything() { "recording" } else { "selection" };
         let ends = self.nesting.unopened;
         if ends > 0 {
-            let fact = format!("{ends} functions end whose begin is not in the {whole}");
+            let fact = format!(
+                "{} whose begin is not in the {whole}",
+                counted(ends, "function ends", "functions end")
+            );
             ledger.note(NoteKind::Functions, fact, None);
         }
         let begins = self.nesting.unended + self.nesting.still_open();
         if begins > 0 {
-            let fact =
-                format!("{begins} functions have no end in the {whole}, and count for nothing");
+            let fact = format!(
+                "{} no end in the {whole}, and {} for nothing",
+                counted(begins, "function has", "functions have"),
+                by_number(begins, "counts", "count")
+            );
             ledger.tell(NoteKind::Functions, fact, None);
         }
         if let Some(clock) = source.counting_clock().filter(|_| self.plan.moments) {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
-use crate::units::{Grouped, Millis, Seconds, Span, TimeUnits, shown, write_more};
+use crate::units::{Grouped, Millis, Seconds, Span, TimeUnits, grouped_count, shown, write_more};
 
 /// What tables are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,18 +140,14 @@ impl SyscallView<'_> {
         let count: u64 = self.table.calls.iter().map(|(_, s)| s.durations.count).sum();
         let failed: u64 = self.table.calls.iter().map(|(_, s)| s.failed()).sum();
         let name = self.table.name(*call);
-        let words = |n: u64, one: &str| {
-            let plural = if n == 1 { "" } else { "s" };
-            format!("{} {one}{plural}", Grouped(n))
-        };
         writeln!(
             out,
             "\n {} of {}, {} of them failed; most time in {name}: {} in {}.",
-            words(count, "system call"),
-            words(self.table.tasks.len() as u64, "thread"),
+            grouped_count(count, "system call", "system calls"),
+            grouped_count(self.table.tasks.len() as u64, "thread", "threads"),
             Grouped(failed),
             Span(most.durations.total),
-            words(most.durations.count, "call"),
+            grouped_count(most.durations.count, "call", "calls"),
         )?;
         let Some(slow) = self.table.slowest.first() else { return Ok(()) };
         writeln!(

@@ -1,7 +1,7 @@
 //! What could make a live profile wrong: as the last line of a screen, and as a ledger.
 
 use kymo_analysis::live_profile::{LiveProfile, LiveRows};
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use crate::trust::{HARMLESS_PERCENT, note_symbols, note_unwinding};
 use crate::{Ledger, percent};
@@ -48,7 +48,7 @@ pub fn top_status(profile: &LiveProfile, sums: &LiveRows) -> String {
     let pending = profile.pending_names();
     match (pending.functions, pending.lines) {
         (0, 0) => {}
-        (0, lines) => parts.push(format!("{lines} lines to be found")),
+        (0, lines) => parts.push(counted(lines as u64, "line to be found", "lines to be found")),
         (functions, _) => parts.push(format!("{functions} names to be found")),
     }
     parts.join(", ")
@@ -72,20 +72,29 @@ pub fn top_ledger(
     let mut ledger = Ledger::from_notes(notes);
     let losses = TopLosses::of(profile);
     if losses.lost > 0 {
-        let fact = format!("{} events lost: the ring was full", losses.lost);
+        let fact =
+            counted(losses.lost, "event lost: the ring was full", "events lost: the ring was full");
         ledger.note(NoteKind::Lost, fact, Some("a larger ring: -m, or a lower -F".into()));
     }
     if losses.throttled > 0 {
-        let fact = format!("the kernel paused sampling {} times", losses.throttled);
+        let fact =
+            format!("the kernel paused sampling {}", counted(losses.throttled, "time", "times"));
         ledger.note(NoteKind::Throttled, fact, Some("a lower -F".into()));
     }
     if profile.dropped_early() > 0 {
-        let fact = format!("{} samples dropped before their time", profile.dropped_early());
+        let fact = counted(
+            profile.dropped_early(),
+            "sample dropped before its time",
+            "samples dropped before their time",
+        );
         ledger.note(NoteKind::Scope, fact, Some("a lower -F, or a shorter --history".into()));
     }
     if profile.without_end() > 0 {
-        let fact =
-            format!("{} times off the CPU are not counted: no end was seen", profile.without_end());
+        let fact = counted(
+            profile.without_end(),
+            "time off the CPU is not counted: no end was seen",
+            "times off the CPU are not counted: no end was seen",
+        );
         ledger.note(NoteKind::Lost, fact, None);
     }
     if has_broken_chains(sums) {
@@ -102,7 +111,7 @@ pub fn top_ledger(
         ledger.note(NoteKind::Unresolved, fact, None);
     }
     if sums.pending > 0 {
-        let fact = format!("{} samples have no name yet", sums.pending);
+        let fact = counted(sums.pending, "sample has no name yet", "samples have no name yet");
         ledger.note(NoteKind::Unresolved, fact, None);
     }
     note_unwinding(profile.unwinding(), &profile.machine().symbols, &mut ledger);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use kymo_analysis::profile::{FrameId, Profile};
 use kymo_events::losses;
 use kymo_files::perfdata::PerfData;
-use kymo_model::{CompactSort as _, NoteKind};
+use kymo_model::{CompactSort as _, NoteKind, counted};
 use kymo_symbols::{DsoId, DsoKind};
 
 use crate::{Ledger, percent};
@@ -74,7 +74,11 @@ fn note_reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
         ledger.note(NoteKind::Malformed, fact, None);
     }
     if s.out_of_order > 0 {
-        ledger.note(NoteKind::Order, format!("{} records out of time order", s.out_of_order), None);
+        ledger.note(
+            NoteKind::Order,
+            counted(s.out_of_order, "record out of time order", "records out of time order"),
+            None,
+        );
     }
     for e in &profile.events {
         let name = &e.desc.name;

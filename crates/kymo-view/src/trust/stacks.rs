@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use kymo_analysis::profile::{EventProfile, Profile};
 use kymo_events::ReadSummary;
 use kymo_events::unwind::{LARGEST_COPY, Needed, Tally, UnwindStop};
-use kymo_model::{AttrFlags, CompactSort as _, NoteKind, SampleType};
+use kymo_model::{AttrFlags, CompactSort as _, NoteKind, SampleType, by_number};
 use kymo_symbols::unwind::CfiError;
 use kymo_symbols::{DsoKind, Resolver};
 
@@ -108,10 +108,11 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
     let named: Vec<String> =
         ends.iter().take(NAMED).map(|(name, n)| format!("{name} ({n})")).collect();
     let fact = format!(
-        "{}: {short} ({:.1}%) of {all} user stacks do not lead to the beginning of the program \
+        "{}: {short} ({:.1}%) of {all} user stacks {} not lead to the beginning of the program \
          or thread: they end in {}",
         event.desc.name,
         percent(short, all),
+        by_number(short, "does", "do"),
         named.join(", ")
     );
     let advice = "code there keeps no frame pointers: rebuild it with them, or record with \

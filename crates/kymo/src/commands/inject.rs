@@ -12,11 +12,12 @@ use kymo_files::perfdata::rewrite::{RewriteTarget, Rewriting, append, append_bui
 use kymo_files::perfdata::write::features::BuildIdOf;
 use kymo_files::perfdata::{Entry, Features, PerfData};
 use kymo_kernel::system::{KernelName, SystemRoot};
-use kymo_model::{BuildId, Misc, Note, NoteKind, RecordHeader, RecordKind, Sideband, counted};
+use kymo_model::{BuildId, Misc, NoteKind, RecordHeader, RecordKind, Sideband, counted};
 use kymo_symbols::debug_files::BinaryFiles;
 use kymo_view::Ledger;
 
 use super::hit_binaries::hit_binaries;
+use crate::exit;
 
 /// Flags of `kymo inject`.
 #[derive(clap::Args)]
@@ -105,10 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let (_, read) = rewrite(&mut input, target, &mut injection)?;
     let mut ledger = Ledger::default();
-    if let Some(damage) = &read.damaged {
-        let fact = format!("the recording ends early: {damage}");
-        ledger.push(Note::doubt(NoteKind::Damaged, fact, None));
-    }
+    let damage = read.damaged.as_ref().map(|d| format!("{d}; what came before is written"));
     if read.aux_bytes > 0 {
         let fact = format!("{} bytes of trace data (AUX area) were left out", read.aux_bytes);
         ledger.tell(NoteKind::Target, fact, None);
@@ -119,7 +117,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ledger.tell(NoteKind::Target, fact, None);
     }
     say!("{}", ledger.to_text(""));
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::status(input.name(), damage.as_deref(), &ledger, false))
 }
 
 /// Where it goes, and whether that is a pipe.

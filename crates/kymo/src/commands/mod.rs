@@ -16,6 +16,7 @@ pub(crate) mod data;
 pub(crate) mod event;
 pub(crate) mod event_recording;
 pub(crate) mod evlist;
+mod frame_pointers;
 mod hit_binaries;
 pub(crate) mod inject;
 pub(crate) mod io;

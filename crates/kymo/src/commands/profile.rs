@@ -18,18 +18,16 @@ use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_analysis::tasks::SchedSelection;
 use kymo_events::{EventSelection, EventSource, parse_times};
 use kymo_kernel::events::{Catalog, EventSpec, paranoid};
-use kymo_kernel::process::program_of;
-use kymo_kernel::system::SystemRoot;
 use kymo_kernel::target;
 use kymo_model::{EventType, Note, NoteKind, counted};
 use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target, record};
-use kymo_symbols::unwind::keeps_frame_pointers;
 use kymo_view::profile_page::{
     CommandRun, ProfileTarget, ProfileTimes, build_page, page_ledger, quoted,
 };
 use rustc_hash::FxHashMap;
 
 use super::container_files;
+use super::frame_pointers::without_frame_pointers;
 use super::page_command::become_view;
 use super::scratch::ScratchDirectory;
 use crate::args::symbols::DebuginfodArgs;
@@ -266,20 +264,6 @@ impl StackChoice {
         let note = Note::choice(NoteKind::Stacks, fact, Some(advice.to_owned()));
         StackChoice { mode: CallGraph::Dwarf(COPY_BYTES), freq, note: Some(note) }
     }
-}
-
-/// A program of those that are recorded whose code keeps no frame pointers, if there is one.
-fn without_frame_pointers(target: &Target, command: &[OsString]) -> Option<PathBuf> {
-    let programs: Vec<PathBuf> = match target {
-        Target::Command => program_of(command.first()?).into_iter().collect(),
-        Target::Processes(pids) => {
-            let system = SystemRoot::machine();
-            pids.iter().filter_map(|pid| system.executable_of(*pid).ok()).collect()
-        }
-        _ => Vec::new(),
-    };
-    let mut programs = programs.into_iter();
-    programs.find(|program| keeps_frame_pointers(program) == Some(false))
 }
 
 /// What the page is headed with.

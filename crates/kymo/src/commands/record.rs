@@ -21,6 +21,7 @@ use kymo_view::bundle::{bundle_ledger, bundle_text};
 
 use super::buildid_cache::cache_binaries;
 use super::container_files;
+use super::frame_pointers::without_frame_pointers;
 use crate::args::contents::ContentArgs;
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
@@ -231,6 +232,19 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if options.output == Output::Stdout && std::io::stdout().is_terminal() {
         bail!("a recording is not for a terminal: send standard output to a file or a pipe");
+    }
+    // Known now, and of no use only when all is recorded.
+    if options.call_graph == Some(CallGraph::FramePointers)
+        && !args.quiet
+        && CalledName::get() != CalledName::Perf
+        && options.records_user_chains()
+        && let Some(program) = without_frame_pointers(&options.target, &options.command)
+    {
+        sayln!(
+            "kymo record: {} keeps no frame pointers: its stacks will lack callers, which \
+             --call-graph dwarf records",
+            program.display()
+        );
     }
     let mut summary = kymo_record::record(&options)?;
     if !args.no_buildid_cache

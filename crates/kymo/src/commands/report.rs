@@ -18,7 +18,8 @@ use kymo_analysis::record_overview::RecordOverview;
 use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
 use kymo_events::notes_on_perf_data;
 use kymo_files::RecordingFormat;
-use kymo_files::perfdata::{EventDesc, PerfData};
+use kymo_files::perfdata::read::FeatureSection;
+use kymo_files::perfdata::{EventDesc, Feature, PerfData};
 use kymo_model::{AttrFlags, NoteKind};
 use kymo_view::record_overview::{write_statistics, write_tasks};
 use kymo_view::recording_header::write_header;
@@ -118,6 +119,9 @@ pub(crate) struct Args {
     full_source_path: bool,
     #[command(flatten)]
     select: EventSelectionArgs,
+    /// Only what happened on the CPUs of this socket
+    #[arg(long, value_name = "SOCKET", conflicts_with = "cpu")]
+    socket_filter: Option<u32>,
     #[command(flatten)]
     finding: SymbolArgs,
     #[command(flatten)]
@@ -229,6 +233,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let span = file.features().sample_time;
     let mut selection = args.select.selection(Vec::new(), || Ok(span))?;
     selection.switch = args.switch.switch();
+    if let Some(socket) = args.socket_filter {
+        selection.set_cpus(&cpus_of_socket(&file, socket)?)?;
+    }
     let selection = selection;
     let parallelism = config.parallelism();
     let has_switches = |e: &EventDesc| e.attr.flags.contains(AttrFlags::CONTEXT_SWITCH);
@@ -280,7 +287,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     config.check(&labels, profile.stats.samples > 0)?;
     let mut out = tables();
     let left = |e: &EventProfile| e.stacks().any(|(s, _)| config.wants(&profile, &s));
-    let everything = config.wants_all() && args.select.is_everything() && !args.switch.is_given();
+    let everything = config.wants_all()
+        && args.select.is_everything()
+        && args.socket_filter.is_none()
+        && !args.switch.is_given();
     let nothing = !everything && !profile.events.iter().any(left);
     let ledger = std::thread::scope(|scope| {
         // It is printed last.
@@ -412,4 +422,21 @@ fn config(args: &Args) -> anyhow::Result<ReportConfig> {
         }
         config => Ok(config?),
     }
+}
+/// The CPUs that a recording says to be of a socket, as a list.
+fn cpus_of_socket(file: &PerfData, socket: u32) -> anyhow::Result<String> {
+    let section = file.features().section(Feature::CPU_TOPOLOGY, file.endian());
+    let Some((FeatureSection::CpuTopology(topology), _)) = section else {
+        bail!("--socket-filter: the recording does not say which CPUs a socket has");
+    };
+    let all = topology.cpus.iter().enumerate();
+    let own = all.filter(|(_, place)| place.socket == socket).map(|(cpu, _)| cpu.to_string());
+    let own: Vec<String> = own.collect();
+    if own.is_empty() {
+        let mut sockets: Vec<u32> = topology.cpus.iter().map(|place| place.socket).collect();
+        sockets.sort_unstable();
+        sockets.dedup();
+        bail!("--socket-filter {socket}: the machine that was recorded has {sockets:?}");
+    }
+    Ok(own.join(","))
 }

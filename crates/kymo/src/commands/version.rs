@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use crate::called_name::CalledName;
+
 /// Flags of `kymo version`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -11,11 +13,29 @@ pub(crate) struct Args {
     build_options: bool,
 }
 
+/// What every build can do, under the names by which scripts look for it in perf's list: the
+/// library that perf has it of is none of kymo's.
+const BUILD_OPTIONS: [(&str, &str); 10] = [
+    ("bpf", "HAVE_LIBBPF_SUPPORT"),
+    ("debuginfod", "HAVE_DEBUGINFOD_SUPPORT"),
+    ("disassembly", ""),
+    ("dwarf", "HAVE_LIBDW_SUPPORT"),
+    ("dwarf-unwind", "HAVE_DWARF_UNWIND_SUPPORT"),
+    ("libtraceevent", "HAVE_LIBTRACEEVENT"),
+    ("lzma", "HAVE_LZMA_SUPPORT"),
+    ("syscall_table", "HAVE_SYSCALL_TABLE_SUPPORT"),
+    ("zlib", "HAVE_ZLIB_SUPPORT"),
+    ("zstd", "HAVE_ZSTD_SUPPORT"),
+];
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut text = format!("kymo {}\n", env!("CARGO_PKG_VERSION"));
+    let mut text = format!("{}\n", CalledName::get().version_line());
     if args.build_options {
-        let parts = ["dwarf", "debuginfod", "zstd", "lzma", "bpf", "disassembly"];
-        parts.iter().for_each(|part| text.push_str(&format!("{part:>16}: [ on  ]\n")));
+        for (part, name) in BUILD_OPTIONS {
+            let line = format!("{part:>22}: [ on  ]  # {name}");
+            text.push_str(line.trim_end_matches(['#', ' ']));
+            text.push('\n');
+        }
     }
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

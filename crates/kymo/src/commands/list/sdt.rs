@@ -12,6 +12,7 @@ use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::counted;
+use kymo_symbols::debug_files::path_as_typed;
 use serde_json::json;
 
 use super::Args;
@@ -23,8 +24,9 @@ type UsdtProbes = BTreeMap<(String, String), (Vec<String>, usize)>;
 pub(super) fn run(args: &Args, binaries: &[String]) -> anyhow::Result<ExitCode> {
     let mut found: BTreeMap<PathBuf, UsdtProbes> = BTreeMap::new();
     for binary in binaries {
-        let path = Path::new(binary);
-        found.insert(path.to_owned(), probes(path).with_context(|| binary.clone())?);
+        let path = path_as_typed(Path::new(binary));
+        let probes = probes(&path).with_context(|| binary.clone())?;
+        found.insert(path, probes);
     }
     if binaries.is_empty() {
         let all = || proc_maps::processes().context("cannot list processes");

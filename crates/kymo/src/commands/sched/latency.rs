@@ -4,6 +4,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use kymo_analysis::tasks::{LatencyConfig, LatencyTable, SchedSelection};
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
@@ -65,7 +66,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    let Some(live) = args.live.take() else { return show(&args) };
+    let Some(live) = args.live.take() else {
+        let first = args.read.files.first().filter(|file| args.pids && !file.exists());
+        if let Some(pid) = first.and_then(|file| file.to_str()?.parse::<u32>().ok()) {
+            bail!(
+                "no recording {pid}: -p gives each task a row, as perf's; --pid {pid} chooses it"
+            );
+        }
+        return show(&args);
+    };
     args.read.set_tree(live.tree());
     run_live(&mut args, &live)
 }

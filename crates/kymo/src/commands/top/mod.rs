@@ -14,6 +14,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
+use kymo_kernel::process;
 use kymo_record::CallGraph;
 
 use crate::args::event_filters::EventArgs;
@@ -68,6 +70,10 @@ pub(crate) struct Args {
     /// Do not follow children
     #[arg(short = 'i', long)]
     no_inherit: bool,
+    /// Read the rings as a real-time task (SCHED_FIFO) of this priority
+    #[arg(short = 'r', long, value_name = "PRIORITY",
+          value_parser = clap::value_parser!(u8).range(1..=99))]
+    realtime: Option<u8>,
     /// Size of each ring, in pages or with a suffix B, K, M, G
     #[arg(short = 'm', long = "mmap-pages", value_name = "PAGES|SIZE", value_parser = ring)]
     mmap_pages: Option<Ring>,
@@ -154,6 +160,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(priority) = args.realtime {
+        process::hurry(priority).context("-r: the kernel refuses SCHED_FIFO")?;
+    }
     if args.tasks {
         return tasks::run(&args);
     }

@@ -55,10 +55,11 @@ TARGETS
 
 SYSTEM CALLS
 Without -e the system calls are shown, one a line when it returns: name, arguments,
-result, <seconds>; `-e openat,close` chooses some, as --calls does. The program is not stopped: what its arguments point
-to (paths, buffers, addresses of sockets, vectors, struct stat) is read by small programs in the
-kernel while the call begins and ends. Where the kernel runs none for us (it takes CAP_BPF and
-CAP_PERFMON), paths and what is written are read from the task's memory a moment later, and shown
+result, <seconds>; `-e openat,close` chooses some, as --calls does, also strace's classes (`-e
+%file`, `-e trace=%network`) and all but some (`-e '!futex'`). The program is not stopped: what its
+arguments point to (paths, buffers, addresses of sockets, vectors, struct stat) is read by small
+programs in the kernel while the call begins and ends. Where the kernel runs none for us (it takes
+CAP_BPF and CAP_PERFMON), paths and what is written are read from the task's memory a moment later, and shown
 only if the call was still going on; else it is the address. With -i they are those of a recording
 (`kymo syscalls record`, `perf trace record`), which has numbers and addresses alone.
 

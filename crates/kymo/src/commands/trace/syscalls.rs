@@ -24,8 +24,8 @@ use kymo_model::{Note, NoteKind};
 use kymo_programs::{CallTexts, ReadTasks};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
-    SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, WaitFormats, near_syscalls,
-    syscall_number, syscalls_matching,
+    SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, WaitFormats, all_syscalls,
+    near_syscalls, syscall_class, syscall_classes, syscall_number, syscalls_matching,
 };
 use kymo_view::Ledger;
 use kymo_view::syscalls::call_time_words;
@@ -51,7 +51,8 @@ pub(super) struct CallArgs {
     /// Show when each call began, in seconds of the trace's clock
     #[arg(short = 't', long, visible_alias = "time", conflicts_with = "output")]
     times: bool,
-    /// Only these system calls; `*` and `?` stand for parts of names
+    /// Only these system calls; `*` and `?` stand for parts of names, `%file`, `%network`, … for
+    /// strace's classes; `!` before the first: all others
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "output")]
     pub(super) calls: Vec<String>,
     /// Show only calls that took at least this number of milliseconds
@@ -94,43 +95,95 @@ impl CallArgs {
     }
 }
 
-/// Whether all of these are system calls, as perf's -e takes them.
+/// Whether all of these are system calls, as the -e of perf and strace takes them.
 pub(super) fn are_calls(names: &[String]) -> bool {
-    !names.is_empty() && names.iter().all(|name| syscall_number(name).is_some() || are_many(name))
+    let is_call = |word: &str| {
+        syscall_number(word).is_some()
+            // No event begins so.
+            || word.starts_with('%')
+            || are_many(word)
+    };
+    !names.is_empty() && words(names).1.all(is_call)
 }
 
-/// Whether a pattern is of system calls, and of no events.
-fn are_many(pattern: &str) -> bool {
+/// Whether a pattern or the bare name of a class is of system calls, and of no events.
+fn are_many(word: &str) -> bool {
     let is_of_events = || {
         let tracefs = Tracefs::open().ok();
-        let selection = Selection::parse(pattern).ok();
+        let selection = Selection::parse(word).ok();
         tracefs.zip(selection).is_some_and(|(t, s)| TraceDir::top(&t).select(&s).is_ok())
     };
-    is_glob(pattern) && !syscalls_matching(pattern).is_empty() && !is_of_events()
+    let is_of_calls = match is_glob(word) {
+        true => !syscalls_matching(word).is_empty(),
+        false => syscall_class(word).is_some(),
+    };
+    is_of_calls && !is_of_events()
 }
 
-/// Numbers of system calls that are named, or that patterns match.
+/// Whether all other calls are meant, and the words that name calls: `trace=` before them is
+/// strace's.
+fn words(calls: &[String]) -> (bool, impl Iterator<Item = &str>) {
+    let first = calls.first().map_or("", String::as_str);
+    let named = first.strip_prefix("trace=").unwrap_or(first);
+    let (are_others, first) = match named.strip_prefix('!') {
+        Some(rest) => (true, rest),
+        None => (false, named),
+    };
+    let others = calls.iter().skip(1).map(String::as_str);
+    (are_others, calls.first().map(|_| first).into_iter().chain(others))
+}
+
+/// Numbers of system calls that are named, that patterns match, or that are in classes.
 pub(super) fn numbers(calls: &[String]) -> anyhow::Result<Vec<i64>> {
     let mut numbers = Vec::new();
-    for call in calls {
-        match syscall_number(call) {
-            Some(number) => numbers.push(number),
-            None => {
-                let matching = syscalls_matching(call);
-                if matching.is_empty() {
-                    let near = match near_syscalls(call) {
-                        near if near.is_empty() => String::new(),
-                        near => format!("; did you mean {}?", near.join(" or ")),
-                    };
-                    bail!("there is no system call {call:?}{near}");
-                }
-                numbers.extend(matching);
+    let (are_others, words) = words(calls);
+    for word in words {
+        if let Some(name) = word.strip_prefix('%') {
+            let Some(class) = syscall_class(name) else {
+                let classes: Vec<String> = syscall_classes().collect();
+                bail!("there is no class of system calls {word}; there are {}", classes.join(", "));
+            };
+            numbers.extend(class);
+        } else if let Some(number) = syscall_number(word) {
+            numbers.push(number);
+        } else {
+            let matching = match is_glob(word) {
+                true => syscalls_matching(word),
+                false => syscall_class(word).unwrap_or_default(),
+            };
+            if matching.is_empty() {
+                let near = match near_syscalls(word) {
+                    near if near.is_empty() => String::new(),
+                    near => format!("; did you mean {}?", near.join(" or ")),
+                };
+                bail!("there is no system call {word:?}{near}");
             }
+            numbers.extend(matching);
         }
     }
     numbers.sort_unstable();
     numbers.dedup();
+    if are_others {
+        let without = numbers;
+        numbers = all_syscalls();
+        numbers.retain(|number| without.binary_search(number).is_err());
+        numbers.sort_unstable();
+    }
     Ok(numbers)
+}
+
+/// The condition that a call's number is one of these, which are in order. A filter may have a
+/// page of text, so that numbers side by side are told together.
+fn number_condition(numbers: &[i64]) -> Option<String> {
+    let ranges: Vec<String> = numbers
+        .chunk_by(|before, after| after - before <= 1)
+        .filter_map(|range| range.first().zip(range.last()))
+        .map(|(first, last)| match first == last {
+            true => format!("id == {first}"),
+            false => format!("(id >= {first} && id <= {last})"),
+        })
+        .collect();
+    (!ranges.is_empty()).then(|| format!("({})", ranges.join(" || ")))
 }
 
 fn milliseconds(text: &str) -> Result<Duration, String> {
@@ -415,18 +468,13 @@ fn wait_events() -> anyhow::Result<Vec<TraceEvent>> {
 
 /// Calls begin and end; programs and tasks do. Those of one task may be left out.
 fn events(calls: &[String], without: &[u32]) -> anyhow::Result<Vec<TraceEvent>> {
-    let numbers = numbers(calls)?.into_iter();
-    let mut numbers: Vec<String> = numbers.map(|number| format!("id == {number}")).collect();
+    let mut numbers = numbers(calls)?;
     if !numbers.is_empty() {
         // What descriptors stand for is known only if all are seen that change it.
-        let followed = DESCRIPTOR_CALLS.iter().filter_map(|call| syscall_number(call));
-        for number in followed.map(|number| format!("id == {number}")) {
-            if !numbers.contains(&number) {
-                numbers.push(number);
-            }
-        }
+        numbers.extend(DESCRIPTOR_CALLS.iter().filter_map(|call| syscall_number(call)));
+        numbers.sort_unstable();
     }
-    let named = (!numbers.is_empty()).then(|| format!("({})", numbers.join(" || ")));
+    let named = number_condition(&numbers);
     let others = without.iter().map(|pid| format!("common_pid != {pid}"));
     let both: Vec<String> = named.into_iter().chain(others).collect();
     let filter = (!both.is_empty()).then(|| both.join(" && "));
