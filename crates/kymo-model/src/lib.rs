@@ -25,6 +25,7 @@ mod registers;
 mod sample;
 mod sample_layout;
 mod sample_places;
+mod sampled;
 pub mod schedstat;
 mod sideband;
 mod width;
@@ -48,6 +49,7 @@ pub use sample::{
 };
 pub use sample_layout::{LeadingFields, SampleLayout, TrailingFields};
 pub use sample_places::SamplePlaces;
+pub use sampled::sampled_tracepoints;
 pub use sideband::{
     BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,
 };

@@ -14,7 +14,7 @@ use crate::facts;
 use crate::open::{EventSet, OpenPolicy, RingOptions, RingSet, UserOnly};
 use crate::options::{RecordOptions, Target};
 use crate::selection::{
-    chosen_cpus, chosen_events, chosen_tids, explain_clock, note_frequency, put_into_cgroups, scope,
+    chosen_cpus, chosen_events, chosen_tids, explain_clock, note_sampling, put_into_cgroups, scope,
 };
 
 /// Events that were opened and have not started.
@@ -66,7 +66,7 @@ impl OpenedEvents {
         let cpus = chosen_cpus(options)?;
         let mut plan = attrs::plan(options, &specs, Kernel::probe())?;
         put_into_cgroups(options, &mut plan)?;
-        note_frequency(options, &plan, &mut notes)?;
+        note_sampling(options, &plan, &mut notes)?;
         let policy = OpenPolicy {
             start: attrs::start_flags(options),
             user_only: UserOnly::AllEvents,

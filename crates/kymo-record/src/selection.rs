@@ -7,7 +7,7 @@ use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::process::GatedChild;
 use kymo_kernel::{cpus, target};
-use kymo_model::{AttrFlags, Note, NoteKind};
+use kymo_model::{AttrFlags, Note, NoteKind, sampled_tracepoints};
 
 use crate::error::RecordError;
 use crate::open::{Cgroup, CounterScope, PlannedEvent};
@@ -149,12 +149,15 @@ pub(crate) fn put_into_cgroups(
     Ok(())
 }
 
-/// Notes a frequency that the kernel does not allow.
-pub(crate) fn note_frequency(
+/// Notes tracepoints of which not every hit is recorded, and a frequency that the kernel does not
+/// allow.
+pub(crate) fn note_sampling(
     options: &RecordOptions,
     plan: &[PlannedEvent],
     notes: &mut Vec<Note>,
 ) -> Result<(), RecordError> {
+    let events = plan.iter().filter(|p| !p.sideband_only);
+    notes.extend(sampled_tracepoints(events.map(|p| (&*p.spec.name, &p.attr))));
     let Some(wanted) = options.freq.filter(|f| *f != u64::MAX) else { return Ok(()) };
     let sampled = plan.iter().find(|p| p.attr.flags.contains(AttrFlags::FREQ));
     if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < wanted) {

@@ -53,6 +53,31 @@ fn what_could_not_be_counted_is_noted() {
     assert_eq!(notes(&strict).is_empty(), counted, "{strict:?}");
 }
 
+/// `-F` is for all events, as with perf: most system calls are in no such recording, of kymo or perf.
+#[test]
+fn tracepoints_that_are_sampled_are_said_to_be() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Perf]) {
+        return;
+    }
+    let w = Workload::syscalls();
+    let file = w.file("sampled.data");
+    let said = "sampled: not every hit of syscalls:sys_enter_getppid is recorded";
+    let has_note = |o: &Outcome| format!("{}{}", o.stdout, o.stderr).contains(said);
+    let event = ["-e", "cpu-clock,syscalls:sys_enter_getppid", "-o", &file, "--", w.arg(), "50000"];
+    for (rate, is_whole) in [(&["-F", "100"][..], false), (&["-c", "7"], false), (&[], true)] {
+        let args = [&["record"], rate, &event].concat();
+        let recorded = kymo(&args).success();
+        assert_eq!(has_note(&recorded), !is_whole, "{recorded:?}");
+        let by_kymo = kymo(&["script", "-i", &file]).success();
+        let _ = perf(args).success();
+        for read in [by_kymo, kymo(&["script", "-i", &file]).success()] {
+            assert_eq!(has_note(&read), !is_whole, "{}", read.stderr);
+            let hits = read.stdout.matches("sys_enter_getppid:").count();
+            assert_eq!(hits == 50_000, is_whole, "{hits}");
+        }
+    }
+}
+
 #[test]
 fn events_that_kymo_chose_itself_are_no_doubt() {
     if !require(&[Need::Root, Need::PerfEvents]) {

@@ -1,7 +1,10 @@
 //! Numbers as LEB128: seven bits a byte, the lowest first, the eighth says that more come. Rows
 //! of them lie in columns, and those are deflated.
 
-use libdeflater::{CompressionLvl, Compressor};
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 
 /// Bytes as they are in a page: compressed with deflate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,13 +39,12 @@ impl DeflatedBytes {
     pub fn new(plain: &[u8], effort: DeflateEffort) -> DeflatedBytes {
         let level = match effort {
             DeflateEffort::Least => 1,
-            DeflateEffort::Usual => 5,
+            DeflateEffort::Usual => 2,
         };
-        let mut compressor = Compressor::new(CompressionLvl::new(level).unwrap_or_default());
-        let mut bytes = vec![0; compressor.deflate_compress_bound(plain.len())];
-        // There is room for the worst.
-        let written = compressor.deflate_compress(plain, &mut bytes).unwrap_or_default();
-        bytes.truncate(written);
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(level));
+        // A vector takes all that it is given.
+        let written = encoder.write_all(plain).and_then(|()| encoder.finish());
+        let mut bytes = written.unwrap_or_default();
         bytes.shrink_to_fit();
         DeflatedBytes { bytes, length: plain.len() }
     }

@@ -6,7 +6,7 @@ use kymo_files::ctf::read::{Ctf, Times};
 use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
 use kymo_files::{Stats, Timeline, ctf};
-use kymo_model::{Note, NoteKind, by_number, counted};
+use kymo_model::{Note, NoteKind, by_number, counted, sampled_tracepoints};
 
 use super::EventSource;
 use crate::chain_frames::ChainFacts;
@@ -124,6 +124,7 @@ fn named(note: Note, name: &str, several: bool) -> Note {
 pub fn notes_on_perf_data(data: &PerfData, s: &PerfDataReadStats) -> Vec<Note> {
     let mut notes = Vec::new();
     notes.extend(losses::note(s, &data.features().cmdline));
+    notes.extend(sampled_tracepoints(data.events().iter().map(|e| (&*e.name, &e.attr))));
     notes.extend(notes_on_records(s));
     let damaged = |note: &String| Note::doubt(NoteKind::Damaged, note.clone(), None);
     notes.extend(data.notes().iter().map(damaged));

@@ -1,0 +1,57 @@
+//! Tracepoints of which not every hit is recorded, as perf's -F and -c mean it for all events.
+
+use crate::{Attr, AttrFlags, EventType, Note, NoteKind, by_number};
+
+/// How many of them are named.
+const MOST_NAMES: usize = 3;
+
+/// What makes counts, pairs and times of these events less than the truth, if any are so.
+pub fn sampled_tracepoints<'a>(events: impl Iterator<Item = (&'a str, &'a Attr)>) -> Option<Note> {
+    let is_sampled = |attr: &Attr| {
+        attr.kind == EventType::TRACEPOINT
+            && attr.sample_period > 0
+            && (attr.sample_period > 1 || attr.flags.contains(AttrFlags::FREQ))
+    };
+    let names: Vec<&str> = events.filter(|(_, attr)| is_sampled(attr)).map(|(n, _)| n).collect();
+    let named = names.get(..MOST_NAMES.min(names.len()))?.join(", ");
+    let more = match names.len().saturating_sub(MOST_NAMES) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let number = names.len() as u64;
+    let they_are = by_number(number, "it is", "they are");
+    let fact = format!(
+        "not every hit of {named}{more} is recorded: {they_are} sampled, as -F and -c ask for"
+    );
+    let advice = "for every hit record without -F and -c; a rate of one event alone is \
+                  -e cpu-clock/freq=4000/";
+    (number > 0).then(|| Note::doubt(NoteKind::Sampled, fact, Some(advice.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_without_a_rate_of_their_own_are_whole() {
+        let attr =
+            |kind, sample_period, flags| Attr { kind, sample_period, flags, ..Attr::default() };
+        let whole = attr(EventType::TRACEPOINT, 1, AttrFlags::default());
+        let by_rate = attr(EventType::TRACEPOINT, 4000, AttrFlags::FREQ);
+        let each_tenth = attr(EventType::TRACEPOINT, 10, AttrFlags::default());
+        let clock = attr(EventType::SOFTWARE, 4000, AttrFlags::FREQ);
+        let uncounted = attr(EventType::TRACEPOINT, 0, AttrFlags::FREQ);
+        let none = [("a", &whole), ("b", &clock), ("c", &uncounted)];
+        assert_eq!(sampled_tracepoints(none.into_iter()), None);
+        let note = |events: &[(&str, &Attr)]| {
+            sampled_tracepoints(events.iter().copied()).map(|note| note.fact).unwrap_or_default()
+        };
+        let one = note(&[("a", &whole), ("b", &by_rate)]);
+        assert!(one.starts_with("not every hit of b is recorded: it is sampled"), "{one}");
+        let many = note(&[("b", &by_rate), ("c", &each_tenth), ("d", &by_rate), ("e", &by_rate)]);
+        assert!(
+            many.starts_with("not every hit of b, c, d and 1 more is recorded: they are sampled"),
+            "{many}"
+        );
+    }
+}
