@@ -232,7 +232,7 @@ note_kinds! {
         "A file that should have had a binary's symbols was not taken: it does not belong to it."
         "Install the debug package of the same version.";
     Sampled "sampled" [Doubt]
-        "Not every hit of a tracepoint is in the recording: counts, pairs and times are of those that are."
+        "Hits of a tracepoint may be missing in the recording: counts, pairs and times are of those that are there."
         "Record without `-F` and `-c`; `-e cpu-clock/freq=4000/` is for one event.";
     Scope "scope" [Doubt, Choice]
         "The result covers more or less than was asked for."

@@ -1,4 +1,4 @@
-//! Tracepoints of which not every hit is recorded, as perf's -F and -c mean it for all events.
+//! Tracepoints of which hits may be missing, as perf's -F and -c mean it for all events.
 
 use crate::{Attr, AttrFlags, EventType, Note, NoteKind, by_number};
 
@@ -20,9 +20,8 @@ pub fn sampled_tracepoints<'a>(events: impl Iterator<Item = (&'a str, &'a Attr)>
     };
     let number = names.len() as u64;
     let they_are = by_number(number, "it is", "they are");
-    let fact = format!(
-        "not every hit of {named}{more} is recorded: {they_are} sampled, as -F and -c ask for"
-    );
+    let fact =
+        format!("hits of {named}{more} may be missing: {they_are} sampled, as -F and -c ask for");
     let advice = "for every hit record without -F and -c; a rate of one event alone is \
                   -e cpu-clock/freq=4000/";
     (number > 0).then(|| Note::doubt(NoteKind::Sampled, fact, Some(advice.to_owned())))
@@ -47,10 +46,10 @@ mod tests {
             sampled_tracepoints(events.iter().copied()).map(|note| note.fact).unwrap_or_default()
         };
         let one = note(&[("a", &whole), ("b", &by_rate)]);
-        assert!(one.starts_with("not every hit of b is recorded: it is sampled"), "{one}");
+        assert!(one.starts_with("hits of b may be missing: it is sampled"), "{one}");
         let many = note(&[("b", &by_rate), ("c", &each_tenth), ("d", &by_rate), ("e", &by_rate)]);
         assert!(
-            many.starts_with("not every hit of b, c, d and 1 more is recorded: they are sampled"),
+            many.starts_with("hits of b, c, d and 1 more may be missing: they are sampled"),
             "{many}"
         );
     }

@@ -149,7 +149,7 @@ pub(crate) fn put_into_cgroups(
     Ok(())
 }
 
-/// Notes tracepoints of which not every hit is recorded, and a frequency that the kernel does not
+/// Notes tracepoints of which hits may be missing, and a frequency that the kernel does not
 /// allow.
 pub(crate) fn note_sampling(
     options: &RecordOptions,

@@ -300,7 +300,7 @@ fn programs_run_in_user_space() {
     assert!(o.stdout.contains("end 1 7\n"), "{}", o.stdout);
     let endless = "BEGIN { while (1) { @ += 1; } } interval:ms:5 { exit(); }";
     let o = program(endless, &[]).success();
-    assert!(o.stderr.contains("cut: 1 runs of the program were ended"), "{}", o.stderr);
+    assert!(o.stderr.contains("cut: 1 run of the program was ended"), "{}", o.stderr);
     let spin = Workload::spin();
     let profile = "profile:hz:500 /pid == cpid/ { @[comm, ustack(1)] = count(); }";
     let o = program(profile, &["-c", &format!("{} 60", spin.arg())]).success();

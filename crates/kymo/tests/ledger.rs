@@ -61,7 +61,7 @@ fn tracepoints_that_are_sampled_are_said_to_be() {
     }
     let w = Workload::syscalls();
     let file = w.file("sampled.data");
-    let said = "sampled: not every hit of syscalls:sys_enter_getppid is recorded";
+    let said = "sampled: hits of syscalls:sys_enter_getppid may be missing";
     let has_note = |o: &Outcome| format!("{}{}", o.stdout, o.stderr).contains(said);
     let event = ["-e", "cpu-clock,syscalls:sys_enter_getppid", "-o", &file, "--", w.arg(), "50000"];
     for (rate, is_whole) in [(&["-F", "100"][..], false), (&["-c", "7"], false), (&[], true)] {
@@ -73,7 +73,12 @@ fn tracepoints_that_are_sampled_are_said_to_be() {
         for read in [by_kymo, kymo(&["script", "-i", &file]).success()] {
             assert_eq!(has_note(&read), !is_whole, "{}", read.stderr);
             let hits = read.stdout.matches("sys_enter_getppid:").count();
-            assert_eq!(hits == 50_000, is_whole, "{hits}");
+            // How many a frequency leaves out is the kernel's matter.
+            let expected = if rate.contains(&"-c") { 50_000 / 7 } else { 50_000 };
+            assert!(
+                if rate.contains(&"-F") { hits <= expected } else { hits == expected },
+                "{hits}"
+            );
         }
     }
 }

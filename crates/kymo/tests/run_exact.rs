@@ -106,7 +106,7 @@ fn texts_that_are_cut_are_counted_and_marked() {
     // 13 letters are more than 8; what is shown is what bpftrace 0.27 shows.
     let o = text(8, printed);
     assert!(o.stdout.lines().any(|line| line == "/usr/bin.."), "{}", o.stdout);
-    assert!(o.stderr.contains("line 2: 1 texts were longer than their room"), "{}", o.stderr);
+    assert!(o.stderr.contains("line 2: 1 text was longer than its room"), "{}", o.stderr);
     // The same where other values follow, and as key.
     let o = text(8, "printf(\"%s|%s|%d\\n\", str(args.filename), str(args.filename), 5);");
     assert!(o.stdout.lines().any(|line| line == "/usr/bin..|/usr/bin..|5"), "{}", o.stdout);
@@ -128,7 +128,7 @@ fn texts_that_are_cut_are_counted_and_marked() {
     assert!(!o.stderr.contains("longer than"), "{}", o.stderr);
     let o = text(12, printed);
     assert!(o.stdout.lines().any(|line| line == "/usr/bin/tru.."), "{}", o.stdout);
-    assert!(o.stderr.contains("line 2: 1 texts were longer than their room"), "{}", o.stderr);
+    assert!(o.stderr.contains("line 2: 1 text was longer than its room"), "{}", o.stderr);
     // Fields of a tracepoint's record, too; and with a trailer of one's own.
     let o = program(
         "config = { max_strlen = 8; str_trunc_trailer = \"~\" }\n\
@@ -137,7 +137,7 @@ fn texts_that_are_cut_are_counted_and_marked() {
     );
     let o = o.success();
     assert!(o.stdout.lines().any(|line| line == "/usr/bin~"), "{}\n{}", o.stdout, o.stderr);
-    assert!(o.stderr.contains("1 texts were longer than their room"), "{}", o.stderr);
+    assert!(o.stderr.contains("1 text was longer than its room"), "{}", o.stderr);
 }
 
 #[test]
