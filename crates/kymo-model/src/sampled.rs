@@ -1,6 +1,6 @@
 //! Tracepoints of which hits may be missing, as perf's -F and -c mean it for all events.
 
-use crate::{Attr, AttrFlags, EventType, Note, NoteKind, by_number};
+use crate::{Attr, AttrFlags, EventType, Note, NoteKind, SampleType, by_number};
 
 /// How many of them are named.
 const MOST_NAMES: usize = 3;
@@ -10,7 +10,12 @@ pub fn sampled_tracepoints<'a>(events: impl Iterator<Item = (&'a str, &'a Attr)>
     let is_sampled = |attr: &Attr| {
         attr.kind == EventType::TRACEPOINT
             && attr.sample_period > 0
-            && (attr.sample_period > 1 || attr.flags.contains(AttrFlags::FREQ))
+            && match attr.flags.contains(AttrFlags::FREQ) {
+                true => true,
+                // The kernel records every hit where samples are to tell their period
+                // (`perf_swevent_event` in kernel/events/core.c).
+                false => attr.sample_period > 1 && !attr.sample_type.contains(SampleType::PERIOD),
+            }
     };
     let names: Vec<&str> = events.filter(|(_, attr)| is_sampled(attr)).map(|(n, _)| n).collect();
     let named = names.get(..MOST_NAMES.min(names.len()))?.join(", ");
@@ -38,9 +43,10 @@ mod tests {
         let whole = attr(EventType::TRACEPOINT, 1, AttrFlags::default());
         let by_rate = attr(EventType::TRACEPOINT, 4000, AttrFlags::FREQ);
         let each_tenth = attr(EventType::TRACEPOINT, 10, AttrFlags::default());
+        let with_periods = Attr { sample_type: SampleType::PERIOD, ..each_tenth.clone() };
         let clock = attr(EventType::SOFTWARE, 4000, AttrFlags::FREQ);
         let uncounted = attr(EventType::TRACEPOINT, 0, AttrFlags::FREQ);
-        let none = [("a", &whole), ("b", &clock), ("c", &uncounted)];
+        let none = [("a", &whole), ("b", &clock), ("c", &uncounted), ("d", &with_periods)];
         assert_eq!(sampled_tracepoints(none.into_iter()), None);
         let note = |events: &[(&str, &Attr)]| {
             sampled_tracepoints(events.iter().copied()).map(|note| note.fact).unwrap_or_default()

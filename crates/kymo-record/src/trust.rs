@@ -1,6 +1,6 @@
 //! What lessens the trust in a recording: losses, pauses of the kernel, no samples at all.
 
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 
 use crate::ftrace::TraceSummary;
 use crate::options::RecordOptions;
@@ -49,7 +49,10 @@ impl RecordSummary {
         if self.throttled > 0 {
             notes.push(Note::doubt(
                 NoteKind::Throttled,
-                format!("the kernel paused sampling {} times: too many interrupts", self.throttled),
+                format!(
+                    "the kernel paused sampling {}: too many interrupts",
+                    counted(self.throttled, "time", "times")
+                ),
                 Some("a lower -F or a larger -c".into()),
             ));
         }

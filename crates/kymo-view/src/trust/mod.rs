@@ -37,12 +37,9 @@ fn note_reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
     let s = &profile.stats;
     losses::note(s, &file.features().cmdline).into_iter().for_each(|n| ledger.push(n));
     if s.throttled > 0 {
-        let advice = Some("record at a lower frequency (-F)".to_string());
-        ledger.note(
-            NoteKind::Throttled,
-            format!("the kernel paused sampling {} times", s.throttled),
-            advice,
-        );
+        let advice = Some("record at a lower frequency: -F".to_string());
+        let fact = format!("sampling was throttled {}", counted(s.throttled, "time", "times"));
+        ledger.note(NoteKind::Throttled, fact, advice);
     }
     if let Some(d) = &s.damaged {
         let fact = format!("{d}; what came before is shown");
