@@ -64,7 +64,8 @@ fn tracepoints_that_are_sampled_are_said_to_be() {
     let file = w.file("sampled.data");
     let said = "sampled: hits of syscalls:sys_enter_getppid may be missing";
     let has_note = |o: &Outcome| format!("{}{}", o.stdout, o.stderr).contains(said);
-    let event = ["-e", "cpu-clock,syscalls:sys_enter_getppid", "-o", &file, "--", w.arg(), "50000"];
+    // Beside a clock the kernel records a hit twice at times, once in half a million.
+    let event = ["-e", "syscalls:sys_enter_getppid", "-o", &file, "--", w.arg(), "50000"];
     for rate in [&["-F", "100"][..], &["-c", "7"], &[]] {
         let args = [&["record"], rate, &event].concat();
         let recorded = kymo(&args).success();
