@@ -10,12 +10,10 @@ pub fn sampled_tracepoints<'a>(events: impl Iterator<Item = (&'a str, &'a Attr)>
     let is_sampled = |attr: &Attr| {
         attr.kind == EventType::TRACEPOINT
             && attr.sample_period > 0
-            && match attr.flags.contains(AttrFlags::FREQ) {
-                true => true,
+            && (attr.flags.contains(AttrFlags::FREQ)
                 // The kernel records every hit where samples are to tell their period
                 // (`perf_swevent_event` in kernel/events/core.c).
-                false => attr.sample_period > 1 && !attr.sample_type.contains(SampleType::PERIOD),
-            }
+                || attr.sample_period > 1 && !attr.sample_type.contains(SampleType::PERIOD))
     };
     let names: Vec<&str> = events.filter(|(_, attr)| is_sampled(attr)).map(|(n, _)| n).collect();
     let named = names.get(..MOST_NAMES.min(names.len()))?.join(", ");
