@@ -118,7 +118,7 @@ impl<'a> TimehistWriter<'a> {
         };
         match *step.transition {
             _ if prios.is_empty() => true,
-            Transition::Switch { out, .. } => match of(Some(out.task)) {
+            Transition::Switch { out, .. } => match of(out.since.map(|_| out.task)) {
                 Some(wanted) => wanted,
                 None => prio_field(step, "prev_prio").is_none_or(wants),
             },
@@ -287,10 +287,10 @@ impl<'a> TimehistWriter<'a> {
     }
 
     /// The priority that a task leaves its CPU with, and the one that it got it with if that is
-    /// another one.
-    fn prio_text(&self, step: &SchedStep<'_, '_>, tid: u32) -> Option<String> {
+    /// another one. What an unseen run began with is not known.
+    fn prio_text(&self, step: &SchedStep<'_, '_>, tid: u32, seen: bool) -> Option<String> {
         let prio = prio_field(step, "prev_prio")?;
-        let before = self.prios.get(&tid).filter(|before| **before != prio);
+        let before = self.prios.get(&tid).filter(|before| seen && **before != prio);
         Some(before.map_or(prio.to_string(), |before| format!("{before}->{prio}")))
     }
 
@@ -350,7 +350,7 @@ impl<'a> TimehistWriter<'a> {
         let name = self.name(task);
         self.head(to, step.cpu, if task.is_idle() { 'i' } else { 's' }, &name)?;
         if self.columns.show_prio {
-            let prio = self.prio_text(step, task.tid).unwrap_or_else(|| "-".into());
+            let prio = self.prio_text(step, task.tid, run.is_some()).unwrap_or_else(|| "-".into());
             write!(self.out, " {prio:<8} ")?;
         }
         // Who is new did not wait before.
