@@ -183,11 +183,6 @@ const REFUSED: &[RefusedOption] = &[
         reason: "counts are summed by core, die, socket or node, or shown by CPU (-A)",
     },
     RefusedOption {
-        commands: &["list"],
-        options: &["cputype", "unit"],
-        reason: "a pattern chooses events: `kymo list 'PMU/*'`",
-    },
-    RefusedOption {
         commands: &["record"],
         options: &["kcore"],
         reason: "code of the kernel is read when a recording is shown, or by `kymo record --bundle` \

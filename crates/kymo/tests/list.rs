@@ -190,6 +190,30 @@ fn pmus_of_a_machine_below_a_root() {
     assert_eq!((memory["unit"].as_str(), &memory["cpus"]), (Some("MiB"), &serde_json::json!([0])));
     assert_eq!(memory["scale"].as_f64(), Some(6.103515625e-5));
     assert_eq!(events[1]["terms"], "event=0xcd,umask=0x1");
+    let of_unit = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"));
+        command.arg("list").args(args).env("KYMO_SYSTEM_ROOT", root.path());
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr), output.status.success())
+    };
+    let (named, _, fine) = of_unit(&["--raw-dump", "--unit", "cpu_*"]);
+    assert!(fine && named.trim() == "cpu_atom/mem-loads/ cpu_core/mem-loads/", "{named}");
+    let (none, why, fine) = of_unit(&["--unit", "uncore_cha"]);
+    assert!(!fine && none.is_empty(), "{none}");
+    assert!(why.contains("no event of a PMU uncore_cha") && why.contains("uncore_imc_0"), "{why}");
+}
+
+#[test]
+fn events_of_one_pmu_are_those_of_its_kind() {
+    let names = |args: &[&str]| -> Vec<Value> {
+        json(args).into_iter().map(|event| event["name"].clone()).collect()
+    };
+    let software = names(&["--unit", "software"]);
+    assert!(software.len() >= 10 && software.contains(&"cpu-clock".into()), "{software:?}");
+    let all: Vec<Value> = json(&["sw"]).into_iter().filter(|e| e["kind"] == "sw").collect();
+    assert_eq!(software, all.iter().map(|event| event["name"].clone()).collect::<Vec<_>>());
+    assert_eq!(names(&["--cputype", "tool"]), names(&["tool"]));
 }
 
 #[test]

@@ -69,6 +69,11 @@ pub(crate) struct Args {
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
 
+    /// Only events of this PMU, by its name in sysfs (msr, uncore_*, also software, tracepoint,
+    /// breakpoint, cpu, tool)
+    #[arg(long, value_name = "PMU", visible_alias = "cputype", conflicts_with = "input")]
+    unit: Option<String>,
+
     /// Also show fields and print formats of tracepoints, formats and CPUs of
     /// PMUs, and what each event counts
     #[arg(short = 'v', long, visible_alias = "details")]
@@ -93,7 +98,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         _ => {}
     }
     let catalog = Catalog::open();
-    let filter = gather::ListFilter::new(&args.globs)?;
+    let filter = gather::ListFilter::new(&args.globs, args.unit.as_deref())?;
     let found = gather::gather(&catalog, &filter, args.verbose);
 
     crate::screen::page();
@@ -116,6 +121,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             catalog.parse(glob)?;
         }
         anyhow::bail!("nothing to list for {}", args.globs.join(" "));
+    }
+    if let Some(unit) = args.unit.as_deref().filter(|_| found.entries.is_empty()) {
+        let pmus: Vec<&str> = catalog.pmus().iter().map(|pmu| &*pmu.name).collect();
+        anyhow::bail!("--unit: no event of a PMU {unit}; here are {}", pmus.join(", "));
     }
     if found.entries.is_empty() && found.notes.is_empty() {
         sayln!("kymo list: no {} events here", args.globs.join(" or "));

@@ -59,6 +59,18 @@ impl EventCategory {
             _ => return None,
         })
     }
+
+    /// The PMU that counts events of this kind, by its name in sysfs; of `Pmu` each has its own.
+    const fn pmu(self) -> Option<&'static str> {
+        match self {
+            EventCategory::Hardware | EventCategory::Cache | EventCategory::Raw => Some("cpu"),
+            EventCategory::Software => Some("software"),
+            EventCategory::Tool => Some("tool"),
+            EventCategory::Breakpoint => Some("breakpoint"),
+            EventCategory::Tracepoint | EventCategory::Probe => Some("tracepoint"),
+            EventCategory::Pmu | EventCategory::Ust | EventCategory::Vmstat => None,
+        }
+    }
 }
 
 /// One event.
@@ -112,6 +124,8 @@ pub(super) struct EventListing {
 pub(super) struct ListFilter {
     kinds: Vec<EventCategory>,
     patterns: Vec<ListPattern>,
+    /// Names of PMUs.
+    unit: Option<GlobMatcher>,
 }
 
 #[derive(Debug)]
@@ -121,8 +135,9 @@ enum ListPattern {
 }
 
 impl ListFilter {
-    pub(super) fn new(words: &[String]) -> anyhow::Result<ListFilter> {
-        let mut filter = ListFilter::default();
+    pub(super) fn new(words: &[String], unit: Option<&str>) -> anyhow::Result<ListFilter> {
+        let unit = unit.map(|unit| anyhow::Ok(GlobBuilder::new(unit).build()?.compile_matcher()));
+        let mut filter = ListFilter { unit: unit.transpose()?, ..ListFilter::default() };
         for word in words.iter().flat_map(|w| w.split(',')).filter(|w| !w.is_empty()) {
             if let Some(kind) = EventCategory::from_word(word) {
                 filter.kinds.push(kind);
@@ -147,13 +162,27 @@ impl ListFilter {
 
     /// Whether events of that kind have to be looked up at all.
     fn may_want(&self, kind: EventCategory) -> bool {
+        if !self.wants_unit(kind, kind.pmu()) {
+            return false;
+        }
         self.everything()
             || !self.patterns.is_empty()
             || self.kinds.contains(&kind)
             || kind == EventCategory::Tracepoint && self.kinds.contains(&EventCategory::Probe)
     }
 
+    /// Whether a PMU is chosen; of events that PMUs describe it is asked for each.
+    fn wants_unit(&self, kind: EventCategory, pmu: Option<&str>) -> bool {
+        self.unit.as_ref().is_none_or(|unit| match pmu {
+            Some(pmu) => unit.is_match(pmu),
+            None => kind == EventCategory::Pmu,
+        })
+    }
+
     pub(super) fn wants(&self, kind: EventCategory, names: &[&str]) -> bool {
+        if !self.wants_unit(kind, kind.pmu()) {
+            return false;
+        }
         if self.everything() || self.kinds.contains(&kind) {
             return true;
         }
@@ -183,7 +212,8 @@ pub(super) fn gather(catalog: &Catalog, filter: &ListFilter, verbose: bool) -> E
     let mut found = EventListing::default();
     fixed(catalog, filter, &mut found);
     if filter.may_want(EventCategory::Pmu) {
-        for pmu in catalog.pmus().iter() {
+        let chosen = |pmu: &&Pmu| filter.wants_unit(EventCategory::Pmu, Some(&pmu.name));
+        for pmu in catalog.pmus().iter().filter(chosen) {
             of_pmu(catalog, pmu, filter, verbose, &mut found);
         }
     }
@@ -415,11 +445,11 @@ mod tests {
     #[test]
     fn kinds_globs_and_parts_choose() {
         let words = |w: &[&str]| -> Vec<String> { w.iter().map(|s| (*s).to_owned()).collect() };
-        let f = ListFilter::new(&words(&["sw", "sched:*switch", "kmalloc"])).unwrap();
+        let f = ListFilter::new(&words(&["sw", "sched:*switch", "kmalloc"]), None).unwrap();
         assert!(f.wants(EventCategory::Software, &["cs"]));
         assert!(f.wants(EventCategory::Tracepoint, &["sched:sched_switch"]));
         assert!(f.wants(EventCategory::Tracepoint, &["kmem:kmalloc_node"]));
         assert!(!f.wants(EventCategory::Tracepoint, &["kmem:kfree"]));
-        assert!(ListFilter::new(&words(&["a["])).is_err());
+        assert!(ListFilter::new(&words(&["a["]), None).is_err());
     }
 }
