@@ -18,6 +18,8 @@ pub struct ProbedTarget {
     pub exec: Option<PathBuf>,
     /// Process that sees the program at that path.
     pub target_ns: Option<u32>,
+    /// Directory below which the program's debugging information is at the program's path.
+    pub symfs: Option<PathBuf>,
     /// A kernel module, by name or path.
     pub module: Option<String>,
     /// The kernel's binary with debugging information.
@@ -31,10 +33,14 @@ impl ProbedTarget {
     /// If they are not there or cannot be used.
     pub fn files(&self, offline: bool) -> Result<BinaryFiles, BinaryError> {
         if let Some(path) = &self.exec {
-            return match self.target_ns {
+            let mut files = match self.target_ns {
                 Some(pid) => BinaryFiles::user_of(pid, path),
                 None => BinaryFiles::user(&path_as_typed(path)),
-            };
+            }?;
+            if let Some(root) = &self.symfs {
+                files.take_debug_below(root)?;
+            }
+            return Ok(files);
         }
         if let Some(module) = &self.module {
             return BinaryFiles::module(module);

@@ -205,16 +205,6 @@ const REFUSED: &[RefusedOption] = &[
                  session` keeps the last seconds",
     },
     RefusedOption {
-        commands: &["probe"],
-        options: &["bootconfig"],
-        reason: "definitions are printed as tracefs takes them (-D)",
-    },
-    RefusedOption {
-        commands: &["probe"],
-        options: &["symfs"],
-        reason: "-x takes the path of the binary wherever it is",
-    },
-    RefusedOption {
         commands: &["trace"],
         options: &[
             "call-graph",

@@ -73,6 +73,48 @@ fn functions_and_returns_of_the_kernel() {
     assert_eq!(kymo(&["probe", "-l"]).success().stdout, "");
 }
 
+/// The kernel that boots writes `p:kprobes/EVENT PROBE` for each value (trace_boot.c), which this
+/// kernel takes from a file in the same words.
+#[test]
+fn what_a_boot_configuration_defines_is_what_the_kernel_takes() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let shown = kymo(&[
+        "probe",
+        "--bootconfig",
+        "-D",
+        "opened=do_sys_openat2 name=+0(%si):ustring",
+        "-D",
+        "p:other/opened do_sys_open name=+0(%si):ustring",
+        "-D",
+        "vfs_read%return $retval",
+    ])
+    .success();
+    assert!(shown.stderr.contains("other:opened is in the group kprobes"), "{}", shown.stderr);
+    let lines: Vec<&str> = shown.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in lines {
+        let (key, values) = line.split_once(" = ").unwrap();
+        let event = key.strip_prefix("ftrace.event.kprobes.").unwrap();
+        let event = event.strip_suffix(".probes").unwrap();
+        for value in values.split("\", \"") {
+            let probe = format!("p:kprobes/{event} {}\n", value.trim_matches('"'));
+            let mut file = std::fs::OpenOptions::new()
+                .append(true)
+                .open("/sys/kernel/tracing/kprobe_events")
+                .unwrap();
+            std::io::Write::write_all(&mut file, probe.as_bytes()).expect(&probe);
+        }
+    }
+    let listed = kymo(&["probe", "-l", "-v"]).success().stdout;
+    let removed = kymo(&["probe", "-q", "-d", "kprobes:*"]);
+    assert_eq!(listed.matches("kprobes/opened").count(), 2, "{listed}");
+    assert!(listed.contains("r:kprobes/vfs_read__return "), "{listed}");
+    let _ = removed.success();
+}
+
 #[test]
 fn globs_and_what_cannot_be() {
     if !ready() {

@@ -540,3 +540,62 @@ fn mistakes_are_answered_with_what_there_is() {
     let none = run(env!("CARGO_BIN_EXE_kymo"), ["probe", "-x", path, "--funcs"]);
     assert!(none.stderr.contains("it is stripped"), "{}", none.stderr);
 }
+
+/// A stripped program here, and the one with debugging information at its path below another root.
+#[test]
+fn debugging_information_below_another_root() {
+    if !require(&[Need::Gcc, Need::Tool("strip"), Need::NewestPeers]) {
+        return;
+    }
+    let program = compile("gcc", "plain.c", C, &["-g", "-O1"]);
+    let root = tempfile::tempdir().unwrap();
+    let path = program.path.to_str().unwrap();
+    let there = root.path().join(program.path.strip_prefix("/").unwrap());
+    std::fs::create_dir_all(there.parent().unwrap()).unwrap();
+    std::fs::copy(&program.path, &there).unwrap();
+    let whole = kymo(&program.path, "main").success().stdout;
+    let _ = run("strip", [path]).success();
+    let without = kymo(&program.path, "main:1").failure();
+    assert!(without.stderr.contains("has no debugging information"), "{}", without.stderr);
+    let below = root.path().to_str().unwrap();
+    let args = ["probe", "-q", "--symfs", below, "-x", path, "-D", "main"];
+    let ours = run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout;
+    assert_eq!(ours, whole);
+    assert_eq!(ours, kymo_testkit::peer("perf").run(args).success().stdout);
+    // perf takes whatever is there.
+    std::fs::copy("/bin/true", &there).unwrap();
+    let other = run(env!("CARGO_BIN_EXE_kymo"), args).failure();
+    assert!(other.stderr.contains("is of another build"), "{}", other.stderr);
+}
+
+/// perf names the key `probe`, which no kernel reads (trace_boot.c: `probes`), and leaves out that
+/// a probe is of a return.
+#[test]
+fn boot_configurations_are_those_of_perf_but_for_its_mistakes() {
+    if !require(&[Need::Perf, Need::Root]) {
+        return;
+    }
+    let shown = |description: &str| {
+        let args = ["probe", "-q", "--bootconfig", "-D", description];
+        let ours = run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout;
+        (ours, perf(args).success().stdout)
+    };
+    let of = |text: &str| -> (String, String) {
+        let (key, value) = text.trim().split_once(" = ").unwrap();
+        let (place, rest) = value.trim_matches(['"', '\'']).split_once(' ').unwrap();
+        // perf writes the place by the address of `_text`.
+        assert!(!place.is_empty());
+        (key.to_owned(), rest.to_owned())
+    };
+    let (ours, theirs) = shown("named=vfs_read count=%dx:u64");
+    assert_eq!(of(&ours).0, format!("{}s", of(&theirs).0));
+    assert_eq!(of(&ours), ("ftrace.event.kprobes.named.probes".into(), of(&theirs).1));
+    let (ours, theirs) = shown("vfs_write%return $retval");
+    assert_eq!(
+        ours.trim(),
+        "ftrace.event.kprobes.vfs_write__return.probes = \"vfs_write+0%return $retval\""
+    );
+    assert_eq!(of(&theirs).1, of(&ours).1, "{theirs}");
+    let user = ["probe", "--bootconfig", "-x", "/bin/true", "-D", "main"];
+    let _ = run(env!("CARGO_BIN_EXE_kymo"), user).failure();
+}

@@ -3,9 +3,11 @@
 //! of the kernel's own listing. Pure words, so that both `kymo-probe`, which makes
 //! definitions, and `kymo-kernel`, which hands them to the kernel, see the same type.
 
+mod bootconfig;
 mod definition;
 mod fetch;
 mod parse;
 
+pub use bootconfig::{BootConfigError, bootconfig_lines};
 pub use definition::{ProbeDefinition, ProbeKind, ProbeTarget};
 pub use fetch::{Dereference, FetchArg, FetchBase, FetchExpr, FetchType, IntegerFormat};

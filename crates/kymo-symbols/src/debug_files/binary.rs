@@ -86,6 +86,18 @@ pub enum BinaryError {
         /// The kernel's.
         running: String,
     },
+    /// The file with its debugging information is of another build.
+    #[error("{} is of another build than {}: its build-id is {found}, not {own}", path.display(), binary.display())]
+    OtherBuild {
+        /// The file with debugging information.
+        path: PathBuf,
+        /// The binary.
+        binary: PathBuf,
+        /// Build-id of the former.
+        found: String,
+        /// Build-id of the latter.
+        own: String,
+    },
     /// No such module.
     #[error(
         "no module {name} for kernel {release} under /lib/modules or /usr/lib/debug/lib/modules; -m takes a path, too"
@@ -200,6 +212,30 @@ impl BinaryFiles {
             debug: debug.map(|(p, m)| (p, Mapped(m))),
             build_id: id,
         })
+    }
+
+    /// Takes debugging information from the file at the binary's path below a directory.
+    ///
+    /// # Errors
+    /// If that file is not there, or is of another build.
+    pub fn take_debug_below(&mut self, root: &Path) -> Result<(), BinaryError> {
+        let path = root.join(self.path.strip_prefix("/").unwrap_or(&self.path));
+        let map = open(&path)?;
+        let file = object::File::parse(map.bytes())
+            .map_err(|e| BinaryError::Unusable { path: path.clone(), error: e.into() })?;
+        let found = build_id(&file);
+        if found != self.build_id {
+            let text = |id: Option<BuildId>| id.map_or("none".into(), |id| id.to_string());
+            return Err(BinaryError::OtherBuild {
+                path,
+                binary: self.path.clone(),
+                found: text(found),
+                own: text(self.build_id),
+            });
+        }
+        self.beside = DebugCompanions::new(&self.path, Some(&path));
+        self.debug = Some((path, Mapped(map)));
+        Ok(())
     }
 
     /// The bytes of the binary.

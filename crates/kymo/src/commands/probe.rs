@@ -71,6 +71,11 @@ pub(crate) struct Args {
     #[arg(short = 'D', long, value_name = "PROBE", allow_hyphen_values = true)]
     definition: Vec<String>,
 
+    /// With --definition: as lines of a boot configuration (bootconfig), for probes of the kernel
+    /// that are there from the boot on
+    #[arg(long, requires = "definition")]
+    bootconfig: bool,
+
     /// Remove probes, by glob
     #[arg(short = 'd', long, value_name = "[GROUP:]EVENT")]
     del: Vec<String>,
@@ -115,6 +120,11 @@ pub(crate) struct Args {
     /// The program is the one that this process sees (a container's)
     #[arg(long, value_name = "PID", requires = "exec")]
     target_ns: Option<u32>,
+
+    /// The program's debugging information is in the file at its path below this directory, of the
+    /// same build-id
+    #[arg(long, value_name = "DIRECTORY", requires = "exec")]
+    symfs: Option<PathBuf>,
 
     /// Kernel module to probe: a name or a path
     #[arg(short = 'm', long, value_name = "MODULE")]

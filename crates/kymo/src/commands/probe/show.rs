@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kymo_model::NoteKind;
+use kymo_model::probe::bootconfig_lines;
 use kymo_probe::grammar::{KernelLine, LineRange, NameFilter, ProbeDescription, is_kernel_line};
 use kymo_probe::{
     PointVariables, ProbeResolver, ProbedBinary, ResolveError, SourceVariable, kallsyms_functions,
@@ -22,19 +23,35 @@ use crate::called_name::CalledName;
 pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
     let mut lines = Vec::new();
+    let mut probes = Vec::new();
     let described: Vec<&String> = args.definition.iter().filter(|d| !is_kernel_line(d)).collect();
     let files = (!described.is_empty()).then(|| target(args).files(true));
     let resolver = files.as_ref().map(ProbeResolver::new).transpose()?;
     for text in &args.definition {
         if is_kernel_line(text) {
-            lines.push(kernel_line(&KernelLine::parse(text)?));
+            match KernelLine::parse(text)? {
+                KernelLine::Add(definition) if args.bootconfig => probes.push(definition),
+                KernelLine::Remove { .. } if args.bootconfig => {
+                    bail!("{text}: a boot configuration removes no probe")
+                }
+                line => lines.push(kernel_line(&line)),
+            }
             continue;
         }
         let d = ProbeDescription::parse(text)?;
         let Some(resolver) = &resolver else { continue };
         let resolved = resolver.resolve(&d, &options(args), args.module.as_deref())?;
-        lines.extend(resolved.definitions.iter().map(ToString::to_string));
+        if args.bootconfig {
+            probes.extend(resolved.definitions);
+        } else {
+            lines.extend(resolved.definitions.iter().map(ToString::to_string));
+        }
         resolved.notes.into_iter().for_each(|n| ledger.push(n));
+    }
+    lines.extend(bootconfig_lines(&probes)?);
+    let own_group = |group: &str| group != "probe" && group != "kprobes";
+    for probe in probes.iter().filter(|p| own_group(&p.group) && !args.quiet) {
+        sayln!("kymo probe: {} is in the group kprobes at boot", probe.full_name());
     }
     let mut out = std::io::stdout().lock();
     for line in lines {

@@ -13,6 +13,7 @@ pub(super) fn target(args: &Args) -> ProbedTarget {
     ProbedTarget {
         exec: args.exec.clone(),
         target_ns: args.target_ns,
+        symfs: args.symfs.clone(),
         module: args.module.clone(),
         vmlinux: args.vmlinux.clone(),
     }
