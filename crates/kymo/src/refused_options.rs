@@ -235,11 +235,6 @@ const REFUSED: &[RefusedOption] = &[
         reason: "`kymo syscalls` shows recorded calls by task, cgroup and call",
     },
     RefusedOption {
-        commands: &["sched map"],
-        options: &["task-name", "fuzzy-name"],
-        reason: "name tasks with --comm",
-    },
-    RefusedOption {
         commands: &["sched replay"],
         options: &[ANY_OPTION],
         reason: "loads are not replayed; use `perf sched replay`",

@@ -494,3 +494,36 @@ fn times_before_migrations_are_perfs() {
     assert_eq!(ours, theirs);
     assert!(!ours.is_empty());
 }
+
+/// perf leaves out the switch from a task that ran before the recording began, and writes one
+/// between two of the tasks twice.
+#[test]
+fn a_map_of_some_tasks_is_perfs() {
+    if !require(&[Need::NewestPeers]) {
+        return;
+    }
+    let path = fixture();
+    let newest = kymo_testkit::peer("perf");
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.split_once(" secs"));
+        let mut lines: Vec<String> = lines.map(|(line, _)| line.to_owned()).collect();
+        lines.dedup_by_key(|line| line.rsplit(' ').next().map(str::to_owned));
+        lines
+    };
+    let show = |options: &[&str]| {
+        let args = [&["sched", "map", "-i", &path], options].concat();
+        (lines(&kymo(&args).success().stdout), lines(&newest.run(&args).success().stdout))
+    };
+    let (whole, _) = show(&[]);
+    let (mut ours, theirs) = show(&["--task-name", "other"]);
+    let number = ours.len();
+    ours.retain(|line| theirs.contains(line));
+    assert_eq!(ours, theirs);
+    assert!(number <= theirs.len() + 2, "one on each CPU");
+    assert!(theirs.len() > 20 && theirs.len() < whole.len(), "{theirs:?}");
+    let parts = show(&["--task-name", "slee", "--fuzzy-name"]);
+    assert_eq!(parts, show(&["--task-name", "sleep"]));
+    assert!(parts.0.len() > 20, "{parts:?}");
+    let none = kymo(&["sched", "map", "-i", &path, "--task-name", "no-such"]).success().stdout;
+    assert_eq!(lines(&none), Vec::<String>::new());
+}

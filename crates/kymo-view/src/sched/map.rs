@@ -14,10 +14,28 @@ const MOST_COLUMNS: usize = 4096;
 /// Two letters of a task.
 type ShortName = [u8; 2];
 
+/// Tasks that alone have letters, by their names.
+#[derive(Clone, Debug, Default)]
+pub struct MappedTasks {
+    /// Names; empty: all tasks.
+    pub names: Vec<String>,
+    /// A part of a name is enough.
+    pub fuzzy: bool,
+}
+
+impl MappedTasks {
+    fn holds(&self, comm: &[u8]) -> bool {
+        let part = |name: &[u8]| comm.windows(name.len().max(1)).any(|part| part == name);
+        let fits = |name: &String| comm == name.as_bytes() || self.fuzzy && part(name.as_bytes());
+        self.names.is_empty() || self.names.iter().any(fits)
+    }
+}
+
 /// Writes lines as switches come.
 pub struct MapWriter<'a> {
     out: &'a mut dyn Write,
     selection: &'a SchedSelection,
+    tasks: &'a MappedTasks,
     /// CPUs in the order of their columns; in compact mode those that were seen.
     columns: Vec<u32>,
     compact: bool,
@@ -35,7 +53,7 @@ impl<'a> MapWriter<'a> {
     /// `cpus`: number of CPUs; none for columns as CPUs come (`--compact`).
     pub fn new(
         out: &'a mut dyn Write,
-        selection: &'a SchedSelection,
+        (selection, tasks): (&'a SchedSelection, &'a MappedTasks),
         cpus: Option<usize>,
         (json, units): (bool, TimeUnits),
     ) -> MapWriter<'a> {
@@ -44,6 +62,7 @@ impl<'a> MapWriter<'a> {
         MapWriter {
             out,
             selection,
+            tasks,
             current: vec![None; columns.len()],
             columns,
             compact: cpus.is_none(),
@@ -60,8 +79,8 @@ impl<'a> MapWriter<'a> {
     /// # Errors
     /// If writing fails.
     pub fn step(&mut self, step: &SchedStep<'_, '_>, machine: &TaskMachine) -> io::Result<()> {
-        if let Transition::Switch { next, .. } = step.transition {
-            self.switch(step, machine, next.task)?;
+        if let Transition::Switch { out, next } = step.transition {
+            self.switch(step, machine, (out.task, next.task))?;
         }
         for id in machine.ended() {
             self.names.remove(id);
@@ -73,26 +92,30 @@ impl<'a> MapWriter<'a> {
         &mut self,
         step: &SchedStep<'_, '_>,
         machine: &TaskMachine,
-        id: TaskId,
+        (out, id): (TaskId, TaskId),
     ) -> io::Result<()> {
         let Some(task) = machine.tasks.get(id) else { return Ok(()) };
         if !self.selection.wants_cpu(step.cpu) {
             return Ok(());
         }
+        let has_letters = self.tasks.holds(task.comm());
+        let is_shown = has_letters
+            || machine.tasks.get(out).is_some_and(|before| self.tasks.holds(before.comm()));
         // A task without a name here has one that is not shown.
         let (short, is_new) = match (task.is_idle(), self.names.get(&id)) {
+            (false, _) if !has_letters => (*b"- ", false),
             (true, _) => (*b". ", !std::mem::replace(&mut self.has_idle, true)),
             (_, Some((short, comm))) => (*short, comm != task.comm()),
             (_, None) => (self.take_name(), true),
         };
-        if is_new && !task.is_idle() {
+        if is_new && has_letters && !task.is_idle() {
             self.names.insert(id, (short, task.comm().to_vec()));
         }
         let (column, is_new_cpu) = self.column(step.cpu);
         if let Some(slot) = column.and_then(|c| self.current.get_mut(c)) {
             *slot = Some(short);
         }
-        if !self.selection.wants_time(step.time) {
+        if !is_shown || !self.selection.wants_time(step.time) {
             return Ok(());
         }
         let name = String::from_utf8_lossy(&short).into_owned();

@@ -7,7 +7,7 @@ mod timehist;
 mod timehist_summary;
 
 pub use latency::{LatencyColumn, LatencyView};
-pub use map::MapWriter;
+pub use map::{MapWriter, MappedTasks};
 pub use stats::SchedStatsView;
 pub use timehist::{TimehistColumns, TimehistWriter};
 pub use timehist_summary::TimehistSummary;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use kymo_analysis::tasks::{SchedSelection, read_sched, scan_sched};
 use kymo_events::ReadOptions;
-use kymo_view::sched::MapWriter;
+use kymo_view::sched::{MapWriter, MappedTasks};
 
 use super::super::live::LiveArgs;
 use super::AnalysisArgs;
@@ -21,7 +21,8 @@ that switches has a *. The name of a task is printed when it first runs. A dot i
 
 EXAMPLES
   kymo sched map -i perf.data
-  kymo sched map --compact --time 13225.1,13225.2")]
+  kymo sched map --compact --time 13225.1,13225.2
+  kymo sched map --task-name postgres,walwriter")]
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
@@ -30,6 +31,13 @@ pub(super) struct Args {
     /// Columns only for CPUs that switch, in the order in which they do
     #[arg(long)]
     compact: bool,
+    /// Letters only for tasks of these names, and a line only for switches to and from them; other
+    /// tasks are a dash
+    #[arg(long, value_name = "NAME[,…]", value_delimiter = ',')]
+    task_name: Vec<String>,
+    /// A part of a name is enough for --task-name
+    #[arg(long, requires = "task_name")]
+    fuzzy_name: bool,
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
@@ -44,7 +52,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.read.comm.is_empty() || args.read.names_cgroups() {
-        bail!("a map shows whatever its CPUs run: -C and --time choose");
+        bail!("a map shows whatever its CPUs run: --task-name, -C and --time choose");
     }
     let source = args.read.open(&SymbolArgs::default())?;
     let selection = SchedSelection { events: args.read.selection(&source, &[], &[])? };
@@ -52,7 +60,8 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let scan = scan_sched(&source)?;
     let cpus = (!args.compact).then_some(scan.cpus);
     let style = (args.read.json, args.read.units());
-    let mut writer = MapWriter::new(&mut out, &selection, cpus, style);
+    let tasks = MappedTasks { names: args.task_name.clone(), fuzzy: args.fuzzy_name };
+    let mut writer = MapWriter::new(&mut out, (&selection, &tasks), cpus, style);
     let mut failed = Ok(());
     let read = read_sched(&source, ReadOptions::default(), scan.losses, &mut |step, machine| {
         failed = writer.step(step, machine);
