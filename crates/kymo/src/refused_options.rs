@@ -241,8 +241,9 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["lock contention"],
-        options: &["cgroup-filter", "lock-cgroup", "G", "g"],
-        reason: "--cgroup chooses tasks of a recording made with --all-cgroups",
+        options: &["lock-cgroup", "g"],
+        reason: "a row is a function, a task or a lock; --cgroup chooses tasks of a recording \
+                 made with --all-cgroups",
     },
     RefusedOption {
         commands: &["lock contention"],

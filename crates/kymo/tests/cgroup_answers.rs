@@ -123,6 +123,14 @@ fn answers_are_about_the_tasks_of_a_cgroup() {
     };
     refused(&without, "have no cgroup");
     refused(&ring, "only samples of perf.data do");
+    let of_locks = |option: &str, path: &str| {
+        run(KYMO, ["lock", "contention", "-i", path, option, group.name(), "--json"])
+    };
+    for option in ["-G", "--cgroup-filter", "--cgroup"] {
+        let said = of_locks(option, &without).failure().stderr;
+        assert!(said.contains("have no cgroup"), "{said}");
+        assert!(!of_locks(option, &sched).stderr.contains("have no cgroup"));
+    }
     assert_eq!(state.left_behind(), None);
 }
 

@@ -93,6 +93,9 @@ pub(super) struct Args {
     /// Only waits with one of these in the name of a function of their stacks
     #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
     callstack_filter: Vec<String>,
+    /// The same as --cgroup, as perf calls it
+    #[arg(short = 'G', long, value_name = "CGROUPS", value_delimiter = ',')]
+    cgroup_filter: Vec<String>,
     /// Functions that are looked at of each stack
     #[arg(long, value_name = "N", default_value_t = 8)]
     max_stack: usize,
@@ -105,6 +108,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if args.use_bpf {
         args.live.choose();
     }
+    args.read.cgroup.append(&mut args.cgroup_filter);
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.set_tree(live.tree());
     if !args.futex {
