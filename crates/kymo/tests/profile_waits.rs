@@ -323,7 +323,8 @@ fn a_process_that_only_sleeps_is_said_to_sleep() {
     while !waits().contains("do_wait") {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let page = run(KYMO, ["profile", "-p", &pid, "--timeout", "400"]).success().stdout;
+    // The command says how long, and is not looked at itself; standard output is its own.
+    let page = run(KYMO, ["profile", "-p", &pid, "sleep", "0.4"]).success().stderr;
     let children = format!("/proc/{pid}/task/{pid}/children");
     let children = std::fs::read_to_string(children).unwrap();
     parent.kill().unwrap();

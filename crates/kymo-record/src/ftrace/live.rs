@@ -352,7 +352,8 @@ fn set_tasks(
         }
     };
     let mut tids = target::threads_of_all(&options.pids)?;
-    if !options.system_wide {
+    // Beside processes the command says only how long, as in `record`.
+    if !options.system_wide && options.pids.is_empty() {
         tids.extend(child.as_ref().map(|(c, _)| c.pid()));
     }
     if !tids.is_empty() {

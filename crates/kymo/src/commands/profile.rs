@@ -76,14 +76,14 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// These processes with their threads and all that descend from them, until they end or
-    /// Ctrl-C; with -i, only these processes
-    #[arg(short, long, value_name = "PID,…", conflicts_with_all = ["all_cpus", "command"])]
+    /// These processes with their threads and all that descend from them, until they end, Ctrl-C
+    /// or the end of the command; with -i, only these processes
+    #[arg(short, long, value_name = "PID,…", conflicts_with = "all_cpus")]
     pid: Option<String>,
 
     /// The processes that are in this cgroup, or in one below it, and all that descend from them
     /// (a path below the cgroup mount); with -i, of a recording made with --all-cgroups
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "all_cpus", "command"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "all_cpus"])]
     cgroup: Option<String>,
 
     /// All processes that run, until Ctrl-C or the end of the command
@@ -122,7 +122,7 @@ pub(crate) struct Args {
     #[arg(long)]
     strict: bool,
 
-    /// The command and its arguments
+    /// The command and its arguments; with -a, -p and --cgroup it only says how long
     #[arg(required_unless_present_any = ["pid", "cgroup", "all_cpus", "input"], trailing_var_arg = true)]
     command: Vec<OsString>,
 }

@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCo
 
 /// The command whose processes alone are meant.
 fn alone(args: &Args, command: Option<u32>) -> Option<u32> {
-    command.filter(|_| !args.all_cpus)
+    command.filter(|_| args.command_alone())
 }
 
 fn record(

@@ -50,7 +50,8 @@ The syntax is in `kymo probe --help`. The event can be filtered by its name:
 
 TARGETS
   -- CMD    the command's and its children's, from its first instruction on
-  -p PID    a process's, all its threads' and its later children's
+  -p PID    a process's, all its threads' and its later children's; a command beside it says
+            only how long (kymo trace -p PID sleep 5)
   neither   system-wide (so does -a beside a command: while it runs)
 
 SYSTEM CALLS
@@ -290,6 +291,11 @@ impl Args {
         let filter = filters.into_iter().flatten().next();
         selection.filter = filter.map(|f| FilterExpr::parse(&f)).transpose()?;
         Ok(selection)
+    }
+
+    /// Whether a command is what is traced, and does not just say how long.
+    fn command_alone(&self) -> bool {
+        !self.all_cpus && self.pid.is_none() && self.uid.is_none()
     }
 
     fn pids(&self) -> anyhow::Result<Vec<u32>> {

@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         false => Some(GatedChild::spawn(&args.command)?),
     };
     let mut tids = target::threads_of_all(&args.pids()?)?;
-    if !args.all_cpus {
+    if args.command_alone() {
         tids.extend(child.as_ref().map(GatedChild::pid));
     }
     place.only(&tids, !args.no_inherit)?;

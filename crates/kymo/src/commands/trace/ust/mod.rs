@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => None,
         false => Some(GatedChild::spawn(&args.command)?),
     };
-    let command = child.as_ref().filter(|_| !args.all_cpus).map(GatedChild::pid);
+    let command = child.as_ref().filter(|_| args.command_alone()).map(GatedChild::pid);
     let output = args.out.directory()?;
     if let Some(directory) = output {
         check_new_directory(directory)?;
