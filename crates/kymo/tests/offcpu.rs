@@ -314,3 +314,18 @@ fn of_switches_of_some_tasks_what_is_not_uncertain_is_true() {
     }
     assert!(uncertain > 0, "most begins of runs were not seen");
 }
+
+/// A wait for a CPU is mostly the end of one for something else; where it is what most time went
+/// to, the longest one is shown.
+#[test]
+fn the_longest_wait_for_a_cpu_is_that_of_the_table() {
+    for tid in ["15", "8872"] {
+        let page = kymo(&["offcpu", "report", "-i", FIXTURE, "--tid", tid]).success().stdout;
+        let line = |what: &str| page.lines().find(|line| line.contains(what)).unwrap();
+        let row = line("waiting for a CPU: after wake-up   ");
+        let most = row.split_whitespace().filter(|word| !word.contains(':')).next_back().unwrap();
+        let longest = line("Longest of it: ").trim();
+        let said = format!("Longest of it: {most} ms off the CPU");
+        assert!(longest.starts_with(&said) && longest.ends_with("after wake-up"), "{page}");
+    }
+}

@@ -427,6 +427,7 @@ impl<'a> OffCpuCounting<'a> {
         let pending = pending.filter(|p| wait.left.is_some_and(|l| l.0 == p.left));
         let is_uncertain = wait.touches_loss || (self.is_partial && wait.left.is_none());
         let mut whole: Option<(OffCpuCause, u64, u64)> = None;
+        let mut woken = None;
         for (cause, from, to) in parts(wait, pending.as_ref().map(|p| p.cause)) {
             let Some((from, to)) = self.part(from, to, cpu) else { continue };
             if to == from {
@@ -434,22 +435,30 @@ impl<'a> OffCpuCounting<'a> {
             }
             self.count(next.task, cause, (from, to), pending.as_ref(), is_uncertain);
             whole = match whole {
-                Some((first, begin, _)) => Some((first, begin, to)),
+                Some((first, begin, _)) => {
+                    woken = (cause == OffCpuCause::Woken).then_some((cause, from, to)).or(woken);
+                    Some((first, begin, to))
+                }
                 None => Some((cause, from, to)),
             };
         }
         let begins = wait.left.is_some() || wait.cause == WaitCause::New;
         self.no_begin += u64::from(!begins);
         // Threads without work hold nobody up, however long they wait for it.
-        if let Some((cause, from, to)) = whole.filter(|w| !is_uncertain && !w.0.is_idle()) {
-            let known = self.longest.iter().position(|l| l.cause == cause);
-            if known.and_then(|n| self.longest.get(n)).is_some_and(|l| to - from <= l.to - l.from) {
-                return;
-            }
-            known.map(|n| self.longest.swap_remove(n));
-            let comm = task.comm().to_vec();
-            self.longest.push(LongestWait { cause, comm, tid: task.tid, from, to });
+        let whole = whole.filter(|w| !w.0.is_idle());
+        for wait in whole.into_iter().chain(woken).filter(|_| !is_uncertain) {
+            self.keep_longest(wait, task);
         }
+    }
+
+    fn keep_longest(&mut self, (cause, from, to): (OffCpuCause, u64, u64), task: &SchedTask) {
+        let known = self.longest.iter().position(|known| known.cause == cause);
+        if known.and_then(|n| self.longest.get(n)).is_some_and(|l| to - from <= l.to - l.from) {
+            return;
+        }
+        known.map(|n| self.longest.swap_remove(n));
+        let comm = task.comm().to_vec();
+        self.longest.push(LongestWait { cause, comm, tid: task.tid, from, to });
     }
 
     /// Gives a row its name and its place among those that change no more.
