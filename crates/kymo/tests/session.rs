@@ -439,3 +439,49 @@ fn conditions_and_names_that_cannot_be() {
     let _ = session(&["destroy", lost.name()]).success();
     assert!(!session(&["list"]).success().stdout.contains(lost.name()));
 }
+
+/// The ring of a busy CPU goes round sooner than that of an idle one, which then has events of a
+/// time when nothing is known of the other: answers begin where both have some.
+#[test]
+fn answers_of_a_flight_recorder_begin_where_all_cpus_have_events() {
+    if !require(&NEEDS) || !require(&[Need::Tool("taskset")]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let dat = directory.path().join("uneven.dat").to_str().unwrap().to_owned();
+    let s = Named::create("uneven", &["-e", "sched:*", "--buffer-size", "64K"]);
+    let _ = session(&["start", s.name()]).success();
+    let _ = run("taskset", ["-c", "1", "sleep", "0.02"]).success();
+    let much = "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i+1)); done";
+    let _ = run("taskset", ["-c", "0", "sh", "-c", much]).success();
+    let _ = session(&["stop", s.name()]).success();
+    let _ = session(&["snapshot", s.name(), "-o", &dat]).success();
+    let begin = |cpu: &str| -> f64 {
+        let lines = run("trace-cmd", ["report", "-i", &dat, "--cpu", cpu]).success().stdout;
+        let line = lines.lines().find(|l| !l.starts_with("cpus=") && !l.contains("DROPPED"));
+        let word = |word: &&str| word.ends_with(':') && word.contains('.');
+        let time = line.unwrap().split_whitespace().find(word).unwrap();
+        time.trim_end_matches(':').parse().unwrap()
+    };
+    let (one, other) = (begin("0"), begin("1"));
+    let (first, both) = (one.min(other), one.max(other));
+    assert!(both - first > 0.001, "{first} {both}");
+    let lines = |options: &[&str]| {
+        let args = [&["sched", "map", "--json", "-i", &dat], options].concat();
+        let shown = run(KYMO, args).success();
+        let times = shown.stdout.lines().filter_map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["time_ns"].as_f64().map(|ns| ns / 1e9)
+        });
+        (times.reduce(f64::min).unwrap(), format!("{}{}", shown.stdout, shown.stderr))
+    };
+    // trace-cmd rounds to microseconds.
+    let (begins, said) = lines(&[]);
+    assert!(begins >= both - 1e-6 && begins < both + 0.1, "{begins} {both}");
+    let left_out = said.split(" s are left out, of which not all CPUs").next().unwrap();
+    let left_out: f64 = left_out.rsplit("the first ").next().unwrap().parse().expect(&said);
+    assert!((left_out - (both - first)).abs() < 3e-6, "{left_out} {first} {both}");
+    let (begins, said) = lines(&["--time", "0%-100%"]);
+    assert!(begins < both && !said.contains("left out"), "{begins} {said}");
+}

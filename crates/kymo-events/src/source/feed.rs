@@ -63,10 +63,12 @@ impl EventSource {
             if let Some((timeline, lanes)) = timeline.zip(lanes.as_mut()) {
                 let select = lanes.select(selection, self.perf.len());
                 let mut walk = timeline.walk(&select)?;
-                let until = selection.until();
+                let (from, until) = (self.whole_from.unwrap_or(0), selection.until());
                 let flow = walk.run(u64::MAX, &mut |moment| {
-                    if time_of(&moment) > until {
-                        return ControlFlow::Break(());
+                    match time_of(&moment) {
+                        time if time > until => return ControlFlow::Break(()),
+                        time if time < from => return ControlFlow::Continue(()),
+                        _ => {}
                     }
                     lanes.moment(moment, &mut registry, &mut feed.batch);
                     match feed.batch.is_full() {

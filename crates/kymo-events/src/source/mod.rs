@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, Entry, PerfData};
 use kymo_files::{Moment, RecordingFormat, Timeline, TimelineError, TimelineSelect, TimelineWalk};
-use kymo_model::Note;
+use kymo_model::{Note, NoteKind};
 use kymo_symbols::ResolverOptions;
 
 use crate::event::RecordedEvent;
@@ -126,6 +126,8 @@ pub struct EventSource {
     /// What was found out before events were read for a result.
     notes: Mutex<Vec<Note>>,
     tree: Option<TaskTree>,
+    /// Events of a flight recorder from before this time are not handed out.
+    whole_from: Option<u64>,
 }
 
 impl EventSource {
@@ -175,6 +177,7 @@ impl EventSource {
             kallsyms,
             notes: Mutex::default(),
             tree: None,
+            whole_from: None,
         })
     }
 
@@ -189,6 +192,23 @@ impl EventSource {
     #[must_use]
     pub fn following(self, tree: Option<TaskTree>) -> EventSource {
         EventSource { tree, ..self }
+    }
+
+    /// The same, where events begin when all CPUs of a flight recorder have some: before that
+    /// switches and wake-ups are missing of those whose rings went round sooner. Recordings of
+    /// perf.data, and several at once, are as they were.
+    #[must_use]
+    pub fn beginning_together(self) -> EventSource {
+        let timeline = self.timeline.as_ref().filter(|_| self.perf.is_empty());
+        let Some([kernel]) = timeline.map(Timeline::kernels) else { return self };
+        let Some((from, (first, _))) = kernel.whole_from().zip(kernel.span()) else { return self };
+        let left_out = from.saturating_sub(first) as f64 / 1e9;
+        let fact = format!(
+            "the first {left_out:.6} s are left out, of which not all CPUs have events any more"
+        );
+        let advice = "--time 0%-100% takes them".to_owned();
+        self.tell(Note::choice(NoteKind::Overwritten, fact, Some(advice)));
+        EventSource { whole_from: Some(from), ..self }
     }
 
     /// Puts a note in front of those of reading.
@@ -455,12 +475,14 @@ impl EventSource {
         let kernels = self.kernel_contexts(timeline);
         let mut lanes = TimelineLanes::new((self, timeline), &kernels, options);
         let mut walk = timeline.walk(&select(registry.selection(), !self.perf.is_empty()))?;
-        let until = registry.selection().until();
-        let _ = walk.run(u64::MAX, &mut |moment| {
-            if time_of(&moment) > until {
-                return ControlFlow::Break(());
+        let (from, until) = (self.whole_from.unwrap_or(0), registry.selection().until());
+        let _ = walk.run(u64::MAX, &mut |moment| match time_of(&moment) {
+            time if time > until => ControlFlow::Break(()),
+            // What tasks are called is learned all the same.
+            time if time < from => {
+                lanes.moment(moment, &mut registry, &mut |_| ControlFlow::Continue(()))
             }
-            lanes.moment(moment, &mut registry, sink)
+            _ => lanes.moment(moment, &mut registry, sink),
         })?;
         lanes.finish(&mut registry, sink);
         let timeline = Some(walk.into_stats());

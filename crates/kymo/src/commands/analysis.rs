@@ -102,7 +102,11 @@ impl AnalysisArgs {
         }
         let source = EventSource::open(&paths, symbols.options(&first))?;
         let source = source.following(self.tree.clone());
-        Ok(if self.is_live { source.unnamed() } else { source })
+        Ok(match (self.is_live, &self.time) {
+            (true, _) => source.unnamed(),
+            (false, None) => source.beginning_together(),
+            (false, Some(_)) => source,
+        })
     }
 
     /// The conditions, with those on tasks that each command has flags of its own for.

@@ -366,7 +366,10 @@ fn show(
         debuginfod: args.servers.client(),
         ..kymo_symbols::ResolverOptions::default()
     };
-    let source = EventSource::open(std::slice::from_ref(path), symbols.clone())?;
+    let mut source = EventSource::open(std::slice::from_ref(path), symbols.clone())?;
+    if args.time.is_none() {
+        source = source.beginning_together();
+    }
     let selection = selection(args, &source)?;
     let has_records = has_switch_records(&source);
     if has_records && (!selection.times.is_empty() || selection.cpus().is_some()) {

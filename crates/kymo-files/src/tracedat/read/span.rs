@@ -17,6 +17,22 @@ impl TraceDat {
         self.span_by(Clock::default())
     }
 
+    /// When the last CPU of a flight recorder begins, corrected as the file asks: what it had
+    /// recorded before was overwritten, while others have events of before. `None` where there is
+    /// no such time.
+    pub fn whole_from(&self) -> Option<u64> {
+        let file = self.file.as_ref().filter(|_| self.options().is_flight_recorder())?;
+        let streams = self.streams(&TraceDatSelect::default(), &mut TraceDatReadStats::default());
+        let (mut first, mut last) = (u64::MAX, None);
+        for mut stream in streams {
+            let mut stats = TraceDatReadStats::default();
+            let Some(time) = begin(&mut stream, file, &mut stats) else { continue };
+            first = first.min(time);
+            last = last.max((stats.lost_before > 0).then_some(time));
+        }
+        last.filter(|last| *last > first).map(|last| self.clock().correct(last))
+    }
+
     fn span_by(&self, clock: Clock) -> Option<(u64, u64)> {
         let file = self.file.as_ref()?;
         let mut stats = TraceDatReadStats::default();
@@ -29,7 +45,11 @@ impl TraceDat {
 }
 
 fn first(mut s: Stream, file: &File) -> Option<u64> {
-    s.fill(file, &mut TraceDatReadStats::default()).ok().filter(|more| *more)?;
+    begin(&mut s, file, &mut TraceDatReadStats::default())
+}
+
+fn begin(s: &mut Stream, file: &File, stats: &mut TraceDatReadStats) -> Option<u64> {
+    s.fill(file, stats).ok().filter(|more| *more)?;
     s.time()
 }
 
