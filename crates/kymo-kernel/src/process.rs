@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::system_root::system_path;
+use crate::terminal_output;
 
 /// The command could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -295,10 +296,13 @@ fn child(
             other => break other == Ok(1),
         }
     };
-    // SAFETY: signal, sigprocmask, execvp and _exit are called with valid arguments: `argv` is a
-    // NULL-terminated array of NUL-terminated strings made before the fork.
+    // SAFETY: dup2, signal, sigprocmask, execvp and _exit are called with valid arguments: `argv`
+    // is a NULL-terminated array of NUL-terminated strings made before the fork.
     unsafe {
         if opened {
+            if let Some(output) = terminal_output::of_command() {
+                libc::dup2(output.as_raw_fd(), libc::STDOUT_FILENO);
+            }
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
             libc::sigprocmask(libc::SIG_UNBLOCK, unblock, std::ptr::null_mut());

@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 
 /// Columns of the terminal that standard output was before it was led elsewhere.
 static BEFORE: OnceLock<Option<usize>> = OnceLock::new();
+/// Standard output as it was before it was led elsewhere for this program alone.
+static OF_COMMAND: OnceLock<OwnedFd> = OnceLock::new();
 /// What is longer is no line of a table, and is not held.
 const LONGEST_LINE: usize = 1 << 16;
 
@@ -118,9 +120,25 @@ impl LedOutput {
 ///
 /// # Errors
 /// If the kernel refuses it.
-pub fn send_to(file: File) -> io::Result<()> {
+pub fn send_to(file: impl Into<OwnedFd>) -> io::Result<()> {
     io::stdout().flush()?;
     replace(libc::STDOUT_FILENO, &file.into())
+}
+
+/// Makes a file the standard output of this program, but not of the command that it starts.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn send_own_to(file: impl Into<OwnedFd>) -> io::Result<()> {
+    let of_command = io::stdout().as_fd().try_clone_to_owned()?;
+    send_to(file)?;
+    let _ = OF_COMMAND.set(of_command);
+    Ok(())
+}
+
+/// Standard output for a command where it is not this program's.
+pub(crate) fn of_command() -> Option<&'static OwnedFd> {
+    OF_COMMAND.get()
 }
 
 /// Makes a standard stream another file.

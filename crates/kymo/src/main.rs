@@ -206,7 +206,8 @@ fn run() -> ExitCode {
     let ledger = ledger_output(&matches);
     screen_options(&matches, ledger.is_machine_readable).choose();
     ledger.choose();
-    if let Err(e) = shared_options::obey(innermost(&matches).1) {
+    let (name, innermost) = innermost(&matches);
+    if let Err(e) = shared_options::obey(name, innermost) {
         return commands::fail(&e);
     }
     let Some((name, mut matches)) = matches.remove_subcommand() else {

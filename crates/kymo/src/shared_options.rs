@@ -2,6 +2,7 @@
 //! begins, by other runs of this program where there is something to show.
 
 use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
@@ -20,6 +21,7 @@ const PER_EVENT_DUMP: &str = "per-event-dump";
 /// What the others are called within: commands may have options of their names.
 const DUMP: &str = "shared-dump-raw-trace";
 const OUTPUT: &str = "shared-output";
+const TRACE: &str = "trace";
 
 /// Adds those that a command has.
 pub(crate) fn declare(mut command: Command, is_meant: &dyn Fn(&&str) -> bool) -> Command {
@@ -28,7 +30,12 @@ pub(crate) fn declare(mut command: Command, is_meant: &dyn Fn(&&str) -> bool) ->
         let dump = flag(DUMP, "dump-raw-trace").short('D');
         command = command.arg(dump.help("Show the records instead, as `kymo script -D` does"));
     }
-    if WITH_OUTPUT.iter().any(is_meant) {
+    let is_trace_of_perf = CalledName::get() == CalledName::Perf && is_meant(&TRACE);
+    if is_trace_of_perf {
+        // perf's is for text; recordings are made by `perf trace record`.
+        command = command.mut_arg("output", |own| own.short(None).long("trace-dat"));
+    }
+    if is_trace_of_perf || WITH_OUTPUT.iter().any(is_meant) {
         let output = Arg::new(OUTPUT).long("output").short('o').value_name("FILE");
         let output = output.value_parser(clap::value_parser!(PathBuf));
         command = command.arg(output.help("Write the result into FILE"));
@@ -44,11 +51,14 @@ pub(crate) fn declare(mut command: Command, is_meant: &dyn Fn(&&str) -> bool) ->
 ///
 /// # Errors
 /// If a file cannot be written, or this program cannot be started.
-pub(crate) fn obey(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn obey(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
     let is_set = |id| matches!(matches.try_get_one::<bool>(id), Ok(Some(true)));
     let path = |id| matches.try_get_one::<PathBuf>(id).ok().flatten();
     let input = path("input").or_else(|| path("files"));
-    if let Some(path) = path(OUTPUT) {
+    let is_trace_of_perf = CalledName::get() == CalledName::Perf && name == TRACE;
+    if is_trace_of_perf && matches.value_source("output").is_none() {
+        send_lines_of_trace(path(OUTPUT))?;
+    } else if let Some(path) = path(OUTPUT) {
         let file = File::create(path).with_context(|| path.display().to_string())?;
         terminal_output::send_to(file).with_context(|| path.display().to_string())?;
     }
@@ -64,6 +74,23 @@ pub(crate) fn obey(matches: &ArgMatches) -> anyhow::Result<()> {
         process::exit(dump_events(input.map_or(Path::new("perf.data"), PathBuf::as_path))?);
     }
     Ok(())
+}
+
+/// As perf's: to standard error, where they are apart from what the command prints, or into a
+/// file, before which one of its name gets the suffix `.old`.
+fn send_lines_of_trace(path: Option<&PathBuf>) -> anyhow::Result<()> {
+    let Some(path) = path else {
+        let errors = std::io::stderr().as_fd().try_clone_to_owned()?;
+        return Ok(terminal_output::send_own_to(errors)?);
+    };
+    let context = || path.display().to_string();
+    if path.metadata().is_ok_and(|file| file.is_file() && file.len() > 0) {
+        let mut old = path.clone().into_os_string();
+        old.push(".old");
+        std::fs::rename(path, old).with_context(context)?;
+    }
+    let file = File::create(path).with_context(context)?;
+    terminal_output::send_own_to(file).with_context(context)
 }
 
 fn this_program() -> anyhow::Result<process::Command> {

@@ -220,6 +220,45 @@ fn processes_that_come_and_go_are_all_counted() {
     assert!(steps.iter().all(|row| row["comm"].is_string()));
 }
 
+/// Services have mount namespaces of their own, most of which show the machine's `/dev/shm`: a
+/// program in there is one program all the same.
+#[test]
+fn mount_namespaces_that_show_the_same_directory_count_nothing_twice() {
+    if !require(&[Need::Root, Need::Tool("unshare")]) {
+        return;
+    }
+    let mut other = Command::new("unshare");
+    let other = other.args(["-m", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = other.spawn().unwrap();
+    // It is in its namespace when it answers.
+    other.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    other.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let program = CounterDirectory::program();
+    let mut command = Command::new(&program[0]);
+    command.args(&program[1..]).env_remove("KYMO_UST_DIR").env(ROLE, "work 100+");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "done"));
+    let pid = child.id().to_string();
+    let kymo = |args: &[&str]| {
+        let mut kymo = Command::new(env!("CARGO_BIN_EXE_kymo"));
+        kymo.args(args).env_remove("KYMO_UST_DIR").output().unwrap()
+    };
+    let shown = json_of(&kymo(&["count", "--json", "--top", "0", "-u", "work:*", "-p", &pid]));
+    let listed = kymo(&["list", "--json", "ust"]).stdout;
+    // Its end leaves nothing.
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    check_work(&shown, 100, 1);
+    assert_eq!(shown["programs"], 1);
+    let listed: Vec<Value> = serde_json::from_slice(&listed).unwrap();
+    let steps = listed.iter().find(|event| event["name"] == "work:steps").unwrap();
+    let programs = steps["programs"].as_array().unwrap().iter();
+    assert_eq!(programs.filter(|p| p["pid"].to_string() == pid).count(), 1, "{steps}");
+}
+
 #[test]
 fn counts_of_the_killed_stay_until_they_are_forgotten() {
     let place = CounterDirectory::new();

@@ -224,6 +224,14 @@ fn an_interrupt_ends_it_and_the_answer_comes() {
     let mut command = Command::new(KYMO);
     let command = command.args(["kwork", "report", "--live"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // On a busy machine it takes a while until the events are on.
+    let descriptors = format!("/proc/{}/fd", child.id());
+    let is_event = |entry: std::fs::DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().contains("perf_event"))
+    };
+    while !std::fs::read_dir(&descriptors).unwrap().flatten().any(is_event) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     std::thread::sleep(std::time::Duration::from_millis(800));
     let _ = run("kill", ["-INT", &child.id().to_string()]).success();
     let out = child.wait_with_output().unwrap();

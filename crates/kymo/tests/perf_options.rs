@@ -185,7 +185,6 @@ fn what_cannot_be_is_refused_by_name() {
     for (args, reason) in [
         (&["report", "--branch-stack"][..], "kymo script -F brstacksym"),
         (&["sched", "replay", "--repeat", "3"], "perf sched replay"),
-        (&["sched", "map", "--task-name", "x"], "--comm"),
         (&["lock", "contention", "--inject-delay", "x"], "nothing is delayed"),
         (&["trace", "--pf", "all"], "page-faults"),
         (&["offcpu", "record", "-p", "1"], "-p PID"),
@@ -387,4 +386,44 @@ fn options_that_tune_perf_change_nothing() {
         "-m",
     ];
     assert_eq!(kymo(&[&report[..], &shown].concat()).success().stdout, plain);
+}
+
+/// Under the name `perf` lines of calls are on standard error, apart from what the command prints,
+/// or in a file, before which the last one gets a suffix.
+#[test]
+fn lines_of_perf_trace_are_where_perf_writes_them() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let called = directory.path().join("perf");
+    std::os::unix::fs::symlink(KYMO, &called).unwrap();
+    let command = ["--", "sh", "-c", "echo of the command"];
+    let chosen = ["trace", "-e", "write"];
+    let streams = [&chosen[..], &command].concat();
+    let mut said = Vec::new();
+    for (who, outcome) in [("kymo", run(&called, &streams)), ("perf", perf(&streams))] {
+        let outcome = outcome.success();
+        assert_eq!(outcome.stdout, "of the command\n", "{who}");
+        assert_eq!(outcome.stderr.matches("write(").count(), 1, "{who}: {}", outcome.stderr);
+        let file = directory.path().join(format!("{who}.txt")).display().to_string();
+        let args = [&chosen[..], &["-o", &file], &command].concat();
+        for text in ["", "what was there before\n"] {
+            std::fs::write(&file, text).unwrap();
+            let outcome = if who == "perf" { perf(&args) } else { run(&called, &args) };
+            assert_eq!(outcome.success().stdout, "of the command\n", "{who}");
+            let lines = std::fs::read_to_string(&file).unwrap();
+            assert_eq!(lines.matches("write(").count(), 1, "{who}: {lines}");
+            assert!(!lines.contains("before"), "{who}: {lines}");
+            let old = std::fs::read_to_string(format!("{file}.old")).unwrap_or_default();
+            said.push((who, old));
+        }
+    }
+    let old: Vec<&str> = said.iter().map(|(_, old)| old.as_str()).collect();
+    assert_eq!(old[..2], old[2..], "{said:?}");
+    // Its own name keeps recordings for -o.
+    let own = directory.path().join("own.dat").display().to_string();
+    let _ = kymo(&["trace", "-q", "-e", "syscalls:sys_enter_write", "-o", &own, "--", "true"])
+        .success();
+    assert!(std::fs::read(&own).unwrap().starts_with(b"\x17\x08\x44tracing"));
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use kymo_kernel::shared::{SharedDir, SharedError};
@@ -10,6 +11,8 @@ use kymo_kernel::system::SystemRoot;
 
 use super::error::UstError;
 
+/// Where the users' directories are if nothing else is said.
+const SHARED_MEMORY: &str = "/dev/shm";
 /// Most users looked at in one mount namespace.
 const MAX_USERS: usize = 1024;
 /// Most mount namespaces looked at.
@@ -37,7 +40,7 @@ impl MountNamespace {
     /// Of this process.
     pub fn here() -> MountNamespace {
         let base = std::env::var_os("KYMO_UST_DIR").filter(|d| !d.is_empty());
-        let base = base.map_or_else(|| "/dev/shm".into(), PathBuf::from);
+        let base = base.map_or_else(|| SHARED_MEMORY.into(), PathBuf::from);
         let base = match base.is_absolute() {
             true => base,
             false => std::env::current_dir().unwrap_or_else(|_| "/".into()).join(base),
@@ -55,14 +58,21 @@ impl MountNamespace {
         let mut namespaces = vec![MountNamespace::here()];
         let system = SystemRoot::machine();
         let mut seen = BTreeSet::from([system.mount_namespace(std::process::id())]);
+        // Services have namespaces of their own, and most of them the machine's directory.
+        let base = Path::new(SHARED_MEMORY);
+        let mut directories = BTreeSet::from([identity(base)]);
         for pid in system.pids() {
             if namespaces.len() >= MAX_SPACES {
                 break;
             }
             let Some(id) = system.mount_namespace(pid) else { continue };
-            if seen.insert(Some(id)) {
-                namespaces
-                    .push(MountNamespace { root: system.root_of(pid), base: "/dev/shm".into() });
+            if !seen.insert(Some(id)) {
+                continue;
+            }
+            let namespace = MountNamespace { root: system.root_of(pid), base: base.to_owned() };
+            let directory = identity(&namespace.outer());
+            if directory.is_none() || directories.insert(directory) {
+                namespaces.push(namespace);
             }
         }
         namespaces
@@ -76,8 +86,7 @@ impl MountNamespace {
     /// The directories of its users that may be trusted to be theirs, and why others are not.
     pub fn users(&self) -> (Vec<UserDirectory>, Vec<UstError>) {
         let (mut users, mut refused) = (Vec::new(), Vec::new());
-        let base = self.root.join(self.base.strip_prefix("/").unwrap_or(&self.base));
-        let names = std::fs::read_dir(base).into_iter().flatten().flatten();
+        let names = std::fs::read_dir(self.outer()).into_iter().flatten().flatten();
         let mut names: Vec<OsString> = names
             .map(|e| e.file_name())
             .filter(|name| uid_of(name).is_some())
@@ -106,6 +115,11 @@ impl MountNamespace {
         }
     }
 
+    /// Where the users' directories are, seen from here.
+    fn outer(&self) -> PathBuf {
+        self.root.join(self.base.strip_prefix("/").unwrap_or(&self.base))
+    }
+
     /// Where the users' directories are.
     pub fn base(&self) -> &Path {
         &self.base
@@ -117,7 +131,7 @@ impl MountNamespace {
     /// If it cannot be, or is somebody else's.
     pub fn own(&self) -> Result<UserDirectory, UstError> {
         let name = OsString::from(format!("kymo-{}", me()));
-        let path = self.root.join(self.base.strip_prefix("/").unwrap_or(&self.base)).join(&name);
+        let path = self.outer().join(&name);
         if let Err(error) =
             std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
                 .create(&path)
@@ -147,6 +161,12 @@ impl MountNamespace {
         }
         Ok(Some(UserDirectory { dir, uid }))
     }
+}
+
+/// Device and inode of a directory.
+fn identity(directory: &Path) -> Option<(u64, u64)> {
+    let facts = std::fs::metadata(directory).ok()?;
+    Some((facts.dev(), facts.ino()))
 }
 
 /// The user that this process acts as.
