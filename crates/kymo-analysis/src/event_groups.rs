@@ -72,16 +72,14 @@ pub fn event_groups(
 
 #[cfg(test)]
 mod tests {
-    use kymo_files::perfdata::EventDesc;
-
     use super::*;
 
     #[test]
     fn events_without_samples_and_wrong_groups_are_left_out() {
-        let event = |(name, samples): &(&str, u64)| EventProfile {
-            desc: EventDesc { name: (*name).to_owned(), ..EventDesc::default() },
-            samples: *samples,
-            ..EventProfile::default()
+        let event = |(name, samples): &(&str, u64)| {
+            let mut event = EventProfile::default();
+            (event.desc.name, event.samples) = ((*name).to_owned(), *samples);
+            event
         };
         let events = [("a", 1), ("b", 0), ("c", 2), ("d", 3)];
         let events: Vec<EventProfile> = events.iter().map(event).collect();

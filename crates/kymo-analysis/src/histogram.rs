@@ -4,7 +4,7 @@
 
 use std::hash::Hash;
 
-use kymo_model::{IndexVec, impl_vec_index};
+use kymo_model::{CompactSort as _, IndexVec, impl_vec_index};
 use kymo_symbols::{DsoId, Resolver, SymId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -356,10 +356,11 @@ const KEYS: usize = 12;
 impl Groups<'_> {
     /// Takes over what was counted of another event, number `place` of them.
     fn join(&mut self, other: Groups<'_>, place: usize) {
-        let mut keys: Vec<([u64; KEYS], EntryId)> = other.ids.into_iter().collect();
-        keys.sort_unstable_by_key(|(_, id)| id.0);
-        for (key, id) in keys {
-            let Some(theirs) = other.entries.get(id) else { continue };
+        let mut keys = vec![[0; KEYS]; other.entries.len()];
+        for (key, id) in other.ids {
+            keys.get_mut(id.0 as usize).into_iter().for_each(|place| *place = key);
+        }
+        for (theirs, key) in other.entries.iter().zip(keys) {
             let entries = &mut self.entries;
             let mine = *self.ids.entry(key).or_insert_with(|| {
                 let mut entry = theirs.clone();
@@ -649,7 +650,7 @@ impl<T: Copy + Eq + Hash> Ranks<T> {
     fn of<N: Ord>(used: impl Iterator<Item = T>, name: impl Fn(T) -> N) -> Ranks<T> {
         let mut ranks: FxHashMap<T, u32> = used.map(|t| (t, 0)).collect();
         let mut named: Vec<(N, T)> = ranks.keys().map(|t| (name(*t), *t)).collect();
-        named.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        named.compact_sort_by(|a, b| a.0.cmp(&b.0));
         let mut rank = 0;
         for run in named.chunk_by(|a, b| a.0 == b.0) {
             rank += 1;

@@ -16,8 +16,8 @@ pub struct JitImage {
     pub size: u64,
     /// Its number in the file, which it keeps where it is moved.
     pub index: u64,
-    /// The ELF file.
-    pub elf: Vec<u8>,
+    /// The ELF file; `None` where it was moved, and has one already.
+    pub elf: Option<Vec<u8>>,
 }
 
 /// Place of the code in the ELF file, and its address there.
@@ -55,8 +55,10 @@ fn images(bytes: &[u8], each: &mut dyn FnMut(JitImage)) -> Option<()> {
             time: placed.time,
             start: placed.start,
             size: function.size,
-            index: placed.index,
-            elf: elf(machine, function.name, function.code, function.eh_frame),
+            index: function.index,
+            elf: placed
+                .is_new
+                .then(|| elf(machine, function.name, function.code, function.eh_frame)),
         });
     });
     dump.map(|_| ())
@@ -146,7 +148,7 @@ fn elf(machine: [u8; 2], name: &[u8], code: &[u8], eh_frame: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use kymo_debuginfo::elf::Elf;
+    use kymo_debuginfo::Elf;
 
     use super::*;
 
@@ -167,10 +169,13 @@ mod tests {
         images(&bytes, &mut |image| found.push(image)).unwrap();
         let told: Vec<_> = found.iter().map(|i| (i.time, i.start, i.size, i.index)).collect();
         assert_eq!(told, [(100, 0x1000, 3, 4), (200, 0x2000, 3, 4)]);
-        let image = &found[0].elf;
+        assert!(found[1].elf.is_none(), "it has moved");
+        let image = found[0].elf.as_ref().unwrap();
         assert_eq!(&image[0x80..0x83], b"abc");
         let file = Elf::parse(image).unwrap();
-        let _ = file;
+        let symbol = file.symbols.lookup(0x81).map(|(.., name)| name.to_vec());
+        assert_eq!(symbol.as_deref(), Some(&b"made"[..]));
+        assert_eq!(file.loads.len(), 1);
         // Times of the processor are of no use.
         bytes[32] = 1;
         assert_eq!(images(&bytes, &mut |_| panic!("no times")), None);

@@ -36,6 +36,8 @@ pub(crate) struct Function<'a> {
     pub(crate) lines: Vec<Line<'a>>,
     /// Where it was loaded; it may have moved.
     pub(crate) loaded: u64,
+    /// Its number in the file.
+    pub(crate) index: u64,
 }
 
 /// From an address on, a line of a source file.
@@ -60,8 +62,8 @@ pub(crate) struct Placement<'f, 'a> {
     pub(crate) time: u64,
     /// Where.
     pub(crate) start: u64,
-    /// Number of the code, which it keeps where it is moved.
-    pub(crate) index: u64,
+    /// It is there for the first time, and was not moved.
+    pub(crate) is_new: bool,
     pub(crate) function: &'f Function<'a>,
 }
 
@@ -147,8 +149,8 @@ impl<'a> JitDump<'a> {
         let name = c.cstr();
         let behind = record.get(HEAD.checked_add(name.len())?.checked_add(1)?..);
         let code = behind.and_then(|b| b.get(..usize::try_from(size).ok()?)).unwrap_or_default();
-        let function = Function { size, name, code, eh_frame, lines, loaded: start };
-        each(Placement { time, start, index, function: &function });
+        let function = Function { size, name, code, eh_frame, lines, loaded: start, index };
+        each(Placement { time, start, is_new: true, function: &function });
         self.put(start, function);
         Some(())
     }
@@ -162,10 +164,8 @@ impl<'a> JitDump<'a> {
         let mut c = Cursor::new(record, endian);
         c.skip(16).ok()?;
         let (old, new) = (c.u64().ok()?, c.u64().ok()?);
-        c.skip(8).ok()?;
-        let index = c.u64().ok()?;
         if let Some(function) = self.functions.remove(&old) {
-            each(Placement { time, start: new, index, function: &function });
+            each(Placement { time, start: new, is_new: false, function: &function });
             self.put(new, function);
         }
         Some(())

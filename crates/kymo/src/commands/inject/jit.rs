@@ -14,6 +14,8 @@ use kymo_view::Ledger;
 
 /// `CLOCK_MONOTONIC`, of the times in jitdump files.
 const MONOTONIC: i32 = 1;
+/// Functions of a file that are told at most.
+const MOST: u32 = 1 << 20;
 const READ_AND_EXECUTE: u32 = 5;
 const SHARED: u32 = 1;
 
@@ -63,8 +65,13 @@ impl JitInjection {
         let id = entry.desc().and_then(|event| event.ids.first()).copied().unwrap_or(0);
         let mut synth = Synth::new(attr, id);
         let directory = &self.directory;
-        let mut failed = None;
+        let (mut failed, mut count) = (None, 0);
         let read = for_each_jit_image(Path::new(path), &mut |image| {
+            count += 1;
+            if count > MOST {
+                failed = Some(format!("there are more than {MOST}"));
+                return;
+            }
             let file = directory.join(format!("jitted-{process}-{}.so", image.index));
             match write(&file, &image) {
                 Ok(()) => {
@@ -103,8 +110,9 @@ impl JitInjection {
 
 /// Writes a file that was not there, or in the place of an older one: never through a link.
 fn write(path: &Path, image: &JitImage) -> io::Result<()> {
+    let Some(elf) = &image.elf else { return Ok(()) };
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => OpenOptions::new().write(true).create_new(true).open(path)?.write_all(&image.elf),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => OpenOptions::new().write(true).create_new(true).open(path)?.write_all(elf),
     }
 }
