@@ -1,10 +1,10 @@
-//! The histogram of one event: stacks grouped by the sort keys. All call chains
+//! The histogram of an event, or of several beside each other: stacks grouped by the sort keys. All call chains
 //! lie in one tree; a group knows only where in it its own are, so that what is
 //! drawn of a group is made when it is printed and forgotten afterwards.
 
 use std::hash::Hash;
 
-use kymo_model::{IndexVec, impl_vec_index};
+use kymo_model::{CompactSort as _, IndexVec, impl_vec_index};
 use kymo_symbols::{DsoId, Resolver, SymId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -56,6 +56,8 @@ pub struct HistogramOptions {
     pub labels: Option<Vec<Vec<u32>>>,
     /// Entries weigh their latency instead of their period.
     pub by_latency: bool,
+    /// Number of the event whose numbers the order goes by, of those counted together.
+    pub sorted_by: usize,
 }
 
 impl HistogramOptions {
@@ -102,6 +104,71 @@ pub struct HistEntry {
     pub chains: Chains,
     /// Frames of the longest one.
     depth: u32,
+    /// Numbers of the other events, where several are counted beside each other.
+    pub members: Vec<EntryNumbers>,
+}
+
+/// What an entry counts of one event.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EntryNumbers {
+    /// As [`HistEntry::samples`].
+    pub samples: u64,
+    /// As [`HistEntry::period`].
+    pub period: u64,
+    /// As [`HistEntry::by_mode`].
+    pub by_mode: (u64, u64),
+    /// As [`HistEntry::own`].
+    pub own: u64,
+    /// As [`HistEntry::total`].
+    pub total: u64,
+}
+
+impl EntryNumbers {
+    /// Adds those of another entry.
+    pub fn add(&mut self, other: &EntryNumbers) {
+        self.samples += other.samples;
+        self.period = self.period.saturating_add(other.period);
+        self.by_mode.0 = self.by_mode.0.saturating_add(other.by_mode.0);
+        self.by_mode.1 = self.by_mode.1.saturating_add(other.by_mode.1);
+        self.own = self.own.saturating_add(other.own);
+        self.total = self.total.saturating_add(other.total);
+    }
+}
+
+impl HistEntry {
+    /// Its numbers of the first event.
+    pub fn numbers(&self) -> EntryNumbers {
+        let HistEntry { samples, period, by_mode, own, total, .. } = *self;
+        EntryNumbers { samples, period, by_mode, own, total }
+    }
+
+    /// Its numbers of event number `n` of those counted together.
+    pub fn numbers_of(&self, n: usize) -> EntryNumbers {
+        match n.checked_sub(1) {
+            Some(n) => self.members.get(n).copied().unwrap_or_default(),
+            None => self.numbers(),
+        }
+    }
+
+    /// Own weight of the event that the order goes by; of the first where there is no such event.
+    pub fn deciding_weight(&self, sorted_by: usize) -> u64 {
+        let member = sorted_by.checked_sub(1).and_then(|n| self.members.get(n));
+        member.map_or(self.own, |m| m.own)
+    }
+
+    /// Own weights that decide next: as in perf, those of the other events in their order, without
+    /// the first, and not where an event is named that is none.
+    pub fn further_weights(&self, sorted_by: usize) -> impl Iterator<Item = u64> {
+        let is_one = sorted_by <= self.members.len();
+        self.members.iter().filter(move |_| is_one).map(|m| m.own)
+    }
+
+    /// Sets its numbers of the first event.
+    pub fn set_numbers(&mut self, numbers: EntryNumbers) {
+        let EntryNumbers { samples, period, by_mode, own, total } = numbers;
+        (self.samples, self.period, self.by_mode) = (samples, period, by_mode);
+        (self.own, self.total) = (own, total);
+    }
 }
 
 /// The groups, heaviest first.
@@ -145,16 +212,54 @@ impl Choice<'_> {
     }
 }
 
-/// Groups the stacks of `event`.
+/// Groups the stacks of `events`. Entries have the numbers of each of them, and call chains of
+/// the first.
 pub fn histogram(
     profile: &Profile,
-    event: &EventProfile,
+    events: &[&EventProfile],
     options: &HistogramOptions,
     choice: &Choice<'_>,
 ) -> Histogram {
+    let Some((first, others)) = events.split_first() else {
+        return Histogram { entries: Vec::new(), tree: ChainTree::default() };
+    };
+    let labels = if others.is_empty() { Vec::new() } else { equal_labels(options) };
+    let mut groups = count(profile, first, (options, &labels), choice);
+    let unchained = HistogramOptions { chains: None, ..options.clone() };
+    for (place, event) in others.iter().enumerate() {
+        let counted = count(profile, event, (&unchained, &labels), choice);
+        groups.join(counted, place);
+    }
+    let Groups { entries, tree, .. } = groups;
+    let mut entries = entries.into_vec();
+    let missing = EntryNumbers::default();
+    entries.iter_mut().for_each(|e| e.members.resize(others.len(), missing));
+    sort(profile, options, &mut entries);
+    Histogram { entries, tree }
+}
+
+/// For each label the first one that is equal to it in all parts: each event has its own.
+fn equal_labels(options: &HistogramOptions) -> Vec<u32> {
+    let Some(parts) = &options.labels else { return Vec::new() };
+    let mut first: FxHashMap<Vec<u32>, u32> = FxHashMap::default();
+    let labels = 0..parts.first().map_or(0, Vec::len) as u32;
+    let ranks = |label: u32| {
+        parts.iter().map(|ranks| ranks.get(label as usize).copied().unwrap_or(0)).collect()
+    };
+    labels.map(|label| *first.entry(ranks(label)).or_insert(label)).collect()
+}
+
+/// Groups the stacks of one event.
+fn count<'a>(
+    profile: &'a Profile,
+    event: &EventProfile,
+    (options, labels): (&'a HistogramOptions, &'a [u32]),
+    choice: &Choice<'_>,
+) -> Groups<'a> {
     let mut groups = Groups {
         profile,
         options,
+        labels,
         tree: ChainTree::default(),
         entries: IndexVec::default(),
         ids: FxHashMap::default(),
@@ -196,10 +301,7 @@ pub fn histogram(
         }
         None => {}
     }
-    let Groups { entries, tree, .. } = groups;
-    let mut entries = entries.into_vec();
-    sort(profile, options, &mut entries);
-    Histogram { entries, tree }
+    groups
 }
 
 fn namesakes(symbols: &Resolver) -> Vec<u32> {
@@ -218,6 +320,8 @@ struct Head {
 struct Groups<'a> {
     profile: &'a Profile,
     options: &'a HistogramOptions,
+    /// What stands for a label, where labels of several events are compared.
+    labels: &'a [u32],
     tree: ChainTree,
     entries: IndexVec<EntryId, HistEntry>,
     ids: FxHashMap<[u64; KEYS], EntryId>,
@@ -250,6 +354,26 @@ const NO_ENTRY: EntryId = EntryId(u32::MAX);
 const KEYS: usize = 12;
 
 impl Groups<'_> {
+    /// Takes over what was counted of another event, number `place` of them.
+    fn join(&mut self, other: Groups<'_>, place: usize) {
+        let mut keys = vec![[0; KEYS]; other.entries.len()];
+        for (key, id) in other.ids {
+            keys.get_mut(id.0 as usize).into_iter().for_each(|place| *place = key);
+        }
+        for (theirs, key) in other.entries.iter().zip(keys) {
+            let entries = &mut self.entries;
+            let mine = *self.ids.entry(key).or_insert_with(|| {
+                let mut entry = theirs.clone();
+                entry.set_numbers(EntryNumbers::default());
+                (entry.depth, entry.chains) = (0, Chains::default());
+                entries.push(entry)
+            });
+            let Some(entry) = self.entries.get_mut(mine) else { continue };
+            entry.members.resize(place, EntryNumbers::default());
+            entry.members.push(theirs.numbers());
+        }
+    }
+
     /// Counts a stack where the processor was.
     fn own(&mut self, head: &Head) -> EntryId {
         let stack = &head.stack;
@@ -394,7 +518,8 @@ impl Groups<'_> {
         }
         // A label stands for all of its parts.
         if let Some(slot) = key.get_mut(KEYS - 2).filter(|_| self.options.labels.is_some()) {
-            *slot = u64::from(head.stack.label);
+            let label = head.stack.label;
+            *slot = u64::from(self.labels.get(label as usize).copied().unwrap_or(label));
         }
         // Equal addresses in two binaries are two, and so are an address and
         // the number of a symbol.
@@ -434,6 +559,7 @@ impl Groups<'_> {
                 total: 0,
                 chains: Chains::default(),
                 depth: 0,
+                members: Vec::new(),
             })
         })
     }
@@ -491,18 +617,25 @@ fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEnt
         ChainOrder::Caller => !e.depth,
         ChainOrder::Callee => e.depth,
     };
+    let own = |e: &HistEntry| e.deciding_weight(options.sorted_by);
     let count = options.keys.len();
     let mut order: Vec<(u64, u32, u64, u32)> = Vec::with_capacity(entries.len());
     let mut keys: Vec<u64> = Vec::with_capacity(entries.len() * count);
     for (i, e) in entries.iter().enumerate() {
-        let weight = if options.children { e.total } else { e.own };
-        order.push((!weight, depth(e), !e.own, i as u32));
+        let weight = if options.children { e.total } else { own(e) };
+        order.push((!weight, depth(e), !own(e), i as u32));
         keys.extend(options.keys.iter().map(|k| by_key(k, e)));
     }
     let keys_of = |i: u32| keys.get(i as usize * count..(i as usize + 1) * count);
+    let by_members = |a: u32, b: u32| {
+        let [a, b] = [a, b].map(|i| entries.get(i as usize));
+        let own = |e| HistEntry::further_weights(e, options.sorted_by);
+        b.into_iter().flat_map(own).cmp(a.into_iter().flat_map(own))
+    };
     order.sort_unstable_by(|a, b| {
         (a.0, a.1, a.2)
             .cmp(&(b.0, b.1, b.2))
+            .then_with(|| by_members(a.3, b.3))
             .then_with(|| keys_of(a.3).cmp(&keys_of(b.3)).then(a.3.cmp(&b.3)))
     });
     let mut slots: Vec<Option<HistEntry>> = std::mem::take(entries).into_iter().map(Some).collect();
@@ -517,7 +650,7 @@ impl<T: Copy + Eq + Hash> Ranks<T> {
     fn of<N: Ord>(used: impl Iterator<Item = T>, name: impl Fn(T) -> N) -> Ranks<T> {
         let mut ranks: FxHashMap<T, u32> = used.map(|t| (t, 0)).collect();
         let mut named: Vec<(N, T)> = ranks.keys().map(|t| (name(*t), *t)).collect();
-        named.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        named.compact_sort_by(|a, b| a.0.cmp(&b.0));
         let mut rank = 0;
         for run in named.chunk_by(|a, b| a.0 == b.0) {
             rank += 1;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kymo_events::perf_data::{TracepointPayloads, payload_endian};
 use kymo_files::perfdata::{Entry, EventDesc};
-use kymo_format::{Field, FieldKind};
-use kymo_model::{CompactSort as _, Sample, SampleType};
+use kymo_format::{Field, FieldKind, Value};
+use kymo_model::{CompactSort as _, Endian, Sample, SampleType};
 use kymo_symbols::bundle::Bundle;
 use rustc_hash::FxHashMap;
 
@@ -263,6 +263,8 @@ pub struct PayloadLabels {
     /// By label, then by column of its event.
     values: Vec<Vec<PayloadValue>>,
     times: TimeSpans,
+    /// Fields are shown as they are, not as the print format shows them.
+    raw: bool,
 }
 
 impl PayloadLabels {
@@ -280,6 +282,11 @@ impl PayloadLabels {
     /// The same with times in these spans.
     pub fn with_times(self, times: TimeSpans) -> PayloadLabels {
         PayloadLabels { times, ..self }
+    }
+
+    /// The same with fields as they are: numbers, not the words of the print format.
+    pub fn with_raw_fields(self, raw: bool) -> PayloadLabels {
+        PayloadLabels { raw, ..self }
     }
 
     /// Gives cgroups their paths, by id, once all of them are known.
@@ -309,6 +316,7 @@ impl PayloadLabels {
             values: vec![Vec::new()],
             payloads: self.payloads.fork_for_thread(),
             times: self.times,
+            raw: self.raw,
             ..PayloadLabels::default()
         }
     }
@@ -379,8 +387,16 @@ impl PayloadLabels {
         let mut printed = Vec::new();
         let event = self.events.get(at).and_then(Option::as_ref);
         let of_payload = |c: &PayloadColumn| !matches!(c.value, ColumnValue::Sample(_));
-        if event.is_some_and(|e| e.columns.iter().any(of_payload)) {
-            self.payloads.write(entry, raw, &mut printed);
+        match event.is_some_and(|e| e.columns.iter().any(of_payload)) {
+            true if self.raw => {
+                let format = self.payloads.format(entry);
+                for field in format.iter().flat_map(|format| format.own_fields()) {
+                    printed.extend([b" ", field.name.as_bytes(), b"="].concat());
+                    write_field(field, raw, endian, &mut printed);
+                }
+            }
+            true => self.payloads.write(entry, raw, &mut printed),
+            false => {}
         }
         let mut values = Vec::new();
         let mut whole = Vec::new();
@@ -396,7 +412,8 @@ impl PayloadLabels {
                 }
                 ColumnValue::Field(f) => {
                     let bytes = f.bytes(raw, endian).to_vec();
-                    PayloadValue { raw: bytes, text: text(f, raw, entry, &printed) }
+                    let printed = if self.raw { &[] } else { &printed[..] };
+                    PayloadValue { raw: bytes, text: text(f, raw, entry, printed) }
                 }
             };
             whole.extend((value.raw.len() as u64).to_ne_bytes());
@@ -542,8 +559,17 @@ fn text(f: &Field, raw: &[u8], entry: &Entry<'_>, printed: &[u8]) -> String {
         }
     }
     let mut out = Vec::new();
-    f.value(raw, endian).write(&mut out, endian);
+    write_field(f, raw, endian, &mut out);
     lossy(&out)
+}
+
+/// Appends a value as it is; as in perf, unsigned words of the machine are hexadecimal.
+fn write_field(f: &Field, raw: &[u8], endian: Endian, out: &mut Vec<u8>) {
+    match f.value(raw, endian) {
+        Value::Unsigned(v) if f.type_text.contains("long") => Value::Pointer(v),
+        value => value,
+    }
+    .write(out, endian);
 }
 
 fn lossy(bytes: &[u8]) -> String {

@@ -22,6 +22,7 @@ use crate::frames::{self, Detail};
 use crate::oncpu::OnCpu;
 use crate::payload_labels::PayloadLabels;
 use crate::running_threads::RunningThreads;
+use crate::sample_reads::SampleReads;
 use crate::samples::{Job, Mark, Settings, Share, Space};
 use kymo_events::state::{CommId, MachineState};
 use kymo_events::unwind::Tally;
@@ -229,6 +230,8 @@ pub struct LoadOptions<'a> {
     pub selection: Option<&'a EventSelection>,
     /// What the number of threads that run at a time means.
     pub parallelism: ParallelismOptions,
+    /// A sample that holds the counts of a group counts for each of its events.
+    pub group_counts: bool,
     /// What samples are kept apart by besides.
     pub labels: SampleLabels<'a>,
     /// The recording's records, where somebody else reads it.
@@ -307,6 +310,7 @@ impl Profile {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
         let LoadOptions { moments, labels, selection, max_stack, parallelism, .. } = options;
+        let group_counts = options.group_counts;
         let batches = options.batches;
         let (label, mut labels) = match labels {
             SampleLabels::None => (None, None),
@@ -342,6 +346,7 @@ impl Profile {
                 span: None,
                 running,
                 parallelism,
+                reads: group_counts.then(|| SampleReads::of(file.events())).flatten(),
             };
             let mut take = |batch| {
                 reading.batch(batch);
@@ -491,6 +496,7 @@ struct Reading<'a, 's> {
     span: Option<(u64, u64)>,
     running: Option<RunningThreads>,
     parallelism: ParallelismOptions,
+    reads: Option<SampleReads>,
 }
 
 impl Reading<'_, '_> {
@@ -533,7 +539,8 @@ impl Reading<'_, '_> {
                         let sample = desc.and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
                         sample.map_or(0, |s| label(&entry, &s))
                     });
-                    marks.push(Mark { space, comm, label, parallelism, left_out });
+                    let parts = self.reads.as_mut().and_then(|reads| reads.parts(&entry));
+                    marks.push(Mark { space, comm, label, parallelism, left_out, parts });
                 }
                 RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE if self.piped => {
                     self.machine.adopt(entry.features);

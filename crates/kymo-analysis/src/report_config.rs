@@ -8,7 +8,7 @@ use kymo_model::EventType;
 use regex_automata::meta::{BuildError, Regex};
 
 use crate::histogram::{
-    ChainOrder, Choice, HistEntry, Histogram, HistogramOptions, Key, histogram,
+    ChainOrder, Choice, EntryNumbers, HistEntry, Histogram, HistogramOptions, Key, histogram,
 };
 use crate::payload_labels::{PayloadKey, PayloadLabels};
 use crate::profile::{EventProfile, FrameId, ParallelismOptions, Profile, Stack};
@@ -47,6 +47,10 @@ pub struct ReportRequest<'a> {
     pub latency: bool,
     /// Numbers of threads that ran.
     pub parallelism: &'a [RangeInclusive<u32>],
+    /// Number of the event of a group that entries are in the order of.
+    pub group_sort_idx: usize,
+    /// Fields of tracepoints are shown as they are.
+    pub raw_trace: bool,
 }
 
 /// A request that cannot be met.
@@ -168,6 +172,9 @@ pub struct ReportConfig {
     overhead_beside: bool,
     /// Numbers of threads that count; all where there are none.
     parallelism: Vec<RangeInclusive<u32>>,
+    /// Number of the event of a group that entries are in the order of.
+    sorted_by: usize,
+    raw_trace: bool,
     /// Only the symbol is sorted by, so that trees need not repeat it.
     pub symbol_first: bool,
 }
@@ -321,6 +328,8 @@ impl ReportConfig {
             latency,
             overhead_beside: args.latency || latency && named(args.sort, "overhead"),
             parallelism: args.parallelism.to_vec(),
+            sorted_by: args.group_sort_idx,
+            raw_trace: args.raw_trace,
             // As in perf, until the graph's own limit is stated.
             least: args.percent_limit.unwrap_or(0.5),
             children: args.children,
@@ -360,11 +369,12 @@ impl ReportConfig {
     }
 
     /// Settles what the recorded events decide: without keys, tracepoints
-    /// alone are told apart by their text.
+    /// alone are told apart by their text, or by their fields as they are.
     pub fn settle(&mut self, events: &[EventDesc]) {
         let only = events.iter().all(|e| e.attr.kind == EventType::TRACEPOINT);
         if self.keys.is_none() && only && !events.is_empty() {
-            self.keys = Some(vec![sort_key("trace", &mut self.payload_keys)]);
+            let key = if self.raw_trace { "trace_fields" } else { "trace" };
+            self.keys = Some(vec![sort_key(key, &mut self.payload_keys)]);
         }
     }
 
@@ -553,17 +563,18 @@ impl ReportConfig {
                 },
                 order,
                 by_latency: self.latency,
+                sorted_by: self.sorted_by,
             },
             drawing,
             least: self.least,
             columns: fields.into_iter().filter(|f| keep_all || !hidden(f)).collect(),
         }
     }
-    /// Samples of an event, grouped.
+    /// Samples of an event, or of several beside each other, grouped.
     pub fn histogram(
         &self,
         profile: &Profile,
-        event: &EventProfile,
+        events: &[&EventProfile],
         layout: &EventLayout,
     ) -> Histogram {
         let is_parent = |f| profile.function(f).is_some_and(|name| self.parent.is_match(name));
@@ -574,7 +585,7 @@ impl ReportConfig {
             .map(|pattern| move |f| profile.function(f).is_some_and(|name| pattern.is_match(name)));
         let takes_callees = takes.as_ref().map(|takes| takes as &dyn Fn(FrameId) -> bool);
         let choice = Choice { wanted: &wanted, is_parent: &is_parent, takes_callees };
-        let mut found = histogram(profile, event, &layout.histogram, &choice);
+        let mut found = histogram(profile, events, &layout.histogram, &choice);
         found.entries.retain(|entry| self.wants_entry(profile, entry));
         found
     }
@@ -590,21 +601,20 @@ impl ReportConfig {
             && (!self.exclude_other || entry.parent.is_some())
     }
 
-    /// All of an event, or of what is shown of it.
-    pub fn whole(&self, event: &EventProfile, shown: &Histogram) -> ReportWhole {
-        let of =
-            |e: &HistEntry| ReportWhole { samples: e.samples, period: e.period, weight: e.own };
-        match self.relative {
-            true => shown.entries.iter().map(of).fold(ReportWhole::default(), |a, b| ReportWhole {
-                samples: a.samples + b.samples,
-                period: a.period.saturating_add(b.period),
-                weight: a.weight.saturating_add(b.weight),
-            }),
-            false => {
+    /// All of each event, or of what is shown of it, in the order of the numbers of an entry.
+    pub fn wholes(&self, events: &[&EventProfile], shown: &Histogram) -> Vec<ReportWhole> {
+        let whole = |(n, event): (usize, &&EventProfile)| {
+            if !self.relative {
                 let weight = self.weight(event);
-                ReportWhole { samples: event.samples, period: event.period, weight }
+                return ReportWhole { samples: event.samples, period: event.period, weight };
             }
-        }
+            let mut sum = EntryNumbers::default();
+            for entry in &shown.entries {
+                sum.add(&entry.numbers_of(n));
+            }
+            ReportWhole { samples: sum.samples, period: sum.period, weight: sum.own }
+        };
+        events.iter().enumerate().map(whole).collect()
     }
 
     fn weight(&self, event: &EventProfile) -> u64 {

@@ -22,6 +22,7 @@ use rustc_hash::FxHashMap;
 use crate::addresses::Addresses;
 use crate::counting::{Counter, Moment, StackKey};
 use crate::payload_labels::PayloadLabels;
+use crate::sample_reads::ReadParts;
 use kymo_events::chain::{ChainAddress, Origin, Step, walk};
 use kymo_events::state::{CommId, Maps};
 use kymo_events::unwind::Unwinder;
@@ -77,6 +78,8 @@ pub(crate) struct Mark {
     pub(crate) parallelism: (u32, bool),
     /// It is not selected.
     pub(crate) left_out: bool,
+    /// What it counts of each event of its group, in place of its period.
+    pub(crate) parts: Option<ReadParts>,
 }
 
 /// Some samples.
@@ -298,14 +301,30 @@ impl Share {
             mode,
             leaf,
         };
-        let period = sample.period.unwrap_or(desc.attr.sample_period.max(1));
-        let latency = match settings.latency {
-            true => period / u64::from(mark.parallelism.0.max(1)),
-            false => 0,
+        let weights = |period: u64| match settings.latency {
+            true => (period, period / u64::from(mark.parallelism.0.max(1))),
+            false => (period, 0),
         };
-        let slot = counter.add(key, (pid, tid), start, number, (period, latency));
-        if settings.moments {
-            counter.moments.push(Moment { time, period, slot });
+        let Some(parts) = &mark.parts else {
+            let period = sample.period.unwrap_or(desc.attr.sample_period.max(1));
+            let slot = counter.add(key, (pid, tid), start, number, weights(period));
+            if settings.moments {
+                counter.moments.push(Moment { time, period, slot });
+            }
+            return;
+        };
+        let chain = counter.arena.split_off(start);
+        for (event, period) in parts {
+            if self.counters.len() <= *event {
+                self.counters.resize_with(event + 1, Counter::default);
+            }
+            let Some(counter) = self.counters.get_mut(*event) else { continue };
+            let start = counter.arena.len();
+            counter.arena.extend_from_slice(&chain);
+            let slot = counter.add(key, (pid, tid), start, number, weights(*period));
+            if settings.moments {
+                counter.moments.push(Moment { time, period: *period, slot });
+            }
         }
     }
 }

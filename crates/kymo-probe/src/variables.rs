@@ -5,6 +5,7 @@ use gimli::UnitOffset;
 use kymo_debuginfo::dwarf::{
     Liveness, Result, SpanSet, VariableLocation, VisibleVariable, WalkStep,
 };
+use kymo_model::CompactSort as _;
 
 use crate::grammar::{ArgDescription, ArgValue, ProbeDescription};
 use crate::point_finder::{CodeSite, PointError, PointFinder, ProbePoint};
@@ -58,7 +59,7 @@ impl<'s> PointFinder<'_, 's> {
         for seen in self.dwarf.variables_at(&site.scope, site.addr)? {
             all.extend(self.variable(site, &seen)?);
         }
-        all.sort();
+        all.compact_sort_by(Ord::cmp);
         all.dedup();
         Ok(all)
     }
@@ -124,7 +125,7 @@ impl<'s> PointFinder<'_, 's> {
             }
             Ok(if e.tag() == gimli::DW_TAG_namespace { WalkStep::Into } else { WalkStep::Past })
         })?;
-        all.sort();
+        all.compact_sort_by(Ord::cmp);
         all.dedup();
         Ok(all)
     }
@@ -165,7 +166,7 @@ impl<'s> PointFinder<'_, 's> {
                 near.push((row.addr, row.line));
             }
         }
-        near.sort_unstable_by_key(|(addr, line)| (addr.abs_diff(site.addr), *line));
+        near.compact_sort_by_key(|(addr, line)| (addr.abs_diff(site.addr), *line));
         let mut readable: Vec<u64> = Vec::new();
         for (addr, line) in near.into_iter().take(NEAR_ROWS) {
             let line = u64::from(line) - declared;

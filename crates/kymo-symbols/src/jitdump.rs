@@ -36,6 +36,8 @@ pub(crate) struct Function<'a> {
     pub(crate) lines: Vec<Line<'a>>,
     /// Where it was loaded; it may have moved.
     pub(crate) loaded: u64,
+    /// Its number in the file.
+    pub(crate) index: u64,
 }
 
 /// From an address on, a line of a source file.
@@ -52,6 +54,21 @@ pub(crate) struct JitDump<'a> {
     pub(crate) arch: Option<Arch>,
     pub(crate) functions: BTreeMap<u64, Function<'a>>,
 }
+
+/// Code that was put somewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placement<'f, 'a> {
+    /// When, by the clock of the compiler.
+    pub(crate) time: u64,
+    /// Where.
+    pub(crate) start: u64,
+    /// It is there for the first time, and was not moved.
+    pub(crate) is_new: bool,
+    pub(crate) function: &'f Function<'a>,
+}
+
+/// What is told of each placement, in the order of the file.
+pub(crate) type EachPlacement<'s, 'a> = dyn FnMut(Placement<'_, 'a>) + 's;
 
 /// Bytes of a load record before the name.
 const HEAD: usize = 40;
@@ -71,6 +88,14 @@ impl<'a> JitDump<'a> {
     /// Reads up to the end, or to the first record that is not whole: the
     /// compiler may still be writing.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<JitDump<'a>> {
+        JitDump::parse_with(bytes, &mut |_| {})
+    }
+
+    /// Reads likewise, and tells of what was put where and when.
+    pub(crate) fn parse_with(
+        bytes: &'a [u8],
+        each: &mut EachPlacement<'_, 'a>,
+    ) -> Option<JitDump<'a>> {
         let magic = *bytes.first_chunk()?;
         let endian = match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
             (MAGIC, _) => Endian::Little,
@@ -90,14 +115,14 @@ impl<'a> JitDump<'a> {
         // Of the function that comes next.
         let mut eh_frame: &[u8] = &[];
         let mut lines = Vec::new();
-        while let Some((kind, record, behind)) = split(rest, endian) {
+        while let Some((kind, time, record, behind)) = split(rest, endian) {
             let known = match kind {
                 CODE_LOAD => {
                     let about = (std::mem::take(&mut eh_frame), std::mem::take(&mut lines));
-                    dump.load(record, endian, about)
+                    dump.load((time, record), endian, about, each)
                 }
                 DEBUG_INFO => debug_info(record, endian).map(|found| lines = found),
-                CODE_MOVE => dump.move_code(record, endian),
+                CODE_MOVE => dump.move_code((time, record), endian, each),
                 UNWINDING_INFO => unwinding(record, endian).map(|found| eh_frame = found),
                 CODE_CLOSE => break,
                 _ => Some(()),
@@ -112,26 +137,35 @@ impl<'a> JitDump<'a> {
 
     fn load(
         &mut self,
-        record: &'a [u8],
+        (time, record): (u64, &'a [u8]),
         endian: Endian,
         (eh_frame, lines): (&'a [u8], Vec<Line<'a>>),
+        each: &mut EachPlacement<'_, 'a>,
     ) -> Option<()> {
         let mut c = Cursor::new(record, endian);
         c.skip(16).ok()?;
         let (start, size) = (c.u64().ok()?, c.u64().ok()?);
-        c.skip(8).ok()?;
+        let index = c.u64().ok()?;
         let name = c.cstr();
         let behind = record.get(HEAD.checked_add(name.len())?.checked_add(1)?..);
         let code = behind.and_then(|b| b.get(..usize::try_from(size).ok()?)).unwrap_or_default();
-        self.put(start, Function { size, name, code, eh_frame, lines, loaded: start });
+        let function = Function { size, name, code, eh_frame, lines, loaded: start, index };
+        each(Placement { time, start, is_new: true, function: &function });
+        self.put(start, function);
         Some(())
     }
 
-    fn move_code(&mut self, record: &[u8], endian: Endian) -> Option<()> {
+    fn move_code(
+        &mut self,
+        (time, record): (u64, &[u8]),
+        endian: Endian,
+        each: &mut EachPlacement<'_, 'a>,
+    ) -> Option<()> {
         let mut c = Cursor::new(record, endian);
         c.skip(16).ok()?;
         let (old, new) = (c.u64().ok()?, c.u64().ok()?);
         if let Some(function) = self.functions.remove(&old) {
+            each(Placement { time, start: new, is_new: false, function: &function });
             self.put(new, function);
         }
         Some(())
@@ -178,12 +212,12 @@ impl<'a> JitDump<'a> {
     }
 }
 
-/// The first record without its head, and what follows it.
-fn split(bytes: &[u8], endian: Endian) -> Option<(u32, &[u8], &[u8])> {
+/// Kind and time of the first record, the rest of it, and what follows.
+fn split(bytes: &[u8], endian: Endian) -> Option<(u32, u64, &[u8], &[u8])> {
     let mut c = Cursor::new(bytes, endian);
-    let (kind, size) = (c.u32().ok()?, c.u32().ok()?);
+    let (kind, size, time) = (c.u32().ok()?, c.u32().ok()?, c.u64().ok()?);
     let (record, behind) = bytes.split_at_checked(usize::try_from(size).ok()?)?;
-    Some((kind, record.get(16..)?, behind))
+    Some((kind, time, record.get(16..)?, behind))
 }
 
 /// `.eh_frame` of a record that also holds its sorted table.

@@ -17,6 +17,7 @@ mod debug_directories;
 pub mod debug_files;
 mod dso;
 mod files;
+pub mod jit_images;
 mod jitdump;
 mod kernel;
 mod kernel_file;

@@ -252,6 +252,13 @@ const IDLE: &[IdleOption] = &[
     ),
     idle(
         &["report"],
+        "samples",
+        None,
+        Required("N"),
+        "single samples are printed by `kymo script`: there is no screen to choose them from",
+    ),
+    idle(
+        &["report"],
         "percent-type",
         None,
         Required("TYPE"),

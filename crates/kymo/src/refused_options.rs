@@ -70,10 +70,10 @@ const REFUSED: &[RefusedOption] = &[
         reason: "branch stacks are not counted; `kymo script -F brstacksym` prints them",
     },
     RefusedOption {
-        commands: &["report", "top"],
+        commands: &["top"],
         options: &["group", "group-sort-idx"],
-        reason: "events of a group are shown one after another, not beside each other; \
-                 `kymo evlist -g` shows the groups",
+        reason: "events are shown one after another; save what was seen, and use `kymo report \
+                 --group`",
     },
     RefusedOption {
         commands: &["report"],
@@ -82,14 +82,9 @@ const REFUSED: &[RefusedOption] = &[
                  them",
     },
     RefusedOption {
-        commands: &["report", "top"],
+        commands: &["top"],
         options: &["raw-trace"],
-        reason: "payloads are shown as text (-s trace) or by field (-s FIELD)",
-    },
-    RefusedOption {
-        commands: &["report"],
-        options: &["samples"],
-        reason: "single samples are printed by `kymo script`",
+        reason: "save what was seen, and use `kymo report --raw-trace`",
     },
     RefusedOption {
         commands: &["annotate"],
@@ -97,19 +92,9 @@ const REFUSED: &[RefusedOption] = &[
         reason: "types of the data that instructions touch are not found; use perf",
     },
     RefusedOption {
-        commands: &["annotate"],
-        options: &["prefix", "prefix-strip"],
-        reason: "sources that were moved are found below the directory of --symfs",
-    },
-    RefusedOption {
         commands: &["script"],
         options: &["all-cpus", "a"],
         reason: "it records nothing: `kymo record -a` does, and `kymo script` shows it",
-    },
-    RefusedOption {
-        commands: &["script"],
-        options: &["addr-range"],
-        reason: "functions are named with -S",
     },
     RefusedOption {
         commands: &["script"],
@@ -129,11 +114,6 @@ const REFUSED: &[RefusedOption] = &[
         ],
         reason: "guests are recorded in the guest, and `kymo script HOST GUEST` merges what was \
                  recorded",
-    },
-    RefusedOption {
-        commands: &["script"],
-        options: &["merge-callchains"],
-        reason: "deferred call chains are printed as they were recorded",
     },
     RefusedOption {
         commands: &["top"],
@@ -260,12 +240,6 @@ const REFUSED: &[RefusedOption] = &[
         options: &["pid", "p", "tid", "t"],
         reason: "all tasks are recorded, since others wake these and hold them up; choose some \
                  when it is shown (-p PID)",
-    },
-    RefusedOption {
-        commands: &["inject"],
-        options: &["jit", "j"],
-        reason: "files of just-in-time compilers are read as they are when a recording is shown, \
-                 and go into bundles",
     },
     RefusedOption {
         commands: &["inject"],

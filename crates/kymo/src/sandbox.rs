@@ -130,6 +130,12 @@ fn unnamed_outputs(name: &str, matches: &ArgMatches) -> Vec<PathBuf> {
             cache.into_iter().chain([PathBuf::new()]).collect()
         }
         "archive" => vec![recording().unwrap_or_default(), PathBuf::new()],
+        // Functions of just-in-time compilers, which are beside what `-o` names otherwise.
+        "inject"
+            if matches.get_flag("jit") && path("output").is_none_or(|o| o.as_os_str() == "-") =>
+        {
+            vec![PathBuf::new()]
+        }
         "data" => ["to_json", "to_ctf"].into_iter().filter_map(path).collect(),
         "buildid-cache" if !matches.get_flag("list") => {
             let cache = BuildIdDirectory::of_user().map(|cache| cache.path().join("any"));

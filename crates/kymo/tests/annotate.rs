@@ -268,3 +268,45 @@ fn code_made_at_run_time_is_shown_where_a_jitdump_keeps_it() {
     let said = said.stdout + &said.stderr;
     assert!(said.contains("it has names of JIT code, and no code"), "{said}");
 }
+
+#[test]
+fn sources_that_were_moved_are_found_behind_a_prefix() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("annotate_moved", SOURCE);
+    let file = recording(&w, "cpu-clock:u");
+    // The source as the compiler was given it, an absolute path.
+    let whole = kymo(&["annotate", "leaf", "-i", &file, "-l", "-P"]).success().stdout;
+    let path = whole.split_whitespace().find_map(|word| word.strip_prefix('/')?.split_once(".c:"));
+    let path = format!("/{}.c", path.unwrap_or_else(|| panic!("{whole}")).0);
+    assert!(whole.contains("sink += i * i"), "{whole}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let shown =
+        |more: &[&str]| kymo(&[&["annotate", "leaf", "-i", &file], more].concat()).success().stdout;
+    assert!(!shown(&[]).contains("sink += i * i"));
+    let moved = tempfile::tempdir().unwrap();
+    let prefix = moved.path().display().to_string();
+    let directories = path.matches('/').count() - 1;
+    let below = |strip: usize| {
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').skip(strip).collect();
+        moved.path().join(parts.join("/"))
+    };
+    for strip in 0..=directories {
+        let place = below(strip);
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::write(&place, &text).unwrap();
+        let strip_option = strip.to_string();
+        let text = shown(&["--prefix", &prefix, "--prefix-strip", &strip_option]);
+        assert!(text.contains("sink += i * i"), "{strip}: {text}");
+        std::fs::remove_file(&place).unwrap();
+        let text = shown(&["--prefix", &prefix, "--prefix-strip", &strip_option]);
+        assert!(!text.contains("sink += i * i"), "{strip}: {text}");
+    }
+    // More directories than there are leave the file.
+    std::fs::write(below(directories), &text).unwrap();
+    assert!(shown(&["--prefix", &prefix, "--prefix-strip", "99"]).contains("sink += i * i"));
+    let alone = kymo(&["annotate", "-i", &file, "--prefix-strip", "2"]);
+    assert_eq!(alone.status, 2, "{alone:?}");
+}

@@ -191,6 +191,37 @@ fn payload_fields_are_sort_keys() {
 }
 
 #[test]
+fn payloads_are_shown_as_they_are() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("report_raw", SOURCE);
+    let file = w.file("perf.data");
+    let program = w.program().display().to_string();
+    let events = "syscalls:sys_enter_mmap,syscalls:sys_exit_mmap,sched:sched_waking";
+    let _ = perf(["record", "-q", "-e", events, "-o", &file, &program]).success();
+    same_lines(&file, &["--raw-trace"]);
+    same_lines(&file, &["--raw-trace", "-s", "trace"]);
+    same_lines(&file, &["--raw-trace", "-s", "comm,prot,flags"]);
+    same_lines(&file, &["--raw-trace", "-s", "sys_enter_mmap.len", "-n"]);
+    let tracepoint = w.file("switch.data");
+    let event = "sched:sched_switch";
+    let _ = perf(["record", "-q", "-e", event, "-o", &tracepoint, &program]).success();
+    same_lines(&tracepoint, &["--raw-trace", "-s", "prev_state"]);
+    same_lines(&tracepoint, &["--raw-trace", "-s", "prev_prio,prev_state", "-n"]);
+    // The states have letters in the text of the event.
+    let states = |more: &[&str]| {
+        let args = [&["report", "-i", &tracepoint, "-q", "-s", "prev_state"], more].concat();
+        run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout
+    };
+    let is_letter = |text: &str| {
+        text.lines().any(|l| l.trim().ends_with(|c: char| c.is_ascii_uppercase() || c == '+'))
+    };
+    assert!(is_letter(&states(&[])), "{}", states(&[]));
+    assert!(!is_letter(&states(&["--raw-trace"])), "{}", states(&["--raw-trace"]));
+}
+
+#[test]
 fn parents_and_filters_are_perfs_line_by_line() {
     if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
         return;

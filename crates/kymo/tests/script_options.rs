@@ -155,3 +155,117 @@ fn samples_of_binaries_and_chains_up_to_a_function_are_perfs() {
     assert!(!ends.is_empty(), "{ours}");
     assert!(ends.iter().all(|b| b.lines().last().unwrap().contains("do_syscall_64")), "{ours}");
 }
+
+/// A recording of one event whose samples have the user part of their stack recorded later, of
+/// two threads: one sample waits for what never comes.
+fn with_deferred_chains(path: &std::path::Path) {
+    const DEFERRED: u64 = -640i64 as u64;
+    const KERNEL: u64 = -128i64 as u64;
+    const USER: u64 = -512i64 as u64;
+    const IN_KERNEL: u64 = 0xffff_8000_0000_1000;
+    let record = |kind: u64, words: &[u64]| -> Vec<u8> {
+        let head = kind | 1 << 32 | (8 + 8 * words.len() as u64) << 48;
+        [head].iter().chain(words).flat_map(|word| word.to_le_bytes()).collect()
+    };
+    let sample = |time: u64, tid: u64, chain: &[u64]| {
+        let head = [IN_KERNEL, 7 | tid << 32, time * 1_000_000, chain.len() as u64];
+        record(9, &[&head, chain].concat())
+    };
+    let deferred = |time: u64, tid: u64, cookie: u64, chain: &[u64]| {
+        let tail = [7 | tid << 32, time * 1_000_000];
+        record(22, &[&[cookie, chain.len() as u64], chain, &tail].concat())
+    };
+    let data = [
+        sample(100, 8, &[KERNEL, IN_KERNEL, DEFERRED, 11]),
+        sample(120, 8, &[KERNEL, IN_KERNEL + 8, IN_KERNEL + 16, DEFERRED, 11]),
+        sample(130, 8, &[USER, 0x4444]),
+        deferred(140, 8, 11, &[USER, 0x5000, 0x6000]),
+        sample(160, 9, &[KERNEL, IN_KERNEL, DEFERRED, 23]),
+        sample(170, 9, &[KERNEL, IN_KERNEL]),
+    ]
+    .concat();
+    // The task clock; ip, tid, time and chain; ids in all records, chains deferred and told.
+    let flags = 1 << 18 | 1 << 38 | 1 << 39;
+    let mut attr: Vec<u8> = [1 | 136 << 32, 1, 1, 1 | 2 | 4 | 32, 0, flags]
+        .iter()
+        .flat_map(|word: &u64| word.to_le_bytes())
+        .collect();
+    attr.resize(136 + 16, 0);
+    let (begin, size) = (104, attr.len() as u64);
+    let head = [u64::from_le_bytes(*b"PERFILE2"), begin, size, begin, size, begin + size];
+    let head = head.into_iter().chain([data.len() as u64]);
+    let mut file: Vec<u8> = head.flat_map(u64::to_le_bytes).collect();
+    file.resize(104, 0);
+    std::fs::write(path, [file, attr, data].concat()).unwrap();
+}
+
+#[test]
+fn user_parts_that_were_recorded_later_are_merged_or_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("deferred.data");
+    with_deferred_chains(&path);
+    let path = path.display().to_string();
+    let merged = kymo(&["script", "-i", &path, "-F", "time,ip"]);
+    assert_eq!(merged, kymo(&["script", "-i", &path, "-F", "time,ip", "--merge-callchains"]));
+    assert!(!merged.contains("DEFERRED") && merged.matches(" 6000\n").count() == 2, "{merged}");
+    let apart = kymo(&["script", "-i", &path, "-F", "time,ip,sym", "--no-merge-callchains"]);
+    let deferred: Vec<&str> = apart.lines().filter(|l| l.contains("DEFERRED")).collect();
+    assert_eq!(deferred.len(), 1, "{apart}");
+    assert!(deferred[0].ends_with("DEFERRED CALLCHAIN [cookie: b]"), "{apart}");
+    let count = |what: &str| apart.matches(what).count();
+    assert_eq!((count(" b (cookie)\n"), count(" 17 (cookie)\n"), count(" 6000 ")), (2, 1, 1));
+    let json = run(KYMO, ["script", "-i", &path, "--json", "--no-merge-callchains"]);
+    assert_eq!(json.status, 2, "{json:?}");
+    if !require(&[Need::NewestPeers]) {
+        return;
+    }
+    for fields in [&[][..], &["-F", "comm,time,ip"], &["--max-stack", "1"]] {
+        let args = [&["script", "-i", &path, "--no-merge-callchains"], fields].concat();
+        let single = |text: &str| -> Vec<String> {
+            text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+        };
+        let theirs = peer("perf").run(&args).success().stdout;
+        assert_eq!(single(&kymo(&args)), single(&theirs), "{fields:?}");
+    }
+}
+
+#[test]
+fn code_is_chosen_by_addresses_and_ranges_of_them() {
+    if !require(&[Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let work = Workload::spin();
+    let what = ["-e", "cpu-clock:u", "-F", "2000", "--", work.arg(), "20"];
+    let path = record(&directory, "addresses.data", &what);
+    let all = kymo(&["script", "-i", &path, "-F", "ip"]);
+    let mut addresses: Vec<u64> =
+        all.lines().map(|l| u64::from_str_radix(l.trim(), 16).unwrap()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    // Two that are not far from each other.
+    let near = addresses.windows(2).find(|pair| pair[1] - pair[0] < 64);
+    let &[first, second] = near.unwrap() else { panic!("{addresses:x?}") };
+    let (plain, long) = (format!("{first:x}"), format!("{first:#x}"));
+    let distance = second - first;
+    let (short, reaching) = (distance.to_string(), (distance + 1).to_string());
+    let mut counts = Vec::new();
+    for choice in [
+        &["-S", &plain][..],
+        &["-S", &long],
+        &["-S", &long, "--addr-range", &short],
+        &["-S", &long, "--addr-range", &reaching],
+        &["-S", &long, "--addr-range", "100000"],
+        &["--addr-range", "3"],
+    ] {
+        let args = [&["script", "-i", &path, "-F", "time,ip"], choice].concat();
+        let ours = kymo(&args);
+        assert_eq!(ours, perf(&args).success().stdout, "{choice:?}");
+        counts.push(ours.lines().count());
+    }
+    assert!(counts[0] > 0 && counts[0] == counts[1] && counts[1] == counts[2], "{counts:?}");
+    assert!(counts[2] < counts[3] && counts[3] <= counts[4], "{counts:?}");
+    assert_eq!(counts[5], all.lines().count());
+    let objects = kymo(&["script", "-i", &path, "--json", "-S", &long]);
+    assert_eq!(objects.lines().count(), counts[0]);
+}

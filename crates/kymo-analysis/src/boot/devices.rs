@@ -1,6 +1,7 @@
 //! Commands of SCSI devices, and requests of block devices: when each was under way, and how many
 //! of a host at a time.
 
+use kymo_model::CompactSort as _;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -99,7 +100,7 @@ impl DeviceLoad {
                 load.devices.push(*device);
             }
         }
-        changes.sort_unstable();
+        changes.compact_sort_by(Ord::cmp);
         let (mut under_way, mut before) = (0_i64, 0);
         for (time, change) in changes {
             if under_way > 0 {
@@ -108,7 +109,7 @@ impl DeviceLoad {
             (under_way, before) = (under_way + change, time);
             load.most = load.most.max(u64::try_from(under_way).unwrap_or(0));
         }
-        load.devices.sort_unstable();
+        load.devices.compact_sort_by(Ord::cmp);
         load
     }
 }
@@ -218,7 +219,7 @@ impl DeviceWatch {
 
     /// Nothing more comes.
     pub(super) fn finish(&mut self) -> Vec<(BootHost, DeviceLoad)> {
-        self.ended.sort_unstable();
+        self.ended.compact_sort_by(Ord::cmp);
         let mut hosts: BTreeMap<BootHost, Vec<(u64, u64, BootDevice)>> = BTreeMap::new();
         for (to, from, device) in &mut self.ended {
             // A number that several disks had tells of none.

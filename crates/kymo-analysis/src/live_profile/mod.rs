@@ -196,7 +196,9 @@ impl LiveProfile {
                 kernel_chains |= desc.is_some_and(crate::profile::has_chains);
             }
             let (space, comm) = (spaces.len() as u32 - 1, self.machine.comm_of(pid, tid));
-            marks.push(Mark { space, comm, label: 0, left_out: false, parallelism: (0, false) });
+            let parallelism = (0, false);
+            let (left_out, parts) = (false, None);
+            marks.push(Mark { space, comm, label: 0, left_out, parallelism, parts });
         }
         let first = self.count;
         self.count += marks.len() as u64;

@@ -2,6 +2,7 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 use kymo_bpf::{AttachPoint, AttachTarget, TypeFacts as _};
+use kymo_model::CompactSort as _;
 
 use super::user_variables::is_source_line;
 use super::{MachineFacts, binaries, user_variables};
@@ -385,7 +386,7 @@ impl PointCatalog<'_> {
         let (found, notes) = binaries::usdt_probes(path, self.facts.pid, &is_wanted)?;
         let mut pairs: Vec<(String, String)> =
             notes.into_iter().map(|note| (note.provider, note.name)).collect();
-        pairs.sort();
+        pairs.compact_sort_by(Ord::cmp);
         pairs.dedup();
         let path = found.to_string_lossy().into_owned();
         let made = |(provider, name)| {

@@ -8,7 +8,9 @@ use kymo_events::state_history::{StateMark, StateReader};
 use kymo_events::{EventHead, EventSelection};
 use kymo_files::perfdata::Entry;
 use kymo_format::LineWriter;
-use kymo_model::{Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType, sw};
+use kymo_model::{
+    ChainContext, Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType, sw,
+};
 use kymo_symbols::bundle::Bundle;
 
 use super::chain_lines;
@@ -148,6 +150,8 @@ pub struct SampleTextOptions {
     pub max_stack: usize,
     /// Layout of the starts of lines.
     pub style: LineStyle,
+    /// Code that counts behind addresses among them, in bytes.
+    pub addr_range: u64,
     /// Functions that call chains end at.
     pub stop_at: Vec<String>,
     /// Only samples in these functions, if any are named.
@@ -358,25 +362,8 @@ impl SampleRenderer {
         if plan.chain {
             out.push(b'\n');
             let user = if plan.unwinds { self.names.unwind(entry) } else { Vec::new() };
-            let most = self.how.max_stack;
-            // Bare addresses ask nothing of the kernel's symbols.
-            let names = FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0 | FieldSet::SRCLINE.0);
-            let kernel = match fields.any(names) {
-                true => self.names.kernel(),
-                false => None,
-            };
-            let chain = s.chain(entry.raw.endian);
-            let recorded = frames(chain, mode, Origin::Recorded, &kernel).take(most);
-            let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None).take(most);
-            for place in recorded.chain(unwound) {
-                let at = self.names.frame(s.pid, place);
-                let symbols = &self.names.state.symbols;
-                chain_lines::write_frame(at, (symbols, &mut self.sources), fields, out);
-                let name = at.0.symbol.map(|symbol| symbols.name(symbol));
-                if name.is_some_and(|name| self.how.stop_at.iter().any(|stop| stop == name)) {
-                    break;
-                }
-            }
+            let recorded = (s.chain, entry.raw.endian);
+            self.write_chain(s.pid, (recorded, user), (mode, fields), out);
         } else if fields.has(FieldSet::IP) {
             let ip = s.ip.unwrap_or(0);
             out.push(b' ');
@@ -395,6 +382,67 @@ impl SampleRenderer {
         Ok(())
     }
 
+    /// Writes the lines of a chain, recorded and unwound.
+    fn write_chain(
+        &mut self,
+        pid: u32,
+        ((recorded, endian), unwound): ((&[u8], Endian), Vec<u64>),
+        (mode, fields): (u16, FieldSet),
+        out: &mut Vec<u8>,
+    ) {
+        let most = self.how.max_stack;
+        // Bare addresses ask nothing of the kernel's symbols.
+        let names = FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0 | FieldSet::SRCLINE.0);
+        let kernel = match fields.any(names) {
+            true => self.names.kernel(),
+            false => None,
+        };
+        let is_deferred = endian.u64_from_end(recorded, 16) == Some(ChainContext::USER_DEFERRED.0);
+        let cookie = endian.u64_from_end(recorded, 8).filter(|_| is_deferred);
+        let words = recorded.as_chunks::<8>().0;
+        let words = words.iter().take(words.len() - if is_deferred { 2 } else { 0 });
+        let recorded =
+            frames(words.map(|b| endian.u64(*b)), mode, Origin::Recorded, &kernel).take(most);
+        let unwound = frames(unwound.into_iter(), mode, Origin::Unwound, &None).take(most);
+        let mut written = 0;
+        for place in recorded.chain(unwound) {
+            written += 1;
+            let at = self.names.frame(pid, place);
+            let symbols = &self.names.state.symbols;
+            chain_lines::write_frame(at, (symbols, &mut self.sources), fields, out);
+            let name = at.0.symbol.map(|symbol| symbols.name(symbol));
+            if name.is_some_and(|name| self.how.stop_at.iter().any(|stop| stop == name)) {
+                return;
+            }
+        }
+        if let Some(cookie) = cookie.filter(|_| written < most) {
+            out.push(b'\t');
+            number::hex(out, cookie, 16);
+            for (field, text) in [(FieldSet::SYM, " (cookie)"), (FieldSet::DSO, " ([unknown])")] {
+                out.extend_from_slice(if fields.has(field) { text.as_bytes() } else { b"" });
+            }
+            out.push(b'\n');
+        }
+    }
+
+    /// Writes the user part of call chains that were recorded before.
+    pub(super) fn deferred_chain(&mut self, entry: &Entry<'_>, pid: u32, out: &mut Vec<u8>) {
+        let mut c = entry.raw.cursor();
+        let (Ok(cookie), Ok(count)) = (c.u64(), c.u64()) else { return };
+        let Ok(chain) = c.bytes(usize::try_from(count.saturating_mul(8)).unwrap_or(usize::MAX))
+        else {
+            return;
+        };
+        let text = format!("DEFERRED CALLCHAIN [cookie: {cookie:x}]");
+        out.extend_from_slice(text.as_bytes());
+        let fields = self.plans.get(entry.event).filter(|plan| plan.chain).map(|plan| plan.fields);
+        if let Some(fields) = fields {
+            out.push(b'\n');
+            let recorded = (chain, entry.raw.endian);
+            self.write_chain(pid, (recorded, Vec::new()), (Misc::USER, fields), out);
+        }
+    }
+
     /// Whether functions or binaries are named that samples must be in.
     pub(super) fn chooses_places(&self) -> bool {
         !self.how.only.is_empty() || !self.how.dsos.is_empty()
@@ -406,8 +454,16 @@ impl SampleRenderer {
             return true;
         }
         let (functions, dsos) = (&self.how.only, &self.how.dsos);
-        let at = self.names.locate(s.pid, s.ip.unwrap_or(0), entry.raw.misc.cpumode());
+        let ip = s.ip.unwrap_or(0);
+        let at = self.names.locate(s.pid, ip, entry.raw.misc.cpumode());
+        // As in perf, code is named by its addresses, too.
+        let range = self.how.addr_range.max(1);
+        let is_near = |o: &String| {
+            u64::from_str_radix(o.trim_start_matches("0x"), 16)
+                .is_ok_and(|first| ip.checked_sub(first).is_some_and(|n| n < range))
+        };
         let in_function = functions.is_empty()
+            || functions.iter().any(is_near)
             || self.names.symbol(&at).is_some_and(|name| functions.iter().any(|o| o == name));
         let path = self.names.dso(&at);
         let file = path.rsplit('/').next().unwrap_or(path);

@@ -27,6 +27,8 @@ pub struct ShownSideband {
     pub bpf: bool,
     /// FINISHED_ROUND.
     pub rounds: bool,
+    /// CALLCHAIN_DEFERRED.
+    pub deferred_chains: bool,
     /// TEXT_POKE, and KSYMBOL, which tells of code of the kernel that comes and goes.
     pub text_pokes: bool,
 }
@@ -44,6 +46,7 @@ impl ShownSideband {
             RecordKind::BPF_EVENT => self.bpf,
             RecordKind::TEXT_POKE => self.text_pokes,
             RecordKind::FINISHED_ROUND => self.rounds,
+            RecordKind::CALLCHAIN_DEFERRED => self.deferred_chains,
             _ => false,
         }
     }
@@ -104,6 +107,7 @@ fn print_other(entry: &Entry<'_>, id: &SampleId, text: &mut SampleRenderer, out:
         RecordKind::NAMESPACES => namespaces(&entry.raw, &mut content),
         RecordKind::CGROUP => cgroup(&entry.raw, &mut content),
         RecordKind::BPF_EVENT => bpf_event(&entry.raw, &mut content),
+        RecordKind::CALLCHAIN_DEFERRED => Ok(None),
         _ => return,
     };
     let Ok(of) = of else { return };
@@ -112,6 +116,9 @@ fn print_other(entry: &Entry<'_>, id: &SampleId, text: &mut SampleRenderer, out:
     let seen = PrintedSample { pid, tid, time: id.time, cpu: id.cpu, ..seen };
     // As in perf, the task's name is that of the record's task.
     text.start_of(entry, of.unwrap_or(tid), &seen, out);
+    if entry.raw.kind == RecordKind::CALLCHAIN_DEFERRED {
+        text.deferred_chain(entry, pid, out);
+    }
     out.extend_from_slice(&content);
     out.push(b'\n');
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use kymo_analysis::histogram::{HistEntry, Key};
+use kymo_analysis::histogram::{EntryNumbers, HistEntry, Key};
 use kymo_analysis::payload_labels::PayloadLabels;
 use kymo_analysis::profile::Profile;
 use kymo_analysis::report_config::{ReportColumn, ReportWhole};
@@ -17,6 +17,8 @@ pub(super) struct CellSource<'a> {
     pub(super) labels: &'a PayloadLabels,
     /// Number of the event.
     pub(super) event: usize,
+    /// Number of events that are shown beside each other.
+    pub(super) events: usize,
     /// Whole paths of source files.
     pub(super) full_paths: bool,
     /// Shares with callees are of latencies.
@@ -54,7 +56,21 @@ pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> Column {
         ReportColumn::Key(Key::Srcfile) => ("Source File", false, false),
         ReportColumn::Key(Key::Label(_)) => ("", false, false),
     };
-    Column { title: title.to_string(), right, ragged }
+    let title = match number_width(of) {
+        Some(width) if source.events > 1 => {
+            format!("{:>1$}", title.trim_start(), width * source.events)
+        }
+        _ => title.to_string(),
+    };
+    Column { title, right, ragged }
+}
+
+/// Characters that a number takes beside those of other events, as in perf.
+fn number_width(of: ReportColumn) -> Option<usize> {
+    match of {
+        ReportColumn::Samples | ReportColumn::Period => Some(12),
+        share => share.is_share().then_some(8),
+    }
 }
 
 /// Appends the text of the cell.
@@ -63,21 +79,21 @@ pub(super) fn write_cell(
     out: &mut String,
     source: CellSource<'_>,
     e: &HistEntry,
-    whole: ReportWhole,
+    wholes: &[ReportWhole],
 ) {
+    if let Some(width) = number_width(of) {
+        for (n, whole) in wholes.iter().enumerate() {
+            let number = number(of, &e.numbers_of(n), *whole);
+            let width = if n == 0 { 0 } else { width };
+            // Writing to a String cannot fail.
+            let _ = write!(out, "{number:>width$}");
+        }
+        return;
+    }
     let profile = source.profile;
     let comm = profile.machine.comm(e.comm);
     // Writing to a String cannot fail.
     let _ = match of {
-        ReportColumn::Children => write!(out, "{:.2}%", percent(e.total, whole.weight)),
-        ReportColumn::Own | ReportColumn::Latency => {
-            write!(out, "{:.2}%", percent(e.own, whole.weight))
-        }
-        ReportColumn::Overhead => write!(out, "{:.2}%", percent(e.period, whole.period)),
-        ReportColumn::Kernel => write!(out, "{:.2}%", percent(e.by_mode.0, whole.period)),
-        ReportColumn::User => write!(out, "{:.2}%", percent(e.by_mode.1, whole.period)),
-        ReportColumn::Samples => write!(out, "{}", e.samples),
-        ReportColumn::Period => write!(out, "{}", e.period),
         ReportColumn::Key(Key::Comm) => out.write_str(comm),
         ReportColumn::Key(Key::Dso) => out.write_str(dso(profile, e)),
         ReportColumn::Key(Key::Symbol) => {
@@ -102,7 +118,34 @@ pub(super) fn write_cell(
             Some(p) => out.write_str(&profile.frame_name(p)),
             None => out.write_str("[other]"),
         },
+        _ => Ok(()),
     };
+}
+
+/// The text of a number of one event.
+fn number(of: ReportColumn, e: &EntryNumbers, whole: ReportWhole) -> String {
+    let (part, whole) = match of {
+        ReportColumn::Samples => return e.samples.to_string(),
+        ReportColumn::Period => return e.period.to_string(),
+        ReportColumn::Children => (e.total, whole.weight),
+        ReportColumn::Own | ReportColumn::Latency => (e.own, whole.weight),
+        ReportColumn::Kernel => (e.by_mode.0, whole.period),
+        ReportColumn::User => (e.by_mode.1, whole.period),
+        ReportColumn::Overhead | ReportColumn::Key(_) => (e.period, whole.period),
+    };
+    format!("{:.2}%", percent(part, whole))
+}
+
+/// The cell as it stands between separators.
+pub(super) fn separated(of: ReportColumn, cell: &str, events: usize) -> String {
+    match number_width(of) {
+        Some(width) if events > 1 => {
+            let numbers = cell.split_whitespace().collect::<Vec<_>>().join(" ");
+            format!(" {numbers:<0$}", width * events - 1)
+        }
+        Some(_) if of.is_share() => format!(" {cell:<7}"),
+        _ => cell.to_owned(),
+    }
 }
 
 /// Characters of the cell; those of a share never matter.
@@ -120,7 +163,7 @@ pub(super) fn cell_width(of: ReportColumn, source: CellSource<'_>, e: &HistEntry
         }
         _ => {
             let mut cell = String::new();
-            write_cell(of, &mut cell, source, e, ReportWhole::default());
+            write_cell(of, &mut cell, source, e, &vec![ReportWhole::default(); source.events]);
             chars(&cell)
         }
     }

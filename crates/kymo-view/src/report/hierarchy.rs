@@ -1,14 +1,15 @@
 //! A report as a tree: a level for each sort key, whose rows are the sums of those below.
 
+use std::cmp::Reverse;
 use std::io;
 
 use kymo_analysis::chain_tree::{Chains, Viewer};
-use kymo_analysis::histogram::{HistEntry, Histogram};
+use kymo_analysis::histogram::{EntryNumbers, HistEntry, Histogram};
 use kymo_analysis::report_config::{EventLayout, ReportColumn, ReportWhole};
 use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
-use super::columns::{CellSource, column, write_cell};
+use super::columns::{CellSource, column, separated, write_cell};
 use super::text::ReportWriter;
 use crate::percent;
 
@@ -26,14 +27,20 @@ struct Row<'h> {
 }
 
 /// The rows of all levels; those of the first one are below the row 0.
-fn rows<'h>(source: CellSource<'_>, keys: &[ReportColumn], shown: &'h Histogram) -> Vec<Row<'h>> {
+fn rows<'h>(
+    source: CellSource<'_>,
+    keys: &[ReportColumn],
+    shown: &'h Histogram,
+    sorted_by: usize,
+) -> Vec<Row<'h>> {
     let mut rows: Vec<Row<'h>> = Vec::new();
     let mut known: FxHashMap<(usize, String), usize> = FxHashMap::default();
     for entry in &shown.entries {
         // Numbers of what is below come to it; its chains are no sum.
         let sum = || {
             let mut sum = entry.clone();
-            (sum.samples, sum.period, sum.by_mode, sum.own) = (0, 0, (0, 0), 0);
+            sum.set_numbers(EntryNumbers::default());
+            sum.members.iter_mut().for_each(|numbers| *numbers = EntryNumbers::default());
             sum.chains = Chains::default();
             sum
         };
@@ -43,7 +50,7 @@ fn rows<'h>(source: CellSource<'_>, keys: &[ReportColumn], shown: &'h Histogram)
         let mut at = 0;
         for (level, key) in keys.iter().enumerate() {
             let mut name = String::new();
-            write_cell(*key, &mut name, source, entry, ReportWhole::default());
+            write_cell(*key, &mut name, source, entry, &[]);
             let next = rows.len();
             let place = *known.entry((at, name.clone())).or_insert(next);
             if place == next {
@@ -56,18 +63,20 @@ fn rows<'h>(source: CellSource<'_>, keys: &[ReportColumn], shown: &'h Histogram)
             }
             if let Some(row) = rows.get_mut(place) {
                 let sum = &mut row.sum;
-                sum.samples += entry.samples;
-                sum.period = sum.period.saturating_add(entry.period);
-                sum.by_mode.0 = sum.by_mode.0.saturating_add(entry.by_mode.0);
-                sum.by_mode.1 = sum.by_mode.1.saturating_add(entry.by_mode.1);
-                sum.own = sum.own.saturating_add(entry.own);
-                sum.total = sum.own;
+                let mut numbers = sum.numbers();
+                numbers.add(&entry.numbers());
+                sum.set_numbers(EntryNumbers { total: numbers.own, ..numbers });
+                sum.members.iter_mut().zip(&entry.members).for_each(|(all, one)| all.add(one));
             }
             at = place;
         }
     }
-    let weights: Vec<u64> = rows.iter().map(|row| row.sum.own).collect();
-    let weight = |n: &usize| std::cmp::Reverse(weights.get(*n).copied().unwrap_or(0));
+    let weight = |row: &Row<'_>| {
+        let first = std::iter::once(row.sum.deciding_weight(sorted_by));
+        Reverse(first.chain(row.sum.further_weights(sorted_by)).collect::<Vec<u64>>())
+    };
+    let weights: Vec<Reverse<Vec<u64>>> = rows.iter().map(weight).collect();
+    let weight = |n: &usize| weights.get(*n);
     rows.iter_mut().for_each(|row| row.below.compact_sort_by_key(weight));
     rows
 }
@@ -76,7 +85,7 @@ impl ReportWriter<'_> {
     /// Writes the tree of an event.
     pub(super) fn write_hierarchy(
         &mut self,
-        (source, all): (CellSource<'_>, ReportWhole),
+        (source, all): (CellSource<'_>, &[ReportWhole]),
         layout: &EventLayout,
         histogram: &Histogram,
         viewer: &mut Viewer<'_>,
@@ -102,14 +111,15 @@ impl ReportWriter<'_> {
             let (left, right) = (indent + heads.chars().count(), names.chars().count());
             writeln!(self.out, "# {}{between}{}\n#", dots(left), dots(right))?;
         }
-        let rows = rows(source, &keys, histogram);
+        let rows = rows(source, &keys, histogram, layout.histogram.sorted_by);
         let mut stack: Vec<(usize, usize)> = Vec::new();
         let push = |stack: &mut Vec<(usize, usize)>, row: &Row<'_>, level: usize| {
             stack.extend(row.below.iter().rev().map(|n| (*n, level)));
         };
         rows.first().iter().for_each(|row| push(&mut stack, row, 0));
         let limit = self.config.percent_limit;
-        let is_shown = |row: &Row<'_>| percent(row.sum.own, all.weight) >= limit;
+        let whole = all.first().map_or(0, |first| first.weight);
+        let is_shown = |row: &Row<'_>| percent(row.sum.own, whole) >= limit;
         while let Some((number, level)) = stack.pop() {
             let Some(row) = rows.get(number).filter(|row| is_shown(row)) else { continue };
             let mut line = " ".repeat(level * STEP);
@@ -118,8 +128,7 @@ impl ReportWriter<'_> {
                 write_cell(*of, &mut cell, source, &row.sum, all);
                 let width = column(*of, source).title.chars().count();
                 match &separator {
-                    Some(_) if of.is_share() => line.push_str(&format!(" {cell:<7}")),
-                    Some(_) => line.push_str(&cell),
+                    Some(_) => line.push_str(&separated(*of, &cell, source.events)),
                     None => line.push_str(&format!("  {cell:>width$}")),
                 }
                 if let Some(separator) = separator.as_ref().filter(|_| n + 1 < numbers.len()) {
@@ -135,7 +144,7 @@ impl ReportWriter<'_> {
             }
             writeln!(self.out, "{line}")?;
             if let Some(entry) = row.entry.filter(|_| row.sum.own > 0) {
-                self.chains(all.weight, layout, entry, row.sum.own, viewer)?;
+                self.chains(whole, layout, entry, row.sum.own, viewer)?;
             }
             let has_more = |n: &usize| rows.get(*n).is_some_and(is_shown);
             if !row.below.is_empty() && !row.below.iter().any(has_more) {

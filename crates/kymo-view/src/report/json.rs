@@ -3,31 +3,50 @@
 use std::io::{self, Write};
 
 use kymo_analysis::chain_tree::Viewer;
-use kymo_analysis::histogram::Key;
+use kymo_analysis::histogram::{HistEntry, Key};
 use kymo_analysis::payload_labels::PayloadLabels;
-use kymo_analysis::profile::Profile;
-use kymo_analysis::report_config::{ChainStyle, ReportConfig};
+use kymo_analysis::profile::{EventProfile, Profile};
+use kymo_analysis::report_config::{ChainStyle, ReportConfig, ReportWhole};
 use serde_json::{Value, json};
 
 use super::columns;
 use crate::percent;
 
-/// Writes the report of all events.
+/// Writes the report of events: of groups of them whose entries have the numbers of all.
 pub fn write_json(
     out: &mut dyn Write,
     profile: &Profile,
     config: &ReportConfig,
     labels: &PayloadLabels,
+    groups: &[Vec<usize>],
 ) -> io::Result<()> {
     let mut events = Vec::new();
-    for (number, event) in profile.events.iter().enumerate() {
+    for group in groups {
+        let members: Vec<&EventProfile> =
+            group.iter().filter_map(|n| profile.events.get(*n)).collect();
+        let (Some(number), Some(event)) = (group.first().copied(), members.first()) else {
+            continue;
+        };
         let layout = config.layout(number, event, labels);
-        let found = config.histogram(profile, event, &layout);
+        let found = config.histogram(profile, &members, &layout);
         let rank = |f| profile.rank(f);
         let same = |f| config.merge_key(profile, f);
         let mut viewer = Viewer::new(&found.tree, &rank, &same);
-        let all = config.whole(event, &found);
+        let wholes = config.wholes(&members, &found);
+        let all = wholes.first().copied().unwrap_or_default();
         let whole = all.weight;
+        let beside = |e: &HistEntry| -> Value {
+            let one = |(n, (whole, event)): (usize, (&ReportWhole, &&EventProfile))| {
+                let numbers = e.numbers_of(n);
+                json!({
+                    "event": event.desc.name,
+                    "samples": numbers.samples,
+                    "period": numbers.period,
+                    "percent": percent(numbers.period, whole.period),
+                })
+            };
+            wholes.iter().zip(&members).enumerate().map(one).collect()
+        };
         let least = (whole as f64 * (layout.least / 100.0)) as u64;
         let rows: Vec<Value> = found
             .entries
@@ -48,6 +67,9 @@ pub fn write_json(
                     "period": e.period,
                     "percent": percent(e.period, all.period),
                 });
+                if members.len() > 1 {
+                    row["group"] = beside(e);
+                }
                 if config.latency {
                     row["latency"] = e.own.into();
                     row["latency_percent"] = percent(e.own, whole).into();

@@ -9,7 +9,7 @@ use kymo_analysis::payload_labels::PayloadLabels;
 use kymo_analysis::profile::{EventProfile, FrameId, Profile};
 use kymo_analysis::report_config::{ChainStyle, EventLayout, ReportColumn, ReportConfig};
 
-use super::columns::{CellSource, cell_width, column, write_cell};
+use super::columns::{CellSource, cell_width, column, separated, write_cell};
 use crate::{GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph};
 
 /// Writer of a report.
@@ -58,26 +58,27 @@ impl ReportWriter<'_> {
         Ok(())
     }
 
-    /// Writes the entries of an event.
-    pub fn write_event(
+    /// Writes the entries of an event, or of several beside each other, which `title` names.
+    pub fn write_events(
         &mut self,
-        event: &EventProfile,
+        (title, events): (&str, &[&EventProfile]),
         layout: &EventLayout,
         histogram: &Histogram,
     ) -> io::Result<()> {
-        let all = self.config.whole(event, histogram);
-        let whole = all.weight;
+        let all = self.config.wholes(events, histogram);
+        let whole = all.first().map_or(0, |first| first.weight);
         if !self.quiet {
-            let (count, unit) = scaled(all.samples);
-            let name = &event.desc.name;
-            writeln!(self.out, "# Samples: {count}{unit} of event '{name}'")?;
-            writeln!(self.out, "# Event count (approx.): {}\n#", all.period)?;
+            let (count, unit) = scaled(all.iter().map(|one| one.samples).sum());
+            let period = all.iter().fold(0u64, |sum, one| sum.saturating_add(one.period));
+            writeln!(self.out, "# Samples: {count}{unit} of {title}")?;
+            writeln!(self.out, "# Event count (approx.): {period}\n#")?;
         }
         let separator = self.config.separator.as_deref();
         let source = CellSource {
             profile: self.profile,
             labels: self.labels,
             event: layout.event,
+            events: events.len(),
             full_paths: self.config.full_paths,
             latency: self.config.latency,
         };
@@ -86,7 +87,7 @@ impl ReportWriter<'_> {
         let same = |f| self.config.merge_key(self.profile, f);
         let mut viewer = Viewer::new(&histogram.tree, &rank, &same);
         if self.config.hierarchy {
-            self.write_hierarchy((source, all), layout, histogram, &mut viewer)?;
+            self.write_hierarchy((source, &all), layout, histogram, &mut viewer)?;
             return writeln!(self.out, "\n");
         }
         for entry in &histogram.entries {
@@ -101,17 +102,14 @@ impl ReportWriter<'_> {
         for entry in &histogram.entries {
             let weight = if layout.histogram.children { entry.total } else { entry.own };
             if percent(weight, whole) < self.config.percent_limit {
-                // Heaviest first.
-                break;
+                // Heaviest first, unless another event decides.
+                continue;
             }
             for (cell, field) in cells.iter_mut().zip(&layout.columns) {
                 cell.clear();
-                write_cell(*field, cell, source, entry, all);
+                write_cell(*field, cell, source, entry, &all);
                 if let Some(sep) = separator {
-                    *cell = cell.replace(sep, ".");
-                    if field.is_share() {
-                        *cell = format!(" {cell:<7}");
-                    }
+                    *cell = separated(*field, &cell.replace(sep, "."), events.len());
                 }
             }
             let color = self.color;

@@ -121,6 +121,7 @@ fn to_json(
         style: LineStyle::default(),
         stop_at: Vec::new(),
         only: Vec::new(),
+        addr_range: 0,
         dsos: Vec::new(),
         bundle,
         sources: SourceOptions { inlines: false, full_paths: false },

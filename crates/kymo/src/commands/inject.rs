@@ -1,5 +1,7 @@
 //! `kymo inject`: a perf.data written again with what it lacks, for programs that need it.
 
+mod jit;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::{IsTerminal as _, stdout};
@@ -16,6 +18,7 @@ use kymo_model::{BuildId, Misc, NoteKind, RecordHeader, RecordKind, Sideband, co
 use kymo_symbols::debug_files::BinaryFiles;
 use kymo_view::Ledger;
 
+use self::jit::JitInjection;
 use super::hit_binaries::hit_binaries;
 use crate::exit;
 
@@ -34,6 +37,8 @@ that is mapped to be executed is told.
 EXAMPLES
   kymo record -o - -- ./prog | kymo inject -b | perf report -i -
   kymo inject -i perf.data -o plain.data        compressed to uncompressed
+  kymo record -k mono -o perf.data -- node --perf-prof app.js
+  kymo inject -j -i perf.data -o jit.data       for perf report
   kymo inject -B -i perf.data -o with-ids.data  build-ids in the mappings, as record --buildid-mmap")]
 pub(crate) struct Args {
     /// Tell the build-ids of binaries in which samples were taken
@@ -51,6 +56,9 @@ pub(crate) struct Args {
     /// Build-ids of these files: `ID PATH`, several with commas between
     #[arg(long, value_name = "ID PATH[,…]", value_delimiter = ',', value_parser = known_build_id)]
     known_build_ids: Vec<(BuildId, String)>,
+    /// Make ELF files of functions that just-in-time compilers wrote into jitdump files, and map them
+    #[arg(short, long)]
+    jit: bool,
     /// The perf.data; `-` is the standard input
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     input: PathBuf,
@@ -100,6 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         files: HashMap::new(),
         found: Vec::new(),
         changed: 0,
+        jit: args.jit.then(|| JitInjection::beside(&args.output)),
     };
     if !input.is_pipe() && wanted {
         injection.find_all(&mut input)?;
@@ -116,6 +125,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let fact = format!("{what} changed since the recording: no build-id is told of them");
         ledger.tell(NoteKind::Target, fact, None);
     }
+    injection.jit.iter().for_each(|jit| jit.note(&mut ledger));
     say!("{}", ledger.to_text(""));
     Ok(exit::status(input.name(), damage.as_deref(), &ledger, false))
 }
@@ -151,6 +161,7 @@ struct Injection {
     files: HashMap<MappedFile, Option<BuildId>>,
     found: Vec<BuildIdOf>,
     changed: u64,
+    jit: Option<JitInjection>,
 }
 
 impl Injection {
@@ -234,6 +245,9 @@ impl Injection {
 
 impl Rewriting for Injection {
     fn record(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+        if self.jit.as_mut().is_some_and(|jit| jit.replace(entry, out)) {
+            return;
+        }
         let told = match self.told || self.in_maps {
             true => self.mapping(entry),
             false => None,

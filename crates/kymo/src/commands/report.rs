@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, bail};
+use kymo_analysis::event_groups::{EventGrouping, event_groups};
 use kymo_analysis::histogram::Key;
 use kymo_analysis::payload_labels::{PayloadLabels, TimeSpans};
 use kymo_analysis::profile::{
@@ -177,6 +178,18 @@ pub(crate) struct Args {
     /// Only samples taken while this number of threads ran: 1,3-4
     #[arg(long, value_name = "LIST", value_parser = parallelism)]
     parallelism: Option<Parallelisms>,
+    /// Show the events of a group beside each other, which is so without --json for groups of the recording; all events if it has none
+    #[arg(long, overrides_with = "no_group")]
+    group: bool,
+    /// Show one event after another
+    #[arg(long)]
+    no_group: bool,
+    /// Show fields of tracepoints as they are, numbers in place of the words of the print format; of tracepoints alone, without -s, each field in a column
+    #[arg(long)]
+    raw_trace: bool,
+    /// Order entries by event N of a group, from 0 on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    group_sort_idx: usize,
     /// Rows alone: no headings, no ledger
     #[arg(short, long)]
     quiet: bool,
@@ -247,8 +260,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     let times = TimeSpans { length: args.time_quantum, in_nanoseconds: args.ns };
-    let mut labels =
-        PayloadLabels::new(&config.payload_keys, symbols.bundle.clone()).with_times(times);
+    let mut labels = PayloadLabels::new(&config.payload_keys, symbols.bundle.clone())
+        .with_times(times)
+        .with_raw_fields(args.raw_trace);
     let options = LoadOptions {
         symbols,
         merge_threads: !config.has(Key::Pid) && !config.has(Key::Tid),
@@ -268,6 +282,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         lines: config.needs_lines(),
         selection: Some(&selection),
         parallelism,
+        group_counts: true,
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
@@ -292,6 +307,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         && args.socket_filter.is_none()
         && !args.switch.is_given();
     let nothing = !everything && !profile.events.iter().any(left);
+    let grouping = match (args.group, args.no_group) {
+        (_, true) => EventGrouping::Apart,
+        (true, false) => EventGrouping::Forced,
+        (false, false) => EventGrouping::Recorded,
+    };
+    let columns = |event: usize| {
+        let keys = 0..config.payload_keys.len();
+        let names = keys.map(|key| labels.columns_of(event, key).map(|n| labels.heading(event, n)));
+        names.flatten().map(|(name, ..)| name).collect::<Vec<_>>()
+    };
+    // Events whose samples are those of others have no columns of their own.
+    let alike = |a, b| columns(b).is_empty() || columns(a) == columns(b);
+    let recorded = &file.features().groups;
+    let groups = event_groups(&profile.events, recorded, grouping, &alike);
     let ledger = std::thread::scope(|scope| {
         // It is printed last.
         let ledger = scope.spawn(|| {
@@ -304,7 +333,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let ledger = || ledger.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if args.json {
             let ledger = ledger();
-            write_json(&mut out, &profile, &config, &labels)?;
+            let groups: Vec<Vec<usize>> = match args.group {
+                true => groups.into_iter().map(|group| group.events).collect(),
+                false => (0..profile.events.len()).map(|number| vec![number]).collect(),
+            };
+            write_json(&mut out, &profile, &config, &labels, &groups)?;
             return anyhow::Ok(ledger);
         }
         let mut report = ReportWriter {
@@ -321,13 +354,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         if args.header || args.show_info {
             write_header(report.out, &file, captured_on(&path).as_deref(), args.show_info)?;
         }
-        for (number, event) in profile.events.iter().enumerate() {
-            if event.samples == 0 && (profile.events.len() > 1 || event.desc.name == "dummy:HG") {
-                continue;
-            }
-            let layout = config.layout(number, event, &labels);
-            let entries = config.histogram(&profile, event, &layout);
-            report.write_event(event, &layout, &entries)?;
+        for group in groups {
+            let events: Vec<&EventProfile> =
+                group.events.iter().filter_map(|n| profile.events.get(*n)).collect();
+            let Some((number, event)) = group.events.first().zip(events.first()) else { continue };
+            let layout = config.layout(*number, event, &labels);
+            let entries = config.histogram(&profile, &events, &layout);
+            report.write_events((&group.title, &events), &layout, &entries)?;
         }
         let ledger = ledger();
         if !args.quiet && args.field_separator.is_none() {
@@ -414,6 +447,8 @@ fn config(args: &Args) -> anyhow::Result<ReportConfig> {
         inverted: args.inverted,
         latency: args.latency,
         parallelism: args.parallelism.as_ref().map_or(&[], |p| &p.0),
+        group_sort_idx: args.group_sort_idx,
+        raw_trace: args.raw_trace,
     };
     match ReportConfig::new(&request) {
         // `-g FILE`: the value of -g is optional.

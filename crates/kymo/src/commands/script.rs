@@ -43,9 +43,12 @@ pub(crate) struct Args {
     /// Only events of tasks with these names
     #[arg(short = 'c', long, visible_alias = "comms", value_name = "NAMES", value_delimiter = ',')]
     comm: Vec<String>,
-    /// Only samples in these functions
+    /// Only samples in these functions, or at these addresses (hexadecimal)
     #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
     symbols: Vec<String>,
+    /// Bytes of code behind the addresses of -S that count, too
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    addr_range: u64,
     /// Only samples in these binaries
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     dsos: Vec<String>,
@@ -66,6 +69,12 @@ pub(crate) struct Args {
     /// Print whole paths of source files
     #[arg(long)]
     full_source_path: bool,
+    /// Put the user part of call chains that was recorded later into their samples (this is the default)
+    #[arg(long, overrides_with = "no_merge_callchains")]
+    merge_callchains: bool,
+    /// Print the user part of such call chains by itself, and the number that stands for it in their samples
+    #[arg(long, conflicts_with = "json")]
+    no_merge_callchains: bool,
     /// Print at most N frames of a call chain
     #[arg(long, value_name = "N", default_value_t = 127)]
     max_stack: usize,

@@ -82,6 +82,7 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
         features: Arc::default(),
         notes: Vec::new(),
         consumed: false,
+        keeps_deferred_chains: false,
     };
     if !data.pipe {
         file_form(&mut data, begin)?;

@@ -199,12 +199,20 @@ pub struct PerfData {
     /// Damage outside of the records: a features table that lies.
     notes: Vec<String>,
     consumed: bool,
+    /// Records of deferred call chains are handed on as they are.
+    keeps_deferred_chains: bool,
 }
 
 impl PerfData {
     /// Opens a recording; `-` is the standard input.
     pub fn open(path: impl AsRef<Path>) -> Result<PerfData, PerfDataReadError> {
         header::open(path.as_ref())
+    }
+
+    /// Has samples handed on without the user part of their call chain, where that was recorded
+    /// later, and the records with that part.
+    pub fn keep_deferred_chains(&mut self) {
+        self.keeps_deferred_chains = true;
     }
 
     /// The path `perf script` and `perf report` read without `-i`: `perf.data`,

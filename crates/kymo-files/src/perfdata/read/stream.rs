@@ -56,7 +56,7 @@ pub(super) fn run(
         features: Arc::clone(&data.features),
         ids: EventIds::new(&data.events),
         queue: Queue::new(order, data.endian, min_batch),
-        deferred: DeferredChains::default(),
+        deferred: (!data.keeps_deferred_chains).then(DeferredChains::default),
         pool: Arc::default(),
         complete: 0,
         stats: PerfDataReadStats::default(),
@@ -72,7 +72,8 @@ pub(super) fn run(
         let batches = reading.queue.finish();
         // The last: whether the sink wants more no longer matters.
         if reading.deliver(batches).is_continue()
-            && let Some(rest) = reading.deferred.finish(reading.endian)
+            && let Some(deferred) = &mut reading.deferred
+            && let Some(rest) = deferred.finish(reading.endian)
         {
             let _ = (reading.sink)(rest.known(&reading.events, &reading.features));
         }
@@ -84,7 +85,7 @@ pub(super) fn run(
     stats.bytes = data.input.offset() - data.data.offset;
     stats.out_of_order = reading.queue.out_of_order;
     stats.forced_flushes = reading.queue.forced_flushes;
-    stats.missing_user_stacks = reading.deferred.missing;
+    stats.missing_user_stacks = reading.deferred.as_ref().map_or(0, |deferred| deferred.missing);
     let (events, features) = (reading.events, reading.features);
     (data.events, data.features) = (events, features);
     result.map(|_| stats)
@@ -97,7 +98,7 @@ struct Reading<'s, 'f> {
     features: Arc<Features>,
     ids: EventIds,
     queue: Queue,
-    deferred: DeferredChains,
+    deferred: Option<DeferredChains>,
     pool: Arc<Pool>,
     /// Largest time seen when the last round ended.
     complete: u64,
@@ -384,7 +385,10 @@ impl Reading<'_, '_> {
         let merges = self.queue.is_by_time() && deferred_chains::are_asked_for(events);
         batches.into_iter().try_for_each(|batch| {
             let batch = batch.known(events, features);
-            sink(if merges { deferred.merge(batch) } else { batch })
+            sink(match deferred {
+                Some(deferred) if merges => deferred.merge(batch),
+                _ => batch,
+            })
         })
     }
 

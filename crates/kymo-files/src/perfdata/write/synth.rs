@@ -58,13 +58,19 @@ pub struct MapFacts<'a> {
 pub struct Synth {
     attr: Attr,
     id: u64,
+    time: u64,
     buffer: Vec<u8>,
 }
 
 impl Synth {
     /// For the event that the records are to belong to: its attribute and one of its ids.
     pub fn new(attr: &Attr, id: u64) -> Synth {
-        Synth { attr: attr.clone(), id, buffer: Vec::new() }
+        Synth { attr: attr.clone(), id, time: 0, buffer: Vec::new() }
+    }
+
+    /// Sets the time of the records that follow; it is 0 before: before everything.
+    pub fn set_time(&mut self, time: u64) {
+        self.time = time;
     }
 
     fn start(&mut self) -> &mut Vec<u8> {
@@ -78,7 +84,7 @@ impl Synth {
         self.buffer.resize((self.buffer.len() + 1).next_multiple_of(8), 0);
     }
 
-    /// Appends the trailer and fills in the header. The time is 0: before everything.
+    /// Appends the trailer and fills in the header.
     fn end(&mut self, kind: RecordKind, misc: u16, pid: u32, tid: u32) -> &[u8] {
         for field in SampleLayout::trailing_fields(&self.attr) {
             let value = match field {
@@ -88,6 +94,7 @@ impl Synth {
                     continue;
                 }
                 SampleType::ID | SampleType::STREAM_ID | SampleType::IDENTIFIER => self.id,
+                SampleType::TIME => self.time,
                 _ => 0,
             };
             self.buffer.extend(value.to_ne_bytes());

@@ -62,6 +62,12 @@ pub(crate) struct Args {
     /// Show whole paths of source files
     #[arg(short = 'P', long)]
     full_paths: bool,
+    /// Look for sources with absolute paths below this path first, which is put before theirs
+    #[arg(long, value_name = "PREFIX")]
+    prefix: Option<String>,
+    /// Leave out the first N directories of their paths before that
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "prefix")]
+    prefix_strip: usize,
     /// Show the bytes of instructions
     #[arg(short = 'A', long)]
     asm_raw: bool,
@@ -273,7 +279,7 @@ fn show(
     let plain = args.source.finding.no_demangle;
     let listing = list_function(symbols, hot, syntax, plain).map_err(Shown::Not)?;
     let made = listing.file.as_ref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
-    let mut sources = SourceTexts::of(made, finder(symbols, hot.dso));
+    let mut sources = SourceTexts::of(made, args.finder(symbols, hot.dso));
     let style = args.style();
     let mut text = ListingWriter { out, style: &style, costs, sources: &mut sources };
     let dso = symbols.dso_name(Some(hot.dso));
@@ -289,15 +295,31 @@ impl LineTexts for SourceTexts {
     }
 }
 
-/// Finds sources of a binary wherever its files are looked for.
-fn finder(symbols: &Resolver, dso: DsoId) -> source::Find {
-    let files = Arc::clone(symbols.files());
-    let Some(dso) = symbols.get(dso) else { return Box::new(|_| None) };
-    let (path, facts) = (PathBuf::from(&dso.long_name), dso.binary());
-    let (build_id, pid) = (facts.build_id, facts.pid);
-    Box::new(move |source| {
-        files.source(&kymo_symbols::Binary { path: &path, build_id, pid }, source)
-    })
+impl Args {
+    /// Finds sources of a binary wherever its files are looked for.
+    fn finder(&self, symbols: &Resolver, dso: DsoId) -> source::Find {
+        let files = Arc::clone(symbols.files());
+        let (prefix, strip) = (self.prefix.clone(), self.prefix_strip);
+        let Some(dso) = symbols.get(dso) else { return Box::new(|_| None) };
+        let (path, facts) = (PathBuf::from(&dso.long_name), dso.binary());
+        let (build_id, pid) = (facts.build_id, facts.pid);
+        Box::new(move |source| {
+            let moved = prefix.as_ref().and_then(|prefix| moved(source, prefix, strip));
+            moved.filter(|path| path.is_file()).or_else(|| {
+                files.source(&kymo_symbols::Binary { path: &path, build_id, pid }, source)
+            })
+        })
+    }
+}
+
+/// An absolute path without its first `strip` directories, as far as it has them, behind a prefix.
+fn moved(path: &str, prefix: &str, strip: usize) -> Option<PathBuf> {
+    let mut rest = path.strip_prefix('/')?;
+    for _ in 0..strip {
+        let Some((_, below)) = rest.split_once('/') else { break };
+        rest = below;
+    }
+    Some(PathBuf::from(format!("{prefix}/{rest}")))
 }
 
 fn note_sources(sources: &SourceTexts, ledger: &mut Ledger) {

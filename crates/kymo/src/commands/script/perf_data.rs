@@ -29,6 +29,9 @@ use crate::exit;
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let fields = FieldSpec::parse(&args.fields)?;
     let mut data = PerfData::open(path)?;
+    if args.no_merge_callchains {
+        data.keep_deferred_chains();
+    }
     let selection = args.selection(|| Ok(data.features().sample_time))?;
     if args.header || args.header_only || args.show_info {
         let mut text = Vec::new();
@@ -145,6 +148,7 @@ impl Args {
             bpf: self.show_bpf_events,
             rounds: self.show_round_events,
             text_pokes: self.show_text_poke_events,
+            deferred_chains: self.no_merge_callchains,
         }
     }
 
@@ -162,6 +166,7 @@ impl Args {
             max_stack: self.max_stack,
             style: self.style(),
             only: self.symbols.clone(),
+            addr_range: self.addr_range,
             dsos: self.dsos.clone(),
             stop_at: self.stop_bt.clone(),
             bundle,

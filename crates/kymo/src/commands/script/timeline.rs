@@ -95,6 +95,7 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
         (!args.symbols.is_empty(), "-S"),
         (!args.dsos.is_empty(), "--dsos"),
         (!args.stop_bt.is_empty(), "--stop-bt"),
+        (args.no_merge_callchains, "--no-merge-callchains"),
         (!has_perf && args.finding.symfs.is_some(), "--symfs"),
         (!has_perf && args.finding.vmlinux.is_some(), "-k"),
         (!has_perf && args.finding.kallsyms.is_some(), "--kallsyms"),

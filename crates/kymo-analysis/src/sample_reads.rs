@@ -1,0 +1,50 @@
+//! Groups of which only the leader is sampled (`{…}:S`): each sample holds the counts of all
+//! events, and what each has counted since the sample before is its part of it.
+
+use kymo_files::perfdata::{Entry, EventDesc};
+use kymo_model::{AttrFlags, Sample, SampleType};
+use rustc_hash::FxHashMap;
+
+/// What the events of a group have counted since the sample before: number of the event, and count.
+pub(crate) type ReadParts = Box<[(usize, u64)]>;
+
+/// The counts of the last samples.
+#[derive(Debug, Default)]
+pub(crate) struct SampleReads {
+    events: FxHashMap<u64, usize>,
+    /// By id, and by thread where each has counts of its own.
+    last: FxHashMap<(u64, u32), u64>,
+}
+
+impl SampleReads {
+    /// `None` where no event has such samples.
+    pub(crate) fn of(events: &[EventDesc]) -> Option<SampleReads> {
+        let reads = |e: &EventDesc| e.attr.sample_type.contains(SampleType::READ);
+        if !events.iter().any(reads) {
+            return None;
+        }
+        let ids = events.iter().enumerate().flat_map(|(n, e)| e.ids.iter().map(move |id| (*id, n)));
+        Some(SampleReads { events: ids.collect(), ..SampleReads::default() })
+    }
+
+    /// The parts of a sample; `None` where it has its weight as others have.
+    pub(crate) fn parts(&mut self, entry: &Entry<'_>) -> Option<ReadParts> {
+        let attr = &entry.desc()?.attr;
+        if !attr.sample_type.contains(SampleType::READ) {
+            return None;
+        }
+        let sample = Sample::parse(&entry.raw, attr).ok()?;
+        let read = sample.read?;
+        let by_thread = attr.flags.contains(AttrFlags::INHERIT);
+        let thread = sample.tid.filter(|_| by_thread).map_or(0, |(_, tid)| tid);
+        let mut parts = Vec::new();
+        for (count, id, _) in read.values {
+            let id = id?;
+            let event = self.events.get(&id).copied();
+            let last = self.last.entry((id, thread)).or_default();
+            let part = count.saturating_sub(std::mem::replace(last, count));
+            parts.extend(event.map(|event| (event, part)).filter(|_| part > 0));
+        }
+        Some(parts.into())
+    }
+}

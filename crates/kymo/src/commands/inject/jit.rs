@@ -1,0 +1,118 @@
+//! Functions of just-in-time compilers: an ELF file of each, and mappings of them in place of
+//! those of the jitdump files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use kymo_files::perfdata::Entry;
+use kymo_files::perfdata::write::synth::{MapFacts, Synth};
+use kymo_model::{AttrFlags, NoteKind, RecordKind, Sideband};
+use kymo_symbols::jit_images::{JitImage, TEXT_OFFSET, for_each_jit_image, process_of_jitdump};
+use kymo_view::Ledger;
+
+/// `CLOCK_MONOTONIC`, of the times in jitdump files.
+const MONOTONIC: i32 = 1;
+/// Functions of a file that are told at most.
+const MOST: u32 = 1 << 20;
+const READ_AND_EXECUTE: u32 = 5;
+const SHARED: u32 = 1;
+
+/// What becomes of jitdump files.
+pub(super) struct JitInjection {
+    directory: PathBuf,
+    /// Files that were taken, each once.
+    known: BTreeSet<(u32, String)>,
+    /// Files whose functions are missing, and why.
+    missing: BTreeMap<String, String>,
+}
+
+impl JitInjection {
+    /// Files are made in the directory of `output`.
+    pub(super) fn beside(output: &Path) -> JitInjection {
+        let directory = output.parent().filter(|_| output.as_os_str() != "-");
+        let directory = directory.filter(|d| !d.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        JitInjection {
+            directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
+            known: BTreeSet::new(),
+            missing: BTreeMap::new(),
+        }
+    }
+
+    /// Puts mappings of the functions in the place of that of their file. `false`: the record is
+    /// none, or nothing is known of it.
+    pub(super) fn replace(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> bool {
+        if !matches!(entry.raw.kind, RecordKind::MMAP | RecordKind::MMAP2) {
+            return false;
+        }
+        let Ok(Some(Sideband::Mmap(map))) = Sideband::parse(&entry.raw) else { return false };
+        let Ok(path) = std::str::from_utf8(map.filename) else { return false };
+        let Some(process) = process_of_jitdump(path) else { return false };
+        let attr = entry.desc().map(|event| &event.attr);
+        let of_clock = |a: &&kymo_model::Attr| {
+            a.flags.contains(AttrFlags::USE_CLOCKID) && a.clockid == MONOTONIC
+        };
+        let Some(attr) = attr.filter(of_clock) else {
+            let why = "the recording is of another clock than the file: record with -k mono";
+            self.missing.insert(path.to_owned(), why.to_owned());
+            return false;
+        };
+        if !self.known.insert((map.pid, path.to_owned())) {
+            return true;
+        }
+        let id = entry.desc().and_then(|event| event.ids.first()).copied().unwrap_or(0);
+        let mut synth = Synth::new(attr, id);
+        let directory = &self.directory;
+        let (mut failed, mut count) = (None, 0);
+        let read = for_each_jit_image(Path::new(path), &mut |image| {
+            count += 1;
+            if count > MOST {
+                failed = Some(format!("there are more than {MOST}"));
+                return;
+            }
+            let file = directory.join(format!("jitted-{process}-{}.so", image.index));
+            match write(&file, &image) {
+                Ok(()) => {
+                    synth.set_time(image.time);
+                    out.extend_from_slice(synth.mmap2(&MapFacts {
+                        pid: map.pid,
+                        tid: map.tid,
+                        start: image.start,
+                        len: image.size,
+                        pgoff: TEXT_OFFSET,
+                        prot: READ_AND_EXECUTE,
+                        flags: SHARED,
+                        name: file.as_os_str().as_encoded_bytes(),
+                        ..MapFacts::default()
+                    }));
+                }
+                Err(error) => failed = Some(format!("{}: {error}", file.display())),
+            }
+        });
+        if read.is_none() {
+            failed = Some("it cannot be read, or has times of no clock".to_owned());
+        }
+        let is_whole = failed.is_none();
+        failed.into_iter().for_each(|why| _ = self.missing.insert(path.to_owned(), why));
+        is_whole
+    }
+
+    /// Notes what is missing.
+    pub(super) fn note(&self, ledger: &mut Ledger) {
+        for (path, why) in &self.missing {
+            let fact = format!("functions of {path} are missing: {why}");
+            ledger.tell(NoteKind::Target, fact, None);
+        }
+    }
+}
+
+/// Writes a file that was not there, or in the place of an older one: never through a link.
+fn write(path: &Path, image: &JitImage) -> io::Result<()> {
+    let Some(elf) = &image.elf else { return Ok(()) };
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => OpenOptions::new().write(true).create_new(true).open(path)?.write_all(elf),
+    }
+}
