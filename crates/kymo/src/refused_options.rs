@@ -221,33 +221,8 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["trace"],
-        options: &[
-            "call-graph",
-            "kernel-syscall-graph",
-            "max-stack",
-            "min-stack",
-            "print-sample",
-            "pf",
-            "sched",
-        ],
-        reason: "lines of calls have no stacks and no page faults: `kymo record -g -e \
-                 raw_syscalls:sys_enter` (or -e page-faults, sched:sched_switch) and `kymo script`; \
-                 `kymo profile` says what calls wait for",
-    },
-    RefusedOption {
-        commands: &["trace"],
-        options: &["switch-on", "switch-off", "show-on-off-events"],
-        reason: "use `kymo record` and `kymo script --switch-on`",
-    },
-    RefusedOption {
-        commands: &["trace"],
-        options: &["cgroup", "G"],
-        reason: "use `kymo record -G CGROUP -e raw_syscalls:*` and `kymo syscalls`",
-    },
-    RefusedOption {
-        commands: &["trace"],
-        options: &["summary-mode", "max-summary"],
-        reason: "`kymo syscalls` shows recorded calls by task, cgroup and call",
+        options: &["print-sample"],
+        reason: "fields of samples are printed by `kymo script -D` of a recording",
     },
     RefusedOption {
         commands: &["sched map"],
