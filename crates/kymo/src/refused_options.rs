@@ -168,9 +168,16 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["stat"],
-        options: &["metrics", "M", "topdown", "td-level", "transaction", "T"],
-        reason: "formulas of single CPU models are not known; what is derived of usual events is \
-                 shown beside them",
+        options: &["topdown", "td-level"],
+        reason: "levels of the top-down method are not computed; where the CPU counts its slots, \
+                 -e '{slots,topdown-retiring,topdown-bad-spec,topdown-fe-bound,topdown-be-bound}' \
+                 shows how they were used",
+    },
+    RefusedOption {
+        commands: &["stat"],
+        options: &["transaction", "T"],
+        reason: "formulas of single CPU models are not known; where the CPU has transactions, -e \
+                 '{cycles,cpu/tx-start/,cpu/cycles-t/,cpu/cycles-ct/}' counts them",
     },
     RefusedOption {
         commands: &["stat"],
@@ -202,12 +209,6 @@ const REFUSED: &[RefusedOption] = &[
         commands: &["record"],
         options: &["setup-filter", "sample-mem-info"],
         reason: "events are filtered by the kernel's own filters (--filter), or in `kymo run`",
-    },
-    RefusedOption {
-        commands: &["record"],
-        options: &["switch-output-event"],
-        reason: "--switch-output=signal goes on in a new file when it is told to, and `kymo \
-                 session` keeps the last seconds",
     },
     RefusedOption {
         commands: &["probe"],

@@ -25,5 +25,5 @@ pub use numbers::{
     SyscallNames, all_syscalls, near_syscalls, syscall_name, syscall_names, syscall_number,
     syscalls_matching,
 };
-pub use summary::{SummaryMode, SummaryStyle};
+pub use summary::{SummaryGrouping, SummaryStyle};
 pub use waits::{SlowestCall, WaitFormats};

@@ -14,7 +14,7 @@ use super::errno::errno_name;
 
 /// Whose calls a table counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SummaryMode {
+pub enum SummaryGrouping {
     /// All in one table.
     #[default]
     Total,
@@ -56,7 +56,7 @@ pub(super) struct SyscallSummary {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SummaryStyle {
     /// Whose calls.
-    pub mode: SummaryMode,
+    pub mode: SummaryGrouping,
     /// With numbers by error.
     pub by_error: bool,
     /// Rows of each table at most.
@@ -71,9 +71,9 @@ impl SyscallSummary {
     /// Whose table a call is counted in.
     pub(super) fn group(&self, tid: i32, cgroup: Option<&Arc<[u8]>>) -> SummaryGroup {
         let group = match self.style.mode {
-            SummaryMode::Total => SummaryGroup::All,
-            SummaryMode::Thread => SummaryGroup::Thread(tid),
-            SummaryMode::Cgroup => SummaryGroup::Cgroup(cgroup.cloned()),
+            SummaryGrouping::Total => SummaryGroup::All,
+            SummaryGrouping::Thread => SummaryGroup::Thread(tid),
+            SummaryGrouping::Cgroup => SummaryGroup::Cgroup(cgroup.cloned()),
         };
         match self.tables.len() >= MAX_GROUPS && !self.tables.contains_key(&group) {
             true => SummaryGroup::Others,
@@ -101,7 +101,7 @@ impl SyscallSummary {
 
     /// The tables, those with the most calls first; `name` tells what a thread is called.
     pub(super) fn write(&self, out: &mut Vec<u8>, name: &mut dyn FnMut(i32, &mut Vec<u8>)) {
-        if self.tables.is_empty() && self.style.mode == SummaryMode::Total {
+        if self.tables.is_empty() && self.style.mode == SummaryGrouping::Total {
             return CallTable::default().write(self.style, out);
         }
         let mut tables: Vec<_> = self.tables.iter().collect();
@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn each_thread_has_its_table_of_as_many_rows_as_wanted() {
-        let style = SummaryStyle { mode: SummaryMode::Thread, by_error: false, max_rows: Some(1) };
+        let style =
+            SummaryStyle { mode: SummaryGrouping::Thread, by_error: false, max_rows: Some(1) };
         let mut s = SyscallSummary::new(style);
         for (tid, number, call, nanos) in
             [(7, 0, "read", 9_000), (8, 0, "read", 10_000), (8, 1, "write", 2_000_000)]

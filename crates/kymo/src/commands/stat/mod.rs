@@ -3,6 +3,7 @@
 //! `recorded.rs` has `stat record` and `stat report`, `options.rs` turns the flags into what is meant, `output.rs` prints; counting is
 //! `kymo_record::count`, the layout `kymo_view::counts`.
 
+mod metrics;
 mod options;
 mod output;
 mod recorded;
@@ -113,6 +114,10 @@ pub(crate) struct Args {
     /// Print only what is derived: ratios, not counts and rates
     #[arg(long, conflicts_with = "repeat")]
     metric_only: bool,
+    /// Count what these metrics are derived of (insn_per_cycle, cs_per_second, …; `-M help` lists
+    /// them), beside -e or in place of the default events
+    #[arg(short = 'M', long, value_name = "NAMES", value_delimiter = ',')]
+    metrics: Vec<String>,
     /// With -r, print the time of each run as well
     #[arg(long)]
     table: bool,

@@ -10,6 +10,7 @@ use kymo_record::count::{CountOptions, CountTarget, CountedEvent, StartDelay, de
 use kymo_view::counts::{CountFormat, CountStyle};
 
 use super::Args;
+use super::metrics::events_of;
 use super::output::OutputTarget;
 
 /// What is counted.
@@ -33,7 +34,7 @@ pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
     };
     Ok(CountOptions {
         events: counted_events(args, machine)?,
-        default_events: args.events.is_empty(),
+        default_events: args.events.is_empty() && args.metrics.is_empty(),
         target,
         command: args.command.clone(),
         cpus,
@@ -187,12 +188,22 @@ fn specs(args: &Args, machine: bool) -> anyhow::Result<Vec<EventSpec>> {
     if args.null {
         return Ok(Vec::new());
     }
-    if args.events.is_empty() {
+    let catalog = Catalog::open();
+    let mut of_metrics = Vec::new();
+    for event in events_of(&args.metrics, machine)? {
+        of_metrics.extend(catalog.parse(event)?);
+    }
+    if args.events.is_empty() && of_metrics.is_empty() {
         let mut specs = default_events(machine, args.detailed)?;
         leave_out(args, &mut specs);
         return Ok(specs);
     }
-    let mut specs = args.events.specs(&Catalog::open())?;
+    let mut specs = match args.events.is_empty() {
+        true => Vec::new(),
+        false => args.events.specs(&catalog)?,
+    };
+    of_metrics.retain(|event| specs.iter().all(|spec| spec.name != event.name));
+    specs.append(&mut of_metrics);
     if args.group {
         specs.iter_mut().for_each(|spec| spec.group = Some(0));
     }

@@ -24,7 +24,7 @@ use kymo_model::{Note, NoteKind};
 use kymo_programs::{CallTexts, ReadTasks};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
-    SummaryMode, SummaryStyle, SyscallFormats, SyscallLines, SyscallStyle, TaskInspector,
+    SummaryGrouping, SummaryStyle, SyscallFormats, SyscallLines, SyscallStyle, TaskInspector,
     WaitFormats, all_syscalls, near_syscalls, syscall_class, syscall_classes, syscall_number,
     syscalls_matching,
 };
@@ -328,9 +328,9 @@ pub(super) fn style(args: &Args, (colour, tasks): (bool, bool), monotonic: bool)
         summary: args.call.has_summary(),
         tables: SummaryStyle {
             mode: match args.call.summary_mode {
-                Some(TableMode::Thread) => SummaryMode::Thread,
-                Some(TableMode::Cgroup) => SummaryMode::Cgroup,
-                Some(TableMode::Total) | None => SummaryMode::Total,
+                Some(TableMode::Thread) => SummaryGrouping::Thread,
+                Some(TableMode::Cgroup) => SummaryGrouping::Cgroup,
+                Some(TableMode::Total) | None => SummaryGrouping::Total,
             },
             by_error: args.call.errno_summary,
             max_rows: args.call.max_summary,
