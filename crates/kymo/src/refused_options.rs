@@ -185,11 +185,6 @@ const REFUSED: &[RefusedOption] = &[
         reason: "name the PMU in the event: -e PMU/EVENT/",
     },
     RefusedOption {
-        commands: &["stat"],
-        options: &["per-cache", "per-cluster"],
-        reason: "counts are summed by core, die, socket or node, or shown by CPU (-A)",
-    },
-    RefusedOption {
         commands: &["list"],
         options: &["cputype", "unit"],
         reason: "a pattern chooses events: `kymo list 'PMU/*'`",

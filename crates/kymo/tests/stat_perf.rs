@@ -382,3 +382,38 @@ fn metrics_are_derived_of_the_events_that_perf_counts_for_them() {
     let topdown = kymo(&["stat", "--topdown", "true"]).failure();
     assert!(topdown.stderr.contains("has no --topdown: levels"), "{topdown:?}");
 }
+
+#[test]
+fn clusters_and_caches_sum_the_cpus_that_perf_sums() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::NewestPeers]) {
+        return;
+    }
+    for by in ["--per-cluster", "--per-cache", "--per-cache=L1", "--per-cache=l2"] {
+        for format in [&["-x,"][..], &[]] {
+            let args =
+                [&["stat", "-a", by, "-e", "cpu-clock"], format, &["sleep", "0.02"]].concat();
+            let keys = |text: &str| -> Vec<String> {
+                let rows = text.lines().filter(|line| line.contains("cpu-clock"));
+                // The key, how many CPUs, and where the value ends.
+                rows.map(|row| match row.split_once(" msec ") {
+                    None => row.split(',').take(2).collect::<Vec<_>>().join(","),
+                    Some((before, _)) => {
+                        let words: Vec<&str> = before.split_whitespace().take(2).collect();
+                        format!("{} {}", words.join(" "), before.len())
+                    }
+                })
+                .collect()
+            };
+            let ours = kymo(&args).success().stderr;
+            let theirs = peer("perf").run(&args).success().stderr;
+            assert_eq!(keys(&ours), keys(&theirs), "{by}\n{ours}\n{theirs}");
+            assert!(!keys(&ours).is_empty(), "{ours}");
+        }
+    }
+    let json = kymo(&["stat", "-a", "--per-cache", "-j", "-e", "cpu-clock", "true"]).success();
+    assert!(json.stderr.starts_with("{\"cache\" : \"S0-D0-L"), "{json:?}");
+    let refused = kymo(&["stat", "-a", "--per-cache=L7", "true"]).failure();
+    assert!(refused.stderr.contains("L1 to L4"), "{refused:?}");
+    let commands = kymo(&["stat", "--per-cluster", "true"]).failure();
+    assert!(commands.stderr.contains("need -a or -C"), "{commands:?}");
+}

@@ -68,6 +68,13 @@ pub(crate) struct Args {
     /// Sum by physical core
     #[arg(long)]
     per_core: bool,
+    /// Sum by cluster of cores
+    #[arg(long)]
+    per_cluster: bool,
+    /// Sum by instance of a cache: L1 to L4, the last level if none is named
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", value_parser = options::cache_level)]
+    per_cache: Option<u8>,
     /// Sum by die
     #[arg(long)]
     per_die: bool,

@@ -19,7 +19,16 @@ pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
     let by = aggregation(args)?;
     let machine = target == CountTarget::Machine;
     if (by.is_topology() || by == Aggregation::Cpu) && !machine {
-        bail!("-A, --per-core, --per-die, --per-socket and --per-node need -a or -C");
+        bail!(
+            "-A, --per-core, --per-cluster, --per-cache, --per-die, --per-socket and --per-node \
+             need -a or -C"
+        );
+    }
+    if let Aggregation::Cache(level) = by
+        && let Some(cpu) = cpus::online().iter().find(|cpu| cpus::cache(**cpu, level).is_none())
+    {
+        let level = if level == 0 { String::new() } else { format!(" of level {level}") };
+        bail!("--per-cache: the kernel tells of no cache{level} of CPU {cpu}");
     }
     if (args.cgroup.is_some() || args.for_each_cgroup.is_some()) && !machine {
         bail!("cgroups are counted on all CPUs: add -a");
@@ -124,6 +133,8 @@ fn aggregation(args: &Args) -> anyhow::Result<Aggregation> {
     let chosen = only_aggregation(&[
         (args.no_aggr, Aggregation::Cpu),
         (args.per_core, Aggregation::Core),
+        (args.per_cluster, Aggregation::Cluster),
+        (args.per_cache.is_some(), Aggregation::Cache(args.per_cache.unwrap_or(0))),
         (args.per_die, Aggregation::Die),
         (args.per_socket, Aggregation::Socket),
         (args.per_node, Aggregation::Node),
@@ -141,8 +152,18 @@ pub(super) fn only_aggregation(
         [] => Ok(None),
         [one] => Ok(Some(one)),
         _ => bail!(
-            "give one of -A, --per-core, --per-die, --per-socket, --per-node and --per-thread"
+            "give one of -A, --per-core, --per-cluster, --per-cache, --per-die, --per-socket, \
+             --per-node and --per-thread"
         ),
+    }
+}
+
+/// `L1` to `L4`; nothing for the last level, as 0.
+pub(super) fn cache_level(text: &str) -> Result<u8, String> {
+    match text.strip_prefix(['L', 'l']).map(str::parse) {
+        None if text.is_empty() => Ok(0),
+        Some(Ok(level @ 1..=4)) => Ok(level),
+        _ => Err("levels of caches are L1 to L4".into()),
     }
 }
 
