@@ -4,22 +4,15 @@
 use std::io::Write as _;
 
 use kymo_analysis::syscalls::{CallId, SyscallDecoder, SyscallEvent};
-use kymo_bpf::{MemoryPiece, MemoryRead};
-use kymo_events::{EventSwitch, RecordedEvent, SwitchState, TaskInfo};
-use kymo_format::{EventFormat, json_string};
-use kymo_kernel::tracefs::Tracefs;
+use kymo_events::{EventSwitch, RecordedEvent, SwitchState};
+use kymo_format::json_string;
 use kymo_render::perf_script::{ChainLines, ChainOptions, SourceOptions};
-use kymo_render::syscalls::{
-    SampledCall, SyscallLines, TaskInspector, syscall_name, syscall_number,
-};
-use rustc_hash::FxHashMap;
+use kymo_render::syscalls::{SampledCall, SyscallLines, syscall_name, syscall_number};
 
 use super::Args;
 use super::sampled::RUNTIME;
-use super::syscalls::RunningTasks;
+use super::traced_tasks::TracedTasks;
 
-/// Names of tasks that are kept: those of the calls that are under way come again.
-const MOST_NAMES: usize = 1 << 18;
 /// Frames of a stack that are shown, as perf's.
 const MAX_STACK: usize = 127;
 
@@ -48,7 +41,7 @@ impl<'a> CallFeed<'a> {
     /// Takes an event, if it is of a call, of a page, or of the life of a program.
     pub(super) fn take(
         &mut self,
-        lines: &mut SyscallLines<SampledTasks>,
+        lines: &mut SyscallLines<TracedTasks>,
         event: &RecordedEvent<'_>,
     ) {
         let cpu = event.cpu().unwrap_or(0);
@@ -65,7 +58,7 @@ impl<'a> CallFeed<'a> {
         let is_wanted = !switch.is_given() || state.wants(switch, name);
         if [&switch.on, &switch.off].contains(&&Some(name.clone())) && !is_call(name) {
             if is_wanted && switch.is_inclusive {
-                lines.inspector_mut().note_name(tid, event.task());
+                lines.inspector_mut().note_task(tid, event.task());
                 self.other_event(lines, (cpu, tid, time), event);
             }
             return;
@@ -73,7 +66,7 @@ impl<'a> CallFeed<'a> {
         let decoded = self.decoder.decode(event).filter(|_| is_wanted);
         let fault = page_fault(name).filter(|_| is_wanted);
         if decoded.is_some() || fault.is_some() {
-            lines.inspector_mut().note_name(tid, event.task());
+            lines.inspector_mut().note_task(tid, event.task());
         }
         match decoded {
             Some(SyscallEvent::Enter(call, arguments)) => {
@@ -94,7 +87,7 @@ impl<'a> CallFeed<'a> {
             }
             None if event.class.is_named("sched:sched_process_exit") => lines.end_task(tid),
             None if event.class.is_named(RUNTIME) && is_wanted && self.args.sampled.sched => {
-                lines.inspector_mut().note_name(tid, event.task());
+                lines.inspector_mut().note_task(tid, event.task());
                 let cgroup = event.cgroup().filter(|_| self.args.call.has_cgroups());
                 let field = event.class.field("runtime");
                 if let Some(nanos) = field.and_then(|id| event.field(id).number()) {
@@ -126,7 +119,7 @@ impl<'a> CallFeed<'a> {
     /// An event that switches.
     fn other_event(
         &self,
-        lines: &mut SyscallLines<SampledTasks>,
+        lines: &mut SyscallLines<TracedTasks>,
         (cpu, tid, time): (u32, i32, u64),
         event: &RecordedEvent<'_>,
     ) {
@@ -150,7 +143,7 @@ impl<'a> CallFeed<'a> {
 
     fn page_fault(
         &mut self,
-        lines: &mut SyscallLines<SampledTasks>,
+        lines: &mut SyscallLines<TracedTasks>,
         (cpu, tid, time): (u32, i32, u64),
         fault: &str,
         event: &RecordedEvent<'_>,
@@ -185,96 +178,5 @@ fn page_fault(event: &str) -> Option<&'static str> {
         "major-faults" => Some("maj"),
         "minor-faults" => Some("min"),
         _ => None,
-    }
-}
-
-/// Tasks by what samples tell of them; of their memory and descriptors only those that still run
-/// can tell.
-pub(super) struct SampledTasks {
-    /// Where this machine's calls are described.
-    tracefs: Option<Tracefs>,
-    /// By thread, as of its last event.
-    names: FxHashMap<i32, TaskInfo>,
-    running: Option<RunningTasks>,
-}
-
-impl SampledTasks {
-    pub(super) fn of_recording() -> SampledTasks {
-        let tracefs = Tracefs::open().ok();
-        SampledTasks { tracefs, names: FxHashMap::default(), running: None }
-    }
-
-    pub(super) fn live(running: RunningTasks) -> SampledTasks {
-        SampledTasks { running: Some(running), ..SampledTasks::of_recording() }
-    }
-
-    fn note_name(&mut self, tid: i32, task: &TaskInfo) {
-        if self.names.len() >= MOST_NAMES {
-            self.names.clear();
-        }
-        self.names.insert(tid, *task);
-    }
-}
-
-impl TaskInspector for SampledTasks {
-    fn call_format(&self, name: &str) -> Option<EventFormat> {
-        let text = self.tracefs.as_ref()?.event_format("syscalls", name).ok()?;
-        EventFormat::parse(&text).ok()
-    }
-
-    // An event is read long after its call may have ended.
-    fn read_text(&self, _tid: i32, _address: u64, _most: usize) -> Option<(Vec<u8>, bool)> {
-        None
-    }
-
-    fn read_memory(&self, _tid: i32, _address: u64, _buffer: &mut [u8]) -> Option<usize> {
-        None
-    }
-
-    fn descriptor_path(&self, _tid: i32, _fd: i32) -> Option<String> {
-        None
-    }
-
-    fn describe(&self, number: i64, reads: &[MemoryRead]) -> bool {
-        self.running.as_ref().is_some_and(|running| running.describe(number, reads))
-    }
-
-    fn reads_calls(&self) -> bool {
-        self.running.as_ref().is_some_and(TaskInspector::reads_calls)
-    }
-
-    fn memory_at_entry(
-        &mut self,
-        event: (i32, u64),
-        number: i64,
-        args: &[u64; 6],
-    ) -> Vec<MemoryPiece> {
-        let running = self.running.as_mut();
-        running.map(|r| r.memory_at_entry(event, number, args)).unwrap_or_default()
-    }
-
-    fn memory_at_exit(&mut self, event: (i32, u64), number: i64, result: i64) -> Vec<MemoryPiece> {
-        let running = self.running.as_mut();
-        running.map(|r| r.memory_at_exit(event, number, result)).unwrap_or_default()
-    }
-
-    fn forget_memory(&mut self, tid: Option<i32>) {
-        if let Some(running) = &mut self.running {
-            running.forget_memory(tid);
-        }
-    }
-
-    fn process_of(&self, tid: i32) -> Option<i32> {
-        self.names.get(&tid)?.pid?.try_into().ok()
-    }
-
-    fn monotonic_time(&self) -> u64 {
-        0
-    }
-
-    fn refresh_names(&mut self) {}
-
-    fn task_name(&mut self, tid: i32) -> &[u8] {
-        self.names.get(&tid).map_or(b"", TaskInfo::comm)
     }
 }

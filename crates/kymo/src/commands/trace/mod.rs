@@ -17,6 +17,7 @@ mod out;
 mod recorded;
 mod sampled;
 mod syscalls;
+mod traced_tasks;
 mod tracer;
 pub(in crate::commands) mod ust;
 

@@ -11,8 +11,9 @@ use kymo_model::NoteKind;
 use kymo_render::syscalls::SyscallLines;
 use kymo_view::Ledger;
 
-use super::call_feed::{CallFeed, SampledTasks};
+use super::call_feed::CallFeed;
 use super::live_output::is_coloured;
+use super::traced_tasks::TracedTasks;
 use super::{Args, syscalls};
 use crate::args::symbols::SymbolArgs;
 use crate::exit;
@@ -39,7 +40,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     switching.set_events(&switch.on.into_iter().chain(switch.off).collect::<Vec<_>>())?;
     source.check_events(&switching)?;
     let only = syscalls::numbers(&args.call.calls)?;
-    let tasks = SampledTasks::of_recording();
+    let tasks = TracedTasks::of_recording();
     let style = syscalls::style(args, (is_coloured(), true), false);
     let mut lines = SyscallLines::new(None, tasks, style, None, args.count).with_calls(only);
     let mut feed = CallFeed::new(args);

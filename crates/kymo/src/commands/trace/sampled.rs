@@ -18,9 +18,10 @@ use kymo_render::syscalls::SyscallLines;
 use kymo_symbols::ResolverOptions;
 use kymo_view::Ledger;
 
-use super::call_feed::{CallFeed, SampledTasks};
+use super::call_feed::CallFeed;
 use super::live_output::is_coloured;
-use super::syscalls::{self, RunningTasks};
+use super::syscalls;
+use super::traced_tasks::TracedTasks;
 use super::{Args, close};
 use crate::args::switch::SwitchArgs;
 use crate::args::values::call_graph;
@@ -122,7 +123,7 @@ const PAGES: usize = 1024;
 const PAGES_OF_STACKS: usize = 4096;
 
 /// Lines of the calls of a run.
-type Lines = SyscallLines<SampledTasks>;
+type Lines = SyscallLines<TracedTasks>;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let system_wide = args.is_of_machine()?;
@@ -136,11 +137,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         syscalls::add_tasks(texts, args, options.spawned.as_ref().and_then(|pid| pid.get()))?;
     }
     let tracefs = tracing::open()?;
-    let running = RunningTasks::new(tracefs, texts);
+    let tasks = TracedTasks::of_samples(tracefs, texts);
     let style = syscalls::style(args, (is_coloured(), system_wide), is_monotonic);
     let only = syscalls::numbers(&args.call.calls)?;
-    let mut lines = SyscallLines::new(None, SampledTasks::live(running), style, None, args.count)
-        .with_calls(only);
+    let mut lines = SyscallLines::new(None, tasks, style, None, args.count).with_calls(only);
     lines.describe_calls();
     let selection = EventSelection::of_tasks(args.comm.clone(), Vec::new(), args.tid.clone());
     let symbols = ResolverOptions::default();

@@ -2,7 +2,7 @@
 //! durations, in the manner of strace but without stopping the program.
 //!
 //! `kymo-render` makes the lines; what they say of the tasks' memory and descriptors is
-//! asked here, as soon as a call was read from the ring.
+//! asked (`traced_tasks.rs`) as soon as a call was read from the ring.
 
 use std::io::{Write as _, stdout};
 use std::ops::ControlFlow;
@@ -11,28 +11,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use kymo_analysis::syscalls::CallWaits;
-use kymo_bpf::{MemoryPiece, MemoryRead};
-use kymo_events::live::LiveTaskNames;
-use kymo_events::trace_dat::TaskName;
 use kymo_format::EventFormat;
 use kymo_kernel::bpf::BpfError;
 use kymo_kernel::ftrace::{Item, Selection, TraceDir};
 use kymo_kernel::tracefs::Tracefs;
-use kymo_kernel::{memory, process, target};
+use kymo_kernel::{process, target};
 use kymo_model::glob::is_glob;
 use kymo_model::{Note, NoteKind};
 use kymo_programs::{CallTexts, ReadTasks};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
-    SummaryGrouping, SummaryStyle, SyscallFormats, SyscallLines, SyscallStyle, TaskInspector,
-    WaitFormats, all_syscalls, near_syscalls, syscall_class, syscall_classes, syscall_number,
-    syscalls_matching,
+    SummaryGrouping, SummaryStyle, SyscallFormats, SyscallLines, SyscallStyle, WaitFormats,
+    all_syscalls, near_syscalls, syscall_class, syscall_classes, syscall_number, syscalls_matching,
 };
 use kymo_view::Ledger;
 use kymo_view::syscalls::call_time_words;
 use kymo_view::units::{Span, shown};
 
 use super::live_output::{is_coloured, note_lost};
+use super::traced_tasks::TracedTasks;
 use super::{Args, close, follow};
 use crate::commands::tracing;
 
@@ -288,7 +285,7 @@ pub(super) fn note_silence(args: &Args) -> anyhow::Result<Note> {
 }
 
 /// Lines of the calls of a run.
-type Lines = SyscallLines<RunningTasks>;
+type Lines = SyscallLines<TracedTasks>;
 
 fn lines(
     capture: &LiveCapture,
@@ -309,7 +306,7 @@ fn lines(
     };
     let monotonic = dir.clocks()?.current == "mono";
     let style = style(args, (colour, system_wide), monotonic);
-    let tasks = RunningTasks::new(dir.tracefs().clone(), texts);
+    let tasks = TracedTasks::running(dir.tracefs().clone(), texts);
     // After a delay it has become the command already.
     let child = capture.child_id().filter(|_| args.delay.is_none()).map(|pid| pid as i32);
     let only = numbers(&args.call.calls)?;
@@ -366,23 +363,6 @@ fn write_slowest(lines: &mut Lines) {
     }
 }
 
-/// The tasks of this machine, asked while they run.
-pub(super) struct RunningTasks {
-    tracefs: Tracefs,
-    names: LiveTaskNames,
-    /// The name that was asked for last.
-    name: TaskName,
-    /// Programs in the kernel that read what calls point to, where it runs some.
-    texts: Option<CallTexts>,
-}
-
-impl RunningTasks {
-    pub(super) fn new(tracefs: Tracefs, texts: Option<CallTexts>) -> RunningTasks {
-        let names = LiveTaskNames::new(&tracefs);
-        RunningTasks { tracefs, names, name: TaskName::default(), texts }
-    }
-}
-
 /// Programs in the kernel that read what calls point to, or why it refuses them. Without them
 /// texts are read from here, as far as they can be.
 pub(super) fn texts(args: &Args, system_wide: bool) -> (Option<CallTexts>, Option<String>) {
@@ -411,81 +391,6 @@ fn start_texts(args: &Args, system_wide: bool) -> Result<Option<CallTexts>, BpfE
         false => ReadTasks::Added(Some(&fork).filter(|_| !args.no_inherit)),
     };
     CallTexts::start(tasks)
-}
-
-impl TaskInspector for RunningTasks {
-    fn call_format(&self, name: &str) -> Option<EventFormat> {
-        let text = self.tracefs.event_format("syscalls", name).ok()?;
-        EventFormat::parse(&text).ok()
-    }
-
-    fn read_text(&self, tid: i32, address: u64, most: usize) -> Option<(Vec<u8>, bool)> {
-        memory::read_text(tid as u32, address, most).ok()
-    }
-
-    fn read_memory(&self, tid: i32, address: u64, buffer: &mut [u8]) -> Option<usize> {
-        memory::read(tid as u32, address, buffer).ok()
-    }
-
-    fn descriptor_path(&self, tid: i32, fd: i32) -> Option<String> {
-        target::descriptor_path(u32::try_from(tid).ok()?, u32::try_from(fd).ok()?)
-    }
-
-    fn describe(&self, number: i64, reads: &[MemoryRead]) -> bool {
-        let number = u16::try_from(number).ok();
-        let texts = self.texts.as_ref().zip(number);
-        texts.is_some_and(|(texts, number)| texts.describe(number, reads))
-    }
-
-    fn reads_calls(&self) -> bool {
-        self.texts.is_some()
-    }
-
-    fn memory_at_entry(
-        &mut self,
-        (tid, time): (i32, u64),
-        number: i64,
-        args: &[u64; 6],
-    ) -> Vec<MemoryPiece> {
-        let texts = self.texts.as_mut();
-        texts.map(|texts| texts.at_entry((tid as u32, time), number, args)).unwrap_or_default()
-    }
-
-    fn memory_at_exit(
-        &mut self,
-        (tid, time): (i32, u64),
-        number: i64,
-        result: i64,
-    ) -> Vec<MemoryPiece> {
-        let texts = self.texts.as_mut();
-        texts.map(|texts| texts.at_exit((tid as u32, time), number, result)).unwrap_or_default()
-    }
-
-    fn forget_memory(&mut self, tid: Option<i32>) {
-        match (&mut self.texts, tid) {
-            (Some(texts), Some(tid)) => texts.forget(tid as u32),
-            (Some(texts), None) => texts.forget_all(),
-            (None, _) => {}
-        }
-    }
-
-    fn process_of(&self, tid: i32) -> Option<i32> {
-        target::process_of(u32::try_from(tid).ok()?)?.try_into().ok()
-    }
-
-    fn monotonic_time(&self) -> u64 {
-        u64::try_from(process::monotonic().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn refresh_names(&mut self) {
-        self.names.expire();
-        self.names.refresh();
-    }
-
-    fn task_name(&mut self, tid: i32) -> &[u8] {
-        self.name = self.names.get(tid);
-        self.name.as_bytes()
-    }
 }
 
 /// Calls that make descriptors, or after which they stand for something else.
