@@ -15,6 +15,7 @@ use crate::chain_frames::{ChainFrame, kernel_part};
 use crate::ctf::EventTask;
 use crate::payload::KernelNames;
 use crate::schema::{ClassOrigin, FieldDesc, FieldId, FieldPlace, RecordedClass, SampleField};
+use crate::state::Located;
 use crate::trace_dat::{KnownEvent, TaskNames};
 use crate::value::FieldValue;
 
@@ -58,6 +59,10 @@ pub(crate) trait PerfState {
     fn with_symbols(&self, see: &mut dyn FnMut(&Resolver));
     /// Function of the kernel at an address, and how far it is from its begin.
     fn kernel_symbol(&self, _addr: u64) -> Option<(String, u64)> {
+        None
+    }
+    /// Binary and symbol of an address.
+    fn locate(&self, _pid: u32, _addr: u64, _mode: u16) -> Option<Located> {
         None
     }
     /// Variable of a program at an address of a process.
@@ -450,6 +455,15 @@ impl<'e> RecordedEvent<'e> {
         let words = self.sample().filter(|s| s.has_callchain()).map(|s| kernel_part(s).0)?;
         let generation = state.kernel_generation()?;
         (!words.is_empty()).then_some((words, generation))
+    }
+
+    /// The binary and symbol in which a sample was taken, and those of the data that it is about.
+    pub fn sampled_places(&self) -> Option<(Located, Option<Located>)> {
+        let EventBody::Perf { entry, state, .. } = &self.body else { return None };
+        let (sample, pid) = (self.sample()?, self.task().pid?);
+        let code = state.locate(pid, sample.ip?, entry.raw.misc.cpumode())?;
+        let data = sample.addr.and_then(|addr| state.locate(pid, addr, Misc::USER));
+        Some((code, data))
     }
 
     /// Name of the variable at an address of the event's process, where the recording and the

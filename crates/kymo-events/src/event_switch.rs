@@ -38,17 +38,18 @@ impl EventSwitch {
 
 /// Where between the two events a reader is.
 #[derive(Debug)]
-pub(crate) struct SwitchState {
+pub struct SwitchState {
     is_on: bool,
 }
 
 impl SwitchState {
-    pub(crate) fn new(switch: &EventSwitch) -> SwitchState {
+    /// Before the first event.
+    pub fn new(switch: &EventSwitch) -> SwitchState {
         SwitchState { is_on: switch.on.is_none() }
     }
 
     /// Takes the next sample, of an event of this name; tells whether it counts.
-    pub(crate) fn wants(&mut self, switch: &EventSwitch, event: &str) -> bool {
+    pub fn wants(&mut self, switch: &EventSwitch, event: &str) -> bool {
         if !self.is_on {
             self.is_on = switch.on.as_deref() == Some(event);
             return self.is_on && switch.is_inclusive;

@@ -41,7 +41,7 @@ pub use address::{BinaryAddress, CodeAddress};
 pub use chain_frames::{AddressState, ChainFacts, ChainFrame, ChainResolver};
 pub use event::{EventStack, KernelPayload, ProgramPayload, RecordedEvent, TaskComm, TaskInfo};
 pub use event_fields::{EventFields, FieldReader};
-pub use event_switch::EventSwitch;
+pub use event_switch::{EventSwitch, SwitchState};
 pub use field_type::{FieldRole, FieldType};
 pub use filter::{BoundFilter, FilterExpr, FilterExprError};
 pub use mapped::map;

@@ -43,6 +43,9 @@ impl RecordingFormat {
     pub fn of(path: &Path) -> Option<RecordingFormat> {
         let found = fs::metadata(path).ok()?;
         if found.is_dir() {
+            if perfdata::read::file_in_directory(path).is_some() {
+                return Some(RecordingFormat::PerfData);
+            }
             return match kernel_recordings(path).is_empty() {
                 false => Some(RecordingFormat::Session),
                 true => ctf::Ctf::is_in(path).then_some(RecordingFormat::Ctf),

@@ -60,6 +60,8 @@ pub struct Topology {
     pub socket: u32,
     /// `die_id`.
     pub die: u32,
+    /// `cluster_id`.
+    pub cluster: u32,
     /// `core_id`, unique within its die.
     pub core: u32,
 }
@@ -78,8 +80,26 @@ fn topology_under(sysfs: &Path, cpu: u32) -> Topology {
     Topology {
         socket: number("physical_package_id").unwrap_or(0),
         die: number("die_id").unwrap_or(0),
+        cluster: number("cluster_id").unwrap_or(0),
         core: number("core_id").unwrap_or(0),
     }
+}
+
+/// The cache of a level that serves `cpu` (0: of the last level there is): its level, and the first
+/// CPU that it serves.
+pub fn cache(cpu: u32, level: u8) -> Option<(u8, u32)> {
+    cache_under(&system_path("/sys"), cpu, level)
+}
+
+fn cache_under(sysfs: &Path, cpu: u32, wanted: u8) -> Option<(u8, u32)> {
+    let directory = sysfs.join(format!("devices/system/cpu/cpu{cpu}/cache"));
+    let caches = fs::read_dir(directory).ok()?.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let level: u8 = fs::read_to_string(path.join("level")).ok()?.trim().parse().ok()?;
+        let served = fs::read_to_string(path.join("shared_cpu_list")).ok()?;
+        Some((level, *parse_list(&served).ok()?.first()?))
+    });
+    caches.filter(|(level, _)| wanted == 0 || *level == wanted).max()
 }
 
 /// The memory node of `cpu`; 0 where the kernel has none.
@@ -111,5 +131,22 @@ mod tests {
         let cpus = online();
         assert!(!cpus.is_empty() && cpus.is_sorted(), "{cpus:?}");
         assert_eq!(topology_under(Path::new("/nonexistent"), 0), Topology::default());
+    }
+
+    #[test]
+    fn caches_are_told_by_level_and_the_first_cpu_that_they_serve() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let caches = sysfs.path().join("devices/system/cpu/cpu5/cache");
+        for (index, level, served) in
+            [(0, "1", "5"), (1, "1", "5"), (2, "2", "4-5"), (3, "3", "0-7")]
+        {
+            let directory = caches.join(format!("index{index}"));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("level"), format!("{level}\n")).unwrap();
+            fs::write(directory.join("shared_cpu_list"), format!("{served}\n")).unwrap();
+        }
+        let found = [0, 1, 2, 3, 4].map(|level| cache_under(sysfs.path(), 5, level));
+        assert_eq!(found, [Some((3, 0)), Some((1, 5)), Some((2, 4)), Some((3, 0)), None]);
+        assert_eq!(cache_under(sysfs.path(), 4, 0), None);
     }
 }

@@ -12,6 +12,10 @@ pub enum Aggregation {
     Cpu,
     /// Physical core.
     Core,
+    /// Cluster of cores.
+    Cluster,
+    /// Instance of a cache of this level; 0: of the last level.
+    Cache(u8),
     /// Die.
     Die,
     /// Socket.
@@ -27,7 +31,12 @@ impl Aggregation {
     pub fn is_topology(self) -> bool {
         matches!(
             self,
-            Aggregation::Core | Aggregation::Die | Aggregation::Socket | Aggregation::Node
+            Aggregation::Core
+                | Aggregation::Cluster
+                | Aggregation::Cache(_)
+                | Aggregation::Die
+                | Aggregation::Socket
+                | Aggregation::Node
         )
     }
 }
@@ -42,6 +51,10 @@ pub enum CountKey {
     Cpu(u32),
     /// A physical core.
     Core { socket: u32, die: u32, core: u32 },
+    /// A cluster of cores.
+    Cluster { socket: u32, die: u32, cluster: u32 },
+    /// An instance of a cache, by the first CPU that it serves.
+    Cache { socket: u32, die: u32, level: u8, first: u32 },
     /// A die.
     Die { socket: u32, die: u32 },
     /// A socket.

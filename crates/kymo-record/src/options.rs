@@ -223,6 +223,8 @@ pub struct RecordOptions {
     pub exclude_self: bool,
     /// Several files.
     pub switch: Option<SwitchOn>,
+    /// Tracepoints at which a new file begins, as on SIGUSR2 (`--switch-output-event`).
+    pub switch_at: Vec<EventSpec>,
     /// How many of them are kept; the oldest go.
     pub most_files: Option<u32>,
     /// The time in the name of the file (`--timestamp-filename`).
@@ -296,6 +298,7 @@ impl Default for RecordOptions {
             compress: None,
             exclude_self: false,
             switch: None,
+            switch_at: Vec::new(),
             most_files: None,
             stamped_name: false,
             overwrite: false,

@@ -3,6 +3,7 @@
 
 mod drain;
 mod foreign_wakeups;
+mod switch_trigger;
 
 use std::fs::File;
 use std::io;
@@ -32,6 +33,7 @@ use crate::output;
 use crate::scan::Scan;
 use crate::synthesize::{ExistingTasks, Synthesizer, ToldMappings};
 use foreign_wakeups::ForeignWakeups;
+use switch_trigger::SwitchTrigger;
 
 /// What a recording came to.
 #[derive(Debug, Default)]
@@ -125,6 +127,7 @@ struct Session<'a> {
     /// What of the rings apart is written.
     wakeups: Option<ForeignWakeups>,
     containers: ContainerFiles,
+    trigger: Option<SwitchTrigger>,
     /// `max_size` was reached.
     full: bool,
     /// What the kernel counted as lost, once it is over.
@@ -134,8 +137,9 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn new(options: &'a RecordOptions) -> Result<Session<'a>, RecordError> {
-        let OpenedEvents { specs, rings, tracing, child, tids, cpus, signals, notes } =
+        let OpenedEvents { specs, rings, tracing, child, tids, cpus, signals, mut notes } =
             OpenedEvents::open(options)?;
+        let trigger = SwitchTrigger::open(&options.switch_at, &mut notes)?;
         let control = options.control.as_ref().map(ControlChannel::open).transpose();
         let control = control.map_err(system("cannot open what --control names"))?;
         // Only now, so that a refused recording leaves no file; the command still
@@ -168,6 +172,7 @@ impl<'a> Session<'a> {
             scan,
             wakeups,
             containers: ContainerFiles::new(),
+            trigger,
             full: false,
             lost_by_event: None,
             summary: RecordSummary { notes, ring, ..RecordSummary::default() },
@@ -286,6 +291,7 @@ impl<'a> Session<'a> {
         }
         // Not before: nobody reads their rings while the file is begun.
         self.rings.set.switch(true, |event| event.spec.terms.system_wide).map_err(&start)?;
+        self.trigger.as_ref().map_or(Ok(()), SwitchTrigger::start).map_err(&start)?;
         let began = Instant::now();
         self.summary.began = monotonic_ns();
         if let Some(child) = &mut self.child {

@@ -148,19 +148,21 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["stat"],
-        options: &["metrics", "M", "topdown", "td-level", "transaction", "T"],
-        reason: "formulas of single CPU models are not known; what is derived of usual events is \
-                 shown beside them",
+        options: &["topdown", "td-level"],
+        reason: "levels of the top-down method are not computed; where the CPU counts its slots, \
+                 -e '{slots,topdown-retiring,topdown-bad-spec,topdown-fe-bound,topdown-be-bound}' \
+                 shows how they were used",
+    },
+    RefusedOption {
+        commands: &["stat"],
+        options: &["transaction", "T"],
+        reason: "formulas of single CPU models are not known; where the CPU has transactions, -e \
+                 '{cycles,cpu/tx-start/,cpu/cycles-t/,cpu/cycles-ct/}' counts them",
     },
     RefusedOption {
         commands: &["stat"],
         options: &["cputype", "pmu-filter"],
         reason: "name the PMU in the event: -e PMU/EVENT/",
-    },
-    RefusedOption {
-        commands: &["stat"],
-        options: &["per-cache", "per-cluster"],
-        reason: "counts are summed by core, die, socket or node, or shown by CPU (-A)",
     },
     RefusedOption {
         commands: &["record"],
@@ -179,40 +181,9 @@ const REFUSED: &[RefusedOption] = &[
         reason: "events are filtered by the kernel's own filters (--filter), or in `kymo run`",
     },
     RefusedOption {
-        commands: &["record"],
-        options: &["switch-output-event"],
-        reason: "--switch-output=signal goes on in a new file when it is told to, and `kymo \
-                 session` keeps the last seconds",
-    },
-    RefusedOption {
         commands: &["trace"],
-        options: &[
-            "call-graph",
-            "kernel-syscall-graph",
-            "max-stack",
-            "min-stack",
-            "print-sample",
-            "pf",
-            "sched",
-        ],
-        reason: "lines of calls have no stacks and no page faults: `kymo record -g -e \
-                 raw_syscalls:sys_enter` (or -e page-faults, sched:sched_switch) and `kymo script`; \
-                 `kymo profile` says what calls wait for",
-    },
-    RefusedOption {
-        commands: &["trace"],
-        options: &["switch-on", "switch-off", "show-on-off-events"],
-        reason: "use `kymo record` and `kymo script --switch-on`",
-    },
-    RefusedOption {
-        commands: &["trace"],
-        options: &["cgroup", "G"],
-        reason: "use `kymo record -G CGROUP -e raw_syscalls:*` and `kymo syscalls`",
-    },
-    RefusedOption {
-        commands: &["trace"],
-        options: &["summary-mode", "max-summary"],
-        reason: "`kymo syscalls` shows recorded calls by task, cgroup and call",
+        options: &["print-sample"],
+        reason: "fields of samples are printed by `kymo script -D` of a recording",
     },
     RefusedOption {
         commands: &["sched replay"],

@@ -119,10 +119,13 @@ fn results_of_recordings_are_as_the_schema_says() {
     checked.check("event_table", &["report", "--json", "-s", "event,comm", "-i", &sched]);
     checked.check("event", &["script", "--json", "-i", &sched]);
     checked.check("call", &[&["trace", "--json"], &command[..]].concat());
+    let faults = ["trace", "--json", "--pf", "all", "--no-syscalls"];
+    checked.check("call_beside", &[&faults[..], &command].concat());
     let event = ["count", "--json", "-e", "syscalls:sys_enter_getppid"];
     checked.check("count", &[&event[..], &command].concat());
     let expected = [
         "call",
+        "call_beside",
         "count",
         "event",
         "event_table",

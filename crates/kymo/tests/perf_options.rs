@@ -186,7 +186,7 @@ fn what_cannot_be_is_refused_by_name() {
         (&["report", "--branch-stack"][..], "kymo script -F brstacksym"),
         (&["sched", "replay", "--repeat", "3"], "perf sched replay"),
         (&["lock", "contention", "--inject-delay", "x"], "nothing is delayed"),
-        (&["trace", "--pf", "all"], "page-faults"),
+        (&["trace", "--print-sample"], "kymo script -D"),
         (&["offcpu", "record", "-p", "1"], "-p PID"),
         (&["why", "record", "--tid", "1"], "-p PID"),
     ] {
@@ -426,4 +426,33 @@ fn lines_of_perf_trace_are_where_perf_writes_them() {
     let _ = kymo(&["trace", "-q", "-e", "syscalls:sys_enter_write", "-o", &own, "--", "true"])
         .success();
     assert!(std::fs::read(&own).unwrap().starts_with(b"\x17\x08\x44tracing"));
+}
+
+#[test]
+fn a_directory_of_perfs_is_read_as_its_recording() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let work = Workload::syscalls();
+    let what = ["-g", "-e", "cpu-clock", "-F", "2000", "--", work.arg(), "400000"];
+    let file = record(&directory, "plain.data", &what);
+    // As perf record --kcore leaves it, where the kernel has /proc/kcore.
+    let made = directory.path().join("kcore.data");
+    std::fs::create_dir_all(made.join("kcore_dir")).unwrap();
+    std::fs::copy(&file, made.join("data")).unwrap();
+    let made = made.display().to_string();
+    for args in [&["script"][..], &["report", "--stdio"], &["evlist"]] {
+        let of = |path: &str| kymo(&[args, &["-i", path]].concat()).success().stdout;
+        assert_eq!(of(&made), of(&file), "{args:?}");
+    }
+    let theirs = perf(["script", "-F", "comm,tid,ip,sym", "-i", &made]).success().stdout;
+    let ours = kymo(&["script", "-F", "comm,tid,ip,sym", "-i", &made]).success().stdout;
+    assert_eq!(ours, theirs);
+    // Of several threads' files one alone would be a part of the samples.
+    let threads = directory.path().join("threads.data").display().to_string();
+    let options = ["record", "-q", "--threads", "-e", "cpu-clock", "-o", &threads, "--"];
+    let _ = perf([&options[..], &[work.arg(), "1000"]].concat()).success();
+    let refused = kymo(&["script", "-i", &threads]).failure();
+    assert!(refused.stderr.contains("recorded by several threads"), "{refused:?}");
 }

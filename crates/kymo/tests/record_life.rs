@@ -159,6 +159,35 @@ fn sigusr2_begins_a_new_file_only_where_it_was_asked_for() {
 }
 
 #[test]
+fn an_event_of_whomever_begins_a_new_file() {
+    if !require(&NEEDS) {
+        return;
+    }
+    // Nobody else asks for this.
+    const HIT: &str = "#include <unistd.h>\nint main(void) { return sethostname(0, -1) != -1; }";
+    let (w, hit) = (Workload::spin(), Workload::compile("hit", HIT));
+    let mut child = background(&w, &["--switch-output-event", "syscalls:sys_enter_sethostname"]);
+    for count in 2..4 {
+        rounds(&w, 2);
+        let _ = run(hit.arg(), [""; 0]).success();
+        until("another file", || files(&w).len() == count);
+    }
+    rounds(&w, 2);
+    stop(&w, &mut child);
+    let found = files(&w);
+    assert_eq!(found.len(), 3, "{found:?}");
+    in_sequence(&found);
+    assert!(found.iter().all(|file| listings(file) >= 2), "{found:?}");
+    // What switches is not in the files.
+    for file in &found {
+        let events = perf(["evlist", "-i", file.to_str().unwrap()]).success().stdout;
+        assert!(events.contains("page-faults") && !events.contains("hostname"), "{events}");
+    }
+    let refused = record(&["--switch-output-event", "cpu-clock", "--", "true"]).failure();
+    assert!(refused.stderr.contains("no tracepoint or probe"), "{refused:?}");
+}
+
+#[test]
 fn a_flight_recorder_gives_its_newest_events_on_sigusr2() {
     if !require(&NEEDS) {
         return;

@@ -2,7 +2,9 @@
 //! names and, where the command always does the same, the same counts.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use kymo_testkit::{Need, Outcome, Workload, perf, require, run, run_command};
+use std::collections::BTreeSet;
+
+use kymo_testkit::{Need, Outcome, Workload, peer, perf, require, run, run_command};
 
 /// Runs kymo in the locale that `perf` is run in: a command reads locale files
 /// of its own in others, and is counted doing it.
@@ -333,4 +335,85 @@ fn events_of_a_process_that_sleeps_share_a_note() {
         "{text}"
     );
     assert!(note.ends_with(&format!("and {} more", counted - 4)), "{text}");
+}
+
+#[test]
+fn metrics_are_derived_of_the_events_that_perf_counts_for_them() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::NewestPeers]) {
+        return;
+    }
+    let work = Workload::spin();
+    let metrics = "cs_per_second,migrations_per_second,page_faults_per_second,CPUs_utilized";
+    let args = ["stat", "-x,", "-M", metrics, work.arg(), "20"];
+    let rows = |text: &str| -> Vec<Vec<String>> {
+        let fields = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+        text.lines().map(fields).filter(|fields| fields.len() > 6).collect()
+    };
+    let names = |rows: &[Vec<String>]| -> BTreeSet<String> {
+        let events = rows.iter().map(|row| row[2].trim_start_matches("cpu-").to_owned());
+        events.filter(|name| name != "duration_time").collect()
+    };
+    let (ours, theirs) =
+        (rows(&kymo(&args).success().stderr), rows(&peer("perf").run(args).success().stderr));
+    assert_eq!(names(&ours), names(&theirs), "{ours:?} {theirs:?}");
+    assert_eq!(ours.len(), 4, "{ours:?}");
+    let of = |name: &str| ours.iter().find(|row| row[2] == name).unwrap();
+    let number = |text: &str| text.parse::<f64>().unwrap();
+    let seconds = number(&of("task-clock")[0]) / 1e3;
+    let (faults, rate) = (number(&of("page-faults")[0]), &of("page-faults")[5..7]);
+    let scale = match &*rate[1] {
+        "K/sec" => 1e3,
+        "M/sec" => 1e6,
+        unit => {
+            assert_eq!(unit, "/sec");
+            1.0
+        }
+    };
+    let derived = number(&rate[0]) * scale;
+    assert!((derived - faults / seconds).abs() <= derived / 100.0, "{ours:?}");
+    assert_eq!(of("task-clock")[6], "CPUs utilized");
+    // Beside other events, each counted once.
+    let more = ["stat", "-x,", "-e", "task-clock,minor-faults", "-M", "CPUs_utilized", work.arg()];
+    let more = rows(&kymo(&more).success().stderr);
+    let counted: Vec<&str> = more.iter().map(|row| &*row[2]).collect();
+    assert_eq!(counted, ["task-clock", "minor-faults"]);
+    let refused = kymo(&["stat", "-M", "tma_retiring", "true"]).failure();
+    assert!(refused.stderr.contains("insn_per_cycle"), "{refused:?}");
+    let topdown = kymo(&["stat", "--topdown", "true"]).failure();
+    assert!(topdown.stderr.contains("has no --topdown: levels"), "{topdown:?}");
+}
+
+#[test]
+fn clusters_and_caches_sum_the_cpus_that_perf_sums() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::NewestPeers]) {
+        return;
+    }
+    for by in ["--per-cluster", "--per-cache", "--per-cache=L1", "--per-cache=l2"] {
+        for format in [&["-x,"][..], &[]] {
+            let args =
+                [&["stat", "-a", by, "-e", "cpu-clock"], format, &["sleep", "0.02"]].concat();
+            let keys = |text: &str| -> Vec<String> {
+                let rows = text.lines().filter(|line| line.contains("cpu-clock"));
+                // The key, how many CPUs, and where the value ends.
+                rows.map(|row| match row.split_once(" msec ") {
+                    None => row.split(',').take(2).collect::<Vec<_>>().join(","),
+                    Some((before, _)) => {
+                        let words: Vec<&str> = before.split_whitespace().take(2).collect();
+                        format!("{} {}", words.join(" "), before.len())
+                    }
+                })
+                .collect()
+            };
+            let ours = kymo(&args).success().stderr;
+            let theirs = peer("perf").run(&args).success().stderr;
+            assert_eq!(keys(&ours), keys(&theirs), "{by}\n{ours}\n{theirs}");
+            assert!(!keys(&ours).is_empty(), "{ours}");
+        }
+    }
+    let json = kymo(&["stat", "-a", "--per-cache", "-j", "-e", "cpu-clock", "true"]).success();
+    assert!(json.stderr.starts_with("{\"cache\" : \"S0-D0-L"), "{json:?}");
+    let refused = kymo(&["stat", "-a", "--per-cache=L7", "true"]).failure();
+    assert!(refused.stderr.contains("L1 to L4"), "{refused:?}");
+    let commands = kymo(&["stat", "--per-cluster", "true"]).failure();
+    assert!(commands.stderr.contains("need -a or -C"), "{commands:?}");
 }

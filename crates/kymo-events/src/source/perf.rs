@@ -17,7 +17,7 @@ use crate::chain_frames::{ChainFacts, ChainFrame, ChainResolver, SharedTally};
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
 use crate::perf_data::{TracepointPayloads, note};
 use crate::schema::{LayoutId, RecordedClass};
-use crate::state::{CommId, MachineState};
+use crate::state::{CommId, Located, MachineState};
 use crate::state_history::{StateMark, StateReader, StateTracker};
 use crate::task_tree::TaskTree;
 
@@ -94,6 +94,10 @@ impl PerfState for PerfContext {
 
     fn variable(&self, pid: u32, addr: u64) -> Option<String> {
         self.machine.borrow().variable(pid, addr)
+    }
+
+    fn locate(&self, pid: u32, addr: u64, mode: u16) -> Option<Located> {
+        Some(self.machine.borrow_mut().locate(pid, addr, mode))
     }
 
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String> {

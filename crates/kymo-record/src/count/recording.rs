@@ -37,7 +37,8 @@ pub struct CountFileOptions {
 pub(super) fn aggregation_number(by: Aggregation) -> u64 {
     match by {
         Aggregation::Cpu => 0,
-        Aggregation::Global => 1,
+        // There were no such yet.
+        Aggregation::Cluster | Aggregation::Cache(_) | Aggregation::Global => 1,
         Aggregation::Socket => 2,
         Aggregation::Die => 3,
         Aggregation::Core => 4,

@@ -301,6 +301,8 @@ impl Machine {
         let (socket, core) = place.map_or((0, cpu), |p| (p.socket, p.core));
         let die = place.and_then(|p| p.die).unwrap_or(0);
         match by {
+            // The file does not tell of clusters.
+            Aggregation::Cluster | Aggregation::Cache(_) => CountKey::All,
             Aggregation::Global | Aggregation::Thread => CountKey::All,
             Aggregation::Cpu => CountKey::Cpu(cpu),
             Aggregation::Core => CountKey::Core { socket, die, core },

@@ -88,6 +88,8 @@ pub(super) fn event_rows(
     if options.by.is_topology() {
         rows.compact_sort_by_key(|r| match r.key {
             CountKey::Core { socket, die, core } => (socket, die, core),
+            CountKey::Cluster { socket, die, cluster } => (socket, die, cluster),
+            CountKey::Cache { socket, die, first, .. } => (socket, die, first),
             CountKey::Die { socket, die } => (socket, die, 0),
             CountKey::Socket(socket) => (socket, 0, 0),
             CountKey::Node(node) => (node, 0, 0),
@@ -124,10 +126,20 @@ fn key(place: CounterPlace, by: Aggregation) -> CountKey {
         Aggregation::Global | Aggregation::Thread => CountKey::All,
         Aggregation::Cpu => CountKey::Cpu(cpu),
         Aggregation::Node => CountKey::Node(cpus::node(cpu)),
-        Aggregation::Core | Aggregation::Die | Aggregation::Socket => {
-            let cpus::Topology { socket, die, core, .. } = cpus::topology(cpu);
+        Aggregation::Core
+        | Aggregation::Cluster
+        | Aggregation::Cache(_)
+        | Aggregation::Die
+        | Aggregation::Socket => {
+            let cpus::Topology { socket, die, cluster, core } = cpus::topology(cpu);
             match by {
                 Aggregation::Core => CountKey::Core { socket, die, core },
+                Aggregation::Cluster => CountKey::Cluster { socket, die, cluster },
+                Aggregation::Cache(level) => {
+                    // Whoever counts has seen to it that there are such.
+                    let (level, first) = cpus::cache(cpu, level).unwrap_or((level, cpu));
+                    CountKey::Cache { socket, die, level, first }
+                }
                 Aggregation::Die => CountKey::Die { socket, die },
                 _ => CountKey::Socket(socket),
             }

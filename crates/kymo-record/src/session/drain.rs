@@ -11,6 +11,7 @@ use kymo_kernel::process::Signal;
 use kymo_kernel::target;
 use kymo_model::{Note, NoteKind};
 
+use super::switch_trigger::SwitchTrigger;
 use super::{Session, scan_of};
 use crate::control::ControlCommand;
 use crate::error::RecordError;
@@ -65,6 +66,11 @@ impl Session<'_> {
             }
             if request == SignalRequest::End {
                 return Ok(());
+            }
+            if let Some(trigger) = &mut self.trigger
+                && trigger.take()?
+            {
+                request = SignalRequest::SwitchFile;
             }
             self.start_if_due(&mut clock)?;
             let size = self.writer.as_ref().map_or(0, PerfDataWriter::data_size);
@@ -183,8 +189,9 @@ impl Session<'_> {
         let signals = [self.signals.as_fd()];
         let watched = self.watched.iter().map(|fd| fd.as_fd());
         let control = self.control.as_ref().map(|control| control.as_fd());
+        let trigger = self.trigger.iter().flat_map(SwitchTrigger::fds);
         let others: Vec<BorrowedFd<'_>> =
-            signals.into_iter().chain(watched).chain(control).collect();
+            signals.into_iter().chain(watched).chain(control).chain(trigger).collect();
         let ready = self.rings.wait(&others, wait.unwrap_or(Duration::MAX), hung)?;
         self.summary.wakeups += 1;
         let mut ended = ready.into_iter().skip(1);

@@ -4,7 +4,7 @@
 use kymo_events::chain::Origin;
 use kymo_events::state::Located;
 use kymo_events::{ChainFrame, RecordedEvent};
-use kymo_symbols::Resolver;
+use kymo_symbols::{DsoKind, Resolver};
 
 use super::fields::FieldSet;
 use super::recorded_names::write_located;
@@ -36,8 +36,18 @@ pub(super) fn write_frame(
     out.push(b'\n');
 }
 
+/// `BINARY@ADDRESS`, or the address alone where nothing is mapped.
+fn place_in_binary(symbols: &Resolver, at: &Located) -> String {
+    match at.dso.and_then(|id| symbols.get(id)) {
+        // Nothing was compiled into what is data.
+        Some(dso) if dso.kind == DsoKind::PerfMap => format!("//anon@{:#x}", at.addr),
+        Some(dso) => format!("{}@{:#x}", dso.long_name, at.addr),
+        None => format!("{:#x}", at.addr),
+    }
+}
+
 /// Call chains of one recording whose samples come one by one.
-pub(crate) struct ChainLines {
+pub struct ChainLines {
     options: ChainOptions,
     sources: SourceLines,
     /// Binaries as they were at the last chain.
@@ -45,8 +55,41 @@ pub(crate) struct ChainLines {
 }
 
 impl ChainLines {
-    pub(crate) fn new(options: ChainOptions) -> ChainLines {
+    /// No chain yet.
+    pub fn new(options: ChainOptions) -> ChainLines {
         ChainLines { options, sources: SourceLines::new(options.sources), symbols: None }
+    }
+
+    /// The frames of an event's chain as lines, or as a member of its object, with what is inlined
+    /// in them.
+    pub fn frames_text(&mut self, event: &RecordedEvent<'_>, json: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        match json {
+            true => self.write_json(event, &mut out),
+            false => self.write_text(event, &mut out),
+        }
+        self.fill(&mut out, &mut []);
+        if !json {
+            // Lines that others follow have no empty one before and behind.
+            out.truncate(out.len().saturating_sub(1));
+            out.drain(..out.len().min(1));
+        }
+        out
+    }
+
+    /// Where a sample was taken and what data it is about, as a fault of a page has both.
+    pub fn places_text(&mut self, event: &RecordedEvent<'_>) -> Option<(String, String)> {
+        let (code, data) = event.sampled_places()?;
+        let mut texts = None;
+        event.with_symbols(&mut |symbols| {
+            let function = match code.symbol {
+                Some(symbol) => format!("{}+{:#x}", symbols.name(symbol), code.offset),
+                None => place_in_binary(symbols, &code),
+            };
+            let data = data.map_or_else(String::new, |at| place_in_binary(symbols, &at));
+            texts = Some((function, data));
+        });
+        texts
     }
 
     /// Appends the chain of an event to its line, if it has one, and an empty line.

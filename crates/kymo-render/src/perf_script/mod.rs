@@ -24,7 +24,7 @@ use kymo_files::perfdata::{Batch, Entry};
 use kymo_format::LineWriter;
 use kymo_model::{Note, NoteKind, RecordKind, counted};
 
-pub use chain_lines::ChainOptions;
+pub use chain_lines::{ChainLines, ChainOptions};
 pub use data_json::DataJsonWriter;
 pub use fields::{FieldSet, FieldSpec};
 pub use line_start::{LineStyle, TimeOrigin};

@@ -6,6 +6,7 @@
 
 use std::io::Write as _;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kymo_analysis::syscalls::CallWaits;
@@ -19,7 +20,7 @@ use super::details::{CallDetails, DetailCache, TaskInspector, seconds};
 use super::errno::{errno_name, errno_text};
 use super::memory::{MemoryShape, ReadMemory, slot_of};
 use super::numbers::syscall_name;
-use super::summary::SyscallSummary;
+use super::summary::{SummaryStyle, SyscallSummary};
 use super::waits::{CallWaiting, Return, SlowestCall, WaitFormats, switched};
 
 /// Results from here on are errors: -4095 … -1.
@@ -55,6 +56,18 @@ pub struct SyscallLines<I> {
     fresh: bool,
     /// Of the event that is taken.
     cpu: u32,
+    sampled: SampledCall,
+}
+
+/// What samples tell of a call that ends.
+#[derive(Debug, Default)]
+pub struct SampledCall {
+    /// Where it was made, as lines or as a member of its object.
+    pub stack: Vec<u8>,
+    /// Its stack has fewer frames than those of calls that are shown must have.
+    pub is_too_short: bool,
+    /// The cgroup of its task.
+    pub cgroup: Option<Arc<[u8]>>,
 }
 
 /// Layout of the lines of system calls.
@@ -64,8 +77,8 @@ pub struct SyscallStyle {
     pub lines: bool,
     /// A table of all calls at the end.
     pub summary: bool,
-    /// The table says how often which error came.
-    pub errno_summary: bool,
+    /// Layout of the table.
+    pub tables: SummaryStyle,
     /// Lines are JSON objects.
     pub json: bool,
     /// Lines begin with the time of the call.
@@ -147,13 +160,14 @@ impl<I: TaskInspector> SyscallLines<I> {
             unread: 0,
             seen: FxHashSet::default(),
             gated: child,
-            summary: style.summary.then(|| SyscallSummary::new(style.errno_summary)),
+            summary: style.summary.then(|| SyscallSummary::new(style.tables)),
             waiting: None,
             style,
             only: Vec::new(),
             left,
             fresh: false,
             cpu: 0,
+            sampled: SampledCall::default(),
         }
     }
 
@@ -265,10 +279,54 @@ impl<I: TaskInspector> SyscallLines<I> {
     }
 
     /// Takes a recorded call that ends on a CPU.
-    pub fn recorded_exit(&mut self, cpu: u32, event: (i32, u64), number: i64, value: i64) {
+    pub fn recorded_exit(
+        &mut self,
+        cpu: u32,
+        event: (i32, u64),
+        (number, value): (i64, i64),
+        sampled: SampledCall,
+    ) {
         self.cpu = cpu;
         self.inspected += 1;
+        self.sampled = sampled;
         self.exit_call(event, number, value);
+        self.sampled = SampledCall::default();
+    }
+
+    /// Takes an event that is no call: its words, or the members of its object, and its stack as
+    /// calls have it.
+    pub fn other_event(&mut self, cpu: u32, event: (i32, u64), words: &[u8], stack: &[u8]) {
+        self.cpu = cpu;
+        self.inspected += 1;
+        if !self.style.lines || self.is_full() {
+            return;
+        }
+        if self.style.json {
+            self.start_json(event, self.style.cpus);
+            self.output.push(b',');
+            self.output.extend_from_slice(words);
+            self.output.extend_from_slice(stack);
+            self.output.extend_from_slice(b"}\n");
+        } else {
+            self.start_text(event, self.style.cpus);
+            self.output.extend_from_slice(words);
+            self.output.push(b'\n');
+            self.output.extend_from_slice(stack);
+        }
+        self.count_line();
+    }
+
+    /// Counts time that a task ran on a CPU.
+    pub fn add_runtime(&mut self, tid: i32, cgroup: Option<&Arc<[u8]>>, nanos: u64) {
+        if let Some(summary) = &mut self.summary {
+            let group = summary.group(tid, cgroup);
+            summary.add_runtime(group, nanos);
+        }
+    }
+
+    fn count_line(&mut self) {
+        self.shown += 1;
+        self.left = self.left.map(|n| n.saturating_sub(1));
     }
 
     /// Who is asked about tasks.
@@ -333,7 +391,12 @@ impl<I: TaskInspector> SyscallLines<I> {
             if self.style.lines && !self.output.is_empty() {
                 self.output.push(b'\n');
             }
-            summary.write(&mut self.output);
+            let inspector = &mut self.details.inspector;
+            inspector.refresh_names();
+            summary.write(&mut self.output, &mut |tid, out| {
+                let name = inspector.task_name(tid).iter();
+                out.extend(name.map(|b| if b.is_ascii_control() { b'?' } else { *b }));
+            });
         }
     }
 
@@ -442,7 +505,8 @@ impl<I: TaskInspector> SyscallLines<I> {
         {
             let error = (FIRST_ERROR..0).contains(&value).then_some(-value as i32);
             let took = at.saturating_sub(pending.time);
-            summary.count(pending.number, &pending.call.name, error, took);
+            let group = summary.group(tid, self.sampled.cgroup.as_ref());
+            summary.count(group, (pending.number, &pending.call.name), error, took);
             if self.waiting.as_ref().is_some_and(|waiting| waiting.is_slow(took)) {
                 let result = self.result_text(tid, &pending, value);
                 let mut text = format!("{}(", pending.call.name).into_bytes();
@@ -465,14 +529,14 @@ impl<I: TaskInspector> SyscallLines<I> {
                 true => self.write_json(tid, &pending, end),
                 false => self.write_text(tid, &pending, end),
             }
-            self.shown += 1;
-            self.left = self.left.map(|n| n.saturating_sub(1));
+            self.count_line();
         }
     }
 
     /// Whether a call is shown, as far as its end decides.
     fn wants(&self, pending: &PendingCall, end: CallEnd) -> bool {
         match end {
+            CallEnd::Returned { .. } if self.sampled.is_too_short => false,
             CallEnd::Returned { at, value } => {
                 let took = Duration::from_nanos(at.saturating_sub(pending.time));
                 let failed = (FIRST_ERROR..0).contains(&value);
@@ -561,12 +625,9 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
     }
 
-    fn write_text(&mut self, tid: i32, pending: &PendingCall, end: CallEnd) {
+    /// Writes who, when and where.
+    fn start_text(&mut self, (tid, time): (i32, u64), has_cpu: bool) {
         self.seen.insert(tid);
-        let paint =
-            |style: anstyle::Style| if self.style.colour { style } else { anstyle::Style::new() };
-        let name = paint(anstyle::AnsiColor::Yellow.on_default().bold());
-        let bad = paint(anstyle::AnsiColor::Red.on_default());
         if self.style.tasks {
             if !std::mem::replace(&mut self.fresh, true) {
                 self.details.inspector.refresh_names();
@@ -580,11 +641,20 @@ impl<I: TaskInspector> SyscallLines<I> {
             let _ = write!(self.output, "[pid {tid:>5}] ");
         }
         if self.style.times {
-            let _ = write!(self.output, "{} ", seconds(Duration::from_nanos(pending.time)));
+            let _ = write!(self.output, "{} ", seconds(Duration::from_nanos(time)));
         }
-        if self.style.cpus && matches!(end, CallEnd::Returned { .. }) {
+        if has_cpu {
             let _ = write!(self.output, "[{:03}] ", self.cpu);
         }
+    }
+
+    fn write_text(&mut self, tid: i32, pending: &PendingCall, end: CallEnd) {
+        let paint =
+            |style: anstyle::Style| if self.style.colour { style } else { anstyle::Style::new() };
+        let name = paint(anstyle::AnsiColor::Yellow.on_default().bold());
+        let bad = paint(anstyle::AnsiColor::Red.on_default());
+        let has_cpu = self.style.cpus && matches!(end, CallEnd::Returned { .. });
+        self.start_text((tid, pending.time), has_cpu);
         let _ = write!(self.output, "{name}{}{name:#}(", pending.call.name);
         for (i, arg) in argument_texts(pending).enumerate() {
             self.output.extend_from_slice(if i > 0 { b", " } else { b"" });
@@ -602,6 +672,7 @@ impl<I: TaskInspector> SyscallLines<I> {
                 writeln!(self.output, "{style}{result}{style:#} <{took}>")
             }
         };
+        self.output.extend_from_slice(&self.sampled.stack);
     }
 
     fn result_text(&mut self, tid: i32, pending: &PendingCall, value: i64) -> String {
@@ -621,17 +692,24 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
     }
 
-    fn write_json(&mut self, tid: i32, pending: &PendingCall, end: CallEnd) {
+    /// Begins the object of an event.
+    fn start_json(&mut self, (tid, time): (i32, u64), has_cpu: bool) {
         if !std::mem::replace(&mut self.fresh, true) {
             self.details.inspector.refresh_names();
         }
         self.output.extend_from_slice(b"{\"comm\":");
         json_string(&mut self.output, self.details.inspector.task_name(tid));
-        let (s, ns) = (pending.time / 1_000_000_000, pending.time % 1_000_000_000);
-        if self.style.cpus && matches!(end, CallEnd::Returned { .. }) {
+        let (s, ns) = (time / 1_000_000_000, time % 1_000_000_000);
+        if has_cpu {
             let _ = write!(self.output, ",\"cpu\":{}", self.cpu);
         }
-        let _ = write!(self.output, ",\"tid\":{tid},\"time\":{s}.{ns:09},\"syscall\":");
+        let _ = write!(self.output, ",\"tid\":{tid},\"time\":{s}.{ns:09}");
+    }
+
+    fn write_json(&mut self, tid: i32, pending: &PendingCall, end: CallEnd) {
+        let has_cpu = self.style.cpus && matches!(end, CallEnd::Returned { .. });
+        self.start_json((tid, pending.time), has_cpu);
+        self.output.extend_from_slice(b",\"syscall\":");
         json_string(&mut self.output, pending.call.name.as_bytes());
         self.output.extend_from_slice(b",\"args\":{");
         for (i, (text, arg)) in argument_texts(pending).zip(&pending.call.args).enumerate() {
@@ -651,6 +729,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             let _ =
                 write!(self.output, ",\"duration\":{}.{:09}", took.as_secs(), took.subsec_nanos());
         }
+        self.output.extend_from_slice(&self.sampled.stack);
         self.output.extend_from_slice(b"}\n");
     }
 }

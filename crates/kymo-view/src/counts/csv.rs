@@ -56,6 +56,12 @@ pub(super) fn prefix(out: &mut String, row: &CountRow, reading: Reading<'_>, sep
         CountKey::Core { socket, die, core } => {
             write!(out, "S{socket}-D{die}-C{core}{sep}{n}{sep}")
         }
+        CountKey::Cluster { socket, die, cluster } => {
+            write!(out, "S{socket}-D{die}-CLS{cluster}{sep}{n}{sep}")
+        }
+        CountKey::Cache { socket, die, level, first } => {
+            write!(out, "S{socket}-D{die}-L{level}-ID{first}{sep}{n}{sep}")
+        }
         CountKey::Die { socket, die } => write!(out, "S{socket}-D{die}{sep}{n}{sep}"),
         CountKey::Socket(socket) => write!(out, "S{socket}{sep}{n}{sep}"),
         CountKey::Node(node) => write!(out, "N{node}{sep}{n}{sep}"),

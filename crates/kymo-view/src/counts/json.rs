@@ -63,6 +63,12 @@ pub(super) fn prefix(out: &mut String, row: &CountRow, reading: Reading<'_>) {
         CountKey::Core { socket, die, core } => {
             part(out, "core", format!("S{socket}-D{die}-C{core}"));
         }
+        CountKey::Cluster { socket, die, cluster } => {
+            part(out, "cluster", format!("S{socket}-D{die}-CLS{cluster}"));
+        }
+        CountKey::Cache { socket, die, level, first } => {
+            part(out, "cache", format!("S{socket}-D{die}-L{level}-ID{first}"));
+        }
         CountKey::Die { socket, die } => part(out, "die", format!("S{socket}-D{die}")),
         CountKey::Socket(socket) => part(out, "socket", format!("S{socket}")),
         CountKey::Node(node) => part(out, "node", format!("N{node}")),

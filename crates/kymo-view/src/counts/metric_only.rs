@@ -61,6 +61,8 @@ fn key_columns(by: Aggregation) -> &'static [&'static str] {
         Aggregation::Global => &[],
         Aggregation::Cpu => &["CPU"],
         Aggregation::Core => &["core", "cpus"],
+        Aggregation::Cluster => &["cluster", "cpus"],
+        Aggregation::Cache(_) => &["cache", "cpus"],
         Aggregation::Die => &["die", "cpus"],
         Aggregation::Socket => &["socket", "cpus"],
         Aggregation::Node => &["node", "cpus"],
@@ -75,6 +77,8 @@ fn key_width(by: Aggregation) -> usize {
         Aggregation::Cpu | Aggregation::Node => 6,
         Aggregation::Socket => 12,
         Aggregation::Die => 18,
+        Aggregation::Cluster => 26,
+        Aggregation::Cache(_) => 28,
         Aggregation::Core | Aggregation::Thread => 24,
     }
 }

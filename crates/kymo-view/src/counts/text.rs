@@ -24,6 +24,12 @@ pub(super) fn interval_header(by: Aggregation) -> &'static str {
         Aggregation::Core => {
             "#           time core            cpus             counts unit events\n"
         }
+        Aggregation::Cluster => {
+            "#           time cluster              cpus             counts unit events\n"
+        }
+        Aggregation::Cache(_) => {
+            "#           time cache                  cpus             counts unit events\n"
+        }
         Aggregation::Die => "#           time die          cpus             counts unit events\n",
         Aggregation::Socket => "#           time socket cpus             counts unit events\n",
         Aggregation::Node => "#           time node   cpus             counts unit events\n",
@@ -100,6 +106,12 @@ pub(super) fn prefix(out: &mut String, row: &CountRow, reading: Reading<'_>) {
         CountKey::Core { socket, die, core } => {
             part(out, format!("S{socket}-D{die}-C{core}"), 16, 4);
         }
+        CountKey::Cluster { socket, die, cluster } => {
+            part(out, format!("S{socket}-D{die}-CLS{cluster}"), 16, 9);
+        }
+        CountKey::Cache { socket, die, level, first } => {
+            part(out, format!("S{socket}-D{die}-L{level}-ID{first}"), 16, 11);
+        }
         CountKey::Die { socket, die } => part(out, format!("S{socket}-D{die}"), 8, 9),
         CountKey::Socket(socket) => part(out, format!("S{socket}"), 6, 5),
         CountKey::Node(node) => part(out, format!("N{node}"), 6, 5),
@@ -116,6 +128,8 @@ fn blank(by: Aggregation) -> usize {
         Aggregation::Cpu => 11,
         Aggregation::Socket | Aggregation::Node => 12,
         Aggregation::Die => 18,
+        Aggregation::Cluster => 26,
+        Aggregation::Cache(_) => 28,
         Aggregation::Core => 21,
         Aggregation::Thread => 26,
     }

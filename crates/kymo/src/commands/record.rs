@@ -35,6 +35,7 @@ use crate::exit;
 
 /// Flags of `kymo record`.
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("switching").args(["switch_output", "switch_output_event"]).multiple(true))]
 pub(crate) struct Args {
     #[command(flatten)]
     events: EventArgs,
@@ -150,8 +151,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_on)]
     switch_output: Option<SwitchOn>,
+    /// Rotate the output file when this tracepoint or probe is hit, by whomever
+    #[arg(long, value_name = "EVENT")]
+    switch_output_event: Vec<String>,
     /// Number of files of --switch-output that are kept: the newest
-    #[arg(long, value_name = "N", requires = "switch_output",
+    #[arg(long, value_name = "N", requires = "switching",
           value_parser = clap::value_parser!(u32).range(1..))]
     switch_max_files: Option<u32>,
     /// Append the time to the name of the file
@@ -323,6 +327,10 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
     if args.group {
         events.iter_mut().for_each(|event| event.group = Some(0));
     }
+    let mut switch_at = Vec::new();
+    for event in &args.switch_output_event {
+        switch_at.extend(catalog.parse(event).context("--switch-output-event")?);
+    }
     Ok(RecordOptions {
         spawned: None,
         events,
@@ -356,7 +364,9 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
         output,
         compress: args.compression_level,
         exclude_self: args.exclude_perf,
-        switch: args.switch_output,
+        // As on a signal, unless there is another reason, too.
+        switch: args.switch_output.or((!switch_at.is_empty()).then_some(SwitchOn::Signal)),
+        switch_at,
         most_files: args.switch_max_files,
         stamped_name: args.timestamp_filename,
         overwrite: args.overwrite,

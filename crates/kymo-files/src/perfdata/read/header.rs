@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kymo_model::{Attr, Cursor, Endian};
@@ -37,18 +37,38 @@ struct Section {
     size: u64,
 }
 
+/// The file of the first thread, in a directory that several wrote.
+const FIRST_OF_THREADS: &str = "data.0";
+
+/// The file with all records in a directory that perf made as a recording, beside a copy of the
+/// kernel's code (`--kcore`). Where several threads recorded there are more of them, which are not
+/// read.
+pub(crate) fn file_in_directory(path: &Path) -> Option<PathBuf> {
+    let file = path.join("data");
+    let is_recording = || {
+        let mut begin = Vec::new();
+        let read = File::open(&file).and_then(|f| f.take(8).read_to_end(&mut begin));
+        read.is_ok() && magic(&begin).is_some()
+    };
+    (path.is_dir() && file.is_file() && !path.join(FIRST_OF_THREADS).exists() && is_recording())
+        .then_some(file)
+}
+
 pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
     let stdin = path == Path::new("-");
     let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
     let opened = if stdin {
         std::io::stdin().as_fd().try_clone_to_owned().map(File::from)
     } else {
-        File::open(path)
+        File::open(file_in_directory(path).as_deref().unwrap_or(path))
     };
     let open_error = |error| PerfDataReadError::Open { path: name.clone(), error };
     let mut file = opened.map_err(open_error)?;
     if file.metadata().map_err(open_error)?.is_dir() {
-        return Err(PerfDataReadError::Directory { path: name });
+        return Err(match path.join(FIRST_OF_THREADS).exists() {
+            true => PerfDataReadError::Threads { path: name },
+            false => PerfDataReadError::Directory { path: name },
+        });
     }
     let mut begin = Vec::new();
     read_up_to(&mut file, &mut begin, PIPE_HEADER)?;

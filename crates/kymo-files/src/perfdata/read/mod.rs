@@ -33,6 +33,7 @@ pub use feature_section::{
     FeatureSection, HybridPmu, MemTopology, NumaNodeMemory, RecordedBpfProgram,
 };
 pub use features::{BuildIdEntry, DescribedEvent, Features, GroupDesc};
+pub(crate) use header::file_in_directory;
 pub use order::Batch;
 pub use ring_records::RingRecords;
 pub use tracing::TracingData;
@@ -151,6 +152,11 @@ pub enum PerfDataReadError {
     Open { path: String, error: std::io::Error },
     #[error("{path} is a directory: name the file in it that holds the recording")]
     Directory { path: String },
+    #[error(
+        "{path} was recorded by several threads (--threads), whose files are not put together: \
+         record without"
+    )]
+    Threads { path: String },
     #[error("read at offset {offset}: {error}")]
     Io { offset: u64, error: std::io::Error },
     #[error("{path} is empty")]

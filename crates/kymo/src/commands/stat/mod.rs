@@ -3,6 +3,7 @@
 //! `recorded.rs` has `stat record` and `stat report`, `options.rs` turns the flags into what is meant, `output.rs` prints; counting is
 //! `kymo_record::count`, the layout `kymo_view::counts`.
 
+mod metrics;
 mod options;
 mod output;
 mod recorded;
@@ -67,6 +68,13 @@ pub(crate) struct Args {
     /// Sum by physical core
     #[arg(long)]
     per_core: bool,
+    /// Sum by cluster of cores
+    #[arg(long)]
+    per_cluster: bool,
+    /// Sum by instance of a cache: L1 to L4, the last level if none is named
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", value_parser = options::cache_level)]
+    per_cache: Option<u8>,
     /// Sum by die
     #[arg(long)]
     per_die: bool,
@@ -113,6 +121,10 @@ pub(crate) struct Args {
     /// Print only what is derived: ratios, not counts and rates
     #[arg(long, conflicts_with = "repeat")]
     metric_only: bool,
+    /// Count what these metrics are derived of (insn_per_cycle, cs_per_second, …; `-M help` lists
+    /// them), beside -e or in place of the default events
+    #[arg(short = 'M', long, value_name = "NAMES", value_delimiter = ',')]
+    metrics: Vec<String>,
     /// With -r, print the time of each run as well
     #[arg(long)]
     table: bool,

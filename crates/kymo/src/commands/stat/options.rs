@@ -10,6 +10,7 @@ use kymo_record::count::{CountOptions, CountTarget, CountedEvent, StartDelay, de
 use kymo_view::counts::{CountFormat, CountStyle};
 
 use super::Args;
+use super::metrics::events_of;
 use super::output::OutputTarget;
 
 /// What is counted.
@@ -18,7 +19,16 @@ pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
     let by = aggregation(args)?;
     let machine = target == CountTarget::Machine;
     if (by.is_topology() || by == Aggregation::Cpu) && !machine {
-        bail!("-A, --per-core, --per-die, --per-socket and --per-node need -a or -C");
+        bail!(
+            "-A, --per-core, --per-cluster, --per-cache, --per-die, --per-socket and --per-node \
+             need -a or -C"
+        );
+    }
+    if let Aggregation::Cache(level) = by
+        && let Some(cpu) = cpus::online().iter().find(|cpu| cpus::cache(**cpu, level).is_none())
+    {
+        let level = if level == 0 { String::new() } else { format!(" of level {level}") };
+        bail!("--per-cache: the kernel tells of no cache{level} of CPU {cpu}");
     }
     if (args.cgroup.is_some() || args.for_each_cgroup.is_some()) && !machine {
         bail!("cgroups are counted on all CPUs: add -a");
@@ -33,7 +43,7 @@ pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
     };
     Ok(CountOptions {
         events: counted_events(args, machine)?,
-        default_events: args.events.is_empty(),
+        default_events: args.events.is_empty() && args.metrics.is_empty(),
         target,
         command: args.command.clone(),
         cpus,
@@ -123,6 +133,8 @@ fn aggregation(args: &Args) -> anyhow::Result<Aggregation> {
     let chosen = only_aggregation(&[
         (args.no_aggr, Aggregation::Cpu),
         (args.per_core, Aggregation::Core),
+        (args.per_cluster, Aggregation::Cluster),
+        (args.per_cache.is_some(), Aggregation::Cache(args.per_cache.unwrap_or(0))),
         (args.per_die, Aggregation::Die),
         (args.per_socket, Aggregation::Socket),
         (args.per_node, Aggregation::Node),
@@ -140,8 +152,18 @@ pub(super) fn only_aggregation(
         [] => Ok(None),
         [one] => Ok(Some(one)),
         _ => bail!(
-            "give one of -A, --per-core, --per-die, --per-socket, --per-node and --per-thread"
+            "give one of -A, --per-core, --per-cluster, --per-cache, --per-die, --per-socket, \
+             --per-node and --per-thread"
         ),
+    }
+}
+
+/// `L1` to `L4`; nothing for the last level, as 0.
+pub(super) fn cache_level(text: &str) -> Result<u8, String> {
+    match text.strip_prefix(['L', 'l']).map(str::parse) {
+        None if text.is_empty() => Ok(0),
+        Some(Ok(level @ 1..=4)) => Ok(level),
+        _ => Err("levels of caches are L1 to L4".into()),
     }
 }
 
@@ -187,12 +209,22 @@ fn specs(args: &Args, machine: bool) -> anyhow::Result<Vec<EventSpec>> {
     if args.null {
         return Ok(Vec::new());
     }
-    if args.events.is_empty() {
+    let catalog = Catalog::open();
+    let mut of_metrics = Vec::new();
+    for event in events_of(&args.metrics, machine)? {
+        of_metrics.extend(catalog.parse(event)?);
+    }
+    if args.events.is_empty() && of_metrics.is_empty() {
         let mut specs = default_events(machine, args.detailed)?;
         leave_out(args, &mut specs);
         return Ok(specs);
     }
-    let mut specs = args.events.specs(&Catalog::open())?;
+    let mut specs = match args.events.is_empty() {
+        true => Vec::new(),
+        false => args.events.specs(&catalog)?,
+    };
+    of_metrics.retain(|event| specs.iter().all(|spec| spec.name != event.name));
+    specs.append(&mut of_metrics);
     if args.group {
         specs.iter_mut().for_each(|spec| spec.group = Some(0));
     }

@@ -109,6 +109,9 @@ fn record(mut args: Args) -> anyhow::Result<Finished> {
     if cgroups {
         anyhow::bail!("a perf.data does not tell cgroups of counts: leave -G out");
     }
+    if args.per_cluster || args.per_cache.is_some() {
+        anyhow::bail!("a perf.data of counts does not tell clusters and caches: leave --per-… out");
+    }
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let file = CountFileOptions {
         path: args.output.take().unwrap_or_else(|| "perf.data".into()),

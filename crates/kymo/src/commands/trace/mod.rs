@@ -5,14 +5,19 @@
 //! Live, `follow.rs` shows its events until the end, which the event layer hands out and
 //! `kymo-render` writes as `kymo script` does; `live_output.rs` is where lines go. Events of
 //! programs with tracepoints of their own are `ust/`, both together `both.rs`. Without events
-//! it is system calls (`syscalls.rs`).
+//! it is system calls (`syscalls.rs`), with stacks and page faults out of perf rings
+//! (`sampled.rs`), or those of a recording (`recorded.rs`); `call_feed.rs` is what the last two
+//! share.
 
 mod both;
+mod call_feed;
 mod follow;
 mod live_output;
 mod out;
 mod recorded;
+mod sampled;
 mod syscalls;
+mod traced_tasks;
 mod tracer;
 pub(in crate::commands) mod ust;
 
@@ -64,6 +69,14 @@ CAP_BPF and CAP_PERFMON), paths and what is written are read from the task's mem
 only if the call was still going on; else it is the address. With -i they are those of a recording
 (`kymo syscalls record`, `perf trace record`), which has numbers and addresses alone.
 
+STACKS, PAGE FAULTS, SWITCHES
+With --call-graph each call has the stack below it that it was made with, as `kymo script` prints
+stacks, and with --pf page faults come among the calls: minfault or majfault, [where the program
+was], and => the binary@address of the data. They come out of perf rings, as do --cgroup, --sched,
+--summary-mode cgroup and --switch-on EVENT (--switch-off): lines begin behind one of these events
+and end before one of those, which may be any events of `kymo list`. With -i it is what the recording
+has.
+
 EVENTS OF PROGRAMS
 With -u, of programs that link kymo-tracepoint (`kymo list ust` shows theirs): those that run
 and those that start, of oneself or, for root, of all users and containers; with -- CMD those of
@@ -95,6 +108,8 @@ pub(crate) struct Args {
     exec: Option<PathBuf>,
     #[command(flatten)]
     call: syscalls::CallArgs,
+    #[command(flatten)]
+    sampled: sampled::SampledArgs,
     #[command(flatten)]
     tracer: tracer::TracerArgs,
     /// System-wide, even with a command
@@ -183,9 +198,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if syscalls::are_calls(&names) {
         args.events = EventArgs::default();
         args.call.calls.extend(names);
-    } else if let Some(flag) = args.call.given().filter(|_| !names.is_empty()) {
+    } else if let Some(flag) = args.call_flag().filter(|_| !names.is_empty()) {
         bail!("{flag} is for system calls, not for events (-e)");
     }
+    args.call.check(args.sampled.sched)?;
     if let Some(path) = &args.input {
         return recorded::run(&args, path);
     }
@@ -223,6 +239,9 @@ fn trace(args: &Args, wanted: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
     match (args.out.given(), wanted.is_empty() && args.instance.is_none()) {
         (true, true) => bail!("which events? -e names them, `kymo event list` shows them"),
         (true, false) => out::record(args, wanted),
+        (false, true) if args.sampled.given().is_some() || args.call.has_cgroups() => {
+            sampled::run(args)
+        }
         (false, true) => syscalls::run(args),
         (false, false) => follow::run(args, &wanted),
     }
@@ -244,6 +263,19 @@ impl Args {
             timeout: self.timeout,
             delay: self.delay,
         })
+    }
+
+    /// The flag that is for system calls alone, if one was given.
+    fn call_flag(&self) -> Option<&'static str> {
+        self.call.given().or_else(|| self.sampled.given())
+    }
+
+    /// Whether the calls of all tasks are traced.
+    fn is_of_machine(&self) -> anyhow::Result<bool> {
+        if self.sampled.is_of_cgroup() {
+            return Ok(true);
+        }
+        Ok(self.all_cpus || self.command.is_empty() && self.pids()?.is_empty())
     }
 
     /// The events with their filters, in the order they were typed.

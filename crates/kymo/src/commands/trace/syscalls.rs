@@ -2,7 +2,7 @@
 //! durations, in the manner of strace but without stopping the program.
 //!
 //! `kymo-render` makes the lines; what they say of the tasks' memory and descriptors is
-//! asked here, as soon as a call was read from the ring.
+//! asked (`traced_tasks.rs`) as soon as a call was read from the ring.
 
 use std::io::{Write as _, stdout};
 use std::ops::ControlFlow;
@@ -11,27 +11,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use kymo_analysis::syscalls::CallWaits;
-use kymo_bpf::{MemoryPiece, MemoryRead};
-use kymo_events::live::LiveTaskNames;
-use kymo_events::trace_dat::TaskName;
 use kymo_format::EventFormat;
 use kymo_kernel::bpf::BpfError;
 use kymo_kernel::ftrace::{Item, Selection, TraceDir};
 use kymo_kernel::tracefs::Tracefs;
-use kymo_kernel::{memory, process, target};
+use kymo_kernel::{process, target};
 use kymo_model::glob::is_glob;
 use kymo_model::{Note, NoteKind};
 use kymo_programs::{CallTexts, ReadTasks};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
-    SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, WaitFormats, all_syscalls,
-    near_syscalls, syscall_class, syscall_classes, syscall_number, syscalls_matching,
+    SummaryGrouping, SummaryStyle, SyscallFormats, SyscallLines, SyscallStyle, WaitFormats,
+    all_syscalls, near_syscalls, syscall_class, syscall_classes, syscall_number, syscalls_matching,
 };
 use kymo_view::Ledger;
 use kymo_view::syscalls::call_time_words;
 use kymo_view::units::{Span, shown};
 
 use super::live_output::{is_coloured, note_lost};
+use super::traced_tasks::TracedTasks;
 use super::{Args, close, follow};
 use crate::commands::tracing;
 
@@ -48,6 +46,12 @@ pub(super) struct CallArgs {
     /// The table says how often which error came
     #[arg(long, conflicts_with = "output")]
     errno_summary: bool,
+    /// Whose calls a table counts: total, thread (one for each), cgroup; with -s or -S
+    #[arg(long, value_name = "MODE", conflicts_with = "output")]
+    summary_mode: Option<TableMode>,
+    /// Rows of a table at most, the calls that took longest
+    #[arg(long, value_name = "N", conflicts_with = "output")]
+    max_summary: Option<usize>,
     /// Show when each call began, in seconds of the trace's clock
     #[arg(short = 't', long, visible_alias = "time", conflicts_with = "output")]
     times: bool,
@@ -73,7 +77,36 @@ pub(super) struct CallArgs {
     pub(super) filter_pids: Vec<u32>,
 }
 
+/// Whose calls a table counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum TableMode {
+    /// All.
+    Total,
+    /// Those of each thread.
+    Thread,
+    /// Those of each cgroup.
+    Cgroup,
+}
+
 impl CallArgs {
+    /// Whether tables are of cgroups, which samples tell.
+    pub(super) fn has_cgroups(&self) -> bool {
+        self.summary_mode == Some(TableMode::Cgroup)
+    }
+
+    /// Checks flags that mean nothing without others.
+    pub(super) fn check(&self, sched: bool) -> anyhow::Result<()> {
+        let given = [
+            (sched, "--sched"),
+            (self.summary_mode.is_some(), "--summary-mode"),
+            (self.max_summary.is_some(), "--max-summary"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given && !self.has_summary()) {
+            Some((_, flag)) => bail!("{flag} is about tables: take -s or -S, too"),
+            None => Ok(()),
+        }
+    }
+
     fn has_summary(&self) -> bool {
         self.summary || self.with_summary || self.errno_summary
     }
@@ -84,6 +117,8 @@ impl CallArgs {
             (self.summary, "-s"),
             (self.with_summary, "-S"),
             (self.errno_summary, "--errno-summary"),
+            (self.summary_mode.is_some(), "--summary-mode"),
+            (self.max_summary.is_some(), "--max-summary"),
             (self.times, "-t"),
             (!self.calls.is_empty(), "--calls"),
             (self.duration.is_some(), "--duration"),
@@ -194,7 +229,7 @@ fn milliseconds(text: &str) -> Result<Duration, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Reading a call's arguments takes calls: a system-wide trace would trace itself without end.
-    let system_wide = args.all_cpus || args.command.is_empty() && args.pids()?.is_empty();
+    let system_wide = args.is_of_machine()?;
     let own = system_wide.then(std::process::id);
     let without: Vec<u32> = own.into_iter().chain(args.call.filter_pids.iter().copied()).collect();
     let mut events = events(&args.call.calls, &without)?;
@@ -202,23 +237,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         events.extend(wait_events()?);
     }
     // Before the events are switched on: what is attached first runs first.
-    let texts = match args.call.summary {
-        true => Ok(None),
-        false => texts(args, system_wide),
-    };
-    let refusal = texts.as_ref().err().map(|e| {
-        let advice = e.advice().map_or(String::new(), |advice| format!(": {advice}"));
-        format!("programs in the kernel read them in time; it refuses: {e}{advice}")
-    });
-    let texts = texts.ok().flatten();
+    let (texts, refusal) = texts(args, system_wide);
     // Nobody's memory is looked at for a table alone.
     let pace = if args.call.summary { LivePace::Tick } else { LivePace::AtOnce };
     let mut capture = follow::open(args, &events, pace)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
     if let Some(texts) = &texts {
-        let threads =
-            args.pids()?.into_iter().flat_map(|p| target::threads_of(p).unwrap_or_default());
-        capture.child_id().into_iter().chain(threads).for_each(|tid| texts.add_task(tid));
+        add_tasks(texts, args, capture.child_id().as_ref())?;
     }
     let mut lines = lines(&capture, args, (is_coloured(), system_wide), texts)?;
     lines.describe_calls();
@@ -241,8 +266,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(close(args, &ledger, code))
 }
 
+/// Has the calls of the traced tasks read.
+pub(super) fn add_tasks(texts: &CallTexts, args: &Args, child: Option<&u32>) -> anyhow::Result<()> {
+    let threads = args.pids()?.into_iter().flat_map(|p| target::threads_of(p).unwrap_or_default());
+    child.copied().into_iter().chain(threads).for_each(|tid| texts.add_task(tid));
+    Ok(())
+}
+
 /// Nothing was called: says whom nobody looked at.
-fn note_silence(args: &Args) -> anyhow::Result<Note> {
+pub(super) fn note_silence(args: &Args) -> anyhow::Result<Note> {
     let named = args.pids()?;
     let all = target::with_descendants(&named)?;
     let advice = (all.len() > named.len()).then(|| {
@@ -253,7 +285,7 @@ fn note_silence(args: &Args) -> anyhow::Result<Note> {
 }
 
 /// Lines of the calls of a run.
-type Lines = SyscallLines<RunningTasks>;
+type Lines = SyscallLines<TracedTasks>;
 
 fn lines(
     capture: &LiveCapture,
@@ -274,8 +306,7 @@ fn lines(
     };
     let monotonic = dir.clocks()?.current == "mono";
     let style = style(args, (colour, system_wide), monotonic);
-    let names = LiveTaskNames::new(dir.tracefs());
-    let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default(), texts };
+    let tasks = TracedTasks::running(dir.tracefs().clone(), texts);
     // After a delay it has become the command already.
     let child = capture.child_id().filter(|_| args.delay.is_none()).map(|pid| pid as i32);
     let only = numbers(&args.call.calls)?;
@@ -292,7 +323,15 @@ pub(super) fn style(args: &Args, (colour, tasks): (bool, bool), monotonic: bool)
     SyscallStyle {
         lines: !args.call.summary,
         summary: args.call.has_summary(),
-        errno_summary: args.call.errno_summary,
+        tables: SummaryStyle {
+            mode: match args.call.summary_mode {
+                Some(TableMode::Thread) => SummaryGrouping::Thread,
+                Some(TableMode::Cgroup) => SummaryGrouping::Cgroup,
+                Some(TableMode::Total) | None => SummaryGrouping::Total,
+            },
+            by_error: args.call.errno_summary,
+            max_rows: args.call.max_summary,
+        },
         json: args.json,
         times: args.call.times,
         colour,
@@ -324,19 +363,24 @@ fn write_slowest(lines: &mut Lines) {
     }
 }
 
-/// The tasks of this machine, asked while they run.
-struct RunningTasks {
-    dir: TraceDir,
-    names: LiveTaskNames,
-    /// The name that was asked for last.
-    name: TaskName,
-    /// Programs in the kernel that read what calls point to, where it runs some.
-    texts: Option<CallTexts>,
+/// Programs in the kernel that read what calls point to, or why it refuses them. Without them
+/// texts are read from here, as far as they can be.
+pub(super) fn texts(args: &Args, system_wide: bool) -> (Option<CallTexts>, Option<String>) {
+    // A table alone has no texts.
+    if args.call.summary {
+        return (None, None);
+    }
+    match start_texts(args, system_wide) {
+        Ok(texts) => (texts, None),
+        Err(e) => {
+            let advice = e.advice().map_or(String::new(), |advice| format!(": {advice}"));
+            let why = format!("programs in the kernel read them in time; it refuses: {e}{advice}");
+            (None, Some(why))
+        }
+    }
 }
 
-/// Programs in the kernel that read what calls point to. Without them texts are read from here,
-/// as far as they can be.
-fn texts(args: &Args, system_wide: bool) -> Result<Option<CallTexts>, BpfError> {
+fn start_texts(args: &Args, system_wide: bool) -> Result<Option<CallTexts>, BpfError> {
     let fork = tracing::open().ok().and_then(|tracefs| {
         EventFormat::parse(&tracefs.event_format("sched", "sched_process_fork").ok()?).ok()
     });
@@ -347,81 +391,6 @@ fn texts(args: &Args, system_wide: bool) -> Result<Option<CallTexts>, BpfError> 
         false => ReadTasks::Added(Some(&fork).filter(|_| !args.no_inherit)),
     };
     CallTexts::start(tasks)
-}
-
-impl TaskInspector for RunningTasks {
-    fn call_format(&self, name: &str) -> Option<EventFormat> {
-        let text = self.dir.tracefs().event_format("syscalls", name).ok()?;
-        EventFormat::parse(&text).ok()
-    }
-
-    fn read_text(&self, tid: i32, address: u64, most: usize) -> Option<(Vec<u8>, bool)> {
-        memory::read_text(tid as u32, address, most).ok()
-    }
-
-    fn read_memory(&self, tid: i32, address: u64, buffer: &mut [u8]) -> Option<usize> {
-        memory::read(tid as u32, address, buffer).ok()
-    }
-
-    fn descriptor_path(&self, tid: i32, fd: i32) -> Option<String> {
-        target::descriptor_path(u32::try_from(tid).ok()?, u32::try_from(fd).ok()?)
-    }
-
-    fn describe(&self, number: i64, reads: &[MemoryRead]) -> bool {
-        let number = u16::try_from(number).ok();
-        let texts = self.texts.as_ref().zip(number);
-        texts.is_some_and(|(texts, number)| texts.describe(number, reads))
-    }
-
-    fn reads_calls(&self) -> bool {
-        self.texts.is_some()
-    }
-
-    fn memory_at_entry(
-        &mut self,
-        (tid, time): (i32, u64),
-        number: i64,
-        args: &[u64; 6],
-    ) -> Vec<MemoryPiece> {
-        let texts = self.texts.as_mut();
-        texts.map(|texts| texts.at_entry((tid as u32, time), number, args)).unwrap_or_default()
-    }
-
-    fn memory_at_exit(
-        &mut self,
-        (tid, time): (i32, u64),
-        number: i64,
-        result: i64,
-    ) -> Vec<MemoryPiece> {
-        let texts = self.texts.as_mut();
-        texts.map(|texts| texts.at_exit((tid as u32, time), number, result)).unwrap_or_default()
-    }
-
-    fn forget_memory(&mut self, tid: Option<i32>) {
-        match (&mut self.texts, tid) {
-            (Some(texts), Some(tid)) => texts.forget(tid as u32),
-            (Some(texts), None) => texts.forget_all(),
-            (None, _) => {}
-        }
-    }
-
-    fn process_of(&self, tid: i32) -> Option<i32> {
-        target::process_of(u32::try_from(tid).ok()?)?.try_into().ok()
-    }
-
-    fn monotonic_time(&self) -> u64 {
-        u64::try_from(process::monotonic().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn refresh_names(&mut self) {
-        self.names.expire();
-        self.names.refresh();
-    }
-
-    fn task_name(&mut self, tid: i32) -> &[u8] {
-        self.name = self.names.get(tid);
-        self.name.as_bytes()
-    }
 }
 
 /// Calls that make descriptors, or after which they stand for something else.
@@ -466,8 +435,25 @@ fn wait_events() -> anyhow::Result<Vec<TraceEvent>> {
     WAIT_EVENTS.into_iter().map(event).collect()
 }
 
-/// Calls begin and end; programs and tasks do. Those of one task may be left out.
+/// Calls begin and end (`true`); programs and tasks do.
+pub(super) const EVENTS: [(&str, bool); 4] = [
+    ("raw_syscalls:sys_enter", true),
+    ("raw_syscalls:sys_exit", true),
+    ("sched:sched_process_exec", false),
+    ("sched:sched_process_exit", false),
+];
+
 fn events(calls: &[String], without: &[u32]) -> anyhow::Result<Vec<TraceEvent>> {
+    let filter = condition(calls, without)?;
+    let event = |(name, of_calls): (&str, bool)| -> anyhow::Result<TraceEvent> {
+        let filter = filter.clone().filter(|_| of_calls);
+        Ok(TraceEvent { selection: Selection::parse(name)?, filter })
+    };
+    EVENTS.into_iter().map(event).collect()
+}
+
+/// The condition on events of calls: that they are these, and not of those tasks.
+pub(super) fn condition(calls: &[String], without: &[u32]) -> anyhow::Result<Option<String>> {
     let mut numbers = numbers(calls)?;
     if !numbers.is_empty() {
         // What descriptors stand for is known only if all are seen that change it.
@@ -477,16 +463,7 @@ fn events(calls: &[String], without: &[u32]) -> anyhow::Result<Vec<TraceEvent>> 
     let named = number_condition(&numbers);
     let others = without.iter().map(|pid| format!("common_pid != {pid}"));
     let both: Vec<String> = named.into_iter().chain(others).collect();
-    let filter = (!both.is_empty()).then(|| both.join(" && "));
-    let event = |name, filter| -> anyhow::Result<TraceEvent> {
-        Ok(TraceEvent { selection: Selection::parse(name)?, filter })
-    };
-    Ok(vec![
-        event("raw_syscalls:sys_enter", filter.clone())?,
-        event("raw_syscalls:sys_exit", filter)?,
-        event("sched:sched_process_exec", None)?,
-        event("sched:sched_process_exit", None)?,
-    ])
+    Ok((!both.is_empty()).then(|| both.join(" && ")))
 }
 
 /// To be woken by each call finds its texts soonest and costs the traced program
