@@ -602,11 +602,26 @@ impl ReportConfig {
     }
 
     /// All of each event, or of what is shown of it, in the order of the numbers of an entry.
-    pub fn wholes(&self, events: &[&EventProfile], shown: &Histogram) -> Vec<ReportWhole> {
+    /// As with perf, samples without a symbol are in no number where they are hidden.
+    pub fn wholes(
+        &self,
+        profile: &Profile,
+        events: &[&EventProfile],
+        shown: &Histogram,
+    ) -> Vec<ReportWhole> {
+        let is_hidden = |stack: &Stack| profile.frame(stack.leaf).symbol.is_none();
         let whole = |(n, event): (usize, &&EventProfile)| {
             if !self.relative {
-                let weight = self.weight(event);
-                return ReportWhole { samples: event.samples, period: event.period, weight };
+                let (samples, period, weight) = (event.samples, event.period, self.weight(event));
+                let mut whole = ReportWhole { samples, period, weight };
+                let all = event.stacks().map(|(stack, _)| stack).filter(|_| self.hide_unresolved);
+                for stack in all.filter(is_hidden) {
+                    let weight = if self.latency { stack.latency } else { stack.period };
+                    whole.samples = whole.samples.saturating_sub(stack.samples);
+                    whole.period = whole.period.saturating_sub(stack.period);
+                    whole.weight = whole.weight.saturating_sub(weight);
+                }
+                return whole;
             }
             let mut sum = EntryNumbers::default();
             for entry in &shown.entries {

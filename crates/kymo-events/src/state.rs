@@ -398,8 +398,11 @@ impl Located {
         let Some(m) = mapping else {
             return Located { dso: None, addr: at.get(), symbol: None, offset: 0 };
         };
-        let addr = m.to_dso(at).get();
-        let found = symbols.symbol(m.dso, addr);
+        let within = m.to_dso(at).get();
+        let found = symbols.symbol(m.dso, within);
+        // Programs of BPF have no file: what is shown is where they are in the kernel.
+        let is_bpf = symbols.get(m.dso).is_some_and(|dso| dso.kind == DsoKind::Bpf);
+        let addr = if is_bpf { at.get() } else { within };
         Located {
             dso: Some(m.dso),
             addr,

@@ -446,8 +446,8 @@ fn a_directory_of_perfs_is_read_as_its_recording() {
         let of = |path: &str| kymo(&[args, &["-i", path]].concat()).success().stdout;
         assert_eq!(of(&made), of(&file), "{args:?}");
     }
-    let theirs = perf(["script", "-F", "comm,tid,ip,sym", "-i", &made]).success().stdout;
-    let ours = kymo(&["script", "-F", "comm,tid,ip,sym", "-i", &made]).success().stdout;
+    let theirs = perf(["script", "-F", "comm,tid,time,ip", "-i", &made]).success().stdout;
+    let ours = kymo(&["script", "-F", "comm,tid,time,ip", "-i", &made]).success().stdout;
     assert_eq!(ours, theirs);
     // Of several threads' files one alone would be a part of the samples.
     let threads = directory.path().join("threads.data").display().to_string();

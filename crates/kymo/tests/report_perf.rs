@@ -78,6 +78,18 @@ fn rows_chains_and_percentages_are_perfs() {
     for options in cases {
         same(&file, options);
     }
+    // Where some have none: hidden ones are in no number.
+    let stripped = w.file("stripped");
+    // Without its build-id nobody finds the names of the other.
+    let strip = ["-R", ".note.gnu.build-id", "-o", &stripped, &program];
+    let _ = run("strip", strip).success();
+    let bare = w.file("bare.data");
+    let record = ["record", "-q", "-F", "2000", "-e", "cpu-clock", "-o", &bare, &stripped];
+    let _ = perf(record).success();
+    let whole = run(env!("CARGO_BIN_EXE_kymo"), ["report", "-q", "-i", &bare]).success().stdout;
+    assert!(whole.contains("[.] 0x") && whole.contains("[k] "), "{whole}");
+    same(&bare, &["-U"]);
+    same(&bare, &["-U", "--dsos", "[kernel.kallsyms]"]);
     // perf 6.1 filters the first event's symbols alone.
     let one = ["record", "-q", "-F", "2000", "-g", "-e", "cpu-clock", "-o", &file, &program];
     let _ = perf(one).success();

@@ -32,7 +32,7 @@ pub fn write_json(
         let rank = |f| profile.rank(f);
         let same = |f| config.merge_key(profile, f);
         let mut viewer = Viewer::new(&found.tree, &rank, &same);
-        let wholes = config.wholes(&members, &found);
+        let wholes = config.wholes(profile, &members, &found);
         let all = wholes.first().copied().unwrap_or_default();
         let whole = all.weight;
         let beside = |e: &HistEntry| -> Value {

@@ -65,7 +65,7 @@ impl ReportWriter<'_> {
         layout: &EventLayout,
         histogram: &Histogram,
     ) -> io::Result<()> {
-        let all = self.config.wholes(events, histogram);
+        let all = self.config.wholes(self.profile, events, histogram);
         let whole = all.first().map_or(0, |first| first.weight);
         if !self.quiet {
             let (count, unit) = scaled(all.iter().map(|one| one.samples).sum());
