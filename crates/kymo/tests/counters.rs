@@ -256,7 +256,7 @@ fn mount_namespaces_that_show_the_same_directory_count_nothing_twice() {
     let listed: Vec<Value> = serde_json::from_slice(&listed).unwrap();
     let steps = listed.iter().find(|event| event["name"] == "work:steps").unwrap();
     let programs = steps["programs"].as_array().unwrap().iter();
-    assert_eq!(programs.filter(|p| p["pid"].to_string() == pid).count(), 1, "{steps}");
+    assert_eq!(programs.filter(|p| p["pid"] == child.id()).count(), 1, "{steps}");
 }
 
 #[test]
