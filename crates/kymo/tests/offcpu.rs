@@ -323,7 +323,7 @@ fn the_longest_wait_for_a_cpu_is_that_of_the_table() {
         let page = kymo(&["offcpu", "report", "-i", FIXTURE, "--tid", tid]).success().stdout;
         let line = |what: &str| page.lines().find(|line| line.contains(what)).unwrap();
         let row = line("waiting for a CPU: after wake-up   ");
-        let most = row.split_whitespace().filter(|word| !word.contains(':')).next_back().unwrap();
+        let most = row.split_whitespace().rfind(|word| !word.contains(':')).unwrap();
         let longest = line("Longest of it: ").trim();
         let said = format!("Longest of it: {most} ms off the CPU");
         assert!(longest.starts_with(&said) && longest.ends_with("after wake-up"), "{page}");
