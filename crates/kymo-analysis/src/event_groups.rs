@@ -1,5 +1,7 @@
 //! Which events of a recording a report shows beside each other.
 
+use std::collections::HashMap;
+
 use kymo_files::perfdata::GroupDesc;
 
 use crate::profile::EventProfile;
@@ -24,6 +26,9 @@ pub struct EventGroup {
     pub events: Vec<usize>,
 }
 
+/// Most events beside each other: groups of more are shown one after another.
+const MOST: usize = 64;
+
 /// The groups that have samples, in the order of their first events. Of a group all events are
 /// `alike`, two by their numbers: what is not is shown one after another.
 pub fn event_groups(
@@ -40,14 +45,18 @@ pub fn event_groups(
     let is_shown = |n: &usize| events.get(*n).is_some_and(|e| e.samples > 0 || is_alone(e));
     let name = |n: usize| events.get(n).map_or("", |e| e.desc.name.as_str());
     let one = |n| EventGroup { title: format!("event '{}'", name(n)), events: vec![n] };
+    let mut led: HashMap<usize, &GroupDesc> = HashMap::new();
+    for group in recorded.iter().filter(|group| group.members > 1) {
+        led.entry(group.leader as usize).or_insert(group);
+    }
     let mut groups = Vec::new();
     let mut next = 0;
     while next < events.len() {
-        let group = recorded.iter().find(|g| g.leader as usize == next && g.members > 1);
+        let group = led.get(&next).copied();
         let (group_name, mut members): (_, Vec<usize>) = match (grouping, group) {
             (EventGrouping::Apart, _) => (None, vec![next]),
             (_, Some(group)) => (Some(group.name.as_str()), range_of(group).collect()),
-            (EventGrouping::Forced, None) if recorded.iter().all(|g| g.members < 2) => {
+            (EventGrouping::Forced, None) if led.is_empty() => {
                 (None, (next..events.len()).collect())
             }
             (_, None) => (None, vec![next]),
@@ -55,7 +64,7 @@ pub fn event_groups(
         next += members.len().max(1);
         members.retain(is_shown);
         let apart = |pair: &[usize]| matches!(pair, [a, b] if !alike(*a, *b));
-        if members.len() < 2 || members.windows(2).any(apart) {
+        if !(2..=MOST).contains(&members.len()) || members.windows(2).any(apart) {
             groups.extend(members.into_iter().map(one));
             continue;
         }
@@ -100,6 +109,12 @@ mod tests {
         // Numbers of a damaged file.
         let titles = told(&[group(2, u32::MAX), group(u32::MAX, 9)], EventGrouping::Recorded);
         assert_eq!(titles, ["event 'a'", "events 'anon group { c, d }'"]);
+        let many: Vec<EventProfile> = (0..MOST + 1).map(|_| event(&("e", 1))).collect();
+        let of = |n| {
+            event_groups(&many[..n], &[group(0, n as u32)], EventGrouping::Recorded, &|_, _| true)
+                .len()
+        };
+        assert_eq!((of(MOST), of(MOST + 1)), (1, MOST + 1));
         let unlike = event_groups(&events, &[], EventGrouping::Forced, &|_, b| b != 3);
         assert_eq!(unlike.into_iter().map(|g| g.title).collect::<Vec<_>>(), apart);
     }

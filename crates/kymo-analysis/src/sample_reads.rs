@@ -40,10 +40,11 @@ impl SampleReads {
         let mut parts = Vec::new();
         for (count, id, _) in read.values {
             let id = id?;
-            let event = self.events.get(&id).copied();
+            // What no event has needs no memory.
+            let Some(event) = self.events.get(&id).copied() else { continue };
             let last = self.last.entry((id, thread)).or_default();
             let part = count.saturating_sub(std::mem::replace(last, count));
-            parts.extend(event.map(|event| (event, part)).filter(|_| part > 0));
+            parts.extend(Some((event, part)).filter(|_| part > 0));
         }
         Some(parts.into())
     }

@@ -189,7 +189,9 @@ fn payload_fields_are_sort_keys() {
     let _ = perf(["record", "-q", "-e", events, "-o", &file, &program]).success();
     let tracepoint = w.file("exit.data");
     let event = "raw_syscalls:sys_exit";
-    let _ = perf(["record", "-q", "-e", event, "-o", &tracepoint, &program]).success();
+    let sleeps = format!("sleep 0.01; {program}; sleep 0.01");
+    let record = ["record", "-q", "-e", event, "-o", &tracepoint, "sh", "-c", &sleeps];
+    let _ = perf(record).success();
     same_lines(&file, &["-s", "comm,id"]);
     same_lines(&file, &["-s", "id,ret,comm"]);
     same_lines(&tracepoint, &["-s", "sys_exit.id"]);

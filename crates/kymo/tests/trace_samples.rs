@@ -207,11 +207,13 @@ fn events_switch_the_lines_on_and_off() {
     let lines = |text: &str| -> Vec<String> {
         text.lines().map(|l| l.split(['(', ' ']).next().unwrap().to_owned()).collect()
     };
-    // The first call had begun when it switched on; between it and the end of the mapping are the
-    // other two, and that mapping.
+    // The first call had begun when it switched on, if the kernel tells of `raw_syscalls` first,
+    // which is not said; between it and the end of the mapping are the other two, and that mapping.
     let live = trace(&[&switch[..], &["--", work.arg()]].concat()).stdout;
-    let known = ["getppid", "getppid", "mmap"];
-    assert_eq!(lines(&live), known, "{live}");
+    let mut shown = lines(&live);
+    let last = shown.pop_if(|call| call == "mmap");
+    assert!((2..=3).contains(&shown.len()) && shown.iter().all(|c| c == "getppid"), "{live}");
+    assert!(last.is_some() || shown.len() == 3, "{live}");
     let path = work.file("switched.data");
     let events = format!("raw_syscalls:sys_enter,raw_syscalls:sys_exit,{on},{off}");
     let record = ["record", "-q", "-o", &path, "-e", &events, "--", work.arg()];

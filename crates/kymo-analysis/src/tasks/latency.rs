@@ -121,11 +121,11 @@ impl LatencyRow {
 
     fn get(&mut self, wait: &Wait) {
         self.switches += 1;
-        self.migrations += u64::from(wait.is_migrated);
         if wait.touches_loss {
             self.uncertain += 1;
             return;
         }
+        self.migrations += u64::from(wait.is_migrated);
         let (Some(delay), Some(from)) = (wait.delay(), wait.runnable) else {
             self.unknown += 1;
             return;

@@ -85,7 +85,8 @@ impl RuntimeRow {
     fn add(&mut self, out: &SwitchOut, (from, to): (u64, u64)) {
         self.runs.add(to - from);
         self.uncertain += u64::from(out.touches_loss || out.wait.touches_loss);
-        self.migrations += u64::from(out.wait.is_migrated);
+        // Where events were lost, the run before may have been another.
+        self.migrations += u64::from(out.wait.is_migrated && !out.wait.touches_loss);
         let wait = &out.wait;
         self.delay += wait.wakeup_delay().unwrap_or(0);
         let off = wait.off_cpu().unwrap_or(0);

@@ -196,10 +196,10 @@ impl EventSource {
 
     /// The same, where events begin when all CPUs of a flight recorder have some: before that
     /// switches and wake-ups are missing of those whose rings went round sooner. Recordings of
-    /// perf.data, and several at once, are as they were.
+    /// perf.data, several at once, and those with events of programs are as they were.
     #[must_use]
     pub fn beginning_together(self) -> EventSource {
-        let timeline = self.timeline.as_ref().filter(|_| self.perf.is_empty());
+        let timeline = self.timeline.as_ref().filter(|t| self.perf.is_empty() && !t.is_mixed());
         let Some([kernel]) = timeline.map(Timeline::kernels) else { return self };
         let Some((from, (first, _))) = kernel.whole_from().zip(kernel.span()) else { return self };
         let left_out = from.saturating_sub(first) as f64 / 1e9;

@@ -48,6 +48,12 @@ pub trait Rewriting {
     /// Appends what stands in the new recording for this record: [`append`] keeps it.
     fn record(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>);
 
+    /// Whether records are put where their times do not belong: then rounds, which promise that
+    /// nothing older comes, are left out.
+    fn breaks_rounds(&self) -> bool {
+        false
+    }
+
     /// Binaries with build-ids that are told besides those that the recording has.
     fn build_ids(&mut self) -> Vec<BuildIdOf> {
         Vec::new()
@@ -183,6 +189,7 @@ impl Rewriter {
             // In a file they are a section.
             RecordKind::HEADER_BUILD_ID if from_pipe && !writer.is_pipe() => {}
             // Tables that kymo leaves in it for a writer that is killed are of another file.
+            RecordKind::FINISHED_ROUND if rewriting.breaks_rounds() => return Ok(()),
             RecordKind::FINISHED_ROUND => self.bytes.extend(finished_round()),
             _ => rewriting.record(entry, &mut self.bytes),
         }

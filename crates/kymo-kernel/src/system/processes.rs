@@ -39,6 +39,12 @@ impl SystemRoot {
         Some((meta.dev(), meta.ino()))
     }
 
+    /// The user namespace of a process: device and inode.
+    pub fn user_namespace(&self, pid: u32) -> Option<(u64, u64)> {
+        let meta = std::fs::metadata(self.path(format!("proc/{pid}/ns/user"))).ok()?;
+        Some((meta.dev(), meta.ino()))
+    }
+
     /// The number of a process in its own pid namespace.
     pub fn innermost_pid(&self, pid: u32) -> Option<u32> {
         let status = std::fs::read_to_string(self.path(format!("proc/{pid}/status"))).ok()?;

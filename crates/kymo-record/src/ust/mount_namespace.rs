@@ -25,6 +25,9 @@ pub struct MountNamespace {
     root: PathBuf,
     /// The directory of the users' directories, seen from there.
     base: PathBuf,
+    /// Another user namespace that shows a directory which is shown elsewhere, too: of interest
+    /// are users whose names are of that namespace alone.
+    is_again: bool,
 }
 
 /// The directory of one user.
@@ -45,12 +48,12 @@ impl MountNamespace {
             true => base,
             false => std::env::current_dir().unwrap_or_else(|_| "/".into()).join(base),
         };
-        MountNamespace { root: "/".into(), base }
+        MountNamespace { root: "/".into(), base, is_again: false }
     }
 
     /// With the users' directories in this directory.
     pub fn at(base: impl Into<PathBuf>) -> MountNamespace {
-        MountNamespace { root: "/".into(), base: base.into() }
+        MountNamespace { root: "/".into(), base: base.into(), is_again: false }
     }
 
     /// This one and those of other mount namespaces that can be looked into.
@@ -61,6 +64,7 @@ impl MountNamespace {
         // Services have namespaces of their own, and most of them the machine's directory.
         let base = Path::new(SHARED_MEMORY);
         let mut directories = BTreeSet::from([identity(base)]);
+        let mut users = BTreeSet::from([system.user_namespace(std::process::id())]);
         for pid in system.pids() {
             if namespaces.len() >= MAX_SPACES {
                 break;
@@ -69,9 +73,11 @@ impl MountNamespace {
             if !seen.insert(Some(id)) {
                 continue;
             }
-            let namespace = MountNamespace { root: system.root_of(pid), base: base.to_owned() };
+            let root = system.root_of(pid);
+            let mut namespace = MountNamespace { root, base: base.to_owned(), is_again: false };
             let directory = identity(&namespace.outer());
-            if directory.is_none() || directories.insert(directory) {
+            namespace.is_again = directory.is_some() && !directories.insert(directory);
+            if !namespace.is_again || users.insert(system.user_namespace(pid)) {
                 namespaces.push(namespace);
             }
         }
@@ -155,6 +161,9 @@ impl MountNamespace {
             return Ok(None);
         }
         let dir = SharedDir::open(&self.root, &self.base, name)?;
+        if self.is_again && dir.owner() == uid {
+            return Ok(None);
+        }
         if self.is_here() && dir.owner() != uid {
             let what = format!("of user {}", dir.owner());
             return Err(SharedError::Suspicious { path: dir.path().to_owned(), what });
@@ -163,9 +172,9 @@ impl MountNamespace {
     }
 }
 
-/// Device and inode of a directory.
+/// Device and inode of a directory; nothing of a link, which leads elsewhere from here.
 fn identity(directory: &Path) -> Option<(u64, u64)> {
-    let facts = std::fs::metadata(directory).ok()?;
+    let facts = std::fs::symlink_metadata(directory).ok().filter(|facts| facts.is_dir())?;
     Some((facts.dev(), facts.ino()))
 }
 

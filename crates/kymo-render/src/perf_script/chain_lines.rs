@@ -117,9 +117,11 @@ impl ChainLines {
         if frames.is_empty() {
             return;
         }
-        let sources = &mut self.sources;
+        let (sources, most) = (&mut self.sources, self.options.max_stack);
+        let of = |origin| frames.iter().filter(move |f: &&ChainFrame| f.origin == origin);
+        let shown = of(Origin::Recorded).take(most).chain(of(Origin::Unwound).take(most));
         event.with_symbols(&mut |symbols| {
-            sample_json::write_chain(frames.iter(), out, |f, out| {
+            sample_json::write_chain(shown.clone(), out, |f, out| {
                 let at = (f.shown, f.code);
                 sample_json::write_frame(at, f.address, (symbols, sources), true, out);
             });

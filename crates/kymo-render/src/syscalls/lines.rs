@@ -334,6 +334,12 @@ impl<I: TaskInspector> SyscallLines<I> {
         &mut self.details.inspector
     }
 
+    /// Forgets the call that a task is in: its end is not wanted.
+    pub fn forget_call(&mut self, tid: i32) {
+        self.open.remove(&tid);
+        self.details.inspector.forget_memory(Some(tid));
+    }
+
     /// Ends the call of a task that ends.
     pub fn end_task(&mut self, tid: i32) {
         if let Some(pending) = self.open.remove(&tid) {

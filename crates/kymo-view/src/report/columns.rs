@@ -7,6 +7,7 @@ use kymo_analysis::histogram::{EntryNumbers, HistEntry, Key};
 use kymo_analysis::payload_labels::PayloadLabels;
 use kymo_analysis::profile::Profile;
 use kymo_analysis::report_config::{ReportColumn, ReportWhole};
+use kymo_model::format_width;
 
 use crate::{Column, percent};
 
@@ -58,7 +59,7 @@ pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> Column {
     };
     let title = match number_width(of) {
         Some(width) if source.events > 1 => {
-            format!("{:>1$}", title.trim_start(), width * source.events)
+            format!("{:>1$}", title.trim_start(), format_width(width * source.events))
         }
         _ => title.to_string(),
     };
@@ -141,7 +142,7 @@ pub(super) fn separated(of: ReportColumn, cell: &str, events: usize) -> String {
     match number_width(of) {
         Some(width) if events > 1 => {
             let numbers = cell.split_whitespace().collect::<Vec<_>>().join(" ");
-            format!(" {numbers:<0$}", width * events - 1)
+            format!(" {numbers:<0$}", format_width(width * events - 1))
         }
         Some(_) if of.is_share() => format!(" {cell:<7}"),
         _ => cell.to_owned(),

@@ -6,7 +6,7 @@ use std::io;
 use kymo_analysis::chain_tree::{Chains, Viewer};
 use kymo_analysis::histogram::{EntryNumbers, HistEntry, Histogram};
 use kymo_analysis::report_config::{EventLayout, ReportColumn, ReportWhole};
-use kymo_model::CompactSort as _;
+use kymo_model::{CompactSort as _, format_width};
 use rustc_hash::FxHashMap;
 
 use super::columns::{CellSource, column, separated, write_cell};
@@ -126,7 +126,7 @@ impl ReportWriter<'_> {
             for (n, of) in numbers.iter().enumerate() {
                 let mut cell = String::new();
                 write_cell(*of, &mut cell, source, &row.sum, all);
-                let width = column(*of, source).title.chars().count();
+                let width = format_width(column(*of, source).title.chars().count());
                 match &separator {
                     Some(_) => line.push_str(&separated(*of, &cell, source.events)),
                     None => line.push_str(&format!("  {cell:>width$}")),

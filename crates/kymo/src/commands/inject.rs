@@ -244,6 +244,11 @@ impl Injection {
 }
 
 impl Rewriting for Injection {
+    fn breaks_rounds(&self) -> bool {
+        // Functions are told where their file was mapped, with the times when they were made.
+        self.jit.is_some()
+    }
+
     fn record(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
         if self.jit.as_mut().is_some_and(|jit| jit.replace(entry, out)) {
             return;

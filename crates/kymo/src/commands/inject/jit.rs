@@ -2,8 +2,8 @@
 //! those of the jitdump files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use kymo_files::perfdata::Entry;
@@ -26,6 +26,8 @@ pub(super) struct JitInjection {
     known: BTreeSet<(u32, String)>,
     /// Files whose functions are missing, and why.
     missing: BTreeMap<String, String>,
+    /// Names of the files that were made, by process: another one's of the same number gets others.
+    made: BTreeMap<u32, u32>,
 }
 
 impl JitInjection {
@@ -38,6 +40,7 @@ impl JitInjection {
             directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
             known: BTreeSet::new(),
             missing: BTreeMap::new(),
+            made: BTreeMap::new(),
         }
     }
 
@@ -65,15 +68,22 @@ impl JitInjection {
         let id = entry.desc().and_then(|event| event.ids.first()).copied().unwrap_or(0);
         let mut synth = Synth::new(attr, id);
         let directory = &self.directory;
+        let again = self.made.entry(process).and_modify(|number| *number += 1).or_insert(0);
+        let prefix = match *again {
+            0 => format!("jitted-{process}"),
+            number => format!("jitted-{process}.{number}"),
+        };
         let (mut failed, mut count) = (None, 0);
+        let mut unwritten = BTreeSet::new();
         let read = for_each_jit_image(Path::new(path), &mut |image| {
             count += 1;
             if count > MOST {
                 failed = Some(format!("there are more than {MOST}"));
                 return;
             }
-            let file = directory.join(format!("jitted-{process}-{}.so", image.index));
+            let file = directory.join(format!("{prefix}-{}.so", image.index));
             match write(&file, &image) {
+                Ok(()) if unwritten.contains(&image.index) => {}
                 Ok(()) => {
                     synth.set_time(image.time);
                     out.extend_from_slice(synth.mmap2(&MapFacts {
@@ -88,7 +98,10 @@ impl JitInjection {
                         ..MapFacts::default()
                     }));
                 }
-                Err(error) => failed = Some(format!("{}: {error}", file.display())),
+                Err(error) => {
+                    unwritten.insert(image.index);
+                    failed = Some(format!("{}: {error}", file.display()));
+                }
             }
         });
         if read.is_none() {
@@ -108,11 +121,28 @@ impl JitInjection {
     }
 }
 
-/// Writes a file that was not there, or in the place of an older one: never through a link.
+/// Writes a file that was not there, or in the place of an older one of the kind: never through a
+/// link, and over nothing else.
 fn write(path: &Path, image: &JitImage) -> io::Result<()> {
     let Some(elf) = &image.elf else { return Ok(()) };
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => OpenOptions::new().write(true).create_new(true).open(path)?.write_all(elf),
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+        Ok(there) if there.is_file() && !is_elf(path)? => {
+            return Err(io::Error::other("there is a file that is no ELF file"));
+        }
+        Ok(_) => std::fs::remove_file(path)?,
     }
+    let written = OpenOptions::new().write(true).create_new(true).open(path)?.write_all(elf);
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
+fn is_elf(path: &Path) -> io::Result<bool> {
+    let mut begin = [0; 4];
+    let count = File::open(path)?.read(&mut begin)?;
+    // What is empty was being written.
+    Ok(count == 0 || begin.get(..count) == Some(b"\x7fELF"))
 }

@@ -121,7 +121,7 @@ pub(crate) struct Args {
     /// Print only what is derived: ratios, not counts and rates
     #[arg(long, conflicts_with = "repeat")]
     metric_only: bool,
-    /// Count what these metrics are derived of (insn_per_cycle, cs_per_second, …; `-M help` lists
+    /// Count what these metrics are derived of (insn_per_cycle, cs_per_second, …; a wrong name lists
     /// them), beside -e or in place of the default events
     #[arg(short = 'M', long, value_name = "NAMES", value_delimiter = ',')]
     metrics: Vec<String>,

@@ -22,6 +22,8 @@ pub(super) struct CallFeed<'a> {
     decoder: SyscallDecoder,
     chains: ChainLines,
     switch: (EventSwitch, SwitchState),
+    /// This process, whose events are of no interest where those of the machine are taken.
+    own: Option<u32>,
 }
 
 impl<'a> CallFeed<'a> {
@@ -30,8 +32,11 @@ impl<'a> CallFeed<'a> {
         let sources = SourceOptions { inlines: true, full_paths: false };
         let switch = args.sampled.switch.switch();
         let state = SwitchState::new(&switch);
+        let is_live = args.input.is_none();
+        let own = is_live && args.is_of_machine().unwrap_or(true);
         CallFeed {
             args,
+            own: own.then(std::process::id),
             switch: (switch, state),
             decoder: SyscallDecoder::new(syscall_name),
             chains: ChainLines::new(ChainOptions { max_stack, sources }),
@@ -49,7 +54,8 @@ impl<'a> CallFeed<'a> {
             lines.lost(cpu, Some(count).filter(|count| *count > 0));
         }
         let (Some(tid), Some(time)) = (event.task().tid, event.time) else { return };
-        if self.args.call.filter_pids.contains(&tid) {
+        let is_own = self.own.is_some() && event.task().pid == self.own;
+        if is_own || self.args.call.filter_pids.contains(&tid) {
             return;
         }
         let tid = tid as i32;
@@ -63,7 +69,11 @@ impl<'a> CallFeed<'a> {
             }
             return;
         }
-        let decoded = self.decoder.decode(event).filter(|_| is_wanted);
+        let decoded = self.decoder.decode(event);
+        if decoded.is_some() && !is_wanted {
+            // What comes when it is on again is of another call.
+            return lines.forget_call(tid);
+        }
         let fault = page_fault(name).filter(|_| is_wanted);
         if decoded.is_some() || fault.is_some() {
             lines.inspector_mut().note_task(tid, event.task());

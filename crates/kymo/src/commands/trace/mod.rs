@@ -201,6 +201,17 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     } else if let Some(flag) = args.call_flag().filter(|_| !names.is_empty()) {
         bail!("{flag} is for system calls, not for events (-e)");
     }
+    let beside = [
+        (args.ust.given(), "-u"),
+        (args.instance.is_some(), "--instance"),
+        (args.tracer.given(), "--tracer"),
+        (args.probes.given(), "--probe"),
+    ];
+    if let Some(flag) = args.sampled.given()
+        && let Some((_, other)) = beside.iter().find(|(is_given, _)| *is_given)
+    {
+        bail!("{flag} is for system calls, not beside {other}");
+    }
     args.call.check(args.sampled.sched)?;
     if let Some(path) = &args.input {
         return recorded::run(&args, path);

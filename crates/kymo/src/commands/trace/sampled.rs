@@ -126,13 +126,18 @@ const PAGES_OF_STACKS: usize = 4096;
 type Lines = SyscallLines<TracedTasks>;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(flag) = args.sampled.given().filter(|_| args.delay.is_some()) {
+        bail!("-D is not for calls out of perf rings: leave it or {flag} away");
+    }
     let system_wide = args.is_of_machine()?;
     let options = options(args, system_wide)?;
     let is_monotonic = options.clock == RecordClock::Monotonic;
     // Before the events are opened: what is attached first runs first.
-    let (texts, refusal) = syscalls::texts(args, system_wide);
+    let (texts, refusal) = match args.sampled.no_syscalls {
+        true => (None, None),
+        false => syscalls::texts(args, system_wide),
+    };
     let mut capture = PerfCapture::open(&options)?;
-    let mut ledger = Ledger::from_notes(capture.notes().to_vec());
     if let Some(texts) = &texts {
         syscalls::add_tasks(texts, args, options.spawned.as_ref().and_then(|pid| pid.get()))?;
     }
@@ -149,6 +154,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     capture.tell_existing(true, &mut |record| existing.extend_from_slice(record))?;
     samples.push(&existing, &[]);
     drop(existing);
+    let mut ledger = Ledger::from_notes(capture.notes().to_vec());
     capture.start()?;
     let mut feed = CallFeed::new(args);
     let result = until_the_end(&mut capture, &mut samples, &mut (&mut lines, &mut feed));
@@ -164,7 +170,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ledger.push(Note::doubt(NoteKind::Lost, fact, Some(advice)));
     }
     lines.note(&mut |note| ledger.push(Note { advice: refusal.clone(), ..note }));
-    if lines.inspected == 0 {
+    if lines.inspected == 0 && !args.sampled.no_syscalls && !args.sampled.switch.is_given() {
         ledger.push(syscalls::note_silence(args)?);
     }
     Ok(close(args, &ledger, finished.exit))
@@ -274,6 +280,10 @@ fn until_the_end(
         let mut flow = samples.end_round(&mut take);
         if end.is_some() && flow.is_continue() {
             flow = samples.finish(&mut take);
+            if let Some(record) = capture.untold_losses(samples.lost()) {
+                samples.push(&record, &[]);
+                flow = samples.finish(&mut take);
+            }
         }
         lines.expire_names();
         syscalls::flush(&mut lines.output)?;
