@@ -135,8 +135,12 @@ fn reason_without_effect(help: &str, option: &str) -> Option<String> {
         let words = line.trim_start().split([' ', ',', '.']);
         line.trim_start().starts_with('-') && words.take(3).any(|word| word == option)
     };
-    let line = help.lines().find(is_of)?;
-    line.split_once("No effect: ").map(|(_, why)| why.trim().to_owned())
+    let mut lines = help.lines().skip_while(|line| !is_of(line));
+    let (_, begin) = lines.next()?.split_once("No effect: ")?;
+    // Long ones go on below.
+    let rest = lines.map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with('-'));
+    let words: Vec<&str> = std::iter::once(begin.trim()).chain(rest).collect();
+    Some(words.join(" "))
 }
 
 fn summary(rows: &[OptionRow<'_>]) -> String {
