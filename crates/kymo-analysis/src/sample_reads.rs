@@ -44,7 +44,9 @@ impl SampleReads {
             let Some(event) = self.events.get(&id).copied() else { continue };
             let last = self.last.entry((id, thread)).or_default();
             let part = count.saturating_sub(std::mem::replace(last, count));
-            parts.extend(Some((event, part)).filter(|_| part > 0));
+            if part > 0 {
+                parts.push((event, part));
+            }
         }
         Some(parts.into())
     }

@@ -201,7 +201,7 @@ impl EventSource {
     pub fn beginning_together(self) -> EventSource {
         let timeline = self.timeline.as_ref().filter(|t| self.perf.is_empty() && !t.is_mixed());
         let Some([kernel]) = timeline.map(Timeline::kernels) else { return self };
-        let Some((from, (first, _))) = kernel.whole_from().zip(kernel.span()) else { return self };
+        let Some((first, from)) = kernel.uneven_begin() else { return self };
         let left_out = from.saturating_sub(first) as f64 / 1e9;
         let fact = format!(
             "the first {left_out:.6} s are left out, of which not all CPUs have events any more"

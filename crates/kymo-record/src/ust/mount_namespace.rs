@@ -64,7 +64,8 @@ impl MountNamespace {
         // Services have namespaces of their own, and most of them the machine's directory.
         let base = Path::new(SHARED_MEMORY);
         let mut directories = BTreeSet::from([identity(base)]);
-        let mut users = BTreeSet::from([system.user_namespace(std::process::id())]);
+        let own = system.user_namespace(std::process::id());
+        let mut views = BTreeSet::from([(identity(base), own)]);
         for pid in system.pids() {
             if namespaces.len() >= MAX_SPACES {
                 break;
@@ -76,10 +77,11 @@ impl MountNamespace {
             let root = system.root_of(pid);
             let mut namespace = MountNamespace { root, base: base.to_owned(), is_again: false };
             let directory = identity(&namespace.outer());
-            namespace.is_again = directory.is_some() && !directories.insert(directory);
-            if !namespace.is_again || users.insert(system.user_namespace(pid)) {
-                namespaces.push(namespace);
+            if directory.is_some() && !views.insert((directory, system.user_namespace(pid))) {
+                continue;
             }
+            namespace.is_again = directory.is_some() && !directories.insert(directory);
+            namespaces.push(namespace);
         }
         namespaces
     }

@@ -17,10 +17,9 @@ impl TraceDat {
         self.span_by(Clock::default())
     }
 
-    /// When the last CPU of a flight recorder begins, corrected as the file asks: what it had
-    /// recorded before was overwritten, while others have events of before. `None` where there is
-    /// no such time.
-    pub fn whole_from(&self) -> Option<u64> {
+    /// When the first and the last CPU of a flight recorder begin, corrected as the file asks: what
+    /// the last had recorded before was overwritten. `None` where they begin together.
+    pub fn uneven_begin(&self) -> Option<(u64, u64)> {
         let file = self.file.as_ref().filter(|_| self.options().is_flight_recorder())?;
         let streams = self.streams(&TraceDatSelect::default(), &mut TraceDatReadStats::default());
         let (mut first, mut last) = (u64::MAX, None);
@@ -30,7 +29,8 @@ impl TraceDat {
             first = first.min(time);
             last = last.max((stats.lost_before > 0).then_some(time));
         }
-        last.filter(|last| *last > first).map(|last| self.clock().correct(last))
+        let last = last.filter(|last| *last > first)?;
+        Some((self.clock().correct(first), self.clock().correct(last)))
     }
 
     fn span_by(&self, clock: Clock) -> Option<(u64, u64)> {
