@@ -11,6 +11,7 @@ use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
 use super::hit_binaries::hit_binaries;
+use crate::exit;
 
 /// Flags of `kymo buildid-list`.
 #[derive(clap::Args)]
@@ -63,6 +64,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 writeln!(out, "{} {}", entry.build_id, entry.filename)?;
             }
         }
+        out.flush()?;
+        return Ok(exit::of_description(&file));
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

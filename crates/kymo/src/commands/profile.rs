@@ -430,9 +430,7 @@ fn show(
         }
     }
     out.flush()?;
-    let is_damaged = ledger.notes().iter().any(|note| note.kind == NoteKind::Damaged);
-    let damage = is_damaged.then_some("damaged; what can be read is counted");
-    Ok(exit::status(path.display(), damage, &ledger, args.strict))
+    Ok(exit::status(path.display(), None, &ledger, args.strict))
 }
 
 /// Samples of the recording, if it is one that has such.
