@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use kymo_files::ctf::{Anchor, UNFINISHED};
 use kymo_files::ctf::types::{
     ClockClass, CtfVersion, Encoding, Enum, EnumMapping, EnvValue, EventClass, FieldPath, Float,
     Int, Metadata, StreamClass, Struct, StructureMember, Type, Variant,
 };
+use kymo_files::ctf::{Anchor, UNFINISHED};
 use kymo_model::Endian;
 use kymo_ring::{ClockFacts, Config};
 use kymo_ust::{EventRecord, FieldRecord, FieldTag, Shape};

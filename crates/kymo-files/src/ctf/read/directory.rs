@@ -52,7 +52,10 @@ struct Search {
 impl Search {
     fn look(&mut self, directory: &Path, depth: usize) {
         self.looked += 1;
-        if self.looked > MAX_DIRECTORIES || depth > MAX_DEPTH || self.found.traces.len() >= self.most {
+        if self.looked > MAX_DIRECTORIES
+            || depth > MAX_DEPTH
+            || self.found.traces.len() >= self.most
+        {
             return;
         }
         if is_trace(directory) {

@@ -169,8 +169,9 @@ impl Ctf {
             }
             broken.extend(found.broken);
             // A directory may be named twice, and within another.
-            directories
-                .extend(found.traces.into_iter().filter(|f| !directories.contains(f)).collect::<Vec<_>>());
+            directories.extend(
+                found.traces.into_iter().filter(|f| !directories.contains(f)).collect::<Vec<_>>(),
+            );
             top.push(path);
         }
         let below = |directory: &Path| match *top {

@@ -10,7 +10,7 @@ use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
 use kymo_files::perfdata::{Entry, PerfData, PerfDataReadStats, RecordOrder};
-use kymo_model::{NoteKind, RecordKind};
+use kymo_model::{NoteKind, RecordKind, SampleType};
 use kymo_render::OrderedJob;
 use kymo_render::perf_script::{
     FieldSpec, PerfBatch, PerfOutput, PerfRenderer, SampleTextOptions, ShownSideband,
@@ -130,7 +130,9 @@ const MAX_RENDERERS: usize = 4;
 
 /// Number of threads that render. A pipe defines binaries bit by bit, for one renderer.
 fn renderer_count(args: &Args, data: &PerfData) -> usize {
-    if data.is_pipe() || args.reltime || args.deltatime {
+    // Counts of groups are differences to the sample before.
+    let has_counts = data.events().iter().any(|e| e.attr.sample_type.contains(SampleType::READ));
+    if data.is_pipe() || has_counts || args.reltime || args.deltatime {
         return 1;
     }
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_RENDERERS)
