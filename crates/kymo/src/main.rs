@@ -198,7 +198,18 @@ fn main() -> ExitCode {
     let code = run();
     progress::end();
     screen::end();
+    if cfg!(debug_assertions) {
+        write_read_tally();
+    }
     code
+}
+
+/// Adds the number of bytes read from recordings to the file that tests name.
+fn write_read_tally() {
+    let Some(path) = std::env::var_os("KYMO_READ_TALLY") else { return };
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    // Only tests set it.
+    let _ = file.and_then(|mut file| writeln!(file, "{}", kymo_files::bytes_read()));
 }
 
 fn run() -> ExitCode {

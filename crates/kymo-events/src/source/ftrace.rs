@@ -198,11 +198,6 @@ impl<'s> KernelLane<'s> {
         self.context.notes()
     }
 
-    /// CPUs whose last losses no event told of.
-    pub(super) fn untold_losses(&self) -> impl Iterator<Item = Option<u32>> + '_ {
-        self.losses.untold()
-    }
-
     pub(super) fn event(
         &mut self,
         e: &tracedat::TraceDatEvent<'_>,
