@@ -195,21 +195,22 @@ fn flag(name: &'static str, help: &'static str) -> clap::Arg {
 }
 
 fn main() -> ExitCode {
+    let tally = read_tally();
     let code = run();
     progress::end();
     screen::end();
-    if cfg!(debug_assertions) {
-        write_read_tally();
+    if let Some(mut tally) = tally {
+        // Only tests ask for it.
+        let _ = writeln!(tally, "{}", kymo_files::bytes_read());
     }
     code
 }
 
-/// Adds the number of bytes read from recordings to the file that tests name.
-fn write_read_tally() {
-    let Some(path) = std::env::var_os("KYMO_READ_TALLY") else { return };
-    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    // Only tests set it.
-    let _ = file.and_then(|mut file| writeln!(file, "{}", kymo_files::bytes_read()));
+/// The file for the number of bytes that are read from recordings, where a test names one. It is
+/// opened before the sandbox is entered; programs for users have no such file.
+fn read_tally() -> Option<std::fs::File> {
+    let path = std::env::var_os("KYMO_READ_TALLY").filter(|_| cfg!(debug_assertions))?;
+    std::fs::OpenOptions::new().append(true).create(true).open(path).ok()
 }
 
 fn run() -> ExitCode {
