@@ -28,6 +28,7 @@ mod sample_layout;
 mod sample_places;
 mod sampled;
 pub mod schedstat;
+mod shell_word;
 mod sideband;
 mod width;
 
@@ -52,6 +53,7 @@ pub use sample::{
 pub use sample_layout::{LeadingFields, SampleLayout, TrailingFields};
 pub use sample_places::SamplePlaces;
 pub use sampled::sampled_tracepoints;
+pub use shell_word::{recording_arguments, shell_word};
 pub use sideband::{
     BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,
 };

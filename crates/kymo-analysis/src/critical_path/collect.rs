@@ -494,7 +494,7 @@ fn fitting(
 ) -> Vec<(PathTaskId, (u64, u64))> {
     let fits = |task: &PathTask| match target {
         PathTarget::Thread(tid) => task.tid == *tid,
-        PathTarget::Process(pid) => task.tid == *pid,
+        PathTarget::Process(pid) => task.tid == *pid || task.pid == Some(*pid),
         PathTarget::Comm(comm) => task.comm == comm.as_bytes(),
         PathTarget::Busiest(without) => task.pid != Some(*without),
         PathTarget::Spans(..) => false,
@@ -506,6 +506,11 @@ fn fitting(
     let found = tasks.iter().enumerate().filter(|(_, task)| fits(task));
     let found = found.map(|(n, task)| (PathTaskId(n as u32), span(task)));
     let mut found: Vec<_> = found.filter(|(_, (from, to))| from < to).collect();
-    found.compact_sort_by_key(|(key, (from, to))| (Reverse(to - from), *key));
+    // Of a process its first thread, if that ran.
+    let is_other = |key: PathTaskId| match target {
+        PathTarget::Process(pid) => tasks.get(key.0 as usize).is_none_or(|task| task.tid != *pid),
+        _ => false,
+    };
+    found.compact_sort_by_key(|(key, (from, to))| (is_other(*key), Reverse(to - from), *key));
     found
 }

@@ -38,7 +38,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, Entry, PerfData};
 use kymo_files::{Moment, RecordingFormat, Timeline, TimelineError, TimelineSelect, TimelineWalk};
-use kymo_model::{LossWindows, Note, NoteKind};
+use kymo_kernel::blocked::BlockedThreads;
+use kymo_model::{LossWindows, Note, NoteKind, recording_arguments};
 use kymo_symbols::ResolverOptions;
 
 use crate::event::RecordedEvent;
@@ -118,6 +119,7 @@ pub enum PerfItem<'a, 'e> {
 /// Recordings that are read as one.
 pub struct EventSource {
     name: String,
+    arguments: String,
     perf: Vec<Mutex<PerfData>>,
     timeline: Option<Timeline>,
     symbols: ResolverOptions,
@@ -126,6 +128,8 @@ pub struct EventSource {
     /// What was found out before events were read for a result.
     notes: Mutex<Vec<Note>>,
     tree: Option<TaskTree>,
+    /// Threads whose events are wanted and that had been blocked before there were events.
+    blocked: BlockedThreads,
     /// Events of a flight recorder from before this time are not handed out.
     whole_from: Option<u64>,
     losses: LossWindows,
@@ -172,12 +176,14 @@ impl EventSource {
         let name = names.join(", ");
         Ok(EventSource {
             name,
+            arguments: recording_arguments(paths.iter().map(PathBuf::as_path)),
             perf,
             timeline,
             symbols,
             kallsyms,
             notes: Mutex::default(),
             tree: None,
+            blocked: BlockedThreads::default(),
             whole_from: None,
             losses: LossWindows::default(),
         })
@@ -186,7 +192,7 @@ impl EventSource {
     /// The same without a name: nobody can name it to read it again.
     #[must_use]
     pub fn unnamed(self) -> EventSource {
-        EventSource { name: String::new(), ..self }
+        EventSource { name: String::new(), arguments: String::new(), ..self }
     }
 
     /// The same, where the tasks of a command are followed while records are read
@@ -194,6 +200,13 @@ impl EventSource {
     #[must_use]
     pub fn following(self, tree: Option<TaskTree>) -> EventSource {
         EventSource { tree, ..self }
+    }
+
+    /// The same, with threads whose events are wanted, and that are blocked before there are
+    /// events: of those that stay so a note tells.
+    #[must_use]
+    pub fn beside(self, blocked: BlockedThreads) -> EventSource {
+        EventSource { blocked, ..self }
     }
 
     /// The same, where events begin when all CPUs of a flight recorder have some: before that
@@ -221,6 +234,12 @@ impl EventSource {
     /// What the recordings are called in messages; empty if they cannot be named.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The recordings as arguments of a command that reads them, `-i FILE`; empty if they cannot
+    /// be named.
+    pub fn arguments(&self) -> &str {
+        &self.arguments
     }
 
     /// Those of perf.data.

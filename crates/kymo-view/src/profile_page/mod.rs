@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 pub use build::{CommandRun, ProfileTimes, build_page, page_ledger};
-pub use next::{NextStep, ProfileTarget, quoted};
+pub use next::{NextStep, ProfileTarget};
 pub use tree::TimeStep;
 pub use waits::WaitSection;
 

@@ -37,6 +37,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args, kinds) };
+    args.read.watch(&live)?;
     let kinds_of = [kinds, &args.read.kwork].concat();
     super::record::with_events(kinds_of, |events| {
         live.pass_on(events, (args.call_graph, args.read.analysis.names_cgroups()), |pipe| {

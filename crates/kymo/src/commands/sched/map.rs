@@ -42,6 +42,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
+    args.read.watch_machine(&live, &[], &[])?;
     super::record::with_events(|events| {
         live.pass_on(events, (false, args.read.names_cgroups()), |pipe| {
             args.read.set_live(pipe)?;

@@ -157,7 +157,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         bail!("-s shows no lines: -w, -n and -M are for lines (-S shows both)");
     }
     let Some(live) = args.live.take() else { return show(&args) };
-    args.read.set_tree(live.tree());
+    args.read.watch(&live, &args.pid, &args.tid)?;
     run_live(&mut args, &live)
 }
 
