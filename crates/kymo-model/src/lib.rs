@@ -28,6 +28,7 @@ mod sample_places;
 mod sampled;
 pub mod schedstat;
 mod sideband;
+mod untrusted;
 mod width;
 
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
@@ -53,4 +54,5 @@ pub use sampled::sampled_tracepoints;
 pub use sideband::{
     BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,
 };
+pub use untrusted::{UntrustedText, is_unprintable, write_character, write_stray_byte};
 pub use width::format_width;
