@@ -7,6 +7,7 @@ mod commands;
 mod cycles;
 mod dead;
 mod dependencies;
+mod documents;
 mod door;
 mod headers;
 mod names;
@@ -94,6 +95,7 @@ const RULES: &[Rule] = &[
     cycles::findings,
     commands::findings,
     names::findings,
+    documents::findings,
     door::findings,
     perf_options::findings,
     streams::findings,
