@@ -30,6 +30,7 @@ mod sampled;
 pub mod schedstat;
 mod shell_word;
 mod sideband;
+mod untrusted;
 mod width;
 
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
@@ -57,4 +58,5 @@ pub use shell_word::{recording_arguments, shell_word};
 pub use sideband::{
     BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,
 };
+pub use untrusted::{UntrustedText, is_unprintable, write_character, write_stray_byte};
 pub use width::format_width;

@@ -7,7 +7,15 @@
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = write!(anstream::stderr(), $($text)*);
+        let _ = write!(crate::streams::styled_stderr(), $($text)*);
+    }};
+}
+
+/// Prints a line on standard output, whether anybody can read it or not.
+macro_rules! outln {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(crate::streams::styled_stdout(), $($text)*);
     }};
 }
 
@@ -15,7 +23,7 @@ macro_rules! say {
 macro_rules! sayln {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(anstream::stderr(), $($text)*);
+        let _ = writeln!(crate::streams::styled_stderr(), $($text)*);
     }};
 }
 
@@ -31,6 +39,7 @@ mod refused_options;
 mod sandbox;
 mod screen;
 mod shared_options;
+mod streams;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -329,11 +338,11 @@ fn end_of_usage(error: &clap::Error) -> ! {
     let called = CalledName::get();
     if !error.use_stderr() {
         if called != CalledName::Kymo && error.kind() == ErrorKind::DisplayVersion {
-            let _ = writeln!(anstream::stdout(), "{}", called.version_line());
+            let _ = writeln!(crate::streams::styled_stdout(), "{}", called.version_line());
             std::process::exit(0)
         }
         if called == CalledName::Bpftrace {
-            let _ = write!(anstream::stdout(), "{}", help_as_bpftrace(error));
+            let _ = write!(crate::streams::styled_stdout(), "{}", help_as_bpftrace(error));
             std::process::exit(0)
         }
         let text = error.render();
@@ -341,7 +350,7 @@ fn end_of_usage(error: &clap::Error) -> ! {
         if !std::env::args_os().any(|arg| arg.as_encoded_bytes() == b"--no-pager") {
             screen::page();
         }
-        let _ = anstream::stdout().write_all(text.ansi().to_string().as_bytes());
+        let _ = crate::streams::styled_stdout().write_all(text.ansi().to_string().as_bytes());
         screen::end();
         std::process::exit(0)
     }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use kymo_files::Machine;
 use kymo_files::tracedat::TraceDat;
 use kymo_format::{EventFormat, Field, FieldKind, ParseOptions};
-use kymo_model::Endian;
+use kymo_model::{Endian, UntrustedText};
 
 use super::{GraphEvent, NameChange, TaskGroupEvent};
 
@@ -223,7 +223,7 @@ impl KnownEvent {
 }
 
 fn column(format: &EventFormat) -> String {
-    let name = format!("{}:", format.name);
+    let name = format!("{}:", UntrustedText::new(&format.name).to_text());
     // This print format brings the blank along.
     if format.system == "ftrace" && format.name == "function" {
         return format!("{name:<21}");

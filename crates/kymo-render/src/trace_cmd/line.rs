@@ -6,7 +6,7 @@ use kymo_events::payload::KernelNames;
 use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskGroups, TaskNames};
 use kymo_files::tracedat::TraceDat;
 use kymo_format::ring::Missed;
-use kymo_model::Note;
+use kymo_model::{Note, UntrustedText};
 use rustc_hash::FxHashMap;
 
 use super::TraceCmdOptions;
@@ -171,7 +171,7 @@ fn instances(data: &TraceDat) -> Vec<InstanceStyle> {
     let prefix = |name: &str| match (widest, name.is_empty()) {
         (0, _) => String::new(),
         (_, true) => " ".repeat(widest + 2),
-        (_, false) => format!("{name:>widest$}: "),
+        (_, false) => format!("{:>widest$}: ", UntrustedText::new(name).to_text()),
     };
     let converted = data.options().tsc2nsec.is_some();
     data.buffers()
