@@ -320,16 +320,15 @@ impl EventSource {
         self.timeline.as_mut()
     }
 
-    /// Times of the first and the last event, where the recordings tell. Of programs all is
-    /// read for it.
+    /// Times of the first and the last event. Recordings that do not state them are read for it.
     ///
     /// # Errors
     /// If reading fails.
     pub fn span(&self) -> Result<Option<(u64, u64)>, SourceError> {
         let mut spans = Vec::new();
         for number in 0..self.perf.len() {
-            let Some(data) = self.perf(number) else { continue };
-            match data.features().sample_time {
+            let Some(mut data) = self.perf(number) else { continue };
+            match data.sample_span()? {
                 Some(span) => spans.push(span),
                 None => return Ok(None),
             }

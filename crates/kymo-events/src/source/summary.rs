@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kymo_files::ctf::UNFINISHED;
 use kymo_files::ctf::read::{Ctf, Times};
 use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
@@ -196,7 +197,7 @@ fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
         doubt(NoteKind::Stacks, fact, None);
     }
     if s.unfinished {
-        let fact = "the recorder did not finish the file: its size is 0".to_owned();
+        let fact = "the recorder did not finish the file: its end is missing".to_owned();
         doubt(NoteKind::Unfinished, fact, None);
     }
     notes
@@ -371,6 +372,14 @@ pub fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::TraceDatReadStats) ->
 pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
     let mut l = Notes::default();
     let more = || Some("record with larger or more sub-buffers".to_owned());
+    let unfinished = ctf.traces().iter().filter(|t| t.metadata().env(UNFINISHED).is_some()).count();
+    if unfinished > 0 {
+        let what = counted(unfinished as u64, "trace", "traces");
+        let fact = format!(
+            "the recorder did not finish {what}: it is at work, was killed, or its disk was full"
+        );
+        l.note(NoteKind::Unfinished, fact, None);
+    }
     if s.lost > 0 {
         let (n, places) = (s.lost, s.lost_places);
         l.note(

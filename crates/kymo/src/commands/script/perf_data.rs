@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     if args.no_merge_callchains {
         data.keep_deferred_chains();
     }
-    let selection = args.selection(|| Ok(data.features().sample_time))?;
+    let selection = args.selection(|| Ok(data.sample_span()?))?;
     if args.header || args.header_only || args.show_info {
         let mut text = Vec::new();
         write_header(&mut text, &data, captured_on(path).as_deref(), args.show_info)?;

@@ -291,7 +291,7 @@ fn read_stacks(
         let (stacks, ledger) = Default::default();
         return Ok(RecordingStacks { stacks, ledger, damage: None });
     }
-    selection.set_events(&names)?;
+    selection.set_event_names(names);
     let plan = StackPlan {
         selection: &selection,
         binaries: &[],
