@@ -110,7 +110,9 @@ impl Mmap<'_> {
 
     /// Whether this name is of a file that was removed or replaced after it was mapped.
     pub fn names_removed(name: &[u8]) -> bool {
-        name.ends_with(b" (deleted)") && !Mmap::names_anonymous(name) && !name.starts_with(b"/memfd:")
+        name.ends_with(b" (deleted)")
+            && !Mmap::names_anonymous(name)
+            && !name.starts_with(b"/memfd:")
     }
 }
 

@@ -396,7 +396,8 @@ impl<'a> SyscallCounting<'a> {
         }
         let name = self.decoder.calls.get(call.0 as usize).map_or("", |c| &c.name);
         let is_execve = matches!(name, "execve" | "execveat") && result == 0;
-        let before = *self.name_before.get_or_insert_with(|| TaskInfo::new(None, None, task.comm()));
+        let before =
+            *self.name_before.get_or_insert_with(|| TaskInfo::new(None, None, task.comm()));
         self.has_executed = is_execve || before.comm() != task.comm();
         !self.has_executed
     }
