@@ -3,7 +3,7 @@
 //! between is left out.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -213,6 +213,15 @@ pub fn process_of(tid: u32) -> Option<u32> {
 pub fn descriptor_path(tid: u32, fd: u32) -> Option<String> {
     let path = fs::read_link(system_path(format!("/proc/{tid}/fd/{fd}"))).ok()?;
     Some(path.to_string_lossy().into_owned())
+}
+
+/// Whether the program that a task executes is one of 32 bits, if it can be read.
+pub fn runs_32_bit(tid: u32) -> Option<bool> {
+    let mut ident = [0; 5];
+    let mut program = fs::File::open(system_path(format!("/proc/{tid}/exe"))).ok()?;
+    program.read_exact(&mut ident).ok()?;
+    // EI_CLASS is ELFCLASS32.
+    ident.starts_with(b"\x7fELF").then_some(ident[4] == 1)
 }
 
 /// The process that started a process, if that still runs.

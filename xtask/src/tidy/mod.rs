@@ -13,6 +13,7 @@ mod headers;
 mod names;
 pub(crate) mod perf_options;
 mod provenance;
+mod streams;
 
 use std::path::{Path, PathBuf};
 
@@ -97,6 +98,7 @@ const RULES: &[Rule] = &[
     documents::findings,
     door::findings,
     perf_options::findings,
+    streams::findings,
 ];
 
 /// Lowers the limits of names that are on their way out to what is left of them.

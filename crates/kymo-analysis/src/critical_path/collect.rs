@@ -14,7 +14,7 @@ use super::stacks::add_stacks;
 use super::wake_source::WakeSource;
 use super::walk::{find_path, is_of_task};
 use super::work_items::WORK_EVENTS;
-use crate::losses::{LossWindows, MOST_CPUS, count_with_losses};
+use crate::losses::{LossWindows, MOST_CPUS};
 use crate::offcpu::{OFF_CPU_EVENTS, StackRole, StackStore};
 use crate::tasks::{
     DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOutState, TaskId, TaskMachine,
@@ -94,17 +94,7 @@ struct PathCollector<'a> {
 /// # Errors
 /// If reading fails.
 pub fn find_paths(source: &EventSource, config: &PathConfig) -> Result<PathTable, SourceError> {
-    count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
-        find_once(source, config, losses, lost)
-    })
-}
-
-fn find_once(
-    source: &EventSource,
-    config: &PathConfig,
-    losses: LossWindows,
-    lost: &mut bool,
-) -> Result<PathTable, SourceError> {
+    let losses = source.losses();
     let mut names = OFF_CPU_EVENTS.to_vec();
     names.push("ftrace:kernel_stack");
     names.extend(WORK_EVENTS);
@@ -121,7 +111,6 @@ fn find_once(
     let mut decoder = SchedDecoder::default();
     let mut span: Option<(u64, u64)> = None;
     let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
-        *lost |= event.lost.is_some();
         machine.note_loss(event);
         if event.class.is_stack {
             collector.take_stack(event);
@@ -149,7 +138,6 @@ fn find_once(
             _ => ControlFlow::Continue(()),
         }
     })?;
-    *lost |= !summary.untold_losses.is_empty();
     machine.finish();
     let read = SchedRead { machine, summary, span, malformed: decoder.malformed };
     let mut table = collector.finish(read);

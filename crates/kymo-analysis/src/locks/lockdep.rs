@@ -18,7 +18,7 @@ use super::contention::{
 };
 use super::lock_row::{LockCaller, LockRow};
 use super::{LOCKDEP_EVENTS, LockEvents};
-use crate::losses::{LossWindows, count_with_losses, select_events};
+use crate::losses::{LossWindows, select_events};
 use crate::offcpu::StackStore;
 
 /// Flags of `lock_acquire`: the lock is tried, or taken for reading. Where it is traced, it is
@@ -100,10 +100,9 @@ pub fn count_lockdep(
     source: &EventSource,
     config: &ContentionConfig,
 ) -> Result<ContentionTable, SourceError> {
-    count_with_losses(source, &LOCKDEP_EVENTS, |losses, lost| {
         let mut counting = LockdepCounting {
             config,
-            losses,
+            losses: source.losses(),
             fields: FxHashMap::default(),
             taken: FxHashMap::default(),
             rows: Vec::new(),
@@ -117,13 +116,10 @@ pub fn count_lockdep(
         };
         let selection = select_events(&LOCKDEP_EVENTS);
         let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
-            *lost |= event.lost.is_some();
             counting.event(event);
             ControlFlow::Continue(())
         })?;
-        *lost |= !summary.untold_losses.is_empty();
         Ok(counting.finish(summary))
-    })
 }
 
 impl LockdepCounting<'_> {

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use super::decode::{CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
 use super::stats::SyscallStats;
 use super::{SYSCALL_EVENTS, SYSCALL_WAIT_EVENTS};
-use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, select_events};
 use crate::offcpu::{OffCpuCause, StackRole, StackStore};
 use crate::tasks::{
     SchedCounts, SchedDecoder, SwitchIn, SwitchOut, SwitchOutState, TaskMachine, Transition,
@@ -234,25 +234,13 @@ pub fn count_syscalls(
     source: &EventSource,
     config: &SyscallConfig,
 ) -> Result<SyscallTable, SourceError> {
-    count_with_losses(source, &event_names(), |losses, lost| {
-        count_once(source, config, losses, lost)
-    })
-}
-
-fn count_once(
-    source: &EventSource,
-    config: &SyscallConfig,
-    losses: LossWindows,
-    lost: &mut bool,
-) -> Result<SyscallTable, SourceError> {
     let mut names = event_names();
     names.push("ftrace:kernel_stack");
-    let mut counting = SyscallCounting::new(config, losses.clone());
+    let mut counting = SyscallCounting::new(config, source.losses());
     let mut sched = SchedDecoder::default();
-    let mut machine = TaskMachine::new(losses);
+    let mut machine = TaskMachine::new(source.losses());
     let selection = select_events(&names);
     let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
-        *lost |= event.lost.is_some();
         machine.note_loss(event);
         if event.class.is_stack {
             counting.take_stack(event);
@@ -266,7 +254,6 @@ fn count_once(
         }
         ControlFlow::Continue(())
     })?;
-    *lost |= !summary.untold_losses.is_empty();
     machine.finish();
     Ok(counting.finish(machine.counts, sched.malformed, summary))
 }

@@ -24,7 +24,7 @@ pub use latency::{DelayStats, LatencyConfig, LatencyRow, LatencyTable, LongestDe
 pub use machine::{SchedCounts, SwitchIn, SwitchOut, TaskMachine, Transition};
 pub use notes::sched_notes;
 pub use read::{
-    SchedRead, SchedReader, SchedSelection, SchedSink, SchedStep, read_sched, scan_sched,
+    SchedRead, SchedReader, SchedSelection, SchedSink, SchedStep, read_sched,
 };
 pub use runtime::{IdleTime, RunSummary, RuntimeRow, RuntimeTable};
 pub use switch_state::SwitchOutState;

@@ -1,7 +1,7 @@
 //! Reading recordings for the commands that answer a question (`kymo sched`, `kymo kmem` and
 //! the like): which files, which of their events, and how the command ends.
 
-use std::io::{BufWriter, StdoutLock, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,6 +18,7 @@ use super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::args::targets::kernel_numbers;
 use crate::exit;
+use crate::streams::StdoutTextLock;
 
 /// Flags that these commands share.
 #[derive(clap::Args)]
@@ -227,7 +228,7 @@ impl AnalysisArgs {
     /// Exit status, after everything was written.
     pub(crate) fn close(
         &self,
-        mut out: BufWriter<StdoutLock<'_>>,
+        mut out: BufWriter<StdoutTextLock>,
         source: &EventSource,
         summary: &ReadSummary,
         ledger: &Ledger,
@@ -251,7 +252,7 @@ fn note_machine() -> Note {
 }
 
 /// Standard output for tables, with a buffer.
-pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
+pub(crate) fn stdout() -> BufWriter<StdoutTextLock> {
     crate::screen::page_tables();
-    BufWriter::with_capacity(64 << 10, std::io::stdout().lock())
+    BufWriter::with_capacity(64 << 10, crate::streams::stdout().lock())
 }

@@ -185,5 +185,5 @@ fn tell(command: &str, used: Duration, elapsed: Duration) {
     let text =
         format!("[ {name}: used {share:.1}% of one CPU itself: {used:.3} s in {elapsed:.3} s ]\n");
     // Nobody may be there to read it.
-    let _ = anstream::stderr().write_all(text.as_bytes());
+    let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
 }

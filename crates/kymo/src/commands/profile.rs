@@ -409,9 +409,9 @@ fn show(
                 crate::screen::set_live();
             }
             crate::screen::page_tables();
-            Box::new(std::io::stdout().lock())
+            Box::new(crate::streams::stdout().lock())
         }
-        false => Box::new(std::io::stderr().lock()),
+        false => Box::new(crate::streams::stderr()),
     };
     if args.json {
         writeln!(out, "{:#}", page.to_json(&ledger))?;

@@ -200,7 +200,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     }
     let CountProgram { text, keys } = count_program(&request, args.timeout)?;
     if args.show_program {
-        io::stdout().write_all(text.as_bytes())?;
+        crate::streams::stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let opening = CountOpening {
@@ -230,7 +230,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         earlier: CountedMap::default(),
     };
     let mut listen = |map: PrintedMap<'_>| screen.take(map);
-    let (mut output, mut diagnostics) = (io::sink(), anstream::stderr());
+    let (mut output, mut diagnostics) = (io::sink(), crate::streams::styled_stderr());
     let mut sinks = ProgramSinks {
         output: &mut output,
         diagnostics: &mut diagnostics,
@@ -469,7 +469,7 @@ impl CountScreen<'_> {
             self.maps.push(now.since(&self.earlier, self.request.top as usize));
             self.earlier = now;
         }
-        let mut out = io::stdout().lock();
+        let mut out = crate::streams::stdout().lock();
         match self.is_json {
             true => writeln!(out, "{}", self.counts().to_json())?,
             false => {
@@ -484,7 +484,7 @@ impl CountScreen<'_> {
     }
 
     fn finish(self, ledger: &Ledger) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = crate::streams::stdout().lock();
         let is_shown = self.request.interval_ms.is_some();
         match (self.is_json, is_shown) {
             (true, true) => {}

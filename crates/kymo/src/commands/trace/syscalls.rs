@@ -4,7 +4,7 @@
 //! `kymo-render` makes the lines; what they say of the tasks' memory and descriptors is
 //! asked (`traced_tasks.rs`) as soon as a call was read from the ring.
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -22,8 +22,9 @@ use kymo_model::{Note, NoteKind};
 use kymo_programs::{CallTexts, ReadTasks};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
-    SummaryGrouping, SummaryStyle, SyscallFormats, SyscallLines, SyscallStyle, WaitFormats,
-    all_syscalls, near_syscalls, syscall_class, syscall_classes, syscall_number, syscalls_matching,
+    COMPAT_CALLS, SummaryGrouping, SummaryStyle, SyscallFormats, SyscallLines, SyscallStyle,
+    WaitFormats, all_syscalls, compat_numbers, near_syscalls, syscall_class, syscall_classes,
+    syscall_number, syscalls_matching,
 };
 use kymo_view::Ledger;
 use kymo_view::syscalls::call_time_words;
@@ -205,6 +206,7 @@ pub(super) fn numbers(calls: &[String]) -> anyhow::Result<Vec<i64>> {
         numbers.retain(|number| without.binary_search(number).is_err());
         numbers.sort_unstable();
     }
+    numbers.extend(compat_numbers(&numbers));
     Ok(numbers)
 }
 
@@ -391,10 +393,6 @@ fn write_slowest(lines: &mut Lines) {
 /// Programs in the kernel that read what calls point to, or why it refuses them. Without them
 /// texts are read from here, as far as they can be.
 pub(super) fn texts(args: &Args, system_wide: bool) -> (Option<CallTexts>, Option<String>) {
-    // A table alone has no texts.
-    if args.call.summary {
-        return (None, None);
-    }
     match start_texts(args, system_wide) {
         Ok(texts) => (texts, None),
         Err(e) => {
@@ -483,7 +481,12 @@ pub(super) fn condition(calls: &[String], without: &[u32]) -> anyhow::Result<Opt
     if !numbers.is_empty() {
         // What descriptors stand for is known only if all are seen that change it.
         numbers.extend(DESCRIPTOR_CALLS.iter().filter_map(|call| syscall_number(call)));
+        // The kernel has numbers alone: of which ABI they are is known of each call.
+        numbers.iter_mut().for_each(|number| *number %= COMPAT_CALLS);
+        let compat = compat_numbers(&numbers);
+        numbers.extend(compat.into_iter().map(|number| number - COMPAT_CALLS));
         numbers.sort_unstable();
+        numbers.dedup();
     }
     let named = number_condition(&numbers);
     let others = without.iter().map(|pid| format!("common_pid != {pid}"));
@@ -560,7 +563,7 @@ fn round(capture: &mut LiveCapture, lines: &mut Lines, last: bool) -> anyhow::Re
 
 pub(super) fn flush(out: &mut Vec<u8>) -> anyhow::Result<()> {
     if !out.is_empty() {
-        let mut stdout = stdout().lock();
+        let mut stdout = crate::streams::stdout().lock();
         stdout.write_all(out).and_then(|()| stdout.flush())?;
         out.clear();
     }

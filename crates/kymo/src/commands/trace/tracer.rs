@@ -6,7 +6,7 @@
 //! changed there is put back, and an empty instance stands for the change, so that
 //! the next kymo puts it back if this one is killed.
 
-use std::io::{Read as _, Write as _, stdout};
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     place.only(&tids, !args.no_inherit)?;
     place.dir().set_tracer(tracer)?;
-    stdout().write_all(header(place.dir())?.as_bytes())?;
+    crate::streams::stdout().write_all(header(place.dir())?.as_bytes())?;
     let path = place.dir().path("trace_pipe");
     let mut pipe =
         descriptors::open_nonblocking(&path).with_context(|| path.display().to_string())?;
@@ -112,7 +112,7 @@ fn copy(
         };
         let text = buffer.get(..n).unwrap_or_default();
         let text = first_lines(text, &mut left);
-        let mut out = stdout().lock();
+        let mut out = crate::streams::stdout().lock();
         out.write_all(text).and_then(|()| out.flush())?;
         if left == Some(0) {
             return Ok(signalled);
