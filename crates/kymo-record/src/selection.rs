@@ -1,12 +1,13 @@
 //! Events, tasks, CPUs and cgroups that the options of a recording name, and what to say
 //! of a clock or a frequency that the kernel does not give.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::process::GatedChild;
-use kymo_kernel::{cpus, target};
+use kymo_kernel::{cpus, process, target};
 use kymo_model::{AttrFlags, Note, NoteKind, sampled_tracepoints};
 
 use crate::error::RecordError;
@@ -40,6 +41,19 @@ pub(crate) fn explain_clock(
             clock: options.clock.name(),
             others: others.join(", "),
         },
+    }
+}
+
+/// Notes a command whose events end as it is executed.
+pub(crate) fn note_set_id(command: &[OsString], notes: &mut Vec<Note>) {
+    if let Some(path) = command.first().and_then(|name| process::set_id_program(name)) {
+        let fact = format!(
+            "{} runs as another user (set-user-ID): the kernel ends the events of ordinary users \
+             as it is executed",
+            path.display()
+        );
+        let advice = "run kymo as root, or a copy of the program without that bit".to_owned();
+        notes.push(Note::doubt(NoteKind::Program, fact, Some(advice)));
     }
 }
 

@@ -22,6 +22,7 @@ use super::{CountError, CountOptions, CountTarget, StartDelay};
 use crate::control::{ControlChannel, ControlCommand};
 use crate::open::CounterScope;
 use crate::output::keep_apart;
+use crate::selection::note_set_id;
 
 /// What a count tells while it goes on. Errors end it.
 pub trait CountSink {
@@ -249,6 +250,9 @@ impl Session<'_> {
         };
         let how = CounterOptions { inherit: options.inherit, on_exec };
         let mut notes = Vec::new();
+        if options.target == CountTarget::Command {
+            note_set_id(&options.command, &mut notes);
+        }
         let counters = Counters::open(&options.events, &scope, how, &mut notes)?;
         self.add_notes(notes);
         let ends = match &options.target {
