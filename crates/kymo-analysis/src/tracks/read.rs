@@ -121,6 +121,8 @@ pub struct TraceTracks {
     pub events: EventList,
     /// Spans in which events were lost.
     pub losses: Vec<(u64, u64)>,
+    /// Whether events may have stacks: some are stacks, or of a trace that may have them in fields.
+    pub may_have_stacks: bool,
     /// What did not fit.
     pub counts: TrackCounts,
     /// What the state machine and the readers say.
@@ -251,6 +253,7 @@ struct Tracking<'c> {
     losses: Vec<(u64, u64)>,
     /// First waits, by number of the task and begin, while no switch seems to be missing.
     first_waits: Vec<(u32, u64)>,
+    may_have_stacks: bool,
     counts: TrackCounts,
 }
 
@@ -276,6 +279,7 @@ impl<'c> Tracking<'c> {
             events: GrowingEvents::default(),
             losses: Vec::new(),
             first_waits: Vec::new(),
+            may_have_stacks: false,
             counts: TrackCounts::default(),
         }
     }
@@ -326,6 +330,7 @@ impl<'c> Tracking<'c> {
     /// Keeps what an event of this layout turned out to be of.
     fn learn_uses(&mut self, event: &RecordedEvent<'_>) {
         let layout = event.class.layout.index();
+        self.may_have_stacks |= event.class.is_stack || event.class.ctf.is_some();
         if self.uses.get(layout).is_some_and(Option::is_some) {
             return;
         }
@@ -591,6 +596,7 @@ impl<'c> Tracking<'c> {
             wakeups: self.wakeups,
             events: self.events.finish(),
             losses: LossWindows::new(self.losses).to_spans(),
+            may_have_stacks: self.may_have_stacks,
             counts: self.counts,
             sched,
         }

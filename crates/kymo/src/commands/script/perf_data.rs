@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use kymo_events::worker_pool::worker_count;
 use kymo_events::state::MachineState;
 use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
@@ -125,15 +126,12 @@ impl<'f> FilteredRecords<'f> {
     }
 }
 
-/// More threads than this only wait for the reader.
-const MAX_RENDERERS: usize = 4;
-
 /// Number of threads that render. A pipe defines binaries bit by bit, for one renderer.
 fn renderer_count(args: &Args, data: &PerfData) -> usize {
     if data.is_pipe() || args.reltime || args.deltatime {
         return 1;
     }
-    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_RENDERERS)
+    worker_count()
 }
 
 impl Args {
