@@ -134,6 +134,19 @@ pub fn check_thread(tid: u32) -> Result<(), TargetError> {
     if is_there(tid) { Ok(()) } else { Err(TargetError::NoThread(tid)) }
 }
 
+/// Whether a thread has ended: it is gone, or its parent has not waited for it yet.
+pub fn has_ended(tid: u32) -> bool {
+    let Ok(stat) = std::fs::read(system_path(format!("/proc/{tid}/stat"))) else { return true };
+    // The name before the state may hold anything.
+    let state = stat.iter().rposition(|b| *b == b')').and_then(|at| stat.get(at + 2));
+    match state {
+        // A leader that has ended stays while its process has other threads.
+        Some(b'Z') => threads_of(tid).map_or(0, |threads| threads.len()) <= 1,
+        Some(state) => matches!(state, b'X' | b'x'),
+        None => false,
+    }
+}
+
 /// The processes that run now, sorted.
 pub fn processes() -> Result<Vec<u32>, TargetError> {
     let path = system_path("/proc");
