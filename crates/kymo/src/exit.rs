@@ -87,15 +87,37 @@ pub(crate) fn status(
     ledger: &Ledger,
     strict: bool,
 ) -> ExitCode {
-    // Damage that only the ledger states (a section of the header) makes the status 1, too.
-    let is_noted = ledger.notes().iter().any(|note| note.kind == NoteKind::Damaged);
-    let damage = damage.or(is_noted.then_some("damaged; what can be read is shown"));
-    if let Some(damage) = damage {
+    if let Some(damage) = damage.or(noted_damage(ledger)) {
         close(ledger);
         sayln!("kymo: {recording}: {damage}");
         return ExitCode::FAILURE;
     }
     of_command(None, ledger, strict)
+}
+
+/// Exit status where the ledger is a part of the result, on the stream that it would go to.
+pub(crate) fn status_of_whole(
+    recording: impl Display,
+    damage: Option<&str>,
+    ledger: &Ledger,
+    strict: bool,
+) -> ExitCode {
+    let is_saved = save(ledger);
+    let damage = damage.or(noted_damage(ledger));
+    if let Some(damage) = damage {
+        sayln!("kymo: {recording}: {damage}");
+    }
+    match is_saved && damage.is_none() {
+        true if strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Damage that only the ledger states, of a section of the header for example.
+fn noted_damage(ledger: &Ledger) -> Option<&'static str> {
+    let is_noted = ledger.notes().iter().any(|note| note.kind == NoteKind::Damaged);
+    is_noted.then_some("damaged; what can be read is shown")
 }
 
 /// Exit status of a command that shows what a recording says of itself: damage of that is reported

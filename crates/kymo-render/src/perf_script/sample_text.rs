@@ -10,7 +10,7 @@ use kymo_files::perfdata::Entry;
 use kymo_format::LineWriter;
 use kymo_model::{
     Attr, ChainContext, Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType,
-    is_call_stack, sw, without_user_callers,
+    UntrustedText, is_call_stack, sw, without_user_callers,
 };
 use kymo_symbols::bundle::Bundle;
 
@@ -251,7 +251,7 @@ impl SampleRenderer {
             let has = event.attr.sample_type;
             let mut name = Vec::new();
             number::pad(&mut name, width - event.name.len());
-            name.extend_from_slice(event.name.as_bytes());
+            UntrustedText::new(&event.name).write_escaped(&mut name);
             name.extend_from_slice(b": ");
             let fields = self.spec.of(event, self.how.chains)?;
             let at = LeadingFields::new(has);

@@ -109,6 +109,7 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
         span: None,
         consumed: false,
         keeps_deferred_chains: false,
+        losses: None,
     };
     if !data.pipe {
         file_form(&mut data, begin)?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kymo_events::state::MachineState;
 use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
+use kymo_events::worker_pool::worker_count;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
 use kymo_files::perfdata::{Entry, PerfData, PerfDataReadStats, RecordOrder};
 use kymo_model::{NoteKind, RecordKind, SampleType};
@@ -125,9 +126,6 @@ impl<'f> FilteredRecords<'f> {
     }
 }
 
-/// More threads than this only wait for the reader.
-const MAX_RENDERERS: usize = 4;
-
 /// Number of threads that render. A pipe defines binaries bit by bit, for one renderer.
 fn renderer_count(args: &Args, data: &PerfData) -> usize {
     // Counts of groups are differences to the sample before.
@@ -135,7 +133,7 @@ fn renderer_count(args: &Args, data: &PerfData) -> usize {
     if data.is_pipe() || has_counts || args.reltime || args.deltatime {
         return 1;
     }
-    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_RENDERERS)
+    worker_count()
 }
 
 impl Args {
