@@ -6,7 +6,7 @@
 //! another user is refused, whatever `fs.protected_symlinks` says: it leads where its owner wants.
 
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Seek as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -295,7 +295,18 @@ pub fn write_whole<T>(
     write: impl FnOnce(&mut File) -> io::Result<T>,
 ) -> io::Result<T> {
     let mut whole = WholeFile::create(path, mode, existing)?;
-    let written = write(whole.file())?;
+    let written = match whole.place.is_special() {
+        false => write(whole.file())?,
+        // A writer may go back in its file, which devices and pipes do not allow.
+        true => {
+            let flags = rustix::fs::MemfdFlags::CLOEXEC;
+            let mut made = File::from(rustix::fs::memfd_create("kymo-output", flags)?);
+            let written = write(&mut made)?;
+            made.rewind()?;
+            io::copy(&mut made, whole.file())?;
+            written
+        }
+    };
     whole.finish()?;
     Ok(written)
 }
@@ -351,6 +362,22 @@ mod tests {
             assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
         }
         assert!(open(dir.path(), SHARED).is_err());
+    }
+
+    #[test]
+    fn a_writer_may_go_back_where_the_output_cannot() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        crate::descriptors::make_named_pipe(&path).unwrap();
+        let reader = path.clone();
+        let reader = std::thread::spawn(move || fs::read_to_string(reader).unwrap());
+        write_whole(&path, PRIVATE, Existing::Replace, |file| {
+            file.write_all(b"____ behind")?;
+            file.rewind()?;
+            file.write_all(b"head")
+        })
+        .unwrap();
+        assert_eq!(reader.join().unwrap(), "head behind");
     }
 
     #[test]

@@ -30,6 +30,12 @@ fn program(root: &Path, name: &str) -> PathBuf {
 }
 
 impl Peer {
+    /// The installed tool, also where there is a newer one.
+    #[must_use]
+    pub fn installed(name: &str) -> Peer {
+        Peer { name: name.to_owned(), root: None }
+    }
+
     /// Whether it is of the newest peers.
     pub fn is_newest(&self) -> bool {
         self.root.is_some()

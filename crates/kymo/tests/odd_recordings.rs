@@ -337,3 +337,98 @@ fn futexes_of_lttng_are_waited_for_and_halves_are_no_waits() {
         report["futexes"].as_array().unwrap().iter().map(|f| f["count"].as_u64().unwrap()).sum();
     assert_eq!(waits, 1, "{report:#}");
 }
+
+/// Runs kymo on a recording that was made by hand.
+#[track_caller]
+fn made(args: &[&str], name: &str) -> Outcome {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/perf-data-made");
+    run(KYMO, [args, &["-i", dir.join(name).to_str().unwrap()]].concat())
+}
+
+/// A regular file of the pipe form is a file: what can be read twice is read twice.
+#[test]
+fn a_file_of_the_pipe_form_is_read_as_any_file() {
+    assert_eq!(made(&["evlist"], "pipe.data").success().stdout, "cycles\n");
+    let header = made(&["script", "--header-only"], "pipe.data").success().stdout;
+    assert!(header.contains("# hostname : box\n") && header.contains("# arch : x86_64"), "{header}");
+    let missing = header.lines().find(|l| l.contains("missing features")).unwrap_or_default();
+    assert!(!missing.contains("HOSTNAME") && !missing.contains("ARCH"), "{missing}");
+    let profile = made(&["profile", "--json"], "pipe.data").success().stdout;
+    let profile: Value = serde_json::from_str(&profile).unwrap();
+    assert_eq!(profile["elapsed_ns"], 500_000_000);
+    let half = made(&["script", "--time", "0%-50%"], "pipe.data").success().stdout;
+    assert_eq!(half.lines().count(), 3, "{half}");
+    for args in [&["convert", "-f", "chrome", "-o", "-"][..], &["view", "-o", "-"]] {
+        assert!(!made(args, "pipe.data").success().stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn samples_behind_odd_tracing_data_are_read() {
+    let lines = made(&["script"], "simpleperf-tracing.data").stdout;
+    assert_eq!(lines.lines().count(), 6, "{lines}");
+}
+
+#[test]
+fn trace_data_of_hardware_are_named_and_what_is_missing_of_them() {
+    for args in [&["script", "--strict"][..], &["report", "--strict"]] {
+        let said = made(args, "aux.data").expect_status(3).stderr;
+        assert!(said.contains("64 bytes of Intel PT are not decoded"), "{args:?}: {said}");
+        assert!(said.contains("1 of 1 piece of Intel PT were truncated"), "{args:?}: {said}");
+    }
+}
+
+/// As perf 7.2 shows it: an event's line has what it counted since the sample before.
+#[test]
+fn each_event_of_a_sampled_group_has_its_line() {
+    let right = [
+        ("cycles", 1000),
+        ("instructions", 500),
+        ("cycles", 2000),
+        ("instructions", 1200),
+        ("cycles", 6000),
+        ("instructions", 300),
+    ];
+    let text = made(&["script", "-F", "event,period"], "group-read.data").success().stdout;
+    let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let seen: Vec<(String, u64)> =
+        words.map(|w| (w[1].trim_end_matches(':').to_owned(), w[0].parse().unwrap())).collect();
+    assert_eq!(seen, right.map(|(name, count)| (name.to_owned(), count)));
+    let json = made(&["script", "--json"], "group-read.data").success().stdout;
+    let objects = json.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let seen: Vec<Value> = objects.map(|o| json!([o["event"], o["period"]])).collect();
+    assert_eq!(seen, right.map(|(name, count)| json!([name, count])));
+}
+
+#[test]
+fn callers_in_the_branch_stack_are_of_the_call_chain() {
+    let json = made(&["script", "--json"], "lbr-callgraph.data").success().stdout;
+    let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    let ips: Vec<&str> =
+        first["callchain"].as_array().unwrap().iter().map(|f| f["ip"].as_str().unwrap()).collect();
+    assert_eq!(ips, ["0x400200", "0x400150", "0x400110"]);
+    let folded = made(&["convert", "-f", "folded", "-o", "-"], "lbr-callgraph.data").success();
+    let line = folded.stdout.lines().next().unwrap();
+    assert_eq!(line.split(';').count(), 4, "{line}");
+}
+
+/// One trace of a directory was left out without a word.
+#[test]
+fn a_broken_trace_beside_a_good_one_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ctf/x86_64/lttng-ust");
+    let good = dir.path().join("good");
+    let _ = run("cp", [Path::new("-r"), &fixture, &good]).success();
+    std::fs::create_dir(dir.path().join("killed")).unwrap();
+    std::fs::write(dir.path().join("killed/metadata"), "").unwrap();
+    std::fs::create_dir(dir.path().join("odd")).unwrap();
+    std::fs::write(dir.path().join("odd/metadata"), "nothing of CTF").unwrap();
+    let path = dir.path().to_str().unwrap();
+    let read = run(KYMO, ["script", "-i", path]).failure();
+    assert!(!read.stdout.is_empty());
+    assert!(read.stderr.contains("killed: its metadata file is empty"), "{}", read.stderr);
+    assert!(read.stderr.contains("odd: its metadata file does not begin"), "{}", read.stderr);
+    let alone = run(KYMO, ["script", "-i", &format!("{path}/killed")]).failure();
+    assert!(alone.stderr.contains("its metadata file is empty"), "{}", alone.stderr);
+}

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use kymo_kernel::output_file::{self, Existing, SHARED};
+use kymo_kernel::output_file::{Existing, SHARED, WholeFile};
 
 /// Writes the result of `fill`.
 pub(crate) fn write(
@@ -22,7 +22,8 @@ pub(crate) fn write(
     };
     let what = || format!("cannot write {}", path.display());
     let existing = if force { Existing::Replace } else { Existing::Keep };
-    let written = output_file::write_whole(path, SHARED, existing, |file| stream(file, fill));
+    let written = WholeFile::create(path, SHARED, existing)
+        .and_then(|mut whole| stream(whole.file(), fill).and_then(|()| whole.finish()));
     match written {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !force && path.is_file() => {
             bail!("{} exists already; --force replaces it", path.display())

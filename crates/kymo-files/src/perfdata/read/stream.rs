@@ -53,7 +53,8 @@ pub(super) fn run(
     if let Some(windows) = &data.losses {
         reading.queue.watch_losses(LossWatch::new(windows.clone()));
     }
-    reading.stats.unfinished = !data.pipe && data.data.size == 0;
+    let says_so = data.features.raw.contains_key(&Feature::UNFINISHED);
+    reading.stats.unfinished = !data.pipe && (data.data.size == 0 || says_so);
     let result = reading.records(&mut data.input, limit);
     let mut stats = std::mem::take(&mut reading.stats);
     if let Ok(ControlFlow::Continue(())) = result {
