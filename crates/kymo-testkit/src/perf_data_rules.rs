@@ -193,7 +193,10 @@ impl<'b> Check<'b> {
     fn feature(&mut self, feature: u32, bytes: &[u8], at: usize) {
         let string = |at: usize| {
             let len = half(bytes, at)? as usize;
-            bytes.get(at + 4..at + 4 + len).filter(|text| text.contains(&0)).map(|t| at + 4 + t.len())
+            bytes
+                .get(at + 4..at + 4 + len)
+                .filter(|text| text.contains(&0))
+                .map(|t| at + 4 + t.len())
         };
         if STRINGS.contains(&feature) && string(0).is_none() {
             self.wrong(at, format!("feature {feature} is not a string"));
@@ -233,7 +236,10 @@ impl<'b> Check<'b> {
             };
             let may_be_odd = [HEADER_FEATURE, COMPRESSED].contains(&kind);
             if !size.is_multiple_of(8) && !may_be_odd {
-                self.wrong(at, format!("a record of kind {kind} takes {size} bytes, not 8 times n"));
+                self.wrong(
+                    at,
+                    format!("a record of kind {kind} takes {size} bytes, not 8 times n"),
+                );
             }
             let body = record.get(8..).unwrap_or_default();
             at += size;

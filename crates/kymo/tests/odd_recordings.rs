@@ -350,7 +350,10 @@ fn made(args: &[&str], name: &str) -> Outcome {
 fn a_file_of_the_pipe_form_is_read_as_any_file() {
     assert_eq!(made(&["evlist"], "pipe.data").success().stdout, "cycles\n");
     let header = made(&["script", "--header-only"], "pipe.data").success().stdout;
-    assert!(header.contains("# hostname : box\n") && header.contains("# arch : x86_64"), "{header}");
+    assert!(
+        header.contains("# hostname : box\n") && header.contains("# arch : x86_64"),
+        "{header}"
+    );
     let missing = header.lines().find(|l| l.contains("missing features")).unwrap_or_default();
     assert!(!missing.contains("HOSTNAME") && !missing.contains("ARCH"), "{missing}");
     let profile = made(&["profile", "--json"], "pipe.data").success().stdout;
@@ -416,8 +419,7 @@ fn callers_in_the_branch_stack_are_of_the_call_chain() {
 #[test]
 fn a_broken_trace_beside_a_good_one_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let fixture =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ctf/x86_64/lttng-ust");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ctf/x86_64/lttng-ust");
     let good = dir.path().join("good");
     let _ = run("cp", [Path::new("-r"), &fixture, &good]).success();
     std::fs::create_dir(dir.path().join("killed")).unwrap();

@@ -28,10 +28,12 @@ features! {
     CPU_TOPOLOGY = 13, NUMA_TOPOLOGY = 14, BRANCH_STACK = 15, PMU_MAPPINGS = 16, GROUP_DESC = 17,
     AUXTRACE = 18, STAT = 19, CACHE = 20, SAMPLE_TIME = 21, MEM_TOPOLOGY = 22, CLOCKID = 23,
     DIR_FORMAT = 24, BPF_PROG_INFO = 25, BPF_BTF = 26, COMPRESSED = 27, CPU_PMU_CAPS = 28,
-    CLOCK_DATA = 29, HYBRID_TOPOLOGY = 30, PMU_CAPS = 31, CPU_DOMAIN_INFO = 32, UNFINISHED = 250,
+    CLOCK_DATA = 29, HYBRID_TOPOLOGY = 30, PMU_CAPS = 31, CPU_DOMAIN_INFO = 32,
 }
 
 impl Feature {
     /// Bits in the header's feature bitmap.
     pub const BITS: u32 = 256;
+    /// The recording is incomplete: kymo's own, which perf passes over as unknown.
+    pub const UNFINISHED: Feature = Feature(250);
 }
