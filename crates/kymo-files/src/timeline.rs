@@ -243,14 +243,20 @@ impl Timeline {
     fn walks(&self, select: &TimelineSelect) -> Result<Vec<Walk<'_>>, TimelineError> {
         let TimelineSelect { cpus, from, losses, .. } = select.clone();
         let raw_times = select.raw_times || self.undoes_corrections();
-        let kernel =
-            tracedat::TraceDatSelect { cpus, from, raw_times, losses: losses.clone(), buffers: None };
+        let kernel = tracedat::TraceDatSelect {
+            cpus,
+            from,
+            raw_times,
+            losses: losses.clone(),
+            buffers: None,
+        };
         let mut walks = Vec::new();
         for (number, data) in self.kernels.iter().enumerate() {
             walks.push(Walk::Kernel(number, data.walk(&kernel)?, None));
         }
         if let Some(programs) = &self.programs {
-            walks.push(Walk::Programs(programs.walk(&ctf::read::CtfSelect { from, losses })?, None));
+            walks
+                .push(Walk::Programs(programs.walk(&ctf::read::CtfSelect { from, losses })?, None));
         }
         Ok(walks)
     }

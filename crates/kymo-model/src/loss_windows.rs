@@ -175,14 +175,10 @@ mod tests {
     fn passed_windows_tell_whether_something_was_lost_between() {
         let w = LossWindows::new(vec![(10, 20), (30, 40)]);
         let passed = |time| (w.passed(time).started, w.passed(time).ended);
-        assert_eq!([5, 10, 20, 21, 30, 41].map(passed), [
-            (0, 0),
-            (1, 0),
-            (1, 0),
-            (1, 1),
-            (2, 1),
-            (2, 2)
-        ]);
+        assert_eq!(
+            [5, 10, 20, 21, 30, 41].map(passed),
+            [(0, 0), (1, 0), (1, 0), (1, 1), (2, 1), (2, 2)]
+        );
         // From 21 to 29 nothing was lost, from 21 to 30 something was.
         assert_eq!(w.passed(21).ended, w.passed(29).started);
         assert_ne!(w.passed(21).ended, w.passed(30).started);

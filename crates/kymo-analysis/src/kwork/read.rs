@@ -158,16 +158,7 @@ pub(super) fn read_into(
     })?;
     let open_at_end = machine.finish();
     let KworkDecoder { softirq_names, malformed, .. } = decoder;
-    Ok(KworkRead {
-        machine,
-        sites,
-        softirq_names,
-        events,
-        open_at_end,
-        span,
-        malformed,
-        summary,
-    })
+    Ok(KworkRead { machine, sites, softirq_names, events, open_at_end, span, malformed, summary })
 }
 
 /// A piece of work that began or ended, for who writes lines.

@@ -100,26 +100,26 @@ pub fn count_lockdep(
     source: &EventSource,
     config: &ContentionConfig,
 ) -> Result<ContentionTable, SourceError> {
-        let mut counting = LockdepCounting {
-            config,
-            losses: source.losses(),
-            fields: FxHashMap::default(),
-            taken: FxHashMap::default(),
-            rows: Vec::new(),
-            by_key: FxHashMap::default(),
-            events: 0,
-            no_begin: 0,
-            touching_loss: 0,
-            malformed: 0,
-            crowded: 0,
-            span: None,
-        };
-        let selection = select_events(&LOCKDEP_EVENTS);
-        let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
-            counting.event(event);
-            ControlFlow::Continue(())
-        })?;
-        Ok(counting.finish(summary))
+    let mut counting = LockdepCounting {
+        config,
+        losses: source.losses(),
+        fields: FxHashMap::default(),
+        taken: FxHashMap::default(),
+        rows: Vec::new(),
+        by_key: FxHashMap::default(),
+        events: 0,
+        no_begin: 0,
+        touching_loss: 0,
+        malformed: 0,
+        crowded: 0,
+        span: None,
+    };
+    let selection = select_events(&LOCKDEP_EVENTS);
+    let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
+        counting.event(event);
+        ControlFlow::Continue(())
+    })?;
+    Ok(counting.finish(summary))
 }
 
 impl LockdepCounting<'_> {

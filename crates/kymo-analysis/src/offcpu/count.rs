@@ -439,7 +439,8 @@ impl<'a> OffCpuCounting<'a> {
         self.no_begin += u64::from(!begins);
         // Threads without work hold nobody up, however long they wait for it.
         let whole = whole.filter(|w| !w.0.is_idle());
-        for wait in whole.into_iter().chain(woken).filter(|_| certainty == IntervalCertainty::Seen) {
+        for wait in whole.into_iter().chain(woken).filter(|_| certainty == IntervalCertainty::Seen)
+        {
             self.keep_longest(wait, (task.comm(), task.tid));
         }
     }

@@ -23,9 +23,7 @@ use super::{
     DETAIL_SHIFT, OPEN, OTHER_WAIT, RUNNABLE, RUNNING, SLEEPING, UNCERTAIN, UNINTERRUPTIBLE,
 };
 use crate::losses::{LossWindows, MOST_CPUS};
-use crate::offcpu::{
-    IntervalCertainty, OffCpuConfig, OffCpuReader, TaskActivity, TaskInterval,
-};
+use crate::offcpu::{IntervalCertainty, OffCpuConfig, OffCpuReader, TaskActivity, TaskInterval};
 use crate::syscalls::{CallInfo, SyscallDecoder, SyscallEvent};
 use crate::tasks::{
     SCHED_EVENTS, SchedRead, SchedSelection, SwitchOutState, TaskId, TaskMachine, TaskState,

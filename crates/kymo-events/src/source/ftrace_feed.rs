@@ -161,10 +161,7 @@ impl<'s> KernelFeed<'s> {
         let layout = registry.add(class).layout;
         let known = self.context.formats.get(id).ok();
         let is_special = |k: &&KnownEvent| {
-            k.stack.is_some()
-                || k.user_stack.is_some()
-                || k.group.is_some()
-                || k.states_names()
+            k.stack.is_some() || k.user_stack.is_some() || k.group.is_some() || k.states_names()
         };
         let special = known.filter(is_special);
         let is_graph = known.is_some_and(|k| k.graph.is_some());

@@ -235,7 +235,10 @@ mod tests {
         let free = known("sched", "sched_process_free", "pid", &["comm"]);
         let mut names = TaskNames::new("12 last\n  13 name with blanks\nnonsense\n");
         assert_eq!((name(&names, 0), name(&names, 15)), ("<idle>".into(), "<...>".into()));
-        assert_eq!((name(&names, 12), name(&names, 13)), ("last".into(), "name with blanks".into()));
+        assert_eq!(
+            (name(&names, 12), name(&names, 13)),
+            ("last".into(), "name with blanks".into())
+        );
         let mut changes = Vec::new();
         let mut see = |names: &mut TaskNames, known, pid, texts: &[&str]| {
             let own = names.learn(known, (pid, &payload(pid, texts)), Endian::Little, |change| {

@@ -57,8 +57,7 @@ impl Lane<Context<'_>> for Stream {
     #[inline]
     fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, CtfReadError> {
         let before = self.last;
-        let is_there =
-            Stream::advance(self, context.traces, context.from, &mut context.stats)?;
+        let is_there = Stream::advance(self, context.traces, context.from, &mut context.stats)?;
         if is_there && self.pending.missed.is_some() {
             context.losses.add(before, self.pending.time);
         }
@@ -134,8 +133,13 @@ impl Ctf {
         let step = (WINDOWS / self.streams.len().max(1)).clamp(WINDOW.0, WINDOW.1);
         let streams = self.streams.iter().map(|parts| Stream::new(parts.clone(), step)).collect();
         let (traces, from) = (self.traces.as_slice(), select.from);
-        let mut context =
-            Context { traces, from, losses: select.losses.clone(), stats: CtfReadStats::default(), found: Vec::new() };
+        let mut context = Context {
+            traces,
+            from,
+            losses: select.losses.clone(),
+            stats: CtfReadStats::default(),
+            found: Vec::new(),
+        };
         let merge = Merge::new(streams, &mut context)?;
         Ok(Walk { merge, context })
     }

@@ -127,10 +127,8 @@ mod tests {
     fn a_throttled_tracepoint_loses_events_and_other_events_do_not() {
         let windows = LossWindows::default();
         let mut watch = LossWatch::new(windows.clone());
-        let desc = |kind| EventDesc {
-            attr: Attr { kind, ..Attr::default() },
-            ..EventDesc::default()
-        };
+        let desc =
+            |kind| EventDesc { attr: Attr { kind, ..Attr::default() }, ..EventDesc::default() };
         let (software, tracepoint) = (desc(EventType::SOFTWARE), desc(EventType::TRACEPOINT));
         for event in [&software, &tracepoint] {
             watch.sideband(RecordKind::THROTTLE, Some((event, 7)), (Some(0), 10), 0);

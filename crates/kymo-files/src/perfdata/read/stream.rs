@@ -303,16 +303,9 @@ impl Reading<'_, '_> {
     }
 
     /// Takes note of losses that a record states.
-    fn watch_sideband(
-        &mut self,
-        kind: RecordKind,
-        body: &[u8],
-        (event, time): (u32, Option<u64>),
-    ) {
-        let states_losses = matches!(
-            kind,
-            RecordKind::LOST | RecordKind::THROTTLE | RecordKind::UNTHROTTLE
-        );
+    fn watch_sideband(&mut self, kind: RecordKind, body: &[u8], (event, time): (u32, Option<u64>)) {
+        let states_losses =
+            matches!(kind, RecordKind::LOST | RecordKind::THROTTLE | RecordKind::UNTHROTTLE);
         let Some((watch, delivered)) = self.queue.watch().filter(|_| states_losses) else { return };
         let Some(time) = time else { return };
         let cpu = self.ids.sideband_cpu(event, body, self.endian);
