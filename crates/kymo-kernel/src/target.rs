@@ -173,9 +173,28 @@ pub fn user_id(user: &str) -> Result<u32, TargetError> {
         .ok_or_else(|| TargetError::NoUser(user.to_owned()))
 }
 
-/// Whether there is such a task.
+/// Whether a task is there, dead or alive.
 pub fn is_there(tid: u32) -> bool {
     system_path(format!("/proc/{tid}/stat")).exists()
+}
+
+/// Whether a task is there and has not ended: one that nobody has reaped is dead. A process whose
+/// first thread has ended lives on in its other threads.
+pub fn is_alive(tid: u32) -> bool {
+    match state(tid) {
+        Some(b'Z' | b'X' | b'x') => {
+            process_of(tid) == Some(tid) && threads_of(tid).is_ok_and(|tids| tids.len() > 1)
+        }
+        state => state.is_some(),
+    }
+}
+
+/// State of a task, as the letter of /proc/PID/stat.
+fn state(tid: u32) -> Option<u8> {
+    let stat = fs::read(system_path(format!("/proc/{tid}/stat"))).ok()?;
+    // The name in parentheses may hold anything.
+    let end = stat.iter().rposition(|b| *b == b')')?;
+    stat.get(end + 1..)?.iter().copied().find(|b| *b != b' ')
 }
 
 /// The name of a task.

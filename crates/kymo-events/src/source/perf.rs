@@ -229,11 +229,6 @@ impl<C: Borrow<PerfContext>> PerfLane<C> {
         PerfLane { context, number, classes, losses: LossMarks::default() }
     }
 
-    /// CPUs whose last losses no event told of.
-    pub(crate) fn untold_losses(&self) -> impl Iterator<Item = Option<u32>> + '_ {
-        self.losses.untold()
-    }
-
     /// Takes a record: applies what is sideband, hands a sample on.
     pub(crate) fn record(
         &mut self,

@@ -4,6 +4,7 @@
 //! returns. What has not returned when the task or the trace ends has `?` for a
 //! result.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use kymo_analysis::syscalls::CallWaits;
 use kymo_bpf::{CALL_NUMBERS, MemoryPiece};
 use kymo_format::{EventFormat, json_string};
-use kymo_model::{CompactSort as _, Endian, Note, NoteKind, UntrustedText};
+use kymo_model::{CompactSort as _, Endian, Note, NoteKind, UntrustedText, counted};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription, write_argument};
@@ -54,6 +55,8 @@ pub struct SyscallLines<I> {
     /// Calls by number that are shown; all where there are none. Others are followed only.
     only: Vec<i64>,
     left: Option<u64>,
+    /// Calls that had begun before the trace, by name.
+    continued: BTreeMap<String, u64>,
     fresh: bool,
     /// Of the event that is taken.
     cpu: u32,
@@ -124,6 +127,8 @@ struct PendingCall {
     details: CallDetails,
     waits: CallWaits,
     memory: Vec<MemoryPiece>,
+    /// It began before the trace, nobody knows when.
+    is_continued: bool,
 }
 
 /// A call's end.
@@ -166,6 +171,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             style,
             only: Vec::new(),
             left,
+            continued: BTreeMap::new(),
             fresh: false,
             cpu: 0,
             sampled: SampledCall::default(),
@@ -281,6 +287,25 @@ impl<I: TaskInspector> SyscallLines<I> {
                 *detail = ArgumentDetail::Memory { bytes, whole: true };
             }
         }
+    }
+
+    /// Takes a call that began before the trace, of a task that has been in it since events come:
+    /// its end is the first that they tell of it. `time`: when that was found.
+    pub fn continued_call(&mut self, (tid, time): (i32, u64), number: i64, args: [u64; 6]) {
+        let call = self.call(number);
+        let is_chosen = self.only.is_empty() || self.only.contains(&number);
+        if is_chosen {
+            *self.continued.entry(call.name.clone()).or_default() += 1;
+        }
+        let mut details = CallDetails::default();
+        if self.style.lines {
+            self.details.look_up(tid, time, &call, &args);
+            details = self.details.take(tid, time).unwrap_or_default();
+        }
+        let (waits, memory, is_continued) = (CallWaits::default(), Vec::new(), true);
+        let pending =
+            PendingCall { time, number, call, args, details, waits, memory, is_continued };
+        self.open.insert(tid, pending);
     }
 
     /// Takes a recorded call that ends on a CPU.
@@ -413,6 +438,23 @@ impl<I: TaskInspector> SyscallLines<I> {
 
     /// Notes what makes the lines less than the truth.
     pub fn note(&self, note: &mut dyn FnMut(Note)) {
+        if !self.continued.is_empty() {
+            let names = self.continued.iter().map(|(name, count)| match count {
+                1 => name.clone(),
+                _ => format!("{name} ({count})"),
+            });
+            let total = self.continued.values().sum();
+            let calls = counted(total, "call had", "calls had");
+            let names = names.collect::<Vec<_>>().join(", ");
+            let fact = format!("{calls} begun before the trace, when is not known: {names}");
+            note(match self.style.summary {
+                true => {
+                    let fact = format!("{fact}; not in the tables");
+                    Note::doubt(NoteKind::Scope, fact, None)
+                }
+                false => Note::choice(NoteKind::Scope, fact, None),
+            });
+        }
         let (unread, texts) = (self.unread, self.texts);
         if unread > 0 && self.style.is_recorded {
             let fact = format!(
@@ -470,7 +512,9 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
         let call = self.call(number);
         let waits = CallWaits::default();
-        let pending = PendingCall { time, number, call, args, details, waits, memory };
+        let is_continued = false;
+        let pending =
+            PendingCall { time, number, call, args, details, waits, memory, is_continued };
         let before = self.open.insert(tid, pending);
         if let Some(before) = before.filter(|_| self.gated != Some(tid)) {
             // Its end was lost, or it is one that never returns here (rt_sigreturn).
@@ -514,8 +558,9 @@ impl<I: TaskInspector> SyscallLines<I> {
             CallEnd::Task | CallEnd::Trace => None,
         };
         let is_chosen = self.only.is_empty() || self.only.contains(&pending.number);
+        let is_counted = is_chosen && !pending.is_continued;
         if let (true, Some(summary), CallEnd::Returned { at, value }) =
-            (is_chosen, &mut self.summary, end)
+            (is_counted, &mut self.summary, end)
         {
             let error = (FIRST_ERROR..0).contains(&value).then_some(-value as i32);
             let took = at.saturating_sub(pending.time);
@@ -670,7 +715,8 @@ impl<I: TaskInspector> SyscallLines<I> {
         let bad = paint(anstyle::AnsiColor::Red.on_default());
         let has_cpu = self.style.cpus && matches!(end, CallEnd::Returned { .. });
         self.start_text((tid, pending.time), has_cpu);
-        let _ = write!(self.output, "{name}{}{name:#}(", pending.call.name);
+        let continued = if pending.is_continued { "... [continued]: " } else { "" };
+        let _ = write!(self.output, "{continued}{name}{}{name:#}(", pending.call.name);
         for (i, (_, arg)) in argument_texts(pending).enumerate() {
             self.output.extend_from_slice(if i > 0 { b", " } else { b"" });
             self.output.extend_from_slice(&arg);
@@ -683,8 +729,13 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let result = self.result_text(tid, pending, value);
                 let style =
                     if (FIRST_ERROR..0).contains(&value) { bad } else { anstyle::Style::new() };
-                let took = seconds(Duration::from_nanos(at.saturating_sub(pending.time)));
-                writeln!(self.output, "{style}{result}{style:#} <{took}>")
+                match pending.is_continued {
+                    true => writeln!(self.output, "{style}{result}{style:#}"),
+                    false => {
+                        let took = seconds(Duration::from_nanos(at.saturating_sub(pending.time)));
+                        writeln!(self.output, "{style}{result}{style:#} <{took}>")
+                    }
+                }
             }
         };
         self.output.extend_from_slice(&self.sampled.stack);
@@ -741,9 +792,14 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let name = errno_name(-value as i32).unwrap_or("?");
                 let _ = write!(self.output, ",\"errno\":\"{name}\"");
             }
-            let took = Duration::from_nanos(at.saturating_sub(pending.time));
-            let _ =
-                write!(self.output, ",\"duration\":{}.{:09}", took.as_secs(), took.subsec_nanos());
+            if !pending.is_continued {
+                let took = Duration::from_nanos(at.saturating_sub(pending.time));
+                let (s, ns) = (took.as_secs(), took.subsec_nanos());
+                let _ = write!(self.output, ",\"duration\":{s}.{ns:09}");
+            }
+        }
+        if pending.is_continued {
+            self.output.extend_from_slice(b",\"continued\":true");
         }
         self.output.extend_from_slice(&self.sampled.stack);
         self.output.extend_from_slice(b"}\n");

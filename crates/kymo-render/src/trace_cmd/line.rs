@@ -82,7 +82,7 @@ impl<'a> TraceCmdRenderer<'a> {
     fn apply(&mut self, change: TaskChange) {
         match change {
             TaskChange::Name(tid, comm) => {
-                self.comms.add(tid, comm);
+                self.comms.set(tid, comm);
                 self.starts.forget(tid);
             }
             TaskChange::Group(tid, pid) => self.groups.set(tid, pid),
@@ -211,9 +211,11 @@ impl TraceCmdRenderer<'_> {
         &self.comms
     }
 
-    /// Takes note of what a batch says of tasks that somebody else renders.
-    pub(crate) fn pass(&mut self, batch: &TraceCmdBatch) {
-        batch.changes.iter().for_each(|(_, change)| self.apply(*change));
+    /// Takes note of what a batch says of tasks, from a change on: of all events if somebody else
+    /// renders them.
+    pub(crate) fn pass(&mut self, batch: &TraceCmdBatch, change: usize) {
+        let rest = batch.changes.iter().skip(change);
+        rest.for_each(|(_, change)| self.apply(*change));
     }
 }
 

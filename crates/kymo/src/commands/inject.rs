@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
+use kymo_events::notes_on_perf_data;
 use kymo_files::perfdata::rewrite::{RewriteTarget, Rewriting, append, append_build_id, rewrite};
 use kymo_files::perfdata::write::features::BuildIdOf;
 use kymo_files::perfdata::{Entry, Features, PerfData};
@@ -113,7 +114,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         injection.find_all(&mut input)?;
     }
     let (_, read) = rewrite(&mut input, target, &mut injection)?;
-    let mut ledger = Ledger::default();
+    // Losses and the like are in the new recording, too.
+    let gone = [NoteKind::Damaged, NoteKind::Unfinished, NoteKind::Cut, NoteKind::Malformed];
+    let notes = notes_on_perf_data(&input, &read).into_iter();
+    let mut ledger = Ledger::from_notes(notes.filter(|note| gone.contains(&note.kind)));
     let damage = read.damaged.as_ref().map(|d| format!("{d}; what came before is written"));
     if read.aux_bytes > 0 {
         let fact = format!("{} bytes of trace data (AUX area) were left out", read.aux_bytes);

@@ -93,6 +93,11 @@ impl WatchArgs {
         flags.chain(["--".into()]).chain(self.command.iter().cloned()).collect()
     }
 
+    /// Whether there is a command.
+    pub(crate) fn has_command(&self) -> bool {
+        !self.command.is_empty()
+    }
+
     /// Whether the tasks of all of the machine are wanted.
     pub(crate) fn is_of_machine(&self) -> bool {
         self.all_cpus
@@ -132,7 +137,7 @@ impl WatchArgs {
         let output = Output::File { path: descriptors::own_path(&to), force: false };
         let options = RecordOptions { output, ..self.options(events, chains, cgroups)? };
         // The reader's thread inherits that they do not end the program: the recorder does.
-        let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
+        let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
         let signals = Signals::listen(&ends).context("cannot listen for signals")?;
         let (began, used) = (Instant::now(), own_usage());
         let path = descriptors::own_path(&from);

@@ -242,8 +242,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     config.settle(file.events());
     crate::progress::begin(path.display());
     let symbols = args.finding.options(&path);
-    let span = file.features().sample_time;
-    let mut selection = args.select.selection(Vec::new(), || Ok(span))?;
+    let mut selection = args.select.selection(Vec::new(), || Ok(file.sample_span()?))?;
     selection.switch = args.switch.switch();
     if let Some(socket) = args.socket_filter {
         selection.set_cpus(&cpus_of_socket(&file, socket)?)?;

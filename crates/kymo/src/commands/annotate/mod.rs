@@ -236,9 +236,11 @@ fn choose<'a>(
         let is = |hot: &&FunctionCost| profile.machine.symbols.name(hot.symbol) == name;
         let mut all: Vec<&FunctionCost> = costs.hot.iter().filter(is).collect();
         if all.is_empty() {
-            let glob = globset::Glob::new(name)?.compile_matcher();
-            let fits =
-                |hot: &&FunctionCost| glob.is_match(profile.machine.symbols.name(hot.symbol));
+            // What is not a glob can still be the start of a name: `operator[`.
+            let glob = globset::Glob::new(name).ok().map(|glob| glob.compile_matcher());
+            let fits = |hot: &&FunctionCost| {
+                glob.as_ref().is_some_and(|g| g.is_match(profile.machine.symbols.name(hot.symbol)))
+            };
             all = costs.hot.iter().filter(fits).collect();
         }
         if all.is_empty() {

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use kymo_bpf::{
-    CountMeasure, CountProgram, CountRequest, CountedTasks, is_probe_type, write_count_program,
+    CountMeasure, CountProgram, CountRequest, CountedTasks, SourceMessage, is_probe_type,
+    write_count_program,
 };
+use kymo_kernel::events::Catalog;
 use kymo_kernel::process::{Signal, Signals};
 use kymo_kernel::terminal_output;
 use kymo_model::{Note, NoteKind};
@@ -192,6 +194,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         interval_ms: args.interval,
         top: args.top,
     };
+    check_names(&request.events)?;
     if let Some(names) = program_events::names(&request.events, &request.measure)? {
         return program_events::run(&args, request, &names);
     }
@@ -243,7 +246,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             running.finish(&mut sinks)?
         }
         Counting::Rings { run, reason, notes } => {
-            let mut summary = run.follow(&mut target, &reason, &mut sinks, &end, true)?;
+            let mut summary = run.follow(&mut target, &reason, &mut sinks, &end)?;
             summary.notes.splice(0..0, notes);
             summary
         }
@@ -252,6 +255,27 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let ledger = Ledger::from_notes(summary.notes);
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
+}
+
+/// Refuses names that are no event of the kernel and much like one: `ust:` in front names those of
+/// programs.
+fn check_names(events: &[String]) -> anyhow::Result<()> {
+    let catalog = Catalog::open();
+    for name in events.iter().map(|name| name.trim()) {
+        let is_plain = !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_:-".contains(c));
+        let parts: Vec<&str> = name.split(':').collect();
+        let is_probe = parts.len() > 1 && is_probe_type(parts[0]);
+        if !is_plain || is_probe || parts.len() > 2 || catalog.parse(name).is_ok() {
+            continue;
+        }
+        let near = catalog.tracepoints_like(name);
+        if let [first, rest @ ..] = near.as_slice() {
+            let or = rest.iter().map(|name| format!(" or {name}")).collect::<String>();
+            bail!("no event is called {name}; did you mean {first}{or}?");
+        }
+    }
+    Ok(())
 }
 
 /// The program that counts, and ends by itself where a time is given.
@@ -481,7 +505,11 @@ impl CountScreen<'_> {
 fn explain(error: &ProgramError) -> anyhow::Error {
     match error {
         ProgramError::Compile(messages) => {
-            let texts: Vec<&str> = messages.iter().map(|m| m.text.as_str()).collect();
+            let text = |m: &SourceMessage| match &m.hint {
+                Some(hint) => format!("{}; {hint}", m.text),
+                None => m.text.clone(),
+            };
+            let texts: Vec<String> = messages.iter().map(text).collect();
             anyhow::anyhow!("{}", texts.join("; "))
         }
         other => anyhow::anyhow!("{other}"),

@@ -171,7 +171,7 @@ impl Taker<'_> {
             }
             let Some(met) = met else { return Ok(None) };
             if !self.args.after.is_zero() {
-                signals.wait(Some(self.args.after))?;
+                signals.wait(None, Some(self.args.after))?;
             }
             let next = self.take(met)?;
             watch.told();

@@ -16,6 +16,7 @@ use kymo_kernel::descriptors;
 use kymo_kernel::ftrace::{Instance, TraceDir, wait_readable};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::target;
+use kymo_kernel::task_ends::TaskEnds;
 use kymo_kernel::tracefs::Tracefs;
 
 use super::Args;
@@ -100,7 +101,7 @@ fn copy(
     mut child: Option<&mut GatedChild>,
 ) -> anyhow::Result<bool> {
     let until = args.timeout.and_then(|t| Instant::now().checked_add(t));
-    let pids = args.pids()?;
+    let mut ends = TaskEnds::of_processes(&args.pids()?);
     let (mut left, mut over, mut signalled) = (args.count, false, false);
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -126,7 +127,7 @@ fn copy(
         signalled = signals.next()?.is_some();
         let ended = match &mut child {
             Some(child) => child.try_wait()?.is_some(),
-            None => !pids.is_empty() && pids.iter().all(|p| target::threads_of(*p).is_err()),
+            None => ends.all_ended()?,
         };
         over = signalled || ended || until.is_some_and(|u| u <= Instant::now());
         if over {
