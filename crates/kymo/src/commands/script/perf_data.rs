@@ -11,7 +11,7 @@ use kymo_events::unwind::Tally;
 use kymo_events::worker_pool::worker_count;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
 use kymo_files::perfdata::{Entry, PerfData, PerfDataReadStats, RecordOrder};
-use kymo_model::{NoteKind, RecordKind};
+use kymo_model::{NoteKind, RecordKind, SampleType};
 use kymo_render::OrderedJob;
 use kymo_render::perf_script::{
     FieldSpec, PerfBatch, PerfOutput, PerfRenderer, SampleTextOptions, ShownSideband,
@@ -128,7 +128,9 @@ impl<'f> FilteredRecords<'f> {
 
 /// Number of threads that render. A pipe defines binaries bit by bit, for one renderer.
 fn renderer_count(args: &Args, data: &PerfData) -> usize {
-    if data.is_pipe() || args.reltime || args.deltatime {
+    // Counts of groups are differences to the sample before.
+    let has_counts = data.events().iter().any(|e| e.attr.sample_type.contains(SampleType::READ));
+    if data.is_pipe() || has_counts || args.reltime || args.deltatime {
         return 1;
     }
     worker_count()
