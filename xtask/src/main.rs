@@ -44,7 +44,7 @@ usage: cargo xtask <task>
                       Debian package with manual pages and completions, into target/packages
   bloat [PROGRAM]     what each crate costs in it
   c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
-                      into target/c
+                      into target/c; --check builds and runs the example with them, too
   man                 manual pages and completions, into target/man
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
   bench probes        what a hit of a probe costs; renews its section of BENCHMARKS.md
@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run().map(done),
         ["tidy", "--lower"] => tidy::lower().map(done),
         ["c-library"] => c_library::run(None).map(done),
+        ["c-library", "--check"] => c_library::try_as_documented().map(done),
         ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),
         ["perf-options"] => tidy::perf_options::renew(None).map(done),

@@ -15,6 +15,7 @@ pub(crate) mod sample_json;
 mod sample_text;
 mod sideband_text;
 mod source_lines;
+mod stat_table;
 
 use kymo_events::EventSelection;
 use kymo_events::perf_data;
@@ -33,6 +34,7 @@ pub use sideband_text::ShownSideband;
 pub use source_lines::SourceOptions;
 
 use sample_text::SampleRenderer;
+use stat_table::StatTable;
 
 use crate::error::{FieldSpecError, RenderError};
 use crate::ordered_pool::OrderedWorker;
@@ -66,6 +68,7 @@ pub struct PerfRenderer {
     output: PerfOutput,
     /// Name of the recording, for raw dumps.
     file: String,
+    stats: StatTable,
     /// Whether anything was printed.
     shown: bool,
 }
@@ -82,7 +85,8 @@ impl PerfRenderer {
         (sideband, output): (ShownSideband, PerfOutput),
     ) -> PerfRenderer {
         let samples = SampleRenderer::new(fields, options, state);
-        PerfRenderer { filter, samples, sideband, output, file, shown: false }
+        let stats = StatTable::default();
+        PerfRenderer { filter, samples, sideband, output, file, stats, shown: false }
     }
 
     /// Renderer for another thread, which has seen nothing and shares what is read of files.
@@ -91,6 +95,7 @@ impl PerfRenderer {
             filter: self.filter.clone(),
             samples: self.samples.fork_for_thread(),
             file: self.file.clone(),
+            stats: StatTable::default(),
             ..*self
         }
     }
@@ -114,6 +119,9 @@ impl PerfRenderer {
         let json = self.output == PerfOutput::Json;
         if entry.raw.kind != RecordKind::SAMPLE {
             self.samples.pass(entry);
+            if !json {
+                self.stats.take(entry, out);
+            }
             if self.sideband.wants(entry.raw.kind) && !json {
                 self.sideband.print(entry, &mut self.samples, out);
             }

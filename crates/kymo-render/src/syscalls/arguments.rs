@@ -25,6 +25,8 @@ pub(super) struct SyscallDescription {
 pub(super) struct SyscallArgument {
     pub(super) name: String,
     pub(super) kind: ArgumentKind,
+    /// Its type as tracefs states it.
+    pub(super) type_text: String,
 }
 
 /// How an argument is written.
@@ -68,7 +70,11 @@ impl SyscallDescription {
         let format = format(&format!("sys_enter_{}", numbers::tracepoint_suffix(&name)));
         let args = match &format {
             None => (1..=6)
-                .map(|i| SyscallArgument { name: format!("arg{i}"), kind: ArgumentKind::Hex })
+                .map(|i| SyscallArgument {
+                    name: format!("arg{i}"),
+                    kind: ArgumentKind::Hex,
+                    type_text: String::new(),
+                })
                 .collect(),
             Some(format) => {
                 let fields: Vec<(&str, &str)> = format
@@ -79,9 +85,10 @@ impl SyscallDescription {
                     .map(|f| (f.name.as_str(), f.type_text.as_str()))
                     .take(6)
                     .collect();
-                let arg = |(i, (arg, _)): (usize, &(&str, &str))| SyscallArgument {
+                let arg = |(i, (arg, ty)): (usize, &(&str, &str))| SyscallArgument {
                     name: (*arg).to_owned(),
                     kind: argument_kind(&name, &fields, i),
+                    type_text: (*ty).to_owned(),
                 };
                 fields.iter().enumerate().map(arg).collect()
             }

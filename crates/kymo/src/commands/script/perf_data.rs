@@ -9,7 +9,7 @@ use kymo_events::state::MachineState;
 use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
-use kymo_files::perfdata::{Entry, PerfData, PerfDataReadStats, RecordOrder};
+use kymo_files::perfdata::{Entry, Feature, PerfData, PerfDataReadStats, RecordOrder};
 use kymo_model::{NoteKind, RecordKind};
 use kymo_render::OrderedJob;
 use kymo_render::perf_script::{
@@ -128,9 +128,11 @@ impl<'f> FilteredRecords<'f> {
 /// More threads than this only wait for the reader.
 const MAX_RENDERERS: usize = 4;
 
-/// Number of threads that render. A pipe defines binaries bit by bit, for one renderer.
+/// Number of threads that render. A pipe defines binaries bit by bit, for one renderer; a reading
+/// of counts is printed when it is complete.
 fn renderer_count(args: &Args, data: &PerfData) -> usize {
-    if data.is_pipe() || args.reltime || args.deltatime {
+    let is_of_counts = data.features().section(Feature::STAT, data.endian()).is_some();
+    if data.is_pipe() || is_of_counts || args.reltime || args.deltatime {
         return 1;
     }
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_RENDERERS)
