@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 
 use crate::tasks::{
     SchedRead, SchedSelection, SchedStep, TaskId, TaskMachine, Transition, Wait, read_sched,
-    scan_sched,
 };
 
 /// Wake-ups that are kept at most.
@@ -108,9 +107,8 @@ impl Timechart {
     /// # Errors
     /// If reading fails.
     pub fn read(source: &EventSource, config: &TimechartConfig) -> Result<Timechart, SourceError> {
-        let losses = scan_sched(source)?.losses;
         let mut sums = Collector::new(config, (0, u64::MAX), FxHashMap::default());
-        let first = read_sched(source, ReadOptions::default(), losses, &mut |step, machine| {
+        let first = read_sched(source, ReadOptions::default(), &mut |step, machine| {
             sums.step(step, machine);
             ControlFlow::Continue(())
         })?;
@@ -123,8 +121,7 @@ impl Timechart {
         let places = longest.iter().enumerate().map(|(place, (task, _))| (*task, place)).collect();
         let mut lanes = Collector::new(config, span, places);
         lanes.tasks.resize_with(longest.len(), Lane::default);
-        let losses = first.machine.met_losses();
-        let read = read_sched(source, ReadOptions::default(), losses, &mut |step, machine| {
+        let read = read_sched(source, ReadOptions::default(), &mut |step, machine| {
             lanes.step(step, machine);
             ControlFlow::Continue(())
         })?;

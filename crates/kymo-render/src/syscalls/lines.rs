@@ -4,6 +4,7 @@
 //! returns. What has not returned when the task or the trace ends has `?` for a
 //! result.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use kymo_analysis::syscalls::CallWaits;
 use kymo_bpf::{CALL_NUMBERS, MemoryPiece};
 use kymo_format::{EventFormat, json_string};
-use kymo_model::{CompactSort as _, Endian, Note, NoteKind};
+use kymo_model::{CompactSort as _, Endian, Note, NoteKind, UntrustedText, counted};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::enum_names::EnumNames;
@@ -21,8 +22,9 @@ use crate::perf_trace::{PerfTraceOptions, PerfTraceStarts};
 use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription, write_argument};
 use super::details::{CallDetails, DetailCache, TaskInspector, seconds};
 use super::errno::{errno_name, errno_text};
+use super::flags;
 use super::memory::{MemoryShape, ReadMemory, slot_of};
-use super::numbers::syscall_name;
+use super::numbers::{COMPAT_CALLS, is_compat, plain_number, syscall_name};
 use super::summary::{SummaryStyle, SyscallSummary};
 use super::waits::{CallWaiting, Return, SlowestCall, WaitFormats, switched};
 
@@ -56,6 +58,8 @@ pub struct SyscallLines<I> {
     /// Calls by number that are shown; all where there are none. Others are followed only.
     only: Vec<i64>,
     left: Option<u64>,
+    /// Calls that had begun before the trace, by name.
+    continued: BTreeMap<String, u64>,
     fresh: bool,
     enums: EnumNames,
     /// Lines are those of perf trace.
@@ -129,6 +133,8 @@ struct PendingCall {
     details: CallDetails,
     waits: CallWaits,
     memory: Vec<MemoryPiece>,
+    /// It began before the trace, nobody knows when.
+    is_continued: bool,
 }
 
 /// A call's end.
@@ -171,6 +177,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             style,
             only: Vec::new(),
             left,
+            continued: BTreeMap::new(),
             fresh: false,
             enums: EnumNames::default(),
             perf_trace: None,
@@ -213,7 +220,9 @@ impl<I: TaskInspector> SyscallLines<I> {
 
     /// Says of all calls that are shown what is to be read of their memory.
     pub fn describe_calls(&mut self) {
-        for number in 0..i64::from(CALL_NUMBERS) {
+        let native = 0..i64::from(CALL_NUMBERS);
+        let compat = COMPAT_CALLS..COMPAT_CALLS + i64::from(CALL_NUMBERS);
+        for number in native.chain(compat) {
             if !self.style.lines || syscall_name(number).is_none() {
                 continue;
             }
@@ -221,7 +230,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             if self.only.is_empty() || self.only.contains(&number) || call.returns_fd {
                 let limit = self.style.string_limit;
                 let reads: Vec<_> = call.shapes().map(|(n, shape)| shape.read(n, limit)).collect();
-                let _ = self.details.inspector.describe(number, &reads);
+                let after = if is_compat(number) { i64::from(CALL_NUMBERS) } else { 0 };
+                let _ = self.details.inspector.describe(plain_number(number) + after, &reads);
             }
         }
     }
@@ -250,7 +260,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             return;
         }
         let Some((tid, number, args)) = self.decode_entry(payload) else { return };
-        let call = self.call(number);
+        let is_compat = self.details.inspector.is_compat_task(tid);
+        let call = self.call(number_of(number, is_compat == Some(true)));
         self.details.look_up(tid, time, &call, &args);
     }
 
@@ -294,6 +305,25 @@ impl<I: TaskInspector> SyscallLines<I> {
                 *detail = ArgumentDetail::Memory { bytes, whole: true };
             }
         }
+    }
+
+    /// Takes a call that began before the trace, of a task that has been in it since events come:
+    /// its end is the first that they tell of it. `time`: when that was found.
+    pub fn continued_call(&mut self, (tid, time): (i32, u64), number: i64, args: [u64; 6]) {
+        let call = self.call(number);
+        let is_chosen = self.only.is_empty() || self.only.contains(&number);
+        if is_chosen {
+            *self.continued.entry(call.name.clone()).or_default() += 1;
+        }
+        let mut details = CallDetails::default();
+        if self.style.lines {
+            self.details.look_up(tid, time, &call, &args);
+            details = self.details.take(tid, time).unwrap_or_default();
+        }
+        let (waits, memory, is_continued) = (CallWaits::default(), Vec::new(), true);
+        let pending =
+            PendingCall { time, number, call, args, details, waits, memory, is_continued };
+        self.open.insert(tid, pending);
     }
 
     /// Takes a recorded call that ends on a CPU.
@@ -426,6 +456,23 @@ impl<I: TaskInspector> SyscallLines<I> {
 
     /// Notes what makes the lines less than the truth.
     pub fn note(&self, note: &mut dyn FnMut(Note)) {
+        if !self.continued.is_empty() {
+            let names = self.continued.iter().map(|(name, count)| match count {
+                1 => name.clone(),
+                _ => format!("{name} ({count})"),
+            });
+            let total = self.continued.values().sum();
+            let calls = counted(total, "call had", "calls had");
+            let names = names.collect::<Vec<_>>().join(", ");
+            let fact = format!("{calls} begun before the trace, when is not known: {names}");
+            note(match self.style.summary {
+                true => {
+                    let fact = format!("{fact}; not in the tables");
+                    Note::doubt(NoteKind::Scope, fact, None)
+                }
+                false => Note::choice(NoteKind::Scope, fact, None),
+            });
+        }
         let (unread, texts) = (self.unread, self.texts);
         if unread > 0 && self.style.is_recorded {
             let fact = format!(
@@ -466,11 +513,16 @@ impl<I: TaskInspector> SyscallLines<I> {
     }
 
     fn enter_call(&mut self, (tid, time): (i32, u64), number: i64, args: [u64; 6]) {
-        let details = self.details.take(tid, time).unwrap_or_default();
-        let memory = match self.style.lines {
-            true => self.details.inspector.memory_at_entry((tid, time), number, &args),
-            false => Vec::new(),
-        };
+        let mut details = self.details.take(tid, time).unwrap_or_default();
+        let entry = self.details.inspector.memory_at_entry((tid, time), number, &args);
+        let memory = entry.pieces;
+        let of_program = self.details.inspector.is_compat_task(tid);
+        let is_compat = entry.is_compat.or(of_program).unwrap_or(false);
+        if of_program.is_some_and(|of_program| of_program != is_compat) {
+            // What was looked up is of another call.
+            details = CallDetails::default();
+        }
+        let number = number_of(number, is_compat);
         // Of what happens before the command is there only the execve(2) that succeeds
         // is shown, and that is not known yet.
         if self.gated == Some(tid) && syscall_name(number) != Some("execve") {
@@ -478,7 +530,9 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
         let call = self.call(number);
         let waits = CallWaits::default();
-        let pending = PendingCall { time, number, call, args, details, waits, memory };
+        let is_continued = false;
+        let pending =
+            PendingCall { time, number, call, args, details, waits, memory, is_continued };
         let before = self.open.insert(tid, pending);
         if let Some(before) = before.filter(|_| self.gated != Some(tid)) {
             // Its end was lost, or it is one that never returns here (rt_sigreturn).
@@ -487,11 +541,8 @@ impl<I: TaskInspector> SyscallLines<I> {
     }
 
     fn exit_call(&mut self, (tid, at): (i32, u64), number: i64, value: i64) {
-        let memory = match self.style.lines {
-            true => self.details.inspector.memory_at_exit((tid, at), number, value),
-            false => Vec::new(),
-        };
-        if self.open.get(&tid).is_some_and(|b| b.number == number)
+        let memory = self.details.inspector.memory_at_exit((tid, at), number, value);
+        if self.open.get(&tid).is_some_and(|b| ends(b, number))
             && let Some(mut pending) = self.open.remove(&tid)
             && self.gated != Some(tid)
         {
@@ -516,6 +567,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             pending.details.read_at = None;
         }
         self.details.forget(tid);
+        self.details.inspector.forget_program(tid);
     }
 
     fn finish_call(&mut self, tid: i32, mut pending: PendingCall, end: CallEnd) {
@@ -524,8 +576,9 @@ impl<I: TaskInspector> SyscallLines<I> {
             CallEnd::Task | CallEnd::Trace => None,
         };
         let is_chosen = self.only.is_empty() || self.only.contains(&pending.number);
+        let is_counted = is_chosen && !pending.is_continued;
         if let (true, Some(summary), CallEnd::Returned { at, value }) =
-            (is_chosen, &mut self.summary, end)
+            (is_counted, &mut self.summary, end)
         {
             let error = (FIRST_ERROR..0).contains(&value).then_some(-value as i32);
             let took = at.saturating_sub(pending.time);
@@ -684,7 +737,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             return self.write_as_perf(tid, pending, end);
         }
         self.start_text((tid, pending.time), has_cpu);
-        let _ = write!(self.output, "{name}{}{name:#}(", pending.call.name);
+        let continued = if pending.is_continued { "... [continued]: " } else { "" };
+        let _ = write!(self.output, "{continued}{name}{}{name:#}(", pending.call.name);
         for (i, (_, arg)) in argument_texts(pending, &self.enums).enumerate() {
             self.output.extend_from_slice(if i > 0 { b", " } else { b"" });
             self.output.extend_from_slice(&arg);
@@ -697,8 +751,13 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let result = self.result_text(tid, pending, value);
                 let style =
                     if (FIRST_ERROR..0).contains(&value) { bad } else { anstyle::Style::new() };
-                let took = seconds(Duration::from_nanos(at.saturating_sub(pending.time)));
-                writeln!(self.output, "{style}{result}{style:#} <{took}>")
+                match pending.is_continued {
+                    true => writeln!(self.output, "{style}{result}{style:#}"),
+                    false => {
+                        let took = seconds(Duration::from_nanos(at.saturating_sub(pending.time)));
+                        writeln!(self.output, "{style}{result}{style:#} <{took}>")
+                    }
+                }
             }
         };
         self.output.extend_from_slice(&self.sampled.stack);
@@ -723,7 +782,8 @@ impl<I: TaskInspector> SyscallLines<I> {
         };
         starts.task(self.details.inspector.task_name(tid), tid, out);
         let begin = out.len();
-        let _ = write!(out, "{}(", pending.call.name);
+        let continued = if pending.is_continued { "... [continued]: " } else { "" };
+        let _ = write!(out, "{continued}{}(", pending.call.name);
         let mut separator = "";
         for (i, arg) in argument_texts(pending, &self.enums) {
             let name = pending.call.args.get(i).map_or("", |arg| &*arg.name);
@@ -752,10 +812,11 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let name = errno_name(number).map_or_else(|| number.to_string(), str::to_owned);
                 format!("-1 {name} ({})", errno_text(number))
             }
+            1.. if pending.call.name == "umask" => format!("0{value:o}"),
             0 if pending.call.returns_pointer => "NULL".to_owned(),
             _ if pending.call.returns_pointer => format!("{value:#x}"),
             _ if pending.call.returns_fd => match self.details.descriptor(tid, value as i32) {
-                Some(path) => format!("{value}<{path}>"),
+                Some(path) => format!("{value}<{}>", UntrustedText::new(path).to_text()),
                 None => value.to_string(),
             },
             _ => value.to_string(),
@@ -796,13 +857,34 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let name = errno_name(-value as i32).unwrap_or("?");
                 let _ = write!(self.output, ",\"errno\":\"{name}\"");
             }
-            let took = Duration::from_nanos(at.saturating_sub(pending.time));
-            let _ =
-                write!(self.output, ",\"duration\":{}.{:09}", took.as_secs(), took.subsec_nanos());
+            if !pending.is_continued {
+                let took = Duration::from_nanos(at.saturating_sub(pending.time));
+                let (s, ns) = (took.as_secs(), took.subsec_nanos());
+                let _ = write!(self.output, ",\"duration\":{s}.{ns:09}");
+            }
+        }
+        if pending.is_continued {
+            self.output.extend_from_slice(b",\"continued\":true");
         }
         self.output.extend_from_slice(&self.sampled.stack);
         self.output.extend_from_slice(b"}\n");
     }
+}
+
+/// Whether an end of this number is that of a call. execve(2) ends with its number in the ABI of
+/// the program that was executed.
+fn ends(call: &PendingCall, number: i64) -> bool {
+    let is_execve = |number| syscall_name(number) == Some("execve");
+    plain_number(call.number) == number
+        || is_execve(call.number) && (is_execve(number) || is_execve(COMPAT_CALLS + number))
+}
+
+/// Number of a call among those of both ABIs.
+fn number_of(number: i64, is_compat: bool) -> i64 {
+    // Programs of x32 have addresses of 32 bits, and a bit in the numbers of their calls.
+    let is_x32 = number & 0x4000_0000 != 0;
+    // The kernel's number of a compat call is of 32 bits, with a sign where it is invalid.
+    if is_compat && !is_x32 { COMPAT_CALLS + i64::from(number as u32) } else { number }
 }
 
 /// The arguments' places and texts. The mode of open(2) counts only where a file is made.
@@ -814,16 +896,17 @@ fn argument_texts<'a>(
         |flags: u64| flags & (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u64 != 0;
     let all =
         pending.call.args.iter().zip(&pending.args).zip(&pending.details.arguments).enumerate();
+    let before = |i: usize| i.checked_sub(1).and_then(|i| pending.args.get(i)).copied();
     all.filter(move |(i, ((arg, _), _))| {
-        let before = i.checked_sub(1).and_then(|i| pending.args.get(i));
-        !matches!(arg.kind, ArgumentKind::CreateMode) || before.is_some_and(|f| makes(*f))
+        let is_taken = flags::takes_argument(&pending.call.name, &pending.args, *i);
+        is_taken && !matches!(arg.kind, ArgumentKind::CreateMode) || before(*i).is_some_and(makes)
     })
-    .map(|(place, ((arg, value), detail))| {
+    .map(move |(place, ((arg, value), detail))| {
         let mut text = Vec::new();
         // Enumerations have 32 bits; what else is in the register is not theirs.
         match enums.name(&arg.type_text, i64::from(*value as i32)) {
             Some(name) => text.extend(name.into_bytes()),
-            None => write_argument(&mut text, arg.kind, *value, detail),
+            None => write_argument(&mut text, arg.kind.after(before(place)), *value, detail),
         }
         (place, text)
     })

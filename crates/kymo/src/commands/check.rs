@@ -36,7 +36,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let features: Vec<&Feature> = features.collect::<anyhow::Result<_>>()?;
     if !args.quiet {
         let text: String = features.iter().map(|feature| feature.line()).collect();
-        std::io::stdout().write_all(text.as_bytes())?;
+        crate::streams::stdout().write_all(text.as_bytes())?;
     }
     Ok(ExitCode::from(u8::from(!features.iter().all(|feature| feature.is_on))))
 }

@@ -19,6 +19,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.build_options {
         text.extend(features::all().map(features::Feature::line));
     }
-    std::io::stdout().write_all(text.as_bytes())?;
+    crate::streams::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

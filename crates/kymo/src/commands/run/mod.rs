@@ -4,14 +4,14 @@
 mod messages;
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use kymo_bpf::CompiledProgram;
+use kymo_kernel::output_file::{self, SHARED};
 use kymo_kernel::process::{Signal, Signals};
 use kymo_model::counted;
 use kymo_programs::{
@@ -128,7 +128,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.info {
-        messages::write_info(&mut io::stdout())?;
+        messages::write_info(&mut crate::streams::stdout())?;
         return Ok(ExitCode::SUCCESS);
     }
     anyhow::ensure!(
@@ -167,7 +167,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         program.warnings.iter().for_each(|warning| text.say("WARNING", warning));
     }
     if args.show_program {
-        messages::write_program(&mut io::stdout().lock(), &program, &text.text)?;
+        messages::write_program(&mut crate::streams::stdout().lock(), &program, &text.text)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let (Some((call, position)), false) = (&program.unsafe_call, args.is_unsafe) {
@@ -212,7 +212,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         sayln!("{point}: verifier:\n{log}");
     }
     let mut output = open_output(&args)?;
-    let mut diagnostics = anstream::stderr();
+    let mut diagnostics = crate::streams::styled_stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
     say_attached(&args, running.attached, running.is_old());
     if !args.quiet {
@@ -293,7 +293,7 @@ fn run_in_rings(
     };
     let run = RingRun::open(program, scope)?;
     let mut output = open_output(args)?;
-    let mut diagnostics = anstream::stderr();
+    let mut diagnostics = crate::streams::styled_stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
     say_attached(args, run.probes(), run.is_old());
     if !args.quiet {
@@ -317,7 +317,7 @@ fn say_attached(args: &Args, probes: usize, is_old: bool) {
 
 fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Result<ExitCode> {
     crate::screen::page();
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, crate::streams::stdout().lock());
     let listed = list_points(pattern, with_arguments, facts, &mut out)?;
     out.flush()?;
     match listed {
@@ -329,9 +329,12 @@ fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Re
 fn open_output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
     let sink: Box<dyn Write> = match &args.output {
         Some(path) => Box::new(
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+            output_file::open(path, SHARED)
+                .with_context(|| format!("cannot write {}", path.display()))?,
         ),
-        None => Box::new(io::stdout()),
+        // Files and pipes get the bytes that bpftrace writes.
+        None if crate::streams::stdout().is_terminal() => Box::new(crate::streams::stdout()),
+        None => Box::new(crate::streams::raw_stdout()),
     };
     // Without buffering each message is a write; else they are collected until the ring is empty.
     Ok(match args.buffering.as_str() {

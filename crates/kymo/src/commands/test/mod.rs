@@ -45,7 +45,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut out = std::io::stdout();
+    let mut out = crate::streams::stdout();
     if args.list_workloads {
         let names: String = WORKLOADS.iter().map(|w| format!("{}\n", w.name)).collect();
         out.write_all(names.as_bytes())?;

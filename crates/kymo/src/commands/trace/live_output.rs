@@ -1,6 +1,6 @@
 //! Where live events go: lines to the standard output, counted, in pieces.
 
-use std::io::{IsTerminal as _, Write as _, stdout};
+use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -167,8 +167,7 @@ impl LiveOutput {
 
 /// Whether lines are for a terminal with colors.
 pub(super) fn is_coloured() -> bool {
-    stdout().is_terminal()
-        && anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never
+    crate::streams::stdout().is_terminal() && crate::streams::is_colored()
 }
 
 /// What is missing: events beside those shown, with what was said inline and what

@@ -1,6 +1,6 @@
 //! Under the name perf: lines are perf trace's, and go to the standard error as its do.
 
-use std::io::{Write, stderr, stdout};
+use std::io::Write;
 use std::sync::OnceLock;
 
 use kymo_debuginfo::{BtfKind, BtfTypes};
@@ -13,8 +13,8 @@ use crate::called_name::CalledName;
 /// Where lines go.
 pub(super) fn lines_output() -> Box<dyn Write> {
     match CalledName::get() {
-        CalledName::Perf => Box::new(stderr().lock()),
-        _ => Box::new(stdout().lock()),
+        CalledName::Perf => Box::new(crate::streams::stderr()),
+        _ => Box::new(crate::streams::stdout().lock()),
     }
 }
 
