@@ -269,7 +269,9 @@ impl<'a> Session<'a> {
         self.summary.notes = notes;
         told.map_err(|e| self.write_error(e, writer.data_size()))?;
         if let Some(level) = level {
-            writer.compress(level).map_err(system("cannot compress"))?;
+            writer
+                .compress(level, self.options.compressed_form)
+                .map_err(system("cannot compress"))?;
         }
         self.writer = Some(writer);
         Ok(())
