@@ -42,6 +42,7 @@ mod samples;
 pub mod syscalls;
 pub mod task_activity;
 pub mod tasks;
+pub mod timechart;
 pub mod tracks;
 
 /// A share in percent; nothing of nothing is nothing.

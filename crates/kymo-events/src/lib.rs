@@ -17,6 +17,7 @@ mod event_fields;
 mod event_switch;
 mod field_type;
 mod filter;
+mod layout_memo;
 pub mod live;
 pub mod losses;
 mod mapped;
@@ -44,6 +45,7 @@ pub use event_fields::{EventFields, FieldReader};
 pub use event_switch::{EventSwitch, SwitchState};
 pub use field_type::{FieldRole, FieldType};
 pub use filter::{BoundFilter, FilterExpr, FilterExprError};
+pub use layout_memo::LayoutMemo;
 pub use mapped::map;
 pub use schema::{
     ClassOrigin, CtfClass, FieldDesc, FieldId, FieldPart, FunctionEvent, LayoutId, RecordedClass,

@@ -15,6 +15,7 @@ pub(crate) mod sample_json;
 mod sample_text;
 mod sideband_text;
 mod source_lines;
+mod stat_table;
 
 use kymo_analysis::sample_reads::SampleReads;
 use kymo_events::EventSelection;
@@ -34,6 +35,7 @@ pub use sideband_text::ShownSideband;
 pub use source_lines::SourceOptions;
 
 use sample_text::SampleRenderer;
+use stat_table::StatTable;
 
 use crate::error::{FieldSpecError, RenderError};
 use crate::ordered_pool::OrderedWorker;
@@ -67,6 +69,7 @@ pub struct PerfRenderer {
     output: PerfOutput,
     /// Name of the recording, for raw dumps.
     file: String,
+    stats: StatTable,
     /// Whether anything was printed.
     shown: bool,
     /// Number of events that are known.
@@ -93,6 +96,7 @@ impl PerfRenderer {
             sideband,
             output,
             file,
+            stats: StatTable::default(),
             shown: false,
             events: 0,
             reads: None,
@@ -105,6 +109,7 @@ impl PerfRenderer {
             filter: self.filter.clone(),
             samples: self.samples.fork_for_thread(),
             file: self.file.clone(),
+            stats: StatTable::default(),
             reads: None,
             events: 0,
             ..*self
@@ -130,6 +135,9 @@ impl PerfRenderer {
         let json = self.output == PerfOutput::Json;
         if entry.raw.kind != RecordKind::SAMPLE {
             self.samples.pass(entry);
+            if !json {
+                self.stats.take(entry, out);
+            }
             if self.sideband.wants(entry.raw.kind) && !json {
                 self.sideband.print(entry, &mut self.samples, out);
             }

@@ -96,6 +96,8 @@ impl<'a> Entry<'a> {
 pub struct PerfDataReadStats {
     /// Records, containers of compressed ones excluded.
     pub records: u64,
+    /// Containers of compressed records: COMPRESSED, COMPRESSED2.
+    pub compressed: [u64; 2],
     /// Samples among them.
     pub samples: u64,
     /// Bytes read of the file.
