@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use kymo_kernel::output_file::{self, SHARED};
 use kymo_kernel::workloads::WORKLOADS;
 
 use self_tests::{Outcome, SELF_TESTS, SelfTest};
@@ -80,7 +81,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(path) = &args.junit {
         let xml = junit(&results);
-        std::fs::write(path, xml).with_context(|| path.display().to_string())?;
+        output_file::open(path, SHARED)
+            .and_then(|mut file| file.write_all(xml.as_bytes()))
+            .with_context(|| path.display().to_string())?;
     }
     let failed = results.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
     Ok(ExitCode::from(u8::from(failed)))
