@@ -394,7 +394,8 @@ fn bytes_of_a_format_are_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let [dat, file] = ["b.dat", "b.pftrace"].map(|name| directory.path().join(name));
     let [dat, file] = [&dat, &file].map(|path| path.to_str().unwrap());
-    let _ = run(KYMO, ["trace", "-q", "-o", dat, "-e", "sched:sched_switch", "--", "true"]).success();
+    let _ =
+        run(KYMO, ["trace", "-q", "-o", dat, "-e", "sched:sched_switch", "--", "true"]).success();
     let _ = run(KYMO, ["convert", dat, "--to", "perfetto", "-o", file]).success();
     let piped = Command::new(KYMO).args(["convert", dat, "--to", "perfetto", "-o", "-"]).output();
     let written = std::fs::read(file).unwrap();
