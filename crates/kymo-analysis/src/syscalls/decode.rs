@@ -1,7 +1,9 @@
 //! Entries and exits of system calls: by numbers (`raw_syscalls`), by names (`syscalls`), or as
 //! LTTng has them (`syscall_entry_*`).
 
-use kymo_events::{FieldId, FieldReader, FieldType, RecordedClass, RecordedEvent};
+use kymo_events::{
+    FieldId, FieldReader, FieldType, LayoutId, LayoutMemo, RecordedClass, RecordedEvent,
+};
 use kymo_model::{Note, NoteKind, counted};
 use rustc_hash::FxHashMap;
 
@@ -84,7 +86,7 @@ fn note_width(
 /// Decodes events, class by class.
 #[derive(Debug)]
 pub struct SyscallDecoder {
-    plans: Vec<Option<Option<EventPlan>>>,
+    plans: LayoutMemo<Option<EventPlan>>,
     /// The calls that were met.
     pub calls: Vec<CallInfo>,
     by_name: FxHashMap<String, CallId>,
@@ -110,7 +112,7 @@ impl SyscallDecoder {
     /// `name_of` names a call by its number.
     pub fn new(name_of: fn(i64) -> Option<&'static str>) -> SyscallDecoder {
         SyscallDecoder {
-            plans: Vec::new(),
+            plans: LayoutMemo::default(),
             calls: Vec::new(),
             by_name: FxHashMap::default(),
             by_number: FxHashMap::default(),
@@ -129,8 +131,8 @@ impl SyscallDecoder {
     }
 
     /// Whether events of a layout are of system calls, if one came before.
-    pub fn takes(&self, layout: usize) -> Option<bool> {
-        self.plans.get(layout)?.as_ref().map(Option::is_some)
+    pub fn takes(&self, layout: LayoutId) -> Option<bool> {
+        self.plans.get(layout).map(Option::is_some)
     }
 
     /// Note on threads that may be of programs of 32 bits, whose numbers name other calls: the
@@ -154,11 +156,11 @@ impl SyscallDecoder {
     /// The event, if it is of a system call.
     #[inline]
     pub fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<SyscallEvent> {
-        let index = event.class.layout.index();
-        if self.plans.get(index).is_none_or(Option::is_none) {
-            self.learn(event.class, index);
+        if self.plans.get(event.class.layout).is_none() {
+            let plan = self.plan(event.class);
+            self.plans.insert(event.class.layout, plan);
         }
-        let plan = self.plans.get(index)?.as_ref()?.as_ref()?;
+        let plan = self.plans.get(event.class.layout)?.as_ref()?;
         let fields = event.fields();
         let decoded = match plan {
             EventPlan::RawEnter { id, args } => {
@@ -224,16 +226,6 @@ impl SyscallDecoder {
     }
 
     #[cold]
-    fn learn(&mut self, class: &RecordedClass, index: usize) {
-        let plan = self.plan(class);
-        if self.plans.len() <= index {
-            self.plans.resize(index + 1, None);
-        }
-        if let Some(slot) = self.plans.get_mut(index) {
-            *slot = Some(plan);
-        }
-    }
-
     fn plan(&mut self, class: &RecordedClass) -> Option<EventPlan> {
         let reader = |name: &str| class.field(name).map(|id| class.reader(id));
         match (class.system.as_str(), class.name.as_str()) {
