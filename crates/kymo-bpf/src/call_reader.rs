@@ -421,7 +421,7 @@ impl<'m> Reader<'m> {
         code.jump(done);
         code.place(compat);
         for (n, at) in (0i16..).zip(registers.compat_arguments) {
-            code.load(W, 1, 10, registers.place(at));
+            code.load(D, 1, 10, registers.place(at));
             code.store(D, RECORD, RECORD_ARGUMENTS + 8 * n, 1);
         }
         code.place(done);

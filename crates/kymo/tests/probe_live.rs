@@ -476,6 +476,7 @@ enum color { RED = 1, BLUE = -3 };
 struct node { struct bits bits; struct in in; int *ip; int mat[2][3]; long long big[2]; enum color col; };
 static volatile int sink;
 __attribute__((noinline)) int take(struct node *n, int m, struct node *o) {
+    __asm__ volatile("" : : "r"(n), "r"(o) : "memory");
     sink += m + n->mat[1][2] + o->mat[0][0];
     return m - 3000;
 }
@@ -489,6 +490,7 @@ int main(void) {
     for (int i = 0; i < 4; i++) n.in.arr[i] = i * 10 - 5;
     for (int i = 0; i < 6; i++) n.mat[i / 3][i % 3] = i - 3;
     n.ip = &behind; n.big[0] = -1; n.big[1] = 1LL << 40; n.col = BLUE;
+    __asm__ volatile("" : : "r"(&n) : "memory");
     sink += take(&n, 1, &n) + narrow(-2) + (int)real(3);
     return 0;
 }

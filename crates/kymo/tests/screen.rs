@@ -383,3 +383,22 @@ fn texts_of_others_are_text_on_terminals_and_in_files() {
     let objects = run(KYMO, ["script", "-i", &files[0], "--json"]).success().stdout;
     assert!(objects.contains(r#""comm":"a\nforged: 1""#), "names in JSON");
 }
+
+/// Formats that are no text go through pipes byte by byte.
+#[test]
+fn bytes_of_a_format_are_not_changed() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let [dat, file] = ["b.dat", "b.pftrace"].map(|name| directory.path().join(name));
+    let [dat, file] = [&dat, &file].map(|path| path.to_str().unwrap());
+    let _ =
+        run(KYMO, ["trace", "-q", "-o", dat, "-e", "sched:sched_switch", "--", "true"]).success();
+    let _ = run(KYMO, ["convert", dat, "--to", "perfetto", "-o", file]).success();
+    let piped = Command::new(KYMO).args(["convert", dat, "--to", "perfetto", "-o", "-"]).output();
+    let written = std::fs::read(file).unwrap();
+    assert!(written.iter().any(|byte| *byte < 0x20 || *byte > 0x7e), "it has other bytes");
+    assert_eq!(piped.unwrap().stdout, written);
+}

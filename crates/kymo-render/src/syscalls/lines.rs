@@ -525,6 +525,9 @@ impl<I: TaskInspector> SyscallLines<I> {
             details = CallDetails::default();
         }
         let number = number_of(number, is_compat);
+        // Registers are wider than the arguments of such calls.
+        let of_abi = |word: u64| if is_compat { word & u64::from(u32::MAX) } else { word };
+        let args = args.map(of_abi);
         // Of what happens before the command is there only the execve(2) that succeeds
         // is shown, and that is not known yet.
         if self.gated == Some(tid) && syscall_name(number) != Some("execve") {
@@ -901,7 +904,8 @@ fn argument_texts<'a>(
     let before = |i: usize| i.checked_sub(1).and_then(|i| pending.args.get(i)).copied();
     all.filter(move |(i, ((arg, _), _))| {
         let is_taken = flags::takes_argument(&pending.call.name, &pending.args, *i);
-        is_taken && !matches!(arg.kind, ArgumentKind::CreateMode) || before(*i).is_some_and(makes)
+        let is_mode = matches!(arg.kind, ArgumentKind::CreateMode);
+        is_taken && (!is_mode || before(*i).is_some_and(makes))
     })
     .map(move |(place, ((arg, value), detail))| {
         let mut text = Vec::new();
