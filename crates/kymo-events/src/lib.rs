@@ -11,6 +11,7 @@ mod address;
 mod cgroup_pattern;
 pub mod chain;
 mod chain_frames;
+mod clock_unit;
 pub mod ctf;
 mod event;
 mod event_fields;
@@ -38,6 +39,7 @@ mod value;
 pub mod worker_pool;
 
 pub use address::{BinaryAddress, CodeAddress};
+pub use clock_unit::ClockUnit;
 pub use chain_frames::{AddressState, ChainFacts, ChainFrame, ChainResolver};
 pub use event::{EventStack, KernelPayload, ProgramPayload, RecordedEvent, TaskComm, TaskInfo};
 pub use event_fields::{EventFields, FieldReader};
@@ -51,7 +53,7 @@ pub use schema::{
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
     BatchTee, ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, PerfItem,
-    ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece, TeedBatches,
+    ReadOptions, ReadSummary, RecordedCommand, SampleSelector, SourceError, SourcePiece, TeedBatches,
     is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data,
     notes_on_timeline, notes_on_trace_dat,
 };

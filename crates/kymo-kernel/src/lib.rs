@@ -17,6 +17,7 @@
 
 pub mod bpf;
 pub mod clock;
+pub mod cpu_quota;
 pub mod cpus;
 pub mod descriptors;
 pub mod errno;

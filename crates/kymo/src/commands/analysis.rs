@@ -100,7 +100,7 @@ impl AnalysisArgs {
         if !self.is_live {
             crate::progress::begin(first.display());
         }
-        let source = EventSource::open(&paths, symbols.options(&first))?;
+        let source = EventSource::open(&paths, symbols.options(&first))?.in_nanoseconds()?;
         let source = source.following(self.tree.clone());
         Ok(match (self.is_live, &self.time) {
             (true, _) => source.unnamed(),
