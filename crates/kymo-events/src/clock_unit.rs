@@ -40,3 +40,17 @@ impl ClockUnit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those whose `in_ns` is 0 in the kernel's list.
+    #[test]
+    fn clocks_that_only_count_are_no_times() {
+        let counts = ["counter", "uptime", "x86-tsc", "ppc-tb", "s390-tod"];
+        assert!(counts.iter().all(|name| !ClockUnit::of_trace_clock(name).is_time()));
+        let times = ["local", "global", "perf", "mono", "mono_raw", "boot", "tai"];
+        assert!(times.iter().all(|name| ClockUnit::of_trace_clock(name).is_time()));
+    }
+}
