@@ -75,6 +75,13 @@ impl KernelTable {
     }
 }
 
+/// Where kernels that are not moved at boot begin, which many of them do: x86-64, and AArch64 over
+/// time.
+const UNMOVED: [u64; 4] =
+    [0xffff_ffff_8100_0000, 0xffff_8000_8000_0000, 0xffff_8000_1000_0000, 0xffff_8000_0800_0000];
+/// Their first symbols are that near.
+const NEAR_BASE: u64 = 1 << 20;
+
 /// All that the choice depends on.
 #[derive(Debug)]
 pub(crate) struct KernelChoice {
@@ -171,7 +178,8 @@ impl KernelChoice {
         if !self.is_recorded || self.build_id.is_some() || self.release.is_some() {
             return false;
         }
-        let reference = self.reference.as_ref();
+        let is_moved = |at: u64| UNMOVED.iter().all(|base| at.wrapping_sub(*base) >= NEAR_BASE);
+        let reference = self.reference.as_ref().filter(|(_, at)| is_moved(*at));
         !reference.is_some_and(|(symbol, at)| running.text_start(symbol) == Some(*at))
     }
 

@@ -222,7 +222,17 @@ const FUNCTIONS: [(OffCpuCause, &[&str]); 22] = [
 const THROTTLED: [&[&str]; 3] = [
     &["__cond_resched", "_cond_resched", "dynamic_cond_resched"],
     &["task_work_run"],
-    &["exit_to_user_mode_loop", "exit_to_user_mode_prepare", "exit_to_guest_mode_work"],
+    // The last one is compiled into its callers.
+    &[
+        "exit_to_user_mode_loop",
+        "exit_to_user_mode_prepare",
+        "exit_to_guest_mode_work",
+        "irqentry_exit_to_user_mode",
+        "irqentry_exit",
+        "syscall_exit_to_user_mode",
+        "do_syscall_64",
+        "ret_from_fork",
+    ],
 ];
 
 /// Properties of a kernel stack that are not those of one function.
@@ -482,6 +492,9 @@ mod tests {
     fn tasks_without_quota_are_throttled_and_not_preempted() {
         let stack = ["__cond_resched", "task_work_run", "exit_to_user_mode_loop", "do_syscall_64"];
         assert_eq!(cause(0, &stack), "throttled");
+        let within = ["__cond_resched", "task_work_run", "irqentry_exit_to_user_mode"];
+        assert_eq!(cause(0, &within), "throttled");
+        assert_eq!(cause(0, &["__cond_resched", "task_work_run", "do_exit"]), "preempted");
         assert_eq!(cause(0, &stack[1..]), "preempted");
         assert_eq!(cause(0, &stack[..2]), "preempted");
         // Blocked is blocked.
