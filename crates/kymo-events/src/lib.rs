@@ -39,8 +39,8 @@ mod value;
 pub mod worker_pool;
 
 pub use address::{BinaryAddress, CodeAddress};
-pub use clock_unit::ClockUnit;
 pub use chain_frames::{AddressState, ChainFacts, ChainFrame, ChainResolver};
+pub use clock_unit::ClockUnit;
 pub use event::{EventStack, KernelPayload, ProgramPayload, RecordedEvent, TaskComm, TaskInfo};
 pub use event_fields::{EventFields, FieldReader};
 pub use event_switch::{EventSwitch, SwitchState};
@@ -53,9 +53,9 @@ pub use schema::{
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
     BatchTee, ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, PerfItem,
-    ReadOptions, ReadSummary, RecordedCommand, SampleSelector, SourceError, SourcePiece, TeedBatches,
-    is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data,
-    notes_on_timeline, notes_on_trace_dat,
+    ReadOptions, ReadSummary, RecordedCommand, SampleSelector, SourceError, SourcePiece,
+    TeedBatches, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
+    notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
 };
 pub use task_tree::TaskTree;
 pub use value::FieldValue;

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Mount points of the controller, version 2 first.
-const MOUNTS: [&str; 3] =
-    ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu"];
+const MOUNTS: [&str; 3] = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu"];
 
 /// A cgroup, and how long its quota was used up: of all CPUs together.
 #[derive(Clone, Debug, PartialEq, Eq)]

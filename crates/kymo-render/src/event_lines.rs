@@ -7,8 +7,9 @@ use std::io::Write as _;
 use anstyle::{AnsiColor, Style};
 use kymo_events::live::LiveItem;
 use kymo_events::trace_dat::TaskName;
-use kymo_events::{ClockUnit, 
-    EventHead, EventSelection, FieldId, KernelPayload, ProgramPayload, RecordedEvent, TaskInfo,
+use kymo_events::{
+    ClockUnit, EventHead, EventSelection, FieldId, KernelPayload, ProgramPayload, RecordedEvent,
+    TaskInfo,
 };
 use kymo_files::ctf::CodeMapping;
 use kymo_format::ring::Missed;

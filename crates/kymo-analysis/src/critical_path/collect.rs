@@ -19,8 +19,8 @@ use super::work_items::WORK_EVENTS;
 use crate::losses::{LossWindows, MOST_CPUS};
 use crate::offcpu::{OFF_CPU_EVENTS, OffCpuCause, StackRole, StackStore};
 use crate::tasks::{
-    DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOut, SwitchOutState, TaskId, TaskMachine,
-    TaskState, Transition, Wait, WaitCause, WakeupContext, WakeupKind,
+    DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOut, SwitchOutState, TaskId,
+    TaskMachine, TaskState, Transition, Wait, WaitCause, WakeupContext, WakeupKind,
 };
 
 /// Whose path is wanted.
@@ -66,16 +66,8 @@ pub struct SpanStats {
 
 /// Beginnings of the names of kernel threads that sleep interruptibly where they have no work: a
 /// stack says whether they have; without one only the first is decided by its name.
-const KERNEL_THREADS: [&[u8]; 8] = [
-    b"ksoftirqd/",
-    b"migration/",
-    b"kswapd",
-    b"kcompactd",
-    b"jbd2/",
-    b"irq/",
-    b"rcu",
-    b"iou-wrk-",
-];
+const KERNEL_THREADS: [&[u8]; 8] =
+    [b"ksoftirqd/", b"migration/", b"kswapd", b"kcompactd", b"jbd2/", b"irq/", b"rcu", b"iou-wrk-"];
 
 /// A task that lives.
 #[derive(Clone, Copy, Debug, Default)]
@@ -578,4 +570,3 @@ fn unended(key: PathTaskId, slot: &LiveTask) -> TaskRun {
         is_unseen: false,
     }
 }
-

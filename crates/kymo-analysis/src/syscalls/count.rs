@@ -302,8 +302,7 @@ impl<'a> SyscallCounting<'a> {
                     return;
                 }
                 let waits = CallWaits::default();
-                let open =
-                    OpenCall {
+                let open = OpenCall {
                     time,
                     call,
                     process: task.pid,
@@ -337,9 +336,8 @@ impl<'a> SyscallCounting<'a> {
 
     /// The call that another thread of a process has begun.
     fn take_of_process(&mut self, process: u32, call: CallId) -> Option<OpenCall> {
-        let is_it = |(_, open): &(&u32, &OpenCall)| {
-            open.call == call && open.process == Some(process)
-        };
+        let is_it =
+            |(_, open): &(&u32, &OpenCall)| open.call == call && open.process == Some(process);
         let thread = *self.open.iter().find(is_it)?.0;
         self.open.remove(&thread)
     }

@@ -59,8 +59,8 @@ use ftrace::{KernelContext, KernelLane};
 pub use hand_off::EventConsumer;
 use perf::{PerfContext, PerfLane};
 use perf_merge::BatchMerge;
-use registry::Registry;
 pub use recorded_command::RecordedCommand;
+use registry::Registry;
 pub use sample_selector::SampleSelector;
 pub use summary::{
     ReadSummary, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,

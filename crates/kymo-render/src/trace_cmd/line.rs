@@ -1,9 +1,9 @@
 //! Renders batches of events of a trace.dat: whose events they are, which of them are
 //! wanted, and what could not be rendered.
 
-use kymo_events::{ClockUnit, EventSelection};
 use kymo_events::payload::KernelNames;
 use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskGroups, TaskNames};
+use kymo_events::{ClockUnit, EventSelection};
 use kymo_files::tracedat::TraceDat;
 use kymo_format::ring::Missed;
 use kymo_model::{Note, UntrustedText};
