@@ -384,8 +384,9 @@ fn the_command_is_its_process_whatever_it_is_called() {
     }
     let directory = tempfile::tempdir().unwrap();
     let program = compile_program(directory.path(), "renames");
-    let other = Command::new(&program).args(["-", "20", "100000"]);
-    let other = { other }.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut other = Command::new(&program);
+    other.args(["-", "20", "100000"]).stderr(std::process::Stdio::null());
+    let other = other.spawn().unwrap();
     let _other = Background(other);
     let script = format!("exec {program} - 50 1");
     let commands: [&[&str]; 5] = [
