@@ -253,6 +253,22 @@ pub fn follow_fork(tasks: i32, parent: i16, child: i16) -> Vec<BpfInstruction> {
     code.finish()
 }
 
+/// The program that follows a thread which executes a program and gets the number of its process
+/// by that, for `sched_process_exec` as raw tracepoint.
+pub fn follow_exec(tasks: i32) -> Vec<BpfInstruction> {
+    let mut code = Assembler::default();
+    let end = code.label();
+    // The second argument is its number before.
+    code.load(D, 2, 1, 8).store(W, 10, -8, 2);
+    code.map(1, tasks).frame(2, -8).call(MAP_LOOKUP);
+    code.jump_if(JEQ, 0, 0, end);
+    code.call(PID_TGID).store(W, 10, -16, 0);
+    code.store_number(W, -24, 1);
+    code.map(1, tasks).frame(2, -16).frame(3, -24).set(4, 0).call(MAP_UPDATE);
+    code.place(end);
+    code.finish()
+}
+
 /// The program that forgets a thread, for `sched_process_exit` as raw tracepoint.
 pub fn forget_task(tasks: i32) -> Vec<BpfInstruction> {
     let mut code = Assembler::default();

@@ -11,6 +11,7 @@ mod address;
 mod cgroup_pattern;
 pub mod chain;
 mod chain_frames;
+mod clock_unit;
 pub mod ctf;
 mod event;
 mod event_fields;
@@ -40,6 +41,7 @@ pub mod worker_pool;
 
 pub use address::{BinaryAddress, CodeAddress};
 pub use chain_frames::{AddressState, ChainFacts, ChainFrame, ChainResolver};
+pub use clock_unit::ClockUnit;
 pub use event::{EventStack, KernelPayload, ProgramPayload, RecordedEvent, TaskComm, TaskInfo};
 pub use event_fields::{EventFields, FieldReader};
 pub use event_switch::{EventSwitch, SwitchState};
@@ -53,9 +55,9 @@ pub use schema::{
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
     BatchTee, ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, PerfItem,
-    ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece, TeedBatches,
-    is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data,
-    notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
+    ReadOptions, ReadSummary, RecordedCommand, SampleSelector, SourceError, SourcePiece,
+    TeedBatches, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
+    notes_on_perf_data, notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
 };
 pub use task_tree::TaskTree;
 pub use value::FieldValue;

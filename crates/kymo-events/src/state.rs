@@ -163,6 +163,7 @@ impl MachineState {
 
     /// Takes note of the build-ids and kernel symbols a recording states.
     pub fn adopt(&mut self, features: &kymo_files::perfdata::Features) {
+        self.symbols.set_recorded();
         for b in &features.build_ids {
             self.symbols.set_build_id(&b.filename, b.build_id);
         }
@@ -263,6 +264,10 @@ impl MachineState {
             }
             if let Some(symbol) = name.strip_prefix("[kernel.kallsyms]") {
                 self.symbols.set_kernel_reference(symbol, m.pgoff);
+            }
+            // /proc/modules has no addresses for those who may not see them, nor while one is loaded.
+            if m.start == 0 && !name.starts_with("[kernel") {
+                return;
             }
             let dso = self.symbols.dso(&name, m.build_id, u32::MAX);
             self.symbols.set_module_base(dso, m.start);

@@ -101,3 +101,27 @@ fn kernel_and_user_do_not_mix() {
     assert_eq!(m.lookup(5, at, Misc::USER), None);
     assert_eq!(m.lookup(5, CodeAddress::exact(0x10), Misc::KERNEL), None);
 }
+
+#[test]
+fn a_module_without_an_address_holds_nothing() {
+    let mut m = machine();
+    let kernel = |m: &mut MachineState, start: u64, len: u64, name: &str| {
+        let halves = |n: u64| [n as u32, (n >> 32) as u32];
+        let [s, l, p] = [halves(start), halves(len), halves(start)];
+        let words = [u32::MAX, 0, s[0], s[1], l[0], l[1], p[0], p[1]];
+        apply(m, RecordKind::MMAP, Misc::KERNEL, &words, name);
+    };
+    let text = 0xffff_ffff_8100_0000;
+    kernel(&mut m, text, 0x0100_0000, "[kernel.kallsyms]_text");
+    kernel(&mut m, 0xffff_ffff_c000_0000, 0x2000, "[nvme_common]");
+    // A module that is being loaded, or all of them for users who may not see addresses.
+    kernel(&mut m, 0, 0x2000, "[nls_ucs2_utils]");
+    kernel(&mut m, 0, 0x2000, "/lib/modules/6.1.0/kernel/drivers/ata/pata_acpi.ko");
+    let of = |m: &MachineState, ip: u64| {
+        let found = m.lookup(0, CodeAddress::exact(ip), Misc::KERNEL);
+        found.map(|f| m.symbols.dso_name(Some(f.dso)).to_owned())
+    };
+    assert_eq!(of(&m, text + 0x81_981c).as_deref(), Some("[kernel.kallsyms]"));
+    assert_eq!(of(&m, 0xffff_ffff_c000_0010).as_deref(), Some("[nvme_common]"));
+    assert_eq!(of(&m, 0x1000), None);
+}

@@ -25,9 +25,11 @@ pub(crate) fn render(
     let scope = Scope { payload, endian: ctx.endian, hz: ctx.hz };
     pointer::write(out, "s", Val::Int(ip as u64), Shape::default(), scope, ctx);
     out.extend_from_slice(b": ");
-    let mut args = Args { bytes: buf.bytes(payload, ctx.endian), at: 0, scope };
+    // Fields of this event are as wide as a `long` of the recorded machine.
+    let long = event.field("ip").map_or(8, |f| if f.size == 4 { 4 } else { 8 });
+    let mut args = Args { bytes: buf.bytes(payload, ctx.endian), at: 0, long, scope };
     let start = out.len();
-    for piece in pieces(format.as_bytes(), 8) {
+    for piece in pieces(format.as_bytes(), long) {
         if out.len() - start > MAX_OUTPUT {
             break;
         }
@@ -83,7 +85,7 @@ fn one(
         }
         Conv::Pointer => match spec.ext.as_bytes().first() {
             None | Some(b'S' | b's' | b'f' | b'F' | b'K' | b'x' | b'e') => {
-                let v = args.int(8);
+                let v = args.int(args.long);
                 pointer::write(out, &spec.ext, Val::Int(v), shape, args.scope, ctx);
             }
             // Others were made text when the event was recorded.
@@ -103,6 +105,8 @@ fn one(
 struct Args<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Bytes of a `long` and of a pointer.
+    long: u8,
     scope: Scope<'a>,
 }
 

@@ -146,10 +146,14 @@ fn conversion(format: &[u8], mut at: usize, long: u8) -> Option<(Piece, usize)> 
             spec.precision = Amount::Fixed(number(format, &mut at));
         }
     }
+    let mut longs = 0u8;
     loop {
         match format.get(at)? {
             b'h' => spec.size = if spec.size == 2 { 1 } else { 2 },
-            b'l' => spec.size = if spec.size == 4 { long } else { 8 },
+            b'l' => {
+                longs = longs.saturating_add(1);
+                spec.size = if longs == 1 { long } else { 8 };
+            }
             b'L' | b'q' => spec.size = 8,
             b'z' | b'Z' | b't' => spec.size = long,
             _ => break,

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use kymo_format::{
-    EventFormat, FieldKind, KernelSymbol, PointerStyle, RenderContext, Symbols, Value,
+    EventFormat, FieldKind, KernelSymbol, ParseOptions, PointerStyle, RenderContext, Symbols, Value,
 };
 use kymo_model::Endian;
 
@@ -27,7 +27,11 @@ struct OneSymbol;
 
 impl Symbols for OneSymbol {
     fn printk_string(&self, address: u64) -> Option<&str> {
-        (address == 0x5000).then_some("n=%d %s c=%c l=%lld %hd %ps %pI4 at %p\n")
+        match address {
+            0x5000 => Some("n=%d %s c=%c l=%lld %hd %ps %pI4 at %p\n"),
+            0x6000 => Some("a=%lu b=%llu c=%ld d=%zu e=%d\n"),
+            _ => None,
+        }
     }
 
     fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>> {
@@ -324,6 +328,59 @@ fn binary_printk() {
     f.render(&mut out, &payload, &ctx);
     let want = "vfs_read: n=-3 two c=z l=1099511627776 7 vfs_read 127.0.0.1 at 000000000000abcd\n";
     assert_eq!(String::from_utf8_lossy(&out), want);
+}
+
+/// Machines whose `long` has 4 bytes, of either byte order: `%ll` and 64-bit fields keep theirs.
+#[test]
+fn numbers_of_32_bit_machines_have_their_own_widths() {
+    let options = ParseOptions { long_size: 4, ..ParseOptions::default() };
+    for endian in [Endian::Little, Endian::Big] {
+        let word = |n: u32| match endian {
+            Endian::Little => n.to_le_bytes(),
+            Endian::Big => n.to_be_bytes(),
+        };
+        let long = |n: u64| match endian {
+            Endian::Little => n.to_le_bytes(),
+            Endian::Big => n.to_be_bytes(),
+        };
+        let render = |text: &str, payload: &[u8]| {
+            let f = EventFormat::parse_with(text, &options).unwrap();
+            let ctx = RenderContext { endian, symbols: &OneSymbol, ..RenderContext::default() };
+            let mut out = Vec::new();
+            f.render(&mut out, payload, &ctx);
+            String::from_utf8_lossy(&out).into_owned()
+        };
+        let text = "name: x\nID: 300\nformat:\n\
+            \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+            \tfield:s64 now;\toffset:8;\tsize:8;\tsigned:1;\n\
+            \tfield:long err;\toffset:16;\tsize:4;\tsigned:1;\n\
+            \tfield:unsigned long list[2];\toffset:20;\tsize:8;\tsigned:0;\n\n\
+            print fmt: \"now=%llu %lld err=%ld %zu %s\", REC->now, REC->now, REC->err, REC->err, \
+            __print_array(REC->list, 2, sizeof(unsigned long))\n";
+        let mut payload = vec![0; 8];
+        payload.extend(long(62_171_916_542));
+        payload.extend(word(-933i32 as u32));
+        payload.extend([word(7), word(9)].concat());
+        let want = "now=62171916542 62171916542 err=-933 4294966363 {0x7,0x9}";
+        assert_eq!(render(text, &payload), want, "{endian:?}");
+
+        let mut text = String::from("name: bprint\nID: 6\nformat:\n");
+        for (decl, offset, size) in [
+            ("unsigned short common_type", 0, 2),
+            ("unsigned long ip", 8, 4),
+            ("const char * fmt", 12, 4),
+            ("u32 buf[]", 16, 0),
+        ] {
+            text += &format!("\tfield:{decl};\toffset:{offset};\tsize:{size};\tsigned:0;\n");
+        }
+        text += "\nprint fmt: \"%ps: %s\", (void *)REC->ip, REC->fmt\n";
+        let mut payload = vec![0; 8];
+        payload.extend([word(0x1010), word(0x6000), word(3)].concat());
+        payload.extend(long(62_171_916_542));
+        payload.extend([word(-5i32 as u32), word(1244), word(8)].concat());
+        let want = "vfs_read: a=3 b=62171916542 c=-5 d=1244 e=8\n";
+        assert_eq!(render(&text, &payload), want, "{endian:?}");
+    }
 }
 
 #[test]

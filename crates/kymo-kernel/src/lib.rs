@@ -19,6 +19,7 @@
 pub mod blocked;
 pub mod bpf;
 pub mod clock;
+pub mod cpu_quota;
 pub mod cpus;
 pub mod descriptors;
 pub mod errno;

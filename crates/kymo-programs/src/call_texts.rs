@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use kymo_bpf::{
     BpfInstruction, BpfMapType, BpfProgramType, CALL_HEADER, CALL_NUMBERS, CALL_READS_SIZE,
     CALL_SCRATCH, CallReaderMaps, CallSide, CompatMark, MemoryPiece, MemoryRead, call_pieces,
-    call_reader, call_reads_bytes, follow_fork, forget_task,
+    call_reader, call_reads_bytes, follow_exec, follow_fork, forget_task,
 };
 use kymo_format::EventFormat;
 use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfProgram, BpfRing, MapSpec, ProgramSpec};
@@ -111,6 +111,8 @@ impl CallTexts {
         if let (ReadTasks::Added(fork), Some(tasks)) = (tasks, &followed) {
             let program = load("forget", BpfProgramType::RawTracepoint, &forget_task(fd(tasks)))?;
             links.push(BpfLink::to_raw_tracepoint(&program, Some("sched_process_exit"))?);
+            let program = load("executes", BpfProgramType::RawTracepoint, &follow_exec(fd(tasks)))?;
+            links.push(BpfLink::to_raw_tracepoint(&program, Some("sched_process_exec"))?);
             if let Some(fork) = fork {
                 links.push(follow(fork, fd(tasks))?);
             }

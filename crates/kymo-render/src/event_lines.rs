@@ -8,7 +8,8 @@ use anstyle::{AnsiColor, Style};
 use kymo_events::live::LiveItem;
 use kymo_events::trace_dat::TaskName;
 use kymo_events::{
-    EventHead, EventSelection, FieldId, KernelPayload, ProgramPayload, RecordedEvent, TaskInfo,
+    ClockUnit, EventHead, EventSelection, FieldId, KernelPayload, ProgramPayload, RecordedEvent,
+    TaskInfo,
 };
 use kymo_files::ctf::CodeMapping;
 use kymo_format::ring::Missed;
@@ -132,10 +133,10 @@ impl EventLines {
         self
     }
 
-    /// Times of events of the kernel are those of a clock; two of them only count.
+    /// Sets the clock of events of the kernel, by which their times are printed.
     #[must_use]
     pub fn with_clock(mut self, clock: &str) -> EventLines {
-        self.counts = matches!(clock, "counter" | "x86-tsc");
+        self.counts = !ClockUnit::of_trace_clock(clock).is_time();
         self
     }
 

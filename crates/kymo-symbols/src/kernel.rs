@@ -75,6 +75,13 @@ impl KernelTable {
     }
 }
 
+/// Where kernels that are not moved at boot begin, which many of them do: x86-64, and AArch64 over
+/// time.
+const UNMOVED: [u64; 4] =
+    [0xffff_ffff_8100_0000, 0xffff_8000_8000_0000, 0xffff_8000_1000_0000, 0xffff_8000_0800_0000];
+/// Their first symbols are that near.
+const NEAR_BASE: u64 = 1 << 20;
+
 /// All that the choice depends on.
 #[derive(Debug)]
 pub(crate) struct KernelChoice {
@@ -83,6 +90,8 @@ pub(crate) struct KernelChoice {
     pub(crate) vmlinux: Option<PathBuf>,
     pub(crate) build_id: Option<BuildId>,
     pub(crate) release: Option<String>,
+    /// It is for a recording, and not for what runs now.
+    pub(crate) is_recorded: bool,
     /// A symbol of the recorded kernel and its address.
     pub(crate) reference: Option<(String, u64)>,
     pub(crate) embedded: Option<Arc<String>>,
@@ -128,6 +137,10 @@ impl KernelChoice {
         {
             return (table, None);
         }
+        if self.is_unidentified(&table) {
+            let problem = Problem::OtherKernel { recorded: None, running: running_release() };
+            return (Kallsyms::default(), Some(problem));
+        }
         let table = self.where_recorded(table);
         let problem = if table.hidden() {
             Some(Problem::KernelHidden {
@@ -157,6 +170,17 @@ impl KernelChoice {
             }
             _ => table,
         }
+    }
+
+    /// Whether a recording names no kernel, and nothing else in it shows that it is the running
+    /// one: a kernel is moved at boot, so that a symbol at the same address is of the same boot.
+    fn is_unidentified(&self, running: &Kallsyms) -> bool {
+        if !self.is_recorded || self.build_id.is_some() || self.release.is_some() {
+            return false;
+        }
+        let is_moved = |at: u64| UNMOVED.iter().all(|base| at.wrapping_sub(*base) >= NEAR_BASE);
+        let reference = self.reference.as_ref().filter(|(_, at)| is_moved(*at));
+        !reference.is_some_and(|(symbol, at)| running.text_start(symbol) == Some(*at))
     }
 
     pub(crate) fn is_other(&self) -> bool {

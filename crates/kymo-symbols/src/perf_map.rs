@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, SymbolType};
 use kymo_kernel::regular_file;
 use kymo_kernel::system::SystemRoot;
+use rustc_hash::FxHashMap;
 
 /// Larger files are not read: memory of several times their size would go.
 const LIMIT: u64 = 256 << 20;
@@ -46,9 +47,11 @@ pub(crate) fn read_of(pid: u32, path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Parses the file; lines of another form are passed over.
+/// Parses the file; lines of another form are passed over. The last line of an address counts:
+/// code that is made later replaces what was there.
 pub(crate) fn parse(text: &[u8]) -> SymbolTable {
-    let mut raw = Vec::new();
+    let mut raw: Vec<RawSymbol<'_>> = Vec::new();
+    let mut places: FxHashMap<u64, usize> = FxHashMap::default();
     for line in text.split(|b| *b == b'\n') {
         let mut parts = line.splitn(3, |b| *b == b' ');
         let (Some(start), Some(size), Some(name)) =
@@ -56,14 +59,21 @@ pub(crate) fn parse(text: &[u8]) -> SymbolTable {
         else {
             continue;
         };
-        raw.push(RawSymbol {
+        let symbol = RawSymbol {
             start,
             size,
             limit: u64::MAX,
             name: name.trim_ascii(),
             binding: Binding::Global,
             kind: SymbolType::Typed,
-        });
+        };
+        match places.get(&start).and_then(|at| raw.get_mut(*at)) {
+            Some(known) => *known = symbol,
+            None => {
+                places.insert(start, raw.len());
+                raw.push(symbol);
+            }
+        }
     }
     SymbolTable::build(raw)
 }
@@ -81,5 +91,14 @@ mod tests {
         assert_eq!(t.lookup(0x7f1f).map(|(.., n)| n), Some(&b"LazyCompile:~f a.js:1"[..]));
         assert_eq!(t.lookup(0x8001).map(|(.., n)| n), Some(&b"g"[..]));
         assert_eq!(t.lookup(0x7f20), None);
+    }
+
+    #[test]
+    fn code_that_is_made_later_replaces_what_was_there() {
+        let t = super::parse(b"1000 40 first\n2000 10 other\n1000 20 second\n1000 30 last\n");
+        assert_eq!(t.lookup(0x1004).map(|(.., n)| n), Some(&b"last"[..]));
+        // The rest of the larger one that was there before is not its code any more.
+        assert_eq!(t.lookup(0x1038), None);
+        assert_eq!(t.lookup(0x2008).map(|(.., n)| n), Some(&b"other"[..]));
     }
 }

@@ -69,6 +69,8 @@ pub struct RecordedFacts {
     build_ids: FxHashMap<String, BuildId>,
     kallsyms: Option<Arc<String>>,
     release: Option<String>,
+    /// They are those of a recording.
+    is_recorded: bool,
     /// A symbol of the kernel and its address: kernels move at boot.
     kernel_reference: Option<(String, u64)>,
     /// First addresses of modules.
@@ -151,6 +153,13 @@ impl Resolver {
     pub fn set_embedded_kallsyms(&mut self, text: Arc<String>) {
         if !text.is_empty() {
             self.recorded_mut().kallsyms = Some(text);
+        }
+    }
+
+    /// Marks the binaries as those of a recording, which may be of another machine.
+    pub fn set_recorded(&mut self) {
+        if !self.recorded.is_recorded {
+            self.recorded_mut().is_recorded = true;
         }
     }
 
@@ -453,6 +462,7 @@ impl Resolver {
             vmlinux: self.options.vmlinux.clone(),
             build_id: self.recorded.build_ids.get(KERNEL).copied(),
             release: self.recorded.release.clone(),
+            is_recorded: self.recorded.is_recorded,
             reference: self.recorded.kernel_reference.clone(),
             embedded: self.recorded.kallsyms.clone(),
         }

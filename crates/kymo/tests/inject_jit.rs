@@ -39,13 +39,27 @@ static void move(const unsigned char *from, const unsigned char *to, uint64_t in
     put(ids, 8), put(words, sizeof words);
 }
 int main(int count, char **arguments) {
-    unsigned char *page = mmap(0, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int late = count > 2, memory = late && arguments[2][0] == 'm' ? memfd_create("code", 0) : -1;
+    int kind = memory < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+    if (memory >= 0 && ftruncate(memory, 8192)) return 3;
+    unsigned char *page = mmap(0, 8192, PROT_READ | PROT_WRITE | (late ? 0 : PROT_EXEC), kind, memory, 0);
     char path[4096];
     snprintf(path, sizeof path, "%s/jit-%d.dump", arguments[1], getpid());
     fd = open(path, O_CREAT | O_TRUNC | O_RDWR, 0644);
     uint32_t begin[10] = {0x4A695444, 1, 40, 62, 0, getpid()};
     put(begin, sizeof begin);
     mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    if (late) {
+        /* Code is written first, and may be executed then. */
+        memcpy(page, code, sizeof code), memcpy(page + 4096, code, sizeof code);
+        load(page, 1, "made_first"), load(page + 4096, 2, "made_second");
+        for (int n = 0; n < 2; n++) {
+            mprotect(page, 8192, PROT_READ | PROT_EXEC);
+            ((void (*)(void))(page + 4096 * n))();
+            mprotect(page, 8192, PROT_READ | PROT_WRITE);
+        }
+        return 0;
+    }
     memcpy(page, code, sizeof code);
     load(page, 1, "made_first");
     ((void (*)(void))page)();
@@ -147,4 +161,25 @@ fn a_recording_of_another_clock_is_left_as_it_is_and_that_is_said() {
     assert!(out.stderr.contains("record with -k mono"), "{out:?}");
     let maps = kymo(&["script", "--show-mmap-events", "-i", &made]).success().stdout;
     assert!(maps.contains(".dump") && !maps.contains("/jitted-"), "{maps}");
+}
+
+/// Memory that becomes executable after its functions were written does not hide them.
+#[test]
+fn functions_of_memory_that_is_made_executable_later_have_names() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("inject_late", JIT);
+    let directory = w.dir().display().to_string();
+    for memory in ["anonymous", "memfd"] {
+        let (file, made) = (w.file("late.data"), w.file("late-made.data"));
+        let clock = ["record", "-q", "-k", "mono", "-F", "1000", "-e", "cpu-clock:u"];
+        let command = [w.arg(), &directory, memory];
+        let _ = kymo(&[&clock[..], &["-o", &file, "--"], &command].concat()).success();
+        let _ = kymo(&["inject", "-j", "-i", &file, "-o", &made]).success();
+        let report = kymo(&["report", "--stdio", "-n", "-s", "dso,sym", "-i", &made]).success();
+        let found = functions(&report.stdout);
+        let names: Vec<&str> = found.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names, ["made_first", "made_second"], "{memory}: {}", report.stdout);
+    }
 }

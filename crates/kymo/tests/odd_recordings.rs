@@ -434,3 +434,53 @@ fn a_broken_trace_beside_a_good_one_is_named() {
     let alone = run(KYMO, ["script", "-i", &format!("{path}/killed")]).failure();
     assert!(alone.stderr.contains("its metadata file is empty"), "{}", alone.stderr);
 }
+
+fn made_file(name: &str) -> String {
+    format!("{}/tests/fixtures/made/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// perf reads /proc/modules while a module is loaded, which has no address yet.
+#[test]
+fn a_module_without_an_address_has_no_samples() {
+    let text = run(KYMO, ["report", "--stdio", "--sort", "dso", "-i", &made_file("module0.data")]);
+    let text = text.stdout;
+    let share = |dso: &str| text.lines().find(|l| l.contains(dso)).map(str::trim);
+    assert!(share("[kernel.kallsyms]").is_some_and(|l| l.starts_with("80.00%")), "{text}");
+    assert!(share("[nvme_common]").is_some_and(|l| l.starts_with("20.00%")), "{text}");
+    assert_eq!(share("[nls_ucs2_utils]"), None, "{text}");
+}
+
+/// A trace.dat of a machine whose `long` has 4 bytes.
+#[test]
+fn numbers_of_a_32_bit_recording_are_whole() {
+    let text = run(KYMO, ["script", "-i", &made_file("long4.dat")]).success().stdout;
+    assert!(text.contains("a=3 b=62171916542 c=-5 d=1244"), "{text}");
+    assert!(text.contains("now=62171916542 err=-933"), "{text}");
+}
+
+/// Two clocks of one origin, 100 and 200 s after it, as babeltrace2 merges them.
+#[test]
+fn clocks_with_an_origin_of_their_own_are_merged_by_their_offsets() {
+    let text = run(KYMO, ["script", "-i", &made_file("ctf2-origin")]).success().stdout;
+    let time = |line: &str| {
+        let mut words = line.split_whitespace().map(|w| w.trim_end_matches(':'));
+        words.find_map(|w| w.contains('.').then(|| w.parse::<f64>().ok()).flatten())
+    };
+    let of = |name: &str| -> Vec<u64> {
+        let own = text.lines().filter(|l| l.contains(name));
+        own.map(|l| time(l).unwrap() as u64).collect()
+    };
+    assert_eq!(of("evA"), [101, 102, 103], "{text}");
+    assert_eq!(of("evB"), [201, 202, 203], "{text}");
+}
+
+/// Nothing in it tells that its kernel is the running one, and a module's path that it is not.
+#[test]
+fn a_recording_that_names_no_kernel_has_no_names_of_the_running_one() {
+    let out = run(KYMO, ["script", "-F", "ip,sym", "-i", &made_file("pipe-otherkernel.data")]);
+    let names = out.stdout.split_whitespace().filter(|w| !w.starts_with("ffffffff"));
+    assert!(names.clone().count() > 0, "{}", out.stdout);
+    let names: Vec<&str> = names.filter(|w| *w != "[unknown]").collect();
+    assert!(names.is_empty(), "{names:?}");
+    assert!(out.stderr.contains("kernel"), "{}", out.stderr);
+}

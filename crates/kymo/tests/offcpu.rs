@@ -329,3 +329,41 @@ fn the_longest_wait_for_a_cpu_is_that_of_the_table() {
         assert!(longest.starts_with(&said) && longest.ends_with("after wake-up"), "{page}");
     }
 }
+
+/// Locks of files, queues of System V and POSIX, inherited priorities, and vfork: each thread waits
+/// 30 ms for one of them.
+#[test]
+fn locks_and_queues_of_programs_are_causes_of_their_own() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let code = PROGRAM.replace("waits.c", "queues.c");
+    let program = directory.path().join("queues").to_str().unwrap().to_owned();
+    let flags = ["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o", &program, &code];
+    assert!(Command::new("gcc").args(flags).status().unwrap().success());
+    let file = directory.path().join("queues.data").to_str().unwrap().to_owned();
+    let place = directory.path().to_str().unwrap();
+    let recorded = kymo(&["offcpu", "record", "-q", "-o", &file, "--", &program, place]);
+    if recorded.status == 77 {
+        // A kernel without one of them.
+        return;
+    }
+    let _ = recorded.success();
+    let waits = [
+        ("q-flock", "file-lock"),
+        ("q-ofd", "file-lock"),
+        ("q-fcntl", "file-lock"),
+        ("q-sem", "sysv-sem"),
+        ("q-msg", "sysv-msg"),
+        ("q-mqueue", "mqueue"),
+        ("q-inherits", "futex"),
+        ("q-vfork", "vfork"),
+    ];
+    for (comm, cause) in waits {
+        let page = report(&file, comm);
+        let of_cause = array(&page["causes"]).iter().find(|c| c["cause"] == cause);
+        let total = of_cause.map_or(0, |c| number(&c["total_ns"]));
+        assert!(total >= 25_000_000, "{comm}: {:#}", page["causes"]);
+    }
+}

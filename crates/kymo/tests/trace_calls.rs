@@ -607,3 +607,118 @@ fn calls_in_progress_are_known_at_attach() {
         assert!(read.get("duration").is_none(), "{read}");
     }
 }
+
+/// Descriptors that stand for other files by calls whose names are not paths.
+const DESCRIPTORS: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+int main(void) {
+    char byte[8];
+    int a = open("/etc/hostname", O_RDONLY), b = open("/etc/passwd", O_RDONLY);
+    dup2(b, a), pread(a, byte, 1, 100);
+    int c = dup(b);
+    pread(c, byte, 1, 101);
+    int d = open("/etc/group", O_RDONLY);
+    dup3(d, c, O_CLOEXEC), pread(c, byte, 1, 102);
+    int e = fcntl(d, F_DUPFD, 50);
+    pread(e, byte, 1, 103);
+    syscall(SYS_close_range, 3, 4, 0);
+    a = open("/etc/shells", O_RDONLY), pread(a, byte, 1, 104);
+    int f = dup(e);
+    pread(f, byte, 1, 105);
+    dup2(0, a), pread(a, byte, 1, 106);
+    int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un name = {AF_UNIX};
+    int size = offsetof(struct sockaddr_un, sun_path) + 1;
+    size += sprintf(name.sun_path + 1, "kymo-descriptors-%d", getpid());
+    bind(s, (void *)&name, size), listen(s, 5);
+    int client = socket(AF_UNIX, SOCK_STREAM, 0);
+    connect(client, (void *)&name, size);
+    int n = accept(s, 0, 0);
+    write(n, "hey", 3), read(client, byte, 8), dup2(n, s), write(s, "z", 1);
+    return 0;
+}
+"#;
+
+/// A name of a descriptor is the right one, or absent.
+#[test]
+fn descriptors_that_change_hands_have_right_names_or_none() {
+    let Some(_state) = begin() else { return };
+    let source =
+        DESCRIPTORS.replacen("#include <stddef.h>", "#include <stddef.h>\n#include <stdio.h>", 1);
+    let work = Workload::compile("descriptors", &source);
+    let out = trace(&["--", work.arg()]).success();
+    // By the offset that is read at.
+    let wanted = [
+        (100, "/etc/passwd"),
+        (101, "/etc/passwd"),
+        (102, "/etc/group"),
+        (103, "/etc/group"),
+        (104, "/etc/shells"),
+        (105, "/etc/group"),
+    ];
+    let name = |line: &str| {
+        let rest = line.split_once('<')?.1;
+        line.split_once('(').filter(|(_, args)| args.contains('<'))?;
+        Some(rest.split('>').next()?.to_owned())
+    };
+    let at = |offset: u32| {
+        let end = format!(", {offset}) =");
+        let line = out.stdout.lines().find(|l| l.contains("pread64(") && l.contains(&end));
+        line.unwrap_or_else(|| panic!("{offset}: {}", out.stdout)).to_owned()
+    };
+    for (offset, path) in wanted {
+        let line = at(offset);
+        assert_eq!(name(&line).as_deref(), Some(path), "{line}");
+    }
+    let input = at(106);
+    assert!(!input.contains("/etc/"), "{input}");
+    // The socket that was accepted is neither the one that listens nor the client's.
+    let of = |start: &str| out.stdout.lines().find(|l| l.contains(start)).and_then(name);
+    let (listens, client) = (of("listen("), of("connect("));
+    for accepted in [of(", \"hey\", 3)"), of(", \"z\", 1)")].into_iter().flatten() {
+        assert!(Some(&accepted) != listens.as_ref() && Some(&accepted) != client.as_ref());
+    }
+}
+
+/// A thread that executes a program gets the number of its process within the call.
+#[test]
+fn a_program_that_a_second_thread_executes_is_followed() {
+    let Some(_state) = begin() else { return };
+    let source = r#"
+#include <pthread.h>
+#include <unistd.h>
+void *thread(void *nothing) {
+    usleep(20000);
+    execl("/bin/echo", "echo", "hi", (char *)0);
+    return nothing;
+}
+int main(void) {
+    pthread_t one;
+    pthread_create(&one, 0, thread, 0);
+    pause();
+    return 0;
+}
+"#;
+    let work = Workload::compile("executes", source);
+    let out = trace(&["--", work.arg()]).success();
+    let returned = |l: &&str| l.contains("execve(") && l.contains(") = 0 <");
+    assert_eq!(out.stdout.lines().filter(returned).count(), 2, "{}", out.stdout);
+    assert!(!out.stdout.contains("<unfinished ...>"), "{}", out.stdout);
+    let behind = out.stdout.lines().skip_while(|l| !l.contains("execve(\"/bin/echo\""));
+    let texts: Vec<&str> = behind.filter(|l| l.contains("openat(")).collect();
+    assert!(!texts.is_empty() && texts.iter().all(|l| l.contains('"')), "{}", out.stdout);
+    for table in [&["trace", "-s"][..], &["syscalls", "report"]] {
+        let out = run(KYMO, [table, &["--", work.arg()]].concat());
+        let text = format!("{}{}", out.stdout, out.stderr);
+        let row = |l: &&str| l.trim_start().starts_with("execve ");
+        let row = text.lines().find(row).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(row.split_whitespace().nth(1), Some("2"), "{row}");
+    }
+}

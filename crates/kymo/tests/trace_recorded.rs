@@ -160,3 +160,42 @@ fn a_delay_leaves_out_what_comes_before() {
         assert_eq!((of("sys_enter_mkdir"), of("sys_enter_rmdir")), (0, 1), "{text}");
     }
 }
+
+/// Counts of cycles, events or ticks are no times: what needs times says so.
+#[test]
+fn clocks_that_do_not_count_nanoseconds_are_refused() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("counts.dat").to_str().unwrap().to_owned();
+    let events = "raw_syscalls:*,sched:sched_switch";
+    for (clock, unit) in [("counter", "events"), ("uptime", "timer ticks")] {
+        let record = ["trace", "-f", "--clock", clock, "-e", events, "-o", &file, "--", "true"];
+        let _ = kymo(&record).success();
+        let answers = [
+            "syscalls report",
+            "trace",
+            "why --comm true",
+            "profile",
+            "sched latency",
+            "sched timehist",
+            "offcpu report",
+            "lock report",
+            "kwork report",
+            "kmem stat",
+            "io latency",
+        ];
+        for answer in answers {
+            let words: Vec<&str> = answer.split(' ').chain(["-i", &file]).collect();
+            let out = kymo(&words).failure();
+            let fact = format!("its clock {clock} counts {unit}");
+            assert!(out.stderr.contains(&fact), "{answer}: {}", out.stderr);
+        }
+        // Plain counts, without a decimal point.
+        let text = kymo(&["script", "-i", &file]).success().stdout;
+        let line = text.lines().find(|l| l.contains("sched_switch:")).unwrap();
+        let time = line.split("sched_switch:").next().unwrap().split(']').nth(1).unwrap();
+        assert!(time.trim().trim_end_matches(':').parse::<u64>().is_ok(), "{line}");
+    }
+}

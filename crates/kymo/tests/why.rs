@@ -356,3 +356,96 @@ fn spans_without_events_of_the_scheduler_have_their_durations() {
     assert!(shown.contains("there are no sched_switch events"), "{shown}");
     assert!(!shown.contains("malformed"), "{shown}");
 }
+
+fn compile_program(directory: &Path, name: &str) -> String {
+    let (program, code) = (directory.join(name), PROGRAM.replace("chains", name));
+    let program = program.to_str().unwrap().to_owned();
+    let flags = ["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o", &program, &code];
+    assert!(Command::new("gcc").args(flags).status().unwrap().success());
+    program
+}
+
+/// A process that ends with the test.
+struct Background(std::process::Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The command is a process: neither a wrapper, nor another name, nor another process of its name
+/// makes it another one.
+#[test]
+fn the_command_is_its_process_whatever_it_is_called() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile_program(directory.path(), "renames");
+    let mut other = Command::new(&program);
+    other.args(["-", "20", "100000"]).stderr(std::process::Stdio::null());
+    let other = other.spawn().unwrap();
+    let _other = Background(other);
+    let script = format!("exec {program} - 50 1");
+    let commands: [&[&str]; 5] = [
+        &[&program, "-", "50", "1"],
+        &["env", &program, "-", "50", "1"],
+        &["nice", &program, "-", "50", "1"],
+        &[&program, "renamed", "50", "1"],
+        &["sh", "-c", &script],
+    ];
+    let file = directory.path().join("renames.data").to_str().unwrap().to_owned();
+    for command in commands {
+        let live = kymo(&[&["why", "--json", "--"], command].concat()).success();
+        let record = ["offcpu", "record", "-q", "-o", &file, "--"];
+        let recorded = kymo(&[&record, command].concat()).success();
+        let shown = kymo(&["why", "--json", "-i", &file]).success();
+        for (said, answer) in [(&live.stderr, &live.stdout), (&recorded.stderr, &shown.stdout)] {
+            let line = said.lines().find_map(|l| l.strip_prefix("pid ")).unwrap();
+            let page: Value = serde_json::from_str(answer).unwrap();
+            let path = &page["paths"][0];
+            assert_eq!(path["task"]["tid"], line.parse::<u64>().unwrap(), "{command:?}: {page:#}");
+            let sleeps = array(&path["segments"]).iter().filter(|s| s["kind"] == "sleep");
+            let slept: u64 = sleeps.map(|s| number(&s["duration_ns"])).sum();
+            assert!(slept >= 50_000_000, "{command:?}: {page:#}");
+        }
+    }
+}
+
+/// A worker does the work of one task after another's: the path stays with who queued the work.
+#[test]
+fn work_of_kernel_workers_is_that_of_who_queued_it() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile_program(directory.path(), "workers");
+    let file = directory.path().join("workers.data").to_str().unwrap().to_owned();
+    let sched = "sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new";
+    let without = ["record", "-q", "-a", "-g", "-e", sched, "-c", "1", "-k", "mono", "-o", &file];
+    let recordings: [(&[&str], bool); 3] = [
+        (&["offcpu", "record", "-q", "-o", &file], true),
+        (&["why", "record", "-q", "-o", &file], true),
+        (&without, false),
+    ];
+    for (record, has_work) in recordings {
+        for _ in 0..2 {
+            let _ = kymo(&[record, &["--", &program]].concat()).success();
+            let out = kymo(&["why", "--json", "-i", &file]);
+            let page = page_with_ledger(&out.stdout, &out.stderr);
+            let [path] = array(&page["paths"]) else { panic!("{page:#}") };
+            let of = |comm: &str| -> u64 {
+                let segments = array(&path["segments"]).iter();
+                let own = segments.filter(|s| s["task"]["comm"] == comm);
+                own.map(|s| number(&s["duration_ns"])).sum()
+            };
+            assert!(of("guilty") >= 58_000_000, "{record:?}: {path:#}");
+            assert!(of("innocent") < 2_000_000, "{record:?}: {path:#}");
+            let texts = array(&page["ledger"]).iter().map(|n| n["fact"].as_str().unwrap());
+            let doubts = texts.filter(|t| t.contains("no events of workqueues")).count();
+            assert_eq!(doubts == 0, has_work, "{record:?}: {:#}", page["ledger"]);
+        }
+    }
+}

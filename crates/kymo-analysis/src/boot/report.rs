@@ -203,7 +203,9 @@ fn parts_of(
     for segment in table.paths.iter().flat_map(|path| &path.segments) {
         let Some(task) = table.task(segment.task) else { continue };
         let kind = match segment.kind {
-            PathKind::Waiting(_) => PathKind::Waiting(crate::offcpu::OffCpuCause::Woken),
+            PathKind::Waiting(cause) if cause.is_runnable() => {
+                PathKind::Waiting(crate::offcpu::OffCpuCause::Woken)
+            }
             kind => kind,
         };
         let device = match kind {

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
 use kymo_events::name_map::recorded_names;
-use kymo_events::{EventSelection, EventSource, ReadOptions, RecordedEvent, SourceError};
+use kymo_events::{
+    EventSelection, EventSource, ReadOptions, RecordedCommand, RecordedEvent, SourceError,
+};
 use kymo_model::CompactSort as _;
 
 use super::history::{RunHistory, TaskRun, WokenBy};
@@ -15,10 +17,10 @@ use super::wake_source::WakeSource;
 use super::walk::{find_path, is_of_task};
 use super::work_items::WORK_EVENTS;
 use crate::losses::{LossWindows, MOST_CPUS};
-use crate::offcpu::{OFF_CPU_EVENTS, StackRole, StackStore};
+use crate::offcpu::{OFF_CPU_EVENTS, OffCpuCause, StackRole, StackStore};
 use crate::tasks::{
-    DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOutState, TaskId, TaskMachine,
-    TaskState, Transition, Wait, WaitCause, WakeupContext, WakeupKind,
+    DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOut, SwitchOutState, TaskId,
+    TaskMachine, TaskState, Transition, Wait, WaitCause, WakeupContext, WakeupKind,
 };
 
 /// Whose path is wanted.
@@ -30,6 +32,8 @@ pub enum PathTarget {
     Process(u32),
     /// The task with this name that is there longest.
     Comm(String),
+    /// The recorded command.
+    Command(RecordedCommand),
     /// The task that ran longest, but for those of one process.
     Busiest(u32),
     /// The slowest spans of a program's events: those of the tasks that end them.
@@ -60,6 +64,11 @@ pub struct SpanStats {
     pub no_task: u64,
 }
 
+/// Beginnings of the names of kernel threads that sleep interruptibly where they have no work: a
+/// stack says whether they have; without one only the first is decided by its name.
+const KERNEL_THREADS: [&[u8]; 8] =
+    [b"ksoftirqd/", b"migration/", b"kswapd", b"kcompactd", b"jbd2/", b"irq/", b"rcu", b"iou-wrk-"];
+
 /// A task that lives.
 #[derive(Clone, Copy, Debug, Default)]
 struct LiveTask {
@@ -70,6 +79,8 @@ struct LiveTask {
     /// A wake-up that came while it still ran, and the same as one for the wait behind it.
     early: Option<WokenBy>,
     early_for_wait: Option<WokenBy>,
+    /// It left its CPU as a kernel thread without work.
+    is_idle: bool,
 }
 
 struct PathCollector<'a> {
@@ -87,6 +98,8 @@ struct PathCollector<'a> {
     stats: SpanStats,
     /// The slowest spans so far.
     slowest: Vec<CriticalPath>,
+    /// Task of the command whose path is wanted.
+    command: Option<PathTaskId>,
 }
 
 /// Finds the critical paths that are asked for.
@@ -169,6 +182,7 @@ impl<'a> PathCollector<'a> {
             matcher: SpanMatcher::default(),
             stats: SpanStats::default(),
             slowest: Vec::new(),
+            command: None,
         }
     }
 
@@ -209,7 +223,15 @@ impl<'a> PathCollector<'a> {
                 let key = self.key(out.task, machine, time);
                 self.leave_unseen(cpu, key, time);
                 if let Some(key) = key {
-                    self.switch_out((out.task, key), out.state, (time, cpu));
+                    // The samples of a pid namespace have its numbers, fields the kernel's.
+                    if let PathTarget::Command(command) = &self.config.target
+                        && event.task().tid == Some(command.tid)
+                        && time >= command.began
+                    {
+                        self.command.get_or_insert(key);
+                    }
+                    let is_idle = self.leaves_idle(event, out, machine);
+                    self.switch_out((out.task, key), (out.state, is_idle), (time, cpu));
                 }
                 let key = self.key(next.task, machine, time);
                 set(&mut self.current, cpu, key);
@@ -238,10 +260,29 @@ impl<'a> PathCollector<'a> {
         }
     }
 
+    /// Whether a kernel thread leaves its CPU for want of work.
+    fn leaves_idle(
+        &mut self,
+        event: &RecordedEvent<'_>,
+        out: &SwitchOut,
+        machine: &TaskMachine,
+    ) -> bool {
+        let SwitchOutState::Blocked(letter) = out.state else { return false };
+        let Some(task) = machine.tasks.get(out.task) else { return false };
+        let (comm, is_idle_state) = (task.comm(), matches!(letter, b'I' | b'P'));
+        if !is_idle_state && !KERNEL_THREADS.iter().any(|name| comm.starts_with(name)) {
+            return false;
+        }
+        match self.stacks.kernel_stack(event) {
+            Some(stack) => self.stacks.cause(Some(stack), out.state) == OffCpuCause::IdleWorker,
+            None => is_idle_state || comm.starts_with(KERNEL_THREADS[0]),
+        }
+    }
+
     fn switch_out(
         &mut self,
         (id, key): (TaskId, PathTaskId),
-        state: SwitchOutState,
+        (state, is_idle): (SwitchOutState, bool),
         (time, cpu): (u64, u32),
     ) {
         let Some(slot) = self.slot(id) else { return };
@@ -250,6 +291,7 @@ impl<'a> PathCollector<'a> {
             key: before.key,
             left: Some((time, cpu, state)).filter(|_| !matches!(state, SwitchOutState::Dead(_))),
             early_for_wait: before.early,
+            is_idle,
             ..LiveTask::default()
         };
         match self.history.last_run(key).filter(|r| r.end.is_none()) {
@@ -262,6 +304,7 @@ impl<'a> PathCollector<'a> {
                     left: before.left,
                     runnable: None,
                     cause: WaitCause::Unknown,
+                    is_idle: before.is_idle,
                     woken: before.woken,
                     begin: Some(since.unwrap_or(time)),
                     end: Some(time),
@@ -286,6 +329,7 @@ impl<'a> PathCollector<'a> {
             left: before.left.filter(|l| wait.left.is_some_and(|w| w.0 == l.0)),
             runnable: wait.runnable,
             cause: wait.cause,
+            is_idle: before.is_idle,
             woken: before.woken.or(early),
             begin: Some(time),
             end: None,
@@ -360,10 +404,12 @@ impl<'a> PathCollector<'a> {
     /// Takes note of work items: who queues them, and who executes them.
     fn see_work(&mut self, event: &RecordedEvent<'_>, machine: &TaskMachine) {
         let Some(work) = self.history.items.read(event) else { return };
-        let (Some(time), Some(tid)) = (event.time, event.task().tid) else { return };
+        let (Some(time), Some(cpu), Some(tid)) = (event.time, event.cpu(), event.task().tid) else {
+            return;
+        };
         let id = machine.tasks.by_tid(tid);
         if let Some(key) = id.and_then(|id| self.key(id, machine, time)) {
-            self.history.items.add(work, key, time);
+            self.history.items.add(work, key, (time, cpu));
         }
     }
 
@@ -428,7 +474,7 @@ impl<'a> PathCollector<'a> {
         let paths = match &self.config.target {
             PathTarget::Spans(..) => std::mem::take(&mut self.slowest),
             target => {
-                let mut fitting = fitting(&self.history.tasks, target, self.config.times);
+                let mut fitting = self.fitting(target);
                 if let PathTarget::Busiest(_) = target {
                     let ran = |(key, span): &_| Reverse(self.history.ran(*key, *span));
                     fitting.compact_sort_by_cached_key(ran);
@@ -453,10 +499,48 @@ impl<'a> PathCollector<'a> {
             lines: Vec::new(),
             stacks: self.stacks,
             stacked: (0, 0),
+            has_work_events: self.history.items.are_recorded,
+            is_command_by_name: matches!(
+                &self.config.target,
+                PathTarget::Command(command) if command.is_by_name
+            ),
             forgotten: self.history.forgotten,
             crowded: self.history.crowded,
             read,
         }
+    }
+
+    /// Tasks that fit a choice with the time that is wanted of them, the longest first.
+    fn fitting(&self, target: &PathTarget) -> Vec<(PathTaskId, (u64, u64))> {
+        let fits = |key: PathTaskId, task: &PathTask| match target {
+            PathTarget::Thread(tid) => task.tid == *tid,
+            PathTarget::Process(pid) => task.tid == *pid || task.pid == Some(*pid),
+            PathTarget::Comm(comm) => task.comm == comm.as_bytes(),
+            PathTarget::Command(_) => self.command == Some(key),
+            PathTarget::Busiest(without) => task.pid != Some(*without),
+            PathTarget::Spans(..) => false,
+        };
+        let began = match target {
+            PathTarget::Command(command) => command.began,
+            _ => 0,
+        };
+        let span = |task: &PathTask| {
+            let (from, to) = self.config.times.unwrap_or((0, u64::MAX));
+            (task.seen.0.max(from).max(began), task.seen.1.min(to))
+        };
+        let tasks = self.history.tasks.iter().enumerate();
+        let tasks = tasks.map(|(n, task)| (PathTaskId(n as u32), task));
+        let found = tasks.filter(|(key, task)| fits(*key, task));
+        let found = found.map(|(key, task)| (key, span(task)));
+        let mut found: Vec<_> = found.filter(|(_, (from, to))| from < to).collect();
+        // Of a process its first thread, if that ran.
+        let tid = |key: PathTaskId| self.history.tasks.get(key.0 as usize).map(|task| task.tid);
+        let is_other = |key: PathTaskId| match target {
+            PathTarget::Process(pid) => tid(key) != Some(*pid),
+            _ => false,
+        };
+        found.compact_sort_by_key(|(key, (from, to))| (is_other(*key), Reverse(to - from), *key));
+        found
     }
 
     fn task(&self, key: PathTaskId) -> Option<PathTask> {
@@ -478,39 +562,11 @@ fn unended(key: PathTaskId, slot: &LiveTask) -> TaskRun {
         left: slot.left,
         runnable,
         cause,
+        is_idle: slot.is_idle,
         woken: slot.woken.or(slot.early_for_wait),
         begin: None,
         end: None,
         cpu: slot.left.map_or(0, |l| l.1),
         is_unseen: false,
     }
-}
-
-/// Tasks that fit a choice with the time that is wanted of them, the longest first.
-fn fitting(
-    tasks: &[PathTask],
-    target: &PathTarget,
-    times: Option<(u64, u64)>,
-) -> Vec<(PathTaskId, (u64, u64))> {
-    let fits = |task: &PathTask| match target {
-        PathTarget::Thread(tid) => task.tid == *tid,
-        PathTarget::Process(pid) => task.tid == *pid || task.pid == Some(*pid),
-        PathTarget::Comm(comm) => task.comm == comm.as_bytes(),
-        PathTarget::Busiest(without) => task.pid != Some(*without),
-        PathTarget::Spans(..) => false,
-    };
-    let span = |task: &PathTask| {
-        let (from, to) = times.unwrap_or((0, u64::MAX));
-        (task.seen.0.max(from), task.seen.1.min(to))
-    };
-    let found = tasks.iter().enumerate().filter(|(_, task)| fits(task));
-    let found = found.map(|(n, task)| (PathTaskId(n as u32), span(task)));
-    let mut found: Vec<_> = found.filter(|(_, (from, to))| from < to).collect();
-    // Of a process its first thread, if that ran.
-    let is_other = |key: PathTaskId| match target {
-        PathTarget::Process(pid) => tasks.get(key.0 as usize).is_none_or(|task| task.tid != *pid),
-        _ => false,
-    };
-    found.compact_sort_by_key(|(key, (from, to))| (is_other(*key), Reverse(to - from), *key));
-    found
 }

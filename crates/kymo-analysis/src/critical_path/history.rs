@@ -30,6 +30,8 @@ pub(super) struct TaskRun {
     /// Since when it could run.
     pub(super) runnable: Option<u64>,
     pub(super) cause: WaitCause,
+    /// It left its CPU as a kernel thread without work.
+    pub(super) is_idle: bool,
     pub(super) woken: Option<WokenBy>,
     /// `None`: it had not run yet.
     pub(super) begin: Option<u64>,
@@ -145,6 +147,13 @@ impl RunHistory {
     pub(super) fn runs_before(&self, task: PathTaskId, time: u64) -> usize {
         let list = self.by_task.get(task.0 as usize).map_or(&[][..], Vec::as_slice);
         list.partition_point(|n| self.run(*n).is_some_and(|r| r.order() < time))
+    }
+
+    /// Start of the first run after the last idle wait of a kernel thread before a time; 0 if it
+    /// was not idle before.
+    pub(super) fn awake_since(&self, task: PathTaskId, time: u64) -> u64 {
+        let runs = (0..self.runs_before(task, time)).rev().map_while(|at| self.run_of(task, at));
+        runs.filter(|run| run.is_idle).find_map(|run| run.begin).unwrap_or(0)
     }
 
     /// Who ran longest on a CPU between two times, other than a task.

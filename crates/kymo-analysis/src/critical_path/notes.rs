@@ -65,6 +65,19 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
         let fact = format!("{missing} of {wanted} events of the path {have} no stack");
         doubt(NoteKind::Stacks, fact, None);
     }
+    let is_worker = |s: &PathSegment| {
+        s.depth > 0 && table.task(s.task).is_some_and(|t| t.comm.starts_with(b"kworker/"))
+    };
+    if !table.has_work_events && segments().any(is_worker) {
+        let fact = "the path leads through kernel workers, and the recording has no events of \
+                    workqueues: which task queued their work is inferred from wake-ups";
+        doubt(NoteKind::Unmatched, fact.to_owned(), Some(RECORD));
+    }
+    if table.is_command_by_name {
+        let fact = "the recording does not identify the process of its command: the path is that \
+                    of the first process that executed a program of its name";
+        doubt(NoteKind::Unmatched, fact.to_owned(), Some("--pid or --tid selects another one"));
+    }
     let left_out: u64 = table.paths.iter().map(|p: &CriticalPath| p.left_out).sum();
     if left_out > 0 {
         let fact = format!(

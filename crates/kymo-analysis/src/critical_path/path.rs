@@ -197,6 +197,10 @@ pub struct PathTable {
     pub stacks: StackStore,
     /// Events whose stacks were looked for, and found.
     pub stacked: (u64, u64),
+    /// Whether the recording tells who queued the work of kernel workers.
+    pub has_work_events: bool,
+    /// Whether the command of the path is the first program of its name, for want of better.
+    pub is_command_by_name: bool,
     /// Before this time the history was forgotten.
     pub forgotten: Option<u64>,
     /// Tasks there was no room for.
@@ -226,7 +230,9 @@ impl PathTable {
                 let name = self.task(culprit).map_or(&[][..], |t| &t.comm);
                 let task = *names.entry(name).or_insert(culprit);
                 let kind = match segment.kind {
-                    PathKind::Waiting(_) => PathKind::Waiting(OffCpuCause::Woken),
+                    PathKind::Waiting(cause) if cause.is_runnable() => {
+                        PathKind::Waiting(OffCpuCause::Woken)
+                    }
                     kind => kind,
                 };
                 let ran_instead = segment.instead.is_some();

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::path::{PathKind, PathLine, PathSegment, PathTable, StackPlace};
 use super::wake_source::WakeSource;
+use super::work_items::WORK_EVENTS;
 use crate::losses::select_events;
 use crate::offcpu::{OFF_CPU_EVENTS, OffCpuCause, StackNode, StackRole, StackStore};
 use crate::tasks::{SwitchOutState, WakeupContext};
@@ -75,7 +76,7 @@ fn read(
     see: &mut dyn FnMut(StackPlace, &RecordedEvent<'_>),
 ) -> Result<(), SourceError> {
     let mut names = OFF_CPU_EVENTS.to_vec();
-    names.push("ftrace:kernel_stack");
+    names.extend(["ftrace:kernel_stack", WORK_EVENTS[0]]);
     let mut select = select_events(&names);
     let times = || found.keys().map(|p| p.time);
     let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(u64::MAX));
@@ -143,12 +144,22 @@ fn place_of(event: &RecordedEvent<'_>, cpu: u32) -> Option<StackPlace> {
 
 /// Tells what a blocked segment waited for.
 fn tell_cause(segment: &mut PathSegment, wake: Option<StackNode>, stacks: &StackStore) {
-    let PathKind::Blocked(cause, source) = segment.kind else { return };
+    let (cause, source) = match segment.kind {
+        PathKind::Blocked(cause, source) => (cause, source),
+        PathKind::Waiting(OffCpuCause::Preempted) => {
+            if stacks.cause(segment.stack, SwitchOutState::Runnable) == OffCpuCause::Throttled {
+                // It would not have run either if no other task had.
+                segment.kind = PathKind::Waiting(OffCpuCause::Throttled);
+                segment.instead = None;
+            }
+            return;
+        }
+        _ => return,
+    };
     let cause = match (cause, segment.stack) {
         // The state alone says more.
         (OffCpuCause::Blocked, Some(stack)) => {
-            let (causes, faults) = stacks.causes(stack);
-            OffCpuCause::of_block(SwitchOutState::Blocked(b'S'), causes, faults)
+            stacks.cause(Some(stack), SwitchOutState::Blocked(b'S'))
         }
         (cause, _) => cause,
     };

@@ -48,11 +48,23 @@ impl PathWalk<'_> {
         ends: Option<StackPlace>,
         depth: u32,
     ) {
-        let item = self.history.items.last_of(task, to);
-        if let Some(item) = item.filter(|i| i.queued > from && i.queued < to && depth < MAX_DEPTH) {
+        if depth == 0 || depth >= MAX_DEPTH || !self.history.items.has(task) {
+            return self.resolve_task(task, (from, to), ends, depth);
+        }
+        let awake = self.history.awake_since(task, to);
+        let item = self.history.items.last_of(task, (awake, to));
+        if let Some(item) = item.filter(|i| i.queued.0 > from && i.queued.0 < to) {
             // Before its work was queued a worker did nothing for it.
-            self.resolve_task(task, (item.queued, to), ends, depth);
-            return self.resolve(item.by, (from, item.queued), None, depth + 1);
+            let (queued, cpu) = item.queued;
+            self.resolve_task(task, (queued, to), ends, depth);
+            let queuing = StackPlace { time: queued, cpu, is_switch: false };
+            return match item.by {
+                Some(by) => self.resolve(by, (from, queued), Some(queuing), depth + 1),
+                None => {
+                    let source = WakeSource::HardIrq;
+                    self.add_idle(task, (from, queued), source, Some(queuing), depth);
+                }
+            };
         }
         self.resolve_task(task, (from, to), ends, depth);
     }
@@ -100,7 +112,7 @@ impl PathWalk<'_> {
         let is_blocked = run.is_unseen && run.woken.is_none() && run.begin == run.left.map(|l| l.0);
         let (kind, place) = match run.left.filter(|_| is_blocked) {
             Some((time, cpu, state)) => {
-                let cause = OffCpuCause::of_block(state, std::iter::empty(), false);
+                let cause = OffCpuCause::of_state(state);
                 (PathKind::Blocked(cause, WakeSource::Unseen), Some(switch_at(time, cpu)))
             }
             None => (PathKind::Running, ends),
@@ -136,6 +148,18 @@ impl PathWalk<'_> {
             self.add(PathSegment { cpu, instead, place: stack, ..segment });
             until = runnable;
         }
+        if run.is_idle && depth > 0 {
+            // It had no work: what it did before is none of that which the path waited for.
+            match run.woken.filter(|w| w.is_followed && w.task.is_some()) {
+                Some(woken) => self.follow(&woken, (from, until), depth),
+                None => {
+                    let source = wake_source_of(run);
+                    let wake = run.woken.map(|w| wake_up_at(&w));
+                    self.add_idle(run.task, (from, until), source, wake, depth);
+                }
+            }
+            return from;
+        }
         let begin = match (left, run.cause, run.woken) {
             (Some((left, ..)), ..) => left.max(from),
             // It was not there before: its parent made it.
@@ -162,20 +186,30 @@ impl PathWalk<'_> {
         {
             return self.follow(&woken, (from, to), depth);
         }
-        let source = match run.woken {
-            Some(woken) => WakeSource::of(woken.context, &[], true),
-            None if run.begin.is_none() => WakeSource::NotEnded,
-            None => WakeSource::Unseen,
-        };
+        let source = wake_source_of(run);
         let state = run.left.map_or(SwitchOutState::Blocked(b'S'), |l| l.2);
         // The stacks tell more, later.
-        let cause = OffCpuCause::of_block(state, std::iter::empty(), false);
+        let cause = OffCpuCause::of_state(state);
         let segment = self.segment((from, to), run.task, PathKind::Blocked(cause, source), depth);
         self.add(PathSegment {
             place: run.left.map(|(time, cpu, _)| switch_at(time, cpu)),
             wake_place: run.woken.map(|w| wake_up_at(&w)),
             ..segment
         });
+    }
+
+    /// Adds the time until an interrupt gave work to a kernel thread.
+    fn add_idle(
+        &mut self,
+        task: PathTaskId,
+        span: (u64, u64),
+        source: WakeSource,
+        wake_place: Option<StackPlace>,
+        depth: u32,
+    ) {
+        let kind = PathKind::Blocked(OffCpuCause::IdleWorker, source);
+        let segment = self.segment(span, task, kind, depth);
+        self.add(PathSegment { wake_place, ..segment });
     }
 
     fn follow(&mut self, woken: &WokenBy, span: (u64, u64), depth: u32) {
@@ -221,6 +255,15 @@ impl PathWalk<'_> {
         if segment.to > segment.from {
             self.segments.push(segment);
         }
+    }
+}
+
+/// What ended the block before a run.
+fn wake_source_of(run: &TaskRun) -> WakeSource {
+    match run.woken {
+        Some(woken) => WakeSource::of(woken.context, &[], true),
+        None if run.begin.is_none() => WakeSource::NotEnded,
+        None => WakeSource::Unseen,
     }
 }
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::path::PathTaskId;
 
-/// Events of work items: queued, and begun.
+/// Events of work items: queued, and started.
 pub const WORK_EVENTS: [&str; 2] =
     ["workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start"];
 
@@ -17,12 +17,14 @@ const MAX_ITEMS: usize = 1 << 17;
 /// Bits of `common_flags`: interrupts, NMIs.
 const INTERRUPTS: i64 = 0x08 | 0x10 | 0x40;
 
-/// An item that was begun.
+/// A started item whose queueing was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkItem {
     pub(super) begun: u64,
-    pub(super) queued: u64,
-    pub(super) by: PathTaskId,
+    /// Time and CPU of the event that queued it.
+    pub(super) queued: (u64, u32),
+    /// Task that queued it; `None`: an interrupt did.
+    pub(super) by: Option<PathTaskId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +34,12 @@ struct WorkFields {
     flags: Option<FieldId>,
 }
 
-/// What an event tells of a work item: its address, and whether it begins.
+/// An event of a work item, which its address identifies until it starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkEvent {
     pub(super) work: u64,
     pub(super) is_begin: bool,
-    /// Whether the task of the event does it.
+    /// Whether the task of the event does it, rather than an interrupt.
     pub(super) is_of_task: bool,
 }
 
@@ -45,9 +47,11 @@ pub(super) struct WorkEvent {
 #[derive(Debug, Default)]
 pub(super) struct WorkItems {
     plans: LayoutMemo<Option<WorkFields>>,
-    queued: FxHashMap<u64, (u64, PathTaskId)>,
+    queued: FxHashMap<u64, ((u64, u32), Option<PathTaskId>)>,
     begun: FxHashMap<PathTaskId, Vec<WorkItem>>,
     count: usize,
+    /// Whether the recording has such events.
+    pub(super) are_recorded: bool,
 }
 
 impl WorkItems {
@@ -63,32 +67,38 @@ impl WorkItems {
         })
     }
 
-    /// Takes note of an item that is queued, or begun by a worker.
-    pub(super) fn add(&mut self, event: WorkEvent, task: PathTaskId, time: u64) {
+    /// Takes note of an item that is queued, or started by a worker.
+    pub(super) fn add(&mut self, event: WorkEvent, task: PathTaskId, (time, cpu): (u64, u32)) {
+        self.are_recorded = true;
         if self.count >= MAX_ITEMS || self.queued.len() >= MAX_ITEMS {
             self.begun.clear();
             self.queued.clear();
             self.count = 0;
         }
         if !event.is_begin {
-            match event.is_of_task {
-                true => self.queued.insert(event.work, (time, task)),
-                // What queued it is not known.
-                false => self.queued.remove(&event.work),
-            };
-        } else if let Some((queued, by)) = self.queued.remove(&event.work)
-            && by != task
-        {
+            let by = event.is_of_task.then_some(task);
+            self.queued.insert(event.work, ((time, cpu), by));
+        } else if let Some((queued, by)) = self.queued.remove(&event.work) {
+            // One that was not queued is a barrier, after the item that a task waits for.
             self.count += 1;
             self.begun.entry(task).or_default().push(WorkItem { begun: time, queued, by });
         }
     }
 
-    /// The item that a worker began last before a time.
-    pub(super) fn last_of(&self, worker: PathTaskId, time: u64) -> Option<WorkItem> {
+    /// Whether a task started work items.
+    pub(super) fn has(&self, worker: PathTaskId) -> bool {
+        self.begun.contains_key(&worker)
+    }
+
+    /// The item that a worker started last between two times.
+    pub(super) fn last_of(
+        &self,
+        worker: PathTaskId,
+        (since, until): (u64, u64),
+    ) -> Option<WorkItem> {
         let items = self.begun.get(&worker)?;
-        let end = items.partition_point(|i| i.begun <= time);
-        items.get(end.checked_sub(1)?).copied()
+        let end = items.partition_point(|i| i.begun <= until);
+        items.get(end.checked_sub(1)?).copied().filter(|item| item.begun >= since)
     }
 }
 

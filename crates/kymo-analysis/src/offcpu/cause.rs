@@ -11,6 +11,8 @@ pub enum OffCpuCause {
     Woken,
     /// It was new, and had no CPU yet.
     New,
+    /// The CPU quota of its cgroup was used up.
+    Throttled,
     /// Input or output of a disk.
     Disk,
     /// A page fault that reads from disk or waits for the program.
@@ -37,8 +39,18 @@ pub enum OffCpuCause {
     Terminal,
     /// Time.
     Sleep,
+    /// A lock of a file: flock, fcntl, leases.
+    FileLock,
+    /// A System V semaphore.
+    SysvSemaphore,
+    /// A System V message queue.
+    SysvMessages,
+    /// A POSIX message queue.
+    MessageQueue,
     /// A child process.
     Child,
+    /// A child made by vfork, until it executes a program or exits.
+    Vfork,
     /// A signal.
     Signal,
     /// It was stopped, or is traced.
@@ -52,15 +64,35 @@ pub enum OffCpuCause {
 use OffCpuCause as C;
 
 /// Functions that wait for a cause, and those that begin so where a `*` ends the name.
-const FUNCTIONS: [(OffCpuCause, &[&str]); 16] = [
-    (C::Futex, &["futex_*", "__futex_*", "do_futex"]),
+const FUNCTIONS: [(OffCpuCause, &[&str]); 22] = [
+    // Within a work item or a softirq a worker is not idle, whatever it waits for.
+    (
+        C::Blocked,
+        &[
+            "process_one_work",
+            "run_ksoftirqd",
+            "handle_softirqs",
+            "__do_softirq",
+            "jbd2_journal_commit_transaction",
+            "balance_pgdat",
+            "kcompactd_do_work",
+            "io_worker_handle_work",
+            "irq_thread_fn",
+            "irq_forced_thread_fn",
+            "rcu_do_batch",
+        ],
+    ),
+    // Futexes with priority inheritance wait on the kernel's own mutex.
+    (C::Futex, &["futex_*", "__futex_*", "do_futex", "rt_mutex_wait_proxy_lock"]),
     (C::Mutex, &["__mutex_lock*", "mutex_lock*", "__ww_mutex_lock*", "ww_mutex_lock*"]),
     (C::Rwsem, &["rwsem_down_*", "down_read*", "down_write*", "__down_read*", "__down_write*"]),
     (
         C::KernelLock,
         &[
-            "rt_mutex_*",
-            "__rt_mutex_*",
+            "rt_mutex_lock*",
+            "__rt_mutex_lock*",
+            "rt_mutex_slowlock",
+            "__rt_mutex_slowlock_locked",
             "rt_spin_*",
             "rtlock_*",
             "__down",
@@ -140,7 +172,24 @@ const FUNCTIONS: [(OffCpuCause, &[&str]); 16] = [
         C::Sleep,
         &["do_nanosleep", "hrtimer_nanosleep", "common_nsleep*", "msleep*", "usleep_range*"],
     ),
-    (C::Child, &["do_wait", "__do_wait", "kernel_wait4", "kernel_waitid", "wait_for_vfork_done"]),
+    (
+        C::FileLock,
+        &[
+            "locks_lock_inode_wait",
+            "flock_lock_inode_wait",
+            "posix_lock_inode_wait",
+            "do_lock_file_wait*",
+            "fcntl_setlk*",
+            "__do_sys_flock",
+            "__x64_sys_flock",
+            "__break_lease",
+        ],
+    ),
+    (C::SysvSemaphore, &["do_semtimedop", "__do_semtimedop"]),
+    (C::SysvMessages, &["do_msgrcv", "do_msgsnd"]),
+    (C::MessageQueue, &["wq_sleep", "do_mq_timedreceive", "do_mq_timedsend"]),
+    (C::Child, &["do_wait", "__do_wait", "kernel_wait4", "kernel_waitid"]),
+    (C::Vfork, &["wait_for_vfork_done", "kernel_clone", "_do_fork", "__do_sys_vfork"]),
     (C::Signal, &["sigsuspend", "do_sigtimedwait", "__x64_sys_pause", "__do_sys_pause"]),
     (C::PageFault, &["handle_userfault", "migration_entry_wait*", "pmd_migration_entry_wait"]),
     (C::Disk, &["io_schedule", "io_schedule_timeout", "blk_io_schedule", "wait_on_page_bit*"]),
@@ -168,12 +217,61 @@ const FUNCTIONS: [(OffCpuCause, &[&str]); 16] = [
     ),
 ];
 
+/// Innermost functions of a task that is dequeued because its cgroup has no CPU time left, below
+/// the scheduler's own.
+const THROTTLED: [&[&str]; 3] = [
+    &["__cond_resched", "_cond_resched", "dynamic_cond_resched"],
+    &["task_work_run"],
+    // The last one is compiled into its callers.
+    &[
+        "exit_to_user_mode_loop",
+        "exit_to_user_mode_prepare",
+        "exit_to_guest_mode_work",
+        "irqentry_exit_to_user_mode",
+        "irqentry_exit",
+        "syscall_exit_to_user_mode",
+        "do_syscall_64",
+        "ret_from_fork",
+    ],
+];
+
+/// Properties of a kernel stack that are not those of one function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackFacts {
+    /// It is below the handler of a page fault.
+    pub faults: bool,
+    /// It is that of a task whose CPU quota was used up.
+    pub is_throttled: bool,
+}
+
+impl StackFacts {
+    /// The facts of the names of a kernel stack's functions, innermost first, without those of
+    /// the scheduler.
+    pub fn of<'n>(functions: impl Iterator<Item = &'n str>) -> StackFacts {
+        let mut facts = StackFacts { faults: false, is_throttled: true };
+        let mut depth = 0;
+        for name in functions.map(whole) {
+            facts.faults |= name == "handle_mm_fault";
+            facts.is_throttled &= THROTTLED.get(depth).is_none_or(|names| names.contains(&name));
+            depth += 1;
+        }
+        facts.is_throttled &= depth >= THROTTLED.len();
+        facts
+    }
+}
+
+/// Name of a function without the parts that the compiler split off.
+fn whole(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
 impl OffCpuCause {
     /// All, in the order in which they are declared.
-    pub const ALL: [OffCpuCause; 21] = [
+    pub const ALL: [OffCpuCause; 27] = [
         C::Preempted,
         C::Woken,
         C::New,
+        C::Throttled,
         C::Disk,
         C::PageFault,
         C::Futex,
@@ -187,7 +285,12 @@ impl OffCpuCause {
         C::AsyncIo,
         C::Terminal,
         C::Sleep,
+        C::FileLock,
+        C::SysvSemaphore,
+        C::SysvMessages,
+        C::MessageQueue,
         C::Child,
+        C::Vfork,
         C::Signal,
         C::Stopped,
         C::IdleWorker,
@@ -197,6 +300,11 @@ impl OffCpuCause {
     /// Whether the task could run, and waits for a CPU.
     pub fn is_runnable(self) -> bool {
         matches!(self, C::Preempted | C::Woken | C::New)
+    }
+
+    /// Whether it could have run on, so that no wake-up ends it.
+    pub fn has_no_waker(self) -> bool {
+        matches!(self, C::Preempted | C::Throttled)
     }
 
     /// Whether nothing was to be done: such waits hold nobody up.
@@ -210,6 +318,7 @@ impl OffCpuCause {
             C::Preempted => "waiting for a CPU: preempted",
             C::Woken => "waiting for a CPU: after wake-up",
             C::New => "waiting for a CPU: new task",
+            C::Throttled => "throttled: CPU quota of its cgroup",
             C::Disk => "blocked: disk",
             C::PageFault => "blocked: page fault",
             C::Futex => "blocked: futex",
@@ -223,7 +332,12 @@ impl OffCpuCause {
             C::AsyncIo => "blocked: asynchronous I/O",
             C::Terminal => "blocked: terminal",
             C::Sleep => "sleeping",
+            C::FileLock => "blocked: file lock",
+            C::SysvSemaphore => "blocked: System V semaphore",
+            C::SysvMessages => "blocked: System V message queue",
+            C::MessageQueue => "blocked: POSIX message queue",
             C::Child => "blocked: child process",
+            C::Vfork => "blocked: child of vfork",
             C::Signal => "blocked: signal",
             C::Stopped => "stopped",
             C::IdleWorker => "idle kernel thread",
@@ -237,6 +351,7 @@ impl OffCpuCause {
             C::Preempted => "preempted",
             C::Woken => "woken",
             C::New => "new",
+            C::Throttled => "throttled",
             C::Disk => "disk",
             C::PageFault => "page-fault",
             C::Futex => "futex",
@@ -250,7 +365,12 @@ impl OffCpuCause {
             C::AsyncIo => "async-io",
             C::Terminal => "terminal",
             C::Sleep => "sleep",
+            C::FileLock => "file-lock",
+            C::SysvSemaphore => "sysv-sem",
+            C::SysvMessages => "sysv-msg",
+            C::MessageQueue => "mqueue",
             C::Child => "child",
+            C::Vfork => "vfork",
             C::Signal => "signal",
             C::Stopped => "stopped",
             C::IdleWorker => "idle-worker",
@@ -261,7 +381,7 @@ impl OffCpuCause {
     /// The cause that a function of the kernel waits for.
     pub(super) fn of_function(name: &str) -> Option<OffCpuCause> {
         // Parts that the compiler split off are the function.
-        let name = name.split('.').next().unwrap_or(name);
+        let name = whole(name);
         let fits = |pattern: &&str| match pattern.strip_suffix('*') {
             Some(begin) => name.starts_with(begin),
             None => name == *pattern,
@@ -276,23 +396,29 @@ impl OffCpuCause {
             b'R' => return None,
             letter => SwitchOutState::Blocked(letter),
         };
-        let faults = functions.iter().any(|f| f == "handle_mm_fault");
+        let facts = StackFacts::of(functions.iter().map(String::as_str));
         let causes = functions.iter().map(|name| OffCpuCause::of_function(name));
-        Some(OffCpuCause::of_block(state, causes, faults))
+        Some(OffCpuCause::of_block(state, causes, facts))
+    }
+
+    /// The cause of a wait of a task in this state, where its stack is not known.
+    pub fn of_state(state: SwitchOutState) -> OffCpuCause {
+        OffCpuCause::of_block(state, std::iter::empty(), StackFacts::default())
     }
 
     /// The cause of a block, by the causes of the functions of the kernel's stack, innermost
-    /// first; `faults`: it is below the handler of a page fault.
+    /// first, and what the stack shows as a whole.
     pub fn of_block(
         state: SwitchOutState,
         functions: impl Iterator<Item = Option<OffCpuCause>>,
-        faults: bool,
+        facts: StackFacts,
     ) -> OffCpuCause {
         match (state, functions.flatten().next()) {
+            (state, _) if state.is_runnable() && facts.is_throttled => C::Throttled,
             (SwitchOutState::Runnable | SwitchOutState::Preempted, _) => C::Preempted,
             (SwitchOutState::Blocked(b'T' | b't'), _) => C::Stopped,
             (SwitchOutState::Blocked(b'P'), _) => C::IdleWorker,
-            (_, Some(C::Disk)) if faults => C::PageFault,
+            (_, Some(C::Disk)) if facts.faults => C::PageFault,
             (_, Some(cause)) => cause,
             (SwitchOutState::Blocked(b'I'), None) => C::IdleWorker,
             (_, None) => C::Blocked,
@@ -305,9 +431,9 @@ mod tests {
     use super::*;
 
     fn cause(state: i64, stack: &[&str]) -> &'static str {
-        let faults = stack.contains(&"handle_mm_fault");
+        let facts = StackFacts::of(stack.iter().copied());
         let causes = stack.iter().map(|f| OffCpuCause::of_function(f));
-        OffCpuCause::of_block(SwitchOutState::from_kernel(state), causes, faults).code()
+        OffCpuCause::of_block(SwitchOutState::from_kernel(state), causes, facts).code()
     }
 
     #[test]
@@ -332,6 +458,47 @@ mod tests {
         assert_eq!((cause(4, &futex), cause(1, &[])), ("stopped", "blocked"));
         // What begins alike is not the same.
         assert_eq!(cause(1, &["do_wait_intr_irq"]), "blocked");
+    }
+
+    #[test]
+    fn locks_and_queues_of_programs_have_their_names() {
+        let flock = ["locks_lock_inode_wait", "__do_sys_flock", "do_syscall_64"];
+        assert_eq!(cause(1, &flock), "file-lock");
+        assert_eq!(cause(1, &["fcntl_setlk", "do_fcntl", "__x64_sys_fcntl"]), "file-lock");
+        assert_eq!(cause(1, &["__do_semtimedop", "do_semtimedop"]), "sysv-sem");
+        assert_eq!(cause(1, &["do_msgrcv", "do_syscall_64"]), "sysv-msg");
+        let queue = ["schedule_hrtimeout_range_clock", "wq_sleep", "do_mq_timedreceive"];
+        assert_eq!(cause(1, &queue), "mqueue");
+        let inherits = ["rt_mutex_slowlock_block.constprop.0", "rt_mutex_wait_proxy_lock"];
+        assert_eq!(cause(1, &inherits), "futex");
+        let locks = ["rt_mutex_slowlock_block.constprop.0", "rt_mutex_slowlock", "i2c_transfer"];
+        assert_eq!(cause(2, &locks), "kernel-lock");
+        let vfork = ["wait_for_completion_state", "kernel_clone", "__do_sys_vfork"];
+        assert_eq!(cause(2, &vfork), "vfork");
+    }
+
+    #[test]
+    fn workers_are_idle_between_their_work_alone() {
+        let between = ["worker_thread", "kthread", "ret_from_fork"];
+        assert_eq!(cause(0x80, &between), "idle-worker");
+        let within = ["schedule_timeout", "flush_something", "process_one_work"];
+        assert_eq!(cause(2, &[&within[..], &between].concat()), "blocked");
+        assert_eq!(cause(0x80, &[&within[..], &between].concat()), "blocked");
+        let disk = ["io_schedule", "process_one_work"];
+        assert_eq!(cause(2, &[&disk[..], &between].concat()), "disk");
+    }
+
+    #[test]
+    fn tasks_without_quota_are_throttled_and_not_preempted() {
+        let stack = ["__cond_resched", "task_work_run", "exit_to_user_mode_loop", "do_syscall_64"];
+        assert_eq!(cause(0, &stack), "throttled");
+        let within = ["__cond_resched", "task_work_run", "irqentry_exit_to_user_mode"];
+        assert_eq!(cause(0, &within), "throttled");
+        assert_eq!(cause(0, &["__cond_resched", "task_work_run", "do_exit"]), "preempted");
+        assert_eq!(cause(0, &stack[1..]), "preempted");
+        assert_eq!(cause(0, &stack[..2]), "preempted");
+        // Blocked is blocked.
+        assert_eq!(cause(1, &stack), "blocked");
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl OffCpuCounting<'_> {
             return;
         }
         // Nobody ends a preemption.
-        let waker = pending.and_then(|p| p.waker).filter(|_| cause != OffCpuCause::Preempted);
+        let waker = pending.and_then(|p| p.waker).filter(|_| !cause.has_no_waker());
         let mut key = (cause, pending.and_then(|p| p.stack), waker);
         if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&key) {
             self.merged += 1;
@@ -162,7 +162,7 @@ impl OffCpuCounting<'_> {
             self.count(id, pending.cause, (from, to), Some(&pending), certainty_of(touches));
         }
         let is_preempted = pending.state.is_runnable();
-        let cause = if is_preempted { OffCpuCause::Preempted } else { OffCpuCause::Woken };
+        let cause = if is_preempted { pending.cause } else { OffCpuCause::Woken };
         Some((cause, runnable))
     }
 
@@ -209,7 +209,7 @@ pub(super) fn parts(
     let blocked = left.zip(runnable).filter(|(l, runnable)| l.0 < *runnable);
     let blocked = blocked.map(|(l, to)| (cause.unwrap_or(OffCpuCause::Blocked), l.0, to));
     let why = match wait.cause {
-        WaitCause::Preempted => Some(OffCpuCause::Preempted),
+        WaitCause::Preempted => cause.filter(|c| c.has_no_waker()).or(Some(OffCpuCause::Preempted)),
         WaitCause::Woken => Some(OffCpuCause::Woken),
         WaitCause::New => Some(OffCpuCause::New),
         WaitCause::Unknown => None,

@@ -20,7 +20,7 @@ mod table;
 mod task_slot;
 mod task_times;
 
-pub use cause::OffCpuCause;
+pub use cause::{OffCpuCause, StackFacts};
 pub(crate) use count::OffCpuReader;
 pub use count::{OffCpuConfig, count_off_cpu};
 pub(crate) use intervals::{IntervalCertainty, TaskActivity, TaskInterval};

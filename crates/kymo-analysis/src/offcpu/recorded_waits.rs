@@ -290,7 +290,7 @@ impl WaitReader<'_> {
     ) -> OffCpuCause {
         match (interval.kind, facts.stack) {
             (OffKind::New, _) => OffCpuCause::New,
-            (OffKind::Preempted, _) => OffCpuCause::Preempted,
+            (OffKind::Preempted, stack) => self.stacks.cause(stack, SwitchOutState::Runnable),
             (OffKind::Blocked, stack) => {
                 let state = facts.state.filter(|s| !s.is_runnable());
                 let state = state.unwrap_or(SwitchOutState::Blocked(b'S'));
@@ -300,10 +300,9 @@ impl WaitReader<'_> {
                     if let Some(cause) = known {
                         return *cause;
                     }
-                    return OffCpuCause::of_block(state, std::iter::empty(), false);
+                    return self.stacks.cause(None, state);
                 };
-                let (causes, faults) = self.stacks.causes(stack);
-                OffCpuCause::of_block(state, causes, faults)
+                self.stacks.cause(Some(stack), state)
             }
         }
     }
@@ -340,7 +339,7 @@ impl WaitReader<'_> {
                 }
             }
             let waker = facts.woken.and_then(|w| w.1);
-            let waker = waker.filter(|_| cause != OffCpuCause::Preempted);
+            let waker = waker.filter(|_| !cause.has_no_waker());
             let mut key = (cause, facts.stack, waker);
             if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&key) {
                 self.merged += 1;

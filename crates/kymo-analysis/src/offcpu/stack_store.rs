@@ -5,7 +5,7 @@ use kymo_model::Misc;
 use kymo_symbols::{DsoId, SymId};
 use rustc_hash::FxHashMap;
 
-use super::cause::OffCpuCause;
+use super::cause::{OffCpuCause, StackFacts};
 use crate::chain_tree::{ChainTree, NodeId};
 use crate::profile::FrameId;
 use crate::tasks::{SwitchOutState, WakeupContext};
@@ -53,8 +53,6 @@ struct StackFrame {
     name: String,
     kernel: bool,
     cause: Option<OffCpuCause>,
-    /// It handles page faults.
-    faults: bool,
 }
 
 /// What tells functions apart before they have names.
@@ -208,8 +206,7 @@ impl StackStore {
         let number = *self.by_name.entry((name.to_owned(), kernel)).or_insert(next);
         if number == next {
             let cause = kernel.then(|| OffCpuCause::of_function(name)).flatten();
-            let faults = kernel && name.split('.').next() == Some("handle_mm_fault");
-            self.frames.push(StackFrame { name: name.to_owned(), kernel, cause, faults });
+            self.frames.push(StackFrame { name: name.to_owned(), kernel, cause });
         }
         number
     }
@@ -278,25 +275,24 @@ impl StackStore {
     pub fn cause(&self, stack: Option<StackNode>, state: SwitchOutState) -> OffCpuCause {
         match stack {
             Some(stack) => {
-                let (causes, faults) = self.causes(stack);
-                OffCpuCause::of_block(state, causes, faults)
+                let (causes, facts) = self.causes(stack);
+                OffCpuCause::of_block(state, causes, facts)
             }
-            None => OffCpuCause::of_block(state, std::iter::empty(), false),
+            None => OffCpuCause::of_state(state),
         }
     }
 
-    /// Causes that the kernel's functions of a stack tell of, innermost first, and whether it
-    /// is below a page fault.
+    /// Causes of the kernel functions of a stack, innermost first, and its facts as a whole.
     pub(crate) fn causes(
         &self,
         stack: StackNode,
-    ) -> (impl Iterator<Item = Option<OffCpuCause>> + '_, bool) {
+    ) -> (impl Iterator<Item = Option<OffCpuCause>> + '_, StackFacts) {
         let kernel = || {
             let frame = |f: FrameId| self.frames.get(f.0 as usize);
             self.frames(stack).filter_map(frame).take_while(|f| f.kernel)
         };
-        let faults = kernel().any(|f| f.faults);
-        (kernel().map(|f| f.cause), faults)
+        let facts = StackFacts::of(kernel().map(|f| f.name.as_str()));
+        (kernel().map(|f| f.cause), facts)
     }
 }
 

@@ -180,6 +180,8 @@ impl SyscallTable {
 struct OpenCall {
     time: u64,
     call: CallId,
+    /// Process of its thread, where known.
+    process: Option<u32>,
     arguments: CallArguments,
     waits: CallWaits,
     /// Cause and stack of the wait that goes on.
@@ -302,18 +304,44 @@ impl<'a> SyscallCounting<'a> {
                     return;
                 }
                 let waits = CallWaits::default();
-                let open =
-                    OpenCall { time, call, arguments, waits, leaves: None, is_uncertain: false };
+                let open = OpenCall {
+                    time,
+                    call,
+                    process: task.pid,
+                    arguments,
+                    waits,
+                    leaves: None,
+                    is_uncertain: false,
+                };
                 // A thread is in one call at a time; some never return (rt_sigreturn, exit).
                 self.entries += u64::from(self.open.insert(tid, open).is_some());
             }
             SyscallEvent::Exit(call, result) => {
-                match self.open.remove(&tid).filter(|open| open.call == call) {
+                let mut begun = self.open.remove(&tid).filter(|open| open.call == call);
+                if begun.is_none() && result == 0 && self.executes(call) {
+                    // A thread that executes a program gets the number of its process.
+                    begun = self.take_of_process(tid, call);
+                }
+                match begun {
                     Some(open) if open.time <= time => self.end(open, (result, time), event, &task),
                     _ => self.exits += 1,
                 }
             }
         }
+    }
+
+    /// Whether a call executes a program.
+    fn executes(&self, call: CallId) -> bool {
+        let call = self.decoder.calls.get(call.0 as usize);
+        call.is_some_and(|call| matches!(&*call.name, "execve" | "execveat"))
+    }
+
+    /// The call that another thread of a process has begun.
+    fn take_of_process(&mut self, process: u32, call: CallId) -> Option<OpenCall> {
+        let is_it =
+            |(_, open): &(&u32, &OpenCall)| open.call == call && open.process == Some(process);
+        let thread = *self.open.iter().find(is_it)?.0;
+        self.open.remove(&thread)
     }
 
     fn end(

@@ -26,6 +26,7 @@ mod hand_off;
 mod loss_marks;
 pub(crate) mod perf;
 mod perf_merge;
+mod recorded_command;
 pub(crate) mod registry;
 mod sample_selector;
 mod stack_join;
@@ -42,6 +43,7 @@ use kymo_kernel::blocked::BlockedThreads;
 use kymo_model::{LossWindows, Note, NoteKind, recording_arguments};
 use kymo_symbols::ResolverOptions;
 
+use crate::clock_unit::ClockUnit;
 use crate::event::RecordedEvent;
 use crate::filter::FilterExprError;
 use crate::schema::{LayoutId, RecordedClass};
@@ -57,6 +59,7 @@ use ftrace::{KernelContext, KernelLane};
 pub use hand_off::EventConsumer;
 use perf::{PerfContext, PerfLane};
 use perf_merge::BatchMerge;
+pub use recorded_command::RecordedCommand;
 use registry::Registry;
 pub use sample_selector::SampleSelector;
 pub use summary::{
@@ -78,6 +81,11 @@ pub enum SourceError {
     NoRecording { path: String },
     #[error("{name} cannot be laid on the time of the other recordings: {why}")]
     Clock { name: String, why: String },
+    #[error(
+        "{name}: its clock {clock} counts {unit}, not nanoseconds, so that it has no times \
+         (record it with --clock mono; `kymo script` prints the counts)"
+    )]
+    NotNanoseconds { name: String, clock: String, unit: &'static str },
     #[error("{name} was recorded on another machine, or another kernel, than {first}")]
     OtherMachine { name: String, first: String },
     #[error("--kallsyms {path}: {error}")]
@@ -304,10 +312,25 @@ impl EventSource {
 
     /// The name of a clock that counts something else than nanoseconds.
     pub fn counting_clock(&self) -> Option<&str> {
-        let counts = |clock: &str| matches!(clock, "counter" | "x86-tsc");
+        let counts = |clock: &str| !ClockUnit::of_trace_clock(clock).is_time();
         let kernels = self.timeline.iter().flat_map(Timeline::kernels);
         let raw = kernels.filter(|k| k.options().tsc2nsec.is_none());
         raw.flat_map(|k| k.buffers()).map(|b| b.clock.as_str()).find(|clock| counts(clock))
+    }
+
+    /// The same, for a result that needs times.
+    ///
+    /// # Errors
+    /// If a clock counts something else than nanoseconds.
+    pub fn in_nanoseconds(self) -> Result<EventSource, SourceError> {
+        match self.counting_clock() {
+            None => Ok(self),
+            Some(clock) => Err(SourceError::NotNanoseconds {
+                name: self.name.clone(),
+                clock: clock.to_owned(),
+                unit: ClockUnit::of_trace_clock(clock).text(),
+            }),
+        }
     }
 
     /// Those of trace.dat and CTF.

@@ -287,6 +287,14 @@ fn shape(call: &str, name: &str, i: usize) -> Option<MemoryShape> {
     })
 }
 
+/// What a descriptor stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FoundFile {
+    pub(super) path: String,
+    /// When it was found, on the monotonic clock; `None`: calls before tell.
+    pub(super) found_at: Option<u64>,
+}
+
 /// Facts about an argument beside its number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ArgumentDetail {
@@ -298,7 +306,7 @@ pub(super) enum ArgumentDetail {
     /// The text of what is there.
     Written(Vec<u8>),
     /// What a descriptor stands for.
-    File(String),
+    File(FoundFile),
 }
 
 /// Appends an argument.
@@ -318,7 +326,7 @@ pub(super) fn write_argument(
             Ok(())
         }
         (ArgumentKind::DirFd, _) if value as i32 == libc::AT_FDCWD => write!(out, "AT_FDCWD"),
-        (ArgumentKind::Fd | ArgumentKind::DirFd, ArgumentDetail::File(path)) => {
+        (ArgumentKind::Fd | ArgumentKind::DirFd, ArgumentDetail::File(FoundFile { path, .. })) => {
             let _ = write!(out, "{}<", value as i32);
             UntrustedText::new(path).write_escaped(out);
             out.push(b'>');

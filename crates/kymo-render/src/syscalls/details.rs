@@ -12,7 +12,7 @@ use kymo_bpf::{MemoryPiece, MemoryRead};
 use kymo_format::EventFormat;
 use rustc_hash::FxHashMap;
 
-use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription};
+use super::arguments::{ArgumentDetail, ArgumentKind, FoundFile, SyscallDescription};
 use super::memory::{MAX_TEXT, MemoryShape};
 
 /// A call that begins, as programs in the kernel have seen it.
@@ -106,9 +106,13 @@ pub(super) struct DetailCache<I> {
     processes: FxHashMap<i32, i32>,
     /// What descriptors stand for since a call that was seen opened them, by process.
     opened: FxHashMap<(i32, i32), String>,
-    /// Paths that the inspector gave for others. A later file may have their number already,
-    /// so that `opened` is asked first.
-    asked: FxHashMap<(i32, i32), String>,
+    /// Files that the inspector found for others.
+    asked: FxHashMap<(i32, i32), FoundFile>,
+    /// Times at which descriptors came to stand for something else, by calls that were seen: what
+    /// was found before that is another file.
+    changed: FxHashMap<(i32, i32), u64>,
+    /// The same, for all descriptors of a process.
+    replaced: FxHashMap<i32, u64>,
     /// Bytes of a buffer that are read at most.
     most: usize,
 }
@@ -124,7 +128,8 @@ pub(super) struct CallDetails {
 impl<I: TaskInspector> DetailCache<I> {
     pub(super) fn new(inspector: I, most: usize) -> DetailCache<I> {
         let (found, processes, opened, asked) = Default::default();
-        DetailCache { inspector, found, processes, opened, asked, most }
+        let (changed, replaced) = Default::default();
+        DetailCache { inspector, found, processes, opened, asked, changed, replaced, most }
     }
 
     /// Looks up what the arguments of a call that was just entered point to.
@@ -182,20 +187,21 @@ impl<I: TaskInspector> DetailCache<I> {
         ArgumentDetail::Memory { bytes, whole: n as u64 == len }
     }
 
-    /// What a descriptor stands for now.
+    /// What the inspector says that a descriptor stands for now, or said before.
     fn file(&mut self, tid: i32, fd: i32) -> ArgumentDetail {
         if fd < 0 {
             return ArgumentDetail::None;
         }
         let key = (self.process(tid), fd);
-        if let Some(path) = self.opened.get(&key).or_else(|| self.asked.get(&key)) {
-            return ArgumentDetail::File(path.clone());
+        if let Some(file) = self.asked.get(&key) {
+            return ArgumentDetail::File(file.clone());
         }
         let Some(path) = self.inspector.descriptor_path(tid, fd) else {
             return ArgumentDetail::None;
         };
-        self.asked.insert(key, path.clone());
-        ArgumentDetail::File(path)
+        let file = FoundFile { path, found_at: Some(self.inspector.monotonic_time()) };
+        self.asked.insert(key, file.clone());
+        ArgumentDetail::File(file)
     }
 
     /// What a descriptor stands for by the calls that were seen.
@@ -204,28 +210,84 @@ impl<I: TaskInspector> DetailCache<I> {
         self.opened.get(&(process, fd)).map(String::as_str)
     }
 
+    /// What a descriptor stood for in the call at hand: by the calls before it, or as it was found,
+    /// unless another file had its number then.
+    pub(super) fn settle_file(
+        &mut self,
+        tid: i32,
+        fd: i32,
+        found: ArgumentDetail,
+        is_monotonic: bool,
+    ) -> ArgumentDetail {
+        if let Some(path) = self.descriptor(tid, fd) {
+            let path = path.to_owned();
+            return ArgumentDetail::File(FoundFile { path, found_at: None });
+        }
+        let process = self.process(tid);
+        let since = self.changed.get(&(process, fd)).max(self.replaced.get(&process));
+        match (&found, since) {
+            // Times of other clocks cannot be compared.
+            (ArgumentDetail::File(file), Some(since))
+                if !is_monotonic || file.found_at < Some(*since) =>
+            {
+                ArgumentDetail::None
+            }
+            _ => found,
+        }
+    }
+
     /// A call made a descriptor; without a path it is asked for when it is used.
-    pub(super) fn note_opened(&mut self, tid: i32, fd: i32, path: Option<&str>) {
-        let key = (self.process(tid), fd);
-        match path {
-            Some(path) => drop(self.opened.insert(key, path.to_owned())),
-            None => self.note_closed(tid, fd),
+    pub(super) fn note_opened(&mut self, (tid, at): (i32, u64), fd: i32, path: Option<String>) {
+        self.note_closed(tid, fd, at);
+        if let Some(path) = path {
+            let key = (self.process(tid), fd);
+            self.opened.insert(key, path);
         }
     }
 
     /// A descriptor stands for nothing any more.
-    pub(super) fn note_closed(&mut self, tid: i32, fd: i32) {
+    pub(super) fn note_closed(&mut self, tid: i32, fd: i32, at: u64) {
         let key = (self.process(tid), fd);
         self.opened.remove(&key);
         self.asked.remove(&key);
+        if self.changed.len() >= MAX_KEPT {
+            // What was found until now is in doubt for all.
+            let processes = self.changed.drain().map(|((process, _), time)| (process, time));
+            for (process, time) in processes {
+                let since = self.replaced.entry(process).or_default();
+                *since = time.max(*since);
+            }
+        }
+        self.changed.insert(key, at);
     }
 
-    /// A task ended or became another program.
+    /// The descriptors of a range stand for nothing any more.
+    pub(super) fn note_range_closed(&mut self, tid: i32, (first, last): (u32, u32), at: u64) {
+        let process = self.process(tid);
+        let is_kept = |(p, fd): &(i32, i32)| {
+            *p != process || !(first..=last).contains(&u32::try_from(*fd).unwrap_or(u32::MAX))
+        };
+        self.opened.retain(|key, _| is_kept(key));
+        self.asked.retain(|key, _| is_kept(key));
+        // Answers for descriptors that were not used yet are on their way.
+        self.replaced.insert(process, at);
+    }
+
+    /// A process became another program: some descriptors are closed by that.
+    pub(super) fn forget_process(&mut self, tid: i32, at: u64) {
+        self.forget(tid);
+        let process = self.process(tid);
+        self.replaced.insert(process, at);
+    }
+
+    /// A task ended.
     pub(super) fn forget(&mut self, tid: i32) {
         let process = self.process(tid);
         if process == tid {
             self.opened.retain(|(p, _), _| *p != process);
             self.asked.retain(|(p, _), _| *p != process);
+            self.changed.retain(|(p, _), _| *p != process);
+            self.replaced.remove(&process);
         }
         self.processes.remove(&tid);
     }

@@ -281,7 +281,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             let field = formats.exec.field("filename");
             let name = field.map(|f| f.bytes(payload, Endian::NATIVE)).unwrap_or_default();
             let name = name.split(|b| *b == 0).next().unwrap_or_default().to_vec();
-            self.execute(tid, name);
+            let before = int(&formats.exec, "old_pid", payload);
+            self.execute((tid, time), i32::try_from(before).unwrap_or(tid), name);
         } else if id == formats.end.id {
             self.end_task(tid);
         } else {
@@ -559,8 +560,15 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
     }
 
-    /// The program's name comes with the event; the memory it stood in is gone.
-    pub fn execute(&mut self, tid: i32, name: Vec<u8>) {
+    /// The program's name comes with the event; the memory it stood in is gone. `before`: the
+    /// thread's number when it began the call, which becomes that of its process.
+    pub fn execute(&mut self, (tid, time): (i32, u64), before: i32, name: Vec<u8>) {
+        if before != tid
+            && let Some(call) = self.open.remove(&before)
+            && let Some(ended) = self.open.insert(tid, call)
+        {
+            self.finish_call(tid, ended, CallEnd::Task);
+        }
         if self.gated == Some(tid) {
             self.gated = None;
         }
@@ -571,15 +579,11 @@ impl<I: TaskInspector> SyscallLines<I> {
             *detail = ArgumentDetail::Memory { bytes: name, whole: true };
             pending.details.read_at = None;
         }
-        self.details.forget(tid);
+        self.details.forget_process(tid, time);
         self.details.inspector.forget_program(tid);
     }
 
     fn finish_call(&mut self, tid: i32, mut pending: PendingCall, end: CallEnd) {
-        let value = match end {
-            CallEnd::Returned { value, .. } => Some(value),
-            CallEnd::Task | CallEnd::Trace => None,
-        };
         let is_chosen = self.only.is_empty() || self.only.contains(&pending.number);
         let is_counted = is_chosen && !pending.is_continued;
         if let (true, Some(summary), CallEnd::Returned { at, value }) =
@@ -603,8 +607,8 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
         if self.style.lines && !self.is_full() {
             self.settle_details(tid, &mut pending, end);
-            if let Some(value) = value {
-                self.track_descriptors(tid, &pending, value);
+            if let CallEnd::Returned { at, value } = end {
+                self.track_descriptors(tid, &pending, (value, at));
             }
             if !is_chosen || !self.wants(&pending, end) {
                 return;
@@ -681,29 +685,45 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
         let details = pending.details.arguments.iter_mut();
         for ((arg, value), detail) in pending.call.args.iter().zip(&pending.args).zip(details) {
-            if let ArgumentKind::Fd | ArgumentKind::DirFd = arg.kind
-                && let Some(path) = self.details.descriptor(tid, *value as i32)
-            {
-                *detail = ArgumentDetail::File(path.to_owned());
+            if let ArgumentKind::Fd | ArgumentKind::DirFd = arg.kind {
+                let found = std::mem::take(detail);
+                let monotonic = self.style.monotonic;
+                *detail = self.details.settle_file(tid, *value as i32, found, monotonic);
             }
         }
     }
 
     /// Keeps account of what descriptors stand for.
-    fn track_descriptors(&mut self, tid: i32, pending: &PendingCall, value: i64) {
+    fn track_descriptors(&mut self, tid: i32, pending: &PendingCall, (value, at): (i64, u64)) {
         let arg = |n: usize| pending.args.get(n).map_or(-1, |a| *a as i32);
+        let word = |n: usize| pending.args.get(n).map_or(0, |a| *a as u32);
+        let duplicates = |command: i32| matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
+        let file_of = |n: usize| match pending.details.arguments.get(n) {
+            Some(ArgumentDetail::File(file)) => Some(file.path.clone()),
+            _ => None,
+        };
         match pending.call.name.as_str() {
-            "close" => self.details.note_closed(tid, arg(0)),
+            "close" => self.details.note_closed(tid, arg(0), at),
+            "close_range" if value == 0 && word(2) & libc::CLOSE_RANGE_CLOEXEC == 0 => {
+                self.details.note_range_closed(tid, (word(0), word(1)), at);
+            }
+            "dup2" | "dup3" if value >= 0 && arg(0) == arg(1) => {}
             "dup" | "dup2" | "dup3" if value >= 0 => {
-                let path = self.details.descriptor(tid, arg(0)).map(str::to_owned);
-                self.details.note_opened(tid, value as i32, path.as_deref());
+                self.details.note_opened((tid, at), value as i32, file_of(0));
+            }
+            "fcntl" if value >= 0 && duplicates(arg(1)) => {
+                self.details.note_opened((tid, at), value as i32, file_of(0));
             }
             _ if pending.call.returns_fd && value >= 0 => {
+                // An address is not the file that is made.
+                let takes_path = !pending.call.name.starts_with("accept");
                 let path = pending.details.arguments.iter().find_map(|s| match s {
-                    ArgumentDetail::Memory { bytes, .. } => Some(String::from_utf8_lossy(bytes)),
+                    ArgumentDetail::Memory { bytes, .. } if takes_path => {
+                        Some(String::from_utf8_lossy(bytes).into_owned())
+                    }
                     _ => None,
                 });
-                self.details.note_opened(tid, value as i32, path.as_deref());
+                self.details.note_opened((tid, at), value as i32, path);
             }
             _ => {}
         }

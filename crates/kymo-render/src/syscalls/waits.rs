@@ -124,7 +124,7 @@ impl CallWaiting {
                 block.woken_by = woken_by;
             }
             None => {
-                let cause = match OffCpuCause::of_block(off.state, std::iter::empty(), false) {
+                let cause = match OffCpuCause::of_state(off.state) {
                     OffCpuCause::Blocked => cause_of_call(call),
                     other => other,
                 };

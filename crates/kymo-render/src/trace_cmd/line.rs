@@ -1,9 +1,9 @@
 //! Renders batches of events of a trace.dat: whose events they are, which of them are
 //! wanted, and what could not be rendered.
 
-use kymo_events::EventSelection;
 use kymo_events::payload::KernelNames;
 use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskGroups, TaskNames};
+use kymo_events::{ClockUnit, EventSelection};
 use kymo_files::tracedat::TraceDat;
 use kymo_format::ring::Missed;
 use kymo_model::{Note, UntrustedText};
@@ -179,7 +179,7 @@ fn instances(data: &TraceDat) -> Vec<InstanceStyle> {
         .map(|b| InstanceStyle {
             name: b.name.clone(),
             prefix: prefix(&b.name).into_bytes(),
-            counts: matches!(b.clock.as_str(), "counter" | "x86-tsc") && !converted,
+            counts: !ClockUnit::of_trace_clock(&b.clock).is_time() && !converted,
         })
         .collect()
 }

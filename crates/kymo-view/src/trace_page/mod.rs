@@ -58,8 +58,8 @@ pub struct TracePage<'a> {
     pub chosen_times: bool,
     /// The critical path that it shows first, as [`path_value`] makes it.
     pub path: Value,
-    /// Name of the recorded command's task, which comes first; empty if there is none.
-    pub command: &'a str,
+    /// Process of the recorded command, which comes first.
+    pub command: Option<u32>,
     /// Which clock the times are of.
     pub clock: &'a str,
     /// What is shown first, as a fragment of its address; that of the address goes before it.

@@ -60,7 +60,7 @@ function makeRows() {
     p.tasks.sort((a, b) => isLead(a) - isLead(b) || b.events - a.events);
     p.weight = p.tasks.reduce((n, t) => n + t.run + t.events, 0);
     // The recorded command comes first.
-    p.first = HEAD.command !== "" && p.tasks.some(t => t.comm === HEAD.command && (t.pid === null || t.tid === t.pid)) ? 1 : 0;
+    p.first = p.tasks.some(t => t.tid === HEAD.command) ? 1 : 0;
     for (const child of p.children) { weigh(child); p.weight += child.weight; p.first = Math.max(p.first, child.first); }
     p.children.sort(busiest);
   }, busiest = (a, b) => b.first - a.first || b.weight - a.weight;

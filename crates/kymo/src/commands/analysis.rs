@@ -160,7 +160,7 @@ impl AnalysisArgs {
         if !self.is_live {
             crate::progress::begin(first.display());
         }
-        let source = EventSource::open(&paths, symbols.options(&first))?;
+        let source = EventSource::open(&paths, symbols.options(&first))?.in_nanoseconds()?;
         let source = source.following(self.tree.clone()).beside(self.blocked.clone());
         if self.is_beside_command {
             source.tell(note_machine());

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -60,6 +61,9 @@ pub(crate) struct EventRecordingArgs {
     /// Print only errors
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
+    /// Process of the command, for the caller
+    #[arg(skip)]
+    pub(crate) spawned: Option<Arc<OnceLock<u32>>>,
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     pub(crate) strict: bool,
@@ -141,6 +145,7 @@ fn record_perf_data(
         events,
         target: Target::System,
         command: args.command.clone(),
+        spawned: args.spawned.clone(),
         cpus,
         period: Some(1),
         call_graph: args.call_graph.or(args.graph.then_some(CallGraph::FramePointers)),

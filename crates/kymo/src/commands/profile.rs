@@ -376,7 +376,8 @@ fn show(
         debuginfod: args.servers.client(),
         ..kymo_symbols::ResolverOptions::default()
     };
-    let mut source = EventSource::open(std::slice::from_ref(path), symbols.clone())?;
+    let mut source =
+        EventSource::open(std::slice::from_ref(path), symbols.clone())?.in_nanoseconds()?;
     if args.time.is_none() {
         source = source.beginning_together();
     }

@@ -117,7 +117,7 @@ fn status(args: &Args, boot: &ReadBoot, ledger: &Ledger) -> ExitCode {
 fn read(args: &Args, path: &Path) -> anyhow::Result<ReadBoot> {
     let file = path.join("trace.dat");
     let file = if file.is_file() { file } else { path.to_owned() };
-    let source = EventSource::open(&[file], ResolverOptions::default())?;
+    let source = EventSource::open(&[file], ResolverOptions::default())?.in_nanoseconds()?;
     if source.is_piped() {
         bail!("a path is read several times, which a pipe cannot be: write it to a file");
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use kymo_files::perfdata::Entry;
 use kymo_files::perfdata::write::synth::{MapFacts, Synth};
 use kymo_kernel::output_file::{self, Existing};
-use kymo_model::{AttrFlags, NoteKind, RecordKind, Sideband};
+use kymo_model::{AttrFlags, Mmap, NoteKind, RecordKind, Sideband};
 use kymo_symbols::jit_images::{JitImage, TEXT_OFFSET, for_each_jit_image, process_of_jitdump};
 use kymo_view::Ledger;
 
@@ -25,6 +25,8 @@ pub(super) struct JitInjection {
     directory: PathBuf,
     /// Files that were taken, each once.
     known: BTreeSet<(u32, String)>,
+    /// Processes whose functions were mapped.
+    injected: BTreeSet<u32>,
     /// Files whose functions are missing, and why.
     missing: BTreeMap<String, String>,
     /// Names of the files that were made, by process: another one's of the same number gets others.
@@ -40,6 +42,7 @@ impl JitInjection {
         JitInjection {
             directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
             known: BTreeSet::new(),
+            injected: BTreeSet::new(),
             missing: BTreeMap::new(),
             made: BTreeMap::new(),
         }
@@ -53,7 +56,11 @@ impl JitInjection {
         }
         let Ok(Some(Sideband::Mmap(map))) = Sideband::parse(&entry.raw) else { return false };
         let Ok(path) = std::str::from_utf8(map.filename) else { return false };
-        let Some(process) = process_of_jitdump(path) else { return false };
+        let Some(process) = process_of_jitdump(path) else {
+            // Memory that becomes executable after its functions were written does not hide them.
+            let is_code = Mmap::names_anonymous(map.filename) || path.starts_with("/memfd:");
+            return is_code && self.injected.contains(&map.pid);
+        };
         let attr = entry.desc().map(|event| &event.attr);
         let of_clock = |a: &&kymo_model::Attr| {
             a.flags.contains(AttrFlags::USE_CLOCKID) && a.clockid == MONOTONIC
@@ -110,6 +117,9 @@ impl JitInjection {
             Some(damage) => failed = failed.or(damage),
         }
         let is_whole = failed.is_none();
+        if count > 0 {
+            self.injected.insert(map.pid);
+        }
         failed.into_iter().for_each(|why| _ = self.missing.insert(path.to_owned(), why));
         is_whole
     }

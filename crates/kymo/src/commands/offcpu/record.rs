@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use kymo_analysis::critical_path::WORK_EVENTS;
 use kymo_analysis::offcpu::OFF_CPU_EVENTS;
 
 use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_event, record_events};
@@ -9,9 +10,9 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_even
 /// Flags of `kymo offcpu record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Records sched_switch, sched_waking (sched_wakeup where the kernel has no other), sched_wakeup_new
-and sched_process_fork of everybody on all CPUs, with their stacks: by frame pointers, unless
---call-graph says otherwise.
+Records sched_switch, sched_waking (sched_wakeup where the kernel has no other), sched_wakeup_new,
+sched_process_fork, workqueue_queue_work and workqueue_execute_start of all tasks on all CPUs, with
+their stacks: by frame pointers, unless --call-graph says otherwise.
 
 EXAMPLES
   kymo offcpu record -- make -j4
@@ -24,7 +25,11 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.recording.graph |= args.recording.call_graph.is_none();
-    with_events(|events| record_events(&args.recording, events))
+    with_events(|events| {
+        // `kymo why` reads these recordings, too.
+        let optional: Vec<&str> = events.optional.iter().copied().chain(WORK_EVENTS).collect();
+        record_events(&args.recording, &RecordedEvents { optional: &optional, ..*events })
+    })
 }
 
 /// Hands over what is recorded.

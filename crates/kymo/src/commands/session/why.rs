@@ -23,7 +23,7 @@ pub(super) fn explain(snapshot: &Path, task: Option<u32>, times: (u64, u64)) -> 
         bail!("the condition does not tell of which task it is: name it with `by pid`");
     };
     let symbols = SymbolArgs::default().options(snapshot);
-    let source = EventSource::open(&[snapshot.to_owned()], symbols)?;
+    let source = EventSource::open(&[snapshot.to_owned()], symbols)?.in_nanoseconds()?;
     let config = PathConfig { target: PathTarget::Thread(tid), times: Some(times) };
     let table = find_paths(&source, &config)?;
     let notes = table.read.summary.notes(&source).into_iter().chain(path_notes(&table));

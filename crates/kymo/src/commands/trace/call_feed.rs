@@ -96,7 +96,9 @@ impl<'a> CallFeed<'a> {
             }
             None if event.class.is_named("sched:sched_process_exec") => {
                 let name = event.class.field("filename").map(|id| event.fields().text(id).to_vec());
-                lines.execute(tid, name.unwrap_or_default());
+                let before = event.class.field("old_pid").and_then(|id| event.fields().integer(id));
+                let before = before.and_then(|n| i32::try_from(n).ok()).unwrap_or(tid);
+                lines.execute((tid, time), before, name.unwrap_or_default());
             }
             None if event.class.is_named("sched:sched_process_exit") => lines.end_task(tid),
             None if event.class.is_named(RUNTIME) && is_wanted && self.args.sampled.sched => {

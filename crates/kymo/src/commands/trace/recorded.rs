@@ -26,6 +26,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
         bail!("-i shows system calls: `kymo script` shows the events of a recording");
     }
     let source = EventSource::open(&[path.to_owned()], SymbolArgs::default().options(path))?;
+    let source = source.in_nanoseconds()?;
     let architecture = source.architecture();
     if let Some(other) = architecture.filter(|name| name != std::env::consts::ARCH) {
         bail!("system calls of {other} are not described here: `kymo syscalls report` counts them");

@@ -4,7 +4,7 @@ pub(crate) mod door;
 mod server;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -183,7 +183,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ledger: &ledger,
         title: &title.unwrap_or_else(|| names.join(", ")),
         recordings: &recording_words(&names),
-        command: &recorded_command(&source),
+        command: source.recorded_command(None)?.map(|command| command.tid),
         chosen_times: args.time.is_some(),
         clock: &source.clock(),
         fragment: &fragment,
@@ -358,14 +358,6 @@ fn note(tracks: &TraceTracks, ledger: &mut Ledger) {
         let fact = format!("states of tasks that overlap, and are cut: {}", c.overlaps);
         ledger.note(NoteKind::Order, fact, None);
     }
-}
-
-/// The name that the kernel has for the recorded command.
-fn recorded_command(source: &EventSource) -> String {
-    let words = source.perf(0).map(|data| data.features().cmdline.clone()).unwrap_or_default();
-    let command = words.iter().skip_while(|w| *w != "--").nth(1);
-    let name = command.and_then(|c| Path::new(c).file_name()?.to_str());
-    name.map_or_else(String::new, |name| name.chars().take(15).collect())
 }
 
 /// The recordings as they are typed in a shell.

@@ -5,11 +5,14 @@ mod record;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::bail;
 use clap::Subcommand;
 use kymo_analysis::critical_path::{PathConfig, PathTarget, SpanExpr, find_paths, path_notes};
 use kymo_events::{EventSelection, EventSource};
+use kymo_kernel::cpu_quota::{ThrottledCgroup, throttled_cgroups, throttled_since};
+use kymo_model::NoteKind;
 use kymo_record::CallGraph;
 use kymo_view::Ledger;
 use kymo_view::critical_path::PathView;
@@ -89,6 +92,12 @@ struct PathArgs {
     /// Whose path, if nothing else is said and not one command's
     #[arg(skip)]
     is_of_machine: bool,
+    /// Process of the command that was just recorded
+    #[arg(skip)]
+    child: Option<u32>,
+    /// Cgroups of kymo and its command whose CPU quota was used up meanwhile
+    #[arg(skip)]
+    throttled: Vec<ThrottledCgroup>,
     /// Show the recording as a page, too (`kymo view`), with the longest path, until Ctrl-C
     #[arg(long, conflicts_with_all = ["live", "all_cpus", "timeout", "command"])]
     view: bool,
@@ -120,7 +129,11 @@ fn record_and_show(mut args: PathArgs, watch: &WatchArgs) -> anyhow::Result<Exit
     let span = args.span.as_deref().map(SpanExpr::parse).transpose()?;
     let events = span.map_or_else(Vec::new, |span| span.events().map(str::to_owned).to_vec());
     let directory = ScratchDirectory::new(true)?;
-    let recorded = record::watched(events, watch, args.call_graph, directory.file())?;
+    let (spawned, before) = (Arc::new(OnceLock::new()), throttled_cgroups());
+    let to = (directory.file(), Arc::clone(&spawned));
+    let recorded = record::watched(events, watch, args.call_graph, to)?;
+    args.child = spawned.get().copied();
+    args.throttled = throttled_since(&before);
     args.read.set_live(directory.file())?;
     // What is wrong with the path weighs more than how the command ended.
     let shown = show(&args)?;
@@ -143,6 +156,15 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
     let notes = table.read.summary.notes(&source).into_iter().chain(path_notes(&table));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.read.summary, &mut ledger);
+    for cgroup in &args.throttled {
+        let fact = format!(
+            "cgroup {} was throttled by its CPU quota for {:.3} ms (all its CPUs together): tasks \
+             that wait for a CPU without one that is `throttled` may have waited for that",
+            cgroup.path,
+            cgroup.nanos as f64 / 1e6
+        );
+        ledger.note(NoteKind::Throttled, fact, None);
+    }
     let mut out = stdout();
     let view = PathView {
         table: &table,
@@ -185,19 +207,15 @@ fn target(args: &PathArgs, source: &EventSource) -> anyhow::Result<PathTarget> {
         (_, Some(pid), _) => Ok(PathTarget::Process(pid)),
         (_, _, [comm]) => Ok(PathTarget::Comm(comm.clone())),
         (_, _, []) if args.is_of_machine => Ok(PathTarget::Busiest(std::process::id())),
-        (_, _, []) => recorded_command(source),
+        (_, _, []) => recorded_command(source, args.child),
         _ => bail!("a path is of one task: name one --comm"),
     }
 }
 
-/// The command that was recorded, by its name.
-fn recorded_command(source: &EventSource) -> anyhow::Result<PathTarget> {
-    let words = source.perf(0).map(|data| data.features().cmdline.clone()).unwrap_or_default();
-    let command = words.iter().skip_while(|w| *w != "--").nth(1);
-    let name = command.and_then(|c| Path::new(c).file_name()?.to_str().map(str::to_owned));
-    match name {
-        // The kernel keeps this much of a name.
-        Some(name) => Ok(PathTarget::Comm(name.chars().take(15).collect())),
+/// The command that was recorded.
+fn recorded_command(source: &EventSource, child: Option<u32>) -> anyhow::Result<PathTarget> {
+    match source.recorded_command(child)? {
+        Some(command) => Ok(PathTarget::Command(command)),
         None => bail!(
             "which task? name --tid, --pid or --comm (kymo offcpu report --tasks lists them), or a \
              --span of events"

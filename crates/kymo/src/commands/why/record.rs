@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 
 use clap::Parser as _;
 use kymo_analysis::critical_path::WORK_EVENTS;
@@ -43,12 +44,13 @@ pub(super) fn watched(
     events: Vec<String>,
     watch: &WatchArgs,
     call_graph: Option<CallGraph>,
-    file: PathBuf,
+    (file, spawned): (PathBuf, Arc<OnceLock<u32>>),
 ) -> anyhow::Result<ExitCode> {
     let flags = ["record".into(), "-q".into(), "-o".into(), file.into_os_string()];
     let flags = flags.into_iter().chain(watch.recording_flags());
     let mut recording = RecordingFlags::try_parse_from(flags)?.flags;
     recording.call_graph = call_graph;
+    recording.spawned = Some(spawned);
     run(Args { events, recording })
 }
 

@@ -228,18 +228,15 @@ impl FragmentReader {
         // Another text names the clock, too, but only this can be compared with CTF 1.8.
         clock.uuid = of.text("uid")?.and_then(parse_uuid);
         let offset = of.object("offset-from-origin")?;
-        match (of.get("origin").and_then(Value::as_str), offset) {
-            (Some("unix-epoch"), Some(offset)) => {
-                clock.offset_s = offset.signed("seconds")?.unwrap_or(0);
-                clock.offset = offset.signed("cycles")?.unwrap_or(0);
-            }
-            (Some("unix-epoch"), None) => {}
-            _ => {
-                let name = &clock.name;
-                self.remarks.push(format!(
-                    "clock `{name}` does not count from 1970: its times are its own values"
-                ));
-            }
+        if let Some(offset) = offset {
+            clock.offset_s = offset.signed("seconds")?.unwrap_or(0);
+            clock.offset = offset.signed("cycles")?.unwrap_or(0);
+        }
+        if of.get("origin").and_then(Value::as_str) != Some("unix-epoch") {
+            let name = &clock.name;
+            self.remarks.push(format!(
+                "clock `{name}` does not count from 1970: its times are from an origin of its own"
+            ));
         }
         self.clocks.insert(id.to_owned(), self.out.clocks.len());
         self.out.clocks.push(clock);
