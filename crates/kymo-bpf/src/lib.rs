@@ -19,7 +19,7 @@ mod parser;
 mod watchpoints;
 
 pub use call_reader::{
-    CALL_HEADER, CALL_NUMBERS, CALL_READS_SIZE, CALL_SCRATCH, CallReaderMaps, CallSide,
+    CALL_HEADER, CALL_NUMBERS, CALL_READS_SIZE, CALL_SCRATCH, CallReaderMaps, CallSide, CompatMark,
     MESSAGE_PIECE, MemoryPiece, MemoryRead, NAME_PIECE, ReadSize, call_pieces, call_reader,
     call_reads_bytes, follow_fork, forget_task,
 };

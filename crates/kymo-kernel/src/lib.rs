@@ -15,6 +15,7 @@
 //! - programs in the kernel: [`bpf`]
 //! - probes: [`kprobes`], [`probe_events`], [`probe_guard`], [`probe_notes`]
 
+pub mod blocked;
 pub mod bpf;
 pub mod clock;
 pub mod cpus;
@@ -46,6 +47,7 @@ pub mod shared;
 pub mod system;
 mod system_root;
 pub mod target;
+pub mod task_ends;
 pub mod terminal;
 pub mod terminal_output;
 pub mod tracefs;

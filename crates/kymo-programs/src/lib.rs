@@ -46,7 +46,7 @@ mod watchpoints;
 
 pub use actions::{MapListener, ProgramSinks};
 pub use call_span::end_of_call;
-pub use call_texts::{CallTexts, ReadTasks};
+pub use call_texts::{CallEntry, CallTexts, ReadTasks};
 pub use error::ProgramError;
 pub use facts::{FunctionList, MachineFacts, ProbeFilter};
 pub use interpreted::{EventPoint, InterpretedProgram, bpf_refusal};

@@ -44,15 +44,8 @@ impl OpenedEvents {
         let specs = chosen_events(options, &mut notes)?;
         // SIGUSR2 without a meaning here, and a file that may not grow, are no reason to
         // die in the middle of a file: a write then fails, and says so.
-        let signals = [
-            Signal::Int,
-            Signal::Term,
-            Signal::Hup,
-            Signal::Quit,
-            Signal::Child,
-            Signal::Usr2,
-            Signal::FileSize,
-        ];
+        let signals =
+            [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Usr2, Signal::FileSize];
         let signals = Signals::listen(&signals).map_err(system("cannot listen for signals"))?;
         let child = match options.command.is_empty() {
             true => None,

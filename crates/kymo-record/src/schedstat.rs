@@ -44,7 +44,7 @@ pub struct SchedStatsReading {
 /// Reads the scheduler's counters, waits, reads them again. Counting is switched on for that
 /// time if it was off.
 pub fn measure(options: &SchedStatsOptions) -> Result<SchedStatsReading, RecordError> {
-    let wanted = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
+    let wanted = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     let signals = Signals::listen(&wanted).map_err(system("cannot listen for signals"))?;
     reading(&options.cpus)?;
     let mut child = match options.command.is_empty() {
@@ -95,7 +95,7 @@ fn wait(
     let end = timeout.map(|t| Instant::now() + t);
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        signals.wait(left).map_err(system("cannot wait for signals"))?;
+        signals.wait(child.as_deref(), left).map_err(system("cannot wait for signals"))?;
         let mut over = left.is_some_and(|left| left.is_zero());
         while let Some(signal) = signals.next().map_err(system("cannot read signals"))? {
             over |= signal.is_end();

@@ -70,6 +70,12 @@ pub(crate) fn chosen_events(
         }
     }
     specs.extend(options.more_events.iter().cloned());
+    if specs.iter().any(|spec| spec.name == "ftrace:print") {
+        let fact = "texts that programs write to trace_marker are in no perf event: ftrace:print \
+                    has none of them";
+        let advice = "kymo trace -e ftrace:print -o FILE.dat".to_owned();
+        notes.push(Note::doubt(NoteKind::NotSupported, fact, Some(advice)));
+    }
     if options.exclude_self {
         if !specs.iter().any(EventSpec::is_tracepoint) {
             let why = "--exclude-perf is a filter for tracepoints, and none is recorded";

@@ -7,7 +7,6 @@ mod switch_trigger;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -16,10 +15,10 @@ use kymo_files::perfdata::write::{
     Compressor, EventMeta, FeatureSections, PerfDataWriter, TracingBlob, features, synth, update,
 };
 use kymo_kernel::clock::monotonic_ns;
-use kymo_kernel::descriptors::process_end;
 use kymo_kernel::events::EventSpec;
 use kymo_kernel::process::{Exit, GatedChild, PreferredThread, Signal, Signals, Usage};
 use kymo_kernel::target;
+use kymo_kernel::task_ends::TaskEnds;
 use kymo_model::{AttrFlags, Note, RecordKind};
 
 use crate::container_files::{ContainerFile, ContainerFiles};
@@ -91,7 +90,7 @@ impl Running {
             if let Some(exit) = self.child.try_wait()? {
                 return Ok(exit.code());
             }
-            self.signals.wait(None)?;
+            self.signals.wait(Some(&self.child), None)?;
             while let Some(signal) = self.signals.next()? {
                 if signal.is_end() {
                     self.child.kill(signal.number())?;
@@ -114,7 +113,8 @@ struct Session<'a> {
     rings: RingSet,
     tracing: Option<TracingBlob>,
     child: Option<GatedChild>,
-    watched: Vec<OwnedFd>,
+    /// The processes or threads whose end is that of the recording.
+    watched: TaskEnds,
     tids: Vec<u32>,
     cpus: Vec<u32>,
     signals: Signals,
@@ -160,7 +160,7 @@ impl<'a> Session<'a> {
             rings,
             tracing,
             child,
-            watched: Vec::new(),
+            watched: TaskEnds::default(),
             tids,
             cpus,
             signals,
@@ -187,11 +187,9 @@ impl<'a> Session<'a> {
         self.rings.set.switch(on, |event| event.sideband_only == tracking)
     }
 
-    /// Watches the processes that are attached to for their end.
+    /// Watches the tasks that are attached to for their end.
     fn watch(&mut self) {
-        if let Target::Processes(pids) = &self.options.target {
-            self.watched = pids.iter().filter_map(|&pid| process_end(pid).ok()).collect();
-        }
+        self.watched = self.options.target.ends();
     }
 
     /// Begins a file (or the pipe) with what exists by now.

@@ -90,6 +90,24 @@ pub(crate) fn status(
     of_command(None, ledger, strict)
 }
 
+/// Exit status where the ledger is a part of the result, on the stream that it would go to.
+pub(crate) fn status_of_whole(
+    recording: impl Display,
+    damage: Option<&str>,
+    ledger: &Ledger,
+    strict: bool,
+) -> ExitCode {
+    let is_saved = save(ledger);
+    if let Some(damage) = damage {
+        sayln!("kymo: {recording}: {damage}");
+    }
+    match is_saved && damage.is_none() {
+        true if strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
 /// Exit status of the command that was traced, unless doubts weigh more.
 pub(crate) fn of_command(command: Option<u8>, ledger: &Ledger, strict: bool) -> ExitCode {
     if !close(ledger) {

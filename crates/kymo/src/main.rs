@@ -7,7 +7,15 @@
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = write!(anstream::stderr(), $($text)*);
+        let _ = write!(crate::streams::styled_stderr(), $($text)*);
+    }};
+}
+
+/// Prints a line on standard output, whether anybody can read it or not.
+macro_rules! outln {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(crate::streams::styled_stdout(), $($text)*);
     }};
 }
 
@@ -15,7 +23,7 @@ macro_rules! say {
 macro_rules! sayln {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(anstream::stderr(), $($text)*);
+        let _ = writeln!(crate::streams::styled_stderr(), $($text)*);
     }};
 }
 
@@ -31,6 +39,7 @@ mod refused_options;
 mod sandbox;
 mod screen;
 mod shared_options;
+mod streams;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -195,10 +204,22 @@ fn flag(name: &'static str, help: &'static str) -> clap::Arg {
 }
 
 fn main() -> ExitCode {
+    let tally = read_tally();
     let code = run();
     progress::end();
     screen::end();
+    if let Some(mut tally) = tally {
+        // Only tests ask for it.
+        let _ = writeln!(tally, "{}", kymo_files::bytes_read());
+    }
     code
+}
+
+/// The file for the number of bytes that are read from recordings, where a test names one. It is
+/// opened before the sandbox is entered; programs for users have no such file.
+fn read_tally() -> Option<std::fs::File> {
+    let path = std::env::var_os("KYMO_READ_TALLY").filter(|_| cfg!(debug_assertions))?;
+    std::fs::OpenOptions::new().append(true).create(true).open(path).ok()
 }
 
 fn run() -> ExitCode {
@@ -317,11 +338,11 @@ fn end_of_usage(error: &clap::Error) -> ! {
     let called = CalledName::get();
     if !error.use_stderr() {
         if called != CalledName::Kymo && error.kind() == ErrorKind::DisplayVersion {
-            let _ = writeln!(anstream::stdout(), "{}", called.version_line());
+            let _ = writeln!(crate::streams::styled_stdout(), "{}", called.version_line());
             std::process::exit(0)
         }
         if called == CalledName::Bpftrace {
-            let _ = write!(anstream::stdout(), "{}", help_as_bpftrace(error));
+            let _ = write!(crate::streams::styled_stdout(), "{}", help_as_bpftrace(error));
             std::process::exit(0)
         }
         let text = error.render();
@@ -329,7 +350,7 @@ fn end_of_usage(error: &clap::Error) -> ! {
         if !std::env::args_os().any(|arg| arg.as_encoded_bytes() == b"--no-pager") {
             screen::page();
         }
-        let _ = anstream::stdout().write_all(text.ansi().to_string().as_bytes());
+        let _ = crate::streams::styled_stdout().write_all(text.ansi().to_string().as_bytes());
         screen::end();
         std::process::exit(0)
     }

@@ -2,7 +2,6 @@
 //! begins, by other runs of this program where there is something to show.
 
 use std::fs::File;
-use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
@@ -80,7 +79,7 @@ pub(crate) fn obey(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
 /// file, before which one of its name gets the suffix `.old`.
 fn send_lines_of_trace(path: Option<&PathBuf>) -> anyhow::Result<()> {
     let Some(path) = path else {
-        let errors = std::io::stderr().as_fd().try_clone_to_owned()?;
+        let errors = crate::streams::error_descriptor()?;
         return Ok(terminal_output::send_own_to(errors)?);
     };
     let context = || path.display().to_string();

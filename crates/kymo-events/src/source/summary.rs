@@ -46,8 +46,6 @@ pub struct ReadSummary {
     /// What call chains of each perf.data were resolved with.
     pub chains: Vec<Arc<ChainFacts>>,
     pub(super) notes: Vec<Note>,
-    /// CPUs of which events were lost behind the last one that was handed out; `None`: any.
-    pub untold_losses: Vec<Option<u32>>,
 }
 
 impl ReadSummary {
@@ -101,6 +99,15 @@ impl ReadSummary {
         }
         if let Some((timeline, stats)) = timeline.zip(self.timeline.as_ref()) {
             notes_on_timeline(timeline, stats).into_iter().for_each(&mut add);
+        }
+        let late = source.map_or(0, |source| source.losses.late());
+        if late > 0 {
+            let fact = format!(
+                "{} of events became known after later events of other CPUs were counted: times \
+                 across them may count as whole",
+                counted(late, "loss", "losses")
+            );
+            add(Note::doubt(NoteKind::Lost, fact, None));
         }
         self.notes.iter().cloned().for_each(&mut add);
         source.into_iter().flat_map(EventSource::found_notes).for_each(&mut add);

@@ -97,6 +97,15 @@ impl KernelTypes {
         of(&self.kernel).or_else(|| self.modules.borrow().iter().find_map(|space| of(space)))
     }
 
+    /// Offset of a member of a structure of the kernel, in bytes.
+    pub(crate) fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
+        let btf = &self.kernel.btf;
+        let structure = btf.get(btf.find(structure, &[BtfKind::STRUCT])?)?;
+        let members = btf.members(&structure);
+        let member = members.iter().find(|m| m.name == member)?;
+        Some(member.bit_offset / 8)
+    }
+
     /// Members of a structure or union.
     pub(crate) fn record(&self, id: u32) -> Option<Rc<RecordLayout>> {
         if let Some(known) = self.records.borrow().get(&id) {

@@ -1,6 +1,7 @@
 //! A recording from start to end: an instance of its own, events switched on in
 //! it, pages moved until it is time to stop, and what was lost.
 
+use kymo_kernel::task_ends::TaskEnds;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -123,7 +124,7 @@ pub fn record_trace_beside(
     options: &TraceOptions,
     begin: &mut dyn FnMut(Option<u32>) -> Result<(), UstError>,
 ) -> Result<TraceSummary, TraceError> {
-    let mut wanted = vec![Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
+    let mut wanted = vec![Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     if options.switch == Some(SwitchOn::Signal) {
         wanted.push(Signal::Usr2);
     }
@@ -145,7 +146,7 @@ pub fn record_trace_beside(
         gathered,
         signals,
         child,
-        watched: watch(&options.setup.pids),
+        watched: TaskEnds::of_processes(&options.setup.pids),
         full: false,
         summary,
     };
@@ -201,11 +202,6 @@ fn default_buffer(dir: &TraceDir) -> u64 {
     let cpus = dir.cpus().map_or(1, |c| c.len().max(1) as u64);
     let memory_kb = system::total_memory() / 1024;
     BUFFER_KB.min(memory_kb / MEMORY_SHARE / cpus).max(LEAST_KB)
-}
-
-/// Watches processes for their end.
-fn watch(pids: &[u32]) -> Vec<OwnedFd> {
-    pids.iter().filter_map(|pid| descriptors::process_end(*pid).ok()).collect()
 }
 
 /// The rings of a directory, for a pump.
@@ -264,7 +260,7 @@ struct Capture<'a> {
     gathered: Gathered,
     signals: Signals,
     child: Option<GatedChild>,
-    watched: Vec<OwnedFd>,
+    watched: TaskEnds,
     /// `max_size` was reached.
     full: bool,
     summary: TraceSummary,
@@ -422,19 +418,18 @@ impl Capture<'_> {
         let delay = self.options.setup.delay;
         let mut waits = delay;
         let waiting = system("cannot wait");
-        let watching = !self.watched.is_empty();
         loop {
             let mut fds = vec![descriptors::readable(&self.signals)];
             fds.extend(movers.ended().map(descriptors::readable_fd));
             let own = fds.len();
             fds.extend(alarm.map(descriptors::readable));
-            let first_watched = fds.len();
-            fds.extend(self.watched.iter().map(descriptors::readable));
+            fds.extend(self.child.as_ref().map(descriptors::readable));
+            fds.extend(self.watched.fds().map(descriptors::readable_fd));
             let look = self.next_look(began, file_began);
+            let look = self.watched.limit(Some(look)).unwrap_or(look);
             let left = waits.map_or(look, |delay| delay.saturating_sub(began.elapsed()).min(look));
             descriptors::wait(&mut fds, left).map_err(&waiting)?;
             let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
-            let (_, watched) = ready.split_at(first_watched);
             if waits.is_some_and(|delay| began.elapsed() >= delay) {
                 waits = None;
                 self.instance.set_tracing(true)?;
@@ -446,10 +441,8 @@ impl Capture<'_> {
             if let Some(alarm) = alarm {
                 alarm.clear();
             }
-            let mut dead = watched.iter();
             drop(fds);
-            self.watched.retain(|_| !dead.next().is_some_and(|d| *d));
-            if watching && self.watched.is_empty() {
+            if self.watched.all_ended().map_err(&waiting)? {
                 return Ok(());
             }
             let mut switch = false;

@@ -90,7 +90,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => {
                 let config = PerfConfig::read(scope);
                 if let Some(value) = config.get(&key_of(key)) {
-                    writeln!(std::io::stdout(), "{key}={value}")?;
+                    writeln!(crate::streams::stdout(), "{key}={value}")?;
                 }
                 if !config.problems.is_empty() {
                     status = tell_problems(&config);
@@ -110,7 +110,7 @@ fn split(variable: &str) -> (&str, Option<&str>) {
 
 fn list(config: &PerfConfig) -> std::io::Result<()> {
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     let mut unread = Vec::new();
     for variable in config.variables() {
         writeln!(out, "{}={}", variable.key, variable.value)?;

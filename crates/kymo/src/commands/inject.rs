@@ -4,7 +4,6 @@ mod jit;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::io::{IsTerminal as _, stdout};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,7 +84,7 @@ fn known_build_id(text: &str) -> Result<(BuildId, String), String> {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let to_stdout = args.output.as_os_str() == "-";
-    if to_stdout && stdout().is_terminal() {
+    if to_stdout && crate::streams::stdout().is_terminal() {
         bail!("a perf.data is not for a terminal: -o FILE, or into a pipe");
     }
     let mut input = PerfData::open(&args.input)?;
@@ -133,7 +132,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Where it goes, and whether that is a pipe.
 fn target(args: &Args) -> anyhow::Result<(RewriteTarget, bool)> {
     if args.output.as_os_str() == "-" {
-        return Ok((RewriteTarget::Pipe(Box::new(stdout())), true));
+        return Ok((RewriteTarget::Pipe(Box::new(crate::streams::raw_stdout())), true));
     }
     let (file, stream) = kymo_record::create_recording(&args.output, args.force)?;
     Ok(match stream {

@@ -3,7 +3,7 @@
 
 mod complete;
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     crate::screen::page();
-    let mut out = stdout().lock();
+    let mut out = crate::streams::stdout().lock();
     out.write_all(&text).and_then(|()| out.flush()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -80,7 +80,7 @@ fn show_help(mut cli: Command, command: Option<&str>) -> anyhow::Result<ExitCode
     };
     let text = of.render_long_help().to_string();
     crate::screen::page();
-    let mut out = stdout().lock();
+    let mut out = crate::streams::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ pub(crate) fn write(
 ) -> anyhow::Result<()> {
     crate::progress::end();
     let Some(path) = path.filter(|p| p.as_os_str() != "-") else {
-        let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+        let mut out = BufWriter::with_capacity(64 << 10, crate::streams::stdout().lock());
         fill(&mut out)?;
         return Ok(out.flush()?);
     };

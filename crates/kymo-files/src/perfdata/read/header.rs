@@ -103,6 +103,7 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
         notes: Vec::new(),
         consumed: false,
         keeps_deferred_chains: false,
+        losses: None,
     };
     if !data.pipe {
         file_form(&mut data, begin)?;

@@ -12,6 +12,7 @@ mod feature_section;
 mod features;
 mod header;
 mod input;
+mod loss_watch;
 mod names;
 mod order;
 mod ring_records;
@@ -25,7 +26,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kymo_model::{Attr, Endian, RawRecord, RecordKind};
+use kymo_model::{Attr, Endian, LossWindows, RawRecord, RecordKind};
 
 pub use crate::damage::Damage;
 pub use feature_section::{
@@ -207,6 +208,8 @@ pub struct PerfData {
     consumed: bool,
     /// Records of deferred call chains are handed on as they are.
     keeps_deferred_chains: bool,
+    /// Where losses go, if somebody uses them.
+    losses: Option<LossWindows>,
 }
 
 impl PerfData {
@@ -219,6 +222,12 @@ impl PerfData {
     /// later, and the records with that part.
     pub fn keep_deferred_chains(&mut self) {
         self.keeps_deferred_chains = true;
+    }
+
+    /// Has spans in which events were lost put into `windows`, before records later than their
+    /// start are handed on by time.
+    pub fn watch_losses(&mut self, windows: LossWindows) {
+        self.losses = Some(windows);
     }
 
     /// The path `perf script` and `perf report` read without `-i`: `perf.data`,

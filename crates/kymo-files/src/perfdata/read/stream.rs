@@ -13,6 +13,7 @@ use super::deferred_chains::{self, DeferredChains};
 use super::event_ids::EventIds;
 use super::header::name_events;
 use super::input::Input;
+use super::loss_watch::LossWatch;
 use super::order::{Batch, Queue};
 use super::{
     Damage, EventDesc, Features, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder, known,
@@ -64,6 +65,9 @@ pub(super) fn run(
         stopped: false,
         sink,
     };
+    if let Some(windows) = &data.losses {
+        reading.queue.watch_losses(LossWatch::new(windows.clone()));
+    }
     reading.stats.unfinished = !data.pipe && data.data.size == 0;
     let result = reading.records(&mut data.input, limit);
     let mut stats = std::mem::take(&mut reading.stats);
@@ -83,6 +87,7 @@ pub(super) fn run(
         stats.damaged.get_or_insert(Damage { offset, what: what.to_owned() });
     }
     stats.bytes = data.input.offset() - data.data.offset;
+    crate::read_tally::add(stats.bytes);
     stats.out_of_order = reading.queue.out_of_order;
     stats.forced_flushes = reading.queue.forced_flushes;
     stats.missing_user_stacks = reading.deferred.as_ref().map_or(0, |deferred| deferred.missing);
@@ -275,6 +280,11 @@ impl Reading<'_, '_> {
             Ok((event, time)) => {
                 self.stats.samples += 1;
                 self.queue.push(at, time, event);
+                if let Some((watch, _)) = self.queue.watch()
+                    && let Some(time) = time
+                {
+                    watch.sample(self.ids.sample_cpu(event, body, self.endian), time);
+                }
             }
             Err(why) => self.stats.count_unusable(why),
         }
@@ -286,9 +296,23 @@ impl Reading<'_, '_> {
                 self.stats.count_sideband(header, body, (time, self.endian));
                 self.stats.malformed += u64::from(self.ids.is_cut(event, body));
                 self.queue.push_other(at, time, event);
+                self.watch_sideband(header.kind, body, (event, time));
             }
             Err(why) => self.stats.count_unusable(why),
         }
+    }
+
+    /// Takes note of losses that a record states.
+    fn watch_sideband(&mut self, kind: RecordKind, body: &[u8], (event, time): (u32, Option<u64>)) {
+        let states_losses =
+            matches!(kind, RecordKind::LOST | RecordKind::THROTTLE | RecordKind::UNTHROTTLE);
+        let Some((watch, delivered)) = self.queue.watch().filter(|_| states_losses) else { return };
+        let Some(time) = time else { return };
+        let cpu = self.ids.sideband_cpu(event, body, self.endian);
+        // Those of throttling name their event after the time.
+        let id = self.endian.u64_at(body, 8).unwrap_or(0);
+        let of = self.ids.named(id).and_then(|event| self.events.get(event as usize));
+        watch.sideband(kind, of.map(|desc| (desc, id)), (cpu, time), delivered);
     }
 
     fn user_record(&mut self, header: RecordHeader, body: &[u8]) {

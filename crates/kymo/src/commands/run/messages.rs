@@ -214,6 +214,6 @@ pub(super) fn process_id(text: &str) -> anyhow::Result<u32> {
 pub(super) fn notify_attached() {
     const NOTIFY: &str = "__BPFTRACE_NOTIFY_PROBES_ATTACHED";
     if CalledName::get() == CalledName::Bpftrace && std::env::var_os(NOTIFY).is_some() {
-        let _ = writeln!(io::stdout(), "{NOTIFY}");
+        let _ = writeln!(crate::streams::raw_stdout(), "{NOTIFY}");
     }
 }

@@ -5,7 +5,7 @@ mod messages;
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -147,7 +147,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.info {
-        messages::write_info(&mut io::stdout())?;
+        messages::write_info(&mut crate::streams::stdout())?;
         return Ok(ExitCode::SUCCESS);
     }
     anyhow::ensure!(
@@ -168,7 +168,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let words = [&[pattern.to_owned()][..], &args.words].concat();
             let (text, parameters) = ProgramText::read(args.program.as_deref(), &words)?;
             let options = ProgramOptions { parameters, pid, ..ProgramOptions::default() };
-            let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+            let mut out = BufWriter::with_capacity(1 << 16, crate::streams::stdout().lock());
             let listed = list_program(&text.text, &options, is_verbose, &facts, &mut out);
             out.flush()?;
             return match listed {
@@ -218,7 +218,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         program.warnings.iter().for_each(|warning| text.say("WARNING", warning));
     }
     if args.show_program {
-        messages::write_program(&mut io::stdout().lock(), &program, &text.text)?;
+        messages::write_program(&mut crate::streams::stdout().lock(), &program, &text.text)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let (Some((call, position)), false) = (&program.unsafe_call, args.is_unsafe) {
@@ -270,7 +270,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut output = open_output(&args)?;
-    let mut diagnostics = anstream::stderr();
+    let mut diagnostics = crate::streams::styled_stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
     let is_events = options.mode == ProgramMode::Events;
     if is_events {
@@ -374,7 +374,7 @@ fn run_in_rings(
         return Ok(ExitCode::SUCCESS);
     }
     let mut output = open_output(args)?;
-    let mut diagnostics = anstream::stderr();
+    let mut diagnostics = crate::streams::styled_stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
     say_attached(args, run.probes(), run.is_old());
     if !args.quiet {
@@ -405,7 +405,7 @@ fn say_attached(args: &Args, probes: usize, is_old: bool) {
 
 fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Result<ExitCode> {
     crate::screen::page();
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, crate::streams::stdout().lock());
     let listed = list_points(pattern, with_arguments, facts, &mut out)?;
     out.flush()?;
     match listed {
@@ -419,7 +419,9 @@ fn open_output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
         Some(path) => Box::new(
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
         ),
-        None => Box::new(io::stdout()),
+        // Files and pipes get the bytes that bpftrace writes.
+        None if crate::streams::stdout().is_terminal() => Box::new(crate::streams::stdout()),
+        None => Box::new(crate::streams::raw_stdout()),
     };
     // Without buffering each message is a write; else they are collected until the ring is empty.
     Ok(match args.buffering.as_str() {

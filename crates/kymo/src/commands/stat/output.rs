@@ -79,7 +79,7 @@ impl CountOutput {
     /// Ends the result and prints the ledger below it.
     pub(super) fn finish(mut self, ledger: &Ledger) -> anyhow::Result<()> {
         self.out.flush().context("cannot write the result")?;
-        let mut err = io::stderr().lock();
+        let mut err = crate::streams::stderr();
         err.write_all(self.notes(ledger).as_bytes())?;
         Ok(err.flush()?)
     }
@@ -125,7 +125,11 @@ impl CountSink for CountOutput {
 
     fn interval(&mut self, reading: &CountReading) -> io::Result<()> {
         if self.options.clears {
-            self.out.write_all(b"\x1b[H\x1b[2J")?;
+            self.out.flush()?;
+            match self.options.target {
+                OutputTarget::Stderr => crate::streams::control_stderr(crate::streams::CLEAR)?,
+                _ => self.out.write_all(crate::streams::CLEAR.as_bytes())?,
+            }
         }
         let text = self.printer.interval(&reading.rows, reading.elapsed);
         self.out.write_all(text.as_bytes())
@@ -150,7 +154,7 @@ impl CountSink for CountOutput {
 
 fn open_target(target: &OutputTarget) -> anyhow::Result<Box<dyn Write>> {
     match target {
-        OutputTarget::Stderr => Ok(Box::new(io::stderr())),
+        OutputTarget::Stderr => Ok(Box::new(crate::streams::stderr())),
         OutputTarget::File { path, append } => {
             let mut options = OpenOptions::new();
             options.create(true).write(true).append(*append).truncate(!*append);
