@@ -104,9 +104,7 @@ fn build(tests: &Path, place: &Path) -> anyhow::Result<()> {
         for entry in std::fs::read_dir(tests.join(directory))? {
             let source = entry?.path();
             let extension = source.extension().and_then(|e| e.to_str()).unwrap_or_default();
-            let Some(name) =
-                source.file_stem().filter(|_| matches!(extension, "c" | "cpp"))
-            else {
+            let Some(name) = source.file_stem().filter(|_| matches!(extension, "c" | "cpp")) else {
                 continue;
             };
             let is_library = directory == "testlibs";
@@ -117,7 +115,8 @@ fn build(tests: &Path, place: &Path) -> anyhow::Result<()> {
             };
             let pie = ["-fpie", "-pie"];
             let forms = [(Some(plain), flags), (independent, &pie[..])];
-            for (name, flags) in forms.into_iter().filter_map(|(name, flags)| Some((name?, flags))) {
+            for (name, flags) in forms.into_iter().filter_map(|(name, flags)| Some((name?, flags)))
+            {
                 let output = place.join(directory).join(name);
                 let mut command = Command::new(if extension == "c" { "gcc" } else { "g++" });
                 command.args(["-w", "-g", "-O0", "-fno-omit-frame-pointer"]).args(flags);
