@@ -243,6 +243,22 @@ pub fn program_of(name: &OsStr) -> Option<PathBuf> {
     }
 }
 
+/// The file of a command that runs as another user or group than this process, whose events the
+/// kernel ends then; of root it does not.
+pub fn set_id_program(name: &OsStr) -> Option<PathBuf> {
+    use std::os::unix::fs::MetadataExt as _;
+    if rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let path = executable(name).ok()?;
+    let meta = std::fs::metadata(&path).ok()?;
+    let user =
+        meta.mode() & libc::S_ISUID != 0 && meta.uid() != rustix::process::geteuid().as_raw();
+    let group =
+        meta.mode() & libc::S_ISGID != 0 && meta.gid() != rustix::process::getegid().as_raw();
+    (user || group).then_some(path)
+}
+
 /// What `execvp` will find to execute; only the kernel knows whether it can.
 fn executable(name: &OsStr) -> io::Result<PathBuf> {
     let executable = |path: &Path| {

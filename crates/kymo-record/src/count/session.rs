@@ -21,6 +21,8 @@ use super::trust;
 use super::{CountError, CountOptions, CountTarget, StartDelay};
 use crate::control::{ControlChannel, ControlCommand};
 use crate::open::CounterScope;
+use crate::output::keep_apart;
+use crate::selection::note_set_id;
 
 /// What a count tells while it goes on. Errors end it.
 pub trait CountSink {
@@ -199,6 +201,9 @@ impl Session<'_> {
             // sync(1) of the system; what it cannot do does not spoil the count.
             let _ = std::process::Command::new("sync").status();
         }
+        if let Some(file) = &options.file {
+            keep_apart(&file.path).map_err(cannot_write)?;
+        }
         let child = match options.command.as_slice() {
             [] => None,
             command => Some(GatedChild::spawn(command)?),
@@ -245,6 +250,9 @@ impl Session<'_> {
         };
         let how = CounterOptions { inherit: options.inherit, on_exec };
         let mut notes = Vec::new();
+        if options.target == CountTarget::Command {
+            note_set_id(&options.command, &mut notes);
+        }
         let counters = Counters::open(&options.events, &scope, how, &mut notes)?;
         self.add_notes(notes);
         let ends = match &options.target {

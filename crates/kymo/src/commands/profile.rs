@@ -190,7 +190,10 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
         voluntary_switches: usage.voluntary_switches,
         involuntary_switches: usage.involuntary_switches,
         target: live_target(&args, &options),
-        notes: notes(&summary, &options).into_iter().chain(stacks.note.clone()).collect(),
+        notes: {
+            let own = stacks.note.clone().into_iter().chain(note_numbers());
+            notes(&summary, &options).into_iter().chain(own).collect()
+        },
         ..run_facts(&stacks)
     };
     // What goes on behind that is not recorded, whatever else takes its time then.
@@ -332,6 +335,15 @@ fn selection(args: &Args, source: &EventSource) -> anyhow::Result<EventSelection
     Ok(events)
 }
 
+/// Tells that what blocked threads cannot be known, where the kernel's events have other numbers
+/// than samples and processes.
+fn note_numbers() -> Option<Note> {
+    let fact = "switches and wake-ups have other numbers in this pid namespace than processes: \
+                causes of waits and who ended them are not known";
+    let advice = "start kymo in the first one (nsenter -t 1 -p, docker run --pid=host)".to_owned();
+    (!target::has_kernel_pids()).then(|| Note::doubt(NoteKind::Scope, fact, Some(advice)))
+}
+
 /// What blocks the threads that are there.
 fn blocked_before(options: &RecordOptions) -> anyhow::Result<FxHashMap<u32, OffCpuCause>> {
     let tids = match &options.target {
@@ -428,13 +440,11 @@ fn show(
         }
     }
     out.flush()?;
-    let is_damaged = ledger.notes().iter().any(|note| note.kind == NoteKind::Damaged);
-    let damage = is_damaged.then_some("damaged; what can be read is counted");
     let status = match args.json && !args.command.is_empty() {
         true => exit::status_of_whole,
         false => exit::status,
     };
-    Ok(status(path.display(), damage, &ledger, args.strict))
+    Ok(status(path.display(), None, &ledger, args.strict))
 }
 
 /// Samples of the recording, if it is one that has such.

@@ -4,7 +4,6 @@
 mod messages;
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kymo_bpf::CompiledProgram;
+use kymo_kernel::output_file::{self, SHARED};
 use kymo_kernel::process::{Signal, Signals};
 use kymo_model::counted;
 use kymo_programs::{
@@ -417,7 +417,8 @@ fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Re
 fn open_output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
     let sink: Box<dyn Write> = match &args.output {
         Some(path) => Box::new(
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+            output_file::open(path, SHARED)
+                .with_context(|| format!("cannot write {}", path.display()))?,
         ),
         // Files and pipes get the bytes that bpftrace writes.
         None if crate::streams::stdout().is_terminal() => Box::new(crate::streams::stdout()),
