@@ -94,36 +94,69 @@ fn build(tests: &Path, place: &Path) -> anyhow::Result<()> {
     }
     let settings = "LIBBCC_BPF_CONTAINS_RUNTIME = False\n";
     std::fs::write(place.join("runtime/engine/cmake_vars.py"), settings)?;
+    // The engine compares versions with a package that need not be installed.
+    let versions = "from distutils.version import LooseVersion\n";
+    std::fs::write(place.join("runtime/engine/looseversion.py"), versions)?;
     let libraries = place.join("testlibs");
     for (directory, flags) in [("testlibs", &["-fPIC", "-shared"][..]), ("testprogs", &["-no-pie"])]
     {
         std::fs::create_dir(place.join(directory))?;
         for entry in std::fs::read_dir(tests.join(directory))? {
             let source = entry?.path();
-            let Some(name) =
-                source.file_stem().filter(|_| source.extension().is_some_and(|e| e == "c"))
-            else {
+            let extension = source.extension().and_then(|e| e.to_str()).unwrap_or_default();
+            let Some(name) = source.file_stem().filter(|_| matches!(extension, "c" | "cpp")) else {
                 continue;
             };
             let is_library = directory == "testlibs";
             let name = name.to_string_lossy();
-            let name = if is_library { format!("lib{name}.so") } else { name.into_owned() };
-            let output = place.join(directory).join(name);
-            let mut command = Command::new("gcc");
-            command.args(["-w", "-g", "-O0", "-DHAVE_SYSTEMTAP_SYS_SDT_H"]).args(flags);
-            command.arg("-I").arg(tests.join("testlibs")).arg("-o").arg(&output).arg(&source);
-            if !is_library {
-                let rpath = format!("-Wl,--as-needed,-rpath,{}", libraries.display());
-                command.arg(rpath).arg("-L").arg(&libraries).arg("-lusdt_tp");
-            }
-            // What does not compile is missed by its cases, with bpftrace as with kymo.
-            if !command.status().context("gcc")?.success() {
-                println!("{} does not compile", source.display());
-            } else if is_library {
-                std::fs::set_permissions(&output, PermissionsExt::from_mode(0o644))?;
+            let (plain, independent) = match is_library {
+                true => (format!("lib{name}.so"), None),
+                false => (name.clone().into_owned(), Some(format!("{name}-pie"))),
+            };
+            let pie = ["-fpie", "-pie"];
+            let forms = [(Some(plain), flags), (independent, &pie[..])];
+            for (name, flags) in forms.into_iter().filter_map(|(name, flags)| Some((name?, flags)))
+            {
+                let output = place.join(directory).join(name);
+                let mut command = Command::new(if extension == "c" { "gcc" } else { "g++" });
+                command.args(["-w", "-g", "-O0", "-fno-omit-frame-pointer"]).args(flags);
+                command.arg("-DHAVE_SYSTEMTAP_SYS_SDT_H").arg("-I").arg(tests.join("testlibs"));
+                command.arg("-I").arg(tests.join("include")).arg("-o").arg(&output).arg(&source);
+                if !is_library {
+                    let rpath = format!("-Wl,--as-needed,-rpath,{}", libraries.display());
+                    command.arg(rpath).arg("-L").arg(&libraries).arg("-lusdt_tp");
+                }
+                // What does not compile is missed by its cases, with bpftrace as with kymo.
+                if !command.status().context("gcc")?.success() {
+                    println!("{} does not compile", source.display());
+                } else if is_library {
+                    std::fs::set_permissions(&output, PermissionsExt::from_mode(0o644))?;
+                }
             }
         }
     }
+    build_debug_files(&tests.join("testprogs/uprobe_test.c"), &place.join("testprogs"))
+}
+
+/// Programs whose debugging information is in files of its own, and an archive.
+fn build_debug_files(source: &Path, place: &Path) -> anyhow::Result<()> {
+    let source = source.canonicalize().with_context(|| source.display().to_string())?;
+    let script = format!(
+        "mkdir -p external_debug/dwo external_debug/dwp .debug
+        objcopy --only-keep-debug uprobe_test external_debug/uprobe_test-stripped.debug
+        objcopy --strip-debug uprobe_test uprobe_test-stripped
+        objcopy --only-keep-debug uprobe_separate_debug .debug/uprobe_separate_debug-stripped.debug
+        objcopy --strip-debug uprobe_separate_debug uprobe_separate_debug-stripped
+        objcopy --add-gnu-debuglink=.debug/uprobe_separate_debug-stripped.debug \
+            uprobe_separate_debug-stripped
+        zip -q -0 -j archive.zip true
+        (cd external_debug/dwo && gcc -g -O0 -gsplit-dwarf {0} -o uprobe_test-split)
+        cd external_debug/dwp && gcc -g -O0 -gsplit-dwarf {0} -o uprobe_test-split
+        llvm-dwp -e uprobe_test-split -o uprobe_test-split.dwp; rm -f *.dwo",
+        source.display()
+    );
+    // What a missing tool does not make is missed by its cases.
+    Command::new("sh").arg("-c").arg(script).current_dir(place).status().context("sh")?;
     Ok(())
 }
 
@@ -133,7 +166,13 @@ fn run(place: &Path, program: &Path, filter: Option<&str>) -> anyhow::Result<Str
     let mut command = Command::new("python3");
     command.arg("runtime/engine/main.py").current_dir(place);
     command.args(filter.iter().flat_map(|glob| ["--filter", glob]));
-    command.env("BPFTRACE_RUNTIME_TEST_EXECUTABLE", program.parent().unwrap_or(place));
+    // Engines of releases since 0.18 name the program, the older one its directory.
+    let engine = std::fs::read_to_string(place.join("runtime/engine/runner.py"))?;
+    let program = match engine.contains("BPFTRACE_BIN") {
+        true => program,
+        false => program.parent().unwrap_or(place),
+    };
+    command.env("BPFTRACE_RUNTIME_TEST_EXECUTABLE", program);
     command.stderr(std::process::Stdio::inherit());
     let output = command.output().context("python3")?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -1,7 +1,7 @@
 //! Names of addresses, times, users and cgroups, asked for when they are printed and kept.
 
 use std::cell::OnceCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kymo_bpf::BpfClock;
@@ -14,7 +14,6 @@ use kymo_symbols::debug_files::BinaryFiles;
 use kymo_symbols::{Kallsyms, NameChoice, Resolver, ResolverOptions, running_symbols};
 use rustc_hash::FxHashMap;
 
-use crate::facts::BinaryPlace;
 use crate::mapping_watch::MappingWatch;
 
 /// Processes whose mappings are kept.
@@ -33,8 +32,8 @@ pub(crate) struct AddressNames {
     users: FxHashMap<u32, String>,
     cgroups: FxHashMap<u64, Option<String>>,
     /// Places of probes, where all addresses of user space are of such a place, or of a stack
-    /// that begins with one.
-    pub probed: Vec<BinaryPlace>,
+    /// that begins with one: path and offset in the file.
+    pub probed: Vec<(PathBuf, u64)>,
     /// Addresses without a name.
     pub unresolved: u64,
 }
@@ -154,15 +153,15 @@ impl AddressNames {
     /// has this address. Whether there is one, and no other that it may be.
     fn place_probed_file(&mut self, pid: u32, address: u64) -> bool {
         const PAGE: u64 = 4095;
-        let is_it = |place: &&BinaryPlace| place.offset & PAGE == address & PAGE;
+        let is_it = |(_, offset): &&(PathBuf, u64)| offset & PAGE == address & PAGE;
         let mut candidates = self.probed.iter().filter(is_it);
         let Some(place) = candidates.next() else { return false };
         if candidates.any(|other| other != place) {
             return false;
         }
-        let Some(start) = address.checked_sub(place.offset) else { return false };
-        let length = std::fs::metadata(&place.path).map_or(0, |file| file.len());
-        let path = place.path.as_os_str().as_encoded_bytes().to_vec();
+        let Some(start) = address.checked_sub(place.1) else { return false };
+        let length = std::fs::metadata(&place.0).map_or(0, |file| file.len());
+        let path = place.0.as_os_str().as_encoded_bytes().to_vec();
         let end = start.saturating_add(length);
         let mapping = ProcMapping { start, end, path, ..ProcMapping::default() };
         let own = self.mappings.entry(pid).or_default();

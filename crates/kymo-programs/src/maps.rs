@@ -21,16 +21,15 @@ pub(crate) struct KernelMaps {
     holders: Vec<Option<usize>>,
     /// No program runs any more.
     is_quiet: bool,
-    /// Time since the first exchange, and time spent in exchanges.
-    began: Option<Instant>,
-    exchanging: Duration,
+    /// Since when records have waited at each exchange, and time spent in exchanges since.
+    behind: Option<(Instant, Duration)>,
     /// Maps emptied entry by entry while programs wrote to them.
     hasty: u64,
 }
 
-/// Share of the run time that exchanges may take while records wait: the kernel waits some 10 ms
-/// in each, and a program may ask for a thousand a second.
-const MOST_EXCHANGING: u32 = 5;
+/// The longest time that exchanges make a reader late: the kernel waits some 10 ms in each, and a
+/// program may ask for a thousand a second.
+const MOST_LATE: Duration = Duration::from_secs(4);
 
 /// Keys and values, those of all CPUs one after the other.
 pub(crate) type MapEntries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -52,14 +51,20 @@ impl KernelMaps {
         };
         let Some(map) = self.maps.get(number) else { return Ok(None) };
         let start = Instant::now();
-        let began = *self.began.get_or_insert(start);
-        if is_behind && self.exchanging * MOST_EXCHANGING > began.elapsed() {
+        self.behind = is_behind.then(|| self.behind.unwrap_or((start, Duration::ZERO)));
+        // Other records that wait do not count: exchanges take most of the time.
+        let is_late = |(since, spent): (Instant, Duration)| {
+            since.elapsed() > MOST_LATE && spent * 2 > since.elapsed()
+        };
+        if self.behind.is_some_and(is_late) {
             self.hasty += 1;
             return Ok(None);
         }
         let new = map.create_alike()?;
         holder.hold(&new).map_err(|e| e.error)?;
-        self.exchanging += start.elapsed();
+        if let Some((_, spent)) = &mut self.behind {
+            *spent += start.elapsed();
+        }
         Ok(self.maps.get_mut(number).map(|map| std::mem::replace(map, new)))
     }
 

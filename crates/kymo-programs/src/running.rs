@@ -365,7 +365,8 @@ impl RunningProgram {
                 .into_iter()
                 .try_for_each(|probe| self.start_probe(&loader, &attacher, probe));
             if program.probes.iter().flat_map(|probe| &probe.points).all(has_probed_address) {
-                self.actions.names.probed = attacher.places.take();
+                let places = attacher.places.take().into_iter();
+                self.actions.names.probed = places.map(|p| (p.path, p.offset)).collect();
             }
             done
         };

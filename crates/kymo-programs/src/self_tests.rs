@@ -7,28 +7,12 @@ use kymo_kernel::bpf::{ProgramInfo, enable_run_time};
 
 use crate::actions::ProgramSinks;
 use crate::error::ProgramError;
-use crate::output::ProgramOutput;
+use crate::output::{BenchmarkResult, ProgramOutput, TestResult};
 use crate::running::{ProgramMode, RunningProgram};
 
 /// Time that a benchmark's program runs for, and the longest until then.
 const ENOUGH: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(1);
-
-/// Result of a `test:` probe.
-pub(crate) struct TestResult {
-    pub(crate) name: String,
-    pub(crate) duration: Duration,
-    pub(crate) has_passed: bool,
-    pub(crate) output: Vec<u8>,
-}
-
-/// Result of a `bench:` probe.
-pub(crate) struct BenchmarkResult {
-    pub(crate) name: String,
-    /// Nanoseconds of a run.
-    pub(crate) average: u64,
-    pub(crate) runs: u64,
-}
 
 impl RunningProgram {
     /// Runs the `test:` or `bench:` probes and prints their results; whether all succeeded.

@@ -4,10 +4,9 @@ use std::io::Write as _;
 
 use kymo_bpf::ValueType;
 
-use super::PrintedMap;
 use super::histogram::used_buckets;
 use super::text;
-use crate::self_tests::{BenchmarkResult, TestResult};
+use super::{BenchmarkResult, PrintedMap, TestResult};
 use crate::value::{HistogramBucket, ProgramValue};
 
 /// A map: `{"type": "map", "data": {"@name": …}}`.

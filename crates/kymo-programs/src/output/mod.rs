@@ -7,6 +7,7 @@ mod tests;
 mod text;
 
 pub(crate) use format::format_values;
+pub(crate) use tests::{BenchmarkResult, TestResult};
 
 use std::io::{self, Write};
 

@@ -1,9 +1,24 @@
 //! Results of `test:` and `bench:` probes, as bpftrace prints them.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use super::{OutputForm, ProgramOutput, json};
-use crate::self_tests::{BenchmarkResult, TestResult};
+/// Result of a `test:` probe.
+pub(crate) struct TestResult {
+    pub(crate) name: String,
+    pub(crate) duration: Duration,
+    pub(crate) has_passed: bool,
+    pub(crate) output: Vec<u8>,
+}
+
+/// Result of a `bench:` probe.
+pub(crate) struct BenchmarkResult {
+    pub(crate) name: String,
+    /// Nanoseconds of a run.
+    pub(crate) average: u64,
+    pub(crate) runs: u64,
+}
 
 impl ProgramOutput<'_> {
     /// Results of tests, and how many passed.

@@ -122,9 +122,9 @@ fn has_debuginfo(file: &object::File<'_>) -> bool {
     file.section_by_name(".debug_info").is_some_and(|s| s.size() > 0)
 }
 
-/// Whether a path is of a mapping of a process: `/proc/PID/map_files/START-END`.
+/// Whether a path is of a mapping of a process: `map_files/START-END` of it.
 fn is_mapped_file(path: &Path) -> bool {
-    path.starts_with("/proc") && path.parent().is_some_and(|dir| dir.ends_with("map_files"))
+    path.parent().is_some_and(|dir| dir.ends_with("map_files"))
 }
 
 impl BinaryFiles {
