@@ -56,10 +56,9 @@ mod tests {
         assert_eq!(memo.get(LayoutId(2)), None);
         memo.insert(LayoutId(2), "two");
         memo.insert(LayoutId(0), "zero");
-        assert_eq!([0, 1, 2].map(|n| memo.get(LayoutId(n)).copied()), [
-            Some("zero"),
-            None,
-            Some("two")
-        ]);
+        assert_eq!(
+            [0, 1, 2].map(|n| memo.get(LayoutId(n)).copied()),
+            [Some("zero"), None, Some("two")]
+        );
     }
 }

@@ -417,7 +417,10 @@ fn calls_in_progress_are_known_at_attach() {
         let args = [flags, &["-p", &pid, "--timeout", "300"]].concat();
         let out = kymo_testkit::run(env!("CARGO_BIN_EXE_kymo"), args).success();
         let said = format!("{}{}", out.stdout, out.stderr);
-        assert!(said.contains("... [continued]: read(0<pipe:[") || said.contains("read(0"), "{said}");
+        assert!(
+            said.contains("... [continued]: read(0<pipe:[") || said.contains("read(0"),
+            "{said}"
+        );
         assert!(said.contains(" = ? <unfinished ...>"), "{said}");
         assert!(said.contains("1 call had begun before the trace"), "{said}");
     }
@@ -435,7 +438,8 @@ fn calls_in_progress_are_known_at_attach() {
     let instance = format!("kymo-{}-", kymo.id());
     let is_on = || {
         let all = std::fs::read_dir("/sys/kernel/tracing/instances").unwrap().flatten();
-        let mut own = all.filter(|entry| entry.file_name().to_string_lossy().starts_with(&instance));
+        let mut own =
+            all.filter(|entry| entry.file_name().to_string_lossy().starts_with(&instance));
         own.any(|entry| {
             let on = std::fs::read_to_string(entry.path().join("tracing_on"));
             on.is_ok_and(|text| text.trim() == "1")

@@ -135,6 +135,10 @@ fn an_event_has_the_name_that_its_task_had_then() {
     }
     for (name, count) in [("first_name", 2), ("second", 2), ("third", 1)] {
         let out = run(KYMO, ["script", "--comm", name, "-i", &dat]).success();
-        assert_eq!(out.stdout.lines().filter(|l| !l.starts_with("cpus=")).count(), count, "{out:?}");
+        assert_eq!(
+            out.stdout.lines().filter(|l| !l.starts_with("cpus=")).count(),
+            count,
+            "{out:?}"
+        );
     }
 }

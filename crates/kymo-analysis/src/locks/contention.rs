@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kymo_events::{
-    EventSelection, EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
-    SourceError,
+    EventSelection, EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass,
+    RecordedEvent, SourceError,
 };
 use rustc_hash::FxHashMap;
 

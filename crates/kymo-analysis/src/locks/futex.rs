@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSelection, EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
-    SourceError,
+    EventSelection, EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass,
+    RecordedEvent, SourceError,
 };
 use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;

@@ -9,7 +9,8 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass, RecordedEvent, SourceError,
+    EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
+    SourceError,
 };
 use rustc_hash::FxHashMap;
 

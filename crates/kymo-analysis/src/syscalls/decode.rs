@@ -1,7 +1,9 @@
 //! Entries and exits of system calls: by numbers (`raw_syscalls`), by names (`syscalls`), or as
 //! LTTng has them (`syscall_entry_*`).
 
-use kymo_events::{FieldId, FieldReader, FieldType, LayoutId, LayoutMemo, RecordedClass, RecordedEvent};
+use kymo_events::{
+    FieldId, FieldReader, FieldType, LayoutId, LayoutMemo, RecordedClass, RecordedEvent,
+};
 use rustc_hash::FxHashMap;
 
 /// Number of a call among those met.

@@ -2,7 +2,8 @@
 //! processes (`kmem:rss_stat`).
 
 use kymo_events::{
-    ClassOrigin, FieldId, FieldPart, FieldRole, FieldType, FieldValue, LayoutId, LayoutMemo, RecordedClass, RecordedEvent,
+    ClassOrigin, FieldId, FieldPart, FieldRole, FieldType, FieldValue, LayoutId, LayoutMemo,
+    RecordedClass, RecordedEvent,
 };
 use rustc_hash::FxHashMap;
 

@@ -2,7 +2,9 @@
 //! `app:order_start` and `app:order_stop`. A pair is of one thread, and where both events have
 //! the first field of the begin (a number), of one value of that.
 
-use kymo_events::{ClassOrigin, FieldId, FieldPart, FieldType, LayoutMemo, RecordedClass, RecordedEvent};
+use kymo_events::{
+    ClassOrigin, FieldId, FieldPart, FieldType, LayoutMemo, RecordedClass, RecordedEvent,
+};
 use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 

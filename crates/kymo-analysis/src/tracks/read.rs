@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kymo_events::{
-    BatchTee, ClassOrigin, EventSelection, EventSource, LayoutMemo, PerfItem, ReadOptions, ReadSummary,
-    RecordedEvent, SourceError,
+    BatchTee, ClassOrigin, EventSelection, EventSource, LayoutMemo, PerfItem, ReadOptions,
+    ReadSummary, RecordedEvent, SourceError,
 };
 use kymo_model::{RecordKind, Sideband};
 use rustc_hash::FxHashMap;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use kymo_events::worker_pool::worker_count;
 use kymo_events::state::MachineState;
 use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
+use kymo_events::worker_pool::worker_count;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
 use kymo_files::perfdata::{Entry, PerfData, PerfDataReadStats, RecordOrder};
 use kymo_model::{NoteKind, RecordKind};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_events::worker_pool::worker_count;
 use kymo_events::EventSource;
+use kymo_events::worker_pool::worker_count;
 use kymo_files::Timeline;
 use kymo_files::ctf::read::Times;
 use kymo_files::tracedat::TraceDat;
