@@ -55,7 +55,7 @@ pub use source::{
     BatchTee, ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, PerfItem,
     ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece, TeedBatches,
     is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data,
-    notes_on_timeline, notes_on_trace_dat,
+    notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
 };
 pub use task_tree::TaskTree;
 pub use value::FieldValue;
