@@ -42,6 +42,8 @@ const MOST: usize = 4 << 20;
 pub struct TaskNames {
     stated: FxHashMap<i32, TaskName>,
     saved: FxHashMap<i32, TaskName>,
+    /// An event changed a name: what was stated is not outdated by changes that no event states.
+    has_changes: bool,
 }
 
 /// Event that changes the name of a task, where its fields are not a name beside a number.
@@ -107,9 +109,11 @@ impl TaskNames {
     }
 
     /// Takes over a name that the kernel has saved. Where it had saved another one before, this
-    /// is later than what events have stated.
+    /// is later than what events have stated, unless changes are events themselves: those may
+    /// still come.
     pub fn save(&mut self, pid: i32, comm: TaskName) {
-        if self.saved.insert(pid, comm).is_some_and(|before| before != comm) {
+        let before = self.saved.insert(pid, comm);
+        if !self.has_changes && before != Some(comm) {
             self.stated.remove(&pid);
         }
     }
@@ -153,7 +157,9 @@ impl TaskNames {
             let text = comm.bytes(payload, endian);
             task(pid).into_iter().for_each(|pid| self.state(pid, text, &mut new));
         }
-        let (pid, after) = match known.name_change.as_ref()? {
+        let change = known.name_change.as_ref()?;
+        self.has_changes |= !matches!(change, NameChange::Free { .. });
+        let (pid, after) = match change {
             NameChange::Rename { pid, old, new: name } => {
                 let pid = pid.as_ref().map_or(Some(tid), task)?;
                 self.state(pid, old.bytes(payload, endian), &mut new);
@@ -277,5 +283,10 @@ mod tests {
         assert_eq!(name(&names, 7), "stated");
         names.save(7, TaskName::new(b"app\0rest"));
         assert_eq!(name(&names, 7), "app");
+        // Where renames are events, the one that explains it may still come.
+        let rename = known("task", "task_rename", "pid", &["oldcomm", "newcomm"]);
+        names.learn(&rename, (7, &payload(7, &["app", "second"])), Endian::Little, |_| {});
+        names.save(7, TaskName::new(b"third"));
+        assert_eq!(name(&names, 7), "second");
     }
 }
