@@ -14,8 +14,6 @@ pub const MOST_CPUS: u32 = 1 << 13;
 pub fn select_events(names: &[&str]) -> EventSelection {
     let mut selection = EventSelection::default();
     let names = names.iter().flat_map(|name| recorded_names(name));
-    let names: Vec<String> = names.map(str::to_owned).collect();
-    // Names without globs are always a selection.
-    let _ = selection.set_events(&names);
+    selection.set_event_names(names.map(str::to_owned).collect());
     selection
 }

@@ -9,10 +9,11 @@
 //! - processes: [`process`], [`target`], [`proc_maps`], [`memory`]
 //! - the kernel's code: [`kallsyms`], [`kcore`], [`vdso`]
 //! - the terminal: [`terminal`], [`terminal_output`]
-//! - files: [`regular_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
+//! - files: [`regular_file`], [`output_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
 //!   [`descriptors`]
 //! - events: [`events`], [`perf_event`], [`ring`], [`tracefs`], [`ftrace`]
 //! - programs in the kernel: [`bpf`]
+//! - programs to be recorded: [`workloads`]
 //! - probes: [`kprobes`], [`probe_events`], [`probe_guard`], [`probe_notes`]
 
 pub mod blocked;
@@ -32,6 +33,7 @@ mod lockdown;
 pub mod mapped;
 pub mod memory;
 pub mod opaque_mapping;
+pub mod output_file;
 pub mod perf_event;
 pub mod perf_ring;
 pub mod pmu;
@@ -53,3 +55,4 @@ pub mod terminal_output;
 pub mod tracefs;
 pub mod vdso;
 pub mod vmstat;
+pub mod workloads;

@@ -124,11 +124,7 @@ pub fn write_file(
     version: &str,
 ) -> Result<u64, RecordError> {
     let (file, is_pipe) = output::create(path, force)?;
-    if is_pipe {
-        let source = io::ErrorKind::NotSeekable.into();
-        return Err(RecordError::Create { path: path.to_owned(), source });
-    }
-    write(file, readings, command_line, version).map_err(|source| RecordError::Write {
+    write((file, is_pipe), readings, command_line, version).map_err(|source| RecordError::Write {
         path: path.to_owned(),
         source,
         kept: 0,
@@ -136,7 +132,7 @@ pub fn write_file(
 }
 
 fn write(
-    file: File,
+    (file, is_pipe): (File, bool),
     readings: &[&SchedStats],
     command_line: &[String],
     version: &str,
@@ -150,7 +146,10 @@ fn write(
     if let Some(last) = readings.last() {
         sections.insert(Feature::CPU_DOMAIN_INFO, domain_info(last));
     }
-    let mut writer = PerfDataWriter::file(file, Vec::new(), &sections)?;
+    let mut writer = match is_pipe {
+        true => PerfDataWriter::pipe(Box::new(file), Vec::new(), &sections, None)?,
+        false => PerfDataWriter::file(file, Vec::new(), &sections)?,
+    };
     for reading in readings {
         writer.record(&schedstat_records(reading))?;
     }

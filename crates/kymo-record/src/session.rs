@@ -7,7 +7,7 @@ mod switch_trigger;
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kymo_files::perfdata::Feature;
@@ -19,7 +19,7 @@ use kymo_kernel::events::EventSpec;
 use kymo_kernel::process::{Exit, GatedChild, PreferredThread, Signal, Signals, Usage};
 use kymo_kernel::target;
 use kymo_kernel::task_ends::TaskEnds;
-use kymo_model::{AttrFlags, Note, RecordKind};
+use kymo_model::{AttrFlags, Note};
 
 use crate::container_files::{ContainerFile, ContainerFiles};
 use crate::control::ControlChannel;
@@ -137,6 +137,14 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn new(options: &'a RecordOptions) -> Result<Session<'a>, RecordError> {
+        let to = match &options.output {
+            Output::Stdout => Path::new("-"),
+            Output::File { path, .. } => path,
+        };
+        if options.switch.is_some() || options.stamped_name {
+            output::check_renamable(to)?;
+        }
+        output::keep_apart(to).map_err(system("cannot keep standard output"))?;
         let OpenedEvents { specs, rings, tracing, child, tids, cpus, signals, mut notes } =
             OpenedEvents::open(options)?;
         let trigger = SwitchTrigger::open(&options.switch_at, &mut notes)?;
@@ -261,7 +269,9 @@ impl<'a> Session<'a> {
         self.summary.notes = notes;
         told.map_err(|e| self.write_error(e, writer.data_size()))?;
         if let Some(level) = level {
-            writer.compress(level).map_err(system("cannot compress"))?;
+            writer
+                .compress(level, self.options.compressed_form)
+                .map_err(system("cannot compress"))?;
         }
         self.writer = Some(writer);
         Ok(())
@@ -407,9 +417,7 @@ impl<'a> Session<'a> {
             facts::at_end(&self.scan, self.options.build_ids, f);
         } else if self.options.build_ids {
             for entry in facts::build_id_list(&self.scan) {
-                let mut record = features::build_id(&entry);
-                record[..4].copy_from_slice(&RecordKind::HEADER_BUILD_ID.0.to_ne_bytes());
-                writer.record(&record)?;
+                writer.record(&features::build_id_record(&entry))?;
             }
         }
         Ok(())

@@ -107,6 +107,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     sched, "Show who runs, who waits for a CPU, and why";
     kmem, "Show who allocates memory of the kernel, and what stays";
     lock, "Show who waits for locks";
+    timechart, "Draw CPUs and tasks over time as an SVG";
     offcpu, "Show where tasks were off CPU, and why";
     why, "Show what a task or a request really waited for: its critical path";
     kwork, "Show what interrupts, softirqs and work items do, and whom they hold up";
@@ -129,6 +130,8 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     buildid_list as "buildid-list", "Show build-ids of the binaries of a perf.data, or of the kernel";
     inject, "Write a perf.data again, uncompressed, with build-ids that others need";
     kallsyms, "Show where symbols of the running kernel are";
+    test, "Run a small workload to be recorded, or try what recording needs";
+    check, "Report whether this program has a part that scripts look for";
     version, "Show the version of this program";
     manual, "Print a manual page, or completions for a shell";
 };
@@ -140,6 +143,8 @@ const LEDGER_FILE: &str = "ledger";
 /// The options of all commands for terminals.
 const NO_PAGER: &str = "no-pager";
 const FULL_NAMES: &str = "full-names";
+/// The option of all commands for the number of threads.
+const JOBS: &str = "jobs";
 
 /// What people come with, before the commands by name.
 const QUESTIONS: &str = "\
@@ -192,6 +197,14 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
         .arg(flag(NO_PAGER, "Show long texts on a terminal without a pager"))
         .arg(flag(FULL_NAMES, "Shorten no names to fit the terminal"))
         .arg(
+            clap::Arg::new(JOBS)
+                .long(JOBS)
+                .value_name("N")
+                .global(true)
+                .value_parser(clap::value_parser!(u16).range(1..=1024))
+                .help("Read recordings with N worker threads [default: one for each CPU]"),
+        )
+        .arg(
             flag(sandbox::NO_SANDBOX, "Read recordings with all the rights that there are")
                 .hide_short_help(true),
         )
@@ -228,6 +241,9 @@ fn run() -> ExitCode {
     screen_options(&matches, ledger.is_machine_readable).choose();
     ledger.choose();
     let (name, innermost) = innermost(&matches);
+    if let Some(jobs) = innermost.try_get_one::<u16>(JOBS).ok().flatten() {
+        kymo_events::worker_pool::choose_worker_count(usize::from(*jobs));
+    }
     if let Err(e) = shared_options::obey(name, innermost) {
         return commands::fail(&e);
     }
@@ -289,13 +305,14 @@ fn refuse_command(args: &[OsString], place: usize) {
     }
 }
 
-/// `perf trace record` is `kymo syscalls record`.
-fn record_as_perf_trace(args: &mut [OsString], place: usize) {
-    if let [trace, record, ..] = &mut args[place..]
-        && trace == "trace"
-        && record == "record"
-    {
-        *trace = "syscalls".into();
+/// Puts kymo's command in the place of perf's where perf has two words for it: `trace record` is
+/// `syscalls record`, `sched script` is `script`.
+fn replace_command(args: &mut Vec<OsString>, place: usize) {
+    let word = |at: usize| args.get(at).and_then(|arg| arg.to_str());
+    match (word(place), word(place + 1)) {
+        (Some("trace"), Some("record")) => args[place] = "syscalls".into(),
+        (Some("sched"), Some("script")) => drop(args.remove(place)),
+        _ => {}
     }
 }
 
@@ -416,7 +433,7 @@ fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
 fn parse_typed(mut args: Vec<OsString>) -> (Vec<OsString>, (Command, ArgMatches)) {
     if let Some(place) = command_place(&args) {
         refuse_command(&args, place);
-        record_as_perf_trace(&mut args, place);
+        replace_command(&mut args, place);
         args = perf_options::put_behind_subcommand(args, place);
     }
     loop {

@@ -9,7 +9,7 @@ use super::count::OffCpuCounting;
 use super::intervals::IntervalCertainty;
 use crate::tasks::{SchedTask, TaskId};
 
-/// First waits that are kept: where so many fit, no switches are missing.
+/// First waits that are kept: once this many were kept, no switch is taken to be missing.
 const MOST: usize = 1 << 12;
 
 /// A first wait, which is in the row of its task as waiting.

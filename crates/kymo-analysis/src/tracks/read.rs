@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kymo_events::{
-    BatchTee, ClassOrigin, EventSelection, EventSource, PerfItem, ReadOptions, ReadSummary,
-    RecordedEvent, SourceError,
+    BatchTee, ClassOrigin, EventSelection, EventSource, LayoutMemo, PerfItem, ReadOptions,
+    ReadSummary, RecordedEvent, SourceError,
 };
 use kymo_model::{RecordKind, Sideband};
 use rustc_hash::FxHashMap;
@@ -121,6 +121,8 @@ pub struct TraceTracks {
     pub events: EventList,
     /// Spans in which events were lost.
     pub losses: Vec<(u64, u64)>,
+    /// Whether events may have stacks: some are stacks, or of a trace that may have them in fields.
+    pub may_have_stacks: bool,
     /// What did not fit.
     pub counts: TrackCounts,
     /// What the state machine and the readers say.
@@ -226,8 +228,7 @@ impl EventUses {
 
 struct Tracking<'c> {
     config: &'c TrackConfig,
-    /// By layout, of classes that had an event.
-    uses: Vec<Option<EventUses>>,
+    uses: LayoutMemo<EventUses>,
     /// Begin and end of what is wanted.
     limits: (u64, u64),
     /// Where times count from: the first event, or the begin of what is wanted.
@@ -251,6 +252,7 @@ struct Tracking<'c> {
     losses: Vec<(u64, u64)>,
     /// First waits, by number of the task and begin, while no switch seems to be missing.
     first_waits: Vec<(u32, u64)>,
+    may_have_stacks: bool,
     counts: TrackCounts,
 }
 
@@ -258,7 +260,7 @@ impl<'c> Tracking<'c> {
     fn new(config: &'c TrackConfig) -> Tracking<'c> {
         Tracking {
             config,
-            uses: Vec::new(),
+            uses: LayoutMemo::default(),
             limits: (config.selection.from(), config.selection.until()),
             base: None,
             last: 0,
@@ -276,6 +278,7 @@ impl<'c> Tracking<'c> {
             events: GrowingEvents::default(),
             losses: Vec::new(),
             first_waits: Vec::new(),
+            may_have_stacks: false,
             counts: TrackCounts::default(),
         }
     }
@@ -319,14 +322,15 @@ impl<'c> Tracking<'c> {
     /// What an event may be of: everything, where it is the first of its layout, or tells of
     /// losses.
     fn uses(&self, event: &RecordedEvent<'_>) -> EventUses {
-        let known = self.uses.get(event.class.layout.index()).copied().flatten();
+        let known = self.uses.get(event.class.layout).copied();
         known.filter(|_| event.lost.is_none()).unwrap_or(EventUses::ALL)
     }
 
     /// Keeps what an event of this layout turned out to be of.
     fn learn_uses(&mut self, event: &RecordedEvent<'_>) {
-        let layout = event.class.layout.index();
-        if self.uses.get(layout).is_some_and(Option::is_some) {
+        let layout = event.class.layout;
+        self.may_have_stacks |= event.class.is_stack || event.class.ctf.is_some();
+        if self.uses.get(layout).is_some() {
             return;
         }
         // What was not asked about it has not seen it: it is outside of what is drawn.
@@ -339,12 +343,7 @@ impl<'c> Tracking<'c> {
         let others = class.origin == ClassOrigin::Program || work || counters;
         let is_sched = SCHED_EVENTS.iter().any(|name| class.is_named(name));
         let states = class.is_stack || is_sched;
-        if self.uses.len() <= layout {
-            self.uses.resize(layout + 1, None);
-        }
-        if let Some(slot) = self.uses.get_mut(layout) {
-            *slot = Some(EventUses { states, calls, others, is_known: true });
-        }
+        self.uses.insert(layout, EventUses { states, calls, others, is_known: true });
     }
 
     fn grow(&mut self, cpu: u32) {
@@ -591,6 +590,7 @@ impl<'c> Tracking<'c> {
             wakeups: self.wakeups,
             events: self.events.finish(),
             losses: LossWindows::new(self.losses).to_spans(),
+            may_have_stacks: self.may_have_stacks,
             counts: self.counts,
             sched,
         }

@@ -61,7 +61,7 @@ use registry::Registry;
 pub use sample_selector::SampleSelector;
 pub use summary::{
     ReadSummary, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
-    notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
+    notes_on_perf_data, notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
 };
 
 /// Recordings cannot be read, or not together.
@@ -320,16 +320,15 @@ impl EventSource {
         self.timeline.as_mut()
     }
 
-    /// Times of the first and the last event, where the recordings tell. Of programs all is
-    /// read for it.
+    /// Times of the first and the last event. Recordings that do not state them are read for it.
     ///
     /// # Errors
     /// If reading fails.
     pub fn span(&self) -> Result<Option<(u64, u64)>, SourceError> {
         let mut spans = Vec::new();
         for number in 0..self.perf.len() {
-            let Some(data) = self.perf(number) else { continue };
-            match data.features().sample_time {
+            let Some(mut data) = self.perf(number) else { continue };
+            match data.sample_span()? {
                 Some(span) => spans.push(span),
                 None => return Ok(None),
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kymo_files::ctf::UNFINISHED;
 use kymo_files::ctf::read::{Ctf, Times};
 use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
@@ -196,8 +197,41 @@ fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
         doubt(NoteKind::Stacks, fact, None);
     }
     if s.unfinished {
-        let fact = "the recorder did not finish the file: its size is 0".to_owned();
+        let fact = "the recorder did not finish the file: its end is missing".to_owned();
         doubt(NoteKind::Unfinished, fact, None);
+    }
+    notes.extend(notes_on_trace_data(s));
+    notes
+}
+
+/// Notes on the trace data of hardware (AUX area), which are not decoded.
+pub fn notes_on_trace_data(s: &PerfDataReadStats) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let what = s.aux_name();
+    if s.aux_bytes > 0 || s.aux_records > 0 {
+        let fact = format!(
+            "{} bytes of {what} are not decoded: what they trace is not shown",
+            s.aux_bytes
+        );
+        let advice = Some("perf script --itrace decodes them".to_owned());
+        notes.push(Note::doubt(NoteKind::NotCounted, fact, advice));
+    }
+    if s.aux_truncated > 0 {
+        let records = counted(s.aux_records, "piece", "pieces");
+        let fact = format!(
+            "{} of {records} of {what} were truncated: the buffer was full",
+            s.aux_truncated
+        );
+        let advice = Some("record with a larger buffer: -m ,PAGES".to_owned());
+        notes.push(Note::doubt(NoteKind::Lost, fact, advice));
+    }
+    if s.aux_errors > 0 {
+        let fact = counted(
+            s.aux_errors,
+            "error in trace data was met while recording",
+            "errors in trace data were met while recording",
+        );
+        notes.push(Note::doubt(NoteKind::NotCounted, fact, None));
     }
     notes
 }
@@ -371,6 +405,14 @@ pub fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::TraceDatReadStats) ->
 pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
     let mut l = Notes::default();
     let more = || Some("record with larger or more sub-buffers".to_owned());
+    let unfinished = ctf.traces().iter().filter(|t| t.metadata().env(UNFINISHED).is_some()).count();
+    if unfinished > 0 {
+        let what = counted(unfinished as u64, "trace", "traces");
+        let fact = format!(
+            "the recorder did not finish {what}: it is at work, was killed, or its disk was full"
+        );
+        l.note(NoteKind::Unfinished, fact, None);
+    }
     if s.lost > 0 {
         let (n, places) = (s.lost, s.lost_places);
         l.note(

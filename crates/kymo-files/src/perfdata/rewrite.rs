@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use kymo_model::{Endian, RecordHeader, RecordKind};
+use kymo_model::{Attr, Endian, RecordHeader, RecordKind};
 
-use super::write::features::{BuildIdOf, build_id};
+use super::write::features::{BuildIdOf, build_id, build_id_record};
 use super::write::synth::finished_round;
 use super::write::{EventMeta, FeatureSections, PerfDataWriter};
 use super::{Entry, EventDesc, Feature, Features, PerfData, PerfDataReadStats, RecordOrder};
@@ -54,6 +54,14 @@ pub trait Rewriting {
         false
     }
 
+    /// Whether records are read and written in the order of their times.
+    fn is_in_order_of_time(&self) -> bool {
+        false
+    }
+
+    /// Changes what the new recording says of an event whose samples are changed.
+    fn change_event(&self, _attr: &mut Attr) {}
+
     /// Binaries with build-ids that are told besides those that the recording has.
     fn build_ids(&mut self) -> Vec<BuildIdOf> {
         Vec::new()
@@ -71,12 +79,11 @@ pub fn append(entry: &Entry<'_>, out: &mut Vec<u8>) {
 
 /// Appends the record of a pipe that tells a build-id.
 pub fn append_build_id(binary: &BuildIdOf, out: &mut Vec<u8>) {
-    let mut record = build_id(binary);
-    record[..4].copy_from_slice(&RecordKind::HEADER_BUILD_ID.0.to_ne_bytes());
-    out.extend(record);
+    out.extend(build_id_record(binary));
 }
 
-/// Writes `input` again. Trace data of the AUX area is left out. Gives the size of what was
+/// Writes `input` again; of one that is damaged or not finished, a file that is not finished. Trace
+/// data of the AUX area is left out. Gives the size of what was
 /// written and how the recording was read.
 pub fn rewrite(
     input: &mut PerfData,
@@ -87,14 +94,19 @@ pub fn rewrite(
         return Err(RewriteError::ByteOrder);
     }
     let from_pipe = input.is_pipe();
-    let mut out = Rewriter { target: Some(target), writer: None, bytes: Vec::new() };
+    // Those that are known stand before the records or in a section.
+    let drops_build_ids = input.has_pipe_form() && !from_pipe;
+    let mut out =
+        Rewriter { target: Some(target), writer: None, bytes: Vec::new(), drops_build_ids };
     if !from_pipe {
         out.begin(input.events(), input.features(), rewriting)?;
     }
     let mut failed = None;
-    let read = input.for_each(RecordOrder::File, &mut |entry| match out
-        .take(entry, from_pipe, rewriting)
-    {
+    let order = match rewriting.is_in_order_of_time() {
+        true => RecordOrder::Time,
+        false => RecordOrder::File,
+    };
+    let read = input.for_each(order, &mut |entry| match out.take(entry, from_pipe, rewriting) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
             failed = Some(error);
@@ -112,13 +124,21 @@ pub fn rewrite(
         true => FeatureSections::new(),
         false => sections(input.features(), &rewriting.build_ids()),
     };
-    Ok((writer.finish(&sections)?, read))
+    // What is missing in the one is missing in the other.
+    let is_whole =
+        !read.unfinished && read.damaged.is_none() && input.description_damage().is_empty();
+    let size = match is_whole {
+        true => writer.finish(&sections)?,
+        false => writer.finish_incomplete(&sections)?,
+    };
+    Ok((size, read))
 }
 
 struct Rewriter {
     target: Option<RewriteTarget>,
     writer: Option<PerfDataWriter>,
     bytes: Vec<u8>,
+    drops_build_ids: bool,
 }
 
 impl Rewriter {
@@ -133,11 +153,11 @@ impl Rewriter {
         if events.is_empty() {
             return Err(RewriteError::NoEvents);
         }
-        let meta = |event: &EventDesc| EventMeta {
-            name: event.name.clone(),
-            attr: event.attr.clone(),
-            ids: event.ids.clone(),
-            ..EventMeta::default()
+        let meta = |event: &EventDesc| {
+            let mut attr = event.attr.clone();
+            rewriting.change_event(&mut attr);
+            let (name, ids) = (event.name.clone(), event.ids.clone());
+            EventMeta { name, attr, ids, ..EventMeta::default() }
         };
         let events: Vec<EventMeta> = events.iter().map(meta).collect();
         self.writer = Some(match target {
@@ -176,7 +196,9 @@ impl Rewriter {
             | RecordKind::HEADER_FEATURE
             | RecordKind::HEADER_TRACING_DATA
             | RecordKind::HEADER_EVENT_TYPE => return Ok(()),
-            RecordKind::HEADER_BUILD_ID if self.writer.is_none() => return Ok(()),
+            RecordKind::HEADER_BUILD_ID if self.writer.is_none() || self.drops_build_ids => {
+                return Ok(());
+            }
             RecordKind::AUXTRACE | RecordKind::AUXTRACE_INFO => return Ok(()),
             _ => {}
         }

@@ -21,6 +21,7 @@ use super::trust;
 use super::{CountError, CountOptions, CountTarget, StartDelay};
 use crate::control::{ControlChannel, ControlCommand};
 use crate::open::CounterScope;
+use crate::output::keep_apart;
 use crate::selection::note_set_id;
 
 /// What a count tells while it goes on. Errors end it.
@@ -199,6 +200,9 @@ impl Session<'_> {
         if options.sync {
             // sync(1) of the system; what it cannot do does not spoil the count.
             let _ = std::process::Command::new("sync").status();
+        }
+        if let Some(file) = &options.file {
+            keep_apart(&file.path).map_err(cannot_write)?;
         }
         let child = match options.command.as_slice() {
             [] => None,

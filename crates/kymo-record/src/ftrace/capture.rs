@@ -285,7 +285,7 @@ impl Capture<'_> {
         let growing = movers::take(current).map_err(system("a file is still written to"))?;
         let kept = growing.total();
         let failed = |error| TraceError::Write { path: path.to_owned(), error, kept };
-        let finished = self.finish(growing, path);
+        let finished = self.finish(growing, path, ran.is_ok() && moved.is_ok());
         ran?;
         match moved {
             Ok(_) => {}
@@ -363,15 +363,22 @@ impl Capture<'_> {
 
     /// Completes a file: names and figures of the end, no holes, compressed if
     /// asked. Gives its size.
-    fn finish(&mut self, mut growing: Growing, path: &Path) -> Result<u64, TraceError> {
+    fn finish(
+        &mut self,
+        mut growing: Growing,
+        path: &Path,
+        is_whole: bool,
+    ) -> Result<u64, TraceError> {
         let kept = growing.total();
         let write = |error| TraceError::Write { path: path.to_owned(), error, kept };
-        if let Ok(header) = self.gathered.header(self.instance, &self.cpus)
+        // Of a disk that is full the header is left as it is.
+        if is_whole
+            && let Ok(header) = self.gathered.header(self.instance, &self.cpus)
             && header.layout.len <= growing.room_for_header()
         {
             growing.replace_header(&header).map_err(write)?;
         }
-        if self.gathered.format().compression != Default::default() {
+        if is_whole && self.gathered.format().compression != Default::default() {
             let facts = self.gathered.facts(self.instance, &self.cpus);
             match pack::pack(&growing, path, &facts, &self.gathered) {
                 Ok(size) => return Ok(size),
@@ -381,7 +388,7 @@ impl Capture<'_> {
                 }
             }
         }
-        Ok(growing.finish().map_err(write)?.1)
+        Ok(growing.finish(is_whole).map_err(write)?.1)
     }
 
     /// From the start of tracing to its end.
@@ -518,7 +525,7 @@ impl Capture<'_> {
         };
         self.summary.bytes += before.total();
         self.gathered.end_file(self.instance, &self.cpus);
-        self.finish(before, &aside)?;
+        self.finish(before, &aside, true)?;
         self.gathered.begin_file();
         self.summary.switched.push(aside);
         self.prune();

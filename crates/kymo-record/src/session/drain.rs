@@ -89,7 +89,9 @@ impl Session<'_> {
         if !clock.unmarked || clock.marked.elapsed() < MARK_EVERY {
             return Ok(());
         }
-        if let Some(writer) = &mut self.writer {
+        // A mark also ends a round, which promises that nothing older follows: samples of rings
+        // that overwrite are written last.
+        if let Some(writer) = self.writer.as_mut().filter(|_| !self.options.overwrite) {
             writer.mark()?;
         }
         (clock.unmarked, clock.marked) = (false, Instant::now());
@@ -222,7 +224,9 @@ impl Session<'_> {
     pub(super) fn drain(&mut self) -> io::Result<usize> {
         let total = self.read_rings(RingMode::Keep)?;
         if let Some(writer) = self.writer.as_mut().filter(|_| total > 0) {
-            writer.record(&synth::finished_round())?;
+            if !self.options.overwrite {
+                writer.record(&synth::finished_round())?;
+            }
             if writer.is_pipe() {
                 writer.flush()?;
             }

@@ -17,7 +17,7 @@ use super::memory::{MAX_TEXT, MemoryShape};
 
 /// A call that begins, as programs in the kernel have seen it.
 #[derive(Clone, Debug, Default)]
-pub struct CallEntry {
+pub struct CallMemory {
     /// What its arguments point to.
     pub pieces: Vec<MemoryPiece>,
     /// Whether it is of the ABI of 32-bit programs; `None` where nothing tells.
@@ -54,8 +54,13 @@ pub trait TaskInspector {
     }
 
     /// What was read when the call of this event began.
-    fn memory_at_entry(&mut self, _event: (i32, u64), _number: i64, _args: &[u64; 6]) -> CallEntry {
-        CallEntry::default()
+    fn memory_at_entry(
+        &mut self,
+        _event: (i32, u64),
+        _number: i64,
+        _args: &[u64; 6],
+    ) -> CallMemory {
+        CallMemory::default()
     }
 
     /// Whether the program of a task makes calls of the ABI of 32-bit programs; `None` if that

@@ -18,7 +18,7 @@ mod waits;
 
 pub use arguments::CallDescriptions;
 pub use classes::{syscall_class, syscall_classes};
-pub use details::{CallEntry, TaskInspector};
+pub use details::{CallMemory, TaskInspector};
 pub use errno::errno_name;
 pub use lines::{SampledCall, SyscallFormats, SyscallLines, SyscallStyle};
 pub use numbers::{

@@ -211,6 +211,11 @@ impl ProfilePage {
         }
         let elapsed = time(self.elapsed);
         let _ = match (self.attached, self.on_cpu) {
+            // A recording of one moment, or without times.
+            (true, None) if self.elapsed.is_zero() => writeln!(
+                o,
+                "  Time      not known: the recording has no two samples with different times"
+            ),
             (true, None) => writeln!(
                 o,
                 "  Time      {elapsed} from the first to the last event; how long of it tasks ran \

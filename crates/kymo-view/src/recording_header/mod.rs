@@ -28,7 +28,7 @@ pub fn write_header(
     writeln!(out, "# header version : {}", file.version())?;
     writeln!(out, "# data offset    : {offset}")?;
     writeln!(out, "# data size      : {size}")?;
-    if !file.is_pipe() {
+    if !file.has_pipe_form() {
         writeln!(out, "# feat offset    : {}", offset.saturating_add(size))?;
     }
     let texts = [

@@ -11,6 +11,7 @@ use kymo_kernel::system::SystemRoot;
 use kymo_model::{BuildId, UntrustedText};
 
 use super::hit_binaries::hit_binaries;
+use crate::exit;
 
 /// Flags of `kymo buildid-list`.
 #[derive(clap::Args)]
@@ -64,6 +65,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 writeln!(out, "{} {path}", entry.build_id)?;
             }
         }
+        out.flush()?;
+        return Ok(exit::of_description(&file));
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

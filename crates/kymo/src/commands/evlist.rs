@@ -9,6 +9,8 @@ use kymo_format::EventFormat;
 use kymo_model::{AttrFlags, EventType, UntrustedText};
 use kymo_view::attribute_text::attribute_text;
 
+use crate::exit;
+
 /// Flags of `kymo evlist`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -48,7 +50,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::of_description(&file))
 }
 
 impl Args {

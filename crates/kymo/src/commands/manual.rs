@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Command;
 use complete::Shell;
+use kymo_kernel::output_file::{self, SHARED};
 use kymo_kernel::terminal_output::output_is_terminal;
 
 /// Flags of `kymo manual`.
@@ -110,7 +111,9 @@ fn write(dir: &Path, pages: &[(String, Vec<u8>)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     for (name, text) in pages {
         let path = dir.join(format!("{name}.1"));
-        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        output_file::open(&path, SHARED)
+            .and_then(|mut file| file.write_all(text))
+            .with_context(|| path.display().to_string())?;
     }
     Ok(())
 }

@@ -440,13 +440,11 @@ fn show(
         }
     }
     out.flush()?;
-    let is_damaged = ledger.notes().iter().any(|note| note.kind == NoteKind::Damaged);
-    let damage = is_damaged.then_some("damaged; what can be read is counted");
     let status = match args.json && !args.command.is_empty() {
         true => exit::status_of_whole,
         false => exit::status,
     };
-    Ok(status(path.display(), damage, &ledger, args.strict))
+    Ok(status(path.display(), None, &ledger, args.strict))
 }
 
 /// Samples of the recording, if it is one that has such.

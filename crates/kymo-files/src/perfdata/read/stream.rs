@@ -11,7 +11,7 @@ use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 use super::block::{BLOCK, Block, Origin, Pool, hand_over};
 use super::deferred_chains::{self, DeferredChains};
 use super::event_ids::EventIds;
-use super::header::name_events;
+use super::header::{damaged_sections, name_events};
 use super::input::Input;
 use super::loss_watch::LossWatch;
 use super::order::{Batch, Queue};
@@ -36,7 +36,7 @@ pub(super) fn run(
     order: RecordOrder,
     sink: &mut Sink<'_>,
 ) -> Result<PerfDataReadStats, PerfDataReadError> {
-    if data.pipe && data.consumed {
+    if data.is_pipe() && data.consumed {
         return Err(PerfDataReadError::Consumed);
     }
     data.consumed = true;
@@ -44,27 +44,12 @@ pub(super) fn run(
         0 => u64::MAX,
         size => data.data.offset.saturating_add(size),
     };
-    if !data.pipe {
+    if !data.is_pipe() {
         let seek = data.input.file.seek(SeekFrom::Start(data.data.offset));
         seek.map_err(|error| PerfDataReadError::Io { offset: data.data.offset, error })?;
     }
     data.input.restart(data.data.offset, limit);
-    let min_batch = if data.pipe { 0 } else { BATCH };
-    let mut reading = Reading {
-        endian: data.endian,
-        pipe: data.pipe,
-        events: Arc::clone(&data.events),
-        features: Arc::clone(&data.features),
-        ids: EventIds::new(&data.events),
-        queue: Queue::new(order, data.endian, min_batch),
-        deferred: (!data.keeps_deferred_chains).then(DeferredChains::default),
-        pool: Arc::default(),
-        complete: 0,
-        stats: PerfDataReadStats::default(),
-        unpacked: Unpacked::default(),
-        stopped: false,
-        sink,
-    };
+    let mut reading = Reading::new(data, order, sink);
     if let Some(windows) = &data.losses {
         reading.queue.watch_losses(LossWatch::new(windows.clone()));
     }
@@ -96,9 +81,75 @@ pub(super) fn run(
     result.map(|_| stats)
 }
 
+/// Reads what the records of a pipe-form file say of its events and sections; a later reading
+/// reports damage.
+pub(super) fn describe(data: &mut PerfData) -> Result<(), PerfDataReadError> {
+    let mut ignored = |_: Batch| ControlFlow::Continue(());
+    data.input.restart(data.data.offset, u64::MAX);
+    let mut reading = Reading::new(data, RecordOrder::File, &mut ignored);
+    let input = &mut data.input;
+    while reading.stats.damaged.is_none() && input.want(RecordHeader::SIZE)? {
+        let Ok(header) = RecordHeader::parse(input.window(), reading.endian) else { break };
+        let size = usize::from(header.size);
+        if size < RecordHeader::SIZE || !input.want(size)? {
+            let (offset, what) = (input.offset(), format!("a record of {size} bytes is not whole"));
+            reading.damage(offset, what);
+            break;
+        }
+        let body = &input.window()[RecordHeader::SIZE..size];
+        match header.kind {
+            RecordKind::HEADER_ATTR
+            | RecordKind::EVENT_UPDATE
+            | RecordKind::HEADER_FEATURE
+            | RecordKind::HEADER_BUILD_ID => reading.user_record(header, body),
+            RecordKind::HEADER_TRACING_DATA | RecordKind::AUXTRACE => {
+                let blob = BlobPlace::new(header.kind, body, reading.endian);
+                blob.inside.into_iter().for_each(|b| reading.feature(Feature::TRACING_DATA, b));
+                input.consume(size);
+                reading.blob(header.kind, blob.follows, input)?;
+                continue;
+            }
+            _ => {}
+        }
+        input.consume(size);
+    }
+    let (events, features) = (reading.events, reading.features);
+    data.notes.extend(damaged_sections(&features));
+    data.cut_at = reading.stats.damaged;
+    (data.events, data.features) = (events, features);
+    data.described = true;
+    Ok(())
+}
+
+/// Where the bytes are that belong to a record without being part of it.
+struct BlobPlace {
+    /// Number of bytes that follow the record.
+    follows: u64,
+    /// The bytes, where simpleperf put them into the record itself.
+    inside: Option<Vec<u8>>,
+}
+
+impl BlobPlace {
+    fn new(kind: RecordKind, body: &[u8], endian: Endian) -> BlobPlace {
+        let nowhere = BlobPlace { follows: 0, inside: None };
+        if kind == RecordKind::AUXTRACE {
+            return BlobPlace { follows: endian.u64_at(body, 0).unwrap_or(0), ..nowhere };
+        }
+        let mut c = Cursor::new(body, endian);
+        let Ok(stated) = c.u32() else { return nowhere };
+        match c.bytes(stated as usize) {
+            // perf's record ends here, padded at most.
+            Ok(bytes) if body.len() > 8 => BlobPlace { inside: Some(bytes.to_vec()), ..nowhere },
+            _ => BlobPlace { follows: stated.into(), ..nowhere },
+        }
+    }
+}
+
 struct Reading<'s, 'f> {
     endian: Endian,
+    /// Events and sections are described by the records that are read now.
     pipe: bool,
+    pipe_form: bool,
     events: Arc<Vec<EventDesc>>,
     features: Arc<Features>,
     ids: EventIds,
@@ -108,10 +159,33 @@ struct Reading<'s, 'f> {
     /// Largest time seen when the last round ended.
     complete: u64,
     stats: PerfDataReadStats,
+    /// The first record that is too short for its fields.
+    short: Option<Damage>,
     unpacked: Unpacked,
     /// The sink wants no more.
     stopped: bool,
     sink: &'s mut Sink<'f>,
+}
+
+/// Name and number of a kind of record, as perf states them.
+fn record_name(kind: RecordKind) -> String {
+    format!("{} ({})", kind.name().unwrap_or("record of an unknown kind"), kind.0)
+}
+
+/// Bytes of the fixed fields of a record that the kernel writes, its header included.
+fn least_size(kind: RecordKind) -> usize {
+    match kind {
+        RecordKind::MMAP => 40,
+        RecordKind::MMAP2 => 72,
+        RecordKind::EXIT | RecordKind::FORK => 32,
+        RecordKind::THROTTLE | RecordKind::UNTHROTTLE | RecordKind::AUX => 32,
+        RecordKind::LOST | RecordKind::READ => 24,
+        RecordKind::NAMESPACES | RecordKind::KSYMBOL | RecordKind::BPF_EVENT => 24,
+        RecordKind::TEXT_POKE => 20,
+        RecordKind::COMM | RecordKind::CGROUP | RecordKind::LOST_SAMPLES => 16,
+        RecordKind::ITRACE_START | RecordKind::SWITCH_CPU_WIDE => 16,
+        _ => RecordHeader::SIZE,
+    }
 }
 
 /// What compressed records unfold to.
@@ -122,7 +196,28 @@ struct Unpacked {
     filled: usize,
 }
 
-impl Reading<'_, '_> {
+impl<'s, 'f> Reading<'s, 'f> {
+    fn new(data: &PerfData, order: RecordOrder, sink: &'s mut Sink<'f>) -> Reading<'s, 'f> {
+        let min_batch = if data.is_pipe() { 0 } else { BATCH };
+        Reading {
+            endian: data.endian,
+            pipe: data.is_pipe(),
+            pipe_form: data.pipe,
+            events: Arc::clone(&data.events),
+            features: Arc::clone(&data.features),
+            ids: EventIds::new(&data.events),
+            queue: Queue::new(order, data.endian, min_batch),
+            deferred: (!data.keeps_deferred_chains).then(DeferredChains::default),
+            pool: Arc::default(),
+            complete: 0,
+            stats: PerfDataReadStats::default(),
+            short: None,
+            unpacked: Unpacked::default(),
+            stopped: false,
+            sink,
+        }
+    }
+
     fn records(
         &mut self,
         input: &mut Input,
@@ -138,12 +233,17 @@ impl Reading<'_, '_> {
             let Ok(header) = RecordHeader::parse(input.window(), self.endian) else { return GO_ON };
             let size = usize::from(header.size);
             if size < RecordHeader::SIZE {
-                self.damage(offset, format!("a record states a size of {size} bytes"));
+                let what = format!("{} states a size of {size} bytes", record_name(header.kind));
+                self.damage(offset, what);
                 return GO_ON;
+            }
+            if size < least_size(header.kind) {
+                self.note_short(offset, header);
             }
             if !self.want(input, size)? {
                 let have = input.window().len();
-                self.damage(offset, format!("a record of {size} bytes is cut short after {have}"));
+                let name = record_name(header.kind);
+                self.damage(offset, format!("{name} of {size} bytes is cut short after {have}"));
                 return GO_ON;
             }
             let record = &input.window()[..size];
@@ -153,19 +253,19 @@ impl Reading<'_, '_> {
                         self.seal(input);
                         continue;
                     }
+                    let is_second = header.kind == RecordKind::COMPRESSED2;
+                    self.stats.compressed[usize::from(is_second)] += 1;
                     self.compressed(header.kind, &record[RecordHeader::SIZE..], offset)?;
                 }
                 RecordKind::HEADER_TRACING_DATA | RecordKind::AUXTRACE => {
                     self.record_at(header, record, input.position(), offset);
-                    let body = &record[RecordHeader::SIZE..];
-                    let blob = if header.kind == RecordKind::AUXTRACE {
-                        self.endian.u64_at(body, 0)
-                    } else {
-                        Cursor::new(body, self.endian).u32().ok().map(u64::from)
-                    };
+                    let blob =
+                        BlobPlace::new(header.kind, &record[RecordHeader::SIZE..], self.endian);
+                    let inside = blob.inside.filter(|_| !self.is_described());
+                    inside.into_iter().for_each(|b| self.feature(Feature::TRACING_DATA, b));
                     input.consume(size);
                     self.seal(input);
-                    self.blob(header.kind, blob.unwrap_or(0), input)?;
+                    self.blob(header.kind, blob.follows, input)?;
                     if self.stats.damaged.is_some() {
                         return GO_ON;
                     }
@@ -215,7 +315,19 @@ impl Reading<'_, '_> {
     }
 
     fn damage(&mut self, offset: u64, what: String) {
-        self.stats.damaged.get_or_insert(Damage { offset, what });
+        // After a wrong size whatever follows is misread.
+        let first = self.short.take().unwrap_or(Damage { offset, what });
+        self.stats.damaged.get_or_insert(first);
+    }
+
+    /// Keeps the place of the first record that states a size less than that of its fields: where
+    /// the records after it cannot be read, its size is what is wrong.
+    fn note_short(&mut self, offset: u64, header: RecordHeader) {
+        self.short.get_or_insert_with(|| {
+            let (name, least) = (record_name(header.kind), least_size(header.kind));
+            let what = format!("{name} states a size of {} bytes, less than {least}", header.size);
+            Damage { offset, what }
+        });
     }
 
     fn end_of_input(&mut self, input: &Input, limit: u64) {
@@ -247,6 +359,8 @@ impl Reading<'_, '_> {
         } else if size > MAX_TRACING_DATA {
             self.damage(at, format!("{size} bytes of tracing data are too many"));
             return Ok(());
+        } else if self.is_described() || size == 0 {
+            input.skip(size)?
         } else {
             let bytes = input.take(size)?;
             let have = bytes.len() as u64;
@@ -315,8 +429,16 @@ impl Reading<'_, '_> {
         watch.sideband(kind, of.map(|desc| (desc, id)), (cpu, time), delivered);
     }
 
+    /// Whether an earlier pass over this file took what its records say of events and sections.
+    fn is_described(&self) -> bool {
+        self.pipe_form && !self.pipe
+    }
+
     fn user_record(&mut self, header: RecordHeader, body: &[u8]) {
         let taken = match header.kind {
+            RecordKind::HEADER_FEATURE | RecordKind::HEADER_BUILD_ID if self.is_described() => {
+                Some(())
+            }
             RecordKind::FINISHED_ROUND => {
                 self.queue.round(&mut self.complete);
                 Some(())
@@ -334,6 +456,14 @@ impl Reading<'_, '_> {
                 } else {
                     None
                 }
+            }
+            RecordKind::AUXTRACE_INFO => {
+                self.stats.aux_kind = Cursor::new(body, self.endian).u32().ok();
+                self.stats.aux_kind.map(|_| ())
+            }
+            RecordKind::AUXTRACE_ERROR => {
+                self.stats.aux_errors += 1;
+                Some(())
             }
             kind if !known(kind) => {
                 *self.stats.unknown_kinds.entry(kind.0).or_default() += 1;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use kymo_events::state::MachineState;
 use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
+use kymo_events::worker_pool::worker_count;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
-use kymo_files::perfdata::{Entry, PerfData, PerfDataReadStats, RecordOrder};
-use kymo_model::{NoteKind, RecordKind};
+use kymo_files::perfdata::{Entry, Feature, PerfData, PerfDataReadStats, RecordOrder};
+use kymo_model::{NoteKind, RecordKind, SampleType};
 use kymo_render::OrderedJob;
 use kymo_render::perf_script::{
     FieldSpec, PerfBatch, PerfOutput, PerfRenderer, SampleTextOptions, ShownSideband,
@@ -32,7 +33,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     if args.no_merge_callchains {
         data.keep_deferred_chains();
     }
-    let selection = args.selection(|| Ok(data.features().sample_time))?;
+    let selection = args.selection(|| Ok(data.sample_span()?))?;
     if args.header || args.header_only || args.show_info {
         let mut text = Vec::new();
         write_header(&mut text, &data, captured_on(path).as_deref(), args.show_info)?;
@@ -125,15 +126,17 @@ impl<'f> FilteredRecords<'f> {
     }
 }
 
-/// More threads than this only wait for the reader.
-const MAX_RENDERERS: usize = 4;
-
-/// Number of threads that render. A pipe defines binaries bit by bit, for one renderer.
+/// Number of threads that render. A pipe defines binaries bit by bit, for one renderer; a reading
+/// of counts is printed when it is complete.
 fn renderer_count(args: &Args, data: &PerfData) -> usize {
-    if data.is_pipe() || args.reltime || args.deltatime {
+    let is_of_counts = data.features().section(Feature::STAT, data.endian()).is_some();
+    // Counts of groups are differences to the sample before.
+    let has_groups = data.events().iter().any(|e| e.attr.sample_type.contains(SampleType::READ));
+    let is_ordered = is_of_counts || has_groups || args.reltime || args.deltatime;
+    if data.is_pipe() || is_ordered {
         return 1;
     }
-    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_RENDERERS)
+    worker_count()
 }
 
 impl Args {

@@ -1,12 +1,12 @@
 //! Printing counts while they come: to standard error, a file or a descriptor.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context as _;
 use kymo_kernel::descriptors::append_to;
+use kymo_kernel::output_file::{self, SHARED};
 use kymo_kernel::process::local_time;
 use kymo_record::count::{Count, CountReading, CountResult, CountSink};
 use kymo_view::Ledger;
@@ -70,7 +70,7 @@ impl CountOutput {
     pub(super) fn open(options: OutputOptions, style: CountStyle) -> anyhow::Result<CountOutput> {
         let out = match options.quiet {
             true => Box::new(io::sink()),
-            false => open_target(&options.target)?,
+            false => open_target(&options.target, style.format == CountFormat::Json)?,
         };
         let is_text = matches!(style.format, CountFormat::Text { .. });
         Ok(CountOutput { options, printer: CountPrinter::new(style), is_text, out })
@@ -152,15 +152,20 @@ impl CountSink for CountOutput {
     }
 }
 
-fn open_target(target: &OutputTarget) -> anyhow::Result<Box<dyn Write>> {
+/// Opens the output; a file begins with the time, unless all its lines are `json`.
+fn open_target(target: &OutputTarget, json: bool) -> anyhow::Result<Box<dyn Write>> {
     match target {
         OutputTarget::Stderr => Ok(Box::new(crate::streams::stderr())),
         OutputTarget::File { path, append } => {
-            let mut options = OpenOptions::new();
-            options.create(true).write(true).append(*append).truncate(!*append);
-            let file = options.open(path);
+            let file = match append {
+                true => output_file::append(path, SHARED),
+                false => output_file::open(path, SHARED),
+            };
             let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
-            write!(file, "# started on {}\n\n", local_time()).context("cannot write the result")?;
+            if !json {
+                let begin = format!("# started on {}\n\n", local_time());
+                file.write_all(begin.as_bytes()).context("cannot write the result")?;
+            }
             Ok(Box::new(file))
         }
         OutputTarget::Descriptor(fd) => {

@@ -9,7 +9,7 @@ use kymo_format::EventFormat;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_kernel::{memory, process, target};
 use kymo_programs::CallTexts;
-use kymo_render::syscalls::{CallEntry, TaskInspector};
+use kymo_render::syscalls::{CallMemory, TaskInspector};
 use rustc_hash::FxHashMap;
 
 /// Names of tasks that are kept: those of the calls that are under way come again.
@@ -113,10 +113,10 @@ impl TaskInspector for TracedTasks {
         (tid, time): (i32, u64),
         number: i64,
         args: &[u64; 6],
-    ) -> CallEntry {
+    ) -> CallMemory {
         let texts = self.texts.as_mut();
         let entry = texts.map(|texts| texts.at_entry((tid as u32, time), number, args));
-        entry.map_or_else(CallEntry::default, |entry| CallEntry {
+        entry.map_or_else(CallMemory::default, |entry| CallMemory {
             pieces: entry.pieces,
             is_compat: entry.is_compat,
         })
