@@ -56,7 +56,7 @@ fn blocked(tid: u32) -> Option<BlockedThread> {
     let call = read("syscall").and_then(|text| parse_call(&text));
     let function = read("wchan").filter(|name| !name.is_empty() && name != "0");
     // What was read is of one wait.
-    (switches_of_blocked(tid) == Some(switches)).then(|| BlockedThread {
+    (switches_of_blocked(tid) == Some(switches)).then_some(BlockedThread {
         tid,
         function,
         call,

@@ -506,8 +506,9 @@ fn explain(error: &ProgramError) -> anyhow::Error {
     match error {
         ProgramError::Compile(messages) => {
             let text = |m: &SourceMessage| match &m.hint {
-                Some(hint) => format!("{}; {hint}", m.text),
-                None => m.text.clone(),
+                // Settings are for the text of a program, which `kymo run` takes.
+                Some(hint) if !hint.contains("config =") => format!("{}; {hint}", m.text),
+                _ => m.text.clone(),
             };
             let texts: Vec<String> = messages.iter().map(text).collect();
             anyhow::anyhow!("{}", texts.join("; "))
