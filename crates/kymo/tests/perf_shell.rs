@@ -263,7 +263,7 @@ fn a_chart_has_lanes_of_cpus_and_tasks() {
     let record =
         ["timechart", "record", "-o", &data, "--", &perf.program(), "test", "-w", "noploop", "0.3"];
     let _ = perf.run(&record).success();
-    let _ = perf.run(&["timechart", "-i", &data, "-o", &chart]).success();
+    let _ = perf.run(&["timechart", "-n", "1000", "-i", &data, "-o", &chart]).success();
     let svg = fs::read_to_string(&chart).unwrap();
     assert!(svg.ends_with("</svg>\n") && svg.contains(">CPU 0</text>"), "{svg}");
     // It ran longest, or among the longest.
