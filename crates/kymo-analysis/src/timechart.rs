@@ -113,8 +113,7 @@ impl Timechart {
             ControlFlow::Continue(())
         })?;
         let span = first.span.unwrap_or_default();
-        let mut longest: Vec<(u32, u64)> =
-            std::mem::take(&mut sums.runtimes).into_iter().collect();
+        let mut longest: Vec<(u32, u64)> = std::mem::take(&mut sums.runtimes).into_iter().collect();
         longest.compact_sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
         let more_tasks = longest.len().saturating_sub(config.tasks);
         longest.truncate(config.tasks);
@@ -127,11 +126,7 @@ impl Timechart {
         })?;
         lanes.finish(&read.machine);
         let tasks = longest.iter().zip(std::mem::take(&mut lanes.tasks)).map(|((id, _), lane)| {
-            TaskLane {
-                comm: lanes.names.get(id).cloned().unwrap_or_default(),
-                tid: *id,
-                lane,
-            }
+            TaskLane { comm: lanes.names.get(id).cloned().unwrap_or_default(), tid: *id, lane }
         });
         Ok(Timechart {
             span,
