@@ -37,7 +37,7 @@ pub mod record_overview;
 pub mod referenced_addresses;
 pub mod report_config;
 mod running_threads;
-mod sample_reads;
+pub mod sample_reads;
 mod samples;
 pub mod syscalls;
 pub mod task_activity;

@@ -61,6 +61,23 @@ pub fn compile(
     compiled.map_err(|message| vec![message])
 }
 
+/// Attach points of a program, as they stand in it.
+///
+/// # Errors
+/// The first message of the parser.
+pub fn attach_points(
+    text: &str,
+    options: &CompileOptions,
+    facts: &dyn TypeFacts,
+) -> Result<Vec<AttachPoint>, Vec<SourceMessage>> {
+    let headers = |name: &str| facts.header_text(name);
+    let tree = parser::parse_program(text, &options.parameters, &options.includes, &headers)
+        .and_then(|tree| with_imports(tree, options, facts))
+        .map_err(|message| vec![message])?;
+    let points = tree.probes.into_iter().flat_map(|probe| probe.points);
+    Ok(points.map(|(point, _)| point).collect())
+}
+
 /// The most files that a program imports.
 const MAX_IMPORTS: usize = 64;
 

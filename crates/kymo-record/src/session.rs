@@ -197,7 +197,10 @@ impl<'a> Session<'a> {
 
     /// Watches the tasks that are attached to for their end.
     fn watch(&mut self) {
-        self.watched = self.options.target.ends();
+        // Beside a command tasks do not end the recording.
+        if self.child.is_none() {
+            self.watched = self.options.target.ends();
+        }
     }
 
     /// Begins a file (or the pipe) with what exists by now.

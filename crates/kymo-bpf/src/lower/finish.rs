@@ -69,7 +69,7 @@ fn plain_pointers(of: &mut ValueType) {
 
 /// Licenses by which the kernel knows a program to be free.
 const LICENSES: [&str; 6] =
-    ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"];
+    ["Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL"];
 
 /// What is wrong with the value of a setting.
 pub(super) fn setting_problem(key: &str, value: &str) -> Option<String> {
@@ -80,6 +80,10 @@ pub(super) fn setting_problem(key: &str, value: &str) -> Option<String> {
         _ => return None,
     };
     let is_known = choices.contains(&value);
+    if key == "license" && !is_known {
+        let choices = choices.join(", ");
+        return Some(format!("Invalid value for license. Found: {value}. Valid values: {choices}"));
+    }
     (!is_known).then(|| format!("{key} is {}, not {value:?}", choices.join(", ")))
 }
 
@@ -195,6 +199,7 @@ impl Lowering<'_> {
             probe_names: self.probe_names,
             config,
             options: self.program_options,
+            missing_probes: self.missing_probes,
             warnings: self.warnings,
             btf: btf.finish(),
             unsafe_call: self.unsafe_call,

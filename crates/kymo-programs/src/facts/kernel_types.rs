@@ -148,10 +148,9 @@ impl KernelTypes {
         self.kernel.btf.constant(name).or_else(of_modules)
     }
 
-    /// Names of all tracepoints of the kernel.
-    pub(crate) fn tracepoint_names(&self) -> impl Iterator<Item = &str> {
-        let names = self.kernel.btf.all_of(BtfKind::TYPEDEF).map(|(_, name)| name);
-        names.filter_map(|name| name.strip_prefix("btf_trace_"))
+    /// The kernel, as `vmlinux`, and modules with types.
+    pub(crate) fn module_names(&self) -> Vec<String> {
+        SystemRoot::machine().btf_modules()
     }
 }
 
@@ -247,6 +246,12 @@ impl TypeSpace {
     /// Number of a tracepoint's type.
     pub(crate) fn tracepoint_id(&self, event: &str) -> Option<u32> {
         self.btf.find(&format!("btf_trace_{event}"), &[BtfKind::TYPEDEF])
+    }
+
+    /// Names of all tracepoints.
+    pub(crate) fn tracepoint_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.btf.all_of(BtfKind::TYPEDEF).map(|(_, name)| name);
+        names.filter_map(|name| name.strip_prefix("btf_trace_"))
     }
 
     /// Names of all functions.

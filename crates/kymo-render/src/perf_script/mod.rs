@@ -17,11 +17,12 @@ mod sideband_text;
 mod source_lines;
 mod stat_table;
 
+use kymo_analysis::sample_reads::SampleReads;
 use kymo_events::EventSelection;
 use kymo_events::perf_data;
 use kymo_events::state_history::{StateMark, StateReader};
 use kymo_events::unwind::Tally;
-use kymo_files::perfdata::{Batch, Entry};
+use kymo_files::perfdata::{Batch, Entry, EventDesc};
 use kymo_format::LineWriter;
 use kymo_model::{Note, NoteKind, RecordKind, counted};
 
@@ -71,6 +72,10 @@ pub struct PerfRenderer {
     stats: StatTable,
     /// Whether anything was printed.
     shown: bool,
+    /// Number of events that are known.
+    events: usize,
+    /// Counts of groups of which only the leader is sampled.
+    reads: Option<SampleReads>,
 }
 
 impl PerfRenderer {
@@ -85,8 +90,17 @@ impl PerfRenderer {
         (sideband, output): (ShownSideband, PerfOutput),
     ) -> PerfRenderer {
         let samples = SampleRenderer::new(fields, options, state);
-        let stats = StatTable::default();
-        PerfRenderer { filter, samples, sideband, output, file, stats, shown: false }
+        PerfRenderer {
+            filter,
+            samples,
+            sideband,
+            output,
+            file,
+            stats: StatTable::default(),
+            shown: false,
+            events: 0,
+            reads: None,
+        }
     }
 
     /// Renderer for another thread, which has seen nothing and shares what is read of files.
@@ -96,6 +110,8 @@ impl PerfRenderer {
             samples: self.samples.fork_for_thread(),
             file: self.file.clone(),
             stats: StatTable::default(),
+            reads: None,
+            events: 0,
             ..*self
         }
     }
@@ -127,19 +143,50 @@ impl PerfRenderer {
             }
             return Ok(());
         }
-        if json {
-            sample_json::print(entry, &self.filter, &mut self.samples, out)
-        } else {
-            self.samples.print(entry, &self.filter, out)
+        self.follow_events(entry.events);
+        let Some(parts) = self.reads.as_mut().and_then(|reads| reads.parts(entry)) else {
+            return self.write_sample(entry, out);
+        };
+        // A line for each event of the group that counted anything since the sample before.
+        for (event, part) in parts {
+            let is_alike =
+                entry.events.get(event).zip(entry.desc()).is_some_and(|(own, leader)| {
+                    own.attr.sample_type == leader.attr.sample_type
+                        && own.attr.read_format == leader.attr.read_format
+                });
+            let event = if is_alike { event } else { entry.event };
+            self.samples.part = Some(part);
+            self.write_sample(&Entry { event, ..*entry }, out)?;
+        }
+        self.samples.part = None;
+        Ok(())
+    }
+
+    fn write_sample(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), FieldSpecError> {
+        match self.output {
+            PerfOutput::Json => sample_json::print(entry, &self.filter, &mut self.samples, out),
+            _ => self.samples.print(entry, &self.filter, out),
+        }
+    }
+
+    /// Takes notice of events whose samples hold counts.
+    fn follow_events(&mut self, events: &[EventDesc]) {
+        if self.events != events.len() {
+            self.events = events.len();
+            self.reads = SampleReads::of(events);
         }
     }
 
     fn write_all(&mut self, batch: &Batch, out: &mut Vec<u8>) -> Result<(), FieldSpecError> {
         let is_json = self.output == PerfOutput::Json;
-        let is_usual = match is_json {
-            true => !self.filter.is_restricted() && !self.samples.chooses_places(),
-            false => self.output == PerfOutput::Text && self.samples.is_usual(&self.filter),
-        };
+        if let Some(first) = batch.get(0) {
+            self.follow_events(first.events);
+        }
+        let is_usual = self.reads.is_none()
+            && match is_json {
+                true => !self.filter.is_restricted() && !self.samples.chooses_places(),
+                false => self.output == PerfOutput::Text && self.samples.is_usual(&self.filter),
+            };
         if !is_usual {
             return batch.entries().try_for_each(|e| self.write(&e, out));
         }

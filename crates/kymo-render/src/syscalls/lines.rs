@@ -310,6 +310,8 @@ impl<I: TaskInspector> SyscallLines<I> {
     /// Takes a call that began before the trace, of a task that has been in it since events come:
     /// its end is the first that they tell of it. `time`: when that was found.
     pub fn continued_call(&mut self, (tid, time): (i32, u64), number: i64, args: [u64; 6]) {
+        let is_compat = self.details.inspector.is_compat_task(tid);
+        let number = number_of(number, is_compat == Some(true));
         let call = self.call(number);
         let is_chosen = self.only.is_empty() || self.only.contains(&number);
         if is_chosen {

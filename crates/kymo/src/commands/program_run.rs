@@ -110,7 +110,8 @@ pub(crate) fn follow_program(
             _ => {}
         }
         // A command goes on without its probes.
-        let is_over = running.is_detached && state == RunState::Idle && target.pid().is_none();
+        let is_over = running.is_detached && state == RunState::Idle && target.pid().is_none()
+            || !running.awaits_events && state == RunState::Idle && target.child.is_none();
         if is_over || target.has_ended()? {
             return Ok(running);
         }

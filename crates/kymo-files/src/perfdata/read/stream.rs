@@ -457,6 +457,14 @@ impl<'s, 'f> Reading<'s, 'f> {
                     None
                 }
             }
+            RecordKind::AUXTRACE_INFO => {
+                self.stats.aux_kind = Cursor::new(body, self.endian).u32().ok();
+                self.stats.aux_kind.map(|_| ())
+            }
+            RecordKind::AUXTRACE_ERROR => {
+                self.stats.aux_errors += 1;
+                Some(())
+            }
             kind if !known(kind) => {
                 *self.stats.unknown_kinds.entry(kind.0).or_default() += 1;
                 Some(())

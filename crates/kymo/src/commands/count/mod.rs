@@ -246,7 +246,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             running.finish(&mut sinks)?
         }
         Counting::Rings { run, reason, notes } => {
-            let mut summary = run.follow(&mut target, &reason, &mut sinks, &end, true)?;
+            let mut summary = run.follow(&mut target, &reason, &mut sinks, &end)?;
             summary.notes.splice(0..0, notes);
             summary
         }

@@ -11,7 +11,7 @@ use kymo_events::unwind::Tally;
 use kymo_events::worker_pool::worker_count;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
 use kymo_files::perfdata::{Entry, Feature, PerfData, PerfDataReadStats, RecordOrder};
-use kymo_model::{NoteKind, RecordKind};
+use kymo_model::{NoteKind, RecordKind, SampleType};
 use kymo_render::OrderedJob;
 use kymo_render::perf_script::{
     FieldSpec, PerfBatch, PerfOutput, PerfRenderer, SampleTextOptions, ShownSideband,
@@ -130,7 +130,10 @@ impl<'f> FilteredRecords<'f> {
 /// of counts is printed when it is complete.
 fn renderer_count(args: &Args, data: &PerfData) -> usize {
     let is_of_counts = data.features().section(Feature::STAT, data.endian()).is_some();
-    if data.is_pipe() || is_of_counts || args.reltime || args.deltatime {
+    // Counts of groups are differences to the sample before.
+    let has_groups = data.events().iter().any(|e| e.attr.sample_type.contains(SampleType::READ));
+    let is_ordered = is_of_counts || has_groups || args.reltime || args.deltatime;
+    if data.is_pipe() || is_ordered {
         return 1;
     }
     worker_count()
