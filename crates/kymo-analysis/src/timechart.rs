@@ -113,9 +113,8 @@ impl Timechart {
             ControlFlow::Continue(())
         })?;
         let span = first.span.unwrap_or_default();
-        let mut longest: Vec<(TaskId, u64)> =
-            std::mem::take(&mut sums.runtimes).into_iter().collect();
-        longest.compact_sort_by(|a, b| (b.1, a.0.0).cmp(&(a.1, b.0.0)));
+        let mut longest: Vec<(u32, u64)> = std::mem::take(&mut sums.runtimes).into_iter().collect();
+        longest.compact_sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
         let more_tasks = longest.len().saturating_sub(config.tasks);
         longest.truncate(config.tasks);
         let places = longest.iter().enumerate().map(|(place, (task, _))| (*task, place)).collect();
@@ -127,12 +126,7 @@ impl Timechart {
         })?;
         lanes.finish(&read.machine);
         let tasks = longest.iter().zip(std::mem::take(&mut lanes.tasks)).map(|((id, _), lane)| {
-            let task = read.machine.tasks.get(*id);
-            TaskLane {
-                comm: task.map(|task| task.comm().to_vec()).unwrap_or_default(),
-                tid: task.map_or(0, |task| task.tid),
-                lane,
-            }
+            TaskLane { comm: lanes.names.get(id).cloned().unwrap_or_default(), tid: *id, lane }
         });
         Ok(Timechart {
             span,
@@ -151,10 +145,12 @@ struct Collector<'a> {
     config: &'a TimechartConfig,
     span: (u64, u64),
     /// Lanes of tasks; in the first pass none.
-    places: FxHashMap<TaskId, usize>,
+    places: FxHashMap<u32, usize>,
+    /// Last names of tasks that have lanes.
+    names: FxHashMap<u32, Vec<u8>>,
     /// What each CPU runs, and since when.
     running: Vec<Option<(TaskId, u64)>>,
-    runtimes: FxHashMap<TaskId, u64>,
+    runtimes: FxHashMap<u32, u64>,
     cpus: Vec<Lane>,
     tasks: Vec<Lane>,
     wakeups: Vec<LaneWakeup>,
@@ -165,12 +161,13 @@ impl<'a> Collector<'a> {
     fn new(
         config: &'a TimechartConfig,
         span: (u64, u64),
-        places: FxHashMap<TaskId, usize>,
+        places: FxHashMap<u32, usize>,
     ) -> Collector<'a> {
         Collector {
             config,
             span,
             places,
+            names: FxHashMap::default(),
             running: Vec::new(),
             runtimes: FxHashMap::default(),
             cpus: Vec::new(),
@@ -193,10 +190,11 @@ impl<'a> Collector<'a> {
                 if let Some(since) = since.or(out.since) {
                     self.ran(machine, (out.task, step.cpu), since, step.time);
                 }
-                self.waited(next.task, &next.wait);
+                self.waited(machine, next.task, &next.wait);
             }
             Transition::Wakeup { task, by: Some(by), .. } if selection.wants_time(step.time) => {
-                let places = self.places.get(by).zip(self.places.get(task));
+                let place = |id: &TaskId| self.places.get(&machine.tasks.get(*id)?.tid);
+                let places = place(by).zip(place(task));
                 let Some((from, to)) = places else { return };
                 if self.wakeups.len() == MOST_WAKEUPS {
                     self.more_wakeups += 1;
@@ -224,8 +222,12 @@ impl<'a> Collector<'a> {
             return;
         }
         let Some((from, to)) = selection.cut(from, to) else { return };
-        *self.runtimes.entry(id).or_default() += to.saturating_sub(from);
-        let place = self.places.get(&id).copied();
+        // Ids of tasks that ended are given to others.
+        *self.runtimes.entry(task.tid).or_default() += to.saturating_sub(from);
+        let place = self.places.get(&task.tid).copied();
+        if place.is_some() {
+            self.names.insert(task.tid, task.comm().to_vec());
+        }
         if self.span.1 == u64::MAX {
             // The first pass: how long the whole is, is not known yet.
             return;
@@ -242,9 +244,10 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn waited(&mut self, id: TaskId, wait: &Wait) {
+    fn waited(&mut self, machine: &TaskMachine, id: TaskId, wait: &Wait) {
         let selection = &self.config.selection;
-        let lane = self.places.get(&id).and_then(|place| self.tasks.get_mut(*place));
+        let place = machine.tasks.get(id).and_then(|task| self.places.get(&task.tid));
+        let lane = place.and_then(|place| self.tasks.get_mut(*place));
         let (Some(lane), Some(end)) = (lane, wait.ended) else { return };
         let runnable = wait.runnable.unwrap_or(end);
         let states = [

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A workload by name.
-pub struct Workload {
+pub struct SampleWorkload {
     /// As it is typed.
     pub name: &'static str,
     /// Symbols in which it spends its time, the innermost first.
@@ -17,21 +17,25 @@ pub struct Workload {
 }
 
 /// All workloads.
-pub const WORKLOADS: &[Workload] = &[
-    Workload { name: "noploop", symbols: &["noploop"], run: run_noploop },
-    Workload { name: "thloop", symbols: &["test_loop", "thfunc"], run: run_thloop },
-    Workload { name: "leafloop", symbols: &["leaf", "parent"], run: run_leafloop },
-    Workload { name: "sqrtloop", symbols: &["sqrtloop"], run: run_sqrtloop },
-    Workload {
+pub const WORKLOADS: &[SampleWorkload] = &[
+    SampleWorkload { name: "noploop", symbols: &["noploop"], run: run_noploop },
+    SampleWorkload { name: "thloop", symbols: &["test_loop", "thfunc"], run: run_thloop },
+    SampleWorkload { name: "leafloop", symbols: &["leaf", "parent"], run: run_leafloop },
+    SampleWorkload { name: "sqrtloop", symbols: &["sqrtloop"], run: run_sqrtloop },
+    SampleWorkload {
         name: "brstack",
         symbols: &["brstack_bar", "brstack_foo", "brstack_bench"],
         run: run_brstack,
     },
-    Workload { name: "datasym", symbols: &["datasym", "workload_datasym_buf1"], run: run_datasym },
-    Workload { name: "landlock", symbols: &["landlock"], run: run_landlock },
-    Workload { name: "traploop", symbols: &["trap_bench"], run: run_traploop },
-    Workload { name: "inlineloop", symbols: &["inlineloop_parent"], run: run_inlineloop },
-    Workload { name: "code_with_type", symbols: &["test_rs"], run: run_code_with_type },
+    SampleWorkload {
+        name: "datasym",
+        symbols: &["datasym", "workload_datasym_buf1"],
+        run: run_datasym,
+    },
+    SampleWorkload { name: "landlock", symbols: &["landlock"], run: run_landlock },
+    SampleWorkload { name: "traploop", symbols: &["trap_bench"], run: run_traploop },
+    SampleWorkload { name: "inlineloop", symbols: &["inlineloop_parent"], run: run_inlineloop },
+    SampleWorkload { name: "code_with_type", symbols: &["test_rs"], run: run_code_with_type },
 ];
 
 /// Arguments as typed after the name.
@@ -44,7 +48,7 @@ const ROUNDS: u32 = 999_999;
 /// `landlock_add_rule`, the same on all architectures.
 const LANDLOCK_ADD_RULE: libc::c_long = 445;
 
-impl Workload {
+impl SampleWorkload {
     /// Runs it to its end.
     pub fn run(&self, args: &[String]) -> io::Result<()> {
         (self.run)(&WorkloadArgs(args))

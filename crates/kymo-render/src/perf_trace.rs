@@ -56,7 +56,8 @@ impl PerfTraceStarts {
     ) {
         let _ = write!(out, "{name}(");
         let mut separator = "";
-        for field in format.own_fields() {
+        // A call's number is in its name; texts beside pointers are no arguments.
+        for field in format.own_fields().filter(|field| !field.name.starts_with("__")) {
             let mut value = Vec::new();
             self.value(field, payload, endian, &mut value);
             if !value.is_empty() {

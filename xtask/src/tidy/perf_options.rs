@@ -184,6 +184,12 @@ Left out: `perf archive` and `perf kmem stat`, which have no help of their own, 
 only record, and commands that are not in the table. This page is made of \
 `xtask/src/tidy/perf_options.txt`; `cargo xtask perf-options` asks the program and renews both.
 
+A link named `perf` to kymo answers as perf 7.2 where the two differ: `stat` derives and names \
+metrics as perf 7 does, and none of events named with `-e`; `trace` writes perf's lines to standard \
+error; `record -e cycles` records a clock where the machine counts no cycles, and says so; `record \
+-z` writes COMPRESSED2 records, which perf reads since 6.16; `report` shows latency beside the \
+overhead of a recording with context switches; errors of usage have status 129.
+
 ";
 
 #[cfg(test)]

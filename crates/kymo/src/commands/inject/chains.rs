@@ -75,9 +75,8 @@ impl ChainConversion {
         let unwound = self.unwinder.chain(&sample, arch, entry.raw.endian, &space);
         let kernel = sample.callchain().take_while(|ip| *ip != ChainContext::USER.0);
         let mut chain: Vec<u64> = kernel.collect();
-        // Readers take one off the addresses of callers again.
-        let callers = unwound.iter().enumerate();
-        chain.extend(callers.map(|(n, ip)| if n < 2 { *ip } else { ip.saturating_add(1) }));
+        // As perf does it: addresses of callers lie in the call.
+        chain.extend_from_slice(unwound);
         let part = |range: Range<usize>| body.get(range).unwrap_or_default();
         let start = out.len();
         let header = RecordHeader { kind: entry.raw.kind, misc: entry.raw.misc, size: 0 };
