@@ -120,7 +120,8 @@ impl ActionRunner {
                 let (names, maps) = (&mut self.names, &self.maps);
                 let stack = |map, id| stack_frames(program, maps, map, id);
                 let probe_names = &program.probe_names;
-                let mut decoder = ValueDecoder { names, stack: &stack, probe_names };
+                let mut decoder =
+                    ValueDecoder { names, stack: &stack, probe_names, is_json: false };
                 format_values(text, format, &action.fields, record, &mut decoder);
             }
             _ => {}
@@ -177,7 +178,8 @@ impl ActionRunner {
                         Err(e) => self.fail(format!("cannot take the entries of a map: {e}"))?,
                     }
                 }
-                self.print_map(program, *map, *top, *div, sinks)
+                let request = MapRequest { map: *map, top: *top, div: *div, is_asked: true };
+                self.print_map(program, request, sinks)
             }
             ActionKind::PrintValue => {
                 let value = self.first_field(program, action, record);
@@ -253,7 +255,9 @@ impl ActionRunner {
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
-        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
+        let is_json = self.form == OutputForm::Json;
+        let names = &mut self.names;
+        let mut decoder = ValueDecoder { names, stack: &stack, probe_names, is_json };
         decoder.field(field, record)
     }
 
@@ -278,7 +282,9 @@ impl ActionRunner {
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
-        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
+        let is_json = self.form == OutputForm::Json;
+        let names = &mut self.names;
+        let mut decoder = ValueDecoder { names, stack: &stack, probe_names, is_json };
         Some(decoder.decode(&definition.value_type, &one_value(definition, &bytes)))
     }
 
@@ -286,11 +292,10 @@ impl ActionRunner {
     fn print_map(
         &mut self,
         program: &CompiledProgram,
-        map: usize,
-        top: u32,
-        div: u32,
+        request: MapRequest,
         sinks: &mut ProgramSinks<'_>,
     ) -> io::Result<()> {
+        let MapRequest { map, top, div, is_asked } = request;
         let Some(definition) = program.maps.get(map) else { return Ok(()) };
         let read = match self.taken.get(&map).cloned().map_or_else(|| self.maps.entries(map), Ok) {
             Ok(read) => read,
@@ -299,15 +304,21 @@ impl ActionRunner {
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
-        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
+        let is_json = self.form == OutputForm::Json;
+        let names = &mut self.names;
+        let mut decoder = ValueDecoder { names, stack: &stack, probe_names, is_json };
         let mut entries = Vec::with_capacity(read.len());
         for (key_bytes, bytes) in read {
             let bytes = one_value(definition, &bytes);
             let was_zeroed = definition.key_type.is_none() && self.zeroed.contains(&map);
             // Before, a counter was there from the begin.
-            let is_there = self.form == OutputForm::OldText
-                && definition.value_type == ValueType::Count
-                && definition.key_type.is_none();
+            let is_single = definition.key_type.is_none();
+            let is_count = definition.value_type == ValueType::Count;
+            let is_there = match self.form {
+                OutputForm::OldText => is_count && is_single,
+                // `print(@)` shows what it is before it is set, if that is anything to see.
+                _ => is_asked && is_single && !has_buckets(&definition.value_type),
+            };
             if was_zeroed || is_there || was_written(definition, &bytes) {
                 let value = decoder.decode(&definition.value_type, &bytes);
                 entries.push((value.rank(), key_bytes, value));
@@ -343,7 +354,10 @@ impl ActionRunner {
         let mut maps: Vec<(usize, &MapDefinition)> =
             program.maps.iter().enumerate().filter(own).collect();
         maps.compact_sort_by(|a, b| a.1.name.cmp(&b.1.name));
-        let done = maps.iter().try_for_each(|(map, _)| self.print_map(&program, *map, 0, 0, sinks));
+        let done = maps.iter().try_for_each(|(map, _)| {
+            let request = MapRequest { map: *map, top: 0, div: 0, is_asked: false };
+            self.print_map(&program, request, sinks)
+        });
         self.program = program;
         done
     }
@@ -424,6 +438,23 @@ impl ActionRunner {
         let actions = self.program.actions.iter().flat_map(|action| &action.fields);
         types.any(has_user_code) || actions.into_iter().any(|f| has_user_code(&f.value_type))
     }
+}
+
+/// How a map is printed.
+#[derive(Clone, Copy)]
+struct MapRequest {
+    map: usize,
+    /// Its largest entries; 0 for all.
+    top: u32,
+    div: u32,
+    /// Whether the program asks, and not its end.
+    is_asked: bool,
+}
+
+/// Whether a value without events is nothing to see.
+fn has_buckets(of: &ValueType) -> bool {
+    use ValueType::{Histogram, LinearHistogram, TimeSeries};
+    matches!(of, Histogram { .. } | LinearHistogram { .. } | TimeSeries { .. })
 }
 
 /// A number of the program's configuration.

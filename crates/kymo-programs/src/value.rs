@@ -121,6 +121,8 @@ pub(crate) struct ValueDecoder<'a> {
     pub stack: &'a dyn Fn(u32, i32) -> Vec<u64>,
     /// Texts of the type that numbers probes.
     pub probe_names: &'a [String],
+    /// Whether enumerators are numbers, as readers of JSON know them.
+    pub is_json: bool,
 }
 
 impl ValueDecoder<'_> {
@@ -135,8 +137,8 @@ impl ValueDecoder<'_> {
                 let value = signed(bytes);
                 let named = variants.iter().find(|(v, _)| *v == value).map(|(_, name)| name);
                 match named.or(otherwise.as_ref()) {
-                    Some(name) => text(name),
-                    None => ProgramValue::Signed(value),
+                    Some(name) if !self.is_json => text(name),
+                    _ => ProgramValue::Signed(value),
                 }
             }
             ValueType::Text { .. } => ProgramValue::Text(until_nul(bytes).to_vec()),
@@ -219,7 +221,8 @@ impl ValueDecoder<'_> {
         pid: Option<u32>,
         settings: StackSettings,
     ) -> ProgramValue {
-        let (id, map) = (reference as u32 as i32, (reference >> 32) as u32);
+        // Above the map's number is that of the frames, for `len()`.
+        let (id, map) = (reference as u32 as i32, u32::from((reference >> 32) as u16));
         if id < 0 {
             return ProgramValue::Stack(Vec::new());
         }
@@ -360,7 +363,8 @@ pub(crate) fn was_written(map: &MapDefinition, value: &[u8]) -> bool {
     match map.value_type {
         _ if map.key_type.is_some() => true,
         ValueType::Count => u64_at(value, 0) != 0,
-        ValueType::Minimum { .. }
+        ValueType::Sum { .. }
+        | ValueType::Minimum { .. }
         | ValueType::Maximum { .. }
         | ValueType::Average { .. }
         | ValueType::Statistics { .. } => u64_at(value, 8) != 0,
@@ -405,13 +409,25 @@ fn internet_address(bytes: &[u8]) -> String {
     }
 }
 
+/// Description of a signal, as the C library has it.
 fn signal_name(number: u64) -> String {
-    const NAMES: &str = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM \
-                         STKFLT CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH \
-                         IO PWR SYS";
+    const NAMES: &str = "Hangup|Interrupt|Quit|Illegal instruction|Trace/breakpoint trap|Aborted|\
+                         Bus error|Floating point exception|Killed|User defined signal 1|\
+                         Segmentation fault|User defined signal 2|Broken pipe|Alarm clock|\
+                         Terminated|Stack fault|Child exited|Continued|Stopped (signal)|Stopped|\
+                         Stopped (tty input)|Stopped (tty output)|Urgent I/O condition|\
+                         CPU time limit exceeded|File size limit exceeded|Virtual timer expired|\
+                         Profiling timer expired|Window changed|I/O possible|Power failure|\
+                         Bad system call";
+    // The first two are the library's own.
+    const REAL_TIME: std::ops::RangeInclusive<u64> = 34..=64;
     let place = (number as usize).checked_sub(1);
-    match place.and_then(|place| NAMES.split_ascii_whitespace().nth(place)) {
-        Some(name) => format!("SIG{name}"),
-        None => number.to_string(),
+    match place.and_then(|place| NAMES.split('|').nth(place)) {
+        Some(name) => name.to_owned(),
+        None if REAL_TIME.contains(&number) => {
+            format!("Real-time signal {}", number - REAL_TIME.start())
+        }
+        None if number == 0 => "Unknown signal 0".to_owned(),
+        None => "N/A".to_owned(),
     }
 }

@@ -38,10 +38,12 @@ fn each_tool_is_attached_or_names_what_the_kernel_lacks() {
         let error = error.split("ERROR: ").last().unwrap().to_owned();
         // The probe or the binary that is not there.
         let missing =
-            error.strip_prefix("no such probe: ").or(error.strip_prefix("cannot attach "));
-        let name =
-            missing.and_then(|probe| probe.split([':', '+']).filter(|s| !s.is_empty()).nth(1));
-        let is_lacking = error.starts_with("tracepoint not found: ")
+            error.strip_prefix("No matches for ").or(error.strip_prefix("cannot attach "));
+        let name = missing.and_then(|probe| {
+            let parts = probe.trim_end_matches('.').split([' ', ':', '+']);
+            parts.filter(|s| !s.is_empty()).nth(1)
+        });
+        let is_lacking = error.starts_with("No matches for tracepoint ")
             || OF_OTHER_KERNELS.iter().any(|(tool, text)| *tool == file && error.contains(text))
             || error.contains("is on the search path")
             || name.is_some_and(|name| !is_function(name.trim()));

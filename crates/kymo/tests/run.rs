@@ -245,7 +245,7 @@ fn what_bpftrace_scripts_rely_on_is_there_under_its_name() {
         ),
         (&["-e", "kretprobe:_raw_spin_lock { }"], "might lock up your system"),
         (&["-e", "watchpoint:f+arg1:4:w { }"], "it needs a process: -p PID or -c CMD"),
-        (&["-e", "tracepoint:sched:nonsense { }"], "tracepoint not found: sched:nonsense"),
+        (&["-e", "tracepoint:sched:nonsense { }"], "No matches for tracepoint sched:nonsense."),
         (&["-e", "config = { release = \"0.1\" } BEGIN { }"], "release is 0.17, not"),
     ] {
         let o = called(args).failure();

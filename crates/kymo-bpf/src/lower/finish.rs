@@ -26,7 +26,7 @@ const PAGE: u64 = 4096;
 pub(crate) const OLD_RELEASE: &str = "0.17";
 
 pub(super) fn is_setting(key: &str) -> bool {
-    const KEYS: [&str; 24] = [
+    const KEYS: [&str; 25] = [
         "cache_user_symbols",
         "cpp_demangle",
         "lazy_symbolication",
@@ -51,8 +51,25 @@ pub(super) fn is_setting(key: &str) -> bool {
         "unstable_addr",
         "unstable_import",
         "unstable_macro",
+        "unstable_typeinfo",
     ];
     KEYS.contains(&key)
+}
+
+/// What a setting is without being set.
+pub(super) fn usual_setting(key: &str) -> &'static str {
+    match key {
+        "max_strlen" => "1024",
+        "max_map_keys" => "4096",
+        "max_probes" | "max_bpf_progs" => "1024",
+        "max_cat_bytes" => "10240",
+        "str_trunc_trailer" => "..",
+        "missing_probes" => "error",
+        "license" => "GPL",
+        "stack_mode" => "bpftrace",
+        "print_maps_on_exit" => "1",
+        _ => "",
+    }
 }
 
 /// Pointers as numbers, as they were printed before.
@@ -69,7 +86,7 @@ fn plain_pointers(of: &mut ValueType) {
 
 /// Licenses by which the kernel knows a program to be free.
 const LICENSES: [&str; 6] =
-    ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"];
+    ["Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL"];
 
 /// What is wrong with the value of a setting.
 pub(super) fn setting_problem(key: &str, value: &str) -> Option<String> {
@@ -80,7 +97,8 @@ pub(super) fn setting_problem(key: &str, value: &str) -> Option<String> {
         _ => return None,
     };
     let is_known = choices.contains(&value);
-    (!is_known).then(|| format!("{key} is {}, not {value:?}", choices.join(", ")))
+    let valid = choices.join(", ");
+    (!is_known).then(|| format!("Invalid value for {key}. Found: {value}. Valid values: {valid}."))
 }
 
 impl Lowering<'_> {
@@ -118,6 +136,17 @@ impl Lowering<'_> {
     }
 
     pub(super) fn finish(mut self, programs: Vec<LoweredProgram>) -> Lowered<CompiledProgram> {
+        self.warnings.append(&mut self.scope_warnings);
+        for declared in &self.tree.map_declarations {
+            let slot = self.map_index.get(&declared.name).map(|at| &self.maps[*at as usize]);
+            if let Some(MapSlot::User(UserMap {
+                value: Type::Unknown, key: Type::Unknown, ..
+            })) = slot
+            {
+                let what = format!("Unused map: {}", declared.name);
+                self.warnings.push(crate::lexer::error_at(declared.position, what));
+            }
+        }
         let used: Vec<bool> = (0..self.maps.len() as u32)
             .map(|n| {
                 let mut programs = programs.iter();

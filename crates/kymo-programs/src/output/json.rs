@@ -83,6 +83,7 @@ fn write_value(out: &mut Vec<u8>, value: &ProgramValue, is_old: bool) {
         ProgramValue::Empty => out.write_all(b"null"),
         ProgramValue::Signed(n) => write!(out, "{n}"),
         ProgramValue::Unsigned(n) => write!(out, "{n}"),
+        ProgramValue::Pointer(n) if !is_old => write!(out, "{n}"),
         ProgramValue::Boolean(b) => write!(out, "{b}"),
         ProgramValue::Tuple(parts) | ProgramValue::Array(parts) => {
             out.push(b'[');
