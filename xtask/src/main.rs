@@ -4,6 +4,7 @@
 mod arm64;
 mod bench;
 mod bloat;
+mod book;
 mod bpftrace_cases;
 mod c_library;
 mod cargo;
@@ -46,6 +47,7 @@ usage: cargo xtask <task>
   c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
                       into target/c
   man                 manual pages and completions, into target/man
+  book                the book of docs/ as HTML, into target/book
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
   bench probes        what a hit of a probe costs; renews its section of BENCHMARKS.md
   bench ust           events of programs against LTTng-UST; writes docs/bench-ust.md
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         ["c-library"] => c_library::run(None).map(done),
         ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),
+        ["book"] => book::run().map(done),
         ["perf-options"] => tidy::perf_options::renew(None).map(done),
         ["perf-options", program] => tidy::perf_options::renew(Some(program)).map(done),
         ["release"] => release::run(None).map(done),

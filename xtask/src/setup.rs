@@ -74,6 +74,16 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("filefrag", &["-V"]),
     },
     Package {
+        name: "rpm",
+        why: "builds the RPM and reads it back",
+        present: || cargo::has("rpmbuild", &["--version"]),
+    },
+    Package {
+        name: "skopeo",
+        why: "reads the container image",
+        present: || cargo::has("skopeo", &["--version"]),
+    },
+    Package {
         name: "gcc",
         why: "compiles the small programs that tests watch",
         present: || cargo::has("gcc", &["--version"]),

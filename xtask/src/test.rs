@@ -112,6 +112,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
     checks(steps)?;
     steps.step("release program", || crate::release::run(None))?;
+    steps.step("book", crate::book::run)?;
     let docs =
         steps.step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;
     let models = steps.step("loom models of the ring", || {

@@ -61,7 +61,8 @@ impl ReadSize {
     }
 }
 
-/// Calls that can be described, by number.
+/// Calls of one ABI that can be described, by number. Those of the ABI of 32-bit programs have
+/// their numbers after them.
 pub const CALL_NUMBERS: u32 = 512;
 /// Bytes of a call's description.
 pub const CALL_READS_SIZE: u32 = 48;
@@ -157,6 +158,18 @@ pub struct CallReaderMaps {
     pub tasks: Option<i32>,
     /// Process whose calls are left out.
     pub without: u32,
+    /// Where the kernel notes that a call is of the ABI of 32-bit programs.
+    pub compat: Option<CompatMark>,
+}
+
+/// Bits of a word of the kernel's `struct task_struct` that are set while a task is in a call of
+/// the ABI of 32-bit programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompatMark {
+    /// Offset of the word, in bytes.
+    pub offset: i32,
+    /// Its bits.
+    pub bits: i32,
 }
 
 /// Registers in the kernel's `struct pt_regs`, in bytes: what is copied of it (from where on, how
@@ -164,6 +177,8 @@ pub struct CallReaderMaps {
 struct RegisterLayout {
     copied: &'static [(i32, i32)],
     arguments: [i16; 6],
+    /// Arguments of calls of the ABI of 32-bit programs.
+    compat_arguments: [i16; 6],
     number: (i16, u8),
     stack: i16,
     /// execve(2).
@@ -187,8 +202,9 @@ impl RegisterLayout {
 
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: Option<RegisterLayout> = Some(RegisterLayout {
-    copied: &[(56, 104)],
+    copied: &[(32, 128)],
     arguments: [112, 104, 96, 56, 72, 64],
+    compat_arguments: [40, 88, 96, 104, 112, 32],
     number: (120, D),
     stack: 152,
     execve: 59,
@@ -199,6 +215,7 @@ const REGISTERS: Option<RegisterLayout> = Some(RegisterLayout {
 const REGISTERS: Option<RegisterLayout> = Some(RegisterLayout {
     copied: &[(8, 40), (248, 40)],
     arguments: [272, 8, 16, 24, 32, 40],
+    compat_arguments: [272, 8, 16, 24, 32, 40],
     number: (280, W),
     stack: 248,
     execve: 221,
@@ -249,6 +266,7 @@ const MAP_UPDATE: i32 = 2;
 const MAP_DELETE: i32 = 3;
 const KTIME: i32 = 5;
 const PID_TGID: i32 = 14;
+const CURRENT_TASK: i32 = 35;
 const READ_USER: i32 = 112;
 const READ_KERNEL: i32 = 113;
 const READ_USER_TEXT: i32 = 114;
@@ -286,7 +304,9 @@ const VECTOR: i16 = -56;
 const COUNT: i16 = -64;
 const LIMIT: i16 = -72;
 const STACK: i16 = -80;
-const REGISTER_COPY: i16 = -192;
+/// 0, or [`CALL_NUMBERS`] for a call of the ABI of 32-bit programs.
+const ABI: i16 = -88;
+const REGISTER_COPY: i16 = -216;
 
 /// Places in the record.
 const RECORD_RESULT: i16 = 16;
@@ -344,14 +364,28 @@ impl<'m> Reader<'m> {
         let (number, width) = registers.number;
         code.load(width, 1, 10, registers.place(number));
         code.jump_if(JGT, 1, CALL_NUMBERS as i32 - 1, end);
-        code.store(D, 10, NUMBER, 1).store(W, 10, KEY, 1);
+        code.store(D, 10, NUMBER, 1).store_number(D, ABI, 0);
+        if let Some(mark) = maps.compat {
+            let native = code.label();
+            code.store_number(D, COUNT, 0).call(CURRENT_TASK).copy(3, 0).add(3, mark.offset);
+            code.frame(1, COUNT).set(2, 4).call(READ_KERNEL).jump_if(JNE, 0, 0, native);
+            code.load(W, 1, 10, COUNT).and(1, mark.bits).jump_if(JEQ, 1, 0, native);
+            code.store_number(D, ABI, CALL_NUMBERS as i32);
+            code.load(D, 1, 10, NUMBER).add(1, CALL_NUMBERS as i32).store(D, 10, NUMBER, 1);
+            code.place(native);
+        }
+        code.load(D, 1, 10, NUMBER).store(W, 10, KEY, 1);
         code.load(D, 1, 10, registers.place(registers.stack)).store(D, 10, STACK, 1);
         code.map(1, maps.reads).frame(2, KEY).call(MAP_LOOKUP).jump_if(JEQ, 0, 0, end);
         code.copy(READS, 0);
         code.load(B, KEPT, READS, 40);
         code.store_number(D, RETRY, 0);
         if self.side == CallSide::Enter {
+            // That a call is of another ABI is worth a record by itself.
+            let is_read = code.label();
+            code.load(D, 1, 10, ABI).jump_if(JNE, 1, 0, is_read);
             code.and(KEPT, 1).jump_if(JEQ, KEPT, 0, end);
+            code.place(is_read);
             return;
         }
         let goes_on = code.label();
@@ -378,10 +412,19 @@ impl<'m> Reader<'m> {
         let side = 1 + i32::from(self.side == CallSide::Exit);
         code.load(D, 1, 10, NUMBER).or(1, side << 16).store(W, RECORD, 12, 1);
         code.load(D, 1, 10, RETURNED).store(D, RECORD, RECORD_RESULT, 1);
+        let (compat, done) = (code.label(), code.label());
+        code.load(D, 1, 10, ABI).jump_if(JNE, 1, 0, compat);
         for (n, at) in (0i16..).zip(registers.arguments) {
             code.load(D, 1, 10, registers.place(at));
             code.store(D, RECORD, RECORD_ARGUMENTS + 8 * n, 1);
         }
+        code.jump(done);
+        code.place(compat);
+        for (n, at) in (0i16..).zip(registers.compat_arguments) {
+            code.load(W, 1, 10, registers.place(at));
+            code.store(D, RECORD, RECORD_ARGUMENTS + 8 * n, 1);
+        }
+        code.place(done);
         code.set(LENGTH, CALL_HEADER as i32);
     }
 
@@ -606,7 +649,13 @@ impl<'m> Reader<'m> {
         let (end, maps) = (self.end, self.maps);
         let code = &mut self.code;
         code.place(self.send);
-        code.jump_if(JEQ, LENGTH, CALL_HEADER as i32, end);
+        let has_pieces = code.label();
+        code.jump_if(JNE, LENGTH, CALL_HEADER as i32, has_pieces);
+        match self.side {
+            CallSide::Enter => code.load(D, 1, 10, ABI).jump_if(JEQ, 1, 0, end),
+            CallSide::Exit => code.jump(end),
+        };
+        code.place(has_pieces);
         code.map(1, maps.ring).copy(2, RECORD).copy(3, LENGTH).set(4, NO_WAKEUP);
         // Where it has no room the texts are shown as addresses, which are counted.
         code.call(RING_OUTPUT);

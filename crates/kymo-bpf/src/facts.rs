@@ -14,6 +14,8 @@ pub struct CompileOptions {
     pub parameters: Vec<String>,
     /// Process of `-p`, which uprobes and `usdt` are limited to by the runtime.
     pub pid: Option<u32>,
+    /// Process whose events alone are handled, of probes that are not attached to a process.
+    pub filter_pid: Option<u32>,
     /// Process of `-c` (`cpid`).
     pub child_pid: Option<u32>,
     /// Device and inode of the pid namespace that `pid` and `tid` are of, if it is not the first.
@@ -43,6 +45,7 @@ impl Default for CompileOptions {
         CompileOptions {
             parameters: Vec::new(),
             pid: None,
+            filter_pid: None,
             child_pid: None,
             pid_namespace: None,
             start_ns: 0,
@@ -264,6 +267,12 @@ pub trait TypeFacts {
 
     /// Address and size of a symbol in a binary (`uaddr`).
     fn user_symbol(&self, path: &str, name: &str) -> Option<(u64, u64)>;
+
+    /// Address in its file of a probe of a program whose place in memory is not that of the file
+    /// (position independent); `None` of others.
+    fn moved_place(&self, _point: &AttachPoint) -> Option<u64> {
+        None
+    }
 
     /// Id of a cgroup by its path (`cgroupid`).
     fn cgroup_id(&self, path: &str) -> Option<u64>;

@@ -20,7 +20,7 @@ mod preprocess;
 mod watchpoints;
 
 pub use call_reader::{
-    CALL_HEADER, CALL_NUMBERS, CALL_READS_SIZE, CALL_SCRATCH, CallReaderMaps, CallSide,
+    CALL_HEADER, CALL_NUMBERS, CALL_READS_SIZE, CALL_SCRATCH, CallReaderMaps, CallSide, CompatMark,
     MESSAGE_PIECE, MemoryPiece, MemoryRead, NAME_PIECE, ReadSize, call_pieces, call_reader,
     call_reads_bytes, follow_fork, forget_task,
 };
@@ -61,6 +61,24 @@ pub fn compile(
         .and_then(|tree| watchpoints::with_setup_probes(tree, options, facts));
     let compiled = parsed.and_then(|tree| lower::Lowering::new(text, &tree, options, facts)?.run());
     compiled.map_err(|message| vec![message])
+}
+
+/// Attach points of a program, as they stand in it.
+///
+/// # Errors
+/// The first message of the parser.
+pub fn attach_points(
+    text: &str,
+    options: &CompileOptions,
+    facts: &dyn TypeFacts,
+) -> Result<Vec<AttachPoint>, Vec<SourceMessage>> {
+    let find = |name: &str, from: Option<&str>| facts.header(name, from);
+    let headers = preprocess::Preprocessor::new(&options.arch, &find);
+    let tree = parser::parse_program(text, &options.parameters, &options.includes, headers)
+        .and_then(|tree| with_imports(tree, options, facts))
+        .map_err(|message| vec![message])?;
+    let points = tree.probes.into_iter().flat_map(|probe| probe.points);
+    Ok(points.map(|(point, _)| point).collect())
 }
 
 /// The most files that a program imports.

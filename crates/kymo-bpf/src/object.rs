@@ -33,6 +33,8 @@ pub struct CompiledProgram {
     pub config: Vec<(String, String)>,
     /// Options that `getopt` declares: for `--help` of a program.
     pub options: Vec<ProgramOption>,
+    /// Attach points that were not found and left out by `missing_probes = ignore`.
+    pub missing_probes: Vec<String>,
     /// Warnings, to be shown with the source line.
     pub warnings: Vec<SourceMessage>,
     /// BTF (the bytes for `BPF_BTF_LOAD`) that function and line information refer to.

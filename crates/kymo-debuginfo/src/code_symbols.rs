@@ -55,6 +55,31 @@ struct CodeSymbol<'f, 'a> {
     binding: Binding,
 }
 
+impl<'a> NamedSymbol<'a> {
+    /// Whether the name ends with a version.
+    pub fn is_versioned(&self) -> bool {
+        self.plain_name().len() < self.name.len()
+    }
+
+    /// Whether the name ends with the version that new programs are linked against.
+    pub fn is_default_version(&self) -> bool {
+        self.name.get(self.plain_name().len()..).is_some_and(|v| v.starts_with("@@"))
+    }
+
+    /// Name without the version that symbol tables of debug files append: `f` of `f@@LIB_1.2`.
+    pub fn plain_name(&self) -> &'a str {
+        without_version(self.name)
+    }
+}
+
+/// A symbol's name without its version: `f` of `f@LIB_1.2` and `f@@LIB_1.2`.
+fn without_version(name: &str) -> &str {
+    match name.split_once('@') {
+        Some((plain, _)) if !plain.is_empty() => plain,
+        _ => name,
+    }
+}
+
 impl<'a> CodeSymbol<'_, 'a> {
     fn name(&self) -> Option<&'a str> {
         self.symbol.name().ok().filter(|n| !n.is_empty())
@@ -98,6 +123,11 @@ impl<'a> CodeSymbols<'a> {
         let has_code = symbols.found().any(|s| s.code && s.name().is_some());
         symbols.dynamic = !has_code;
         Ok(symbols)
+    }
+
+    /// Whether the kernel chooses where the program or library is in memory.
+    pub fn is_position_independent(&self) -> bool {
+        self.files.first().is_some_and(|file| file.kind() == ObjectKind::Dynamic)
     }
 
     /// All symbols of the running program.
@@ -145,12 +175,29 @@ impl<'a> CodeSymbols<'a> {
         self.found().filter_map(|s| named(&s))
     }
 
-    /// The first symbol of a name, a function if `code` is asked for.
+    /// The first symbol of a name, a function if `code` is asked for. Without such a symbol, the
+    /// one of that name whose version is the default one (`name@@VERSION`), then any version.
     pub fn named(&self, name: &str, code: bool) -> Option<NamedSymbol<'a>> {
-        let hit = |s: &CodeSymbol<'_, 'a>| {
-            (s.code || !code) && s.symbol.name_bytes().is_ok_and(|n| n == name.as_bytes())
+        let rank = |s: &CodeSymbol<'_, 'a>| match s.symbol.name_bytes().ok()? {
+            stored if stored == name.as_bytes() => Some(0),
+            stored => match stored.strip_prefix(name.as_bytes())? {
+                [b'@', b'@', ..] => Some(1),
+                [b'@', ..] => Some(2),
+                _ => None,
+            },
         };
-        self.found().find(hit).and_then(|s| named(&s))
+        let mut best: Option<(i32, NamedSymbol<'a>)> = None;
+        for symbol in self.found().filter(|s| s.code || !code) {
+            if let Some(rank) = rank(&symbol).filter(|rank| best.is_none_or(|(b, _)| *rank < b))
+                && let Some(symbol) = named(&symbol)
+            {
+                best = Some((rank, symbol));
+                if rank == 0 {
+                    break;
+                }
+            }
+        }
+        best.map(|(_, symbol)| symbol)
     }
 
     /// Whether a symbol of this name begins at `addr`.

@@ -65,6 +65,10 @@ pub(crate) trait PerfState {
     fn locate(&self, _pid: u32, _addr: u64, _mode: u16) -> Option<Located> {
         None
     }
+    /// Whether the program of a process is one of 32 bits.
+    fn is_32_bit(&self, _pid: u32) -> Option<bool> {
+        None
+    }
     /// Variable of a program at an address of a process.
     fn variable(&self, _pid: u32, _addr: u64) -> Option<String> {
         None
@@ -464,6 +468,14 @@ impl<'e> RecordedEvent<'e> {
         let code = state.locate(pid, sample.ip?, entry.raw.misc.cpumode())?;
         let data = sample.addr.and_then(|addr| state.locate(pid, addr, Misc::USER));
         Some((code, data))
+    }
+
+    /// Whether the program of the event's process is one of 32 bits, where the recording tells.
+    pub fn is_of_32_bit_program(&self) -> Option<bool> {
+        match &self.body {
+            EventBody::Perf { state, .. } => state.is_32_bit(self.task().pid?),
+            EventBody::Ftrace(_) | EventBody::Ctf { .. } => None,
+        }
     }
 
     /// Name of the variable at an address of the event's process, where the recording and the

@@ -161,18 +161,28 @@ impl EventSelection {
         }
     }
 
-    /// Takes names or globs of events; none means all.
+    /// Selects events by their names, in which nothing is a pattern: names out of a recording, or
+    /// known ones. None means all.
+    pub fn set_event_names(&mut self, names: Vec<String>) {
+        if !names.is_empty() {
+            self.events = Some((GlobSet::empty(), names));
+        }
+    }
+
+    /// Selects events by names or globs that a user gives; none means all.
     ///
     /// # Errors
-    /// If one is no glob.
+    /// If the globs are too many.
     pub fn set_events(&mut self, names: &[String]) -> Result<(), SelectionError> {
         if names.is_empty() {
             return Ok(());
         }
         let mut set = GlobSetBuilder::new();
         for name in names {
-            let glob = Glob::new(name).map_err(|e| SelectionError(format!("event {name}: {e}")))?;
-            set.add(glob);
+            // What is not a glob can still be a name: `x[y`.
+            if let Ok(glob) = Glob::new(name) {
+                set.add(glob);
+            }
         }
         let set = set.build().map_err(|e| SelectionError(format!("events: {e}")))?;
         self.events = Some((set, names.to_vec()));
@@ -419,6 +429,11 @@ mod tests {
         assert_eq!(s.cpus(), Some(vec![0, 2, 3]));
         assert!(s.wants_cpu(Some(2)) && !s.wants_cpu(Some(1)) && !s.wants_cpu(None));
         assert!(s.set_cpus("x").is_err() && s.set_cpus("70000").is_err());
+        s.set_event_names(vec!["x[y".into(), "a*".into()]);
+        assert!(s.wants_event(&["x[y"]) && s.wants_event(&["a*"]));
+        assert!(!s.wants_event(&["xy"]) && !s.wants_event(&["ab"]));
+        s.set_events(&["x[y".into()]).unwrap();
+        assert!(s.wants_event(&["x[y"]) && !s.wants_event(&["xy"]));
         s.set_events(&["sched:*".into(), "shop:sale".into()]).unwrap();
         assert!(s.wants_event(&["sched:sched_switch", "sched_switch"]));
         assert!(!s.wants_event(&["irq:irq_handler_entry", "irq_handler_entry"]));

@@ -54,7 +54,12 @@ pub struct Maps {
     pub line: u64,
     /// By start, without overlaps.
     ranges: Vec<Mapping>,
+    /// Whether its program is one of 32 bits; `None` as long as no mapping tells.
+    pub is_32_bit: Option<bool>,
 }
+
+/// First address that programs of 32 bits do not have.
+const WIDE_ADDRESS: u64 = 1 << 32;
 
 impl Maps {
     /// The mapping of an address.
@@ -278,6 +283,12 @@ impl MachineState {
         let shared = Arc::strong_count(space) > 1;
         let space = Arc::make_mut(space);
         space.generation = generation;
+        if end > WIDE_ADDRESS {
+            space.is_32_bit = Some(false);
+        } else if name == "[vdso]" {
+            // The kernel maps it near the top of what the program can address.
+            space.is_32_bit = Some(true);
+        }
         if space.insert(new) || shared || space.line == 0 {
             space.line = generation;
         }
@@ -350,6 +361,11 @@ impl MachineState {
     /// Numbers of the states that addresses of a process and of the kernel resolve in.
     pub fn generation(&self, pid: u32) -> (u64, u64) {
         (self.spaces.get(&pid).map_or(0, |space| space.generation), self.kernel.generation)
+    }
+
+    /// Whether the program of a process is one of 32 bits, as its mappings tell.
+    pub fn is_32_bit(&self, pid: u32) -> Option<bool> {
+        self.spaces.get(&pid)?.is_32_bit
     }
 
     /// The kernel's address space now.

@@ -60,6 +60,11 @@ impl TaskTree {
         Arc::clone(&self.root)
     }
 
+    /// Whether a thread is the first of the command.
+    pub fn is_command(&self, tid: u32) -> bool {
+        self.root.get() == Some(&tid)
+    }
+
     /// Whether a task is the command or was started by it. Also of one that has ended: its last
     /// events come later.
     pub fn has(&self, tid: u32) -> bool {

@@ -8,11 +8,12 @@
 //!
 //! A job holds all that its work needs: workers keep no state that jobs of others change.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-/// More threads than this only wait for the feeding one.
-const MOST: usize = 4;
+/// Number of workers that the user chose; 0: none.
+static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 /// Jobs that wait for each worker.
 const WAITING: usize = 2;
 
@@ -22,9 +23,18 @@ pub trait PoolWorker<J>: Send {
     fn work(&mut self, job: J);
 }
 
-/// Number of threads that work beside the feeding one; 1 where that has the only CPU.
+/// Chooses the number of threads that work beside the feeding one, for this process.
+pub fn choose_worker_count(count: usize) {
+    CHOSEN.store(count, Ordering::Relaxed);
+}
+
+/// Number of threads that work beside the feeding one: as many as there are CPUs, unless another
+/// number was chosen.
 pub fn worker_count() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(MOST)
+    match CHOSEN.load(Ordering::Relaxed) {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        chosen => chosen,
+    }
 }
 
 /// Workers on threads of their own, or one on the feeding thread where more would not pay.

@@ -13,11 +13,13 @@ mod machine;
 mod merge_heap;
 pub mod perf_config;
 pub mod perfdata;
+mod read_tally;
 mod recording_format;
 mod text;
 mod timeline;
 pub mod tracedat;
 
 pub use machine::Machine;
+pub use read_tally::bytes_read;
 pub use recording_format::RecordingFormat;
 pub use timeline::{Moment, Stats, Timeline, TimelineError, TimelineSelect, TimelineWalk};

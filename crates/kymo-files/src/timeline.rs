@@ -8,6 +8,8 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use kymo_model::LossWindows;
+
 use crate::ctf::read::{Agreement, Ctf, NotMonotonic, Piece};
 use crate::recording_format::{RecordingFormat, kernel_recordings};
 use crate::tracedat::TraceDat;
@@ -47,6 +49,8 @@ pub struct TimelineSelect {
     /// The kernel's times are wanted as they are in the ring, since others are laid beside
     /// them; so they are in any case where recordings are merged here.
     pub raw_times: bool,
+    /// Where spans go in which events were lost, before later events are handed out.
+    pub losses: LossWindows,
 }
 
 /// What was read.
@@ -237,15 +241,22 @@ impl Timeline {
     }
 
     fn walks(&self, select: &TimelineSelect) -> Result<Vec<Walk<'_>>, TimelineError> {
-        let TimelineSelect { cpus, from, .. } = select.clone();
+        let TimelineSelect { cpus, from, losses, .. } = select.clone();
         let raw_times = select.raw_times || self.undoes_corrections();
-        let kernel = tracedat::TraceDatSelect { cpus, from, raw_times, ..Default::default() };
+        let kernel = tracedat::TraceDatSelect {
+            cpus,
+            from,
+            raw_times,
+            losses: losses.clone(),
+            buffers: None,
+        };
         let mut walks = Vec::new();
         for (number, data) in self.kernels.iter().enumerate() {
             walks.push(Walk::Kernel(number, data.walk(&kernel)?, None));
         }
         if let Some(programs) = &self.programs {
-            walks.push(Walk::Programs(programs.walk(&ctf::read::CtfSelect { from })?, None));
+            walks
+                .push(Walk::Programs(programs.walk(&ctf::read::CtfSelect { from, losses })?, None));
         }
         Ok(walks)
     }

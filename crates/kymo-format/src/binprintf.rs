@@ -1,6 +1,8 @@
 //! `ftrace:bprint`: what `trace_printk` leaves in the ring is the address of
 //! its format and the arguments in binary.
 
+use kymo_model::UntrustedText;
+
 use crate::context::RenderContext;
 use crate::expr::{Scope, Val};
 use crate::field::{Field, load, until_nul};
@@ -76,7 +78,7 @@ fn one(
             spec::fit(out, start, shape);
         }
         Conv::Char => {
-            out.push(args.int(1) as u8);
+            UntrustedText::new(&[args.int(1) as u8]).write_escaped(out);
             spec::fit(out, start, Shape { precision: None, ..shape });
         }
         Conv::Pointer => match spec.ext.as_bytes().first() {
@@ -87,7 +89,7 @@ fn one(
             // Others were made text when the event was recorded.
             _ => {
                 let s = args.string();
-                out.extend_from_slice(s);
+                UntrustedText::new(s).write_escaped(out);
             }
         },
         conv => {

@@ -1,5 +1,7 @@
 //! Running a plan over a payload.
 
+use kymo_model::UntrustedText;
+
 use crate::context::RenderContext;
 use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, Scope, Val};
@@ -45,7 +47,7 @@ fn run(plan: &Plan, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderConte
     let end = line.position() + MAX_OUTPUT;
     let endian = ctx.endian;
     let scope = Scope { payload, endian, hz: ctx.hz };
-    for op in &plan.ops {
+    for (n, op) in plan.ops.iter().enumerate() {
         match op {
             Op::Literal(l) => line.text(l),
             Op::Short(bytes, n) => line.write_prefix(bytes, usize::from(*n)),
@@ -69,13 +71,14 @@ fn run(plan: &Plan, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderConte
             }
             Op::Chars { offset, len } => {
                 let bytes = fixed(payload, *offset, *len);
-                match bytes.try_into() {
-                    Ok(comm) => line.write_prefix(comm, nul16(comm)),
-                    Err(_) => line.text(until_nul(bytes)),
+                match bytes.first_chunk::<16>().filter(|_| bytes.len() == 16) {
+                    Some(comm) => short_text(line, comm),
+                    None => foreign_text(line, until_nul(bytes), n + 1 == plan.ops.len()),
                 }
             }
             Op::DynChars { offset, relative } => {
-                line.text(until_nul(dynamic(payload, *offset, *relative, endian)));
+                let text = until_nul(dynamic(payload, *offset, *relative, endian));
+                foreign_text(line, text, n + 1 == plan.ops.len());
             }
             Op::Text(t) => line.buffered(|out| text::write(t, out, scope)),
             Op::General { spec, arg, ty } => {
@@ -86,6 +89,30 @@ fn run(plan: &Plan, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderConte
         if line.position() > end {
             return;
         }
+    }
+}
+
+/// Writes the name of a task.
+#[inline]
+fn short_text(line: &mut LineWriter<'_>, text: &[u8; 16]) {
+    let len = nul16(text);
+    let name = UntrustedText::new(text.get(..len).unwrap_or(text));
+    match name.is_printable_ascii() {
+        true => line.write_prefix(text, len),
+        false => line.text(&name.escaped()),
+    }
+}
+
+/// Writes text that a program or user chose. As the last field it may end its line, as texts
+/// of `trace_marker` do.
+#[inline]
+fn foreign_text(line: &mut LineWriter<'_>, text: &[u8], is_last: bool) {
+    match text.strip_suffix(b"\n").filter(|_| is_last) {
+        Some(text) => {
+            line.text(&UntrustedText::new(text).escaped());
+            line.text(b"\n");
+        }
+        None => line.text(&UntrustedText::new(text).escaped()),
     }
 }
 
@@ -145,7 +172,7 @@ fn general(
             spec::fit(out, start, shape);
         }
         Conv::Char => {
-            out.push(arg.int(s) as u8);
+            UntrustedText::new(&[arg.int(s) as u8]).write_escaped(out);
             spec::fit(out, start, Shape { precision: None, ..shape });
         }
         Conv::Pointer => pointer::write(out, &spec.ext, arg.eval(s), shape, s, ctx),

@@ -1,6 +1,6 @@
 //! The helpers that write text: flags, symbols, arrays, hex, bit maps.
 
-use kymo_model::Endian;
+use kymo_model::{Endian, UntrustedText};
 
 use crate::context::Symbols;
 use crate::expr::{Expr, Scope, TextFn, Val};
@@ -253,7 +253,7 @@ pub(crate) fn string(
         Val::Bytes(b) => {
             // With a precision the kernel reads no further than that.
             let b = precision.and_then(|p| b.get(..p)).unwrap_or(b);
-            out.extend_from_slice(until_nul(b));
+            UntrustedText::new(until_nul(b)).write_escaped(out);
         }
         Val::Text(t) => write(t, out, s),
         Val::Null | Val::Int(0) => out.extend_from_slice(b"(null)"),

@@ -1,6 +1,6 @@
 //! Fields as typed values, and rendering field by field.
 
-use kymo_model::Endian;
+use kymo_model::{Endian, UntrustedText};
 
 use crate::context::RenderContext;
 use crate::expr::Scope;
@@ -127,7 +127,7 @@ impl Value<'_> {
                 out.extend_from_slice(b"0x");
                 hex(out, v, 0);
             }
-            Value::Text(t) => out.extend_from_slice(t),
+            Value::Text(t) => UntrustedText::new(t).write_escaped(out),
             Value::Array(a) => {
                 out.push(b'{');
                 a.write_list(out);

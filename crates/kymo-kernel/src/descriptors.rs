@@ -198,16 +198,6 @@ pub fn append_to(descriptor: u32) -> io::Result<File> {
     File::options().append(true).open(format!("/proc/self/fd/{descriptor}"))
 }
 
-/// A descriptor that can be read when the process has ended.
-///
-/// # Errors
-/// If there is no such process.
-pub fn process_end(pid: u32) -> io::Result<OwnedFd> {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
-    Ok(pidfd_open(pid, PidfdFlags::empty())?)
-}
-
 /// A file that exists in memory only; `name` is for who lists descriptors.
 ///
 /// # Errors
@@ -264,15 +254,6 @@ mod tests {
         assert!(is_unsupported(&splice(&file, &file, None, 1, mode).unwrap_err()));
         drop(write);
         assert_eq!(splice(&read, &file, None, 10, mode).unwrap(), Spliced::Moved(0));
-    }
-
-    #[test]
-    fn the_end_of_a_process_can_be_waited_for() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let end = process_end(child.id()).unwrap();
-        assert!(wait(&mut [readable(&end)], Duration::from_secs(20)).unwrap());
-        child.wait().unwrap();
-        assert!(process_end(0).is_err());
     }
 
     #[test]

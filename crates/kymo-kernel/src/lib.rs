@@ -9,12 +9,13 @@
 //! - processes: [`process`], [`target`], [`proc_maps`], [`memory`]
 //! - the kernel's code: [`kallsyms`], [`kcore`], [`vdso`]
 //! - the terminal: [`terminal`], [`terminal_output`]
-//! - files: [`regular_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
+//! - files: [`regular_file`], [`output_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
 //!   [`descriptors`]
 //! - events: [`events`], [`perf_event`], [`ring`], [`tracefs`], [`ftrace`]
 //! - programs in the kernel: [`bpf`]
 //! - probes: [`kprobes`], [`probe_events`], [`probe_guard`], [`probe_notes`]
 
+pub mod blocked;
 pub mod bpf;
 pub mod clock;
 pub mod cpus;
@@ -31,6 +32,7 @@ mod lockdown;
 pub mod mapped;
 pub mod memory;
 pub mod opaque_mapping;
+pub mod output_file;
 pub mod perf_event;
 pub mod perf_ring;
 pub mod pmu;
@@ -46,6 +48,7 @@ pub mod shared;
 pub mod system;
 mod system_root;
 pub mod target;
+pub mod task_ends;
 pub mod terminal;
 pub mod terminal_output;
 pub mod tracefs;

@@ -277,7 +277,9 @@ impl OpenError {
     pub fn advice(&self) -> Option<String> {
         Some(match self.errno {
             libc::EPERM | libc::EACCES => self.permission(),
-            libc::EMFILE => "raise the open file limit (ulimit -n), or name fewer events".into(),
+            libc::EMFILE => "each event takes a file for each thread and CPU: raise the limit \
+                             (ulimit -Hn), or name fewer events, or all tasks (-a)"
+                .into(),
             libc::ENFILE => "raise fs.file-max, or name fewer events".into(),
             libc::ENOMEM => "use a smaller ring (-m), or raise kernel.perf_event_mlock_kb".into(),
             libc::EBUSY => "another tool holds the counter, or the NMI watchdog does \

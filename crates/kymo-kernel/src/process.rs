@@ -15,7 +15,9 @@ use std::time::{Duration, SystemTime};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::descriptors;
 use crate::system_root::system_path;
+use crate::task_ends;
 use crate::terminal_output;
 
 /// The command could not be started.
@@ -98,6 +100,7 @@ pub struct GatedChild {
     command: String,
     gate: Option<OwnedFd>,
     exec_error: OwnedFd,
+    end: OwnedFd,
     exit: Option<Exit>,
 }
 
@@ -128,11 +131,13 @@ impl GatedChild {
         match pid {
             -1 => Err(SpawnError::Fork(io::Error::last_os_error())),
             0 => child(&argv, &gate_read, gate_write, &error_write, &unblock),
+            // Without a way to see its end it is not started: the closed gate ends it.
             pid => Ok(GatedChild {
                 pid,
                 command: name.to_string_lossy().into_owned(),
                 gate: Some(gate_write),
                 exec_error: error_read,
+                end: task_ends::end_of_child(pid).map_err(SpawnError::Fork)?,
                 exit: None,
             }),
         }
@@ -200,13 +205,6 @@ impl GatedChild {
         Ok(())
     }
 
-    /// A descriptor that polls readable when the child ended (Linux 5.3).
-    pub fn pidfd(&self) -> io::Result<OwnedFd> {
-        let pid = rustix::process::Pid::from_raw(self.pid)
-            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
-    }
-
     fn wait4(&mut self, options: i32) -> io::Result<Option<Exit>> {
         if self.exit.is_some() {
             return Ok(self.exit);
@@ -245,6 +243,22 @@ pub fn program_of(name: &OsStr) -> Option<PathBuf> {
     }
 }
 
+/// The file of a command that runs as another user or group than this process, whose events the
+/// kernel ends then; of root it does not.
+pub fn set_id_program(name: &OsStr) -> Option<PathBuf> {
+    use std::os::unix::fs::MetadataExt as _;
+    if rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let path = executable(name).ok()?;
+    let meta = std::fs::metadata(&path).ok()?;
+    let user =
+        meta.mode() & libc::S_ISUID != 0 && meta.uid() != rustix::process::geteuid().as_raw();
+    let group =
+        meta.mode() & libc::S_ISGID != 0 && meta.gid() != rustix::process::getegid().as_raw();
+    (user || group).then_some(path)
+}
+
 /// What `execvp` will find to execute; only the kernel knows whether it can.
 fn executable(name: &OsStr) -> io::Result<PathBuf> {
     let executable = |path: &Path| {
@@ -268,6 +282,13 @@ fn executable(name: &OsStr) -> io::Result<PathBuf> {
         }
     }
     Err(error)
+}
+
+/// Polls readable once the command has ended.
+impl AsFd for GatedChild {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
 }
 
 impl Drop for GatedChild {
@@ -296,7 +317,7 @@ fn child(
             other => break other == Ok(1),
         }
     };
-    // SAFETY: dup2, signal, sigprocmask, execvp and _exit are called with valid arguments: `argv`
+    // SAFETY: dup2, signal, sigaction, sigprocmask, execvp and _exit are called with valid arguments: `argv`
     // is a NULL-terminated array of NUL-terminated strings made before the fork.
     unsafe {
         if opened {
@@ -305,6 +326,14 @@ fn child(
             }
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            // One that arrives between here and exec must end the command, not be handed on.
+            for signal in Signal::ALL {
+                let mut now: libc::sigaction = std::mem::zeroed();
+                let is_known = libc::sigaction(signal.number(), std::ptr::null(), &raw mut now);
+                if is_known == 0 && now.sa_sigaction != libc::SIG_IGN {
+                    libc::signal(signal.number(), libc::SIG_DFL);
+                }
+            }
             libc::sigprocmask(libc::SIG_UNBLOCK, unblock, std::ptr::null_mut());
             if let Some(&file) = argv.first() {
                 libc::execvp(file, argv.as_ptr());
@@ -349,7 +378,6 @@ pub enum Signal {
     Term,
     Hup,
     Quit,
-    Child,
     Usr1,
     Usr2,
     Winch,
@@ -361,12 +389,11 @@ pub enum Signal {
 
 impl Signal {
     /// All of them.
-    pub const ALL: [Signal; 12] = [
+    pub const ALL: [Signal; 11] = [
         Signal::Int,
         Signal::Term,
         Signal::Hup,
         Signal::Quit,
-        Signal::Child,
         Signal::Usr1,
         Signal::Usr2,
         Signal::Winch,
@@ -383,7 +410,6 @@ impl Signal {
             Signal::Term => libc::SIGTERM,
             Signal::Hup => libc::SIGHUP,
             Signal::Quit => libc::SIGQUIT,
-            Signal::Child => libc::SIGCHLD,
             Signal::Usr1 => libc::SIGUSR1,
             Signal::Usr2 => libc::SIGUSR2,
             Signal::Winch => libc::SIGWINCH,
@@ -400,13 +426,55 @@ impl Signal {
     }
 }
 
-/// Signals as a descriptor. They are blocked from when this is made until it
-/// is dropped (SIGUSR2 and SIGXFSZ, if among them, are ignored from then on); make it before threads are started, which inherit the mask.
+/// Signals as a descriptor. They are blocked in the calling thread, and in threads that it starts,
+/// from when this is made until it is dropped (SIGUSR2 and SIGXFSZ, if among them, are ignored from
+/// then on). A thread that ran before, and does not block them, hands on those that it gets.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
     set: libc::sigset_t,
     before: libc::sigset_t,
+    actions: Vec<(i32, libc::sigaction)>,
+}
+
+/// Blocks a signal in the thread that got it, and sends it to the process anew: in the end all
+/// threads block it, and the descriptor has it.
+extern "C" fn hand_on(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel calls this with SA_SIGINFO, so `context` is the thread's ucontext_t,
+    // whose mask it takes over on return. sigaddset, getpid and kill are async-signal-safe, errno
+    // is put back.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let context = context.cast::<libc::ucontext_t>();
+        libc::sigaddset(&raw mut (*context).uc_sigmask, signal);
+        libc::kill(libc::getpid(), signal);
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// Has [`hand_on`] called for signals that are not ignored; gives what was done before.
+fn hand_on_from_other_threads(signals: &[Signal]) -> Vec<(i32, libc::sigaction)> {
+    let mut actions = Vec::new();
+    for number in signals.iter().map(|s| s.number()) {
+        // SAFETY: `sigaction` is plain data, for which zero is a value; the pointers are to live
+        // locals, and the handler is one of the form that SA_SIGINFO states.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(number, std::ptr::null(), &raw mut before) != 0
+                || before.sa_sigaction == libc::SIG_IGN
+            {
+                continue;
+            }
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = hand_on;
+            action.sa_sigaction = handler as *const () as libc::sighandler_t;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            if libc::sigaction(number, &raw const action, std::ptr::null_mut()) == 0 {
+                actions.push((number, before));
+            }
+        }
+    }
+    actions
 }
 
 impl Signals {
@@ -426,8 +494,9 @@ impl Signals {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
+        let actions = hand_on_from_other_threads(signals);
         // SAFETY: the kernel just gave this descriptor to us alone.
-        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, set, before })
+        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, set, before, actions })
     }
 
     /// The next signal that arrived, if any; never waits.
@@ -450,17 +519,12 @@ impl Signals {
 }
 
 impl Signals {
-    /// Waits until a signal arrives, at most for `most`.
-    pub fn wait(&self, most: Option<Duration>) -> io::Result<()> {
-        let time = most.map(|d| rustix::time::Timespec {
-            tv_sec: d.as_secs() as _,
-            tv_nsec: d.subsec_nanos().into(),
-        });
-        let mut fds = [rustix::event::PollFd::new(&self.fd, rustix::event::PollFlags::IN)];
-        match rustix::event::poll(&mut fds, time.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
+    /// Waits until a signal arrives or the command ends, at most for `most`.
+    pub fn wait(&self, command: Option<&GatedChild>, most: Option<Duration>) -> io::Result<()> {
+        let mut fds = vec![descriptors::readable(&self.fd)];
+        fds.extend(command.map(descriptors::readable));
+        descriptors::wait(&mut fds, most.unwrap_or(Duration::MAX))?;
+        Ok(())
     }
 }
 
@@ -473,8 +537,11 @@ impl AsFd for Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         // SAFETY: the set is the one that was listened to; ignoring a signal takes no memory,
-        // and the mask is the one the system gave us.
+        // and actions and mask are those the system gave us.
         unsafe {
+            for (number, before) in &self.actions {
+                libc::sigaction(*number, before, std::ptr::null_mut());
+            }
             // One that came too late to be read would kill now: a write that failed for
             // the file's size has said so, and there is nothing left to dump.
             for late in [libc::SIGXFSZ, libc::SIGUSR2] {
@@ -739,5 +806,34 @@ mod tests {
         // SAFETY: sends a signal to this thread, where it is blocked.
         unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) };
         assert_eq!(signals.next().unwrap(), Some(Signal::Usr2));
+    }
+
+    #[test]
+    fn a_thread_that_ran_before_hands_signals_on() {
+        let (done, ending) = std::sync::mpsc::channel::<()>();
+        let before = [(), ()].map(|()| std::thread::spawn(std::thread::park));
+        let reader = std::thread::spawn(move || ending.recv().is_err());
+        let signals = Signals::listen(&[Signal::Usr1]).unwrap();
+        for _ in 0..10 {
+            // SAFETY: sends a signal to this process; other tests of it do not listen for it.
+            assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) }, 0);
+            signals.wait(None, Some(Duration::from_secs(60))).unwrap();
+            assert_eq!(signals.next().unwrap(), Some(Signal::Usr1));
+        }
+        drop((signals, done));
+        assert!(reader.join().unwrap());
+        for thread in before {
+            thread.thread().unpark();
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_signal_right_after_the_release_ends_the_command() {
+        let _signals = Signals::listen(&[Signal::Term]).unwrap();
+        let mut child = GatedChild::spawn(&args(&["sleep", "1000"])).unwrap();
+        child.kill(libc::SIGTERM).unwrap();
+        let _ = child.release();
+        assert_eq!(child.wait().unwrap().code(), 143);
     }
 }

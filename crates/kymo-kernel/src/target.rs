@@ -3,7 +3,7 @@
 //! between is left out.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -173,9 +173,28 @@ pub fn user_id(user: &str) -> Result<u32, TargetError> {
         .ok_or_else(|| TargetError::NoUser(user.to_owned()))
 }
 
-/// Whether there is such a task.
+/// Whether a task is there, dead or alive.
 pub fn is_there(tid: u32) -> bool {
     system_path(format!("/proc/{tid}/stat")).exists()
+}
+
+/// Whether a task is there and has not ended: one that nobody has reaped is dead. A process whose
+/// first thread has ended lives on in its other threads.
+pub fn is_alive(tid: u32) -> bool {
+    match state(tid) {
+        Some(b'Z' | b'X' | b'x') => {
+            process_of(tid) == Some(tid) && threads_of(tid).is_ok_and(|tids| tids.len() > 1)
+        }
+        state => state.is_some(),
+    }
+}
+
+/// State of a task, as the letter of /proc/PID/stat.
+fn state(tid: u32) -> Option<u8> {
+    let stat = fs::read(system_path(format!("/proc/{tid}/stat"))).ok()?;
+    // The name in parentheses may hold anything.
+    let end = stat.iter().rposition(|b| *b == b')')?;
+    stat.get(end + 1..)?.iter().copied().find(|b| *b != b' ')
 }
 
 /// The name of a task.
@@ -194,6 +213,15 @@ pub fn process_of(tid: u32) -> Option<u32> {
 pub fn descriptor_path(tid: u32, fd: u32) -> Option<String> {
     let path = fs::read_link(system_path(format!("/proc/{tid}/fd/{fd}"))).ok()?;
     Some(path.to_string_lossy().into_owned())
+}
+
+/// Whether the program that a task executes is one of 32 bits, if it can be read.
+pub fn runs_32_bit(tid: u32) -> Option<bool> {
+    let mut ident = [0; 5];
+    let mut program = fs::File::open(system_path(format!("/proc/{tid}/exe"))).ok()?;
+    program.read_exact(&mut ident).ok()?;
+    // EI_CLASS is ELFCLASS32.
+    ident.starts_with(b"\x7fELF").then_some(ident[4] == 1)
 }
 
 /// The process that started a process, if that still runs.

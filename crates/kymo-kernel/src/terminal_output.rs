@@ -136,6 +136,17 @@ pub fn send_own_to(file: impl Into<OwnedFd>) -> io::Result<()> {
     Ok(())
 }
 
+/// Keeps standard output for what this program writes there: commands that it starts from now on
+/// write to standard error instead.
+///
+/// # Errors
+/// If there are no descriptors left.
+pub fn keep_to_own() -> io::Result<()> {
+    let of_command = io::stderr().as_fd().try_clone_to_owned()?;
+    let _ = OF_COMMAND.set(of_command);
+    Ok(())
+}
+
 /// Standard output for a command where it is not this program's.
 pub(crate) fn of_command() -> Option<&'static OwnedFd> {
     OF_COMMAND.get()

@@ -15,6 +15,7 @@ mod flags;
 pub mod glob;
 mod index_vec;
 mod internal;
+mod loss_windows;
 mod near_names;
 mod note;
 mod note_kind;
@@ -27,7 +28,9 @@ mod sample_layout;
 mod sample_places;
 mod sampled;
 pub mod schedstat;
+mod shell_word;
 mod sideband;
+mod untrusted;
 mod width;
 
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
@@ -38,6 +41,7 @@ pub use cursor::{Cursor, Endian, Truncated};
 pub use flags::{AttrFlags, BranchType, ReadFormat, SampleType};
 pub use index_vec::{IndexVec, VecIndex, index_number};
 pub use internal::{internal_error, internal_error_notes};
+pub use loss_windows::{LossWindows, PassedWindows};
 pub use near_names::near_names;
 pub use note::Note;
 pub use note_kind::{NoteKind, Weight};
@@ -50,7 +54,9 @@ pub use sample::{
 pub use sample_layout::{LeadingFields, SampleLayout, TrailingFields};
 pub use sample_places::SamplePlaces;
 pub use sampled::sampled_tracepoints;
+pub use shell_word::{recording_arguments, shell_word};
 pub use sideband::{
     BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,
 };
+pub use untrusted::{UntrustedText, is_unprintable, write_character, write_stray_byte};
 pub use width::format_width;

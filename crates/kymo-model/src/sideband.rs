@@ -107,6 +107,13 @@ impl Mmap<'_> {
         let begins: [&[u8]; 4] = [b"/dev/zero", b"[stack", b"/SYSV", b"[anon:"];
         known.contains(&name) || begins.iter().any(|begin| name.starts_with(begin))
     }
+
+    /// Whether this name is of a file that was removed or replaced after it was mapped.
+    pub fn names_removed(name: &[u8]) -> bool {
+        name.ends_with(b" (deleted)")
+            && !Mmap::names_anonymous(name)
+            && !name.starts_with(b"/memfd:")
+    }
 }
 
 /// COMM: a task has a new name.

@@ -10,7 +10,7 @@ use kymo_model::probe::{Dereference, FetchArg, FetchBase, FetchExpr, FetchType, 
 use crate::finder_options::{DataNaming, FinderOptions};
 use crate::grammar::{ArgDescription, ArgValue, FieldStep, is_symbol};
 use crate::registers;
-use crate::value_steps::{ValueLocation, ValuePart, ValueSteps};
+use crate::value_steps::{ValueExpr, ValueLocation, ValuePart, ValueSteps};
 
 /// Outcome of one argument at one probe point.
 pub(crate) enum FetchedArg {
@@ -37,17 +37,126 @@ type Formed = Result<std::result::Result<FetchArg, String>>;
 impl<'s> ArgFetcher<'_, 's> {
     pub(crate) fn fetch(&self, arg: &ArgDescription) -> Result<FetchedArg> {
         match &arg.value {
-            ArgValue::Raw(text) => Ok(FetchedArg::Args(vec![FetchArg {
-                name: arg.name.clone(),
-                expr: FetchExpr::from_base(FetchBase::Verbatim(text.clone())),
-                fetch_type: arg.cast.as_deref().map(FetchType::parse),
-            }])),
+            ArgValue::Raw(text) => {
+                let fetch_type = match &arg.cast {
+                    Some(cast) => Some(FetchType::parse(cast)),
+                    None if text == "$retval" => match self.return_type()? {
+                        Ok(returned) => returned,
+                        Err(why) => return Ok(FetchedArg::Refused(why)),
+                    },
+                    None => None,
+                };
+                Ok(FetchedArg::Args(vec![FetchArg {
+                    name: arg.name.clone(),
+                    expr: FetchExpr::from_base(FetchBase::Verbatim(text.clone())),
+                    fetch_type,
+                }]))
+            }
             ArgValue::Vars => self.expand(false),
             ArgValue::Params => self.expand(true),
             ArgValue::Variable { address_of, name, steps } => {
                 self.variable(arg, *address_of, name, steps)
             }
         }
+    }
+
+    /// Type of what the function returns in the register that `$retval` is; none where it
+    /// returns nothing, or no type is known.
+    fn return_type(&self) -> Result<std::result::Result<Option<FetchType>, String>> {
+        let Some(kind) = self.dwarf.real_type(&self.context.function)? else { return Ok(Ok(None)) };
+        let location = ValueExpr::of_number(0);
+        let location = ValueLocation::Memory(location);
+        let part =
+            ValuePart { location, kind: Some(kind.clone()), bits: None, user: false, indexed: 0 };
+        let part = self.steps.unwrapped(part, "$retval")?;
+        let is_text_or_array = match &part.kind {
+            Some(kind) => self.dwarf.tag(kind)? == gimli::DW_TAG_array_type,
+            None => false,
+        };
+        if let (false, None) = (is_text_or_array, self.unfetchable(&part, "$retval")?) {
+            return Ok(Ok(self.fetch_type(None, &part)?));
+        }
+        let text = self.dwarf.type_text(&self.context.function)?.unwrap_or_default();
+        Ok(Err(format!(
+            "the function returns {text}, which is not one number in a register; $retval:x64 \
+             records what the register has"
+        )))
+    }
+
+    /// Why a value cannot be fetched whole, if it cannot; arrays may be fetched as such.
+    fn unfetchable(&self, part: &ValuePart<'s>, what: &str) -> Result<Option<String>> {
+        let Some(kind) = &part.kind else { return Ok(None) };
+        if let Some(BitSlice { width, offset, container }) = part.bits
+            && self.dwarf.is_signed(kind)?
+            && !is_low_number(width, offset)
+        {
+            return Ok(Some(format!(
+                "{what} is a signed field of {width} bits, and fetch arguments have no sign of \
+                 bits: {what}:b{width}@{offset}/{container} records them without it, and \
+                 `kymo run` reads the number"
+            )));
+        }
+        if self.dwarf.is_float(kind)? {
+            let bits = self.dwarf.byte_size(kind)?.unwrap_or(8).saturating_mul(8).min(64);
+            return Ok(Some(format!(
+                "{what} is a floating-point number, which fetch arguments do not have: \
+                 {what}:x{bits} records its bits"
+            )));
+        }
+        let size = self.dwarf.byte_size(kind)?;
+        match self.dwarf.tag(kind)? {
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+                let kind = self.dwarf.complete_type(kind)?.unwrap_or_else(|| kind.clone());
+                let known = self.dwarf.member_names(&kind)?.join(", ");
+                Ok(Some(format!("{what} is not one value: name a field of it ({known})")))
+            }
+            gimli::DW_TAG_array_type => Ok(None),
+            _ if size.is_some_and(|size| !matches!(size, 0 | 1 | 2 | 4 | 8)) => Ok(Some(format!(
+                "{what} has {} bytes, and fetch arguments have 8 at most",
+                size.unwrap_or_default()
+            ))),
+            _ => Ok(None),
+        }
+    }
+
+    /// An array as it was declared, if the kernel can fetch one of its type.
+    fn whole_array(&self, part: ValuePart<'s>, what: &str, label: &str) -> Result<FetchedArg> {
+        let refused = |why: String| Ok(FetchedArg::Refused(why));
+        let Some(kind) = part.kind.clone() else { return refused(format!("{what} has no type")) };
+        let dimensions = self.dwarf.dimensions(&kind)?.unwrap_or_default();
+        let count = match dimensions.get(part.indexed..).unwrap_or_default() {
+            [] => return refused(format!("{what} is an array of unknown length: {what}:[N]")),
+            [count] => *count,
+            _ => {
+                return refused(format!("{what} has several dimensions: name a row or an element"));
+            }
+        };
+        let element = ValuePart { kind: self.dwarf.real_type(&kind)?, indexed: 0, ..part.clone() };
+        if let Some(element_kind) = &element.kind
+            && self.dwarf.is_char(element_kind)?
+            && kind.unit.is_c
+        {
+            return refused(format!(
+                "{what} is an array of char: {what}:string records it up to its NUL, {what}:[N] \
+                 its bytes"
+            ));
+        }
+        if let Some(why) = self.unfetchable(&element, &format!("{what}[N]"))? {
+            return refused(why);
+        }
+        if !matches!(part.location, ValueLocation::Memory(_)) {
+            return refused(format!("{what} is not in memory here: name an element"));
+        }
+        if !(1..=MOST_ELEMENTS).contains(&count) {
+            return refused(format!(
+                "{what} has {count} elements, and a fetch argument {MOST_ELEMENTS} at most: \
+                 {what}:[{MOST_ELEMENTS}]"
+            ));
+        }
+        Ok(match self.array(part, what, label, &count.to_string())? {
+            Ok(arg) => FetchedArg::Args(vec![arg]),
+            Err(why) => FetchedArg::Refused(why),
+        })
     }
 
     /// All variables alive here, each under its own name.
@@ -108,7 +217,7 @@ impl<'s> ArgFetcher<'_, 's> {
             None => return Ok(FetchedArg::Missing(format!("{name} is optimised out here"))),
         };
         let kind = self.dwarf.real_type(&die)?;
-        let mut part = ValuePart { location, kind, bits: None, user: false };
+        let mut part = ValuePart { location, kind, bits: None, user: false, indexed: 0 };
         let mut what = name.to_owned();
         for step in steps {
             part = match self.steps.step(part, &what, step, arg.user)? {
@@ -166,6 +275,18 @@ impl<'s> ArgFetcher<'_, 's> {
         if let Some(count) = cast.and_then(|c| c.strip_prefix('[')) {
             return Ok(one(self.array(part, what, label, count)?));
         }
+        if cast.is_some() {
+            return Ok(one(self.plain(cast, part, what, label)?));
+        }
+        let part = self.steps.unwrapped(part, what)?;
+        if let Some(why) = self.unfetchable(&part, what)? {
+            return Ok(FetchedArg::Refused(why));
+        }
+        if let Some(kind) = &part.kind
+            && self.dwarf.tag(kind)? == gimli::DW_TAG_array_type
+        {
+            return self.whole_array(part, what, label);
+        }
         Ok(one(self.plain(cast, part, what, label)?))
     }
 
@@ -182,9 +303,9 @@ impl<'s> ArgFetcher<'_, 's> {
         let mut kind = kind.clone();
         if self.steps.is_pointer(&part)? {
             match self.steps.pointee(part, what, user)? {
-                Ok(ValuePart { kind: Some(k), location, bits, user }) => {
+                Ok(ValuePart { kind: Some(k), location, bits, user, indexed }) => {
                     kind = k.clone();
-                    part = ValuePart { kind: Some(k), location, bits, user };
+                    part = ValuePart { kind: Some(k), location, bits, user, indexed };
                 }
                 _ => return Ok(None),
             }
@@ -254,7 +375,9 @@ impl<'s> ArgFetcher<'_, 's> {
     fn array(&self, part: ValuePart<'s>, what: &str, label: &str, count: &str) -> Formed {
         let Some(kind) = part.kind.clone() else { return Ok(Err(format!("{what} has no type"))) };
         let part = match self.dwarf.tag(&kind)? {
-            gimli::DW_TAG_array_type => ValuePart { kind: self.dwarf.real_type(&kind)?, ..part },
+            gimli::DW_TAG_array_type => {
+                ValuePart { kind: self.dwarf.real_type(&kind)?, indexed: 0, ..part }
+            }
             gimli::DW_TAG_pointer_type => match self.steps.pointee(part, what, false)? {
                 Ok(target) => target,
                 Err(why) => return Ok(Err(why)),
@@ -288,7 +411,15 @@ impl<'s> ArgFetcher<'_, 's> {
         part: &ValuePart<'s>,
     ) -> Result<Option<FetchType>> {
         if let Some(BitSlice { width, offset, container }) = part.bits {
-            return Ok(Some(FetchType::Bitfield { width, offset, container }));
+            let is_signed = match &part.kind {
+                Some(kind) => self.dwarf.is_signed(kind)?,
+                None => false,
+            };
+            // What begins in the lowest bit of a register and is as wide as a number is one.
+            return Ok(Some(match u32::try_from(width) {
+                Ok(bits) if is_signed && is_low_number(width, offset) => FetchType::signed(bits),
+                _ => FetchType::Bitfield { width, offset, container },
+            }));
         }
         let Some(kind) = &part.kind else { return Ok(None) };
         let format = match format {
@@ -323,6 +454,7 @@ impl<'s> ArgFetcher<'_, 's> {
                 kind: None,
                 bits: None,
                 user: part.user,
+                indexed: 0,
             },
             what,
             label,
@@ -446,6 +578,14 @@ impl<'s> ArgFetcher<'_, 's> {
             }
         }
     }
+}
+
+/// Elements of an array that the kernel fetches at most.
+const MOST_ELEMENTS: u64 = 64;
+
+/// Whether bits are those of a number that begins in the lowest of a register.
+fn is_low_number(width: u64, offset: u64) -> bool {
+    offset == 0 && matches!(width, 8 | 16 | 32 | 64)
 }
 
 /// A constant; of some bits of one, those bits.

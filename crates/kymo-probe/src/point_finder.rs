@@ -164,6 +164,9 @@ impl<'d, 's> PointFinder<'d, 's> {
                 }
             }
         }
+        for place in &mut located {
+            number_names(&mut place.args);
+        }
         Ok(located)
     }
 
@@ -599,6 +602,20 @@ impl<'d, 's> PointFinder<'d, 's> {
             }
         }
         Ok(false)
+    }
+}
+
+/// Makes the names of arguments distinct, as the kernel wants them: `m`, `m_2`.
+pub(crate) fn number_names(args: &mut [FetchArg]) {
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for arg in args {
+        let Some(name) = &mut arg.name else { continue };
+        let mut number = 2_u32;
+        let first = name.clone();
+        while !known.insert(name.clone()) {
+            *name = format!("{first}_{number}");
+            number += 1;
+        }
     }
 }
 

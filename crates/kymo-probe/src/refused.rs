@@ -35,6 +35,14 @@ fn why(target: &ProbeTarget, error: &std::io::Error) -> Option<String> {
     if error.raw_os_error() == Some(NO_INSTRUCTION) {
         return Some(format!("{target} is in the middle of an instruction"));
     }
+    if let ProbeTarget::File { path, .. } = target
+        && path.contains(char::is_whitespace)
+    {
+        return Some(format!(
+            "{path} has a blank in its path, which the kernel takes for the end of it: probe it by \
+             a link without one (ln -s)"
+        ));
+    }
     let ProbeTarget::Symbol { symbol, offset, .. } = target else { return None };
     let tracefs = Tracefs::open().ok().filter(|t| t.takes(ProbeFile::Kernel))?;
     let names = kymo_kernel::kallsyms::Kallsyms::running();

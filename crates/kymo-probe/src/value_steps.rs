@@ -58,6 +58,11 @@ impl From<VariableLocation> for ValueLocation {
 }
 
 impl ValueExpr {
+    /// A number.
+    pub(crate) fn of_number(n: i64) -> ValueExpr {
+        ValueExpr { base: LocationBase::Number(n), dereferences: Vec::new(), add: 0 }
+    }
+
     fn plus(mut self, offset: i64) -> ValueExpr {
         match &mut self.base {
             LocationBase::Number(n) if self.dereferences.is_empty() => *n = n.wrapping_add(offset),
@@ -94,6 +99,8 @@ pub(crate) struct ValuePart<'s> {
     pub(crate) bits: Option<BitSlice>,
     /// Whether the read that a memory location stands for is of the program's memory.
     pub(crate) user: bool,
+    /// Dimensions of the array `kind` that an index was given for.
+    pub(crate) indexed: usize,
 }
 
 /// References in references deeper than this are loops.
@@ -187,7 +194,7 @@ impl<'s> ValueSteps<'_, 's> {
                 return Ok(Err(format!("{what} is in several places and cannot be followed")));
             }
         };
-        Ok(Ok(ValuePart { location, kind, bits: None, user }))
+        Ok(Ok(ValuePart { location, kind, bits: None, user, indexed: 0 }))
     }
 
     fn index(
@@ -198,10 +205,18 @@ impl<'s> ValueSteps<'_, 's> {
         user: bool,
     ) -> SteppedValue<ValuePart<'s>> {
         let Some(kind) = part.kind.clone() else { return Ok(Err(format!("{what} has no type"))) };
+        let mut rows = 1;
         let (part, element) = match self.dwarf.tag(&kind)? {
             gimli::DW_TAG_array_type => {
                 let element = self.dwarf.real_type(&kind)?;
-                (ValuePart { kind: element.clone(), ..part }, element)
+                let dimensions = self.dwarf.dimensions(&kind)?.unwrap_or_default();
+                let inner = dimensions.get(part.indexed + 1..).unwrap_or_default();
+                rows = inner.iter().fold(1, |all: u64, count| all.saturating_mul(*count));
+                match inner.is_empty() {
+                    // A row of the array is next.
+                    false => (ValuePart { indexed: part.indexed + 1, ..part }, element),
+                    true => (ValuePart { kind: element.clone(), indexed: 0, ..part }, element),
+                }
             }
             gimli::DW_TAG_pointer_type => match self.pointee(part, what, user)? {
                 Ok(target) => {
@@ -220,7 +235,7 @@ impl<'s> ValueSteps<'_, 's> {
             _ => return Ok(Err(format!("{what} is not a pointer or an array"))),
         };
         let size = match &element {
-            Some(e) => self.dwarf.byte_size(e)?,
+            Some(e) => self.dwarf.byte_size(e)?.map(|size| size.saturating_mul(rows)),
             None => None,
         };
         let Some(offset) =
@@ -283,6 +298,7 @@ impl<'s> ValueSteps<'_, 's> {
                 kind: member_kind,
                 bits: combine(bits, field_bits),
                 user: part.user,
+                indexed: 0,
             }),
             Err(why) => Err(format!("{what}.{name}: {why}")),
         })
@@ -301,7 +317,36 @@ impl<'s> ValueSteps<'_, 's> {
         else {
             return Ok(None);
         };
-        Ok(Some(ValuePart { location, kind, bits, user: part.user }))
+        Ok(Some(ValuePart { location, kind, bits, user: part.user, indexed: 0 }))
+    }
+
+    /// The one member that a structure of Rust consists of, through all of its wrappers.
+    pub(crate) fn unwrapped(&self, part: ValuePart<'s>, what: &str) -> Result<ValuePart<'s>> {
+        let mut part = part;
+        for _ in 0..DEPTH {
+            let Some(kind) = part.kind.clone().filter(|kind| !kind.unit.is_c) else { break };
+            if self.dwarf.tag(&kind)? != gimli::DW_TAG_structure_type {
+                break;
+            }
+            let size = self.dwarf.byte_size(&kind)?;
+            let mut whole = None;
+            for name in self.dwarf.member_names(&kind)? {
+                let Ok(member) = self.field(part.clone(), what, &name)? else { continue };
+                let member_size = match &member.kind {
+                    Some(kind) => self.dwarf.byte_size(kind)?,
+                    None => None,
+                };
+                if member_size == size {
+                    whole = Some(member);
+                    break;
+                }
+            }
+            match whole {
+                Some(member) => part = member,
+                None => break,
+            }
+        }
+        Ok(part)
     }
 
     /// The pointer to the data of a slice, a `&str`, a `String`, a `Vec`.

@@ -4,11 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read as _, Write};
 use std::process::Command;
 
-use kymo_bpf::{ActionKind, CompiledProgram, MapDefinition, MapPurpose, RingAction, ValueType};
+use kymo_bpf::{
+    ActionKind, CompiledProgram, MapDefinition, MapPurpose, ProgramPosition, RingAction, ValueType,
+};
 use kymo_model::{CompactSort as _, Note, NoteKind, counted};
 
 use crate::address_names::{AddressNames, local_time_now};
 use crate::bytes::u64_at;
+use crate::call_span::end_of_call;
 use crate::maps::{MapEntries, ProgramMaps};
 use crate::output::{OutputForm, PrintedMap, ProgramOutput, format_values};
 use crate::value::{ProgramValue, ValueDecoder, merge_cpus, was_written};
@@ -29,6 +32,16 @@ pub(crate) struct ActionRunner {
     pub is_ending: bool,
     /// Whether a command was run since this was cleared.
     pub last_command: bool,
+    /// Text of the program.
+    pub text: String,
+    /// Maps without keys that `clear()` emptied.
+    cleared: HashSet<usize>,
+    /// Errors that the program reported.
+    pub errors: u64,
+    /// Warnings of the program are not printed.
+    pub is_silent: bool,
+    /// Further records wait in the ring.
+    pub is_behind: bool,
     /// Commands that were not run any more.
     commands_left: u64,
     /// Addresses to watch or to watch no more.
@@ -80,12 +93,28 @@ impl ActionRunner {
             failures: Vec::new(),
             is_ending: false,
             last_command: false,
+            text: String::new(),
+            cleared: HashSet::new(),
+            errors: 0,
+            is_silent: false,
+            is_behind: false,
             commands_left: 0,
             watches: Vec::new(),
             zeroed: HashSet::new(),
             taken: HashMap::new(),
             buffer: Vec::new(),
         }
+    }
+
+    /// Name of the program, line and columns, for messages.
+    pub(crate) fn place(&self, at: ProgramPosition) -> String {
+        let end = end_of_call(&self.text, at).map_or(String::new(), |end| format!("-{end}"));
+        format!("{}:{}:{}{end}", self.name, at.line, at.column)
+    }
+
+    /// Name of the program in messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Does what a record asks for.
@@ -120,8 +149,7 @@ impl ActionRunner {
                 let (names, maps) = (&mut self.names, &self.maps);
                 let stack = |map, id| stack_frames(program, maps, map, id);
                 let probe_names = &program.probe_names;
-                let mut decoder =
-                    ValueDecoder { names, stack: &stack, probe_names, is_json: false };
+                let mut decoder = ValueDecoder { names, stack: &stack, probe_names };
                 format_values(text, format, &action.fields, record, &mut decoder);
             }
             _ => {}
@@ -129,9 +157,15 @@ impl ActionRunner {
         let mut output = ProgramOutput { form, sink: sinks.output };
         match &action.kind {
             ActionKind::Printf(_) => output.message("printf", text),
+            ActionKind::PrintDiagnostic { severity, .. }
+                if self.is_silent && *severity == "WARNING" =>
+            {
+                Ok(())
+            }
             ActionKind::PrintDiagnostic { severity, .. } => {
-                let at = action.position;
-                write!(sinks.diagnostics, "{}:{}:{}: {severity}: ", self.name, at.line, at.column)?;
+                self.errors += u64::from(*severity == "ERROR");
+                let place = self.place(action.position);
+                write!(sinks.diagnostics, "{place}: {severity}: ")?;
                 text.push(b'\n');
                 sinks.diagnostics.write_all(text)
             }
@@ -173,13 +207,12 @@ impl ActionRunner {
             ActionKind::PrintMap { map, top, div, takes } => {
                 if *takes {
                     let has_key = program.maps.get(*map).is_some_and(|m| m.key_type.is_some());
-                    match self.maps.take(*map, has_key) {
+                    match self.maps.take(*map, has_key, self.is_behind) {
                         Ok(entries) => _ = self.taken.insert(*map, entries),
                         Err(e) => self.fail(format!("cannot take the entries of a map: {e}"))?,
                     }
                 }
-                let request = MapRequest { map: *map, top: *top, div: *div, is_asked: true };
-                self.print_map(program, request, sinks)
+                self.print_map(program, (*map, true), *top, *div, sinks)
             }
             ActionKind::PrintValue => {
                 let value = self.first_field(program, action, record);
@@ -255,9 +288,7 @@ impl ActionRunner {
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
-        let is_json = self.form == OutputForm::Json;
-        let names = &mut self.names;
-        let mut decoder = ValueDecoder { names, stack: &stack, probe_names, is_json };
+        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
         decoder.field(field, record)
     }
 
@@ -282,20 +313,20 @@ impl ActionRunner {
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
-        let is_json = self.form == OutputForm::Json;
-        let names = &mut self.names;
-        let mut decoder = ValueDecoder { names, stack: &stack, probe_names, is_json };
+        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
         Some(decoder.decode(&definition.value_type, &one_value(definition, &bytes)))
     }
 
-    /// Prints a map, read at one moment: the `top` largest entries, or all.
+    /// Prints a map, read at one moment: the `top` largest entries, or all. A value that was never
+    /// set is 0, where the program asks for it.
     fn print_map(
         &mut self,
         program: &CompiledProgram,
-        request: MapRequest,
+        (map, is_asked): (usize, bool),
+        top: u32,
+        div: u32,
         sinks: &mut ProgramSinks<'_>,
     ) -> io::Result<()> {
-        let MapRequest { map, top, div, is_asked } = request;
         let Some(definition) = program.maps.get(map) else { return Ok(()) };
         let read = match self.taken.get(&map).cloned().map_or_else(|| self.maps.entries(map), Ok) {
             Ok(read) => read,
@@ -304,25 +335,25 @@ impl ActionRunner {
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
-        let is_json = self.form == OutputForm::Json;
-        let names = &mut self.names;
-        let mut decoder = ValueDecoder { names, stack: &stack, probe_names, is_json };
+        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
         let mut entries = Vec::with_capacity(read.len());
         for (key_bytes, bytes) in read {
             let bytes = one_value(definition, &bytes);
             let was_zeroed = definition.key_type.is_none() && self.zeroed.contains(&map);
             // Before, a counter was there from the begin.
-            let is_single = definition.key_type.is_none();
-            let is_count = definition.value_type == ValueType::Count;
-            let is_there = match self.form {
-                OutputForm::OldText => is_count && is_single,
-                // `print(@)` shows what it is before it is set, if that is anything to see.
-                _ => is_asked && is_single && !has_buckets(&definition.value_type),
-            };
-            if was_zeroed || is_there || was_written(definition, &bytes) {
+            let is_there = self.form == OutputForm::OldText
+                && definition.value_type == ValueType::Count
+                && definition.key_type.is_none();
+            let is_cleared = self.cleared.contains(&map) && bytes.iter().all(|b| *b == 0);
+            if was_zeroed || is_there || was_written(definition, &bytes) && !is_cleared {
                 let value = decoder.decode(&definition.value_type, &bytes);
                 entries.push((value.rank(), key_bytes, value));
             }
+        }
+        let is_unset = entries.is_empty() && definition.key_type.is_none() && is_asked;
+        if is_unset && sinks.maps.is_none() && self.form == OutputForm::Text {
+            let zeros = vec![0; definition.value_size as usize];
+            entries.push((0, Vec::new(), decoder.decode(&definition.value_type, &zeros)));
         }
         // By value, then by key: numbers by their size, which is not that of their bytes.
         entries.compact_sort_by(|a, b| (a.0, number_first(&a.1)).cmp(&(b.0, number_first(&b.1))));
@@ -354,10 +385,9 @@ impl ActionRunner {
         let mut maps: Vec<(usize, &MapDefinition)> =
             program.maps.iter().enumerate().filter(own).collect();
         maps.compact_sort_by(|a, b| a.1.name.cmp(&b.1.name));
-        let done = maps.iter().try_for_each(|(map, _)| {
-            let request = MapRequest { map: *map, top: 0, div: 0, is_asked: false };
-            self.print_map(&program, request, sinks)
-        });
+        let done = maps
+            .iter()
+            .try_for_each(|(map, _)| self.print_map(&program, (*map, false), 0, 0, sinks));
         self.program = program;
         done
     }
@@ -388,6 +418,16 @@ impl ActionRunner {
             );
             notes.push(Note::doubt(NoteKind::Missing, fact, None));
         }
+        if let Some(count) = self.maps.hasty().filter(|count| *count > 0) {
+            let fact = counted(
+                count,
+                "clear() or zero() was not atomic: events during it may be missing",
+                "calls of clear() and zero() were not atomic: events during them may be missing",
+            );
+            let advice =
+                "print and clear less often: an atomic exchange of a map takes about 10 ms";
+            notes.push(Note::doubt(NoteKind::Lost, fact, Some(advice.into())));
+        }
         if self.names.unresolved > 0 {
             let fact =
                 counted(self.names.unresolved, "address has no symbol", "addresses have no symbol");
@@ -407,7 +447,7 @@ impl ActionRunner {
         let has_key = definition.key_type.is_some();
         let taken = match self.taken.remove(&map) {
             Some(taken) => Ok(taken),
-            None => self.maps.take(map, is_clear && has_key),
+            None => self.maps.take(map, is_clear && has_key, self.is_behind),
         };
         let taken = match taken {
             Ok(taken) => taken,
@@ -423,7 +463,10 @@ impl ActionRunner {
                 .iter()
                 .any(|(_, bytes)| was_written(definition, &one_value(definition, bytes)));
             match is_clear {
-                true => _ = self.zeroed.remove(&map),
+                true => {
+                    self.zeroed.remove(&map);
+                    self.cleared.insert(map);
+                }
                 false if is_there => _ = self.zeroed.insert(map),
                 false => {}
             }
@@ -438,23 +481,6 @@ impl ActionRunner {
         let actions = self.program.actions.iter().flat_map(|action| &action.fields);
         types.any(has_user_code) || actions.into_iter().any(|f| has_user_code(&f.value_type))
     }
-}
-
-/// How a map is printed.
-#[derive(Clone, Copy)]
-struct MapRequest {
-    map: usize,
-    /// Its largest entries; 0 for all.
-    top: u32,
-    div: u32,
-    /// Whether the program asks, and not its end.
-    is_asked: bool,
-}
-
-/// Whether a value without events is nothing to see.
-fn has_buckets(of: &ValueType) -> bool {
-    use ValueType::{Histogram, LinearHistogram, TimeSeries};
-    matches!(of, Histogram { .. } | LinearHistogram { .. } | TimeSeries { .. })
 }
 
 /// A number of the program's configuration.

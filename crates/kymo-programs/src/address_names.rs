@@ -1,6 +1,7 @@
 //! Names of addresses, times, users and cgroups, asked for when they are printed and kept.
 
 use std::cell::OnceCell;
+use std::path::Path;
 use std::time::Duration;
 
 use kymo_bpf::BpfClock;
@@ -8,8 +9,13 @@ use kymo_kernel::clock::KernelClock;
 use kymo_kernel::proc_maps::{self, ProcMapping};
 use kymo_kernel::process::format_local_time;
 use kymo_kernel::target;
+use kymo_model::BuildId;
+use kymo_symbols::debug_files::BinaryFiles;
 use kymo_symbols::{Kallsyms, NameChoice, Resolver, ResolverOptions, running_symbols};
 use rustc_hash::FxHashMap;
+
+use crate::facts::BinaryPlace;
+use crate::mapping_watch::MappingWatch;
 
 /// Processes whose mappings are kept.
 const PROCESSES: usize = 1024;
@@ -23,8 +29,12 @@ pub(crate) struct AddressNames {
     kernel: OnceCell<Kallsyms>,
     resolver: Resolver,
     mappings: FxHashMap<u32, Vec<ProcMapping>>,
+    build_ids: FxHashMap<String, Option<BuildId>>,
     users: FxHashMap<u32, String>,
     cgroups: FxHashMap<u64, Option<String>>,
+    /// Places of probes, where all addresses of user space are of such a place, or of a stack
+    /// that begins with one.
+    pub probed: Vec<BinaryPlace>,
     /// Addresses without a name.
     pub unresolved: u64,
 }
@@ -47,6 +57,11 @@ impl AddressNames {
         self.mappings
             .entry(pid)
             .or_insert_with(|| proc_maps::maps(pid, MAPS_TIMEOUT).unwrap_or_default().mappings);
+    }
+
+    /// Takes the mappings of processes that were watched.
+    pub(crate) fn take_mappings(&mut self, watch: &mut MappingWatch) {
+        watch.read(&mut self.mappings);
     }
 
     /// Reads the mappings of a process again; those of one that is gone stay.
@@ -113,14 +128,54 @@ impl AddressNames {
         }
     }
 
+    /// Build-id of a process's binary and the offset in its file, or the address.
+    pub(crate) fn build_id_frame(&mut self, pid: u32, address: u64) -> String {
+        self.remember_process(pid);
+        let place = self.mappings.get(&pid).and_then(|mappings| mapping_of(mappings, address));
+        let Some((mapping, offset)) = place else { return self.unnamed(address) };
+        let path = String::from_utf8_lossy(&mapping.path).into_owned();
+        let find = || BinaryFiles::user(Path::new(&path)).ok()?.build_id;
+        match self.build_ids.entry(path.clone()).or_insert_with(find) {
+            Some(id) => format!("{id} 0x{offset:x}"),
+            None => self.unnamed(address),
+        }
+    }
+
     fn user_symbol(&mut self, pid: u32, address: u64) -> Option<(String, u64, String)> {
         self.remember_process(pid);
+        let found = self.mapped_symbol(pid, address);
+        if found.is_some() || !self.place_probed_file(pid, address) {
+            return found;
+        }
+        self.mapped_symbol(pid, address)
+    }
+
+    /// The process is gone, or its files cannot be opened: puts the probed file where a probe in it
+    /// has this address. Whether there is one, and no other that it may be.
+    fn place_probed_file(&mut self, pid: u32, address: u64) -> bool {
+        const PAGE: u64 = 4095;
+        let is_it = |place: &&BinaryPlace| place.offset & PAGE == address & PAGE;
+        let mut candidates = self.probed.iter().filter(is_it);
+        let Some(place) = candidates.next() else { return false };
+        if candidates.any(|other| other != place) {
+            return false;
+        }
+        let Some(start) = address.checked_sub(place.offset) else { return false };
+        let length = std::fs::metadata(&place.path).map_or(0, |file| file.len());
+        let path = place.path.as_os_str().as_encoded_bytes().to_vec();
+        let end = start.saturating_add(length);
+        let mapping = ProcMapping { start, end, path, ..ProcMapping::default() };
+        let own = self.mappings.entry(pid).or_default();
+        own.retain(|old| old.end <= start || old.start >= end);
+        own.insert(own.partition_point(|old| old.start < start), mapping);
+        true
+    }
+
+    fn mapped_symbol(&mut self, pid: u32, address: u64) -> Option<(String, u64, String)> {
         let mappings = self.mappings.get(&pid)?;
-        let after = mappings.partition_point(|m| m.start <= address);
-        let mapping = mappings.get(after.checked_sub(1)?).filter(|m| address < m.end)?;
+        let (mapping, place) = mapping_of(mappings, address)?;
         let path = String::from_utf8_lossy(&mapping.path).into_owned();
         let dso = self.resolver.dso(&path, None, pid);
-        let place = address - mapping.start + mapping.offset;
         let (symbol, offset) = self.resolver.symbol(dso, place)?;
         Some((self.resolver.name(symbol).to_owned(), offset, path))
     }
@@ -156,6 +211,13 @@ impl AddressNames {
             None => id.to_string(),
         }
     }
+}
+
+/// The mapping of an address, and the address's offset in its file.
+fn mapping_of(mappings: &[ProcMapping], address: u64) -> Option<(&ProcMapping, u64)> {
+    let after = mappings.partition_point(|m| m.start <= address);
+    let mapping = mappings.get(after.checked_sub(1)?).filter(|m| address < m.end)?;
+    Some((mapping, (address - mapping.start).wrapping_add(mapping.offset)))
 }
 
 /// A time of the real clock by a format of strftime(3), with `%f` for microseconds.

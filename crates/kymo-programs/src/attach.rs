@@ -1,13 +1,13 @@
 //! Probes to their events. What is attached hangs on descriptors of this process.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::io::Read as _;
 
 use kymo_bpf::{AttachPoint, AttachTarget, BpfProgramType};
 use kymo_kernel::bpf::{BpfLink, BpfProgram, ProbeEvent, ProbeEventPlace, open_iterator};
 use kymo_kernel::cpus;
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
-use kymo_kernel::target::threads_of;
+use kymo_kernel::target::{check_thread, threads_of};
 use kymo_model::{Attr, AttrFlags, EventType, hw, hw_cache, sw};
 
 use crate::facts::{BinaryPlace, MachineFacts, own_module, place_of};
@@ -18,6 +18,8 @@ pub(crate) struct ProbeAttacher<'f> {
     cpus: Vec<u32>,
     kprobe: OnceCell<Option<ProbeEvent>>,
     uprobe: OnceCell<Option<ProbeEvent>>,
+    /// Places of the probes of user space.
+    pub places: RefCell<Vec<BinaryPlace>>,
 }
 
 type AttachResult = Result<Vec<BpfLink>, String>;
@@ -25,7 +27,8 @@ type AttachResult = Result<Vec<BpfLink>, String>;
 impl<'f> ProbeAttacher<'f> {
     pub(crate) fn new(facts: &'f MachineFacts) -> ProbeAttacher<'f> {
         let cpus = cpus::online();
-        ProbeAttacher { facts, cpus, kprobe: OnceCell::new(), uprobe: OnceCell::new() }
+        let places = RefCell::default();
+        ProbeAttacher { facts, cpus, kprobe: OnceCell::new(), uprobe: OnceCell::new(), places }
     }
 
     /// Attaches a program to a point, which may be several places.
@@ -64,20 +67,20 @@ impl<'f> ProbeAttacher<'f> {
                 self.kprobe(program, place, *at_return)
             }
             AttachTarget::Uprobe { at_return, .. } => {
-                self.uprobes(program, &place_of(&point.target, self.facts.pid)?, *at_return)
+                self.uprobes(program, &place_of(&point.target, self.facts)?, *at_return)
             }
             AttachTarget::Usdt { .. } => {
-                self.uprobes(program, &place_of(&point.target, self.facts.pid)?, false)
+                self.uprobes(program, &place_of(&point.target, self.facts)?, false)
             }
             // Its address comes with the function's call.
             AttachTarget::Watchpoint { function, .. } if !function.is_empty() => Ok(Vec::new()),
-            AttachTarget::Watchpoint { address, .. } => {
-                let attr = watched(&point.target, *address).ok_or("it is no watchpoint")?;
-                match self.facts.pid {
-                    Some(pid) => on_event(program, &attr, pid as i32, -1),
-                    None => on_cpus(program, &attr, &self.cpus),
+            AttachTarget::Watchpoint { address, .. } => match self.facts.user_process() {
+                Some(pid) => watch(program, &point.target, *address, pid),
+                None => {
+                    let attr = watched(&point.target, *address).ok_or("it is no watchpoint")?;
+                    on_cpus(program, &attr, &self.cpus)
                 }
-            }
+            },
             _ => self.sampled(program, &point.target),
         }
     }
@@ -117,7 +120,7 @@ impl<'f> ProbeAttacher<'f> {
         let mut found: Option<(String, Vec<u64>, bool)> = None;
         for point in points {
             let AttachTarget::Uprobe { at_return, .. } = &point.target else { return None };
-            for place in place_of(&point.target, self.facts.pid).ok()? {
+            for place in place_of(&point.target, self.facts).ok()? {
                 let path = place.path.to_string_lossy().into_owned();
                 let (known, offsets, returns) =
                     found.get_or_insert_with(|| (path.clone(), Vec::new(), *at_return));
@@ -125,6 +128,7 @@ impl<'f> ProbeAttacher<'f> {
                     return None;
                 }
                 offsets.push(place.offset);
+                self.places.borrow_mut().push(place);
             }
         }
         found.filter(|(_, offsets, _)| offsets.len() > 1)
@@ -157,16 +161,26 @@ impl<'f> ProbeAttacher<'f> {
         let pmu = self.uprobe.get_or_init(|| ProbeEvent::of_pmu("uprobe"));
         let pmu = pmu.as_ref().ok_or("this kernel has no uprobes")?;
         let mut links = Vec::new();
+        self.places.borrow_mut().extend_from_slice(places);
         for place in places {
             let path = place.path.to_string_lossy();
             let semaphore = u32::try_from(place.semaphore).unwrap_or(0);
             let at = ProbeEventPlace::File(&path, place.offset, semaphore);
-            let event = pmu.open(at, at_return, self.facts.pid).map_err(|e| e.to_string())?;
+            let event =
+                pmu.open(at, at_return, self.facts.user_process()).map_err(|e| e.to_string())?;
             links.push(BpfLink::to_perf_event(program, event).map_err(|e| e.to_string())?);
         }
         match links.is_empty() {
             true => Err("there is no such probe".into()),
             false => Ok(links),
+        }
+    }
+
+    /// An event of all CPUs, or of the process of `-p` or `-c` with all that it will start.
+    fn on_target(&self, program: &BpfProgram, attr: &Attr) -> AttachResult {
+        match self.facts.target {
+            Some(pid) => on_process(program, attr.clone(), pid),
+            None => on_cpus(program, attr, &self.cpus),
         }
     }
 
@@ -179,7 +193,7 @@ impl<'f> ProbeAttacher<'f> {
         };
         match target {
             AttachTarget::Profile { period_ns, hertz } => {
-                on_cpus(program, &clock(*period_ns, *hertz), &self.cpus)
+                self.on_target(program, &clock(*period_ns, *hertz))
             }
             AttachTarget::Interval { period_ns, hertz } => {
                 let first = self.cpus.get(..1).unwrap_or_default();
@@ -190,14 +204,14 @@ impl<'f> ProbeAttacher<'f> {
                     .ok_or_else(|| format!("there is no software event {event}"))?;
                 let period = if *period == 0 { usual } else { *period };
                 let attr = Attr { kind: EventType::SOFTWARE, config, ..sampling(period, 0) };
-                on_cpus(program, &attr, &self.cpus)
+                self.on_target(program, &attr)
             }
             AttachTarget::Hardware { event, period } => {
                 let (kind, config, usual) = hardware_event(event)
                     .ok_or_else(|| format!("there is no hardware event {event}"))?;
                 let period = if *period == 0 { usual } else { *period };
                 let attr = Attr { kind, config, ..sampling(period, 0) };
-                on_cpus(program, &attr, &self.cpus)
+                self.on_target(program, &attr)
             }
             _ => Err("such probes are not attached here".into()),
         }
@@ -229,7 +243,8 @@ fn watched(target: &AttachTarget, address: u64) -> Option<Attr> {
         kind: EventType::BREAKPOINT,
         bp_type: bit('r', 1) | bit('w', 2) | bit('x', 4),
         config1: address,
-        config2: (*length).into(),
+        // Of an instruction the kernel takes the size of a word alone.
+        config2: if mode.contains('x') { 8 } else { (*length).into() },
         ..sampling(1, 0)
     })
 }
@@ -241,13 +256,30 @@ pub(crate) fn watch(
     address: u64,
     pid: u32,
 ) -> AttachResult {
-    let mut attr = watched(target, address).ok_or("it is no watchpoint")?;
+    on_process(program, watched(target, address).ok_or("it is no watchpoint")?, pid)
+}
+
+/// An event in all threads of a process, and in the threads and processes that they start.
+fn on_process(program: &BpfProgram, mut attr: Attr, pid: u32) -> AttachResult {
     attr.flags |= AttrFlags::INHERIT;
     let mut links = Vec::new();
+    let mut failure = None;
     for thread in threads_of(pid).map_err(|e| e.to_string())? {
-        links.extend(on_event(program, &attr, thread as i32, -1)?);
+        match on_event(program, &attr, thread as i32, -1) {
+            Ok(more) => links.extend(more),
+            // Threads may end meanwhile.
+            Err(_) if thread != pid && !is_thread_there(thread) => {}
+            Err(e) => failure = Some(e),
+        }
     }
-    Ok(links)
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(links),
+    }
+}
+
+fn is_thread_there(tid: u32) -> bool {
+    check_thread(tid).is_ok()
 }
 
 const ENOSPC: i32 = 28;

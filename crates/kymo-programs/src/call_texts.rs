@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 
 use kymo_bpf::{
     BpfInstruction, BpfMapType, BpfProgramType, CALL_HEADER, CALL_NUMBERS, CALL_READS_SIZE,
-    CALL_SCRATCH, CallReaderMaps, CallSide, MemoryPiece, MemoryRead, call_pieces, call_reader,
-    call_reads_bytes, follow_fork, forget_task,
+    CALL_SCRATCH, CallReaderMaps, CallSide, CompatMark, MemoryPiece, MemoryRead, call_pieces,
+    call_reader, call_reads_bytes, follow_fork, forget_task,
 };
 use kymo_format::EventFormat;
 use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfProgram, BpfRing, MapSpec, ProgramSpec};
@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use crate::bytes::u64_at;
+use crate::facts::KernelTypes;
 
 /// Bytes of the ring.
 const RING: usize = 8 << 20;
@@ -51,6 +52,17 @@ pub struct CallTexts {
     bytes: usize,
     /// Time of the last event of each thread.
     last: FxHashMap<u32, u64>,
+    /// Whether records say of which ABI calls are.
+    tells_abi: bool,
+}
+
+/// A call that begins, as the programs have seen it.
+#[derive(Clone, Debug, Default)]
+pub struct CallEntry {
+    /// What its arguments point to.
+    pub pieces: Vec<MemoryPiece>,
+    /// Whether it is of the ABI of 32-bit programs; `None` where the kernel does not tell.
+    pub is_compat: Option<bool>,
 }
 
 struct Record {
@@ -68,7 +80,7 @@ impl CallTexts {
     /// # Errors
     /// If the kernel refuses it.
     pub fn start(tasks: ReadTasks<'_>) -> Result<Option<CallTexts>, BpfError> {
-        let reads = map("reads", BpfMapType::Array, (4, CALL_READS_SIZE), CALL_NUMBERS)?;
+        let reads = map("reads", BpfMapType::Array, (4, CALL_READS_SIZE), 2 * CALL_NUMBERS)?;
         let scratch = map("scratch", BpfMapType::PerCpuArray, (4, CALL_SCRATCH), 1)?;
         let ring_map = map("texts", BpfMapType::RingBuffer, (0, 0), RING as u32)?;
         let retry = map("retry", BpfMapType::LruHash, (4, 8), 1 << 14)?;
@@ -87,7 +99,9 @@ impl CallTexts {
                 ReadTasks::AllBut(pid) => pid,
                 ReadTasks::Added(_) => 0,
             },
+            compat: compat_mark(),
         };
+        let tells_abi = maps.compat.is_some();
         let mut links = Vec::new();
         for (side, name) in [(CallSide::Enter, "sys_enter"), (CallSide::Exit, "sys_exit")] {
             let Some(code) = call_reader(side, &maps) else { return Ok(None) };
@@ -103,13 +117,16 @@ impl CallTexts {
         }
         let ring = BpfRing::map(&ring_map, RING)?;
         let (waiting, last) = Default::default();
-        Ok(Some(CallTexts { _links: links, ring, reads, tasks: followed, waiting, bytes: 0, last }))
+        let tasks = followed;
+        let (bytes, _links) = (0, links);
+        Ok(Some(CallTexts { _links, ring, reads, tasks, waiting, bytes, last, tells_abi }))
     }
 
-    /// Says what is read of the calls of this number, from their next one on.
+    /// Says what is read of the calls of this number, from their next one on. Numbers of the ABI
+    /// of 32-bit programs begin at [`CALL_NUMBERS`].
     pub fn describe(&self, number: u16, reads: &[MemoryRead]) -> bool {
         !reads.is_empty()
-            && u32::from(number) < CALL_NUMBERS
+            && u32::from(number) < 2 * CALL_NUMBERS
             && self.reads.update(&u32::from(number).to_ne_bytes(), &call_reads_bytes(reads)).is_ok()
     }
 
@@ -128,10 +145,15 @@ impl CallTexts {
         (tid, time): (u32, u64),
         number: i64,
         arguments: &[u64; 6],
-    ) -> Vec<MemoryPiece> {
+    ) -> CallEntry {
         let after = self.last.insert(tid, time).unwrap_or_default();
         let is_it = |record: &Record| !record.is_end && record.arguments == *arguments;
-        self.take(tid, (after, time), number, is_it)
+        let record = self.take(tid, (after, time), number, is_it);
+        let is_compat = record.as_ref().is_some_and(Record::is_compat);
+        CallEntry {
+            pieces: record.map(|record| call_pieces(&record.pieces)).unwrap_or_default(),
+            is_compat: self.tells_abi.then_some(is_compat),
+        }
     }
 
     /// What was read when a call ended.
@@ -143,7 +165,8 @@ impl CallTexts {
     ) -> Vec<MemoryPiece> {
         let after = self.last.insert(tid, time).unwrap_or_default();
         let is_it = |record: &Record| record.is_end && record.result == result;
-        self.take(tid, (after, time), number, is_it)
+        let record = self.take(tid, (after, time), number, is_it);
+        record.map(|record| call_pieces(&record.pieces)).unwrap_or_default()
     }
 
     /// Forgets what waits: events were lost.
@@ -168,9 +191,9 @@ impl CallTexts {
         (after, until): (u64, u64),
         number: i64,
         is_it: impl Fn(&Record) -> bool,
-    ) -> Vec<MemoryPiece> {
+    ) -> Option<Record> {
         self.drain();
-        let Some(records) = self.waiting.get_mut(&tid) else { return Vec::new() };
+        let records = self.waiting.get_mut(&tid)?;
         let mut found = None;
         while let Some(record) = records.pop_front_if(|record| record.time <= until) {
             self.bytes -= record.size().min(self.bytes);
@@ -179,10 +202,10 @@ impl CallTexts {
         if records.is_empty() {
             self.waiting.remove(&tid);
         }
-        let found = found.filter(|record| {
-            record.time > after && i64::from(record.number) == number && is_it(record)
-        });
-        found.map(|record| call_pieces(&record.pieces)).unwrap_or_default()
+        found.filter(|record| {
+            let of_abi = u32::from(record.number) % CALL_NUMBERS;
+            record.time > after && i64::from(of_abi) == number && is_it(record)
+        })
     }
 
     /// Takes all records that were begun up to now.
@@ -231,6 +254,24 @@ impl Record {
     fn size(&self) -> usize {
         size_of::<Record>() + self.pieces.len()
     }
+
+    fn is_compat(&self) -> bool {
+        u32::from(self.number) >= CALL_NUMBERS
+    }
+}
+
+/// Where this kernel notes that a call is of the ABI of 32-bit programs.
+fn compat_mark() -> Option<CompatMark> {
+    // TS_COMPAT of x86; TIF_32BIT of AArch64.
+    let (member, bits) = match std::env::consts::ARCH {
+        "x86_64" => ("status", 2),
+        "aarch64" => ("flags", 1 << 22),
+        _ => return None,
+    };
+    let types = KernelTypes::running()?;
+    let info = types.member_offset("task_struct", "thread_info")?;
+    let word = types.member_offset("thread_info", member)?;
+    Some(CompatMark { offset: i32::try_from(info + word).ok()?, bits })
 }
 
 fn map(

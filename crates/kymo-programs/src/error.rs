@@ -34,6 +34,12 @@ pub enum ProgramError {
         /// Reason.
         reason: String,
     },
+    /// None of the probes could be attached.
+    #[error("No probes to attach")]
+    NothingAttached,
+    /// The program has only probes of a mode that is not the one of the run.
+    #[error("No probes attached; use {0}.")]
+    OnlyTests(&'static str),
     /// A file of packets cannot be written.
     #[error("cannot write {path}: {error}")]
     PacketFile {

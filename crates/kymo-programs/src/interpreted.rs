@@ -135,6 +135,7 @@ impl InterpretedProgram {
             unowned: 0,
             shows_user_code: false,
         };
+        run.actions.text.clone_from(&options.text);
         run.place_probes()?;
         run.shows_user_code = run.actions.shows_user_code();
         run.actions.maps = ProgramMaps::UserSpace(Box::new(interpreter));
@@ -184,6 +185,11 @@ impl InterpretedProgram {
     /// The events to be handed over, numbered as [`Self::take`] takes them.
     pub fn points(&self) -> &[EventPoint] {
         &self.points
+    }
+
+    /// Whether a probe may still fire: not of programs that have only BEGIN and END.
+    pub fn awaits_events(&self) -> bool {
+        !self.points.is_empty() || !self.timers.is_empty()
     }
 
     /// What they have to have.

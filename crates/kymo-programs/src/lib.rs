@@ -24,6 +24,7 @@ mod address_names;
 mod attach;
 mod budget;
 mod bytes;
+mod call_span;
 mod call_texts;
 mod error;
 mod facts;
@@ -31,24 +32,30 @@ mod interpreted;
 mod list;
 mod load;
 mod losses;
+mod mapping_watch;
 mod maps;
 mod output;
 mod packets;
 mod preflight;
 mod running;
+mod runtime_errors;
+mod self_tests;
 mod series;
 mod value;
 mod watchpoints;
 
 pub use actions::{MapListener, ProgramSinks};
-pub use call_texts::{CallTexts, ReadTasks};
+pub use call_span::end_of_call;
+pub use call_texts::{CallEntry, CallTexts, ReadTasks};
 pub use error::ProgramError;
 pub use facts::{FunctionList, MachineFacts, ProbeFilter};
 pub use interpreted::{EventPoint, InterpretedProgram, bpf_refusal};
-pub use list::list_points;
+pub use list::{list_points, list_program};
 pub use output::{OutputForm, PrintedMap};
 pub use preflight::{ProbeCost, measure_costs};
 pub use running::{
-    ProgramOptions, ProgramSummary, RunState, RunningProgram, compile_program, verify_program,
+    ProgramMode, ProgramOptions, ProgramSummary, RunState, RunningProgram, compile_program,
+    verify_program,
 };
+pub use runtime_errors::WarningLevel;
 pub use value::{HistogramBucket, ProgramValue};

@@ -2,10 +2,12 @@
 
 use std::io::{self, Write};
 
-use kymo_bpf::{AttachPoint, AttachTarget, TypeFacts};
+use kymo_bpf::{AttachPoint, AttachTarget, TypeFacts, attach_points};
 
 use crate::attach::{HARDWARE_EVENTS, SOFTWARE_EVENTS};
+use crate::error::ProgramError;
 use crate::facts::{MachineFacts, PointCatalog, PrototypeText};
+use crate::running::{ProgramOptions, compile_options};
 
 /// Kinds of attach points with their short and older names, as patterns name them.
 const KINDS: [(&str, &[&str]); 14] = [
@@ -26,8 +28,7 @@ const KINDS: [(&str, &[&str]); 14] = [
 ];
 
 /// Kinds that a pattern without a kind leaves out: they repeat others, or are of no place.
-const REPEATED: [&str; 6] =
-    ["kretprobe", "fentry", "fexit", "interval", "profile", "rawtracepoint"];
+const REPEATED: [&str; 5] = ["kretprobe", "fentry", "fexit", "interval", "profile"];
 
 /// Units of intervals and profiles.
 const UNITS: [&str; 4] = ["hz", "ms", "s", "us"];
@@ -39,6 +40,62 @@ const UNITS: [&str; 4] = ["hz", "ms", "s", "us"];
 /// # Errors
 /// If the output cannot be written, or the machine cannot tell.
 pub fn list_points(
+    pattern: &str,
+    with_arguments: bool,
+    facts: &MachineFacts,
+    out: &mut dyn Write,
+) -> io::Result<Result<usize, String>> {
+    let (mut count, mut failure) = (0, None);
+    for pattern in pattern.split(',') {
+        let pattern = pattern.split_whitespace().collect::<Vec<_>>().join(" ");
+        match list_pattern(&pattern, with_arguments, facts, out)? {
+            Ok(more) => count += more,
+            Err(e) => failure = Some(e),
+        }
+    }
+    Ok(match (count, failure) {
+        (0, Some(failure)) => Err(failure),
+        (count, _) => Ok(count),
+    })
+}
+
+/// Lists the attach points of a program that exist, as they are found by their patterns.
+///
+/// # Errors
+/// If the output cannot be written, or the program is wrong.
+pub fn list_program(
+    text: &str,
+    options: &ProgramOptions,
+    with_arguments: bool,
+    facts: &MachineFacts,
+    out: &mut dyn Write,
+) -> Result<(), ProgramError> {
+    let catalog = PointCatalog { facts };
+    let points = attach_points(text, &compile_options(options, false), facts);
+    for point in points.map_err(ProgramError::Compile)? {
+        for found in catalog.existing(&point).unwrap_or_default() {
+            match &found.target {
+                AttachTarget::Begin | AttachTarget::End => continue,
+                AttachTarget::Interval { .. }
+                | AttachTarget::Profile { .. }
+                | AttachTarget::Software { .. }
+                | AttachTarget::Hardware { .. } => {
+                    // As lists without a program have them.
+                    let parts: Vec<&str> = found.name.splitn(3, ':').take(2).collect();
+                    writeln!(out, "{}:", parts.join(":"))?;
+                }
+                _ => writeln!(out, "{}", found.name)?,
+            }
+            if with_arguments {
+                write_arguments(out, facts, &found)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The points of one pattern.
+fn list_pattern(
     pattern: &str,
     with_arguments: bool,
     facts: &MachineFacts,
@@ -143,6 +200,9 @@ fn target(kind: &str, rest: &[&str]) -> AttachTarget {
             AttachTarget::Tracepoint { category: (*category).into(), event: (*event).into() }
         }
         ("tracepoint", _) => AttachTarget::Tracepoint { category: "*".into(), event: wild(name) },
+        ("rawtracepoint", [module, event, ..]) => {
+            AttachTarget::RawTracepoint { module: wild(module), event: wild(event) }
+        }
         ("rawtracepoint", _) => AttachTarget::RawTracepoint { module, event: wild(name) },
         ("fentry" | "fexit", [module, function, ..]) => AttachTarget::Fentry {
             module: (*module).into(),

@@ -72,6 +72,27 @@ pub(crate) struct ProgramLoader<'p> {
     btf: Option<OwnedFd>,
     /// Whether the verifier's log is wanted.
     pub wants_log: bool,
+    /// What becomes of probes that cannot be attached.
+    pub missing: MissingProbes,
+}
+
+/// `missing_probes` of a program's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MissingProbes {
+    Error,
+    Warn,
+    Ignore,
+}
+
+impl MissingProbes {
+    fn of(program: &CompiledProgram) -> MissingProbes {
+        let set = program.config.iter().find(|(key, _)| key == "missing_probes");
+        match set.map(|(_, value)| value.as_str()) {
+            Some("warn") => MissingProbes::Warn,
+            Some("ignore") => MissingProbes::Ignore,
+            _ => MissingProbes::Error,
+        }
+    }
 }
 
 impl<'p> ProgramLoader<'p> {
@@ -86,7 +107,7 @@ impl<'p> ProgramLoader<'p> {
             true => None,
             false => load_btf(&program.btf).ok(),
         };
-        ProgramLoader { maps, facts, btf, wants_log }
+        ProgramLoader { maps, facts, btf, wants_log, missing: MissingProbes::of(program) }
     }
 
     /// Loads the instructions of a probe for one of its points. `attach_type` is of links to

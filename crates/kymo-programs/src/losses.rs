@@ -23,18 +23,21 @@ pub(crate) fn loss_notes(
     loaded: &[(String, BpfProgram)],
 ) -> Vec<Note> {
     let counts = site_counts(program, maps);
-    let mut notes: Vec<Note> = program
-        .error_sites
-        .iter()
-        .zip(counts)
-        .filter(|(_, count)| *count > 0)
-        .map(|(site, count)| {
-            let (kind, fact, advice) = describe(program, &site.kind, count);
-            let at = site.position;
-            let place = if at.line > 0 { format!("line {}: ", at.line) } else { String::new() };
-            Note::doubt(kind, format!("{place}{fact}"), advice)
-        })
-        .collect();
+    // A line may lose in several places, which the notes do not distinguish.
+    let mut lines: Vec<(u32, &ErrorKind, u64)> = Vec::new();
+    for (site, count) in program.error_sites.iter().zip(counts).filter(|(_, count)| *count > 0) {
+        let line = site.position.line;
+        match lines.iter_mut().find(|(at, kind, _)| *at == line && **kind == site.kind) {
+            Some((.., sum)) => *sum += count,
+            None => lines.push((line, &site.kind, count)),
+        }
+    }
+    let note = |(line, kind, count)| {
+        let (kind, fact, advice) = describe(program, kind, count);
+        let place = if line > 0 { format!("line {line}: ") } else { String::new() };
+        Note::doubt(kind, format!("{place}{fact}"), advice)
+    };
+    let mut notes: Vec<Note> = lines.into_iter().map(note).collect();
     for (name, program) in loaded {
         let missed = ProgramInfo::of(program).map_or(0, |info| info.recursion_misses);
         if missed > 0 {
@@ -45,7 +48,7 @@ pub(crate) fn loss_notes(
     notes
 }
 
-fn site_counts(program: &CompiledProgram, maps: &ProgramMaps) -> Vec<u64> {
+pub(crate) fn site_counts(program: &CompiledProgram, maps: &ProgramMaps) -> Vec<u64> {
     let is_counters = |map: &MapDefinition| map.purpose == MapPurpose::ErrorCounters;
     let mut counts = vec![0u64; program.error_sites.len()];
     let Some(map) = program.maps.iter().position(is_counters) else { return counts };
@@ -58,7 +61,7 @@ fn site_counts(program: &CompiledProgram, maps: &ProgramMaps) -> Vec<u64> {
     counts
 }
 
-fn describe(
+pub(crate) fn describe(
     program: &CompiledProgram,
     kind: &ErrorKind,
     count: u64,

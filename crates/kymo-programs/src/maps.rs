@@ -1,6 +1,7 @@
 //! Maps of a program, where they are: in the kernel, or in this process.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use kymo_bpf::{CompiledProgram, MapPurpose, ProgramInterpreter};
 use kymo_kernel::bpf::BpfMap;
@@ -20,7 +21,16 @@ pub(crate) struct KernelMaps {
     holders: Vec<Option<usize>>,
     /// No program runs any more.
     is_quiet: bool,
+    /// Time since the first exchange, and time spent in exchanges.
+    began: Option<Instant>,
+    exchanging: Duration,
+    /// Maps emptied entry by entry while programs wrote to them.
+    hasty: u64,
 }
+
+/// Share of the run time that exchanges may take while records wait: the kernel waits some 10 ms
+/// in each, and a program may ask for a thousand a second.
+const MOST_EXCHANGING: u32 = 5;
 
 /// Keys and values, those of all CPUs one after the other.
 pub(crate) type MapEntries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -33,15 +43,23 @@ impl Default for ProgramMaps {
 
 impl KernelMaps {
     /// Puts an empty map in the place of one that has a holder; gives the old one, which no
-    /// program uses any more.
-    fn exchange(&mut self, number: usize) -> io::Result<Option<BpfMap>> {
+    /// program uses any more. None where that cannot be, or would make a reader that is behind
+    /// later and later.
+    fn exchange(&mut self, number: usize, is_behind: bool) -> io::Result<Option<BpfMap>> {
         let holder = self.holders.get(number).copied().flatten().filter(|_| !self.is_quiet);
         let Some(holder) = holder.and_then(|holder| self.maps.get(holder)) else {
             return Ok(None);
         };
         let Some(map) = self.maps.get(number) else { return Ok(None) };
+        let start = Instant::now();
+        let began = *self.began.get_or_insert(start);
+        if is_behind && self.exchanging * MOST_EXCHANGING > began.elapsed() {
+            self.hasty += 1;
+            return Ok(None);
+        }
         let new = map.create_alike()?;
         holder.hold(&new).map_err(|e| e.error)?;
+        self.exchanging += start.elapsed();
         Ok(self.maps.get_mut(number).map(|map| std::mem::replace(map, new)))
     }
 
@@ -69,7 +87,7 @@ impl ProgramMaps {
                 *holder = Some(number);
             }
         }
-        ProgramMaps::Kernel(KernelMaps { maps, holders, is_quiet: false })
+        ProgramMaps::Kernel(KernelMaps { maps, holders, ..KernelMaps::default() })
     }
 
     /// All programs are detached: waits for those that still run, for the sake of maps that are
@@ -101,11 +119,24 @@ impl ProgramMaps {
         }
     }
 
-    /// Takes all entries out of a map, at one moment: each event is counted in them or in what
-    /// comes after.
-    pub(crate) fn take(&mut self, number: usize, deletes: bool) -> io::Result<MapEntries> {
+    /// Number of maps that were emptied entry by entry while programs wrote to them.
+    pub(crate) fn hasty(&self) -> Option<u64> {
         match self {
-            ProgramMaps::Kernel(kernel) => match kernel.exchange(number)? {
+            ProgramMaps::Kernel(kernel) => Some(kernel.hasty),
+            ProgramMaps::UserSpace(_) => None,
+        }
+    }
+
+    /// Takes all entries out of a map, at one moment: each event is counted in them or in what
+    /// comes after. `is_behind`: records wait, for which that may be given up.
+    pub(crate) fn take(
+        &mut self,
+        number: usize,
+        deletes: bool,
+        is_behind: bool,
+    ) -> io::Result<MapEntries> {
+        match self {
+            ProgramMaps::Kernel(kernel) => match kernel.exchange(number, is_behind)? {
                 Some(old) => old.entries(),
                 None => kernel.empty_entries(number, deletes),
             },

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use kymo_bpf::{
-    AttachTarget, BpfProgramType, CompileOptions, CompiledProbe, CompiledProgram, compile,
-    is_watchpoint_setup,
+    AttachPoint, AttachTarget, BpfProgramType, CompileOptions, CompiledProbe, CompiledProgram,
+    SourceMessage, compile, is_watchpoint_setup,
 };
 use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfPerfRings, BpfProgram, BpfRing, ProgramInfo};
 use kymo_kernel::clock::KernelClock;
@@ -18,11 +18,13 @@ use crate::attach::ProbeAttacher;
 use crate::budget::RunBudget;
 use crate::error::ProgramError;
 use crate::facts::MachineFacts;
-use crate::load::{LoadedMaps, ProgramLoader, create_maps};
+use crate::load::{LoadedMaps, MissingProbes, ProgramLoader, create_maps};
 use crate::losses::{loss_notes, ring_drops};
+use crate::mapping_watch::MappingWatch;
 use crate::maps::ProgramMaps;
 use crate::output::{OutputForm, ProgramOutput};
 use crate::packets::PacketCapture;
+use crate::runtime_errors::{RuntimeErrors, WarningLevel, missing_note};
 use crate::watchpoints::Watchpoints;
 
 /// Options of a run.
@@ -30,10 +32,14 @@ use crate::watchpoints::Watchpoints;
 pub struct ProgramOptions {
     /// What the program is called in messages that it prints.
     pub name: String,
+    /// Text of the program, for messages while it runs.
+    pub text: String,
     /// Positional parameters.
     pub parameters: Vec<String>,
-    /// Process that user probes are limited to.
+    /// Process of `-p`, which user probes are limited to.
     pub pid: Option<u32>,
+    /// Whether all probes but BEGIN, END and intervals are limited to it.
+    pub is_limited: bool,
     /// Process of `-c`.
     pub child_pid: Option<u32>,
     /// Form of the output.
@@ -44,6 +50,34 @@ pub struct ProgramOptions {
     pub includes: Vec<String>,
     /// Whether it is to run in user space, on events out of rings.
     pub in_user_space: bool,
+    /// Probes that run: those of events, or `test:` or `bench:` probes.
+    pub mode: ProgramMode,
+    /// Warnings of the run that are printed.
+    pub warnings: WarningLevel,
+    /// Whether it is only loaded and attached: neither BEGIN nor an iterator runs.
+    pub is_dry: bool,
+}
+
+/// Probes that a run is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProgramMode {
+    /// Those of events.
+    #[default]
+    Events,
+    /// `test:` probes, once each.
+    Tests,
+    /// `bench:` probes, until their time is known.
+    Benchmarks,
+}
+
+impl ProgramMode {
+    fn runs(self, point: &AttachPoint) -> bool {
+        match self {
+            ProgramMode::Events => false,
+            ProgramMode::Tests => point.name.starts_with("test"),
+            ProgramMode::Benchmarks => point.name.starts_with("bench"),
+        }
+    }
 }
 
 /// Whether a run goes on.
@@ -68,6 +102,9 @@ pub struct ProgramSummary {
 
 /// Bytes of records that are handled before signals are looked at again.
 const CHUNK: u64 = 8 << 20;
+
+/// Bytes before a record in the ring.
+const RECORD_HEADER: u64 = 8;
 
 /// Compiles a program for this machine.
 ///
@@ -119,10 +156,16 @@ fn compile_with(
     facts: &MachineFacts,
     raw_tracepoints: bool,
 ) -> Result<CompiledProgram, ProgramError> {
+    compile(text, &compile_options(options, raw_tracepoints), facts).map_err(ProgramError::Compile)
+}
+
+/// Settings of a compilation for this machine.
+pub(crate) fn compile_options(options: &ProgramOptions, raw_tracepoints: bool) -> CompileOptions {
     let (major, minor, _) = KernelName::running().numbers();
-    let options = CompileOptions {
+    CompileOptions {
         parameters: options.parameters.clone(),
         pid: options.pid,
+        filter_pid: options.pid.filter(|_| options.is_limited),
         child_pid: options.child_pid,
         pid_namespace: match has_kernel_pids() {
             true => None,
@@ -137,8 +180,7 @@ fn compile_with(
         arch: std::env::consts::ARCH.to_owned(),
         includes: options.includes.clone(),
         config: environment_settings(),
-    };
-    compile(text, &options, facts).map_err(ProgramError::Compile)
+    }
 }
 
 /// Settings of the environment (`BPFTRACE_MAX_STRLEN`), which stand above the program's; also by
@@ -184,30 +226,52 @@ fn runs_newest_first(probe: &CompiledProbe) -> bool {
     use AttachTarget::{Fentry, Kprobe, Software, Uprobe, Usdt};
     match probe.points.first().map(|point| &point.target) {
         Some(Kprobe { at_return, .. }) => !at_return,
-        Some(Fentry { .. } | Uprobe { .. } | Usdt { .. } | Software { .. }) => true,
+        Some(Fentry { .. } | Uprobe { .. } | Usdt { .. }) => true,
+        // Each clock is a timer of its own.
+        Some(Software { event, .. }) => !event.ends_with("clock") && event != "cpu",
         _ => false,
+    }
+}
+
+/// Whether the first frame of a stack at a point is the probed place, if it is of user space.
+fn has_probed_address(point: &AttachPoint) -> bool {
+    use AttachTarget::{Begin, End, Interval, Uprobe, Usdt};
+    match &point.target {
+        Uprobe { at_return, .. } => !at_return,
+        target => matches!(target, Begin | End | Interval { .. } | Usdt { .. }),
     }
 }
 
 /// A program that is attached.
 pub struct RunningProgram {
-    actions: ActionRunner,
+    pub(crate) actions: ActionRunner,
     ring: Option<BpfRing>,
     packets: Option<PacketCapture>,
     links: Vec<BpfLink>,
-    loaded: Vec<(String, BpfProgram)>,
+    pub(crate) loaded: Vec<(String, BpfProgram)>,
     end: Vec<usize>,
     on_signal: Vec<usize>,
     /// Verifier's logs, by point.
     pub logs: Vec<(String, String)>,
     /// Attach points.
     pub attached: usize,
+    /// Probes that could not be attached, where the program goes on without them.
+    pub warnings: Vec<SourceMessage>,
     notes: Vec<Note>,
+    errors: RuntimeErrors,
+    /// Mappings of the command and its children.
+    mappings: Option<MappingWatch>,
     reported_drops: u64,
     shows_user_code: bool,
     budget: Option<RunBudget>,
     /// Whether the budget was exceeded: nothing is attached any more.
     pub is_detached: bool,
+    /// Whether a probe may still fire: not of programs that have only BEGIN, END and iterators.
+    pub awaits_events: bool,
+    is_dry: bool,
+    mode: ProgramMode,
+    /// `test:` or `bench:` probes with the numbers of their programs.
+    pub(crate) tests: Vec<(String, usize)>,
     watchpoints: Watchpoints,
 }
 
@@ -239,15 +303,38 @@ impl RunningProgram {
             on_signal: Vec::new(),
             logs: Vec::new(),
             attached: 0,
+            warnings: Vec::new(),
             notes: Vec::new(),
+            errors: RuntimeErrors::new(options.warnings),
+            mappings: None,
             reported_drops: 0,
             shows_user_code: false,
             budget: None,
             is_detached: false,
+            awaits_events: false,
+            is_dry: options.is_dry,
+            mode: options.mode,
+            tests: Vec::new(),
             watchpoints: Watchpoints::of_process(options.pid.or(options.child_pid)),
         };
         run.shows_user_code = run.actions.shows_user_code();
+        if let (Some(pid), true) = (options.child_pid, run.shows_user_code) {
+            run.mappings = MappingWatch::open(pid);
+        }
+        run.errors.watch(&run.actions.program);
+        run.actions.is_silent = options.warnings == WarningLevel::None;
+        run.actions.text.clone_from(&options.text);
+        run.notes.extend(missing_note(&run.actions.program.missing_probes));
         run.load_and_attach(maps, facts, options.wants_log)?;
+        if run.attached == 0 {
+            let probes = run.actions.program.probes.iter().flat_map(|probe| &probe.points);
+            let tests = probes.filter(|p| matches!(p.target, AttachTarget::Test(_)));
+            return Err(match tests.map(|point| point.name.starts_with("test")).next() {
+                Some(true) => ProgramError::OnlyTests("--test to run test probes"),
+                Some(false) => ProgramError::OnlyTests("--bench to run benchmark probes"),
+                None => ProgramError::NothingAttached,
+            });
+        }
         // Last, so that a program that is refused leaves no file: packets wait in the rings.
         if let Some(rings) = rings {
             run.packets = Some(PacketCapture::create(&run.actions.program, rings)?);
@@ -274,7 +361,13 @@ impl RunningProgram {
             let begins = probes().filter(is_begin);
             let others = probes().filter(|probe| !is_begin(probe) && !runs_newest_first(probe));
             let ordered = begins.chain(others).chain(probes().filter(is_first_last).rev());
-            ordered.into_iter().try_for_each(|probe| self.start_probe(&loader, &attacher, probe))
+            let done = ordered
+                .into_iter()
+                .try_for_each(|probe| self.start_probe(&loader, &attacher, probe));
+            if program.probes.iter().flat_map(|probe| &probe.points).all(has_probed_address) {
+                self.actions.names.probed = attacher.places.take();
+            }
+            done
         };
         self.actions.maps = ProgramMaps::of_kernel(maps, &program);
         self.actions.program = program;
@@ -287,6 +380,13 @@ impl RunningProgram {
         attacher: &ProbeAttacher<'_>,
         probe: &CompiledProbe,
     ) -> Result<(), ProgramError> {
+        let is_special = |point: &AttachPoint| {
+            use AttachTarget::{Begin, End, Test};
+            matches!(point.target, Begin | End | Test(_))
+        };
+        if self.mode != ProgramMode::Events && !probe.points.iter().any(is_special) {
+            return Ok(());
+        }
         if self.attach_together(loader, attacher, probe) {
             return Ok(());
         }
@@ -295,6 +395,11 @@ impl RunningProgram {
         let mut current: Option<usize> = None;
         let (mut failures, mut previous) = (Vec::new(), None);
         for point in &probe.points {
+            if matches!(point.target, AttachTarget::Test(_)) && !self.mode.runs(point)
+                || !is_special(point) && self.mode != ProgramMode::Events
+            {
+                continue;
+            }
             let index = match current.filter(|_| !is_tracing) {
                 Some(index) => index,
                 None => self.keep(point.name.clone(), loader.load(probe, point, 0)?),
@@ -302,11 +407,17 @@ impl RunningProgram {
             current = Some(index);
             let Some((_, program)) = self.loaded.get(index) else { continue };
             match &point.target {
+                AttachTarget::Begin | AttachTarget::Iter { .. } if self.is_dry => {}
                 AttachTarget::Begin => program.run_once()?,
                 AttachTarget::End => self.end.push(index),
-                AttachTarget::SelfSignal(_) => self.on_signal.push(index),
+                AttachTarget::Test(name) => self.tests.push((name.clone(), index)),
+                AttachTarget::SelfSignal(_) => {
+                    self.on_signal.push(index);
+                    self.awaits_events = true;
+                }
                 AttachTarget::Watchpoint { function, .. } if !function.is_empty() => {
                     self.watchpoints.points.push((point.clone(), index));
+                    self.awaits_events = true;
                 }
                 _ => match attacher.attach(program, probe.program_type, point) {
                     Ok(links) => {
@@ -314,6 +425,7 @@ impl RunningProgram {
                         if self.is_old() && matches!(point.target, AttachTarget::Usdt { .. }) {
                             self.attached += links.len().saturating_sub(1);
                         }
+                        self.awaits_events |= !matches!(point.target, AttachTarget::Iter { .. });
                         self.links.extend(links);
                     }
                     Err(reason) => {
@@ -328,20 +440,43 @@ impl RunningProgram {
             previous = Some(&point.name);
             self.attached += usize::from(!is_next && !is_watchpoint_setup(point));
         }
-        self.judge_failures(probe, failures)
+        self.judge_failures(loader.missing, probe, failures)
     }
 
-    /// One that was named must be there; of those that a pattern stands for, some may refuse.
+    /// One that was named must be there, unless the program goes on without it; of those that a
+    /// pattern stands for, some may refuse.
     fn judge_failures(
         &mut self,
+        missing: MissingProbes,
         probe: &CompiledProbe,
         failures: Vec<(String, String)>,
     ) -> Result<(), ProgramError> {
         let all = failures.len() == probe.points.len();
         let count = failures.len();
         let Some((point, reason)) = failures.into_iter().next() else { return Ok(()) };
-        if all {
-            return Err(ProgramError::Attach { point, position: probe.position, reason });
+        match missing {
+            MissingProbes::Error if all => {
+                return Err(ProgramError::Attach { point, position: probe.position, reason });
+            }
+            MissingProbes::Error => {}
+            MissingProbes::Warn => {
+                let text = format!("Unable to attach probe: {point}: {reason}. Skipping.");
+                self.warnings.push(SourceMessage {
+                    position: probe.position,
+                    text,
+                    hint: None,
+                    needs_kernel: false,
+                });
+                return Ok(());
+            }
+            MissingProbes::Ignore => {
+                let more =
+                    if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+                let fact =
+                    format!("not attached: {point}{more}: {reason} (missing_probes = ignore)");
+                self.notes.push(Note::choice(NoteKind::Scope, fact, None));
+                return Ok(());
+            }
         }
         let fact =
             format!("{count} of {} probes are not attached: {point}: {reason}", probe.points.len());
@@ -361,7 +496,7 @@ impl RunningProgram {
         let Some(first) = probe.points.first().filter(|_| probe.points.len() > 1) else {
             return false;
         };
-        let pid = loader.facts.pid;
+        let pid = loader.facts.user_process();
         let attached = match &first.target {
             AttachTarget::Kprobe { .. } => {
                 attacher.addresses_of_kprobes(&probe.points).and_then(|(addresses, returns)| {
@@ -382,6 +517,7 @@ impl RunningProgram {
         let Some((program, link)) = attached else { return false };
         self.keep(first.name.clone(), program);
         self.links.push(link);
+        self.awaits_events = true;
         self.attached += probe.points.iter().filter(|point| !is_watchpoint_setup(point)).count();
         true
     }
@@ -451,6 +587,7 @@ impl RunningProgram {
         // Before the ring: what a program puts out before `exit()` is there when that is read.
         let packets = self.read_packets();
         let bytes = self.read_ring(sinks)?;
+        self.warn(sinks)?;
         if bytes > 0 {
             sinks.output.flush()?;
         }
@@ -469,10 +606,16 @@ impl RunningProgram {
         packets.read(&actions.program.actions)
     }
 
-    fn read_ring(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<u64> {
+    pub(crate) fn read_ring(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<u64> {
+        if let Some(watch) = &mut self.mappings {
+            self.actions.names.take_mappings(watch);
+        }
         let (Some(ring), actions) = (&mut self.ring, &mut self.actions) else { return Ok(0) };
         let mut result = Ok(());
+        let mut behind = ring.pending();
         let bytes = ring.read(CHUNK, |record| {
+            behind = behind.saturating_sub(record.len() as u64 + RECORD_HEADER);
+            actions.is_behind = behind > 0;
             result = actions.run(record, sinks);
             // A command may take its time: signals are looked at after each.
             let goes_on = actions.exit.is_none() && !std::mem::take(&mut actions.last_command);
@@ -484,7 +627,7 @@ impl RunningProgram {
     /// Reads the mappings of a process whose addresses may be printed: it may be gone when
     /// they are.
     pub fn remember_process(&mut self, pid: u32) {
-        if self.shows_user_code {
+        if self.shows_user_code && self.mappings.is_none() {
             self.actions.names.renew_process(pid);
         }
     }
@@ -524,8 +667,12 @@ impl RunningProgram {
         self.run_end()?;
         while self.read_ring(sinks)? > 0 && self.actions.exit.is_none() {}
         let status = status.or(self.actions.exit);
+        self.warn(sinks)?;
         self.report_drops(sinks)?;
-        self.actions.print_last_maps(sinks)?;
+        if self.mode == ProgramMode::Events {
+            self.actions.print_last_maps(sinks)?;
+        }
+        sinks.output.flush()?;
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(loss_notes(&self.actions.program, &self.actions.maps, &self.loaded));
         notes.extend(self.actions.notes());
@@ -543,6 +690,12 @@ impl RunningProgram {
         }
         let programs = self.on_signal.iter().filter_map(|index| self.loaded.get(*index));
         Ok(programs.into_iter().try_for_each(|(_, program)| program.run_once())?)
+    }
+
+    /// Prints the errors of programs that happened since the last time.
+    fn warn(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
+        let RunningProgram { errors, actions, .. } = self;
+        errors.print(actions, sinks)
     }
 
     fn run_end(&self) -> Result<(), BpfError> {

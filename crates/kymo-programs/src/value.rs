@@ -24,6 +24,8 @@ pub enum ProgramValue {
     Boolean(bool),
     /// An address.
     Pointer(u64),
+    /// Name of an enumerator, and its value.
+    Enumerator(i64, String),
     /// Text, in any encoding.
     Text(Vec<u8>),
     /// Bytes that need not be text.
@@ -36,6 +38,8 @@ pub enum ProgramValue {
     Record(Vec<(String, ProgramValue)>),
     /// Lines of a stack.
     Stack(Vec<String>),
+    /// Lines of a stack of addresses.
+    RawStack(Vec<String>),
     /// Count, average and total.
     Statistics(u64, Box<ProgramValue>, Box<ProgramValue>),
     /// Buckets of a histogram.
@@ -121,8 +125,6 @@ pub(crate) struct ValueDecoder<'a> {
     pub stack: &'a dyn Fn(u32, i32) -> Vec<u64>,
     /// Texts of the type that numbers probes.
     pub probe_names: &'a [String],
-    /// Whether enumerators are numbers, as readers of JSON know them.
-    pub is_json: bool,
 }
 
 impl ValueDecoder<'_> {
@@ -137,8 +139,8 @@ impl ValueDecoder<'_> {
                 let value = signed(bytes);
                 let named = variants.iter().find(|(v, _)| *v == value).map(|(_, name)| name);
                 match named.or(otherwise.as_ref()) {
-                    Some(name) if !self.is_json => text(name),
-                    _ => ProgramValue::Signed(value),
+                    Some(name) => ProgramValue::Enumerator(value, name.clone()),
+                    None => ProgramValue::Signed(value),
                 }
             }
             ValueType::Text { .. } => ProgramValue::Text(until_nul(bytes).to_vec()),
@@ -230,13 +232,18 @@ impl ValueDecoder<'_> {
         let frames = frames.iter().take(settings.depth as usize).copied();
         let mode = settings.mode;
         let line = |address: u64| match (mode, pid) {
+            (StackMode::BuildId, Some(pid)) => self.names.build_id_frame(pid, address),
             (StackMode::Raw | StackMode::BuildId, _) => format!("{address:x}"),
             (StackMode::Bpftrace, None) => self.names.kernel_frame(address),
             (StackMode::Bpftrace, Some(pid)) => self.names.user_frame(pid, address),
             (StackMode::Perf, None) => self.names.kernel_frame_of_perf(address),
             (StackMode::Perf, Some(pid)) => self.names.user_frame_of_perf(pid, address),
         };
-        ProgramValue::Stack(frames.map(line).collect())
+        let lines = frames.map(line).collect();
+        match mode {
+            StackMode::Raw | StackMode::BuildId => ProgramValue::RawStack(lines),
+            _ => ProgramValue::Stack(lines),
+        }
     }
 }
 
@@ -409,25 +416,46 @@ fn internet_address(bytes: &[u8]) -> String {
     }
 }
 
-/// Description of a signal, as the C library has it.
+/// Description of a signal, as strsignal(3) has it.
 fn signal_name(number: u64) -> String {
-    const NAMES: &str = "Hangup|Interrupt|Quit|Illegal instruction|Trace/breakpoint trap|Aborted|\
-                         Bus error|Floating point exception|Killed|User defined signal 1|\
-                         Segmentation fault|User defined signal 2|Broken pipe|Alarm clock|\
-                         Terminated|Stack fault|Child exited|Continued|Stopped (signal)|Stopped|\
-                         Stopped (tty input)|Stopped (tty output)|Urgent I/O condition|\
-                         CPU time limit exceeded|File size limit exceeded|Virtual timer expired|\
-                         Profiling timer expired|Window changed|I/O possible|Power failure|\
-                         Bad system call";
-    // The first two are the library's own.
-    const REAL_TIME: std::ops::RangeInclusive<u64> = 34..=64;
-    let place = (number as usize).checked_sub(1);
-    match place.and_then(|place| NAMES.split('|').nth(place)) {
-        Some(name) => name.to_owned(),
-        None if REAL_TIME.contains(&number) => {
-            format!("Real-time signal {}", number - REAL_TIME.start())
-        }
-        None if number == 0 => "Unknown signal 0".to_owned(),
-        None => "N/A".to_owned(),
+    const NAMES: [&str; 31] = [
+        "Hangup",
+        "Interrupt",
+        "Quit",
+        "Illegal instruction",
+        "Trace/breakpoint trap",
+        "Aborted",
+        "Bus error",
+        "Floating point exception",
+        "Killed",
+        "User defined signal 1",
+        "Segmentation fault",
+        "User defined signal 2",
+        "Broken pipe",
+        "Alarm clock",
+        "Terminated",
+        "Stack fault",
+        "Child exited",
+        "Continued",
+        "Stopped (signal)",
+        "Stopped",
+        "Stopped (tty input)",
+        "Stopped (tty output)",
+        "Urgent I/O condition",
+        "CPU time limit exceeded",
+        "File size limit exceeded",
+        "Virtual timer expired",
+        "Profiling timer expired",
+        "Window changed",
+        "I/O possible",
+        "Power failure",
+        "Bad system call",
+    ];
+    const MOST: u64 = 64;
+    match (number.checked_sub(1).and_then(|place| NAMES.get(place as usize)), number) {
+        (Some(name), _) => (*name).to_owned(),
+        (None, 34..=MOST) => format!("Real-time signal {}", number - 34),
+        (None, 0..=MOST) => format!("Unknown signal {number}"),
+        (None, _) => "N/A".to_owned(),
     }
 }

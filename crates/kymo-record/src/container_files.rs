@@ -1,5 +1,5 @@
-//! Binaries of other mount namespaces (containers) that recorded processes map: opened while
-//! the processes live, since afterwards their paths lead nowhere. Of just-in-time compilers it is
+//! Binaries of other mount namespaces (containers) that recorded processes map, and such that were
+//! removed or replaced: opened while the processes live, since afterwards their paths lead nowhere. Of just-in-time compilers it is
 //! the directory of their maps, which are written while they run, and read at the end.
 //!
 //! The files are somebody else's: only regular files of a bounded size are opened, below the
@@ -106,9 +106,17 @@ impl ContainerFiles {
             return;
         }
         let system = SystemRoot::machine();
-        let namespace = system.mount_namespace(map.pid).filter(|n| Some(*n) != self.own);
+        let is_removed = Mmap::names_removed(map.filename);
+        let namespace = system.mount_namespace(map.pid);
+        let namespace = namespace.filter(|n| is_removed || Some(*n) != self.own);
         let Some(namespace) = namespace.filter(|_| self.own.is_some()) else { return };
-        if !self.known.insert((namespace, map.filename.to_vec())) {
+        let mut key = map.filename.to_vec();
+        // Several files may have had the name that is one of a removed file.
+        if is_removed {
+            let Some(id) = map.build_id else { return };
+            key.extend(id.as_bytes());
+        }
+        if !self.known.insert((namespace, key)) {
             return;
         }
         let name = Path::new(OsStr::from_bytes(map.filename));

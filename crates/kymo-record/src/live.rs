@@ -2,16 +2,16 @@
 //! and handed to who watches. They die with their descriptors: nothing stays enabled when this
 //! is dropped.
 
+use kymo_kernel::task_ends::TaskEnds;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kymo_files::perfdata::write::{PerfDataWriter, synth, update};
 use kymo_files::perfdata::{EventDesc, Feature, Features};
-use kymo_kernel::descriptors::process_end;
 use kymo_kernel::process::Usage;
-use kymo_kernel::{proc_maps, process, target};
+use kymo_kernel::{proc_maps, process};
 use kymo_model::{AttrFlags, Note};
 
 use crate::error::RecordError;
@@ -29,7 +29,7 @@ pub struct PerfCapture {
     opened: OpenedEvents,
     options: RecordOptions,
     /// Processes that are attached to, until they end.
-    watched: Vec<OwnedFd>,
+    watched: TaskEnds,
     /// Rings whose owner has ended.
     hung: Vec<bool>,
     began: Instant,
@@ -77,10 +77,7 @@ impl PerfCapture {
     /// If there are no such events, or the kernel refuses what is asked for.
     pub fn open(options: &RecordOptions) -> Result<PerfCapture, RecordError> {
         let opened = OpenedEvents::open(options)?;
-        let watched = match &options.target {
-            Target::Processes(pids) => pids.iter().filter_map(|&p| process_end(p).ok()).collect(),
-            _ => Vec::new(),
-        };
+        let watched = options.target.ends();
         Ok(PerfCapture {
             hung: vec![false; opened.rings.rings.len()],
             opened,
@@ -275,14 +272,14 @@ impl PerfCapture {
     ) -> Result<Option<CaptureEnd>, RecordError> {
         let left = self.options.timeout.map(|t| t.saturating_sub(self.began.elapsed()));
         let most = left.map_or(most, |left| left.min(most));
+        let most = self.watched.limit(Some(most)).unwrap_or(most);
         let signals = [self.opened.signals.as_fd()];
-        let watched = self.watched.iter().map(|fd| fd.as_fd());
+        let child = self.opened.child.iter().map(|child| child.as_fd());
+        let watched = child.chain(self.watched.fds());
         let others: Vec<BorrowedFd<'_>> =
             signals.into_iter().chain(watched).chain(more.iter().copied()).collect();
-        let ready = self.opened.rings.wait(&others, most, &mut self.hung);
-        let ready = ready.map_err(system("cannot wait for events"))?;
-        let mut ended = ready.into_iter().skip(1);
-        self.watched.retain(|_| !ended.next().unwrap_or(false));
+        let waited = self.opened.rings.wait(&others, most, &mut self.hung);
+        waited.map_err(system("cannot wait for events"))?;
         self.over()
     }
 
@@ -299,11 +296,7 @@ impl PerfCapture {
             let exit = child.try_wait().map_err(system("the command's end"))?;
             return Ok(exit.map(|_| CaptureEnd::Task));
         }
-        let gone = match &self.options.target {
-            Target::Processes(_) => self.watched.is_empty(),
-            Target::Threads(tids) => tids.iter().all(|&t| target::check_thread(t).is_err()),
-            _ => false,
-        };
+        let gone = self.watched.all_ended().map_err(system("the tasks' end"))?;
         Ok(gone.then_some(CaptureEnd::Task))
     }
 

@@ -14,7 +14,8 @@ use crate::facts;
 use crate::open::{EventSet, OpenPolicy, RingOptions, RingSet, UserOnly};
 use crate::options::{RecordOptions, Target};
 use crate::selection::{
-    chosen_cpus, chosen_events, chosen_tids, explain_clock, note_sampling, put_into_cgroups, scope,
+    chosen_cpus, chosen_events, chosen_tids, explain_clock, note_sampling, note_set_id,
+    put_into_cgroups, scope,
 };
 
 /// Events that were opened and have not started.
@@ -42,17 +43,13 @@ impl OpenedEvents {
             return Err(RecordError::Nothing);
         }
         let specs = chosen_events(options, &mut notes)?;
+        if options.target == Target::Command {
+            note_set_id(&options.command, &mut notes);
+        }
         // SIGUSR2 without a meaning here, and a file that may not grow, are no reason to
         // die in the middle of a file: a write then fails, and says so.
-        let signals = [
-            Signal::Int,
-            Signal::Term,
-            Signal::Hup,
-            Signal::Quit,
-            Signal::Child,
-            Signal::Usr2,
-            Signal::FileSize,
-        ];
+        let signals =
+            [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Usr2, Signal::FileSize];
         let signals = Signals::listen(&signals).map_err(system("cannot listen for signals"))?;
         let child = match options.command.is_empty() {
             true => None,

@@ -1,5 +1,6 @@
 //! What to record, for whom, where to, until when.
 
+use kymo_kernel::task_ends::TaskEnds;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -24,6 +25,17 @@ pub enum Target {
     Threads(Vec<u32>),
     /// These cgroups, on all CPUs: one for all events, or one for each (`-G`).
     Cgroups(Vec<String>),
+}
+
+impl Target {
+    /// The tasks that are attached to, whose end is that of the recording.
+    pub(crate) fn ends(&self) -> TaskEnds {
+        match self {
+            Target::Processes(pids) => TaskEnds::of_processes(pids),
+            Target::Threads(tids) => TaskEnds::of_threads(tids),
+            Target::Command | Target::System | Target::Cgroups(_) => TaskEnds::default(),
+        }
+    }
 }
 
 /// How call chains are recorded.

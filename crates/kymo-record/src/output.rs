@@ -3,37 +3,54 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kymo_files::perfdata::{MAGIC_V1, MAGIC_V2};
+use kymo_kernel::output_file::{OutputPlace, PRIVATE};
 use kymo_kernel::process::local_stamp;
+use kymo_kernel::terminal_output;
 
 use crate::error::RecordError;
 
 /// Creates `path`, moving an older recording to `path.old`. Gives the file and
-/// whether it can only be streamed to (a named pipe).
+/// whether it can only be streamed to (a named pipe or a device).
 pub fn create(path: &Path, force: bool) -> Result<(File, bool), RecordError> {
     let error = |source| RecordError::Create { path: path.to_owned(), source };
-    match fs::metadata(path) {
-        Ok(m) if m.is_dir() => return Err(error(io::ErrorKind::IsADirectory.into())),
-        Ok(m) if m.is_file() && m.len() > 0 => {
-            if is_recording(path).map_err(error)? {
-                fs::rename(path, old(path)).map_err(error)?;
-            } else if !force {
-                return Err(RecordError::NotARecording(path.to_owned()));
-            }
-        }
-        Ok(m) if !m.is_file() => {
-            // A device or a named pipe is written to as it is.
-            let file = File::options().write(true).open(path).map_err(error)?;
-            return Ok((file, m.file_type().is_fifo()));
-        }
-        _ => {}
+    let mut place = OutputPlace::find(path).map_err(error)?;
+    if place.is_special() {
+        return Ok((place.open_special().map_err(error)?, true));
     }
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(true).mode(0o600);
-    Ok((options.open(path).map_err(error)?, false))
+    if place.has_contents() {
+        if is_recording(&place.path).map_err(error)? {
+            fs::rename(&place.path, old(&place.path)).map_err(error)?;
+            place = OutputPlace::find(&place.path).map_err(error)?;
+        } else if !force {
+            return Err(RecordError::NotARecording(path.to_owned()));
+        }
+    }
+    Ok((place.open_empty(PRIVATE).map_err(error)?, false))
+}
+
+/// Refuses a path whose file cannot be renamed, as those of several files of a recording are.
+pub(crate) fn check_renamable(path: &Path) -> Result<(), RecordError> {
+    let error = |source| RecordError::Create { path: path.to_owned(), source };
+    match OutputPlace::find(path).map_err(error)?.is_special() {
+        true => Err(error(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a recording in several files, or with the time in its name, needs a regular file",
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Makes the command write to standard error where the recording goes to standard output, which
+/// `-` names.
+pub(crate) fn keep_apart(path: &Path) -> io::Result<()> {
+    let is_named = || OutputPlace::find(path).is_ok_and(|place| place.is_standard_output());
+    match path == Path::new("-") || is_named() {
+        true => terminal_output::keep_to_own(),
+        false => Ok(()),
+    }
 }
 
 fn old(path: &Path) -> PathBuf {
@@ -60,6 +77,9 @@ fn is_recording(path: &Path) -> io::Result<bool> {
 /// local time. A name that is taken (two files within a hundredth of a second)
 /// is not written over.
 pub(crate) fn set_aside(path: &Path) -> Result<PathBuf, RecordError> {
+    check_renamable(path)?;
+    let error = |source| RecordError::Create { path: path.to_owned(), source };
+    let path = OutputPlace::find(path).map_err(error)?.path;
     let stamped = |number: u32| {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}", local_stamp()));
@@ -69,7 +89,8 @@ pub(crate) fn set_aside(path: &Path) -> Result<PathBuf, RecordError> {
         PathBuf::from(name)
     };
     let free = (0..).map(stamped).find(|n| !n.exists()).unwrap_or_else(|| stamped(0));
-    fs::rename(path, &free).map_err(|source| RecordError::Create { path: free.clone(), source })?;
+    fs::rename(&path, &free)
+        .map_err(|source| RecordError::Create { path: free.clone(), source })?;
     Ok(free)
 }
 
@@ -88,6 +109,18 @@ mod tests {
         create(&path, false).unwrap();
         assert!(fs::read(dir.join("x.old")).unwrap().starts_with(b"PERFILE2"));
         assert!(matches!(create(&dir, true), Err(RecordError::Create { .. })));
+        // The link stays, and what it leads to is moved aside.
+        let (link, real) = (dir.join("link"), dir.join("real"));
+        fs::write(&real, b"PERFILE2 and more").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        create(&link, false).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(fs::read(dir.join("real.old")).unwrap().starts_with(b"PERFILE2"));
+        // A device is streamed to, and never renamed.
+        let null = dir.join("null");
+        std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+        assert!(create(&null, false).unwrap().1);
+        assert!(set_aside(&null).is_err() && fs::symlink_metadata(&null).is_ok());
         fs::remove_dir_all(&dir).unwrap();
     }
 }

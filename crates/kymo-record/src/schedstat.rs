@@ -44,7 +44,7 @@ pub struct SchedStatsReading {
 /// Reads the scheduler's counters, waits, reads them again. Counting is switched on for that
 /// time if it was off.
 pub fn measure(options: &SchedStatsOptions) -> Result<SchedStatsReading, RecordError> {
-    let wanted = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
+    let wanted = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     let signals = Signals::listen(&wanted).map_err(system("cannot listen for signals"))?;
     reading(&options.cpus)?;
     let mut child = match options.command.is_empty() {
@@ -95,7 +95,7 @@ fn wait(
     let end = timeout.map(|t| Instant::now() + t);
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        signals.wait(left).map_err(system("cannot wait for signals"))?;
+        signals.wait(child.as_deref(), left).map_err(system("cannot wait for signals"))?;
         let mut over = left.is_some_and(|left| left.is_zero());
         while let Some(signal) = signals.next().map_err(system("cannot read signals"))? {
             over |= signal.is_end();
@@ -124,11 +124,7 @@ pub fn write_file(
     version: &str,
 ) -> Result<u64, RecordError> {
     let (file, is_pipe) = output::create(path, force)?;
-    if is_pipe {
-        let source = io::ErrorKind::NotSeekable.into();
-        return Err(RecordError::Create { path: path.to_owned(), source });
-    }
-    write(file, readings, command_line, version).map_err(|source| RecordError::Write {
+    write((file, is_pipe), readings, command_line, version).map_err(|source| RecordError::Write {
         path: path.to_owned(),
         source,
         kept: 0,
@@ -136,7 +132,7 @@ pub fn write_file(
 }
 
 fn write(
-    file: File,
+    (file, is_pipe): (File, bool),
     readings: &[&SchedStats],
     command_line: &[String],
     version: &str,
@@ -150,7 +146,10 @@ fn write(
     if let Some(last) = readings.last() {
         sections.insert(Feature::CPU_DOMAIN_INFO, domain_info(last));
     }
-    let mut writer = PerfDataWriter::file(file, Vec::new(), &sections)?;
+    let mut writer = match is_pipe {
+        true => PerfDataWriter::pipe(Box::new(file), Vec::new(), &sections, None)?,
+        false => PerfDataWriter::file(file, Vec::new(), &sections)?,
+    };
     for reading in readings {
         writer.record(&schedstat_records(reading))?;
     }

@@ -1,12 +1,13 @@
 //! Events, tasks, CPUs and cgroups that the options of a recording name, and what to say
 //! of a clock or a frequency that the kernel does not give.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::process::GatedChild;
-use kymo_kernel::{cpus, target};
+use kymo_kernel::{cpus, process, target};
 use kymo_model::{AttrFlags, Note, NoteKind, sampled_tracepoints};
 
 use crate::error::RecordError;
@@ -43,6 +44,19 @@ pub(crate) fn explain_clock(
     }
 }
 
+/// Notes a command whose events end as it is executed.
+pub(crate) fn note_set_id(command: &[OsString], notes: &mut Vec<Note>) {
+    if let Some(path) = command.first().and_then(|name| process::set_id_program(name)) {
+        let fact = format!(
+            "{} runs as another user (set-user-ID): the kernel ends the events of ordinary users \
+             as it is executed",
+            path.display()
+        );
+        let advice = "run kymo as root, or a copy of the program without that bit".to_owned();
+        notes.push(Note::doubt(NoteKind::Program, fact, Some(advice)));
+    }
+}
+
 /// Events that are recorded: those of the options, or the default.
 pub(crate) fn chosen_events(
     options: &RecordOptions,
@@ -70,6 +84,12 @@ pub(crate) fn chosen_events(
         }
     }
     specs.extend(options.more_events.iter().cloned());
+    if specs.iter().any(|spec| spec.name == "ftrace:print") {
+        let fact = "texts that programs write to trace_marker are in no perf event: ftrace:print \
+                    has none of them";
+        let advice = "kymo trace -e ftrace:print -o FILE.dat".to_owned();
+        notes.push(Note::doubt(NoteKind::NotSupported, fact, Some(advice)));
+    }
     if options.exclude_self {
         if !specs.iter().any(EventSpec::is_tracepoint) {
             let why = "--exclude-perf is a filter for tracepoints, and none is recorded";

@@ -7,8 +7,7 @@ mod switch_trigger;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kymo_files::perfdata::Feature;
@@ -16,11 +15,11 @@ use kymo_files::perfdata::write::{
     Compressor, EventMeta, FeatureSections, PerfDataWriter, TracingBlob, features, synth, update,
 };
 use kymo_kernel::clock::monotonic_ns;
-use kymo_kernel::descriptors::process_end;
 use kymo_kernel::events::EventSpec;
 use kymo_kernel::process::{Exit, GatedChild, PreferredThread, Signal, Signals, Usage};
 use kymo_kernel::target;
-use kymo_model::{AttrFlags, Note, RecordKind};
+use kymo_kernel::task_ends::TaskEnds;
+use kymo_model::{AttrFlags, Note};
 
 use crate::container_files::{ContainerFile, ContainerFiles};
 use crate::control::ControlChannel;
@@ -91,7 +90,7 @@ impl Running {
             if let Some(exit) = self.child.try_wait()? {
                 return Ok(exit.code());
             }
-            self.signals.wait(None)?;
+            self.signals.wait(Some(&self.child), None)?;
             while let Some(signal) = self.signals.next()? {
                 if signal.is_end() {
                     self.child.kill(signal.number())?;
@@ -114,7 +113,8 @@ struct Session<'a> {
     rings: RingSet,
     tracing: Option<TracingBlob>,
     child: Option<GatedChild>,
-    watched: Vec<OwnedFd>,
+    /// The processes or threads whose end is that of the recording.
+    watched: TaskEnds,
     tids: Vec<u32>,
     cpus: Vec<u32>,
     signals: Signals,
@@ -137,6 +137,14 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn new(options: &'a RecordOptions) -> Result<Session<'a>, RecordError> {
+        let to = match &options.output {
+            Output::Stdout => Path::new("-"),
+            Output::File { path, .. } => path,
+        };
+        if options.switch.is_some() || options.stamped_name {
+            output::check_renamable(to)?;
+        }
+        output::keep_apart(to).map_err(system("cannot keep standard output"))?;
         let OpenedEvents { specs, rings, tracing, child, tids, cpus, signals, mut notes } =
             OpenedEvents::open(options)?;
         let trigger = SwitchTrigger::open(&options.switch_at, &mut notes)?;
@@ -160,7 +168,7 @@ impl<'a> Session<'a> {
             rings,
             tracing,
             child,
-            watched: Vec::new(),
+            watched: TaskEnds::default(),
             tids,
             cpus,
             signals,
@@ -187,11 +195,9 @@ impl<'a> Session<'a> {
         self.rings.set.switch(on, |event| event.sideband_only == tracking)
     }
 
-    /// Watches the processes that are attached to for their end.
+    /// Watches the tasks that are attached to for their end.
     fn watch(&mut self) {
-        if let Target::Processes(pids) = &self.options.target {
-            self.watched = pids.iter().filter_map(|&pid| process_end(pid).ok()).collect();
-        }
+        self.watched = self.options.target.ends();
     }
 
     /// Begins a file (or the pipe) with what exists by now.
@@ -406,9 +412,7 @@ impl<'a> Session<'a> {
             facts::at_end(&self.scan, self.options.build_ids, f);
         } else if self.options.build_ids {
             for entry in facts::build_id_list(&self.scan) {
-                let mut record = features::build_id(&entry);
-                record[..4].copy_from_slice(&RecordKind::HEADER_BUILD_ID.0.to_ne_bytes());
-                writer.record(&record)?;
+                writer.record(&features::build_id_record(&entry))?;
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use kymo_files::perfdata::write::synth::{MapFacts, Synth};
 use kymo_kernel::proc_maps::{self, KernelText, ProcMapping};
 use kymo_kernel::system::SystemRoot;
 use kymo_kernel::target;
-use kymo_model::{BuildId, Note, NoteKind};
+use kymo_model::{BuildId, Mmap, Note, NoteKind};
 
 use crate::options::Target;
 use crate::{build_id, container_files};
@@ -163,17 +163,24 @@ impl Synthesizer<'_> {
             use std::os::unix::ffi::OsStrExt;
             let system = SystemRoot::machine();
             let elsewhere = system.mount_namespace(pid).filter(|it| Some(*it) != ids.own);
-            let known = ids.found.entry((elsewhere, m.path.clone()));
-            build_id = *known.or_insert_with_key(|(elsewhere, path)| {
-                let path = Path::new(std::ffi::OsStr::from_bytes(path));
-                match elsewhere {
-                    None => build_id::of_file(path),
-                    // A file of this machine at the same path is another one.
-                    Some(_) => container_files::open(pid, (m.start, m.end), path)
-                        .ok()
-                        .and_then(|file| build_id::of_open(&file)),
+            let path = Path::new(std::ffi::OsStr::from_bytes(&m.path));
+            let mapped = || {
+                let file = container_files::open(pid, (m.start, m.end), path).ok();
+                file.and_then(|file| build_id::of_open(&file))
+            };
+            build_id = match Mmap::names_removed(&m.path) {
+                // Several files may have had that name.
+                true => mapped(),
+                false => {
+                    let known = ids.found.entry((elsewhere, m.path.clone()));
+                    // A file of this machine at a path of another is another one.
+                    let of = |elsewhere| match elsewhere {
+                        None => build_id::of_file(path),
+                        Some(_) => mapped(),
+                    };
+                    *known.or_insert_with(|| of(elsewhere))
                 }
-            });
+            };
         }
         let name: &[u8] = if m.path.is_empty() { b"//anon" } else { &m.path };
         let facts = MapFacts {

@@ -13,7 +13,7 @@ use kymo_events::{
 use kymo_files::ctf::CodeMapping;
 use kymo_format::ring::Missed;
 use kymo_format::{EventFormat, json_string};
-use kymo_model::{Note, NoteKind, counted};
+use kymo_model::{Note, NoteKind, UntrustedText, counted};
 
 use crate::ctf::{CtfBody, CtfClasses, CtfEventLine, CtfFieldsError, CtfLines, CtfOptions};
 use crate::perf_script::ChainOptions;
@@ -324,7 +324,7 @@ impl EventLines {
         let name = || TaskName::new(task.comm());
         self.starts.write(tid, event.cpu().unwrap_or(u32::MAX), name, out);
         self.starts.write_time(event.time.unwrap_or(0), self.options.ns, out);
-        let title = format!("{}:", event.class.name);
+        let title = format!("{}:", UntrustedText::new(&event.class.name).to_text());
         let _ = write!(out, "{title:<21} ");
         event.write_perf_text(out);
         self.chains_of(event).into_iter().for_each(|chains| chains.write_text(event, out));

@@ -290,11 +290,14 @@ impl OrderedWorker<TimelineBatch> for TimelineRenderer<'_> {
                 }
             }
         }
+        // What holds after the last event.
+        let kernels = self.kernels.iter_mut().zip(&batch.kernels).zip(places);
+        kernels.for_each(|((printer, b), (_, change))| printer.pass(b, change));
         Ok(())
     }
 
     fn pass(&mut self, batch: &TimelineBatch) {
-        self.kernels.iter_mut().zip(&batch.kernels).for_each(|(printer, b)| printer.pass(b));
+        self.kernels.iter_mut().zip(&batch.kernels).for_each(|(printer, b)| printer.pass(b, 0));
     }
 }
 

@@ -4,11 +4,12 @@
 //!
 //! Files are copied, where perf makes hard links: a link would change with the binary.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Seek as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
+use kymo_kernel::output_file::{self, Existing, PRIVATE};
 use kymo_model::{BuildId, CompactSort as _};
 
 use crate::build_id_directory::BuildIdDirectory;
@@ -272,10 +273,7 @@ pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let unfinished = unfinished(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-    let written = write(&mut file).and_then(|()| fs::rename(&unfinished, path));
-    written.inspect_err(|_| drop(fs::remove_file(&unfinished)))
+    output_file::write_whole(path, PRIVATE, Existing::Replace, write)
 }
 
 /// A path beside `path` for what is not finished.

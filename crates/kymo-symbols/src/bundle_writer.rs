@@ -2,13 +2,14 @@
 //! the resolver answered and where it took that from.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use kymo_debuginfo::LazyElf;
 use kymo_kernel::mapped::MappedFile;
+use kymo_kernel::output_file::{self, Existing, PRIVATE};
 use kymo_model::{BuildId, CompactSort as _};
 use rustc_hash::FxHashMap;
 
@@ -82,17 +83,9 @@ pub fn write(
     contents: Contents,
     out: &Path,
 ) -> io::Result<BundleSummary> {
-    let mut name = out.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let unfinished = PathBuf::from(name);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-    let made = make(resolver, places, recording, contents, file)
-        .and_then(|summary| fs::rename(&unfinished, out).map(|()| summary));
-    if made.is_err() {
-        // What matters is why it could not be made.
-        let _ = fs::remove_file(&unfinished);
-    }
-    made
+    output_file::write_whole(out, PRIVATE, Existing::Replace, |file| {
+        make(resolver, places, recording, contents, file)
+    })
 }
 
 fn make(
@@ -100,11 +93,11 @@ fn make(
     places: RecordedAddresses,
     recording: Recording,
     contents: Contents,
-    file: File,
+    file: &mut File,
 ) -> io::Result<BundleSummary> {
     let manifest = Manifest { recording, entries: Vec::new(), members: Vec::new() };
     let mut making = Making {
-        archive: tar::Writer::new(BufWriter::new(file)),
+        archive: tar::Writer::new(BufWriter::new(file.try_clone()?)),
         manifest,
         contents,
         summary: BundleSummary::default(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use kymo_debuginfo::dwarf::Dwarf;
 use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
-use kymo_model::{BuildId, IndexVec, Mmap};
+use kymo_model::{BuildId, IndexVec, Mmap, UntrustedText};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -236,11 +236,11 @@ impl Resolver {
         id.and_then(|id| self.get(id)).map_or("[unknown]", |d| &d.short_name)
     }
 
-    /// Readable name of a symbol.
+    /// Readable name of a symbol, of which control characters are escaped: a name is one line.
     pub fn name(&self, id: SymId) -> &str {
         let Some(symbol) = self.symbols.get(id) else { return "" };
         symbol.readable.get_or_init(|| {
-            let raw = String::from_utf8_lossy(&symbol.raw);
+            let raw = UntrustedText::new(&symbol.raw).to_text();
             if self.options.no_demangle { raw.into() } else { demangle(&raw).into() }
         })
     }
@@ -404,7 +404,10 @@ impl Resolver {
         let id = self.symbols.next_index();
         let (raw, readable) = match name() {
             Name::Raw(raw) => (raw, OnceLock::new()),
-            Name::Readable(text) => (Vec::new(), OnceLock::from(text.into_boxed_str())),
+            Name::Readable(text) => {
+                let text = UntrustedText::new(&text).to_text().into_owned();
+                (Vec::new(), OnceLock::from(text.into_boxed_str()))
+            }
         };
         self.symbols.push(Symbol { dso, start, raw, readable });
         self.symbol_ids.insert((dso, start), id);

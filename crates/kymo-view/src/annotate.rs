@@ -13,6 +13,7 @@ use kymo_debuginfo::disasm::Flow;
 use kymo_model::{CompactSort as _, NoteKind, counted};
 
 use crate::arrows::Arrows;
+use crate::units::visible;
 use crate::{Ledger, percent};
 
 /// Jumps drawn side by side.
@@ -83,6 +84,7 @@ impl ListingWriter<'_> {
         let global = hot.sums.iter().zip(&self.costs.whole);
         let of_all = global.map(|(s, w)| format!("{:.2}%", percent(s.period, w.period)));
         let of_all = of_all.collect::<Vec<_>>().join(", ");
+        let (name, dso, events) = (visible(name), visible(dso), visible(&events));
         let head = format!(
             " {}|  {name} in {dso}: {events} ({samples} samples, {of_all} of all, percent: {})",
             self.titles(),
@@ -168,7 +170,7 @@ impl ListingWriter<'_> {
             }
             _ => Style::new(),
         };
-        writeln!(self.out, "{style}{}{style:#}", row.line.text)
+        writeln!(self.out, "{style}{}{style:#}", visible(&row.line.text))
     }
 
     /// What stands between two instructions of different places in the source.
@@ -191,9 +193,10 @@ impl ListingWriter<'_> {
                 [_, outer, ..] => writeln!(
                     self.out,
                     "{indent}{}  {file}  (inlined into {})",
-                    place.function, outer.function
+                    visible(&place.function),
+                    visible(&outer.function)
                 )?,
-                _ => writeln!(self.out, "{indent}{}  {file}", place.function)?,
+                _ => writeln!(self.out, "{indent}{}  {file}", visible(&place.function))?,
             }
         }
         if last.is_some_and(|l| l == place) {
@@ -204,7 +207,7 @@ impl ListingWriter<'_> {
             writeln!(self.out, "{indent}{}", ListingWriter::at(&file, place.line))?;
         }
         match self.sources.line(&place.file, place.line).filter(|_| self.style.source) {
-            Some(text) => writeln!(self.out, "{indent}{:>5}  {text}", place.line),
+            Some(text) => writeln!(self.out, "{indent}{:>5}  {}", place.line, visible(text)),
             None => Ok(()),
         }
     }
@@ -213,8 +216,8 @@ impl ListingWriter<'_> {
         let short = || path.rsplit('/').next().unwrap_or(path).to_string();
         match path {
             "" => "??".to_string(),
-            _ if self.style.full_paths => path.to_string(),
-            _ => short(),
+            _ if self.style.full_paths => visible(path).into_owned(),
+            _ => visible(&short()).into_owned(),
         }
     }
 
@@ -282,7 +285,7 @@ impl ListingWriter<'_> {
         for (_, number) in ranked {
             let Some((text, sums)) = all.get(number) else { continue };
             let cells = self.cells(hot, Some(sums));
-            writeln!(self.out, "{cells}:    {text}")?;
+            writeln!(self.out, "{cells}:    {}", visible(text))?;
         }
         writeln!(self.out, "{}", self.blank())
     }

@@ -8,6 +8,8 @@ use kymo_events::{ClassOrigin, FieldDesc, FieldPart, RecordedClass};
 use kymo_model::{Attr, AttrFlags, CompactSort as _};
 use serde_json::{Value, json};
 
+use crate::units::{visible, write_line};
+
 /// Classes by what makes their events and by name; those of several recordings that have one
 /// name are one entry.
 #[derive(Default)]
@@ -50,7 +52,7 @@ impl ClassList {
     /// # Errors
     /// Those of the output.
     pub fn write_names(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.entries.keys().try_for_each(|(_, name)| write!(out, "{name} "))?;
+        self.entries.keys().try_for_each(|(_, name)| write!(out, "{} ", visible(name)))?;
         writeln!(out)
     }
 
@@ -61,7 +63,7 @@ impl ClassList {
     pub fn write_text(&self, out: &mut dyn Write, verbose: bool) -> io::Result<()> {
         for ((_, name), (class, events)) in &self.entries {
             let word = if *events == 1 { "event" } else { "events" };
-            writeln!(out, "  {name:<50} {events:>10} {word}")?;
+            writeln!(out, "  {:<50} {events:>10} {word}", visible(name))?;
             if verbose {
                 write_details(out, class)?;
             }
@@ -85,7 +87,7 @@ impl ClassList {
 fn write_details(out: &mut dyn Write, class: &RecordedClass) -> io::Result<()> {
     let ctf = class.ctf.as_ref();
     for line in ctf.iter().flat_map(|c| &c.doc).flat_map(|d| d.lines()) {
-        writeln!(out, "       {line}")?;
+        write_line(out, format_args!("       {line}"))?;
     }
     match (class.id, ctf) {
         (Some(id), Some(ctf)) => writeln!(out, "       id {id} of stream {}", ctf.stream)?,
@@ -100,7 +102,7 @@ fn write_details(out: &mut dyn Write, class: &RecordedClass) -> io::Result<()> {
     }
     fields(class).into_iter().try_for_each(|f| write_field(out, f))?;
     if let Some(format) = &class.print_format {
-        writeln!(out, "       print fmt: {format}")?;
+        write_line(out, format_args!("       print fmt: {format}"))?;
     }
     writeln!(out)
 }
@@ -132,16 +134,20 @@ fn write_field(out: &mut dyn Write, field: &FieldDesc) -> io::Result<()> {
     if let (Some((offset, size)), Some(signed)) = (field.offset_and_size(), field.signed()) {
         let declared = format!("{} {}", field.type_name, field.name);
         let sign = if signed { "signed" } else { "unsigned" };
-        writeln!(out, "       {declared:<44} offset {offset:>4}  size {size:>3}  {sign}")?;
+        write_line(
+            out,
+            format_args!("       {declared:<44} offset {offset:>4}  size {size:>3}  {sign}"),
+        )?;
     } else {
-        writeln!(out, "       {:<13} {} {}", field.part.name(), field.type_name, field.name)?;
+        let part = field.part.name();
+        write_line(out, format_args!("       {part:<13} {} {}", field.type_name, field.name))?;
     }
     for l in field.labels.iter().flat_map(|l| l.iter()) {
         let range = match l.from == l.to {
             true => l.from.to_string(),
             false => format!("{} … {}", l.from, l.to),
         };
-        writeln!(out, "       {:<13}   {} = {range}", "", l.name)?;
+        write_line(out, format_args!("       {:<13}   {} = {range}", "", l.name))?;
     }
     Ok(())
 }

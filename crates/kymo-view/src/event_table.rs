@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use kymo_model::CompactSort as _;
 use serde_json::{Map, Value, json};
 
+use crate::units::visible;
 use crate::{
     Column, GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph,
 };
@@ -74,13 +75,19 @@ impl EventTableView {
         let mut table = Table::new(columns);
         let separator = self.separator.as_deref();
         for row in self.shown() {
-            table.fit(self.cells(row).iter().map(|c| c.chars().count()));
+            table.fit(self.cells(row).iter().map(|c| visible(c).chars().count()));
         }
         table.write_head(out, separator)?;
         for row in self.shown() {
             let mut cells = self.cells(row);
             if let Some(sep) = separator {
-                cells.iter_mut().for_each(|c| *c = c.replace(sep, "."));
+                for cell in &mut cells {
+                    *cell = cell.replace(sep, ".");
+                    // A name is no formula of a spreadsheet.
+                    if cell.starts_with(['=', '+', '-', '@']) {
+                        cell.insert(0, '\'');
+                    }
+                }
             }
             table.write_row(out, &cells, separator, &|_, _| None)?;
             if !row.stacks.is_empty() {
@@ -102,6 +109,10 @@ impl EventTableView {
     }
 
     fn write_stacks(&self, out: &mut dyn Write, row: &EventRow) -> io::Result<()> {
+        let visible = |(names, n): &(Vec<String>, u64)| {
+            (names.iter().map(|name| visible(name).into_owned()).collect(), *n)
+        };
+        let row = &EventRow { stacks: row.stacks.iter().map(visible).collect(), ..row.clone() };
         let whole = self.events;
         let least = (whole as f64 * (LEAST_PERCENT / 100.0)) as u64;
         let often = || {

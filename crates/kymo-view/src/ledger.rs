@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 
 use kymo_model::{Note, NoteKind, Weight, internal_error_notes};
 
+use crate::units::visible;
+
 /// All notes of one result, in the order they were made.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -77,9 +79,9 @@ impl Ledger {
                 let _ = writeln!(out, "{prefix}{title}");
             }
             for n in of_weight {
-                let _ = writeln!(out, "{prefix}  {}: {}", n.kind, n.fact);
+                let _ = writeln!(out, "{prefix}  {}: {}", n.kind, visible(&n.fact));
                 if let Some(advice) = &n.advice {
-                    let _ = writeln!(out, "{prefix}    -> {advice}");
+                    let _ = writeln!(out, "{prefix}    -> {}", visible(advice));
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use kymo_analysis::record_overview::{RecordOverview, RecordedMapping, RecordedTask};
 
 use crate::percent;
+use crate::units::visible;
 
 /// Writes the numbers of records by kind, and of samples by event.
 pub fn write_statistics(out: &mut dyn Write, overview: &RecordOverview) -> io::Result<()> {
@@ -19,7 +20,7 @@ pub fn write_statistics(out: &mut dyn Write, overview: &RecordOverview) -> io::R
         writeln!(out, "{name:>20} events: {count:>10}  ({share:>4.1}%)")?;
     }
     for (event, samples) in overview.samples.iter().filter(|(_, samples)| *samples > 0) {
-        writeln!(out, "{} stats:", event)?;
+        writeln!(out, "{} stats:", visible(event))?;
         writeln!(out, "{:>20} events: {samples:>10}", "SAMPLE")?;
     }
     Ok(())
@@ -70,6 +71,7 @@ const DEEPEST: usize = 64;
 fn write_task(out: &mut dyn Write, tid: u32, task: &RecordedTask, depth: usize) -> io::Result<()> {
     let parent = task.parent.map_or_else(|| "-1".to_owned(), |parent| parent.to_string());
     let (indent, comm) = (" ".repeat(depth.min(DEEPEST)), &task.comm);
+    let comm = visible(comm);
     writeln!(out, "{:>10} {tid:>8} {parent:>8} |{indent}{comm}", task.pid)
 }
 
@@ -85,7 +87,7 @@ fn write_mapping(out: &mut dyn Write, mapping: &RecordedMapping, depth: usize) -
             [letter(1, 'r'), letter(2, 'w'), letter(4, 'x'), shared].iter().collect()
         },
     );
-    let file = &mapping.file;
+    let file = visible(&mapping.file);
     let identity = match (&mapping.build_id, mapping.inode) {
         (Some(id), _) => id.to_string(),
         (None, inode) => inode.unwrap_or(0).to_string(),

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 use kymo_model::format_width;
 
+use crate::units::visible;
+
 /// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -70,6 +72,7 @@ impl Table {
             write!(out, "  ")?;
         }
         for (i, cell) in cells.iter().enumerate() {
+            let cell = &*visible(cell);
             let width = self.widths.get(i).copied().unwrap_or(0);
             let column = self.columns.get(i);
             let gap = if i == 0 { "" } else { separator.unwrap_or("  ") };

@@ -1,8 +1,10 @@
 //! Times and names as tables show them: cut off as perf does, without what would break a line.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::io::{self, Write};
 
-use kymo_model::by_number;
+use kymo_model::{UntrustedText, by_number, is_unprintable};
 
 /// Times as perf shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +108,19 @@ pub fn grouped_count(n: u64, one: &str, more: &str) -> String {
 /// Names may hold anything; what would break a line is shown as `?`.
 pub fn shown(comm: &[u8]) -> String {
     let text = String::from_utf8_lossy(comm);
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if is_unprintable(c) { '?' } else { c }).collect()
+}
+
+/// Text from outside, escaped.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    UntrustedText::new(text).to_text()
+}
+
+/// Writes one line of which parts come from outside: what would end it before is escaped.
+pub(crate) fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<()> {
+    let line = line.to_string();
+    out.write_all(visible(&line).as_bytes())?;
+    out.write_all(b"\n")
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl CalledName {
         match self {
             CalledName::Kymo => kymo.to_owned(),
             CalledName::Perf => format!("perf version 7.2 ({kymo})"),
-            CalledName::Bpftrace => format!("bpftrace v0.26.0 ({kymo})"),
+            CalledName::Bpftrace => format!("bpftrace v0.27.0 ({kymo})"),
         }
     }
 

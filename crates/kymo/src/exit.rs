@@ -7,10 +7,14 @@
 //! nothing else; `--ledger FILE` writes the object into a file in any case.
 
 use std::fmt::Display;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use kymo_files::perfdata::PerfData;
+use kymo_kernel::output_file::{self, SHARED};
+use kymo_model::NoteKind;
 use kymo_view::Ledger;
 
 /// Version of the schema of results for programs (docs/json.md).
@@ -57,7 +61,8 @@ pub(crate) fn object(ledger: &Ledger) -> String {
 /// Writes the ledger into the file of `--ledger`, if there is one. Whether that could be done.
 pub(crate) fn save(ledger: &Ledger) -> bool {
     let Some(path) = &LedgerOutput::get().file else { return true };
-    let written = std::fs::write(path, object(ledger));
+    let written = output_file::open(path, SHARED)
+        .and_then(|mut file| file.write_all(object(ledger).as_bytes()));
     if let Err(e) = &written {
         sayln!("kymo: cannot write {}: {e}", path.display());
     }
@@ -82,12 +87,53 @@ pub(crate) fn status(
     ledger: &Ledger,
     strict: bool,
 ) -> ExitCode {
-    if let Some(damage) = damage {
+    if let Some(damage) = damage.or(noted_damage(ledger)) {
         close(ledger);
         sayln!("kymo: {recording}: {damage}");
         return ExitCode::FAILURE;
     }
     of_command(None, ledger, strict)
+}
+
+/// Exit status where the ledger is a part of the result, on the stream that it would go to.
+pub(crate) fn status_of_whole(
+    recording: impl Display,
+    damage: Option<&str>,
+    ledger: &Ledger,
+    strict: bool,
+) -> ExitCode {
+    let is_saved = save(ledger);
+    let damage = damage.or(noted_damage(ledger));
+    if let Some(damage) = damage {
+        sayln!("kymo: {recording}: {damage}");
+    }
+    match is_saved && damage.is_none() {
+        true if strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Damage that only the ledger states, of a section of the header for example.
+fn noted_damage(ledger: &Ledger) -> Option<&'static str> {
+    let is_noted = ledger.notes().iter().any(|note| note.kind == NoteKind::Damaged);
+    is_noted.then_some("damaged; what can be read is shown")
+}
+
+/// Exit status of a command that shows what a recording says of itself: damage of that is reported
+/// and makes the status 1.
+pub(crate) fn of_description(data: &PerfData) -> ExitCode {
+    let mut ledger = Ledger::default();
+    note_description(data, &mut ledger);
+    tell(&ledger);
+    status(data.name(), None, &ledger, false)
+}
+
+/// Notes damage outside of the records.
+pub(crate) fn note_description(data: &PerfData, ledger: &mut Ledger) {
+    for damage in data.description_damage() {
+        ledger.note(NoteKind::Damaged, damage, None);
+    }
 }
 
 /// Exit status of the command that was traced, unless doubts weigh more.

@@ -7,7 +7,15 @@
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = write!(anstream::stderr(), $($text)*);
+        let _ = write!(crate::streams::styled_stderr(), $($text)*);
+    }};
+}
+
+/// Prints a line on standard output, whether anybody can read it or not.
+macro_rules! outln {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(crate::streams::styled_stdout(), $($text)*);
     }};
 }
 
@@ -15,7 +23,7 @@ macro_rules! say {
 macro_rules! sayln {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(anstream::stderr(), $($text)*);
+        let _ = writeln!(crate::streams::styled_stderr(), $($text)*);
     }};
 }
 
@@ -31,6 +39,7 @@ mod refused_options;
 mod sandbox;
 mod screen;
 mod shared_options;
+mod streams;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -131,6 +140,8 @@ const LEDGER_FILE: &str = "ledger";
 /// The options of all commands for terminals.
 const NO_PAGER: &str = "no-pager";
 const FULL_NAMES: &str = "full-names";
+/// The option of all commands for the number of threads.
+const JOBS: &str = "jobs";
 
 /// What people come with, before the commands by name.
 const QUESTIONS: &str = "\
@@ -183,6 +194,14 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
         .arg(flag(NO_PAGER, "Show long texts on a terminal without a pager"))
         .arg(flag(FULL_NAMES, "Shorten no names to fit the terminal"))
         .arg(
+            clap::Arg::new(JOBS)
+                .long(JOBS)
+                .value_name("N")
+                .global(true)
+                .value_parser(clap::value_parser!(u16).range(1..=1024))
+                .help("Read recordings with N worker threads [default: one for each CPU]"),
+        )
+        .arg(
             flag(sandbox::NO_SANDBOX, "Read recordings with all the rights that there are")
                 .hide_short_help(true),
         )
@@ -195,10 +214,22 @@ fn flag(name: &'static str, help: &'static str) -> clap::Arg {
 }
 
 fn main() -> ExitCode {
+    let tally = read_tally();
     let code = run();
     progress::end();
     screen::end();
+    if let Some(mut tally) = tally {
+        // Only tests ask for it.
+        let _ = writeln!(tally, "{}", kymo_files::bytes_read());
+    }
     code
+}
+
+/// The file for the number of bytes that are read from recordings, where a test names one. It is
+/// opened before the sandbox is entered; programs for users have no such file.
+fn read_tally() -> Option<std::fs::File> {
+    let path = std::env::var_os("KYMO_READ_TALLY").filter(|_| cfg!(debug_assertions))?;
+    std::fs::OpenOptions::new().append(true).create(true).open(path).ok()
 }
 
 fn run() -> ExitCode {
@@ -207,6 +238,9 @@ fn run() -> ExitCode {
     screen_options(&matches, ledger.is_machine_readable).choose();
     ledger.choose();
     let (name, innermost) = innermost(&matches);
+    if let Some(jobs) = innermost.try_get_one::<u16>(JOBS).ok().flatten() {
+        kymo_events::worker_pool::choose_worker_count(usize::from(*jobs));
+    }
     if let Err(e) = shared_options::obey(name, innermost) {
         return commands::fail(&e);
     }
@@ -317,11 +351,11 @@ fn end_of_usage(error: &clap::Error) -> ! {
     let called = CalledName::get();
     if !error.use_stderr() {
         if called != CalledName::Kymo && error.kind() == ErrorKind::DisplayVersion {
-            let _ = writeln!(anstream::stdout(), "{}", called.version_line());
+            let _ = writeln!(crate::streams::styled_stdout(), "{}", called.version_line());
             std::process::exit(0)
         }
         if called == CalledName::Bpftrace {
-            let _ = write!(anstream::stdout(), "{}", help_as_bpftrace(error));
+            let _ = write!(crate::streams::styled_stdout(), "{}", help_as_bpftrace(error));
             std::process::exit(0)
         }
         let text = error.render();
@@ -329,7 +363,7 @@ fn end_of_usage(error: &clap::Error) -> ! {
         if !std::env::args_os().any(|arg| arg.as_encoded_bytes() == b"--no-pager") {
             screen::page();
         }
-        let _ = anstream::stdout().write_all(text.ansi().to_string().as_bytes());
+        let _ = crate::streams::styled_stdout().write_all(text.ansi().to_string().as_bytes());
         screen::end();
         std::process::exit(0)
     }

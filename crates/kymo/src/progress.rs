@@ -1,13 +1,13 @@
 //! One line on the terminal that standard error is: what is being done, once that takes longer
 //! than a second. It is wiped before results are shown.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kymo_analysis::activity;
+use kymo_model::UntrustedText;
 
 /// What takes no longer is not told.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ enum ProgressState {
 /// Begins to tell of the work on a recording.
 pub(crate) fn begin(recording: impl std::fmt::Display) {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
-    if !matches!(*state, ProgressState::Before) || !std::io::stderr().is_terminal() {
+    if !matches!(*state, ProgressState::Before) || !crate::streams::error_is_terminal() {
         return;
     }
     let ended = Arc::new((Mutex::new(false), Condvar::new()));
@@ -57,9 +57,9 @@ fn tell(name: &str, (ended, changed): &(Mutex<bool>, Condvar)) {
 
 /// Draws the line anew, also where colors are not wanted.
 fn draw(line: &str) {
-    let mut out = std::io::stderr().lock();
+    let line = UntrustedText::new(line).to_text();
     // Nobody may be looking.
-    let _ = write!(out, "\r\x1b[K{line}").and_then(|()| out.flush());
+    let _ = crate::streams::control_stderr(&format!("\r\x1b[K{line}"));
 }
 
 /// Leaves the line to who tells what is fetched, or takes it back.

@@ -81,8 +81,7 @@ fn lead(fits: bool) {
         true => None,
         false => waiting.or_else(|| pager().and_then(start_pager)),
     };
-    let is_coloured =
-        anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+    let is_coloured = crate::streams::is_colored();
     // Without it everything is shown as it is.
     *led = LedOutput::begin(pager, filter).ok();
     // The pipe is no terminal, but a terminal is behind it.

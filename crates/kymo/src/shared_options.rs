@@ -1,14 +1,13 @@
 //! Options of perf's that mean the same of several commands: they are obeyed before a command
 //! begins, by other runs of this program where there is something to show.
 
-use std::fs::File;
-use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
 
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use kymo_kernel::output_file::{self, OutputPlace, SHARED};
 use kymo_kernel::terminal_output;
 
 use crate::called_name::CalledName;
@@ -59,7 +58,7 @@ pub(crate) fn obey(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
     if is_trace_of_perf && matches.value_source("output").is_none() {
         send_lines_of_trace(path(OUTPUT))?;
     } else if let Some(path) = path(OUTPUT) {
-        let file = File::create(path).with_context(|| path.display().to_string())?;
+        let file = output_file::open(path, SHARED).with_context(|| path.display().to_string())?;
         terminal_output::send_to(file).with_context(|| path.display().to_string())?;
     }
     if is_set(DUMP) {
@@ -80,16 +79,17 @@ pub(crate) fn obey(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
 /// file, before which one of its name gets the suffix `.old`.
 fn send_lines_of_trace(path: Option<&PathBuf>) -> anyhow::Result<()> {
     let Some(path) = path else {
-        let errors = std::io::stderr().as_fd().try_clone_to_owned()?;
+        let errors = crate::streams::error_descriptor()?;
         return Ok(terminal_output::send_own_to(errors)?);
     };
     let context = || path.display().to_string();
-    if path.metadata().is_ok_and(|file| file.is_file() && file.len() > 0) {
-        let mut old = path.clone().into_os_string();
+    let place = OutputPlace::find(path).with_context(context)?;
+    if place.has_contents() {
+        let mut old = place.path.clone().into_os_string();
         old.push(".old");
-        std::fs::rename(path, old).with_context(context)?;
+        std::fs::rename(&place.path, old).with_context(context)?;
     }
-    let file = File::create(path).with_context(context)?;
+    let file = output_file::open(path, SHARED).with_context(context)?;
     terminal_output::send_own_to(file).with_context(context)
 }
 
@@ -121,10 +121,11 @@ fn dump_events(recording: &Path) -> anyhow::Result<i32> {
     let names = String::from_utf8_lossy(&list.stdout).into_owned();
     for event in names.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let path = format!("{}.{}.dump", recording.display(), event.replace('/', "_"));
-        let file = File::create(&path).with_context(|| path.clone())?;
+        let file = output_file::open(Path::new(&path), SHARED).with_context(|| path.clone())?;
         let written = file.try_clone().with_context(|| path.clone())?;
         let mut script = this_program()?;
-        let status = script.args(&typed).args(["-e", event]).stdout(file).status();
+        let status =
+            script.args(&typed).arg("-e").arg(globset::escape(event)).stdout(file).status();
         let status = status.context("cannot start kymo script")?;
         worst = worst.max(status.code().unwrap_or(1));
         let megabytes = written.metadata().map_or(0.0, |m| m.len() as f64 / 1_048_576.0);

@@ -170,7 +170,7 @@ fn a_function_of_a_module_is_probed_in_that_module_alone() {
     let modules = std::fs::read_to_string("/proc/modules").unwrap();
     let module = modules.split(' ').next().unwrap();
     let o = run(KYMO, ["run", "-e", &format!("kprobe:{module}:__do_sys_getppid {{ exit(); }}")]);
-    assert!(o.stderr.contains("No matches for"), "{}", o.stderr);
+    assert!(o.stderr.contains("No matches for kprobe"), "{}", o.stderr);
     let work = Workload::syscalls();
     let o = program("kprobe:vmlinux:__do_sys_getppid /pid == cpid/ { @ = count(); }", &work);
     assert!(o.stdout.contains("@: 50\n"), "{}\n{}", o.stdout, o.stderr);

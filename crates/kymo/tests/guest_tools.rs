@@ -39,10 +39,11 @@ fn each_tool_is_attached_or_names_what_the_kernel_lacks() {
         // The probe or the binary that is not there.
         let missing =
             error.strip_prefix("No matches for ").or(error.strip_prefix("cannot attach "));
-        let name = missing.and_then(|probe| {
-            let parts = probe.trim_end_matches('.').split([' ', ':', '+']);
-            parts.filter(|s| !s.is_empty()).nth(1)
-        });
+        let parts = |probe: &str| -> Option<String> {
+            let mut parts = probe.split([':', '+', ' ']).filter(|s| !s.is_empty());
+            parts.nth(1).map(|name| name.trim_end_matches('.').to_owned())
+        };
+        let name = missing.and_then(parts);
         let is_lacking = error.starts_with("No matches for tracepoint ")
             || OF_OTHER_KERNELS.iter().any(|(tool, text)| *tool == file && error.contains(text))
             || error.contains("is on the search path")

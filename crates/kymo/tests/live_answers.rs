@@ -4,7 +4,9 @@
 
 use std::process::{Command, Stdio};
 
-use kymo_testkit::{Need, NoIdleCpus, Outcome, Workload, page_with_ledger, require, run};
+use kymo_testkit::{
+    Need, NoIdleCpus, Outcome, TracingState, Unprivileged, Workload, page_with_ledger, require, run,
+};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -257,4 +259,133 @@ fn a_recording_goes_through_a_pipe_to_who_reads_it() {
     assert!(record.wait().unwrap().success());
     let text = String::from_utf8_lossy(&stat.stdout);
     assert!(stat.status.success() && text.contains("Total bytes requested"), "{stat:?}");
+}
+
+/// Answers that take events now, each with the flag that chooses a process.
+const ANSWERS: [(&[&str], &str); 10] = [
+    (&["offcpu", "report"], "-p"),
+    (&["sched", "latency"], "--pid"),
+    (&["sched", "timehist"], "--pid"),
+    (&["syscalls", "report"], "-p"),
+    (&["lock", "contention", "--futex"], "-p"),
+    (&["io", "latency"], "-p"),
+    (&["io", "top"], "-p"),
+    (&["kwork", "report"], "-p"),
+    (&["kmem", "stat"], "-p"),
+    (&["why"], "-p"),
+];
+
+/// The process that it chooses, for a moment.
+fn of_process(answer: (&[&str], &str), pid: u32) -> Vec<String> {
+    let (words, flag) = answer;
+    let words = words.iter().map(|word| (*word).to_owned());
+    words.chain([flag.to_owned(), pid.to_string(), "--timeout".into(), "200".into()]).collect()
+}
+
+/// In a pid namespace of its own numbers of processes are not those of the kernel's events: the
+/// answer would be empty, or about another process.
+#[test]
+fn in_a_pid_namespace_no_answer_is_empty_without_a_word() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let inside = |args: &[String]| {
+        let unshare = ["--pid", "--mount", "--fork", "--mount-proc", KYMO].map(str::to_owned);
+        run("unshare", [&unshare[..], args].concat())
+    };
+    let is_said = |out: &Outcome| {
+        assert!(out.stderr.contains("other numbers in this pid namespace"), "{out:?}");
+        assert!(out.stderr.contains("nsenter") && out.stdout.is_empty(), "{out:?}");
+    };
+    for answer in ANSWERS {
+        is_said(&inside(&of_process(answer, 1)).failure());
+    }
+    // Answers that are of the command's tasks.
+    for (words, _) in &ANSWERS[..5] {
+        let words = words.iter().chain(&["--", "true"]).map(|word| (*word).to_owned());
+        is_said(&inside(&words.collect::<Vec<_>>()).failure());
+    }
+    // Of all tasks there is no choice to be made.
+    let all = ["offcpu", "report", "-a", "--", "sleep", "0.1"].map(str::to_owned);
+    let all = inside(&all).success();
+    assert!(all.stdout.contains("sleep"), "{all:?}");
+}
+
+/// A process that waits all the time makes no event; of one that is not there is none, either.
+#[test]
+fn who_is_blocked_all_the_time_is_named() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let mut hung = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let pid = hung.id();
+    let call = format!("/proc/{pid}/syscall");
+    // read(2) of the descriptor 0.
+    while !std::fs::read_to_string(&call).unwrap().starts_with("0 0x0 ") {
+        std::thread::yield_now();
+    }
+    let named = format!("({pid})");
+    for answer in ANSWERS {
+        // Neither had a wait for a CPU, nor a line.
+        if answer.0[0] == "sched" {
+            continue;
+        }
+        let out = run(KYMO, of_process(answer, pid));
+        let said = format!("{}{}", out.stdout, out.stderr);
+        assert!(said.contains("1 chosen thread was blocked all the time"), "{said}");
+        assert!(said.contains(&named), "{said}");
+    }
+    hung.kill().unwrap();
+    hung.wait().unwrap();
+    for answer in ANSWERS {
+        let out = run(KYMO, of_process(answer, pid)).failure();
+        assert!(out.stderr.contains(&format!("no such process: {pid}")), "{out:?}");
+    }
+}
+
+/// Who may not watch the machine is told which setting forbids it, also as root of a user
+/// namespace.
+#[test]
+fn without_rights_no_answer_is_empty_without_a_word() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let nobody = Unprivileged::new(std::path::Path::new(KYMO));
+    let names_it = |out: Outcome| {
+        let said = out.failure().stderr;
+        let words = ["perf_event_paranoid", "root", "ermission", "CAP_"];
+        assert!(words.iter().any(|word| said.contains(word)), "{said}");
+    };
+    for (words, _) in ANSWERS {
+        let args = [words, &["--", "true"]].concat();
+        names_it(nobody.run(&args));
+        let unshare = ["--user", "--map-root-user", KYMO];
+        names_it(run("unshare", [&unshare[..], &args].concat()));
+    }
+}
+
+/// A recording without the events that an answer is made of, and one in which no task fits.
+#[test]
+fn missing_events_and_filters_that_fit_nothing_are_named() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (clock, waits) = (file("clock.data"), file("waits.data"));
+    let _ = run(KYMO, ["record", "-q", "-e", "task-clock", "-o", &clock, "--", "true"]).success();
+    let _ = run(KYMO, ["offcpu", "record", "-q", "-o", &waits, "--", "sleep", "0.05"]).success();
+    let said = |out: Outcome| format!("{}{}", out.stdout, out.stderr);
+    for (words, _) in ANSWERS {
+        let text = said(run(KYMO, [words, &["-i", &clock]].concat()));
+        let is_named = ["record", "no events", "has no", "there is no"];
+        assert!(is_named.iter().any(|word| text.contains(word)), "{words:?}: {text}");
+        assert!(!text.contains("panicked"), "{text}");
+    }
+    for (words, _) in &ANSWERS[..3] {
+        let text = said(run(KYMO, [words, &["-i", &waits, "--comm", "nosuchname"][..]].concat()));
+        assert!(text.contains("nosuchname"), "{words:?}: {text}");
+    }
 }

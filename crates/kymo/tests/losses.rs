@@ -130,3 +130,65 @@ fn what_a_trace_dat_has_and_has_lost_is_all_there_was() {
     let lost = stated.map(|text| text.split(' ').next().unwrap().parse::<u64>().unwrap());
     assert_eq!(seen + lost.unwrap_or(0), calls, "{}", shown.stderr);
 }
+
+/// Answers about recordings of these events.
+const ANSWERS: [&[&str]; 12] = [
+    &["script"],
+    &["sched", "latency"],
+    &["sched", "timehist"],
+    &["sched", "map"],
+    &["offcpu", "report"],
+    &["syscalls", "report"],
+    &["lock", "contention", "--futex"],
+    &["kwork", "report"],
+    &["kwork", "timehist"],
+    &["kmem", "stat"],
+    &["io", "latency"],
+    &["view", "--force", "-o", "/dev/null"],
+];
+
+/// Bytes that commands read of a recording, checked to be the same for all, and no more than it
+/// has.
+fn check_bytes(recording: &str, size: u64) {
+    let tally = tempfile::NamedTempFile::new().unwrap();
+    let mut read = Vec::new();
+    for args in ANSWERS {
+        let command = [args, &["-i", recording]].concat();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"))
+            .args(&command)
+            .env("KYMO_READ_TALLY", tally.path())
+            .output()
+            .unwrap();
+        assert!(output.status.code() != Some(101), "{command:?}: {output:?}");
+        let text = std::fs::read_to_string(tally.path()).unwrap();
+        assert_eq!(text.lines().count(), read.len() + 1, "{command:?}: {output:?}");
+        read.push(text.lines().last().unwrap().parse::<u64>().unwrap());
+    }
+    let most = *read.iter().max().unwrap();
+    assert!(most <= size && most > size / 2, "{most} of {size} bytes: {read:?}");
+    // Where events are passed over, so are some pages.
+    assert!(read.iter().all(|n| *n > most / 2), "{read:?}");
+}
+
+/// Losses are found as events are read: no command reads a recording once more for them.
+#[test]
+fn each_byte_of_a_recording_is_read_once() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let (kymo, data, dat) = (env!("CARGO_BIN_EXE_kymo"), w.file("x.data"), w.file("x.dat"));
+    let events = "sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,\
+                  raw_syscalls:sys_enter,raw_syscalls:sys_exit,irq:softirq_entry,irq:softirq_exit";
+    let command = ["-e", events, "--", w.arg(), "100000"];
+    let record = ["record", "-q", "-a", "-m", "4", "-o", &data];
+    let _ = run(kymo, [&record[..], &command].concat()).success();
+    let trace = ["trace", "-o", &dat, "--buffer-size", "8K"];
+    let _ = run(kymo, [&trace[..], &command].concat()).success();
+    for recording in [&data, &dat] {
+        let shown = run(kymo, ["script", "-i", recording]).success();
+        assert!(shown.stderr.contains("lost: "), "{recording}: {}", shown.stderr);
+        check_bytes(recording, std::fs::metadata(recording).unwrap().len());
+    }
+}

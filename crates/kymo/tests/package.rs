@@ -1,8 +1,8 @@
-//! What `cargo xtask release` hands out beside the program: a tar and a Debian package, here of the
-//! program that tests use.
+//! Packages that `cargo xtask release` makes, here of the program that tests use: contents, tools of
+//! others that read them, and identical bytes on a second run.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
-#[path = "../../../xtask/src/package.rs"]
+#[path = "../../../xtask/src/package/mod.rs"]
 mod package;
 
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ use kymo_testkit::{Need, require, run};
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
 #[test]
-fn the_packages_hold_the_program_its_pages_and_completions() {
-    if !require(&[Need::Tool("dpkg-deb"), Need::Tool("objcopy")]) {
+fn packages_hold_the_program_its_pages_and_completions() {
+    if !require(&["dpkg-deb", "objcopy", "rpm", "rpmbuild", "skopeo"].map(Need::Tool)) {
         return;
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -24,8 +24,12 @@ fn the_packages_hold_the_program_its_pages_and_completions() {
     let program = path("kymo");
     let _ = run("objcopy", ["--strip-all", KYMO, &program]).success();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let [tar, deb] = package::make(Path::new(&program), &root, here).unwrap();
-    let (tar, deb) = (tar.to_str().unwrap(), deb.to_str().unwrap());
+    let made = package::make(Path::new(&program), &root, here).unwrap();
+    let ending = |end: &str| {
+        let path = made.iter().find(|path| path.to_str().unwrap().ends_with(end));
+        path.unwrap_or_else(|| panic!("no package {end}: {made:?}")).to_str().unwrap()
+    };
+    let (tar, deb) = (ending(".tar.gz"), ending(".deb"));
 
     let control = run("dpkg-deb", ["-f", deb]).success().stdout;
     let version = env!("CARGO_PKG_VERSION");
@@ -75,4 +79,38 @@ fn the_packages_hold_the_program_its_pages_and_completions() {
         let script = format!("{root}/usr/share/bash-completion/completions/kymo");
         let _ = run("bash", ["-n", &script]).success();
     }
+
+    let rpm_files = run("rpm", ["-qpl", ending(".rpm")]).success().stdout;
+    let rpm_files: BTreeSet<String> = rpm_files
+        .lines()
+        .filter(|file| *file != "/usr/share/doc/kymo")
+        .map(|file| format!(".{file}"))
+        .collect();
+    assert_eq!(rpm_files, files.iter().map(|file| (*file).to_owned()).collect());
+    let needs = run("rpm", ["-qpR", ending(".rpm")]).success().stdout;
+    assert!(needs.lines().all(|need| need.starts_with("rpmlib(")), "{needs}");
+
+    let image = format!("oci-archive:{}", ending(".oci.tar"));
+    let inspected = run("skopeo", ["inspect", &image]).success().stdout;
+    assert!(inspected.contains("\"Os\": \"linux\""), "{inspected}");
+    let layout = format!("dir:{}", path("image"));
+    let _ = run("skopeo", ["copy", "--insecure-policy", "-q", &image, &layout]).success();
+
+    let bill = std::fs::read_to_string(ending(".cdx.json")).unwrap();
+    for linked in ["pkg:cargo/gimli@", "pkg:cargo/kymo-kernel@"] {
+        assert!(bill.contains(linked), "{linked}");
+    }
+    assert!(!bill.contains("pkg:cargo/kymo-testkit@"), "tests are not in the program");
+
+    let sums = ending("SHA256SUMS");
+    let before = std::fs::read(sums).unwrap();
+    let again = package::make(Path::new(&program), &root, here).unwrap();
+    assert_eq!(again, made);
+    assert_eq!(String::from_utf8(std::fs::read(sums).unwrap()), String::from_utf8(before));
+    let checked = std::process::Command::new("sha256sum")
+        .args(["--check", "--strict", "SHA256SUMS"])
+        .current_dir(here)
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kymo_testkit::{Need, Outcome, Workload, perf, require, run};
+use kymo_testkit::{Need, Outcome, TracingState, Workload, perf, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: [Need; 4] = [Need::Root, Need::PerfEvents, Need::Perf, Need::Gcc];
@@ -314,4 +314,82 @@ fn a_users_processes_are_recorded_and_no_others() {
     let recorded: std::collections::BTreeSet<&str> =
         comms.lines().filter_map(|l| l.split_whitespace().next()).collect();
     assert!(recorded.iter().all(|c| ["sh", "ls", "sleep"].contains(c)), "{recorded:?}");
+}
+
+/// Threads that read debug information before the command starts do not take its end away.
+#[test]
+fn commands_with_probes_end_with_their_command() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let probe = format!("{} probed=main", w.arg());
+    for _ in 0..6 {
+        let out = w.file("x.dat");
+        for args in [&["trace", "-q", "-f", "-o", &out][..], &["stat"]] {
+            let args = [args, &["--probe", &probe, "--", w.arg(), "10"]].concat();
+            let command = Command::new("timeout").args(["-k5", "60", KYMO]).args(&args).output();
+            let status = command.unwrap().status;
+            assert!(status.success(), "{args:?}: {status}");
+        }
+    }
+}
+
+/// Who started a process and has not reaped it may be who waits for kymo.
+#[test]
+fn a_dead_process_that_nobody_reaped_ends_what_watches_it() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("x.data").to_str().unwrap().to_owned();
+    let dat = dir.path().join("x.dat").to_str().unwrap().to_owned();
+    let event = "sched:sched_process_exit";
+    for args in [
+        &["stat", "-e", "task-clock"][..],
+        &["count", "-e", event],
+        &["run", "-e", "tracepoint:sched:sched_process_exit { print(1); }"],
+        &["trace"],
+        &["trace", "-s"],
+        &["trace", "-e", event],
+        &["trace", "-e", event, "-f", "-o", &dat],
+        &["record", "-e", "cpu-clock", "-o", &out],
+        &["profile"],
+        &["top", "--stdio"],
+    ] {
+        let mut target = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = target.id().to_string();
+        let said = dir.path().join("said");
+        let file = std::fs::File::create(&said).unwrap();
+        let mut kymo = Command::new("timeout");
+        kymo.args(["-k5", "60", KYMO]).args(args).args(["-p", &pid]).env("KYMO_CACHE", "off");
+        let mut kymo = kymo
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It watches before it opens events: a descriptor of the process stands in its table.
+        until("kymo watches", || watches(kymo.id()));
+        target.kill().unwrap();
+        let status = kymo.wait().unwrap();
+        let said = std::fs::read_to_string(&said).unwrap();
+        assert!(!matches!(status.code(), Some(124 | 137) | None), "{args:?}: {status}\n{said}");
+        target.wait().unwrap();
+    }
+}
+
+/// Whether the child of `timeout` has a descriptor of a process.
+fn watches(timeout: u32) -> bool {
+    let children = std::fs::read_to_string(format!("/proc/{timeout}/task/{timeout}/children"));
+    // One that refuses ends, which its status tells.
+    let Ok(children) = children else { return true };
+    let Some(child) = children.split_whitespace().next() else { return false };
+    let fds = std::fs::read_dir(format!("/proc/{child}/fd"));
+    fds.into_iter().flatten().flatten().any(|fd| {
+        let link = std::fs::read_link(fd.path()).unwrap_or_default();
+        link.to_string_lossy().contains("pidfd")
+    })
 }

@@ -192,7 +192,9 @@ fn silence_of_a_process_with_children_is_explained() {
     parent.kill().unwrap();
     parent.wait().unwrap();
     let _ = kymo_testkit::run("kill", [&child]).success();
-    assert!(said.contains("no system call was made"), "{said}");
+    assert!(said.contains("no system call began or ended"), "{said}");
+    assert!(said.contains("1 call had begun before the trace"), "{said}");
+    assert!(said.contains(": wait4; not in the tables"), "{said}");
     assert!(said.contains(&format!("-p {pid},{child}")), "{said}");
 }
 
@@ -393,4 +395,70 @@ fn a_system_wide_trace_tells_tasks_by_number_and_name() {
     let is_told =
         |line: &str| line.starts_with("[pid ") && line.contains(" sleep] clock_nanosleep(");
     assert!(out.stdout.lines().any(is_told), "{}", out.stdout);
+}
+
+/// A process that is attached to in the middle of a call: the call is shown with its end, or as
+/// one that goes on.
+#[test]
+fn calls_in_progress_are_known_at_attach() {
+    let Some(_state) = begin() else { return };
+    let mut cat = std::process::Command::new("cat")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = cat.id().to_string();
+    let call = format!("/proc/{pid}/syscall");
+    // read(2) of the descriptor 0.
+    while !std::fs::read_to_string(&call).unwrap().starts_with("0 0x0 ") {
+        std::thread::yield_now();
+    }
+    for flags in [&["trace"][..], &["trace", "--call-graph", "fp"]] {
+        let args = [flags, &["-p", &pid, "--timeout", "300"]].concat();
+        let out = kymo_testkit::run(env!("CARGO_BIN_EXE_kymo"), args).success();
+        let said = format!("{}{}", out.stdout, out.stderr);
+        assert!(
+            said.contains("... [continued]: read(0<pipe:[") || said.contains("read(0"),
+            "{said}"
+        );
+        assert!(said.contains(" = ? <unfinished ...>"), "{said}");
+        assert!(said.contains("1 call had begun before the trace"), "{said}");
+    }
+    let out = trace(&["-s", "-p", &pid, "--timeout", "300"]).success();
+    let said = format!("{}{}", out.stdout, out.stderr);
+    assert!(said.contains(": read; not in the tables"), "{said}");
+    assert!(!said.contains("no system call was made"), "{said}");
+    // Its end is seen by whoever watches.
+    let kymo = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"))
+        .args(["trace", "--json", "-p", &pid])
+        .env("KYMO_CACHE", "off")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let instance = format!("kymo-{}-", kymo.id());
+    let is_on = || {
+        let all = std::fs::read_dir("/sys/kernel/tracing/instances").unwrap().flatten();
+        let mut own =
+            all.filter(|entry| entry.file_name().to_string_lossy().starts_with(&instance));
+        own.any(|entry| {
+            let on = std::fs::read_to_string(entry.path().join("tracing_on"));
+            on.is_ok_and(|text| text.trim() == "1")
+        })
+    };
+    while !is_on() {
+        std::thread::yield_now();
+    }
+    // What is read of the process at attach is read by now, or shows that it has run since.
+    drop(cat.stdin.take());
+    let out = kymo.wait_with_output().unwrap();
+    cat.wait().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(out.status.success() && text.contains("\"exit_group\""), "{text}");
+    let read = text.lines().find(|line| line.contains("\"syscall\":\"read\""));
+    // Where the end came first there is none.
+    if let Some(read) = read {
+        let read: serde_json::Value = serde_json::from_str(read).unwrap();
+        assert_eq!((&read["continued"], &read["ret"]), (&true.into(), &0.into()), "{read}");
+        assert!(read.get("duration").is_none(), "{read}");
+    }
 }

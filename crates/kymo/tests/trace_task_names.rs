@@ -78,3 +78,67 @@ fn a_task_has_not_the_name_of_one_that_had_its_number_before() {
     }
     panic!("no number could be used again");
 }
+
+/// Gives itself two names, with a call under each.
+const RENAMED: &str = r#"
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(void) {
+    getppid();
+    prctl(PR_SET_NAME, "second");
+    getppid();
+    prctl(PR_SET_NAME, "third");
+    getppid();
+    return 0;
+}
+"#;
+
+/// Each event has the name of its time, in a file and while it happens. trace-cmd shows the last
+/// one for all: the list of names at the end of a trace.dat has no other.
+#[test]
+fn an_event_has_the_name_that_its_task_had_then() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::compile("first_name", RENAMED);
+    let dat = w.file("x.dat");
+    let events = ["-e", "task:task_rename,syscalls:sys_enter_getppid"];
+    let command = ["--", w.arg()];
+    let _ = run(KYMO, [&["trace", "-o", &dat], &events[..], &command].concat()).success();
+    let file = run(KYMO, ["script", "--json", "-i", &dat]).success();
+    let live = run(KYMO, [&["trace", "--json"], &events[..], &command].concat()).success();
+    let expected = [
+        // Before it executed the program it was one of kymo.
+        ("task_rename", "kymo"),
+        ("sys_enter_getppid", "first_name"),
+        // The kernel tells of a name before the task has it.
+        ("task_rename", "first_name"),
+        ("sys_enter_getppid", "second"),
+        ("task_rename", "second"),
+        ("sys_enter_getppid", "third"),
+    ];
+    for out in [&file.stdout, &live.stdout] {
+        let events = out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let events: Vec<(String, String)> = events
+            .filter(|e| e["event"].is_string())
+            .map(|e| {
+                let name = e["event"].as_str().unwrap();
+                let name = name.rsplit(':').next().unwrap().to_owned();
+                (name, e["comm"].as_str().unwrap_or_default().to_owned())
+            })
+            .collect();
+        // Events of the kernel's own tasks come between in some kernels.
+        let names: Vec<(&str, &str)> =
+            events.iter().map(|(event, comm)| (event.as_str(), comm.as_str())).collect();
+        assert_eq!(names, expected, "{out}");
+    }
+    for (name, count) in [("first_name", 2), ("second", 2), ("third", 1)] {
+        let out = run(KYMO, ["script", "--comm", name, "-i", &dat]).success();
+        assert_eq!(
+            out.stdout.lines().filter(|l| !l.starts_with("cpus=")).count(),
+            count,
+            "{out:?}"
+        );
+    }
+}

@@ -7,11 +7,13 @@ mod commands;
 mod cycles;
 mod dead;
 mod dependencies;
+mod documents;
 mod door;
 mod headers;
 mod names;
 pub(crate) mod perf_options;
 mod provenance;
+mod streams;
 
 use std::path::{Path, PathBuf};
 
@@ -93,8 +95,10 @@ const RULES: &[Rule] = &[
     cycles::findings,
     commands::findings,
     names::findings,
+    documents::findings,
     door::findings,
     perf_options::findings,
+    streams::findings,
 ];
 
 /// Lowers the limits of names that are on their way out to what is left of them.

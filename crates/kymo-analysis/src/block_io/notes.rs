@@ -8,6 +8,9 @@ use super::read::BlockRead;
 /// or not.
 pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
     const RECORD: &str = "record them: kymo io record";
+    const ENDS: &str = "record all CPUs, with larger rings: -m";
+    /// Requests that a busy machine may have under way.
+    const MOST_IN_FLIGHT: u64 = 256;
     let c = &read.machine.counts;
     let mut notes = Vec::new();
     let mut doubt = |kind, fact: String, advice: Option<&str>| {
@@ -68,14 +71,18 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
         doubt(NoteKind::Entries, format!("{fact}: fewer files are known"), None);
     }
     let halves = [
-        (c.open_at_end, "were not done when the recording ended"),
+        (c.open_at_end, "have no end in it: not done when it ended, or done unseen"),
         (c.completions_only, "had begun before it did, or unseen"),
     ];
     let halves = halves.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
     let halves: Vec<String> = halves.collect();
     if !halves.is_empty() {
-        let fact = format!("requests that are not counted: {}", halves.join("; "));
-        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+        let fact = format!("requests of the recording that are not counted: {}", halves.join("; "));
+        // Devices work on few requests at a time: ends of more than were seen are missing.
+        notes.push(match c.open_at_end > c.completed.max(MOST_IN_FLIGHT) {
+            true => Note::doubt(NoteKind::Unmatched, fact, Some(ENDS.to_owned())),
+            false => Note::choice(NoteKind::Unmatched, fact, None),
+        });
     }
     if c.events > 0 && read.sched.switches == 0 {
         let fact = "there are no sched_switch events: who waited is not known".to_owned();

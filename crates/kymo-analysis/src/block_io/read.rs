@@ -10,7 +10,7 @@ use super::file_decode::{FileDecoder, has_guards};
 use super::machine::{BlockMachine, BlockRequest};
 use super::owners::OwnerTracker;
 use super::{BLOCK_EVENTS, BLOCK_FILE_EVENTS, BLOCK_MORE_EVENTS};
-use crate::losses::{MOST_CPUS, scan_events, select_events};
+use crate::losses::{MOST_CPUS, select_events};
 use crate::tasks::{
     SchedCounts, SchedDecoder, SwitchOutState, TaskMachine, Transition, WakeupContext,
 };
@@ -126,7 +126,7 @@ pub fn read_block_io(
     names.extend(BLOCK_FILE_EVENTS);
     names.push("sched:sched_wakeup");
     let events = select_events(&names);
-    let losses = scan_events(source, &events)?.losses;
+    let losses = source.losses();
     let is_complete = config.is_complete || has_guards(&source.classes());
     let owners = OwnerTracker::new(losses.clone(), is_complete);
     let mut machine = BlockMachine::new(losses.clone(), owners);

@@ -14,7 +14,7 @@ use super::stacks::add_stacks;
 use super::wake_source::WakeSource;
 use super::walk::{find_path, is_of_task};
 use super::work_items::WORK_EVENTS;
-use crate::losses::{LossWindows, MOST_CPUS, count_with_losses};
+use crate::losses::{LossWindows, MOST_CPUS};
 use crate::offcpu::{OFF_CPU_EVENTS, StackRole, StackStore};
 use crate::tasks::{
     DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOutState, TaskId, TaskMachine,
@@ -94,17 +94,7 @@ struct PathCollector<'a> {
 /// # Errors
 /// If reading fails.
 pub fn find_paths(source: &EventSource, config: &PathConfig) -> Result<PathTable, SourceError> {
-    count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
-        find_once(source, config, losses, lost)
-    })
-}
-
-fn find_once(
-    source: &EventSource,
-    config: &PathConfig,
-    losses: LossWindows,
-    lost: &mut bool,
-) -> Result<PathTable, SourceError> {
+    let losses = source.losses();
     let mut names = OFF_CPU_EVENTS.to_vec();
     names.push("ftrace:kernel_stack");
     names.extend(WORK_EVENTS);
@@ -121,7 +111,6 @@ fn find_once(
     let mut decoder = SchedDecoder::default();
     let mut span: Option<(u64, u64)> = None;
     let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
-        *lost |= event.lost.is_some();
         machine.note_loss(event);
         if event.class.is_stack {
             collector.take_stack(event);
@@ -149,7 +138,6 @@ fn find_once(
             _ => ControlFlow::Continue(()),
         }
     })?;
-    *lost |= !summary.untold_losses.is_empty();
     machine.finish();
     let read = SchedRead { machine, summary, span, malformed: decoder.malformed };
     let mut table = collector.finish(read);
@@ -506,7 +494,7 @@ fn fitting(
 ) -> Vec<(PathTaskId, (u64, u64))> {
     let fits = |task: &PathTask| match target {
         PathTarget::Thread(tid) => task.tid == *tid,
-        PathTarget::Process(pid) => task.tid == *pid,
+        PathTarget::Process(pid) => task.tid == *pid || task.pid == Some(*pid),
         PathTarget::Comm(comm) => task.comm == comm.as_bytes(),
         PathTarget::Busiest(without) => task.pid != Some(*without),
         PathTarget::Spans(..) => false,
@@ -518,6 +506,11 @@ fn fitting(
     let found = tasks.iter().enumerate().filter(|(_, task)| fits(task));
     let found = found.map(|(n, task)| (PathTaskId(n as u32), span(task)));
     let mut found: Vec<_> = found.filter(|(_, (from, to))| from < to).collect();
-    found.compact_sort_by_key(|(key, (from, to))| (Reverse(to - from), *key));
+    // Of a process its first thread, if that ran.
+    let is_other = |key: PathTaskId| match target {
+        PathTarget::Process(pid) => tasks.get(key.0 as usize).is_none_or(|task| task.tid != *pid),
+        _ => false,
+    };
+    found.compact_sort_by_key(|(key, (from, to))| (is_other(*key), Reverse(to - from), *key));
     found
 }

@@ -104,7 +104,15 @@ impl SpanExpr {
         let Some(field) = self.field(side) else {
             return event.task().tid.map(|tid| SpanKey::Number(i128::from(tid)));
         };
-        let field = event.class.field(field)?;
+        let Some(field) = event.class.field(field) else {
+            // As in count --latency: the thread or the process that an event is of.
+            let id = match field {
+                "tid" => event.task().tid,
+                "pid" => event.task().pid,
+                _ => None,
+            };
+            return id.map(|id| SpanKey::Number(i128::from(id)));
+        };
         Some(match event.field(field) {
             FieldValue::Text(text) => SpanKey::Text(text.into_owned()),
             value => SpanKey::Number(value.number()?),

@@ -15,7 +15,7 @@ use super::pages::{FreedBlock, PageAllocation, PageTable};
 use super::slab::{SlabAllocation, SlabTable};
 use super::stack_wait::StackWait;
 use crate::call_sites::{CallSites, SiteId};
-use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, select_events};
 use crate::print_argument::FlagNames;
 
 /// Event that tells who the parent of a new task is.
@@ -126,34 +126,10 @@ struct KmemReader<'c> {
     nodes: Vec<Option<u32>>,
     fork: Option<ForkFields>,
     names: Option<usize>,
-    losses: LossCursor,
-    /// An event told of a loss.
-    lost: bool,
+    /// An allocation is certain to be the one that a free ends if as many windows had ended
+    /// before the first as had started before the second.
+    losses: LossWindows,
     read: KmemRead,
-}
-
-/// Spans in which events were lost, as events pass them. An allocation is certain to be the one
-/// that a free ends if as many spans had ended before the first as had begun before the second.
-#[derive(Default)]
-struct LossCursor {
-    spans: Vec<(u64, u64)>,
-    begun: usize,
-    ended: usize,
-    /// Of a recording that cannot be read twice the ends of spans are met with the events.
-    is_known: bool,
-}
-
-impl LossCursor {
-    /// Goes on to a time.
-    #[inline]
-    fn pass(&mut self, time: u64) {
-        while self.spans.get(self.begun).is_some_and(|span| span.0 <= time) {
-            self.begun += 1;
-        }
-        while self.spans.get(self.ended).is_some_and(|span| span.1 < time) {
-            self.ended += 1;
-        }
-    }
 }
 
 /// A number of spans as rows hold it.
@@ -164,7 +140,6 @@ fn span_number(spans: usize) -> u16 {
 impl KmemReader<'_> {
     #[inline]
     fn event(&mut self, event: &RecordedEvent<'_>) {
-        self.lost |= event.lost.is_some();
         let Some(kmem) = self.decoder.decode(event) else {
             if event.class.is_stack {
                 self.take_stack(event);
@@ -178,10 +153,6 @@ impl KmemReader<'_> {
             read.unplaced += 1;
             return;
         };
-        if event.lost.is_some() && !self.losses.is_known {
-            self.losses.spans.push((time, time));
-        }
-        self.losses.pass(time);
         let (first, last) = read.span.unwrap_or((time, time));
         read.span = Some((first.min(time), last.max(time)));
         let selection = &self.config.selection;
@@ -195,7 +166,8 @@ impl KmemReader<'_> {
                 selection.wants_task(task.pid, task.tid, task.comm())
             }
         };
-        let (begun, ended) = (span_number(self.losses.begun), span_number(self.losses.ended));
+        let passed = self.losses.passed(time);
+        let (begun, ended) = (span_number(passed.started), span_number(passed.ended));
         match kmem {
             KmemEvent::SlabAlloc { site, ptr, requested, allocated, node } => {
                 read.events.0 += 1;
@@ -324,21 +296,6 @@ pub fn read_kmem(source: &EventSource, config: &KmemConfig) -> Result<KmemRead, 
         names.extend(PAGE_STEP_EVENTS);
         names.push(FORK);
     }
-    count_with_losses(source, &names, |losses, lost| {
-        read_pass(source, config, &names, losses, lost)
-    })
-}
-
-/// Reads the events once, with the losses known.
-fn read_pass(
-    source: &EventSource,
-    config: &KmemConfig,
-    names: &[&str],
-    losses: LossWindows,
-    lost: &mut bool,
-) -> Result<KmemRead, SourceError> {
-    let is_known = !losses.is_empty();
-    let losses = LossCursor { spans: losses.into_spans(), is_known, ..LossCursor::default() };
     let read = KmemRead {
         slab: SlabTable::new(config.slab_by_ptr),
         pages: PageTable::new(page_size(source), config.pages_by_page),
@@ -361,20 +318,17 @@ fn read_pass(
         nodes: cpu_nodes(source),
         fork: None,
         names: None,
-        losses,
-        lost: false,
+        losses: source.losses(),
         read,
     };
-    let selection = select_events(names);
+    let selection = select_events(&names);
     let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
         reader.event(event);
         ControlFlow::Continue(())
     })?;
-    let KmemReader { decoder, mut read, losses, lost: told, .. } = reader;
-    *lost |= told || !summary.untold_losses.is_empty();
-    let untold = usize::from(!is_known && !summary.untold_losses.is_empty());
-    read.losses = (losses.spans.len() + untold) as u64;
-    let losses = span_number(losses.spans.len() + untold);
+    let KmemReader { decoder, mut read, losses, .. } = reader;
+    read.losses = losses.len() as u64;
+    let losses = span_number(losses.passed(u64::MAX).started);
     read.slab.finish(losses);
     let KmemRead { pages, chains, processes, .. } = &mut read;
     pages.finish(losses, &mut |block| {

@@ -188,17 +188,6 @@ impl CpuUsage {
     /// # Errors
     /// If reading fails.
     pub fn count(source: &EventSource, config: &KworkConfig) -> Result<CpuUsage, SourceError> {
-        let usage = Self::pass(source, config, LossWindows::default())?;
-        let twice = !usage.read.met.is_empty() && !source.is_piped();
-        let losses = usage.read.met.clone();
-        if twice { Self::pass(source, config, losses) } else { Ok(usage) }
-    }
-
-    fn pass(
-        source: &EventSource,
-        config: &KworkConfig,
-        losses: LossWindows,
-    ) -> Result<CpuUsage, SourceError> {
         let mut sink = UsageSink {
             config,
             fields: None,
@@ -206,9 +195,9 @@ impl CpuUsage {
             times: FxHashMap::default(),
             cpus: Vec::new(),
             crowded: 0,
-            losses: losses.clone(),
+            losses: source.losses(),
         };
-        let read = read_into(source, config, losses, &mut sink)?;
+        let read = read_into(source, config, &mut sink)?;
         let UsageSink { mut cpus, times, crowded, fields, .. } = sink;
         // By task; an idle task is one of its CPU.
         let mut tasks: FxHashMap<(u32, u32), TaskShare> = FxHashMap::default();

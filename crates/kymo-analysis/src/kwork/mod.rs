@@ -16,5 +16,5 @@ pub use cpu_usage::{CpuShare, CpuUsage, TaskShare};
 pub use decode::{KworkDecoder, KworkEvent, KworkKind, KworkPhase};
 pub use machine::{KworkCounts, KworkInterval, KworkMachine, KworkStart, KworkStep};
 pub use notes::kwork_notes;
-pub use read::{KworkConfig, KworkLine, KworkRead, read_kwork, scan_kwork};
+pub use read::{KworkConfig, KworkLine, KworkRead, read_kwork};
 pub use table::{DelayedTask, KworkRow, KworkTable};

@@ -9,7 +9,7 @@ use kymo_events::{
 use super::decode::{KworkDecoder, KworkEvent, KworkKind};
 use super::machine::{KworkMachine, KworkStep};
 use crate::call_sites::{CallSites, SiteId};
-use crate::losses::{EventScan, LossWindows, MOST_CPUS, scan_events, select_events};
+use crate::losses::{MOST_CPUS, select_events};
 use crate::print_argument::FlagNames;
 
 /// What is read.
@@ -61,8 +61,6 @@ pub struct KworkRead {
     pub events: u64,
     /// Pieces that were open when the recording ended.
     pub open_at_end: u64,
-    /// Losses that were met: for a pass that knows them.
-    pub met: LossWindows,
     /// Times of the first and the last event.
     pub span: Option<(u64, u64)>,
     /// Events that lack a field.
@@ -115,14 +113,6 @@ impl KworkRead {
     }
 }
 
-/// Losses, and the number of CPUs, of recordings that can be read twice.
-///
-/// # Errors
-/// If reading fails.
-pub fn scan_kwork(source: &EventSource, config: &KworkConfig) -> Result<EventScan, SourceError> {
-    scan_events(source, &select_events(&config.names()))
-}
-
 /// Something that is told of pieces of work, and of the other events that were asked for.
 pub(super) trait KworkSink {
     fn step(&mut self, sight: &KworkSight<'_, '_>, sites: &CallSites, softirqs: &FlagNames)
@@ -130,32 +120,22 @@ pub(super) trait KworkSink {
     fn other(&mut self, _event: &RecordedEvent<'_>) {}
 }
 
-/// Reads pieces of work; `losses` are those that an earlier pass met.
+/// Reads pieces of work.
 ///
 /// # Errors
 /// If reading fails.
 pub(super) fn read_into(
     source: &EventSource,
     config: &KworkConfig,
-    losses: LossWindows,
     sink: &mut dyn KworkSink,
 ) -> Result<KworkRead, SourceError> {
     let mut decoder = KworkDecoder::default();
-    let mut machine = KworkMachine::new(losses);
+    let mut machine = KworkMachine::new(source.losses());
     let mut sites = CallSites::default();
     let (mut span, mut events) = (None, 0u64);
-    let (mut last, mut met): (Vec<u64>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
     let selection = select_events(&config.names());
     let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
-        if let (Some(time), Some(cpu)) = (event.time, event.cpu().filter(|c| *c < MOST_CPUS)) {
-            let at = cpu as usize;
-            if last.len() <= at {
-                last.resize(at + 1, 0);
-            }
-            let before = last.get_mut(at).map_or(0, |slot| std::mem::replace(slot, time));
-            if event.lost.is_some() && met.len() < 1 << 20 {
-                met.push((before.min(time), time));
-            }
+        if let (Some(time), true) = (event.time, event.cpu().is_some_and(|c| c < MOST_CPUS)) {
             let (first, latest) = span.unwrap_or((time, time));
             span = Some((time.min(first), time.max(latest)));
         }
@@ -178,18 +158,7 @@ pub(super) fn read_into(
     })?;
     let open_at_end = machine.finish();
     let KworkDecoder { softirq_names, malformed, .. } = decoder;
-    let met = LossWindows::new(met);
-    Ok(KworkRead {
-        machine,
-        sites,
-        softirq_names,
-        events,
-        open_at_end,
-        met,
-        span,
-        malformed,
-        summary,
-    })
+    Ok(KworkRead { machine, sites, softirq_names, events, open_at_end, span, malformed, summary })
 }
 
 /// A piece of work that began or ended, for who writes lines.
@@ -260,10 +229,9 @@ impl KworkSink for LineSink<'_> {
 pub fn read_kwork(
     source: &EventSource,
     config: &KworkConfig,
-    losses: LossWindows,
     write: &mut dyn FnMut(&KworkLine<'_>) -> bool,
 ) -> Result<KworkRead, SourceError> {
     let (irqs, functions) = Default::default();
     let mut sink = LineSink { config, write, irqs, functions };
-    read_into(source, config, losses, &mut sink)
+    read_into(source, config, &mut sink)
 }

@@ -8,7 +8,6 @@ use super::decode::KworkKind;
 use super::machine::KworkStep;
 use super::read::{KworkConfig, KworkRead, KworkSight, KworkSink, read_into};
 use crate::call_sites::{CallSites, SiteId};
-use crate::losses::LossWindows;
 use crate::print_argument::FlagNames;
 use crate::tasks::DelayStats;
 
@@ -188,19 +187,6 @@ impl KworkTable {
         config: &KworkConfig,
         per_work: bool,
     ) -> Result<KworkTable, SourceError> {
-        let table = Self::pass(source, config, per_work, LossWindows::default())?;
-        // What was lost is known when it is over: a second pass knows it before.
-        let twice = !table.read.met.is_empty() && !source.is_piped();
-        let losses = table.read.met.clone();
-        if twice { Self::pass(source, config, per_work, losses) } else { Ok(table) }
-    }
-
-    fn pass(
-        source: &EventSource,
-        config: &KworkConfig,
-        per_work: bool,
-        losses: LossWindows,
-    ) -> Result<KworkTable, SourceError> {
         let mut sink = TableSink {
             config,
             per_work,
@@ -209,7 +195,7 @@ impl KworkTable {
             tasks: FxHashMap::default(),
             crowded: 0,
         };
-        let read = read_into(source, config, losses, &mut sink)?;
+        let read = read_into(source, config, &mut sink)?;
         let TableSink { rows, tasks, crowded, .. } = sink;
         let mut delayed: Vec<DelayedTask> = tasks.into_values().collect();
         delayed.compact_sort_by(|a, b| {

@@ -15,7 +15,7 @@ use super::caller::CallerFinder;
 use super::lock_row::{LockCaller, LockFrame, LockRow, lock_type};
 use super::wait_pairs::{LockWaker, WaitPairs};
 use super::{CONTENTION_EVENTS, LockEvents, RELEASE_EVENT};
-use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, select_events};
 use crate::offcpu::{StackNode, StackRole, StackStore};
 
 /// Rows that are told apart; what is more is counted in one.
@@ -196,17 +196,6 @@ pub fn count_contention(
     source: &EventSource,
     config: &ContentionConfig,
 ) -> Result<ContentionTable, SourceError> {
-    count_with_losses(source, &CONTENTION_EVENTS, |losses, lost| {
-        count_once(source, config, losses, lost)
-    })
-}
-
-fn count_once(
-    source: &EventSource,
-    config: &ContentionConfig,
-    losses: LossWindows,
-    lost: &mut bool,
-) -> Result<ContentionTable, SourceError> {
     let mut names = CONTENTION_EVENTS.to_vec();
     // The ring of ftrace has stacks as events of their own, behind those they belong to. They
     // are not joined here: a task goes from CPU to CPU, and its order of time counts.
@@ -217,7 +206,7 @@ fn count_once(
     let selection = select_events(&names);
     let mut counting = ContentionCounting {
         config,
-        losses,
+        losses: source.losses(),
         fields: FxHashMap::default(),
         open: FxHashMap::default(),
         stacks: Vec::new(),
@@ -236,11 +225,9 @@ fn count_once(
         span: None,
     };
     let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
-        *lost |= event.lost.is_some();
         counting.event(event);
         ControlFlow::Continue(())
     })?;
-    *lost |= !summary.untold_losses.is_empty();
     Ok(counting.finish(summary))
 }
 

@@ -11,7 +11,7 @@ use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::wait_pairs::{LockWaker, WaitCell, WaitPairs};
-use crate::losses::{LossWindows, count_with_losses, select_events};
+use crate::losses::{LossWindows, select_events};
 use crate::offcpu::{StackNode, StackRole, StackStore};
 use crate::tasks::DelayStats;
 
@@ -157,21 +157,10 @@ pub fn count_futexes(
     source: &EventSource,
     selection: &EventSelection,
 ) -> Result<FutexTable, SourceError> {
-    count_with_losses(source, &FUTEX_EVENTS, |losses, lost| {
-        count_once(source, selection, losses, lost)
-    })
-}
-
-fn count_once(
-    source: &EventSource,
-    selection: &EventSelection,
-    losses: LossWindows,
-    lost: &mut bool,
-) -> Result<FutexTable, SourceError> {
     let events = select_events(&[&FUTEX_EVENTS[..], &[SWITCH]].concat());
     let mut counting = FutexCounting {
         selection,
-        losses,
+        losses: source.losses(),
         fields: FxHashMap::default(),
         running: FxHashMap::default(),
         open: FxHashMap::default(),
@@ -188,11 +177,9 @@ fn count_once(
         span: None,
     };
     let summary = source.for_each(&events, ReadOptions::default(), &mut |event| {
-        *lost |= event.lost.is_some();
         counting.event(event);
         ControlFlow::Continue(())
     })?;
-    *lost |= !summary.untold_losses.is_empty();
     Ok(counting.finish(summary))
 }
 

@@ -18,7 +18,7 @@ use super::contention::{
 };
 use super::lock_row::{LockCaller, LockRow};
 use super::{LOCKDEP_EVENTS, LockEvents};
-use crate::losses::{LossWindows, count_with_losses, select_events};
+use crate::losses::{LossWindows, select_events};
 use crate::offcpu::StackStore;
 
 /// Flags of `lock_acquire`: the lock is tried, or taken for reading. Where it is traced, it is
@@ -100,30 +100,26 @@ pub fn count_lockdep(
     source: &EventSource,
     config: &ContentionConfig,
 ) -> Result<ContentionTable, SourceError> {
-    count_with_losses(source, &LOCKDEP_EVENTS, |losses, lost| {
-        let mut counting = LockdepCounting {
-            config,
-            losses,
-            fields: FxHashMap::default(),
-            taken: FxHashMap::default(),
-            rows: Vec::new(),
-            by_key: FxHashMap::default(),
-            events: 0,
-            no_begin: 0,
-            touching_loss: 0,
-            malformed: 0,
-            crowded: 0,
-            span: None,
-        };
-        let selection = select_events(&LOCKDEP_EVENTS);
-        let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
-            *lost |= event.lost.is_some();
-            counting.event(event);
-            ControlFlow::Continue(())
-        })?;
-        *lost |= !summary.untold_losses.is_empty();
-        Ok(counting.finish(summary))
-    })
+    let mut counting = LockdepCounting {
+        config,
+        losses: source.losses(),
+        fields: FxHashMap::default(),
+        taken: FxHashMap::default(),
+        rows: Vec::new(),
+        by_key: FxHashMap::default(),
+        events: 0,
+        no_begin: 0,
+        touching_loss: 0,
+        malformed: 0,
+        crowded: 0,
+        span: None,
+    };
+    let selection = select_events(&LOCKDEP_EVENTS);
+    let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
+        counting.event(event);
+        ControlFlow::Continue(())
+    })?;
+    Ok(counting.finish(summary))
 }
 
 impl LockdepCounting<'_> {

@@ -8,13 +8,14 @@ use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
 use super::cause::OffCpuCause;
-use super::intervals::{IntervalCertainty, TaskActivity, TaskInterval, parts};
+use super::first_waits::FirstWaits;
+use super::intervals::{IntervalCertainty, TaskActivity, TaskInterval, certainty_of, parts};
 use super::stack_store::{StackNode, StackRole, StackStore};
 use super::table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, WakerId, WakerInfo,
 };
 use super::task_slot::{PendingWait, TaskSlot};
-use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, select_events};
 use crate::tasks::{
     SchedDecoder, SchedEvent, SchedRead, SchedSelection, SchedTask, SwitchIn, SwitchOut,
     SwitchOutState, TaskId, TaskMachine, TaskState, Transition, WaitCause, WakeupContext,
@@ -47,13 +48,12 @@ enum StackOwner {
 
 pub(super) struct OffCpuCounting<'a> {
     pub(super) config: &'a OffCpuConfig<'a>,
-    pub(super) losses: &'a LossWindows,
-    /// Switches are missing: a task that was not seen to leave a CPU may have run unseen.
-    is_partial: bool,
+    pub(super) losses: LossWindows,
+    pub(super) first_waits: FirstWaits,
     /// By slot of the task.
     live: Vec<TaskSlot>,
-    ended: Vec<OffCpuRow>,
-    crowded: OffCpuRow,
+    pub(super) ended: Vec<OffCpuRow>,
+    pub(super) crowded: OffCpuRow,
     pub(super) causes: Vec<CauseStats>,
     pub(super) cells: FxHashMap<CellKey, OffCpuCell>,
     longest: Vec<LongestWait>,
@@ -79,33 +79,16 @@ pub fn count_off_cpu(
     source: &EventSource,
     config: &OffCpuConfig<'_>,
 ) -> Result<OffCpuTable, SourceError> {
-    let mut is_partial = false;
-    count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
-        let table = count_once(source, config, (losses, is_partial), lost)?;
-        *lost |= table.read.machine.counts.mismatched > 0;
-        is_partial = *lost;
-        Ok(table)
-    })
-}
-
-fn count_once(
-    source: &EventSource,
-    config: &OffCpuConfig<'_>,
-    (losses, is_partial): (LossWindows, bool),
-    lost: &mut bool,
-) -> Result<OffCpuTable, SourceError> {
     let mut names = OFF_CPU_EVENTS.to_vec();
     // The ring of ftrace has stacks as events of their own, behind those they belong to. They
     // are not joined here: the order of time of all tasks counts.
     names.push(KERNEL_STACK);
-    let mut reader = OffCpuReader::new(config, (&losses, is_partial), false);
+    let mut reader = OffCpuReader::new(config, source.losses(), false);
     let options = ReadOptions::default();
     let summary = source.for_each(&select_events(&names), options, &mut |event| {
-        *lost |= event.lost.is_some();
         reader.event(event);
         ControlFlow::Continue(())
     })?;
-    *lost |= !summary.untold_losses.is_empty();
     let OffCpuReader { counting, mut machine, decoder, span } = reader;
     machine.finish();
     Ok(counting.finish(SchedRead { machine, summary, span, malformed: decoder.malformed }))
@@ -120,17 +103,16 @@ pub(crate) struct OffCpuReader<'a> {
 }
 
 impl<'a> OffCpuReader<'a> {
-    /// Of losses and whether switches are missing an earlier pass tells. `keeps_intervals`: each
-    /// interval is kept until `take_intervals`.
+    /// A reader of events whose source has these losses. `keeps_intervals`: each interval is kept
+    /// until `take_intervals`.
     pub(crate) fn new(
         config: &'a OffCpuConfig<'a>,
-        (losses, is_partial): (&'a LossWindows, bool),
+        losses: LossWindows,
         keeps_intervals: bool,
     ) -> OffCpuReader<'a> {
-        let mut counting = OffCpuCounting::new(config, losses);
-        counting.is_partial = is_partial;
-        counting.intervals = keeps_intervals.then(Vec::new);
         let machine = TaskMachine::new(losses.clone());
+        let mut counting = OffCpuCounting::new(config, losses);
+        counting.intervals = keeps_intervals.then(Vec::new);
         OffCpuReader { counting, machine, decoder: SchedDecoder::default(), span: None }
     }
 
@@ -158,6 +140,9 @@ impl<'a> OffCpuReader<'a> {
         self.span = Some((first.min(time), last.max(time)));
         self.counting.set_owner(cpu, None);
         let transition = self.machine.apply(&sched, event)?;
+        if self.machine.counts.mismatched > 0 {
+            self.counting.decide(true);
+        }
         self.counting.step(&transition, (&sched, event), (time, cpu), &self.machine);
         Some(transition)
     }
@@ -193,11 +178,11 @@ impl<'a> OffCpuReader<'a> {
 }
 
 impl<'a> OffCpuCounting<'a> {
-    fn new(config: &'a OffCpuConfig<'a>, losses: &'a LossWindows) -> OffCpuCounting<'a> {
+    fn new(config: &'a OffCpuConfig<'a>, losses: LossWindows) -> OffCpuCounting<'a> {
         OffCpuCounting {
             config,
             losses,
-            is_partial: false,
+            first_waits: FirstWaits::default(),
             live: Vec::new(),
             ended: Vec::new(),
             crowded: OffCpuRow::default(),
@@ -283,7 +268,7 @@ impl<'a> OffCpuCounting<'a> {
             if let (Some(slot), Some(task)) =
                 (self.live.get_mut(id.index()).map(std::mem::take), machine.tasks.get(*id))
             {
-                self.keep(slot, task);
+                self.keep(slot, (*id, task));
             }
         }
     }
@@ -425,7 +410,12 @@ impl<'a> OffCpuCounting<'a> {
         self.see(next.task, time);
         let wait = &next.wait;
         let pending = pending.filter(|p| wait.left.is_some_and(|l| l.0 == p.left));
-        let is_uncertain = wait.touches_loss || (self.is_partial && wait.left.is_none());
+        let certainty = match wait.left {
+            // It may be of another task that the machine has taken for this one.
+            None if !wait.touches_loss && !self.losses.is_empty() => IntervalCertainty::Uncertain,
+            None if !wait.touches_loss => self.first_waits.certainty(),
+            _ => certainty_of(wait.touches_loss),
+        };
         let mut whole: Option<(OffCpuCause, u64, u64)> = None;
         let mut woken = None;
         for (cause, from, to) in parts(wait, pending.as_ref().map(|p| p.cause)) {
@@ -433,7 +423,10 @@ impl<'a> OffCpuCounting<'a> {
             if to == from {
                 continue;
             }
-            self.count(next.task, cause, (from, to), pending.as_ref(), is_uncertain);
+            self.count(next.task, cause, (from, to), pending.as_ref(), certainty);
+            if certainty == IntervalCertainty::Undecided {
+                self.keep_first((next.task, task), (cause, from, to));
+            }
             whole = match whole {
                 Some((first, begin, _)) => {
                     woken = (cause == OffCpuCause::Woken).then_some((cause, from, to)).or(woken);
@@ -446,23 +439,27 @@ impl<'a> OffCpuCounting<'a> {
         self.no_begin += u64::from(!begins);
         // Threads without work hold nobody up, however long they wait for it.
         let whole = whole.filter(|w| !w.0.is_idle());
-        for wait in whole.into_iter().chain(woken).filter(|_| !is_uncertain) {
-            self.keep_longest(wait, task);
+        for wait in whole.into_iter().chain(woken).filter(|_| certainty == IntervalCertainty::Seen)
+        {
+            self.keep_longest(wait, (task.comm(), task.tid));
         }
     }
 
-    fn keep_longest(&mut self, (cause, from, to): (OffCpuCause, u64, u64), task: &SchedTask) {
+    pub(super) fn keep_longest(
+        &mut self,
+        (cause, from, to): (OffCpuCause, u64, u64),
+        (comm, tid): (&[u8], u32),
+    ) {
         let known = self.longest.iter().position(|known| known.cause == cause);
         if known.and_then(|n| self.longest.get(n)).is_some_and(|l| to - from <= l.to - l.from) {
             return;
         }
         known.map(|n| self.longest.swap_remove(n));
-        let comm = task.comm().to_vec();
-        self.longest.push(LongestWait { cause, comm, tid: task.tid, from, to });
+        self.longest.push(LongestWait { cause, comm: comm.to_vec(), tid, from, to });
     }
 
     /// Gives a row its name and its place among those that change no more.
-    fn keep(&mut self, slot: TaskSlot, task: &SchedTask) {
+    fn keep(&mut self, slot: TaskSlot, (id, task): (TaskId, &SchedTask)) {
         if slot.seen.is_none() || task.is_idle() {
             return;
         }
@@ -473,13 +470,16 @@ impl<'a> OffCpuCounting<'a> {
         self.unbalanced += u64::from(!balanced && all_cpus);
         let row =
             OffCpuRow { comm: task.comm().to_vec(), tid: task.tid, pid: task.info.pid, ..row };
-        match self.ended.len() < MAX_ENDED {
+        let place = (self.ended.len() < MAX_ENDED).then_some(self.ended.len());
+        self.move_first(id, place);
+        match place.is_some() {
             true => self.ended.push(row),
             false => self.crowded.merge(&row),
         }
     }
 
     fn finish(mut self, read: SchedRead) -> OffCpuTable {
+        self.decide(false);
         let end = read.span.map_or(0, |s| s.1);
         let alive: Vec<TaskId> = read.machine.tasks.iter().map(|(id, _)| id).collect();
         for id in alive {
@@ -487,7 +487,7 @@ impl<'a> OffCpuCounting<'a> {
             if let (Some(slot), Some(task)) =
                 (self.live.get_mut(id.index()).map(std::mem::take), read.machine.tasks.get(id))
             {
-                self.keep(slot, task);
+                self.keep(slot, (id, task));
             }
         }
         let mut rows = self.ended;

@@ -25,6 +25,8 @@ pub(crate) enum IntervalCertainty {
     Seen,
     /// Events were lost in it, or a switch is missing: the task may have done something else.
     Uncertain,
+    /// A first wait: the task may have run unseen if switches turn out to be missing.
+    Undecided,
     /// It had not ended when the recording did.
     Open,
 }
@@ -81,11 +83,12 @@ impl OffCpuCounting<'_> {
         cause: OffCpuCause,
         (from, to): (u64, u64),
         pending: Option<&PendingWait>,
-        is_uncertain: bool,
+        certainty: IntervalCertainty,
     ) {
         let nanos = to - from;
         let state = pending.map(|p| p.state);
-        self.keep_wait(task, (cause, state), (from, to), certainty_of(is_uncertain));
+        self.keep_wait(task, (cause, state), (from, to), certainty);
+        let is_uncertain = certainty == IntervalCertainty::Uncertain;
         let Some(slot) = self.slot(task) else { return };
         let row = &mut slot.row;
         let sum = match (is_uncertain, cause.is_runnable()) {
@@ -96,13 +99,13 @@ impl OffCpuCounting<'_> {
         *sum = sum.saturating_add(nanos);
         slot.see(from);
         slot.see(to);
-        let Some(stats) = self.causes.get_mut(cause as usize) else { return };
-        if is_uncertain {
-            stats.uncertain.0 += 1;
-            stats.uncertain.1 = stats.uncertain.1.saturating_add(nanos);
+        if certainty == IntervalCertainty::Undecided {
             return;
         }
-        stats.waits.add(nanos, from);
+        self.count_cause(cause, (from, to), is_uncertain);
+        if is_uncertain {
+            return;
+        }
         // Nobody ends a preemption.
         let waker = pending.and_then(|p| p.waker).filter(|_| cause != OffCpuCause::Preempted);
         let mut key = (cause, pending.and_then(|p| p.stack), waker);
@@ -113,6 +116,22 @@ impl OffCpuCounting<'_> {
         self.cells.entry(key).or_default().add(nanos);
         if self.config.by_task {
             self.count_of_task(task, (key.0, key.1), nanos);
+        }
+    }
+
+    /// Counts a wait among those of its cause.
+    pub(super) fn count_cause(
+        &mut self,
+        cause: OffCpuCause,
+        (from, to): (u64, u64),
+        is_uncertain: bool,
+    ) {
+        let Some(stats) = self.causes.get_mut(cause as usize) else { return };
+        if is_uncertain {
+            stats.uncertain.0 += 1;
+            stats.uncertain.1 = stats.uncertain.1.saturating_add(to - from);
+        } else {
+            stats.waits.add(to - from, from);
         }
     }
 
@@ -140,7 +159,7 @@ impl OffCpuCounting<'_> {
             && to > from
         {
             let touches = self.losses.touches(from, to);
-            self.count(id, pending.cause, (from, to), Some(&pending), touches);
+            self.count(id, pending.cause, (from, to), Some(&pending), certainty_of(touches));
         }
         let is_preempted = pending.state.is_runnable();
         let cause = if is_preempted { OffCpuCause::Preempted } else { OffCpuCause::Woken };
@@ -151,7 +170,7 @@ impl OffCpuCounting<'_> {
     pub(super) fn run_unseen(&mut self, id: TaskId, time: u64) {
         let Some((cause, from)) = self.end_unseen(id) else { return };
         if let Some((from, to)) = self.config.selection.cut(from, time).filter(|(f, t)| t > f) {
-            self.count(id, cause, (from, to), None, true);
+            self.count(id, cause, (from, to), None, IntervalCertainty::Uncertain);
         }
     }
 
@@ -176,7 +195,7 @@ impl OffCpuCounting<'_> {
     }
 }
 
-fn certainty_of(is_uncertain: bool) -> IntervalCertainty {
+pub(super) fn certainty_of(is_uncertain: bool) -> IntervalCertainty {
     if is_uncertain { IntervalCertainty::Uncertain } else { IntervalCertainty::Seen }
 }
 

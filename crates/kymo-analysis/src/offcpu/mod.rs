@@ -11,6 +11,7 @@
 
 mod cause;
 mod count;
+mod first_waits;
 mod intervals;
 mod notes;
 mod recorded_waits;

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use super::decode::{CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
 use super::stats::SyscallStats;
 use super::{SYSCALL_EVENTS, SYSCALL_WAIT_EVENTS};
-use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, select_events};
 use crate::offcpu::{OffCpuCause, StackRole, StackStore};
 use crate::tasks::{
     SchedCounts, SchedDecoder, SwitchIn, SwitchOut, SwitchOutState, TaskMachine, Transition,
@@ -206,6 +206,10 @@ struct SyscallCounting<'a> {
     malformed: u64,
     crowded: u64,
     span: Option<(u64, u64)>,
+    /// The child that becomes the command is it by now.
+    has_executed: bool,
+    /// Name of that child before.
+    name_before: Option<TaskInfo>,
 }
 
 /// Names of all events that are read.
@@ -230,25 +234,13 @@ pub fn count_syscalls(
     source: &EventSource,
     config: &SyscallConfig,
 ) -> Result<SyscallTable, SourceError> {
-    count_with_losses(source, &event_names(), |losses, lost| {
-        count_once(source, config, losses, lost)
-    })
-}
-
-fn count_once(
-    source: &EventSource,
-    config: &SyscallConfig,
-    losses: LossWindows,
-    lost: &mut bool,
-) -> Result<SyscallTable, SourceError> {
     let mut names = event_names();
     names.push("ftrace:kernel_stack");
-    let mut counting = SyscallCounting::new(config, losses.clone());
+    let mut counting = SyscallCounting::new(config, source.losses());
     let mut sched = SchedDecoder::default();
-    let mut machine = TaskMachine::new(losses);
+    let mut machine = TaskMachine::new(source.losses());
     let selection = select_events(&names);
     let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
-        *lost |= event.lost.is_some();
         machine.note_loss(event);
         if event.class.is_stack {
             counting.take_stack(event);
@@ -262,7 +254,6 @@ fn count_once(
         }
         ControlFlow::Continue(())
     })?;
-    *lost |= !summary.untold_losses.is_empty();
     machine.finish();
     Ok(counting.finish(machine.counts, sched.malformed, summary))
 }
@@ -289,6 +280,8 @@ impl<'a> SyscallCounting<'a> {
             malformed: 0,
             crowded: 0,
             span: None,
+            has_executed: false,
+            name_before: None,
         }
     }
 
@@ -337,6 +330,9 @@ impl<'a> SyscallCounting<'a> {
         if !is_wanted {
             return;
         }
+        if self.is_before_exec(open.call, result, task) {
+            return;
+        }
         let Some(row) = self.row(task) else { return };
         let Some(stats) = self.rows.get_mut(row).map(|r| r.entry(open.call).or_default()) else {
             return;
@@ -372,6 +368,25 @@ impl<'a> SyscallCounting<'a> {
                 self.slowest.pop();
             }
         }
+    }
+
+    /// Whether a call was made by the recorder's child before it became the command: all up to the
+    /// execve(2) that succeeds, or until its name changes.
+    fn is_before_exec(&mut self, call: CallId, result: i64, task: &TaskInfo) -> bool {
+        let tree = self.config.selection.tree.as_ref();
+        let Some(is_gated) = tree.map(|tree| task.tid.is_some_and(|tid| tree.is_command(tid)))
+        else {
+            return false;
+        };
+        if !is_gated || self.has_executed {
+            return false;
+        }
+        let name = self.decoder.calls.get(call.0 as usize).map_or("", |c| &c.name);
+        let is_execve = matches!(name, "execve" | "execveat") && result == 0;
+        let before =
+            *self.name_before.get_or_insert_with(|| TaskInfo::new(None, None, task.comm()));
+        self.has_executed = is_execve || before.comm() != task.comm();
+        !self.has_executed
     }
 
     fn row(&mut self, task: &TaskInfo) -> Option<usize> {

@@ -52,6 +52,20 @@ const LONGEST: usize = 64;
 /// Calls that are told apart; numbers in damaged recordings may be any.
 const MOST_CALLS: usize = 4096;
 
+/// Added to the numbers of calls of programs of 32 bits: `name_of` names them with it.
+pub const COMPAT_CALLS: i64 = 1 << 32;
+
+/// Number of a call among those of both ABIs.
+fn number_of(number: i64, event: &RecordedEvent<'_>) -> i64 {
+    // Programs of x32 have addresses of 32 bits, and a bit in the numbers of their calls.
+    let is_x32 = number & 0x4000_0000 != 0;
+    match is_x32 || event.is_of_32_bit_program() != Some(true) {
+        true => number,
+        // Invalid numbers have a sign.
+        false => COMPAT_CALLS + i64::from(number as u32),
+    }
+}
+
 /// Decodes events, class by class.
 #[derive(Debug)]
 pub struct SyscallDecoder {
@@ -111,13 +125,13 @@ impl SyscallDecoder {
                 if self.has_arguments {
                     fields.read_array(*args, arguments.words.len(), &mut arguments.words);
                 }
-                let number = fields.read_integer(id);
+                let number = fields.read_integer(id).map(|n| number_of(n, event));
                 number.map(|n| SyscallEvent::Enter(self.numbered(n), arguments))
             }
             EventPlan::RawExit { id, ret } => {
                 self.has_raw = true;
                 let ends = fields.read_integer(id).zip(fields.read_integer(ret));
-                ends.map(|(n, ret)| SyscallEvent::Exit(self.numbered(n), ret))
+                ends.map(|(n, ret)| SyscallEvent::Exit(self.numbered(number_of(n, event)), ret))
             }
             EventPlan::Enter { .. } | EventPlan::Exit { .. } if self.has_raw => return None,
             EventPlan::Enter { call, args } => {
@@ -136,8 +150,11 @@ impl SyscallDecoder {
         if let Some(id) = self.by_number.get(&number) {
             return *id;
         }
-        let name =
-            (self.name_of)(number).map_or_else(|| format!("syscall_{number}"), str::to_owned);
+        let unnamed = || match number >= COMPAT_CALLS {
+            true => format!("syscall_{} (32-bit)", number as i32),
+            false => format!("syscall_{number}"),
+        };
+        let name = (self.name_of)(number).map_or_else(unnamed, str::to_owned);
         let id = self.named(&name, Some(number));
         if self.by_number.len() < MOST_CALLS {
             self.by_number.insert(number, id);
@@ -145,6 +162,7 @@ impl SyscallDecoder {
         id
     }
 
+    /// Calls of one name are one, whatever their ABI.
     fn named(&mut self, name: &str, number: Option<i64>) -> CallId {
         if let Some(id) = self.by_name.get(name) {
             return *id;

@@ -15,7 +15,7 @@ pub use count::{
     CallBlock, CallWaits, SlowCall, SyscallConfig, SyscallTable, SyscallTask, cause_of_call,
     count_syscalls,
 };
-pub use decode::{CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
+pub use decode::{COMPAT_CALLS, CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
 pub use notes::syscall_notes;
 pub use stats::SyscallStats;
 

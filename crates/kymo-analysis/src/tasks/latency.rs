@@ -196,11 +196,12 @@ impl LatencyTable {
         source: &EventSource,
         config: &LatencyConfig<'_>,
     ) -> Result<LatencyTable, SourceError> {
-        let table = Self::pass(source, config, LossWindows::default())?;
-        let losses = table.read.machine.met_losses();
-        // What was lost is known when it is over: a second pass knows it before.
-        let twice = !losses.is_empty() && !source.is_piped();
-        if twice { Self::pass(source, config, losses) } else { Ok(table) }
+        let mut counting = LatencyCounting::new(config);
+        let read = read_sched(source, ReadOptions::default(), &mut |step, machine| {
+            counting.step(step, machine);
+            ControlFlow::Continue(())
+        })?;
+        Ok(counting.finish(read))
     }
 
     /// Counts the delays of events as they come: `feed` gives them all, and in the end what was
@@ -222,20 +223,6 @@ impl LatencyTable {
             })
         })?;
         Ok(counting.finish(reader.finish(summary)))
-    }
-
-    fn pass(
-        source: &EventSource,
-        config: &LatencyConfig<'_>,
-        losses: LossWindows,
-    ) -> Result<LatencyTable, SourceError> {
-        let mut counting = LatencyCounting::new(config);
-        let options = ReadOptions::default();
-        let read = read_sched(source, options, losses, &mut |step, machine| {
-            counting.step(step, machine);
-            ControlFlow::Continue(())
-        })?;
-        Ok(counting.finish(read))
     }
 }
 

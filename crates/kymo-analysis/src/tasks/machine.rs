@@ -121,16 +121,14 @@ pub struct TaskMachine {
     /// What did not fit together.
     pub counts: SchedCounts,
     cpus: Vec<Cpu>,
-    /// Losses that were known before.
+    /// Spans in which events were lost, as far as they begin before the last event.
     losses: LossWindows,
-    /// Losses that were met.
-    met: Vec<(u64, u64)>,
     /// The last event made a transition.
     has_told: bool,
 }
 
 impl TaskMachine {
-    /// `losses`: spans in which events were lost, as an earlier pass met them.
+    /// `losses`: spans in which events were lost, as the events' source finds them.
     pub fn new(losses: LossWindows) -> TaskMachine {
         TaskMachine { losses, ..TaskMachine::default() }
     }
@@ -155,11 +153,6 @@ impl TaskMachine {
     pub(crate) fn running_since(&self, cpu: u32) -> Option<(TaskId, u64)> {
         let slot = self.cpus.get(cpu as usize).filter(|slot| !slot.doubtful)?;
         slot.current.zip(slot.switched)
-    }
-
-    /// Losses that were met so far.
-    pub fn met_losses(&self) -> LossWindows {
-        LossWindows::new(self.met.clone())
     }
 
     /// Takes an event.
@@ -248,13 +241,7 @@ impl TaskMachine {
         let Some(slot) = self.cpus.get_mut(at) else { return };
         let before = slot.last_event.replace(time);
         self.counts.backwards += u64::from(before.is_some_and(|t| t > time));
-        if lost {
-            slot.doubtful = true;
-            self.met.push((before.unwrap_or(0).min(time), time));
-            if self.met.len() > 1 << 18 {
-                self.met = LossWindows::new(std::mem::take(&mut self.met)).into_spans();
-            }
-        }
+        slot.doubtful |= lost;
     }
 
     #[inline]
@@ -372,17 +359,6 @@ impl TaskMachine {
         }
         self.cpus.iter_mut().filter(|c| c.current == Some(id)).for_each(|c| c.current = None);
         self.tasks.end(id);
-    }
-
-    /// Takes note of losses that no event came behind; `None`: of any CPU.
-    pub(super) fn lose_the_rest(&mut self, cpus: &[Option<u32>]) {
-        for cpu in cpus {
-            let times = match cpu {
-                Some(cpu) => self.cpus.get(*cpu as usize).and_then(|slot| slot.last_event),
-                None => self.cpus.iter().filter_map(|slot| slot.last_event).min(),
-            };
-            self.met.push((times.unwrap_or(0), u64::MAX));
-        }
     }
 
     /// The task that an event happened in.

@@ -23,9 +23,7 @@ pub use decode::{SCHED_EVENTS, SchedDecoder, SchedEvent, TaskRef, WakeupContext,
 pub use latency::{DelayStats, LatencyConfig, LatencyRow, LatencyTable, LongestDelay};
 pub use machine::{SchedCounts, SwitchIn, SwitchOut, TaskMachine, Transition};
 pub use notes::sched_notes;
-pub use read::{
-    SchedRead, SchedReader, SchedSelection, SchedSink, SchedStep, read_sched, scan_sched,
-};
+pub use read::{SchedRead, SchedReader, SchedSelection, SchedSink, SchedStep, read_sched};
 pub use runtime::{IdleTime, RunSummary, RuntimeRow, RuntimeTable};
 pub use switch_state::SwitchOutState;
 pub use task::{SchedTask, TaskId, TaskState, TaskTable, Wakeup};

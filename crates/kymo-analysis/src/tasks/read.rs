@@ -9,7 +9,7 @@ use kymo_events::{
 use super::decode::{SCHED_EVENTS, SchedDecoder, SchedEvent};
 use super::machine::{TaskMachine, Transition};
 use super::task::SchedTask;
-use crate::losses::{EventScan, LossWindows, scan_events, select_events};
+use crate::losses::{LossWindows, select_events};
 
 /// Which transitions are shown. The state machine needs all events, so that nothing of this
 /// is left to the readers.
@@ -81,17 +81,15 @@ pub struct SchedStep<'a, 'e> {
 }
 
 /// Reads all scheduler events; `sink` gets each transition with the machine as it is after it.
-/// `losses` are those that an earlier pass met.
 ///
 /// # Errors
 /// If reading fails.
 pub fn read_sched(
     source: &EventSource,
     options: ReadOptions,
-    losses: LossWindows,
     sink: SchedSink<'_>,
 ) -> Result<SchedRead, SourceError> {
-    let mut reader = SchedReader::new(losses);
+    let mut reader = SchedReader::new(source.losses());
     let select = select_events(&SCHED_EVENTS);
     let (summary, decoders) = source.for_each_digest(
         &select,
@@ -115,7 +113,7 @@ pub struct SchedReader {
 }
 
 impl SchedReader {
-    /// A reader that has seen nothing; `losses` are those that an earlier pass met.
+    /// A reader that has seen nothing; `losses` are those of the events' source, if it has some.
     pub fn new(losses: LossWindows) -> SchedReader {
         let decoder = SchedDecoder::default();
         SchedReader { machine: TaskMachine::new(losses), decoder, span: None }
@@ -164,16 +162,7 @@ impl SchedReader {
     /// Nothing more comes; `summary` is what the readers say.
     pub fn finish(self, summary: ReadSummary) -> SchedRead {
         let SchedReader { mut machine, decoder, span } = self;
-        machine.lose_the_rest(&summary.untold_losses);
         machine.finish();
         SchedRead { machine, summary, span, malformed: decoder.malformed }
     }
-}
-
-/// Looks through recordings before the first line is written.
-///
-/// # Errors
-/// If reading fails.
-pub fn scan_sched(source: &EventSource) -> Result<EventScan, SourceError> {
-    scan_events(source, &select_events(&SCHED_EVENTS))
 }

@@ -22,10 +22,8 @@ use super::task_list::{TaskList, TrackTask};
 use super::{
     DETAIL_SHIFT, OPEN, OTHER_WAIT, RUNNABLE, RUNNING, SLEEPING, UNCERTAIN, UNINTERRUPTIBLE,
 };
-use crate::losses::{LossWindows, MOST_CPUS, scan_events, select_events};
-use crate::offcpu::{
-    IntervalCertainty, OFF_CPU_EVENTS, OffCpuConfig, OffCpuReader, TaskActivity, TaskInterval,
-};
+use crate::losses::{LossWindows, MOST_CPUS};
+use crate::offcpu::{IntervalCertainty, OffCpuConfig, OffCpuReader, TaskActivity, TaskInterval};
 use crate::syscalls::{CallInfo, SyscallDecoder, SyscallEvent};
 use crate::tasks::{
     SCHED_EVENTS, SchedRead, SchedSelection, SwitchOutState, TaskId, TaskMachine, TaskState,
@@ -123,30 +121,16 @@ pub struct TraceTracks {
     pub events: EventList,
     /// Spans in which events were lost.
     pub losses: Vec<(u64, u64)>,
+    /// Whether events may have stacks: some are stacks, or of a trace that may have them in fields.
+    pub may_have_stacks: bool,
     /// What did not fit.
     pub counts: TrackCounts,
     /// What the state machine and the readers say.
     pub sched: SchedRead,
 }
 
-/// What an earlier pass told.
-#[derive(Clone, Debug, Default)]
-struct KnownTrouble {
-    /// Spans in which events were lost, once they were looked for.
-    losses: Option<LossWindows>,
-    /// Switches are missing.
-    is_partial: bool,
-}
-
-/// What a pass met that it did not know before: it ends there.
-#[derive(Clone, Copy, Debug, Default)]
-struct NewTrouble {
-    lost: bool,
-    mismatched: bool,
-}
-
-/// Reads recordings: again where events were lost or switches are missing, as soon as that is
-/// seen. Of one perf.data `tee` hands the records to somebody else, who needs all of them.
+/// Reads recordings. Of one perf.data `tee` hands the records to somebody else, who needs all of
+/// them.
 ///
 /// # Errors
 /// If reading fails.
@@ -155,40 +139,11 @@ pub fn read_tracks(
     config: &TrackConfig,
     mut tee: Option<BatchTee>,
 ) -> Result<TraceTracks, SourceError> {
-    let mut known = KnownTrouble::default();
-    if source.is_piped() {
-        // It is read once: what may be missing is uncertain.
-        known = KnownTrouble { losses: Some(LossWindows::default()), is_partial: true };
-    }
-    loop {
-        let (tracks, met) = read_once(source, config, &known, tee.as_mut())?;
-        if !met.lost && !met.mismatched {
-            if let (Some(tee), Some(read)) = (tee, tracks.summary().perf.first()) {
-                tee.end(read.stats.clone());
-            }
-            return Ok(tracks);
-        }
-        drop(tracks);
-        known.is_partial = true;
-        if met.lost {
-            known.losses = Some(scan_events(source, &select_events(&OFF_CPU_EVENTS))?.losses);
-        }
-    }
-}
-
-fn read_once(
-    source: &EventSource,
-    config: &TrackConfig,
-    known: &KnownTrouble,
-    tee: Option<&mut BatchTee>,
-) -> Result<(TraceTracks, NewTrouble), SourceError> {
     // Waits are what `kymo offcpu` counts, and cut where they are drawn.
     let everything = SchedSelection::default();
     let waits = OffCpuConfig { selection: &everything, by_task: false };
-    let losses = known.losses.clone().unwrap_or_default();
-    let mut reader = OffCpuReader::new(&waits, (&losses, known.is_partial), true);
+    let mut reader = OffCpuReader::new(&waits, source.losses(), true);
     let mut tracking = Tracking::new(config);
-    let mut met = NewTrouble::default();
     // What is before the times that are wanted makes the state at their begin, and what is
     // behind them ends what goes on at their end.
     let select = EventSelection::default();
@@ -196,7 +151,6 @@ fn read_once(
     let mut forks: Vec<(u32, u32)> = Vec::new();
     let mut exits: Vec<(u32, u64)> = Vec::new();
     let mut see = |event: &RecordedEvent<'_>| {
-        met.lost |= known.losses.is_none() && event.lost.is_some();
         let task = tracking.arrive(event);
         let uses = tracking.uses(event);
         if uses.states {
@@ -208,7 +162,9 @@ fn read_once(
             if let (Some(transition), Some(time)) = (&transition, event.time) {
                 tracking.step(transition, time, reader.machine());
             }
-            met.mismatched |= !known.is_partial && reader.machine().counts.mismatched > 0;
+            if reader.machine().counts.mismatched > 0 {
+                tracking.doubt_first_waits();
+            }
         }
         if uses.calls {
             tracking.call(event, task);
@@ -221,14 +177,10 @@ fn read_once(
         if !uses.is_known {
             tracking.learn_uses(event);
         }
-        // All is read again: there is no need to know the rest before.
-        match met.lost || met.mismatched {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        ControlFlow::Continue(())
     };
     let summary = if source.perf_count() == 1 && source.timeline().is_none() {
-        source.for_each_with_tee(&select, tee, &mut |item| match item {
+        source.for_each_with_tee(&select, tee.as_mut(), &mut |item| match item {
             PerfItem::Event(event) => see(event),
             PerfItem::Record(entry) => {
                 if matches!(entry.raw.kind, RecordKind::FORK | RecordKind::EXIT) {
@@ -246,15 +198,19 @@ fn read_once(
     } else {
         source.for_each(&select, ReadOptions::default(), &mut see)?
     };
-    met.lost |= known.losses.is_none() && !summary.untold_losses.is_empty();
+    if let (Some(tee), Some(read)) = (tee, summary.perf.first()) {
+        tee.end(read.stats.clone());
+    }
     for (tid, time) in exits {
         tracking.exits.insert(tid, tracking.since_base(time));
     }
     for interval in reader.open_intervals(tracking.end()) {
         tracking.interval(&interval, reader.machine());
     }
-    met.mismatched |= !known.is_partial && reader.machine().counts.mismatched > 0;
-    Ok((tracking.finish(reader.into_read(summary), forks), met))
+    if reader.machine().counts.mismatched > 0 {
+        tracking.doubt_first_waits();
+    }
+    Ok(tracking.finish(reader.into_read(summary), forks))
 }
 
 /// Which parts of the tracks an event may be of.
@@ -295,6 +251,9 @@ struct Tracking<'c> {
     wakeups: WakeupList,
     events: GrowingEvents,
     losses: Vec<(u64, u64)>,
+    /// First waits, by number of the task and begin, while no switch seems to be missing.
+    first_waits: Vec<(u32, u64)>,
+    may_have_stacks: bool,
     counts: TrackCounts,
 }
 
@@ -319,6 +278,8 @@ impl<'c> Tracking<'c> {
             wakeups: WakeupList::default(),
             events: GrowingEvents::default(),
             losses: Vec::new(),
+            first_waits: Vec::new(),
+            may_have_stacks: false,
             counts: TrackCounts::default(),
         }
     }
@@ -369,6 +330,7 @@ impl<'c> Tracking<'c> {
     /// Keeps what an event of this layout turned out to be of.
     fn learn_uses(&mut self, event: &RecordedEvent<'_>) {
         let layout = event.class.layout.index();
+        self.may_have_stacks |= event.class.is_stack || event.class.ctf.is_some();
         if self.uses.get(layout).is_some_and(Option::is_some) {
             return;
         }
@@ -426,6 +388,10 @@ impl<'c> Tracking<'c> {
         let (from, mut to) = (self.since_base(interval.from), self.since_base(interval.to));
         let flag = match interval.certainty {
             IntervalCertainty::Seen => 0,
+            IntervalCertainty::Undecided => {
+                self.first_waits.push((number, from));
+                0
+            }
             IntervalCertainty::Uncertain => UNCERTAIN,
             IntervalCertainty::Open => OPEN,
         };
@@ -466,6 +432,17 @@ impl<'c> Tracking<'c> {
         };
         if task.tid != 0 {
             task.states.push(TrackSpan { from, to, code });
+        }
+    }
+
+    /// Switches are missing: in the first waits the tasks may have run unseen.
+    fn doubt_first_waits(&mut self) {
+        let mut waits = std::mem::take(&mut self.first_waits);
+        waits.sort_unstable();
+        for waits in waits.chunk_by(|a, b| a.0 == b.0) {
+            let begins: Vec<u64> = waits.iter().map(|w| w.1).collect();
+            let task = waits.first().and_then(|w| self.tasks.get_mut(w.0));
+            task.into_iter().for_each(|task| task.states.mark(&begins, UNCERTAIN));
         }
     }
 
@@ -618,7 +595,8 @@ impl<'c> Tracking<'c> {
             calls: self.decoder.calls,
             wakeups: self.wakeups,
             events: self.events.finish(),
-            losses: LossWindows::new(self.losses).into_spans(),
+            losses: LossWindows::new(self.losses).to_spans(),
+            may_have_stacks: self.may_have_stacks,
             counts: self.counts,
             sched,
         }

@@ -60,6 +60,16 @@ impl SpanTrack {
         self.end = span.to;
     }
 
+    /// Adds bits to the codes of the spans that begin at some times.
+    pub fn mark(&mut self, begins: &[u64], bits: u32) {
+        let mut marked = SpanTrack { overlaps: self.overlaps, ..SpanTrack::default() };
+        for span in self.spans() {
+            let code = if begins.contains(&span.from) { span.code | bits } else { span.code };
+            marked.push(TrackSpan { code, ..span });
+        }
+        *self = marked;
+    }
+
     /// The spans, in chunks of equal numbers.
     pub fn chunks(&self) -> impl Iterator<Item = SpanChunk> + '_ {
         let begins = std::iter::once([0; 3]).chain(self.begins.iter().map(|b| b.0));
@@ -98,6 +108,18 @@ mod tests {
         let spans: Vec<_> = track.spans().map(|s| (s.from, s.to, s.code)).collect();
         assert_eq!(spans, [(5, 9, 1), (9, 12, 2), (12, 20, 3), (1 << 60, (1 << 60) + 1, 5)]);
         assert_eq!((track.count, track.busy, track.overlaps), (4, 16, 2));
+    }
+
+    #[test]
+    fn marked_spans_keep_their_times() {
+        let mut track = SpanTrack::default();
+        for (from, to, code) in [(5, 9, 1), (9, 12, 2), (15, 20, 1)] {
+            track.push(TrackSpan { from, to, code });
+        }
+        track.mark(&[9, 15], 8);
+        let spans: Vec<_> = track.spans().map(|s| (s.from, s.to, s.code)).collect();
+        assert_eq!(spans, [(5, 9, 1), (9, 12, 10), (15, 20, 9)]);
+        assert_eq!((track.count, track.busy), (3, 12));
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub(crate) mod helper {
     pub(crate) const PATH: i32 = 147;
     pub(crate) const FOR_EACH: i32 = 164;
     pub(crate) const FUNCTION_ADDRESS: i32 = 173;
+    pub(crate) const TRACE_PRINT: i32 = 177;
     pub(crate) const NAMESPACE_PID_TGID: i32 = 120;
     pub(crate) const LOOKUP_PER_CPU: i32 = 195;
     pub(crate) const KTIME_TAI: i32 = 208;

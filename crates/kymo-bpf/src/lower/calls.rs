@@ -14,6 +14,16 @@ use crate::object::{AttachPoint, AttachTarget, BpfClock, ErrorKind, ProgramOptio
 const FAMILY_4: i64 = 2;
 const FAMILY_6: i64 = 10;
 
+/// Of the command line, not of a place in the program.
+fn wrong_option(name: &str, kind: &str, given: &str) -> Lowered<Value> {
+    let what = format!("program command line option --{name} invalid {kind} (value: {given})");
+    Err(crate::lexer::error_at(crate::object::ProgramPosition::default(), what))
+}
+
+fn is_name(argument: &Expression, wanted: &str) -> bool {
+    matches!(&*argument.kind, ExpressionKind::Name(name) if name == wanted)
+}
+
 impl Lowering<'_> {
     /// Lowers a call.
     pub(crate) fn call_named(&mut self, name: &str, arguments: &[Expression]) -> Lowered<Value> {
@@ -254,6 +264,9 @@ impl Lowering<'_> {
                 let id = self.number(&arguments[0])?;
                 let register = self.in_register(id);
                 Value::register(Type::CgroupPath(hierarchy), register)
+            }
+            "pid" | "tid" if arguments.len() == 1 && is_name(&arguments[0], "init") => {
+                self.first_namespace_id(name)?
             }
             "pid" | "tid" if arguments.len() == 1 => match self.builtin(name)? {
                 Some(value) => value,
@@ -586,10 +599,19 @@ impl Lowering<'_> {
         let Some((address, size)) = self.facts.user_symbol(&path, symbol) else {
             return self.error(format!("{path} has no symbol {symbol:?}"));
         };
+        let moved = self.facts.moved_place(&self.point);
         let size = if [1, 2, 4].contains(&size) { size as u8 } else { 8 };
         let target = CType::Integer { size, signed: false, is_char: false };
         let ty = Type::Pointer { target, space: AddressSpace::User };
-        Ok(Value { ty, home: ValueHome::Constant(address as i64) })
+        // Where the program is in memory, the probe's own address says.
+        let Some(probed) = moved.map(|entry| self.program.moved.unwrap_or(entry)) else {
+            return Ok(Value { ty, home: ValueHome::Constant(address as i64) });
+        };
+        self.program.probed = Some((probed, self.position));
+        let register = self.probed_address()?;
+        let distance = self.constant(address.wrapping_sub(probed) as i64);
+        self.compute(ComputeOperation::Add, register, distance);
+        Ok(Value::register(ty, register))
     }
 
     /// `getopt("name", default, "description")`: known before the program runs.
@@ -623,15 +645,20 @@ impl Lowering<'_> {
             Type::Boolean => match given.to_ascii_lowercase().as_str() {
                 "" | "true" | "1" => Ok(Value::boolean(true)),
                 "false" | "0" => Ok(Value::boolean(false)),
-                _ => self.error(format!("--{name} takes true or false, not {given:?}")),
+                text if text.eq_ignore_ascii_case("true") => Ok(Value::boolean(true)),
+                text if text.eq_ignore_ascii_case("false") => Ok(Value::boolean(false)),
+                _ => wrong_option(&name, "boolean", &given),
             },
             Type::Text(_) => Ok(Value::literal(&given)),
             _ => {
                 let negative = given.starts_with('-');
                 match crate::lexer::integer_value(given.trim_start_matches('-')) {
                     Some(n) if negative => Ok(Value::constant((n as i64).wrapping_neg())),
+                    Some(n) if n > i64::MAX as u64 => {
+                        Ok(Value { ty: U64, home: ValueHome::Constant(n as i64) })
+                    }
                     Some(n) => Ok(Value::constant(n as i64)),
-                    None => self.error(format!("--{name} takes a number, not {given:?}")),
+                    None => wrong_option(&name, "integer", &given),
                 }
             }
         }

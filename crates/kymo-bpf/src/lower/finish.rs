@@ -97,8 +97,11 @@ pub(super) fn setting_problem(key: &str, value: &str) -> Option<String> {
         _ => return None,
     };
     let is_known = choices.contains(&value);
-    let valid = choices.join(", ");
-    (!is_known).then(|| format!("Invalid value for {key}. Found: {value}. Valid values: {valid}."))
+    if key == "license" && !is_known {
+        let choices = choices.join(", ");
+        return Some(format!("Invalid value for license. Found: {value}. Valid values: {choices}"));
+    }
+    (!is_known).then(|| format!("{key} is {}, not {value:?}", choices.join(", ")))
 }
 
 impl Lowering<'_> {
@@ -224,6 +227,7 @@ impl Lowering<'_> {
             probe_names: self.probe_names,
             config,
             options: self.program_options,
+            missing_probes: self.missing_probes,
             warnings: self.warnings,
             btf: btf.finish(),
             unsafe_call: self.unsafe_call,

@@ -5,6 +5,7 @@ mod access;
 mod aggregates;
 mod builder;
 mod calls;
+mod debug_print;
 mod expressions;
 mod finish;
 mod folding;
@@ -176,6 +177,8 @@ pub(crate) struct ProgramState {
     /// Whether what was asked depends on the attach point.
     specific: bool,
     uses_context: bool,
+    /// Address that `uaddr()` took the probe to have, and where.
+    probed: Option<(u64, ProgramPosition)>,
     /// Address that the probe moves to for the variables that are read.
     moved: Option<u64>,
     /// What only the kernel can do, and the program asks for in user space.
@@ -224,6 +227,7 @@ pub(crate) struct Lowering<'c> {
     error_sites: Vec<ErrorSite>,
     probe_names: Vec<String>,
     program_options: Vec<ProgramOption>,
+    missing_probes: Vec<String>,
     warnings: Vec<SourceMessage>,
     unsafe_call: Option<(String, ProgramPosition)>,
     config: HashMap<String, String>,
@@ -294,6 +298,7 @@ impl<'c> Lowering<'c> {
             error_sites: Vec::new(),
             probe_names: Vec::new(),
             program_options: Vec::new(),
+            missing_probes: Vec::new(),
             warnings: Vec::new(),
             unsafe_call: None,
             config,
@@ -348,6 +353,7 @@ impl<'c> Lowering<'c> {
         let (mut total, mut unwanted) = (0, 0);
         for probe in &self.tree.probes {
             let mut points = Vec::new();
+            let before_probe = unwanted;
             for (point, position) in &probe.points {
                 let found = match crate::is_watchpoint_setup(point) {
                     true => Ok(vec![point.clone()]),
@@ -356,20 +362,20 @@ impl<'c> Lowering<'c> {
                 let found =
                     found.map_err(|what| error_at(*position, format!("{}: {what}", point.name)))?;
                 if found.is_empty() {
-                    let wild = point.name.contains(['*', '?', '[']);
-                    let what = format!("No matches for {}.", point.name.replacen(':', " ", 1));
-                    let mut message = error_at(*position, what);
+                    // Without a module, a raw tracepoint is one of any.
+                    let is_of_any = matches!(&point.target, AttachTarget::RawTracepoint { module, .. } if module.is_empty());
+                    let wild = point.name.contains(['*', '?', '[']) || is_of_any;
+                    let what = point.name.replacen(':', " ", 1);
+                    let what = format!("No matches for {what}.");
+                    let hint = "`config = { missing_probes = \"warn\" }` goes on without it";
                     match missing.as_str() {
                         "error" if !wild => {
-                            let hint = "skip it by `config = { missing_probes = \"warn\" }`";
+                            let mut message = error_at(*position, what);
                             message.hint = Some(hint.into());
                             return Err(message);
                         }
-                        "ignore" => {}
-                        _ => {
-                            message.text += " Skipping.";
-                            self.warnings.push(message);
-                        }
+                        "ignore" => self.missing_probes.push(point.name.clone()),
+                        _ => self.warnings.push(error_at(*position, format!("{what} Skipping."))),
                     }
                 }
                 let is_wanted =
@@ -389,11 +395,28 @@ impl<'c> Lowering<'c> {
                 }
                 points.extend(found);
             }
+            if points.is_empty() && unwanted == before_probe {
+                let what = "Probe has no valid attach points.";
+                match missing.as_str() {
+                    "ignore" => {}
+                    "warn" => {
+                        let what = format!(
+                            "{what} It is being removed which may cause issues with \
+                                            program behavior."
+                        );
+                        self.warnings.push(error_at(probe.position, what));
+                    }
+                    _ => return Err(error_at(probe.position, what)),
+                }
+            }
             expanded.push(points);
+        }
+        let position = ProgramPosition { line: 1, column: 1 };
+        if expanded.iter().all(Vec::is_empty) {
+            return Err(error_at(position, "No probes to attach"));
         }
         let is_empty = expanded.iter().flatten().all(is_special);
         if unwanted > 0 && is_empty {
-            let position = ProgramPosition { line: 1, column: 1 };
             return Err(error_at(position, "No probes to attach: none has a name that is wanted"));
         }
         Ok(expanded)
@@ -562,6 +585,22 @@ impl<'c> Lowering<'c> {
         }
     }
 
+    /// Whether the point fires in any process, also where one was named.
+    fn is_of_all_processes(&self) -> bool {
+        use AttachTarget as T;
+        match self.point.target {
+            T::Tracepoint { .. }
+            | T::RawTracepoint { .. }
+            | T::Kprobe { .. }
+            | T::Fentry { .. } => true,
+            // Out of rings come those of its children and of later ones, too.
+            T::Profile { .. } | T::Software { .. } | T::Hardware { .. } => {
+                self.options.in_user_space
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a raw tracepoint's program is loaded with the types of the arguments.
     fn has_typed_arguments(&self) -> bool {
         self.notes.get(&self.program.key).is_some_and(|notes| notes.typed_arguments)
@@ -605,6 +644,16 @@ impl<'c> Lowering<'c> {
         }
         self.place_variables();
         let end = self.program.end;
+        if let Some(pid) = self.options.filter_pid.filter(|_| self.is_of_all_processes()) {
+            let mark = self.mark();
+            if let Some(own) = self.builtin("pid")? {
+                let own = self.operand(&own)?;
+                let own = self.copy_of(own);
+                let wanted = Operand::Immediate(pid.cast_signed());
+                self.branch(CompareOperation::NotEqual, own, wanted, end);
+            }
+            self.release(mark);
+        }
         if let Some(filter) = &probe.filter {
             self.position = filter.position;
             let mark = self.mark();

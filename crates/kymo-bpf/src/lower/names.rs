@@ -291,14 +291,33 @@ impl Lowering<'_> {
                 Ok(Value::register(Type::KernelSymbol, address))
             }
             AttachTarget::Uprobe { .. } | AttachTarget::Usdt { .. } => {
-                let name = if self.options.arch == "aarch64" { "pc" } else { "ip" };
-                let address = self.register_named(name)?;
+                let address = self.probed_address()?;
                 self.user_symbol(Operand::Register(address))
             }
             _ => {
                 let point = self.point.name.clone();
                 self.error(format!("func is not available in {point}"))
             }
+        }
+    }
+
+    /// Address of the probe in the process, also where a function returns.
+    pub(crate) fn probed_address(&mut self) -> Lowered<Register> {
+        // Linux 6.7 gives it to programs of user space's probes.
+        if self.options.kernel >= (6, 7) && !self.options.in_user_space {
+            let context = Operand::Register(self.context());
+            return Ok(self.call(helper::FUNCTION_ADDRESS, vec![context]));
+        }
+        let name = if self.options.arch == "aarch64" { "pc" } else { "ip" };
+        self.register_named(name)
+    }
+
+    /// `pid(init)`, `tid(init)`: as the first pid namespace numbers them.
+    pub(crate) fn first_namespace_id(&mut self, name: &str) -> Lowered<Value> {
+        let both = self.asked(helper::PID_TGID, U64);
+        match name {
+            "pid" => self.high_half(&both),
+            _ => self.low_half(&both),
         }
     }
 

@@ -52,7 +52,7 @@ impl Lowering<'_> {
                 }
                 let mut values = Vec::new();
                 let mut tail = None;
-                let text_at = self.only_text(&arguments[1..]);
+                let text_at = self.only_text(&arguments[1..]).filter(|_| name != "debugf");
                 for (n, argument) in arguments[1..].iter().enumerate() {
                     let value = if text_at == Some(n) {
                         let (value, read) = self.tail_text(argument)?;
@@ -64,8 +64,12 @@ impl Lowering<'_> {
                     values.push(self.settle(value)?);
                 }
                 self.check_format(&format, &values)?;
+                if name == "debugf" {
+                    self.debug_print(&format, values)?;
+                    return Ok(Some(Value::none()));
+                }
                 let kind = match name {
-                    "printf" | "debugf" => ActionKind::Printf(format),
+                    "printf" => ActionKind::Printf(format),
                     "system" => ActionKind::System(format),
                     "cat" => ActionKind::Cat(format),
                     "errorf" => ActionKind::PrintDiagnostic { severity: "ERROR", format },

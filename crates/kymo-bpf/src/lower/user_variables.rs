@@ -39,6 +39,12 @@ impl Lowering<'_> {
             message.hint = Some("use one of them in a probe".into());
             return Err(message);
         }
+        if let Some((_, position)) = self.program.probed.filter(|(probed, _)| *probed != to) {
+            return Err(error_at(
+                position,
+                "uaddr() before args.NAME is not supported: call it after",
+            ));
+        }
         (*address, *offset) = (Some(to), 0);
         Ok(())
     }

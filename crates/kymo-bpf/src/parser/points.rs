@@ -183,6 +183,23 @@ fn user_probe(parts: &[&str], at_return: bool) -> Result<AttachTarget, String> {
         [path, function @ ..] if !function.is_empty() => (*path, "", function.join(":")),
         _ => return Err("write uprobe:PATH:FUNCTION[+OFFSET]".into()),
     };
+    // `BINARY@FILE:LINE`
+    if let Some((binary, file)) = path.rsplit_once('@')
+        && function.parse::<u32>().is_ok_and(|line| line > 0)
+        && file.contains('.')
+        && !file.contains('/')
+    {
+        let function = format!("{file}:{function}");
+        let (path, language) = (binary.to_owned(), String::new());
+        return Ok(AttachTarget::Uprobe {
+            path,
+            function,
+            offset: 0,
+            address: None,
+            language,
+            at_return,
+        });
+    }
     let (function, offset, address) = place(&function)?;
     if at_return && offset != 0 {
         return Err("a return probe has no offset".into());

@@ -88,15 +88,56 @@ impl<'s> Dwarf<'s> {
         Ok(count)
     }
 
+    /// Numbers of elements by dimension, the outermost first; none where one is not known.
+    pub fn dimensions(&self, kind: &Die<'s>) -> Result<Option<Vec<u64>>> {
+        let mut all = Some(Vec::new());
+        kind.unit.walk(kind.offset, &mut |e| {
+            if e.tag() == gimli::DW_TAG_subrange_type {
+                let stated = e.attr_value(gimli::DW_AT_count).and_then(|v| unsigned(&v));
+                let upper = e.attr_value(gimli::DW_AT_upper_bound).and_then(|v| unsigned(&v));
+                let count = stated.or(upper.and_then(|u| u.checked_add(1)));
+                all = all.take().zip(count).map(|(mut all, count)| {
+                    all.push(count);
+                    all
+                });
+            }
+            Ok(super::die::WalkStep::Past)
+        })?;
+        Ok(all)
+    }
+
+    fn encoding(&self, kind: &Die<'s>) -> Result<Option<gimli::DwAte>> {
+        let value = self.inherited(kind, gimli::DW_AT_encoding)?.map(|(_, value)| value);
+        Ok(match value {
+            Some(gimli::AttributeValue::Encoding(encoding)) => Some(encoding),
+            _ => None,
+        })
+    }
+
     /// Whether a type is a signed number.
     pub fn is_signed(&self, kind: &Die<'s>) -> Result<bool> {
-        let Some((_, value)) = self.inherited(kind, gimli::DW_AT_encoding)? else {
-            return Ok(false);
-        };
+        let mut encoding = self.encoding(kind)?;
+        if encoding.is_none() && self.tag(kind)? == gimli::DW_TAG_enumeration_type {
+            // clang states the type of the numbers alone.
+            if let Some(base) = self.real_type(kind)? {
+                encoding = self.encoding(&base)?;
+            }
+        }
         Ok(matches!(
-            value,
-            gimli::AttributeValue::Encoding(
-                gimli::DW_ATE_signed | gimli::DW_ATE_signed_char | gimli::DW_ATE_signed_fixed
+            encoding,
+            Some(gimli::DW_ATE_signed | gimli::DW_ATE_signed_char | gimli::DW_ATE_signed_fixed)
+        ))
+    }
+
+    /// Whether a type is a floating-point number, real or complex.
+    pub fn is_float(&self, kind: &Die<'s>) -> Result<bool> {
+        Ok(matches!(
+            self.encoding(kind)?,
+            Some(
+                gimli::DW_ATE_float
+                    | gimli::DW_ATE_complex_float
+                    | gimli::DW_ATE_imaginary_float
+                    | gimli::DW_ATE_decimal_float
             )
         ))
     }

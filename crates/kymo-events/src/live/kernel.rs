@@ -79,12 +79,6 @@ impl LiveKernel {
             return ControlFlow::Continue(());
         };
         let known = of.known.as_ref().map(|k| &**k).map_err(|why| *why);
-        if let Some(known) = known.ok().filter(|k| !k.names_of_tasks.is_empty()) {
-            names.learn(known, payload);
-        }
-        if !registry.wants_layout(of.class.layout) {
-            return ControlFlow::Continue(());
-        }
         // As the kernel lays out the begin of every event.
         let (flags, tid) = match *payload {
             [_, _, flags, preempt, a, b, c, d, ..] => {
@@ -92,10 +86,15 @@ impl LiveKernel {
             }
             _ => ((0, 0), -1),
         };
+        let states_names = known.ok().filter(|k| k.states_names());
+        let name = states_names.and_then(|known| names.learn(known, (tid, payload)));
+        if !registry.wants_layout(of.class.layout) {
+            return ControlFlow::Continue(());
+        }
         if let Some(known) = known.ok().filter(|k| k.group.is_some()) {
             self.groups.learn(known, (tid, payload), Endian::NATIVE, |_, _| {});
         }
-        let task = task((self.groups.get(tid), tid), names.find(tid));
+        let task = task((self.groups.get(tid), tid), name.or_else(|| names.find(tid)));
         let body = EventBody::Ftrace(FtraceBody {
             payload,
             endian: Endian::NATIVE,

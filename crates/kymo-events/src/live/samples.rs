@@ -68,7 +68,6 @@ impl<'s> LiveSamples<'s> {
     /// What was read.
     pub fn into_summary(self) -> ReadSummary {
         let mut summary = ReadSummary::default();
-        summary.untold_losses.extend(self.lane.untold_losses());
         summary.perf.push(PerfSummary::of_rings(self.records.stats()));
         summary.add_samples(self.lane.context.finish());
         summary

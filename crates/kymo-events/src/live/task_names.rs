@@ -13,7 +13,7 @@ use crate::trace_dat::{KnownEvent, TaskName, TaskNames, saved_lines};
 /// What the kernel shows for a task whose name it has not saved.
 const UNNAMED: &str = "<...>";
 
-/// Names of running tasks. Once known a name is kept until the kernel tells another.
+/// Names of running tasks. Once known a name is kept until an event or the kernel states another.
 pub struct LiveTaskNames {
     tracefs: Tracefs,
     names: RefCell<TaskNames>,
@@ -72,9 +72,10 @@ impl LiveTaskNames {
         }
     }
 
-    /// Takes over the names that an event gives to tasks.
-    pub(super) fn learn(&self, known: &KnownEvent, payload: &[u8]) {
-        self.names.borrow_mut().learn(known, payload, Endian::NATIVE, |_, _| {});
+    /// Takes over the names that an event gives to tasks; answers that of the thread it happened
+    /// in, where it has another one after it.
+    pub(super) fn learn(&self, known: &KnownEvent, event: (i32, &[u8])) -> Option<TaskName> {
+        self.names.borrow_mut().learn(known, event, Endian::NATIVE, |_| {})
     }
 
     /// The name of a task, if there is one.
@@ -95,7 +96,7 @@ impl LiveTaskNames {
             return None;
         };
         let name = TaskName::new(comm.as_bytes());
-        self.names.borrow_mut().add(tid, name);
+        self.names.borrow_mut().save(tid, name);
         Some(name)
     }
 

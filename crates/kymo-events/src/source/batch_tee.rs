@@ -11,9 +11,6 @@ use super::batch_reader::WAITING_FOR_TWO;
 /// Hands on what its owner reads.
 pub struct BatchTee {
     sender: SyncSender<Teed>,
-    /// Batches of this reading, and of all before it.
-    seen: u64,
-    sent: u64,
 }
 
 /// What somebody else reads.
@@ -28,21 +25,12 @@ impl BatchTee {
     /// The two ends. Who has the other one must take what comes, or drop it.
     pub fn new() -> (BatchTee, TeedBatches) {
         let (sender, batches) = sync_channel(WAITING_FOR_TWO);
-        (BatchTee { sender, seen: 0, sent: 0 }, TeedBatches(batches))
-    }
-
-    /// Its owner reads the recording, perhaps again: what was handed on is not repeated.
-    pub(super) fn begin(&mut self) {
-        self.seen = 0;
+        (BatchTee { sender }, TeedBatches(batches))
     }
 
     pub(super) fn give(&mut self, batch: &Arc<Batch>) {
-        self.seen += 1;
-        if self.seen > self.sent {
-            self.sent = self.seen;
-            // Nobody may want them any more.
-            _ = self.sender.send(Teed::Batch(Arc::clone(batch)));
-        }
+        // Nobody may want them any more.
+        _ = self.sender.send(Teed::Batch(Arc::clone(batch)));
     }
 
     /// All was read.

@@ -122,11 +122,6 @@ impl<'s> CtfContext<'s> {
         CtfContext { ctf, number, walker, classes: Vec::new(), losses: LossMarks::default() }
     }
 
-    /// CPUs whose last losses no event told of.
-    pub(super) fn untold_losses(&self) -> impl Iterator<Item = Option<u32>> + '_ {
-        self.losses.untold()
-    }
-
     /// Notes on names of functions that were asked for.
     pub(super) fn notes(&self) -> Vec<Note> {
         let addresses = &self.walker.bodies.addresses;

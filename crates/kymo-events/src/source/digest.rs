@@ -202,10 +202,9 @@ impl EventSource {
             }
             reader.finish()
         })?;
-        let untold_losses = lane.untold_losses().collect();
         let perf: Vec<_> =
             self.perf(0).map(|data| PerfSummary::new(&data, stats)).into_iter().collect();
-        let mut summary = ReadSummary { perf, untold_losses, ..ReadSummary::default() };
+        let mut summary = ReadSummary { perf, ..ReadSummary::default() };
         drop(lane);
         summary.add_samples(context.finish());
         Ok((summary, vec![there.digester, here.digester]))

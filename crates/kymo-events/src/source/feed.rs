@@ -14,7 +14,7 @@ use super::hand_off::{EventConsumer, EventFeed, EventReader, SharedBatches};
 use super::perf::SampleFeed;
 use super::registry::Registry;
 use super::summary::PerfSummary;
-use super::{EventSource, ReadSummary, SourceError, select, time_of};
+use super::{EventSource, ReadSummary, SourceError, time_of};
 use crate::selection::EventSelection;
 use crate::worker_pool::{WorkerPool, worker_count};
 
@@ -61,7 +61,10 @@ impl EventSource {
                 summary.perf.push(PerfSummary::new(&data, stats));
             }
             if let Some((timeline, lanes)) = timeline.zip(lanes.as_mut()) {
-                let select = lanes.select(selection, self.perf.len());
+                // Events of programs may come several at once where nothing of the kernel has
+                // to be known for each of them.
+                let select =
+                    TimelineSelect { runs: lanes.kernels.is_empty(), ..self.select(selection) };
                 let mut walk = timeline.walk(&select)?;
                 let (from, until) = (self.whole_from.unwrap_or(0), selection.until());
                 let flow = walk.run(u64::MAX, &mut |moment| {
@@ -110,12 +113,6 @@ impl<'s> TimelineFeed<'s> {
                 .programs()
                 .map(|p| CtfContext::new(p, number, names, &source.symbols)),
         }
-    }
-
-    /// What readers can pass over. Events of programs may come several at once where nothing
-    /// of the kernel has to be known for each of them.
-    fn select(&self, selection: &EventSelection, others: usize) -> TimelineSelect {
-        TimelineSelect { runs: self.kernels.is_empty(), ..select(selection, others > 0) }
     }
 
     #[inline]

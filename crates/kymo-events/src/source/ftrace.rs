@@ -198,11 +198,6 @@ impl<'s> KernelLane<'s> {
         self.context.notes()
     }
 
-    /// CPUs whose last losses no event told of.
-    pub(super) fn untold_losses(&self) -> impl Iterator<Item = Option<u32>> + '_ {
-        self.losses.untold()
-    }
-
     pub(super) fn event(
         &mut self,
         e: &tracedat::TraceDatEvent<'_>,
@@ -237,15 +232,15 @@ impl<'s> KernelLane<'s> {
             let from = self.pending.get(slot).and_then(|(_, r)| r.join.complete_from(joint));
             self.release(slot, from, registry, sink)?;
         }
-        if let Some(known) = known.filter(|k| !k.names_of_tasks.is_empty()) {
+        let name = known.filter(|k| k.states_names()).and_then(|known| {
             let mut names = context.names.borrow_mut();
-            names.learn(known, e.payload, context.formats.endian, |_, _| {});
-        }
+            names.learn(known, (tid, e.payload), context.formats.endian, |_| {})
+        });
         if self.class(id, registry).is_none_or(|c| !registry.wants_layout(c.layout)) {
             return ControlFlow::Continue(());
         }
         let pid = context.groups.borrow().get(tid);
-        let task = task((pid, tid), context.names.borrow().find(tid));
+        let task = task((pid, tid), name.or_else(|| context.names.borrow().find(tid)));
         let lost = self.losses.take(|| Some(e.cpu));
         // A stack whose event is not there is an event of its own.
         let is_stack = known.is_some_and(|k| k.stack.is_some() || k.user_stack.is_some());

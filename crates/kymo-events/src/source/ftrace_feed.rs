@@ -8,7 +8,7 @@ use super::ftrace::{KernelContext, class_of, task};
 use super::registry::Registry;
 use super::stack_join::{FtraceContext, StackJoin};
 use crate::schema::LayoutId;
-use crate::trace_dat::KnownEvent;
+use crate::trace_dat::{KnownEvent, TaskName};
 
 /// Tasks that are remembered.
 const TASKS: usize = 64;
@@ -86,13 +86,18 @@ impl<'s> KernelFeed<'s> {
         if !plan.is_graph && self.take_stack(slot, context, (e, plan.special), batch) {
             return;
         }
-        if let Some(known) = plan.special {
-            self.learn(known, e.payload);
-        }
+        let name = plan.special.and_then(|known| self.learn(known, (tid, e.payload)));
         if !plan.is_wanted {
             return;
         }
-        let task = self.task(tid, batch);
+        let task = match name {
+            // Only this event happens under it.
+            Some(name) => {
+                let pid = self.context.groups().borrow().get(tid);
+                batch.push_task(task((pid, tid), Some(name)))
+            }
+            None => self.task(tid, batch),
+        };
         let of = (self.kernel, e.buffer as u32, e.cpu);
         let item = batch.push_ftrace((e.time, plan.layout, task), of, e.payload);
         // A stack whose event is not there is an event of its own.
@@ -156,10 +161,7 @@ impl<'s> KernelFeed<'s> {
         let layout = registry.add(class).layout;
         let known = self.context.formats.get(id).ok();
         let is_special = |k: &&KnownEvent| {
-            k.stack.is_some()
-                || k.user_stack.is_some()
-                || k.group.is_some()
-                || !k.names_of_tasks.is_empty()
+            k.stack.is_some() || k.user_stack.is_some() || k.group.is_some() || k.states_names()
         };
         let special = known.filter(is_special);
         let is_graph = known.is_some_and(|k| k.graph.is_some());
@@ -180,14 +182,15 @@ impl<'s> KernelFeed<'s> {
         groups.learn(known, event, self.context.formats.endian, |tid, _| forget(tasks, tid));
     }
 
-    /// Takes note of names of tasks.
-    fn learn(&mut self, known: &KnownEvent, payload: &[u8]) {
-        if known.names_of_tasks.is_empty() {
-            return;
+    /// Takes note of names of tasks; answers that of the event's own, where it has another one
+    /// after it.
+    fn learn(&mut self, known: &KnownEvent, event: (i32, &[u8])) -> Option<TaskName> {
+        if !known.states_names() {
+            return None;
         }
         let mut names = self.context.names().borrow_mut();
         let tasks = &mut self.tasks;
-        names.learn(known, payload, self.context.formats.endian, |tid, _| forget(tasks, tid));
+        names.learn(known, event, self.context.formats.endian, |change| forget(tasks, change.tid))
     }
 
     /// Place of a task in the batch, with the name it has now.

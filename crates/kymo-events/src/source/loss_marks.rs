@@ -15,11 +15,6 @@ impl LossMarks {
         }
     }
 
-    /// CPUs whose losses no event told of; `None`: of any.
-    pub(super) fn untold(&self) -> impl Iterator<Item = Option<u32>> + '_ {
-        self.0.iter().map(|(cpu, _)| *cpu)
-    }
-
     /// Losses that the next event, which is of `cpu`, has to tell of.
     #[inline]
     pub(super) fn take(&mut self, cpu: impl FnOnce() -> Option<u32>) -> Option<u64> {

@@ -38,7 +38,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, Entry, PerfData};
 use kymo_files::{Moment, RecordingFormat, Timeline, TimelineError, TimelineSelect, TimelineWalk};
-use kymo_model::{Note, NoteKind};
+use kymo_kernel::blocked::BlockedThreads;
+use kymo_model::{LossWindows, Note, NoteKind, recording_arguments};
 use kymo_symbols::ResolverOptions;
 
 use crate::event::RecordedEvent;
@@ -118,6 +119,7 @@ pub enum PerfItem<'a, 'e> {
 /// Recordings that are read as one.
 pub struct EventSource {
     name: String,
+    arguments: String,
     perf: Vec<Mutex<PerfData>>,
     timeline: Option<Timeline>,
     symbols: ResolverOptions,
@@ -126,8 +128,11 @@ pub struct EventSource {
     /// What was found out before events were read for a result.
     notes: Mutex<Vec<Note>>,
     tree: Option<TaskTree>,
+    /// Threads whose events are wanted and that had been blocked before there were events.
+    blocked: BlockedThreads,
     /// Events of a flight recorder from before this time are not handed out.
     whole_from: Option<u64>,
+    losses: LossWindows,
 }
 
 impl EventSource {
@@ -171,20 +176,23 @@ impl EventSource {
         let name = names.join(", ");
         Ok(EventSource {
             name,
+            arguments: recording_arguments(paths.iter().map(PathBuf::as_path)),
             perf,
             timeline,
             symbols,
             kallsyms,
             notes: Mutex::default(),
             tree: None,
+            blocked: BlockedThreads::default(),
             whole_from: None,
+            losses: LossWindows::default(),
         })
     }
 
     /// The same without a name: nobody can name it to read it again.
     #[must_use]
     pub fn unnamed(self) -> EventSource {
-        EventSource { name: String::new(), ..self }
+        EventSource { name: String::new(), arguments: String::new(), ..self }
     }
 
     /// The same, where the tasks of a command are followed while records are read
@@ -192,6 +200,13 @@ impl EventSource {
     #[must_use]
     pub fn following(self, tree: Option<TaskTree>) -> EventSource {
         EventSource { tree, ..self }
+    }
+
+    /// The same, with threads whose events are wanted, and that are blocked before there are
+    /// events: of those that stay so a note tells.
+    #[must_use]
+    pub fn beside(self, blocked: BlockedThreads) -> EventSource {
+        EventSource { blocked, ..self }
     }
 
     /// The same, where events begin when all CPUs of a flight recorder have some: before that
@@ -221,6 +236,12 @@ impl EventSource {
         &self.name
     }
 
+    /// The recordings as arguments of a command that reads them, `-i FILE`; empty if they cannot
+    /// be named.
+    pub fn arguments(&self) -> &str {
+        &self.arguments
+    }
+
     /// Those of perf.data.
     pub fn perf_count(&self) -> usize {
         self.perf.len()
@@ -239,6 +260,31 @@ impl EventSource {
         let alone = self.perf.len() == 1 && self.timeline.is_none();
         let data = self.perf(0).filter(|_| alone);
         data.ok_or_else(|| SourceError::NoSamples { name: self.name.clone() })
+    }
+
+    /// Spans in which events were lost: what is read after this call adds each before it hands
+    /// out an event later than the span's start.
+    pub fn losses(&self) -> LossWindows {
+        for number in 0..self.perf.len() {
+            if let Some(mut data) = self.perf(number) {
+                data.watch_losses(self.losses.clone());
+            }
+        }
+        self.losses.clone()
+    }
+
+    /// Number of CPUs, where the recordings state them before they are read: the highest and all
+    /// below it.
+    pub fn cpu_count(&self) -> Option<usize> {
+        let mut count = 0;
+        for number in 0..self.perf.len() {
+            count = count.max(self.perf(number)?.features().nrcpus?.0 as usize);
+        }
+        for kernel in self.timeline.iter().flat_map(Timeline::kernels) {
+            let cpus = kernel.buffers().iter().flat_map(|b| &b.cpus).filter(|c| c.size > 0);
+            count = count.max(cpus.map(|c| c.cpu as usize + 1).max().unwrap_or(0));
+        }
+        (count > 0).then_some(count)
     }
 
     /// Where names of functions come from.
@@ -274,16 +320,15 @@ impl EventSource {
         self.timeline.as_mut()
     }
 
-    /// Times of the first and the last event, where the recordings tell. Of programs all is
-    /// read for it.
+    /// Times of the first and the last event. Recordings that do not state them are read for it.
     ///
     /// # Errors
     /// If reading fails.
     pub fn span(&self) -> Result<Option<(u64, u64)>, SourceError> {
         let mut spans = Vec::new();
         for number in 0..self.perf.len() {
-            let Some(data) = self.perf(number) else { continue };
-            match data.features().sample_time {
+            let Some(mut data) = self.perf(number) else { continue };
+            match data.sample_span()? {
                 Some(span) => spans.push(span),
                 None => return Ok(None),
             }
@@ -446,7 +491,6 @@ impl EventSource {
         }
         let stats = std::thread::scope(|scope| {
             let reader = BatchReader::start(scope, (recording, waiting), Arc::new);
-            tee.iter_mut().for_each(|tee| tee.begin());
             while let Some(batch) = reader.next() {
                 tee.iter_mut().for_each(|tee| tee.give(&batch));
                 let mut entries = batch.entries();
@@ -456,10 +500,9 @@ impl EventSource {
             }
             reader.finish()
         })?;
-        let untold_losses = lane.untold_losses().collect();
         let perf: Vec<_> =
             self.perf(0).map(|data| summary::PerfSummary::new(&data, stats)).into_iter().collect();
-        let mut summary = ReadSummary { perf, untold_losses, ..ReadSummary::default() };
+        let mut summary = ReadSummary { perf, ..ReadSummary::default() };
         summary.add_samples(context.finish());
         Ok(summary)
     }
@@ -474,7 +517,7 @@ impl EventSource {
     ) -> Result<ReadSummary, SourceError> {
         let kernels = self.kernel_contexts(timeline);
         let mut lanes = TimelineLanes::new((self, timeline), &kernels, options);
-        let mut walk = timeline.walk(&select(registry.selection(), !self.perf.is_empty()))?;
+        let mut walk = timeline.walk(&self.select(registry.selection()))?;
         let (from, until) = (self.whole_from.unwrap_or(0), registry.selection().until());
         let _ = walk.run(u64::MAX, &mut |moment| match time_of(&moment) {
             time if time > until => ControlFlow::Break(()),
@@ -486,8 +529,7 @@ impl EventSource {
         })?;
         lanes.finish(&mut registry, sink);
         let timeline = Some(walk.into_stats());
-        let (notes, untold_losses) = (lanes.notes(), lanes.untold_losses());
-        Ok(ReadSummary { timeline, notes, untold_losses, ..ReadSummary::default() })
+        Ok(ReadSummary { timeline, notes: lanes.notes(), ..ReadSummary::default() })
     }
 
     /// Several, of which at least one is a perf.data.
@@ -501,7 +543,7 @@ impl EventSource {
         let kernels = timeline.map_or_else(Vec::new, |t| self.kernel_contexts(t));
         let mut lanes = timeline.map(|t| TimelineLanes::new((self, t), &kernels, options));
         let sink = RefCell::new(sink);
-        let select = select(registry.selection(), true);
+        let select = self.select(registry.selection());
         let mut summary = self.merge(
             &mut registry,
             &select,
@@ -514,7 +556,6 @@ impl EventSource {
         if let Some(lanes) = &mut lanes {
             lanes.finish(&mut registry, &mut |e| (sink.borrow_mut())(e));
             summary.add(lanes.notes());
-            summary.untold_losses.extend(lanes.untold_losses());
         }
         Ok(summary)
     }
@@ -536,7 +577,7 @@ impl EventSource {
             // between is 5 % of the time that a line takes.
             Some(timeline) if self.perf.is_empty() && !selection.is_restricted() => {
                 let mut walk =
-                    timeline.walk(&TimelineSelect { runs: true, ..select(selection, false) })?;
+                    timeline.walk(&TimelineSelect { runs: true, ..self.select(selection) })?;
                 let _ = walk.run(u64::MAX, &mut |moment| sink(SourcePiece::Moment(moment)))?;
                 let timeline = Some(walk.into_stats());
                 Ok(ReadSummary { timeline, ..ReadSummary::default() })
@@ -569,7 +610,7 @@ impl EventSource {
                 false => ControlFlow::Continue(()),
             }
         };
-        let select = TimelineSelect { runs, ..select(selection, !self.perf.is_empty()) };
+        let select = TimelineSelect { runs, ..self.select(selection) };
         match timeline.filter(|_| self.perf.is_empty()) {
             Some(timeline) => {
                 let mut walk = timeline.walk(&select)?;
@@ -580,6 +621,17 @@ impl EventSource {
             None => self.merge(&mut registry, &select, &mut on_moment, &mut |event| {
                 (sink.borrow_mut())(SourcePiece::Event(event))
             }),
+        }
+    }
+
+    /// The part of a selection that readers of trace.dat and CTF can pass over.
+    fn select(&self, selection: &EventSelection) -> TimelineSelect {
+        TimelineSelect {
+            cpus: selection.cpus(),
+            from: selection.from(),
+            runs: false,
+            raw_times: !self.perf.is_empty(),
+            losses: self.losses.clone(),
         }
     }
 
@@ -615,7 +667,7 @@ impl EventSource {
             None => None,
         };
         let until = registry.selection().until();
-        let (untold_losses, stats) = std::thread::scope(|scope| {
+        let stats = std::thread::scope(|scope| {
             let mut merge = BatchMerge::start(scope, &self.perf, &contexts);
             let mut flow = ControlFlow::Continue(());
             while let Some((lane, entry)) = merge.next() {
@@ -639,9 +691,9 @@ impl EventSource {
                     false => on_moment(moment, registry),
                 })?;
             }
-            Ok::<_, SourceError>((merge.untold_losses(), merge.finish()))
+            Ok::<_, SourceError>(merge.finish())
         })?;
-        let mut summary = ReadSummary { untold_losses, ..ReadSummary::default() };
+        let mut summary = ReadSummary::default();
         for (number, stats) in stats.into_iter().enumerate() {
             if let Some(data) = self.perf(number) {
                 summary.perf.push(summary::PerfSummary::new(&data, stats?));
@@ -660,11 +712,6 @@ pub enum SourcePiece<'p, 'e> {
     Event(&'p RecordedEvent<'e>),
     /// An event of a trace.dat, or events of a program.
     Moment(Moment<'p>),
-}
-
-/// The part of a selection that readers of trace.dat and CTF can pass over.
-fn select(selection: &EventSelection, raw_times: bool) -> TimelineSelect {
-    TimelineSelect { cpus: selection.cpus(), from: selection.from(), runs: false, raw_times }
 }
 
 fn time_of(moment: &Moment<'_>) -> u64 {
@@ -700,11 +747,6 @@ impl<'s> TimelineLanes<'s> {
     }
 
     /// Notes on names of functions that were asked for.
-    fn untold_losses(&self) -> Vec<Option<u32>> {
-        let kernels = self.kernels.iter().flat_map(KernelLane::untold_losses);
-        kernels.chain(self.programs.iter().flat_map(CtfContext::untold_losses)).collect()
-    }
-
     fn notes(&self) -> Vec<Note> {
         let kernels = self.kernels.iter().flat_map(KernelLane::notes);
         kernels.chain(self.programs.iter().flat_map(CtfContext::notes)).collect()

@@ -92,6 +92,10 @@ impl PerfState for PerfContext {
         self.machine.borrow().cgroup(id).cloned()
     }
 
+    fn is_32_bit(&self, pid: u32) -> Option<bool> {
+        self.machine.borrow().is_32_bit(pid)
+    }
+
     fn variable(&self, pid: u32, addr: u64) -> Option<String> {
         self.machine.borrow().variable(pid, addr)
     }
@@ -223,11 +227,6 @@ impl<C: Borrow<PerfContext>> PerfLane<C> {
         let of: &PerfContext = context.borrow();
         let classes = of.classes();
         PerfLane { context, number, classes, losses: LossMarks::default() }
-    }
-
-    /// CPUs whose last losses no event told of.
-    pub(crate) fn untold_losses(&self) -> impl Iterator<Item = Option<u32>> + '_ {
-        self.losses.untold()
     }
 
     /// Takes a record: applies what is sideband, hands a sample on.
@@ -425,6 +424,10 @@ impl PerfState for SampleState {
 
     fn cgroup(&self, id: u64) -> Option<Arc<[u8]>> {
         self.state.borrow().cgroup(id)
+    }
+
+    fn is_32_bit(&self, pid: u32) -> Option<bool> {
+        self.state.borrow_mut().space(pid).is_32_bit
     }
 
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String> {

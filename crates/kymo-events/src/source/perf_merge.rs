@@ -61,11 +61,6 @@ impl<'s, 'c> BatchMerge<'s, 'c> {
         Some((lane, entry))
     }
 
-    /// CPUs whose last losses no event told of.
-    pub(super) fn untold_losses(&self) -> Vec<Option<u32>> {
-        self.lanes.iter().flat_map(PerfLane::untold_losses).collect()
-    }
-
     /// What was read of each.
     pub(super) fn finish(self) -> Vec<Result<PerfDataReadStats, PerfDataReadError>> {
         self.readers.into_iter().map(|lane| lane.reader.finish()).collect()

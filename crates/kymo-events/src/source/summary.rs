@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kymo_files::ctf::UNFINISHED;
 use kymo_files::ctf::read::{Ctf, Times};
 use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
@@ -46,8 +47,6 @@ pub struct ReadSummary {
     /// What call chains of each perf.data were resolved with.
     pub chains: Vec<Arc<ChainFacts>>,
     pub(super) notes: Vec<Note>,
-    /// CPUs of which events were lost behind the last one that was handed out; `None`: any.
-    pub untold_losses: Vec<Option<u32>>,
 }
 
 impl ReadSummary {
@@ -101,6 +100,15 @@ impl ReadSummary {
         }
         if let Some((timeline, stats)) = timeline.zip(self.timeline.as_ref()) {
             notes_on_timeline(timeline, stats).into_iter().for_each(&mut add);
+        }
+        let late = source.map_or(0, |source| source.losses.late());
+        if late > 0 {
+            let fact = format!(
+                "{} of events became known after later events of other CPUs were counted: times \
+                 across them may count as whole",
+                counted(late, "loss", "losses")
+            );
+            add(Note::doubt(NoteKind::Lost, fact, None));
         }
         self.notes.iter().cloned().for_each(&mut add);
         source.into_iter().flat_map(EventSource::found_notes).for_each(&mut add);
@@ -189,7 +197,7 @@ fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
         doubt(NoteKind::Stacks, fact, None);
     }
     if s.unfinished {
-        let fact = "the recorder did not finish the file: its size is 0".to_owned();
+        let fact = "the recorder did not finish the file: its end is missing".to_owned();
         doubt(NoteKind::Unfinished, fact, None);
     }
     notes
@@ -364,6 +372,14 @@ pub fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::TraceDatReadStats) ->
 pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
     let mut l = Notes::default();
     let more = || Some("record with larger or more sub-buffers".to_owned());
+    let unfinished = ctf.traces().iter().filter(|t| t.metadata().env(UNFINISHED).is_some()).count();
+    if unfinished > 0 {
+        let what = counted(unfinished as u64, "trace", "traces");
+        let fact = format!(
+            "the recorder did not finish {what}: it is at work, was killed, or its disk was full"
+        );
+        l.note(NoteKind::Unfinished, fact, None);
+    }
     if s.lost > 0 {
         let (n, places) = (s.lost, s.lost_places);
         l.note(

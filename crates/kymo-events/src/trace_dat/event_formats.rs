@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use kymo_files::Machine;
 use kymo_files::tracedat::TraceDat;
 use kymo_format::{EventFormat, Field, FieldKind, ParseOptions};
-use kymo_model::Endian;
+use kymo_model::{Endian, UntrustedText};
 
-use super::{GraphEvent, TaskGroupEvent};
+use super::{GraphEvent, NameChange, TaskGroupEvent};
 
 /// A format that was read.
 pub struct KnownEvent {
@@ -21,6 +21,8 @@ pub struct KnownEvent {
     pub column: Vec<u8>,
     /// Fields that name a task, each with the field of its number.
     pub names_of_tasks: Vec<(Field, Field)>,
+    /// The event changes the name of a task.
+    pub name_change: Option<NameChange>,
     /// The event is the kernel stack of the one before it.
     pub stack: Option<StackFormat>,
     /// The event is the program's stack of the one before it.
@@ -203,6 +205,7 @@ impl KnownEvent {
             full_name: format!("{system}:{}", format.name),
             column: column(&format).into_bytes(),
             names_of_tasks: names_of_tasks(&format),
+            name_change: NameChange::of(&format),
             stack: StackFormat::of(&format, "kernel_stack", long_size),
             user_stack: StackFormat::of(&format, "user_stack", long_size),
             graph: GraphEvent::of(&format),
@@ -212,8 +215,15 @@ impl KnownEvent {
     }
 }
 
+impl KnownEvent {
+    /// Whether the event states names of tasks.
+    pub fn states_names(&self) -> bool {
+        !self.names_of_tasks.is_empty() || self.name_change.is_some()
+    }
+}
+
 fn column(format: &EventFormat) -> String {
-    let name = format!("{}:", format.name);
+    let name = format!("{}:", UntrustedText::new(&format.name).to_text());
     // This print format brings the blank along.
     if format.system == "ftrace" && format.name == "function" {
         return format!("{name:<21}");
@@ -221,8 +231,12 @@ fn column(format: &EventFormat) -> String {
     format!("{name:<21} ")
 }
 
-/// `comm` with `pid`, `next_comm` with `next_pid` and so on.
+/// `comm` with `pid`, `next_comm` with `next_pid` and so on, of events of the kernel's own:
+/// arguments of a probe may have any meaning.
 fn names_of_tasks(format: &EventFormat) -> Vec<(Field, Field)> {
+    if !matches!(format.system.as_str(), "sched" | "task" | "signal" | "oom") {
+        return Vec::new();
+    }
     let is_text =
         |f: &&Field| matches!(f.kind, FieldKind::String | FieldKind::DynString { .. }) && !f.common;
     let pairs = format.fields.iter().filter(is_text).filter_map(|comm| {

@@ -11,4 +11,4 @@ pub use event_formats::{FormatTable, KnownEvent, StackFormat};
 pub use function_graph::{GraphEntry, GraphEvent, write_duration};
 pub(crate) use process_maps::ProcessMaps;
 pub use task_groups::{TaskGroupEvent, TaskGroups};
-pub use task_names::{TaskName, TaskNames, saved_lines};
+pub use task_names::{NameChange, NewName, TaskName, TaskNames, saved_lines};

@@ -1,10 +1,11 @@
-//! The names of tasks: those the kernel had saved when the recording ended,
-//! and for others what the events themselves say.
+//! The names of tasks in time: those that events state, and for tasks that no event has named so
+//! far those that the kernel had saved when the recording ended.
 
+use kymo_format::{EventFormat, Field};
+use kymo_model::Endian;
 use rustc_hash::FxHashMap;
 
 use super::KnownEvent;
-use kymo_model::Endian;
 
 /// A task's name, as the kernel keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,11 +34,65 @@ impl TaskName {
 /// Tasks that are remembered at most; a recording has some thousands.
 const MOST: usize = 4 << 20;
 
-/// Names by task.
+/// Names of tasks at one time. What an event states holds from that event on, until another one
+/// states something else or the task is freed; what the kernel had saved when the recording ended
+/// is used for tasks that no event has named so far. (trace-cmd shows the saved name, which is the
+/// last one, for all times.)
 #[derive(Clone, Debug, Default)]
 pub struct TaskNames {
-    /// The name, and whether the kernel had saved it.
-    of: FxHashMap<i32, (TaskName, bool)>,
+    stated: FxHashMap<i32, TaskName>,
+    saved: FxHashMap<i32, TaskName>,
+}
+
+/// Event that changes the name of a task, where its fields are not a name beside a number.
+#[derive(Clone, Debug)]
+pub enum NameChange {
+    /// `task:task_rename`: the event happens under the old name.
+    Rename {
+        /// The task; the one in which the event happens where the field is missing.
+        pid: Option<Field>,
+        /// Name before the event.
+        old: Field,
+        /// Name after it.
+        new: Field,
+    },
+    /// `sched:sched_process_exec`: the program's file names the task.
+    Exec {
+        /// Path of the program.
+        filename: Field,
+    },
+    /// `sched:sched_process_free`: the number may be given to another task.
+    Free {
+        /// The task.
+        pid: Field,
+    },
+}
+
+impl NameChange {
+    pub(super) fn of(format: &EventFormat) -> Option<NameChange> {
+        let field = |name: &str| format.field(name).cloned();
+        Some(match (format.system.as_str(), format.name.as_str()) {
+            ("task", "task_rename") => NameChange::Rename {
+                pid: field("pid"),
+                old: field("oldcomm")?,
+                new: field("newcomm")?,
+            },
+            ("sched", "sched_process_exec") => NameChange::Exec { filename: field("filename")? },
+            ("sched", "sched_process_free") => NameChange::Free { pid: field("pid")? },
+            _ => return None,
+        })
+    }
+}
+
+/// What became known of the name of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewName {
+    /// The task.
+    pub tid: i32,
+    /// Its name; `None`: no event states it any more.
+    pub name: Option<TaskName>,
+    /// It holds after the event only.
+    pub is_after: bool,
 }
 
 impl TaskNames {
@@ -51,9 +106,12 @@ impl TaskNames {
         names
     }
 
-    /// Takes over a name that the kernel has saved.
+    /// Takes over a name that the kernel has saved. Where it had saved another one before, this
+    /// is later than what events have stated.
     pub fn save(&mut self, pid: i32, comm: TaskName) {
-        self.of.insert(pid, (comm, true));
+        if self.saved.insert(pid, comm).is_some_and(|before| before != comm) {
+            self.stated.remove(&pid);
+        }
     }
 
     /// The name of a task; `<...>` if it is not known, as trace-cmd shows it.
@@ -65,48 +123,67 @@ impl TaskNames {
     /// The name of a task, if it is known.
     #[inline]
     pub fn find(&self, pid: i32) -> Option<TaskName> {
-        self.of.get(&pid).map(|(comm, _)| *comm)
+        self.stated.get(&pid).or_else(|| self.saved.get(&pid)).copied()
     }
 
-    /// Names the task, unless the kernel had saved its name; `true` if that is news.
-    pub fn add(&mut self, pid: i32, comm: TaskName) -> bool {
-        match self.of.get_mut(&pid) {
-            Some((_, true)) => false,
-            Some((had, _)) if *had == comm => false,
-            Some((had, _)) => {
-                *had = comm;
-                true
+    /// Sets the name that an event states; `None`: none does any more.
+    pub fn set(&mut self, pid: i32, name: Option<TaskName>) {
+        match name {
+            Some(name) if self.stated.len() < MOST || self.stated.contains_key(&pid) => {
+                self.stated.insert(pid, name);
             }
-            None => {
-                let room = self.of.len() < MOST;
-                if room {
-                    self.of.insert(pid, (comm, false));
-                }
-                room
-            }
+            // A name that is known to be wrong is worse than none.
+            Some(_) => {}
+            None => _ = self.stated.remove(&pid),
         }
     }
 
-    /// Hands `new` the tasks that an event gives another name than they had.
+    /// Applies what an event in the thread `tid` states of names, and hands each change to `new`.
+    /// Answers the name of that thread in the event, where it has another one after it.
     #[inline]
     pub fn learn(
         &mut self,
         known: &KnownEvent,
-        payload: &[u8],
+        (tid, payload): (i32, &[u8]),
         endian: Endian,
-        mut new: impl FnMut(i32, TaskName),
-    ) {
+        mut new: impl FnMut(NewName),
+    ) -> Option<TaskName> {
+        let task = |pid: &Field| i32::try_from(pid.int(payload, endian)?).ok();
         for (comm, pid) in &known.names_of_tasks {
-            let Some(pid) = pid.int(payload, endian) else { continue };
-            let Ok(pid) = i32::try_from(pid) else { continue };
-            if self.of.get(&pid).is_some_and(|(_, saved)| *saved) {
-                continue;
-            }
-            let text = TaskName::new(comm.bytes(payload, endian));
-            if !text.as_bytes().is_empty() && self.add(pid, text) {
-                new(pid, text);
-            }
+            let text = comm.bytes(payload, endian);
+            task(pid).into_iter().for_each(|pid| self.state(pid, text, &mut new));
         }
+        let (pid, after) = match known.name_change.as_ref()? {
+            NameChange::Rename { pid, old, new: name } => {
+                let pid = pid.as_ref().map_or(Some(tid), task)?;
+                self.state(pid, old.bytes(payload, endian), &mut new);
+                (pid, Some(TaskName::new(name.bytes(payload, endian))))
+            }
+            NameChange::Exec { filename } => {
+                let path = filename.bytes(payload, endian);
+                let path = path.split(|b| *b == 0).next().unwrap_or_default();
+                let file = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+                // The kernel keeps 15 bytes.
+                self.state(tid, file.get(..15).unwrap_or(file), &mut new);
+                return None;
+            }
+            NameChange::Free { pid } => (task(pid)?, None),
+        };
+        let before = self.find(tid);
+        self.set(pid, after);
+        new(NewName { tid: pid, name: after, is_after: true });
+        before.filter(|_| pid == tid)
+    }
+
+    /// Takes note of a name that holds in an event.
+    fn state(&mut self, pid: i32, text: &[u8], new: &mut impl FnMut(NewName)) {
+        let name = TaskName::new(text);
+        // Each CPU has an idle task of its own, and all have one name here.
+        if pid == 0 || name.as_bytes().is_empty() || self.stated.get(&pid) == Some(&name) {
+            return;
+        }
+        self.set(pid, Some(name));
+        new(NewName { tid: pid, name: Some(name), is_after: false });
     }
 }
 
@@ -120,17 +197,85 @@ pub fn saved_lines(text: &str) -> impl Iterator<Item = (i32, &str)> {
 mod tests {
     use super::*;
 
+    const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
+
+    /// An event with a number, and texts of 16 bytes.
+    fn known(system: &str, name: &str, pid: &str, texts: &[&str]) -> KnownEvent {
+        let mut text = format!("name: {name}\nID: 9\nformat:\n{COMMON}");
+        text += &format!("\tfield:pid_t {pid};\toffset:8;\tsize:4;\tsigned:1;\n");
+        for (at, field) in texts.iter().enumerate() {
+            let offset = 12 + 16 * at;
+            text += &format!("\tfield:char {field}[16];\toffset:{offset};\tsize:16;\tsigned:0;\n");
+        }
+        KnownEvent::parse(system, &(text + "\nprint fmt: \"x\"\n"), 8).unwrap()
+    }
+
+    fn payload(pid: i32, texts: &[&str]) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        bytes.extend(pid.to_le_bytes());
+        for text in texts {
+            let mut field = [0; 16];
+            field[..text.len()].copy_from_slice(text.as_bytes());
+            bytes.extend(field);
+        }
+        bytes
+    }
+
+    fn name(names: &TaskNames, pid: i32) -> String {
+        String::from_utf8_lossy(names.get(pid).as_bytes()).into_owned()
+    }
+
     #[test]
-    fn saved_names_count_before_learnt_ones() {
-        let mut c = TaskNames::new("12 cat\n  13 name with blanks\nnonsense\n");
-        let name = |c: &TaskNames, pid| String::from_utf8_lossy(c.get(pid).as_bytes()).into_owned();
-        assert!(!c.add(12, TaskName::new(b"dog")));
-        assert!(c.add(14, TaskName::new(b"egg")));
-        assert!(c.add(14, TaskName::new(b"bird\0rest")));
-        assert!(!c.add(14, TaskName::new(b"bird")));
-        assert_eq!(name(&c, 12), "cat");
-        assert_eq!(name(&c, 13), "name with blanks");
-        assert_eq!(name(&c, 14), "bird");
-        assert_eq!((name(&c, 0), name(&c, 15)), ("<idle>".into(), "<...>".into()));
+    fn names_are_those_of_their_time() {
+        let rename = known("task", "task_rename", "pid", &["oldcomm", "newcomm"]);
+        let exit = known("sched", "sched_process_exit", "pid", &["comm"]);
+        let free = known("sched", "sched_process_free", "pid", &["comm"]);
+        let mut names = TaskNames::new("12 last\n  13 name with blanks\nnonsense\n");
+        assert_eq!((name(&names, 0), name(&names, 15)), ("<idle>".into(), "<...>".into()));
+        assert_eq!(
+            (name(&names, 12), name(&names, 13)),
+            ("last".into(), "name with blanks".into())
+        );
+        let mut changes = Vec::new();
+        let mut see = |names: &mut TaskNames, known, pid, texts: &[&str]| {
+            let own = names.learn(known, (pid, &payload(pid, texts)), Endian::Little, |change| {
+                changes.push((change.name.map(|n| n.as_bytes().to_vec()), change.is_after));
+            });
+            own.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned())
+        };
+        // The event itself happens under the old name.
+        assert_eq!(see(&mut names, &rename, 12, &["first", "second"]).as_deref(), Some("first"));
+        assert_eq!(name(&names, 12), "second");
+        assert_eq!(see(&mut names, &exit, 12, &["second"]), None);
+        assert_eq!(see(&mut names, &free, 12, &["second"]).as_deref(), Some("second"));
+        // Whoever gets the number then is another task, whose name was saved.
+        assert_eq!(name(&names, 12), "last");
+        assert_eq!(see(&mut names, &exit, 0, &["swapper/0"]), None);
+        assert_eq!(name(&names, 0), "<idle>");
+        let some = |text: &str| Some(text.as_bytes().to_vec());
+        assert_eq!(changes, [(some("first"), false), (some("second"), true), (None, true)]);
+    }
+
+    #[test]
+    fn a_program_that_is_executed_names_its_task() {
+        let exec = known("sched", "sched_process_exec", "pid", &["filename"]);
+        let mut names = TaskNames::new("");
+        let bytes = payload(7, &["/usr/bin/true"]);
+        assert_eq!(names.learn(&exec, (7, &bytes), Endian::Little, |_| {}), None);
+        assert_eq!(name(&names, 7), "true");
+    }
+
+    #[test]
+    fn a_name_that_is_saved_anew_is_later_than_stated_ones() {
+        let exit = known("sched", "sched_process_exit", "pid", &["comm"]);
+        let mut names = TaskNames::new("7 sh\n");
+        names.learn(&exit, (7, &payload(7, &["stated"])), Endian::Little, |_| {});
+        names.save(7, TaskName::new(b"sh"));
+        assert_eq!(name(&names, 7), "stated");
+        names.save(7, TaskName::new(b"app\0rest"));
+        assert_eq!(name(&names, 7), "app");
     }
 }

@@ -11,6 +11,9 @@ pub mod read;
 pub mod types;
 pub mod write;
 
+/// Name in the environment of a trace that its recorder (kymo) has not finished.
+pub const UNFINISHED: &str = "kymo_unfinished";
+
 pub use anchor::Anchor;
 pub use attributes::CodeMapping;
 pub use read::{Ctf, CtfReadError, CtfReadStats};

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use kymo_model::{Endian, RecordHeader, RecordKind};
 
-use super::write::features::{BuildIdOf, build_id};
+use super::write::features::{BuildIdOf, build_id, build_id_record};
 use super::write::synth::finished_round;
 use super::write::{EventMeta, FeatureSections, PerfDataWriter};
 use super::{Entry, EventDesc, Feature, Features, PerfData, PerfDataReadStats, RecordOrder};
@@ -71,12 +71,11 @@ pub fn append(entry: &Entry<'_>, out: &mut Vec<u8>) {
 
 /// Appends the record of a pipe that tells a build-id.
 pub fn append_build_id(binary: &BuildIdOf, out: &mut Vec<u8>) {
-    let mut record = build_id(binary);
-    record[..4].copy_from_slice(&RecordKind::HEADER_BUILD_ID.0.to_ne_bytes());
-    out.extend(record);
+    out.extend(build_id_record(binary));
 }
 
-/// Writes `input` again. Trace data of the AUX area is left out. Gives the size of what was
+/// Writes `input` again; of one that is damaged or not finished, a file that is not finished. Trace
+/// data of the AUX area is left out. Gives the size of what was
 /// written and how the recording was read.
 pub fn rewrite(
     input: &mut PerfData,
@@ -87,7 +86,10 @@ pub fn rewrite(
         return Err(RewriteError::ByteOrder);
     }
     let from_pipe = input.is_pipe();
-    let mut out = Rewriter { target: Some(target), writer: None, bytes: Vec::new() };
+    // Those that are known stand before the records or in a section.
+    let drops_build_ids = input.has_pipe_form() && !from_pipe;
+    let mut out =
+        Rewriter { target: Some(target), writer: None, bytes: Vec::new(), drops_build_ids };
     if !from_pipe {
         out.begin(input.events(), input.features(), rewriting)?;
     }
@@ -112,13 +114,21 @@ pub fn rewrite(
         true => FeatureSections::new(),
         false => sections(input.features(), &rewriting.build_ids()),
     };
-    Ok((writer.finish(&sections)?, read))
+    // What is missing in the one is missing in the other.
+    let is_whole =
+        !read.unfinished && read.damaged.is_none() && input.description_damage().is_empty();
+    let size = match is_whole {
+        true => writer.finish(&sections)?,
+        false => writer.finish_incomplete(&sections)?,
+    };
+    Ok((size, read))
 }
 
 struct Rewriter {
     target: Option<RewriteTarget>,
     writer: Option<PerfDataWriter>,
     bytes: Vec<u8>,
+    drops_build_ids: bool,
 }
 
 impl Rewriter {
@@ -176,7 +186,9 @@ impl Rewriter {
             | RecordKind::HEADER_FEATURE
             | RecordKind::HEADER_TRACING_DATA
             | RecordKind::HEADER_EVENT_TYPE => return Ok(()),
-            RecordKind::HEADER_BUILD_ID if self.writer.is_none() => return Ok(()),
+            RecordKind::HEADER_BUILD_ID if self.writer.is_none() || self.drops_build_ids => {
+                return Ok(());
+            }
             RecordKind::AUXTRACE | RecordKind::AUXTRACE_INFO => return Ok(()),
             _ => {}
         }

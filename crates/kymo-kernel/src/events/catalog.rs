@@ -102,6 +102,18 @@ impl Catalog {
         self.next_group.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Tracepoints of which a name means one without its group, else those with names much like it.
+    pub fn tracepoints_like(&self, wanted: &str) -> Vec<String> {
+        let all = self.tracepoints().unwrap_or_default();
+        let named = all.iter().filter(|(_, name)| name == wanted);
+        let named: Vec<String> = named.map(|(system, name)| format!("{system}:{name}")).collect();
+        if !named.is_empty() {
+            return named;
+        }
+        let all: Vec<String> = all.iter().map(|(s, n)| format!("{s}:{n}")).collect();
+        kymo_model::near_names(wanted, all.iter().map(String::as_str))
+    }
+
     /// Names that are much like `wanted`, of any kind.
     pub(super) fn near(&self, wanted: &str) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();

@@ -126,6 +126,11 @@ impl SystemRoot {
         }
         self.read(format!("sys/kernel/btf/{module}"))
     }
+
+    /// `vmlinux` and the modules whose types the kernel shows.
+    pub fn btf_modules(&self) -> Vec<String> {
+        self.names("sys/kernel/btf")
+    }
 }
 
 #[cfg(test)]

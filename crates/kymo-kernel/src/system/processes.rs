@@ -2,10 +2,16 @@
 //! in [`proc_maps`](crate::proc_maps), its threads and descriptors in
 //! [`target`](crate::target).
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{SystemRoot, kept_roots};
+use crate::proc_maps;
+
+/// How long the list of a process's mappings is read at most.
+const MAPS_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl SystemRoot {
     /// The root directory of a process, with its mounts.
@@ -17,6 +23,14 @@ impl SystemRoot {
     /// The file of a process's mapping; it is there for as long as the mapping is not split.
     pub fn mapped_file(&self, pid: u32, (start, end): (u64, u64)) -> PathBuf {
         self.path(format!("proc/{pid}/map_files/{start:x}-{end:x}"))
+    }
+
+    /// The file that a process has mapped under a name, such as that of one that was removed.
+    pub fn file_mapped_as(&self, pid: u32, name: &Path) -> Option<PathBuf> {
+        let maps = proc_maps::maps(pid, MAPS_TIMEOUT).ok()?;
+        let name = name.as_os_str().as_bytes();
+        let map = maps.mappings.iter().find(|map| map.path == name)?;
+        Some(self.mapped_file(pid, (map.start, map.end)))
     }
 
     /// Path of a process's program, as this process can open it.

@@ -106,6 +106,15 @@ fn parse_value(text: &str, at: usize, value: &str) -> Result<ArgValue> {
             Ok(ArgValue::Raw(value.to_owned()))
         }
         Some(b'&') => variable(text, at + 1, &value[1..], true),
+        // `*var->field` is `var->field[0]`.
+        Some(b'*') => {
+            let stars = value.len() - value.trim_start_matches('*').len();
+            let mut of = variable(text, at + stars, &value[stars..], false)?;
+            if let ArgValue::Variable { steps, .. } = &mut of {
+                steps.extend(std::iter::repeat_n(FieldStep::Index(0), stars));
+            }
+            Ok(of)
+        }
         Some(_) => variable(text, at, value, false),
     }
 }

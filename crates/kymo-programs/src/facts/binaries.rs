@@ -12,6 +12,7 @@ use kymo_model::probe::{FetchBase, FetchType, IntegerFormat};
 use kymo_probe::{ProbeHazard, ProbedBinary};
 use kymo_symbols::debug_files::{BinaryFiles, find_on_search_path, is_elf, path_in_process};
 
+use super::MachineFacts;
 use crate::address_names::MAPS_TIMEOUT;
 
 /// A place in a binary.
@@ -27,8 +28,24 @@ pub(crate) struct BinaryPlace {
 
 /// Finds a binary: a path, a program on the search path, a library by its name (`libc`), or
 /// the program of a process if the name is empty. Of a process of another mount namespace names
-/// are looked up there.
+/// are looked up there. A file that was replaced while the process has it mapped is the mapped one.
 fn find_binary(name: &str, pid: Option<u32>) -> Result<PathBuf, String> {
+    let found = find_named_binary(name, pid)?;
+    Ok(pid.and_then(|pid| replaced_file(&found, pid)).unwrap_or(found))
+}
+
+/// The file that a process has mapped as code by a path which another file has now.
+fn replaced_file(path: &Path, pid: u32) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut deleted = std::fs::canonicalize(path).ok()?.as_os_str().as_bytes().to_vec();
+    deleted.extend(b" (deleted)");
+    let maps = proc_maps::maps(pid, MAPS_TIMEOUT).ok()?;
+    let mut mappings = maps.mappings.iter();
+    let mapping = mappings.find(|m| m.executable() && m.path == deleted)?;
+    Some(SystemRoot::machine().mapped_file(pid, (mapping.start, mapping.end)))
+}
+
+fn find_named_binary(name: &str, pid: Option<u32>) -> Result<PathBuf, String> {
     if name.is_empty() {
         let pid = pid.ok_or("name a binary, or a process with -p")?;
         return SystemRoot::machine().executable_of(pid).map_err(|e| format!("process {pid}: {e}"));
@@ -103,6 +120,31 @@ pub(super) fn symbol(path: &str, name: &str, pid: Option<u32>) -> Option<(u64, u
     Some((found.addr, found.size))
 }
 
+/// Address in its file of a probe of a position independent program or library.
+pub(super) fn moved_place(target: &AttachTarget, pid: Option<u32>) -> Option<u64> {
+    let (AttachTarget::Uprobe { path, .. } | AttachTarget::Usdt { path, .. }) = target else {
+        return None;
+    };
+    let files = open(path, pid).ok()?;
+    let symbols = CodeSymbols::load(files.binary(), files.debug()).ok()?;
+    if !symbols.is_position_independent() {
+        return None;
+    }
+    match target {
+        AttachTarget::Uprobe { function, offset, address, .. } => {
+            let at = address.or_else(|| symbols.named(function, true).map(|s| s.addr))?;
+            Some(at.wrapping_add(*offset))
+        }
+        AttachTarget::Usdt { provider, name, site, .. } => {
+            let notes = usdt_notes(files.binary()).ok()?;
+            let mut notes = notes.iter().filter(|note| is_note_of(note, provider, name, *site));
+            // Of several places none is the one.
+            notes.next().filter(|_| notes.next().is_none()).map(|note| note.addr)
+        }
+        _ => None,
+    }
+}
+
 /// Path of a binary and the names of its functions that match, mangled.
 pub(super) fn functions(
     path: &str,
@@ -120,8 +162,20 @@ pub(super) fn functions(
         }
         false => is_wanted(name),
     };
-    let named = symbols.all().filter(|s| s.code && matches(s.name));
-    let mut names: Vec<(u64, String)> = named.map(|s| (s.addr, s.name.to_owned())).collect();
+    let functions = || symbols.all().filter(|s| s.code);
+    // Debug files name each version of a function (`f@@LIB_1.2`, the default one, `f@LIB_1.1`).
+    let named = functions().filter_map(|s| {
+        let is_default = !s.is_versioned() || s.is_default_version();
+        match is_default && matches(s.plain_name()) {
+            true => Some((s.addr, s.plain_name().to_owned())),
+            false => matches(s.name).then(|| (s.addr, s.name.to_owned())),
+        }
+    });
+    let mut names: Vec<(u64, String)> = named.collect();
+    if names.is_empty() {
+        let old = functions().filter(|s| matches(s.plain_name()));
+        names.extend(old.map(|s| (s.addr, s.name.to_owned())));
+    }
     // One name for each address: a function shall be probed once.
     names.sort();
     names.dedup_by_key(|(address, _)| *address);
@@ -234,6 +288,11 @@ fn bare(register: &str) -> String {
     register.trim_start_matches('%').to_owned()
 }
 
+/// Whether a file is not ELF: code whose addresses are offsets in the file.
+fn is_flat(path: &str, pid: Option<u32>) -> bool {
+    find_binary(path, pid).is_ok_and(|path| path.is_file() && !is_elf(&path))
+}
+
 /// Refuses addresses where a probe would harm the program, or is no code.
 fn judge(
     files: &BinaryFiles,
@@ -254,9 +313,16 @@ fn judge(
 /// Places of a uprobe or USDT probe.
 pub(crate) fn place_of(
     target: &AttachTarget,
-    pid: Option<u32>,
+    facts: &MachineFacts,
 ) -> Result<Vec<BinaryPlace>, String> {
+    let pid = facts.pid;
     match target {
+        AttachTarget::Uprobe { path, function, offset, address: Some(address), .. }
+            if function.is_empty() && facts.is_unsafe && is_flat(path, pid) =>
+        {
+            let path = find_binary(path, pid)?;
+            Ok(vec![BinaryPlace { path, offset: address.wrapping_add(*offset), semaphore: 0 }])
+        }
         AttachTarget::Uprobe { path, function, offset, address, .. } => {
             let files = open(path, pid)?;
             let symbols = CodeSymbols::load(files.binary(), files.debug())

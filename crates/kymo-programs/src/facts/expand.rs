@@ -98,6 +98,14 @@ impl PointCatalog<'_> {
             AttachTarget::Kprobe { function, address: None, .. } if self.is_excluded(function) => {
                 Vec::new()
             }
+            // Where functions are probed by name the kernel itself tells.
+            AttachTarget::Kprobe { module, function, address: None, .. }
+                if module.is_empty() && !self.facts.has_kprobes() =>
+            {
+                let mut symbols = self.facts.symbols().iter();
+                let is_there = symbols.any(|(_, _, name, _)| name == function);
+                is_there.then(|| point.clone()).into_iter().collect()
+            }
             AttachTarget::Kprobe { module, function, address: None, .. } if !module.is_empty() => {
                 let is_there = self.facts.function_of_module(module, function).is_some();
                 // Without addresses the kernel itself tells.
@@ -197,21 +205,44 @@ impl PointCatalog<'_> {
     }
 
     fn raw_tracepoints(&self, module: &str, event: &str) -> Result<Vec<AttachPoint>, String> {
-        let made = |event: &str| {
+        let made = |module: &str, event: &str| {
             named(AttachTarget::RawTracepoint { module: module.into(), event: event.into() })
         };
-        if !has_wildcard(event) {
-            return Ok(vec![made(event)]);
+        if !has_wildcard(event) && !has_wildcard(module) {
+            // Without its types only the kernel itself tells whether a tracepoint exists.
+            let Some(types) = self.facts.types() else { return Ok(vec![made(module, event)]) };
+            let has_it = |module: &str| {
+                types.space(module).is_some_and(|space| space.tracepoint_id(event).is_some())
+            };
+            let is_there = match module {
+                // Modules may have no types.
+                "" => {
+                    let function = format!("__traceiter_{event}");
+                    has_it("") || self.facts.kernel_symbol(&function).is_some()
+                }
+                module => has_it(module),
+            };
+            return Ok(is_there.then(|| made(module, event)).into_iter().collect());
         }
         let types = self
             .facts
             .types()
             .ok_or("a list of raw tracepoints needs BTF, which this kernel lacks")?;
         let pattern = NamePattern::new(event)?;
-        let mut names: Vec<&str> =
-            types.tracepoint_names().filter(|n| pattern.is_match(n)).collect();
-        names.sort_unstable();
-        Ok(names.into_iter().map(made).collect())
+        let modules = NamePattern::new(if module.is_empty() { "*" } else { module })?;
+        let mut modules: Vec<String> =
+            types.module_names().into_iter().filter(|name| modules.is_match(name)).collect();
+        // Without a module named: of the kernel itself first.
+        modules.sort_by_key(|name| (name != "vmlinux", name.clone()));
+        let mut points = Vec::new();
+        for module in &modules {
+            let Some(space) = types.space(module) else { continue };
+            let mut names: Vec<&str> =
+                space.tracepoint_names().filter(|n| pattern.is_match(n)).collect();
+            names.sort_unstable();
+            points.extend(names.into_iter().map(|name| made(module, name)));
+        }
+        Ok(points)
     }
 
     /// Functions by name, of a module if one is named: then each is of its module alone.
@@ -287,8 +318,11 @@ impl PointCatalog<'_> {
             self.facts.types().ok_or("fentry and fexit need BTF, which this kernel lacks")?;
         if !has_wildcard(function) {
             let space = self.facts.types_of_function(module, function);
-            let is_there = space.is_some_and(|space| space.function_id(function).is_some());
-            return Ok(is_there.then(|| named(target.clone())).into_iter().collect());
+            let space = space.filter(|space| space.function_id(function).is_some());
+            return Ok(space
+                .map(|space| in_module(target, &space.module, function))
+                .into_iter()
+                .collect());
         }
         let pattern = NamePattern::new(function)?;
         let space = types.space(module).ok_or_else(|| format!("{module} has no BTF"))?;
@@ -296,14 +330,7 @@ impl PointCatalog<'_> {
         names.retain(|name| self.facts.traceable.as_ref().is_none_or(|list| list.has(name)));
         names.sort_unstable();
         names.dedup();
-        let made = |name: &str| {
-            let mut target = target.clone();
-            if let AttachTarget::Fentry { function, .. } = &mut target {
-                *function = name.to_owned();
-            }
-            named(target)
-        };
-        Ok(names.into_iter().map(made).collect())
+        Ok(names.into_iter().map(|name| in_module(target, &space.module, name)).collect())
     }
 
     fn uprobes(
@@ -395,6 +422,16 @@ impl PointCatalog<'_> {
         };
         Ok(pairs.into_iter().map(made).collect())
     }
+}
+
+/// A function of the kernel, whose types have no name of a module, or of a module.
+fn in_module(target: &AttachTarget, module_name: &str, name: &str) -> AttachPoint {
+    let mut target = target.clone();
+    if let AttachTarget::Fentry { function, module, .. } = &mut target {
+        *function = name.to_owned();
+        *module = if module_name.is_empty() { "vmlinux" } else { module_name }.to_owned();
+    }
+    named(target)
 }
 
 fn named(target: AttachTarget) -> AttachPoint {

@@ -97,6 +97,15 @@ impl KernelTypes {
         of(&self.kernel).or_else(|| self.modules.borrow().iter().find_map(|space| of(space)))
     }
 
+    /// Offset of a member of a structure of the kernel, in bytes.
+    pub(crate) fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
+        let btf = &self.kernel.btf;
+        let structure = btf.get(btf.find(structure, &[BtfKind::STRUCT])?)?;
+        let members = btf.members(&structure);
+        let member = members.iter().find(|m| m.name == member)?;
+        Some(member.bit_offset / 8)
+    }
+
     /// Members of a structure or union.
     pub(crate) fn record(&self, id: u32) -> Option<Rc<RecordLayout>> {
         if let Some(known) = self.records.borrow().get(&id) {
@@ -142,10 +151,9 @@ impl KernelTypes {
         of(&self.kernel).or_else(|| modules.iter().find_map(|space| of(space)))
     }
 
-    /// Names of all tracepoints of the kernel.
-    pub(crate) fn tracepoint_names(&self) -> impl Iterator<Item = &str> {
-        let names = self.kernel.btf.all_of(BtfKind::TYPEDEF).map(|(_, name)| name);
-        names.filter_map(|name| name.strip_prefix("btf_trace_"))
+    /// The kernel, as `vmlinux`, and modules with types.
+    pub(crate) fn module_names(&self) -> Vec<String> {
+        SystemRoot::machine().btf_modules()
     }
 }
 
@@ -241,6 +249,12 @@ impl TypeSpace {
     /// Number of a tracepoint's type.
     pub(crate) fn tracepoint_id(&self, event: &str) -> Option<u32> {
         self.btf.find(&format!("btf_trace_{event}"), &[BtfKind::TYPEDEF])
+    }
+
+    /// Names of all tracepoints.
+    pub(crate) fn tracepoint_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.btf.all_of(BtfKind::TYPEDEF).map(|(_, name)| name);
+        names.filter_map(|name| name.strip_prefix("btf_trace_"))
     }
 
     /// Names of all functions.

@@ -43,6 +43,11 @@ pub struct MachineFacts {
     variables: RefCell<FxHashMap<(AttachPoint, String), Result<UserVariable, String>>>,
     /// Process of `-p`.
     pub pid: Option<u32>,
+    /// Process that sampled events, watchpoints and probes of user space are limited to, of `-p`
+    /// or `-c`. Without, only the latter are, to that of `-p`.
+    pub target: Option<u32>,
+    /// Whether files of code that are no ELF may be probed.
+    pub is_unsafe: bool,
     /// Program of the command of `-c`.
     pub command: Option<String>,
     /// Directories that headers are looked for in before those of the machine.
@@ -57,6 +62,11 @@ impl MachineFacts {
     /// The machine, and the process that probes without a path are of.
     pub fn new(pid: Option<u32>) -> MachineFacts {
         MachineFacts { pid, ..MachineFacts::default() }
+    }
+
+    /// Process that probes of user space are limited to.
+    pub(crate) fn user_process(&self) -> Option<u32> {
+        self.target.or(self.pid)
     }
 
     /// What this kernel has for programs.
@@ -84,6 +94,14 @@ impl MachineFacts {
             let name = format!("BPF_FUNC_{name}");
             helpers.as_ref().is_some_and(|h| h.variants.iter().any(|(_, variant)| *variant == name))
         };
+        let links = match self.find_type("enum bpf_attach_type") {
+            Some(CType::Enumeration { id, .. }) => self.enumerators(id),
+            _ => None,
+        };
+        let has_link = |name: &str| {
+            let name = format!("BPF_{name}");
+            links.as_ref().is_some_and(|l| l.variants.iter().any(|(_, variant)| *variant == name))
+        };
         let has_iterator = |name: &str| {
             let space = self.types().and_then(|types| types.space(""));
             space.is_some_and(|space| space.function_id(&format!("bpf_iter_{name}")).is_some())
@@ -93,7 +111,10 @@ impl MachineFacts {
             ("btf", self.types().is_some()),
             ("libdw (DWARF support)", true),
             ("kprobe", self.has_kprobes()),
+            ("kprobe_multi", self.has_kprobes() && has_link("TRACE_KPROBE_MULTI")),
+            ("kprobe_session", self.has_kprobes() && has_link("TRACE_KPROBE_SESSION")),
             ("uprobe", pmu("uprobe")),
+            ("uprobe_multi", pmu("uprobe") && has_link("TRACE_UPROBE_MULTI")),
             ("iter:task", has_iterator("task")),
             ("iter:task_file", has_iterator("task_file")),
             ("hash", map(1, 8, 8)),
@@ -277,6 +298,10 @@ impl TypeFacts for MachineFacts {
 
     fn user_symbol(&self, path: &str, name: &str) -> Option<(u64, u64)> {
         binaries::symbol(path, name, self.pid)
+    }
+
+    fn moved_place(&self, point: &AttachPoint) -> Option<u64> {
+        binaries::moved_place(&point.target, self.pid)
     }
 
     fn cgroup_id(&self, path: &str) -> Option<u64> {

@@ -94,12 +94,9 @@ fn number_parts(
     value: &ProgramValue,
 ) -> (String, Vec<u8>) {
     // An enumerator prints its number there.
-    let bits = match (value, &field.value_type) {
-        (ProgramValue::Text(name), ValueType::Enumerator { variants, .. }) => {
-            let found = variants.iter().find(|(_, n)| n.as_bytes() == name.as_slice());
-            found.map_or(0, |(value, _)| *value as u64)
-        }
-        (value, _) => value.bits(),
+    let bits = match value {
+        ProgramValue::Enumerator(number, _) => *number as u64,
+        value => value.bits(),
     };
     let size = conversion_size(conversion, field);
     let masked = if size >= 8 { bits } else { bits & ((1u64 << (8 * size)) - 1) };

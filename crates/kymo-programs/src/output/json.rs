@@ -7,6 +7,7 @@ use kymo_bpf::ValueType;
 use super::PrintedMap;
 use super::histogram::used_buckets;
 use super::text;
+use crate::self_tests::{BenchmarkResult, TestResult};
 use crate::value::{HistogramBucket, ProgramValue};
 
 /// A map: `{"type": "map", "data": {"@name": …}}`.
@@ -48,6 +49,39 @@ pub(super) fn write_message(out: &mut Vec<u8>, kind: &str, text: &[u8]) {
     out.extend(b"}\n");
 }
 
+/// Result of a test.
+pub(super) fn write_test_result(out: &mut Vec<u8>, result: &TestResult) {
+    out.extend(b"{\"type\": \"test_result\", \"data\": {");
+    write_text(out, result.name.as_bytes());
+    let duration = result.duration.as_nanos();
+    let passed = result.has_passed;
+    let _ = write!(out, ": {{\"duration\": {duration}, \"passed\": {passed}, \"output\": ");
+    write_text(out, &result.output);
+    out.extend(b"}}}\n");
+}
+
+/// Result of a benchmark.
+pub(super) fn write_benchmark_result(out: &mut Vec<u8>, result: &BenchmarkResult) {
+    out.extend(b"{\"type\": \"benchmark_result\", \"data\": {");
+    write_text(out, result.name.as_bytes());
+    let BenchmarkResult { average, runs, .. } = result;
+    let _ = writeln!(out, ": {{\"average\": {average}, \"iters\": {runs}}}}}}}");
+}
+
+/// An error of the program at a place in it.
+pub(super) fn write_runtime_error(
+    out: &mut Vec<u8>,
+    text: &str,
+    file: &str,
+    at: kymo_bpf::ProgramPosition,
+) {
+    out.extend(b"{\"type\": \"runtime_error\", \"msg\": ");
+    write_text(out, text.as_bytes());
+    out.extend(b", \"filename\": ");
+    write_text(out, file.as_bytes());
+    let _ = writeln!(out, ", \"line\": {}, \"col\": {}}}", at.line, at.column);
+}
+
 /// `print(value)`.
 pub(super) fn write_printed_value(out: &mut Vec<u8>, value: &ProgramValue, is_old: bool) {
     out.extend(b"{\"type\": \"value\", \"data\": ");
@@ -69,7 +103,9 @@ pub(super) fn key_text(key: &ProgramValue) -> Vec<u8> {
             let members: Vec<Vec<u8>> = members.iter().map(member).collect();
             [b"{", members.join(&b","[..]).as_slice(), b"}"].concat()
         }
-        ProgramValue::Stack(lines) => format!("\n{}\n", lines.join("\n")).into_bytes(),
+        ProgramValue::Stack(lines) | ProgramValue::RawStack(lines) => {
+            format!("\n{}\n", lines.join("\n")).into_bytes()
+        }
         key => {
             let mut out = Vec::new();
             text::write_value(&mut out, key);
@@ -84,6 +120,7 @@ fn write_value(out: &mut Vec<u8>, value: &ProgramValue, is_old: bool) {
         ProgramValue::Signed(n) => write!(out, "{n}"),
         ProgramValue::Unsigned(n) => write!(out, "{n}"),
         ProgramValue::Pointer(n) if !is_old => write!(out, "{n}"),
+        ProgramValue::Enumerator(n, _) if !is_old => write!(out, "{n}"),
         ProgramValue::Boolean(b) => write!(out, "{b}"),
         ProgramValue::Tuple(parts) | ProgramValue::Array(parts) => {
             out.push(b'[');

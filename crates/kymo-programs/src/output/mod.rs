@@ -3,13 +3,14 @@
 mod format;
 mod histogram;
 mod json;
+mod tests;
 mod text;
 
 pub(crate) use format::format_values;
 
 use std::io::{self, Write};
 
-use kymo_bpf::ValueType;
+use kymo_bpf::{ProgramPosition, ValueType};
 
 use crate::value::ProgramValue;
 use kymo_model::counted;
@@ -127,6 +128,21 @@ impl ProgramOutput<'_> {
                 "{{\"type\": \"attached_probes\", \"count\": {probes}, \"data\": {{\"probes\": {probes}}}}}"
             ),
         }
+    }
+
+    /// An error of the program while it runs, where that is part of the output.
+    pub(crate) fn runtime_error(
+        &mut self,
+        text: &str,
+        file: &str,
+        at: ProgramPosition,
+    ) -> io::Result<bool> {
+        if self.form != OutputForm::Json {
+            return Ok(false);
+        }
+        let mut out = Vec::new();
+        json::write_runtime_error(&mut out, text, file, at);
+        self.sink.write_all(&out).map(|()| true)
     }
 
     /// Records that did not fit the ring.

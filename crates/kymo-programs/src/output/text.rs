@@ -70,7 +70,7 @@ fn write_old_key(out: &mut Vec<u8>, key: &ProgramValue) {
             }
         }
         ProgramValue::Record(_) => out.extend(key_text(key)),
-        ProgramValue::Stack(lines) => {
+        ProgramValue::Stack(lines) | ProgramValue::RawStack(lines) => {
             out.push(b'\n');
             lines.iter().for_each(|line| out.extend(format!("    {line}\n").as_bytes()));
         }
@@ -103,6 +103,7 @@ pub(crate) fn write_value(out: &mut Vec<u8>, value: &ProgramValue) {
         ProgramValue::Unsigned(n) => write!(out, "{n}"),
         ProgramValue::Boolean(b) => write!(out, "{b}"),
         ProgramValue::Pointer(address) => write!(out, "0x{address:x}"),
+        ProgramValue::Enumerator(_, name) => out.write_all(name.as_bytes()),
         ProgramValue::Text(text) => out.write_all(text),
         ProgramValue::Bytes(bytes) => {
             write_escaped(out, bytes);
@@ -136,6 +137,10 @@ pub(crate) fn write_value(out: &mut Vec<u8>, value: &ProgramValue) {
         ProgramValue::Stack(lines) => {
             out.push(b'\n');
             lines.iter().try_for_each(|line| writeln!(out, "        {line}"))
+        }
+        ProgramValue::RawStack(lines) => {
+            out.push(b'\n');
+            lines.iter().try_for_each(|line| writeln!(out, "{line}"))
         }
         ProgramValue::Histogram(buckets) => {
             write_bars(out, buckets);

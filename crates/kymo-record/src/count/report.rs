@@ -59,7 +59,7 @@ pub fn read_counts(
     by: Option<Aggregation>,
     sink: &mut dyn FnMut(&CountFileFacts, CountFileReading) -> io::Result<()>,
 ) -> Result<PerfDataReadStats, CountFileError> {
-    let (is_pipe, name) = (data.is_pipe(), data.name().to_owned());
+    let (is_pipe, name) = (data.has_pipe_form(), data.name().to_owned());
     let (mut config, mut threads) = (None, Vec::new());
     let mut counts: Option<RecordedCounts> = None;
     let mut failed = None;

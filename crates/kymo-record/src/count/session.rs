@@ -1,6 +1,7 @@
 //! A count from start to end: runs the command, keeps the time, reads the counters on
 //! the way and at the end, as often as the command is to run.
 
+use kymo_kernel::task_ends::TaskEnds;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -20,9 +21,8 @@ use super::trust;
 use super::{CountError, CountOptions, CountTarget, StartDelay};
 use crate::control::{ControlChannel, ControlCommand};
 use crate::open::CounterScope;
-
-/// How often to look whether the counted tasks still run.
-const ALIVE_EVERY: Duration = Duration::from_millis(50);
+use crate::output::keep_apart;
+use crate::selection::note_set_id;
 
 /// What a count tells while it goes on. Errors end it.
 pub trait CountSink {
@@ -89,7 +89,7 @@ pub struct CountSummary {
 /// Counts by `options`. Returns when the command or the tasks end, on Ctrl-C, SIGTERM or
 /// SIGHUP, or when the time is over.
 pub fn count(options: &CountOptions, sink: &mut dyn CountSink) -> Result<CountSummary, CountError> {
-    let signals = [Signal::Int, Signal::Term, Signal::Hup, Signal::Child];
+    let signals = [Signal::Int, Signal::Term, Signal::Hup];
     let signals = Signals::listen(&signals).map_err(system("cannot listen for signals"))?;
     let control = options.control.as_ref().map(ControlChannel::open).transpose();
     let control = control.map_err(system("cannot open what --control names"))?;
@@ -119,6 +119,8 @@ struct Run {
     counters: Counters,
     child: Option<GatedChild>,
     tids: Vec<u32>,
+    /// Tasks whose end is that of the run.
+    ends: TaskEnds,
 }
 
 /// What stays the same over the runs.
@@ -199,6 +201,9 @@ impl Session<'_> {
             // sync(1) of the system; what it cannot do does not spoil the count.
             let _ = std::process::Command::new("sync").status();
         }
+        if let Some(file) = &options.file {
+            keep_apart(&file.path).map_err(cannot_write)?;
+        }
         let child = match options.command.as_slice() {
             [] => None,
             command => Some(GatedChild::spawn(command)?),
@@ -245,9 +250,18 @@ impl Session<'_> {
         };
         let how = CounterOptions { inherit: options.inherit, on_exec };
         let mut notes = Vec::new();
+        if options.target == CountTarget::Command {
+            note_set_id(&options.command, &mut notes);
+        }
         let counters = Counters::open(&options.events, &scope, how, &mut notes)?;
         self.add_notes(notes);
-        Ok(Run { counters, child, tids })
+        let ends = match &options.target {
+            _ if child.is_some() => TaskEnds::default(),
+            CountTarget::Processes(pids) => TaskEnds::of_processes(pids),
+            CountTarget::Threads(tids) => TaskEnds::of_threads(tids),
+            _ => TaskEnds::default(),
+        };
+        Ok(Run { counters, child, tids, ends })
     }
 
     /// Lets the delay pass, if there is one: gives when counting began, and why the run
@@ -417,7 +431,6 @@ impl Session<'_> {
         run: &mut Run,
         until: Option<Instant>,
     ) -> Result<Option<WaitEnd>, CountError> {
-        let attached = run.child.is_none() && !run.tids.is_empty();
         loop {
             while let Some(signal) = self.signals.next().map_err(system("cannot read signals"))? {
                 if signal.is_end() {
@@ -433,22 +446,20 @@ impl Session<'_> {
             if self.take_commands(run)? {
                 return Ok(Some(WaitEnd::Gone));
             }
-            if attached && !run.tids.iter().any(|&tid| target::check_thread(tid).is_ok()) {
+            if run.ends.all_ended().map_err(system("cannot wait for the tasks"))? {
                 return Ok(Some(WaitEnd::Gone));
             }
             let left = until.map(|t| t.saturating_duration_since(Instant::now()));
             if left.is_some_and(|l| l.is_zero()) {
                 return Ok(None);
             }
-            let most = match attached {
-                true => Some(left.map_or(ALIVE_EVERY, |l| l.min(ALIVE_EVERY))),
-                false => left,
-            };
             let fds: Vec<BorrowedFd<'_>> = [self.signals.as_fd()]
                 .into_iter()
                 .chain(self.control.as_ref().map(AsFd::as_fd))
+                .chain(run.child.as_ref().map(AsFd::as_fd))
+                .chain(run.ends.fds())
                 .collect();
-            wait_readable(&fds, most).map_err(system("cannot wait"))?;
+            wait_readable(&fds, run.ends.limit(left)).map_err(system("cannot wait"))?;
         }
     }
 

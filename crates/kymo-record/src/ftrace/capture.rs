@@ -1,6 +1,7 @@
 //! A recording from start to end: an instance of its own, events switched on in
 //! it, pages moved until it is time to stop, and what was lost.
 
+use kymo_kernel::task_ends::TaskEnds;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -123,7 +124,7 @@ pub fn record_trace_beside(
     options: &TraceOptions,
     begin: &mut dyn FnMut(Option<u32>) -> Result<(), UstError>,
 ) -> Result<TraceSummary, TraceError> {
-    let mut wanted = vec![Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
+    let mut wanted = vec![Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     if options.switch == Some(SwitchOn::Signal) {
         wanted.push(Signal::Usr2);
     }
@@ -145,7 +146,7 @@ pub fn record_trace_beside(
         gathered,
         signals,
         child,
-        watched: watch(&options.setup.pids),
+        watched: TaskEnds::of_processes(&options.setup.pids),
         full: false,
         summary,
     };
@@ -201,11 +202,6 @@ fn default_buffer(dir: &TraceDir) -> u64 {
     let cpus = dir.cpus().map_or(1, |c| c.len().max(1) as u64);
     let memory_kb = system::total_memory() / 1024;
     BUFFER_KB.min(memory_kb / MEMORY_SHARE / cpus).max(LEAST_KB)
-}
-
-/// Watches processes for their end.
-fn watch(pids: &[u32]) -> Vec<OwnedFd> {
-    pids.iter().filter_map(|pid| descriptors::process_end(*pid).ok()).collect()
 }
 
 /// The rings of a directory, for a pump.
@@ -264,7 +260,7 @@ struct Capture<'a> {
     gathered: Gathered,
     signals: Signals,
     child: Option<GatedChild>,
-    watched: Vec<OwnedFd>,
+    watched: TaskEnds,
     /// `max_size` was reached.
     full: bool,
     summary: TraceSummary,
@@ -289,7 +285,7 @@ impl Capture<'_> {
         let growing = movers::take(current).map_err(system("a file is still written to"))?;
         let kept = growing.total();
         let failed = |error| TraceError::Write { path: path.to_owned(), error, kept };
-        let finished = self.finish(growing, path);
+        let finished = self.finish(growing, path, ran.is_ok() && moved.is_ok());
         ran?;
         match moved {
             Ok(_) => {}
@@ -367,15 +363,22 @@ impl Capture<'_> {
 
     /// Completes a file: names and figures of the end, no holes, compressed if
     /// asked. Gives its size.
-    fn finish(&mut self, mut growing: Growing, path: &Path) -> Result<u64, TraceError> {
+    fn finish(
+        &mut self,
+        mut growing: Growing,
+        path: &Path,
+        is_whole: bool,
+    ) -> Result<u64, TraceError> {
         let kept = growing.total();
         let write = |error| TraceError::Write { path: path.to_owned(), error, kept };
-        if let Ok(header) = self.gathered.header(self.instance, &self.cpus)
+        // Of a disk that is full the header is left as it is.
+        if is_whole
+            && let Ok(header) = self.gathered.header(self.instance, &self.cpus)
             && header.layout.len <= growing.room_for_header()
         {
             growing.replace_header(&header).map_err(write)?;
         }
-        if self.gathered.format().compression != Default::default() {
+        if is_whole && self.gathered.format().compression != Default::default() {
             let facts = self.gathered.facts(self.instance, &self.cpus);
             match pack::pack(&growing, path, &facts, &self.gathered) {
                 Ok(size) => return Ok(size),
@@ -385,7 +388,7 @@ impl Capture<'_> {
                 }
             }
         }
-        Ok(growing.finish().map_err(write)?.1)
+        Ok(growing.finish(is_whole).map_err(write)?.1)
     }
 
     /// From the start of tracing to its end.
@@ -422,19 +425,18 @@ impl Capture<'_> {
         let delay = self.options.setup.delay;
         let mut waits = delay;
         let waiting = system("cannot wait");
-        let watching = !self.watched.is_empty();
         loop {
             let mut fds = vec![descriptors::readable(&self.signals)];
             fds.extend(movers.ended().map(descriptors::readable_fd));
             let own = fds.len();
             fds.extend(alarm.map(descriptors::readable));
-            let first_watched = fds.len();
-            fds.extend(self.watched.iter().map(descriptors::readable));
+            fds.extend(self.child.as_ref().map(descriptors::readable));
+            fds.extend(self.watched.fds().map(descriptors::readable_fd));
             let look = self.next_look(began, file_began);
+            let look = self.watched.limit(Some(look)).unwrap_or(look);
             let left = waits.map_or(look, |delay| delay.saturating_sub(began.elapsed()).min(look));
             descriptors::wait(&mut fds, left).map_err(&waiting)?;
             let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
-            let (_, watched) = ready.split_at(first_watched);
             if waits.is_some_and(|delay| began.elapsed() >= delay) {
                 waits = None;
                 self.instance.set_tracing(true)?;
@@ -446,10 +448,8 @@ impl Capture<'_> {
             if let Some(alarm) = alarm {
                 alarm.clear();
             }
-            let mut dead = watched.iter();
             drop(fds);
-            self.watched.retain(|_| !dead.next().is_some_and(|d| *d));
-            if watching && self.watched.is_empty() {
+            if self.watched.all_ended().map_err(&waiting)? {
                 return Ok(());
             }
             let mut switch = false;
@@ -525,7 +525,7 @@ impl Capture<'_> {
         };
         self.summary.bytes += before.total();
         self.gathered.end_file(self.instance, &self.cpus);
-        self.finish(before, &aside)?;
+        self.finish(before, &aside, true)?;
         self.gathered.begin_file();
         self.summary.switched.push(aside);
         self.prune();

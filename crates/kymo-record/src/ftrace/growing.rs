@@ -301,7 +301,7 @@ impl Growing {
     /// Takes the holes out and gives the file with its final size. If that
     /// fails the file is still readable, only sparse. Nothing is freed before
     /// the table says where its copy is.
-    pub(crate) fn finish(self) -> io::Result<(File, u64)> {
+    pub(crate) fn finish(self, is_whole: bool) -> io::Result<(File, u64)> {
         let streams = self.streams();
         // The slack of the header may stay, a large hole not.
         let header = round_up(self.layout.len, u64::from(self.layout.page_size));
@@ -314,7 +314,7 @@ impl Growing {
         // How far what is still to come has moved already.
         let mut moved = 0;
         for stream in first..streams {
-            let size = self.stored(stream);
+            let mut size = self.stored(stream);
             let from = self.offset(stream) - moved;
             if size == 0 {
                 self.enter_at(stream, end)?;
@@ -335,19 +335,56 @@ impl Growing {
                             .try_for_each(|s| self.enter_at(s, self.offset(s) - moved))?;
                     }
                     Err(_) => {
-                        self.copy_down(from, end, size)?;
+                        size = self.move_down(stream, (from, end, size), is_whole)?;
                         self.enter_at(stream, end)?;
-                        let keep = (end + size).max(from);
-                        // What cannot be freed here goes with the end of the file.
-                        let _ = file_space::punch_hole(&self.file, keep, from + size - keep);
                     }
                 }
             }
             end += size;
         }
         self.file.set_len(end)?;
-        self.section(end)?;
+        // The size of a section that goes on beyond the file says that it is not finished.
+        if is_whole {
+            self.section(end)?;
+        }
         Ok((self.file, end))
+    }
+
+    /// Moves a stream's pages down piece by piece, each freed before the next is written: a full
+    /// disk has room for no more. Where it has none at all, the last pages make room, of a recording
+    /// that is incomplete anyway. Gives the bytes that are left.
+    fn move_down(
+        &self,
+        stream: usize,
+        (from, to, mut size): (u64, u64, u64),
+        is_whole: bool,
+    ) -> io::Result<u64> {
+        let page = u64::from(self.layout.page_size);
+        let mut done = 0;
+        let mut piece = CHUNK as u64;
+        while done < size {
+            let n = piece.min(size - done);
+            match self.copy_down(from + done, to + done, n) {
+                Ok(()) => {
+                    done += n;
+                    // What lies below the next piece and is not written again.
+                    let keep = (to + done).max(from);
+                    if from + done > keep {
+                        let _ = file_space::punch_hole(&self.file, keep, from + done - keep);
+                    }
+                }
+                Err(_) if piece > page => piece = page,
+                Err(error) if is_whole || size < done + 2 * page => return Err(error),
+                Err(_) => {
+                    size -= page;
+                    if let Some(written) = self.written.get(stream) {
+                        written.store(size, Ordering::Release);
+                    }
+                    file_space::punch_hole(&self.file, from + size, page)?;
+                }
+            }
+        }
+        Ok(size)
     }
 
     /// Copies within the file; the source stays unless they overlap, which they
@@ -423,7 +460,7 @@ mod tests {
         growing.append(0, &page(4)).unwrap();
         let expected = [[page(1), page(4)].concat(), page(3), vec![], page(2)];
         assert_eq!(contents(&seen, 4), expected);
-        let (file, size) = growing.finish().unwrap();
+        let (file, size) = growing.finish(true).unwrap();
         assert_eq!(contents(&file, 4), expected);
         // The header with its slack, and four pages.
         assert_eq!(size, (2 << 20) + 4 * 4096);
@@ -440,7 +477,7 @@ mod tests {
             growing.append(2, &[page(n).as_slice(), &mib[4096..]].concat()).unwrap();
         }
         growing.append(0, &page(9)).unwrap();
-        let (file, size) = growing.finish().unwrap();
+        let (file, size) = growing.finish(true).unwrap();
         assert_eq!(size, (2 << 20) + 4096 + (260 << 20));
         let all = contents(&file, 3);
         assert_eq!(all[0], page(9));
@@ -460,7 +497,7 @@ mod tests {
         io::Write::write_all(&mut write, &[page(7), page(8)].concat()[..6000]).unwrap();
         drop(write);
         assert!(growing.append_pipe(0, &read, 8192).is_err());
-        let (file, _) = growing.finish().unwrap();
+        let (file, _) = growing.finish(true).unwrap();
         assert_eq!(contents(&file, 1), [[page(5), page(6), page(7)].concat()]);
     }
 
@@ -472,7 +509,7 @@ mod tests {
         growing.append(1, &page(6)).unwrap();
         growing.replace_header(&header(2)).unwrap();
         growing.begin().unwrap();
-        let (file, size) = growing.finish().unwrap();
+        let (file, size) = growing.finish(true).unwrap();
         assert_eq!(contents(&file, 2), [page(5), page(6)]);
         assert_eq!(size, 3 * 4096);
     }
@@ -489,7 +526,7 @@ mod tests {
         too_long.layout.len = growing.room_for_header() + 1;
         assert!(growing.replace_header(&too_long).is_err());
         assert!(growing.replace_header(&header(3)).is_err());
-        let (file, _) = growing.finish().unwrap();
+        let (file, _) = growing.finish(true).unwrap();
         assert_eq!(contents(&file, 2), [vec![], page(5)]);
         let mut n = [0; 1];
         file.read_exact_at(&mut n, 100_063).unwrap();

@@ -3,7 +3,7 @@
 //! again when this is dropped.
 
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use kymo_kernel::ftrace::{FtraceError, Instance, Item, Stream, TraceDir, wait_readable};
@@ -15,6 +15,7 @@ use kymo_model::{Note, NoteKind};
 use super::capture::system;
 use super::error::TraceError;
 use super::setup::{TraceSetup, enable};
+use kymo_kernel::task_ends::TaskEnds;
 
 /// Between two looks at the rings.
 const TICK: Duration = Duration::from_millis(20);
@@ -43,9 +44,9 @@ pub struct LiveOptions {
 pub struct LiveCapture {
     stream: Stream,
     directory: LiveDirectory,
-    child: Child,
-    /// Processes whose end is waited for.
-    pids: Vec<u32>,
+    child: Option<GatedChild>,
+    /// Processes whose end is that of the run.
+    ends: TaskEnds,
     cpus: Vec<u32>,
     pace: LivePace,
     limited: bool,
@@ -136,7 +137,7 @@ impl LiveCapture {
             directory,
             limited: !pids.is_empty() || child.is_some() && !setup.system_wide,
             child,
-            pids,
+            ends: TaskEnds::of_processes(&pids),
             cpus,
             pace: options.pace,
             timeout: setup.timeout,
@@ -191,7 +192,7 @@ impl LiveCapture {
 
     /// The command's process.
     pub fn child_id(&self) -> Option<u32> {
-        self.child.as_ref().map(|(child, _)| child.pid())
+        self.child.as_ref().map(GatedChild::pid)
     }
 
     /// Lets the events and the command go.
@@ -206,7 +207,7 @@ impl LiveCapture {
         if self.begins.is_none() {
             self.directory.begin()?;
         }
-        Ok(self.child.as_mut().map_or(Ok(()), |(child, _)| child.release())?)
+        Ok(self.child.as_mut().map_or(Ok(()), GatedChild::release)?)
     }
 
     /// Waits for the next look at the rings, unless there is `more` to read already; tells
@@ -226,9 +227,13 @@ impl LiveCapture {
     }
 
     fn sleep(&self) -> Result<(), TraceError> {
-        let exit = self.child.as_ref().map(|(_, fd)| fd.as_fd());
-        let fds: Vec<BorrowedFd<'_>> =
-            exit.into_iter().chain([self.signals.as_fd()]).chain(self.stream.fds()).collect();
+        let exit = self.child.as_ref().map(|child| child.as_fd());
+        let fds: Vec<BorrowedFd<'_>> = exit
+            .into_iter()
+            .chain([self.signals.as_fd()])
+            .chain(self.ends.fds())
+            .chain(self.stream.fds())
+            .collect();
         // What was read needs a next round to be complete.
         let most = match (self.pace, self.stream.pending()) {
             (LivePace::AtOnce, true) => SOON,
@@ -247,11 +252,11 @@ impl LiveCapture {
         if self.until.is_some_and(|u| u <= Instant::now()) {
             return Ok(Some(LiveEnd::Time));
         }
-        if let Some((child, _)) = &mut self.child {
+        if let Some(child) = &mut self.child {
             let exit = child.try_wait().map_err(system("the command's end"))?;
             return Ok(exit.map(|_| LiveEnd::Task));
         }
-        if !self.pids.is_empty() && self.pids.iter().all(|p| target::threads_of(*p).is_err()) {
+        if self.ends.all_ended().map_err(system("the processes' end"))? {
             return Ok(Some(LiveEnd::Task));
         }
         match &self.directory {
@@ -290,7 +295,7 @@ impl LiveCapture {
 
     /// Asks the command to end; it may have heard of Ctrl-C itself.
     fn end_command(&self) {
-        if let Some((child, _)) = &self.child {
+        if let Some(child) = &self.child {
             // It may be gone already, which is as good.
             let _ = child.kill(Signal::Term.number());
         }
@@ -306,7 +311,7 @@ impl LiveCapture {
     /// instance: the command's exit status.
     fn finish(mut self) -> Result<Option<u8>, TraceError> {
         let code = match &mut self.child {
-            Some((child, _)) => Some(child.wait().map_err(system("the command's end"))?.code()),
+            Some(child) => Some(child.wait().map_err(system("the command's end"))?.code()),
             None => None,
         };
         drop(self.stream);
@@ -335,26 +340,20 @@ impl LiveDirectory {
     }
 }
 
-type Child = Option<(GatedChild, OwnedFd)>;
-
 /// Whose events are taken: the command's, some processes', or system-wide.
 fn set_tasks(
     instance: &Instance,
     options: &TraceSetup,
     notes: &mut Vec<Note>,
-) -> Result<Child, TraceError> {
+) -> Result<Option<GatedChild>, TraceError> {
     let child = match options.command.is_empty() {
         true => None,
-        false => {
-            let child = GatedChild::spawn(&options.command)?;
-            let pidfd = child.pidfd().map_err(system("the command's process"))?;
-            Some((child, pidfd))
-        }
+        false => Some(GatedChild::spawn(&options.command)?),
     };
     let mut tids = target::threads_of_all(&options.pids)?;
     // Beside processes the command says only how long, as in `record`.
     if !options.system_wide && options.pids.is_empty() {
-        tids.extend(child.as_ref().map(|(c, _)| c.pid()));
+        tids.extend(child.as_ref().map(GatedChild::pid));
     }
     if !tids.is_empty() {
         if options.follow

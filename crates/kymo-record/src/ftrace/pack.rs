@@ -1,6 +1,8 @@
 //! Compressing a finished recording: into a second file, which takes the place
 //! of the first once it is whole.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use kymo_files::tracedat::write::{TraceDatWriter, TraceFacts, WriteError};
@@ -37,6 +39,13 @@ fn write(
     facts: &TraceFacts,
     gathered: &Gathered,
 ) -> Result<(), WriteError> {
+    // The writer opens the name again: nobody else's file or link is there then.
+    let new = File::options().write(true).create_new(true).mode(0o600).open(to);
+    new.map_err(|error| WriteError::Io {
+        path: to.display().to_string(),
+        what: "create the compressed file",
+        error,
+    })?;
     let mut pages = growing.file().try_clone().map_err(|error| WriteError::Io {
         path: to.display().to_string(),
         what: "open the pages",
@@ -52,14 +61,7 @@ fn write(
             stream += 1;
         }
     }
-    writer.finish()?;
-    use std::os::unix::fs::PermissionsExt as _;
-    let private = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(to, private).map_err(|error| WriteError::Io {
-        path: to.display().to_string(),
-        what: "set the permissions",
-        error,
-    })
+    writer.finish()
 }
 
 fn beside(path: &Path) -> PathBuf {

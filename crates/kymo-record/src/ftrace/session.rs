@@ -305,9 +305,13 @@ impl KernelSession {
         let mut pump = Pump::new(sources, page).map_err(write(0))?;
         let room = self.dir.buffer_size_kb()?.unwrap_or(1 << 20) * 1024;
         pump.once(&mut ToFile { current: current.clone(), alarm: None }, room + page as u64)
-            .map_err(|e| match e {
-                PumpError::Ring(e) => TraceError::Ring(e),
-                PumpError::Sink(e) => write(current.get().total())(e),
+            .map_err(|e| {
+                // Pages without a header are of no use.
+                let _ = current.get().file().set_len(0);
+                match e {
+                    PumpError::Ring(e) => TraceError::Ring(e),
+                    PumpError::Sink(e) => write(current.get().total())(e),
+                }
             })?;
         drop(pump);
         if !by_kernel {
@@ -336,7 +340,7 @@ impl KernelSession {
             let facts = gathered.facts(&self.dir, &cpus);
             pack::pack(&growing, path, &facts, &gathered)?
         } else {
-            growing.finish().map_err(write(stored))?.1
+            growing.finish(true).map_err(write(stored))?.1
         };
         self.tell(&now_told);
         let by = if by_kernel { TakenBy::Kernel } else { TakenBy::Reading };

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use kymo_kernel::ftrace::{EventName, Selection, TraceDir};
+use kymo_kernel::ftrace::{EventName, FtraceError, Selection, TraceDir};
 
 use super::error::TraceError;
 
@@ -43,10 +43,33 @@ pub struct TraceSetup {
     pub timeout: Option<Duration>,
 }
 
+/// Texts that are written to `trace_marker`.
+const MARKER_TEXTS: (&str, &str) = ("ftrace", "print");
+/// The option of an instance that has them copied into it.
+const COPY_MARKER: &str = "copy_trace_marker";
+
+/// Has texts that programs write to the `trace_marker` of the top instance recorded here, too.
+fn copy_marker_texts(dir: &TraceDir) -> Result<(), FtraceError> {
+    if dir.option(COPY_MARKER).is_none() {
+        let why = "before Linux 6.16 texts of trace_marker are in the kernel's top instance alone, \
+                   where trace-cmd records them";
+        let path = dir.path(&format!("options/{COPY_MARKER}"));
+        return Err(FtraceError::Lacking { path, why: why.to_owned() });
+    }
+    dir.set_option(COPY_MARKER, true)
+}
+
 /// Switches events on. Filters first: nothing that they exclude is recorded.
 pub(super) fn enable(dir: &TraceDir, events: &[TraceEvent]) -> Result<Vec<EventName>, TraceError> {
     let mut enabled = Vec::new();
     for TraceEvent { selection, filter } in events {
+        if let Selection::Event(event) = selection
+            && (&*event.system, &*event.name) == MARKER_TEXTS
+        {
+            copy_marker_texts(dir)?;
+            enabled.push(event.clone());
+            continue;
+        }
         if let Some(filter) = filter {
             for event in dir.select(selection)? {
                 dir.set_filter(&event, filter)?;

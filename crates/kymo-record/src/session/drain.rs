@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use kymo_files::perfdata::write::{PerfDataWriter, synth};
 use kymo_kernel::perf_ring::RingMode;
 use kymo_kernel::process::Signal;
-use kymo_kernel::target;
 use kymo_model::{Note, NoteKind};
 
 use super::switch_trigger::SwitchTrigger;
@@ -16,7 +15,7 @@ use super::{Session, scan_of};
 use crate::control::ControlCommand;
 use crate::error::RecordError;
 use crate::open::EventRing;
-use crate::options::{SwitchOn, Target};
+use crate::options::SwitchOn;
 use crate::output;
 
 /// A killed recorder has lost no more than what was written in this time.
@@ -90,7 +89,9 @@ impl Session<'_> {
         if !clock.unmarked || clock.marked.elapsed() < MARK_EVERY {
             return Ok(());
         }
-        if let Some(writer) = &mut self.writer {
+        // A mark also ends a round, which promises that nothing older follows: samples of rings
+        // that overwrite are written last.
+        if let Some(writer) = self.writer.as_mut().filter(|_| !self.options.overwrite) {
             writer.mark()?;
         }
         (clock.unmarked, clock.marked) = (false, Instant::now());
@@ -175,27 +176,25 @@ impl Session<'_> {
         if let Some(SwitchOn::Time(t)) = self.options.switch {
             least(left(clock.file_began, t));
         }
-        // Threads have no descriptor to wait on, nor has a ring whose owner ended.
-        if clock.hung.contains(&true) || matches!(self.options.target, Target::Threads(_)) {
+        // A ring whose owner ended has no descriptor to wait on.
+        if clock.hung.contains(&true) {
             least(Duration::from_millis(100));
         }
         if clock.unmarked {
             least(MARK_EVERY.saturating_sub(clock.marked.elapsed()));
         }
-        wait
+        self.watched.limit(wait)
     }
 
     fn wait(&mut self, wait: Option<Duration>, hung: &mut [bool]) -> io::Result<()> {
         let signals = [self.signals.as_fd()];
-        let watched = self.watched.iter().map(|fd| fd.as_fd());
+        let watched = self.child.iter().map(|child| child.as_fd()).chain(self.watched.fds());
         let control = self.control.as_ref().map(|control| control.as_fd());
         let trigger = self.trigger.iter().flat_map(SwitchTrigger::fds);
         let others: Vec<BorrowedFd<'_>> =
             signals.into_iter().chain(watched).chain(control).chain(trigger).collect();
-        let ready = self.rings.wait(&others, wait.unwrap_or(Duration::MAX), hung)?;
+        self.rings.wait(&others, wait.unwrap_or(Duration::MAX), hung)?;
         self.summary.wakeups += 1;
-        let mut ended = ready.into_iter().skip(1);
-        self.watched.retain(|_| !ended.next().unwrap_or(false));
         Ok(())
     }
 
@@ -218,18 +217,16 @@ impl Session<'_> {
         if let Some(child) = &mut self.child {
             return Ok(child.try_wait()?.is_some());
         }
-        Ok(match &o.target {
-            Target::Processes(_) => self.watched.is_empty(),
-            Target::Threads(tids) => tids.iter().all(|&t| target::check_thread(t).is_err()),
-            _ => false,
-        })
+        self.watched.all_ended()
     }
 
     /// One pass over all rings; gives the bytes written.
     pub(super) fn drain(&mut self) -> io::Result<usize> {
         let total = self.read_rings(RingMode::Keep)?;
         if let Some(writer) = self.writer.as_mut().filter(|_| total > 0) {
-            writer.record(&synth::finished_round())?;
+            if !self.options.overwrite {
+                writer.record(&synth::finished_round())?;
+            }
             if writer.is_pipe() {
                 writer.flush()?;
             }

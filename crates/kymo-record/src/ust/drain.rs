@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use kymo_files::ctf::Anchor;
-use kymo_files::ctf::types::CtfVersion;
+use kymo_files::ctf::types::{CtfVersion, Metadata};
 use kymo_files::ctf::write::Directory;
+use kymo_files::ctf::{Anchor, UNFINISHED};
 use kymo_model::CompactSort as _;
 use kymo_ring::{ClockFacts, Config, LayoutError};
 use kymo_ust::SlotAnswer;
@@ -120,6 +120,8 @@ struct Trace {
     session: String,
     version: CtfVersion,
     directory: Option<Directory>,
+    /// The metadata in it.
+    words: Option<Metadata>,
     streams: BTreeMap<u32, Stream>,
     /// What is known of its clock, with readings beside the kernel's.
     clock: (ClockFacts, Vec<Anchor>),
@@ -198,7 +200,7 @@ impl Drain {
         let same = self.traces.get(&key).is_some_and(|t| t.attached == attached);
         self.look();
         if !same {
-            self.finish(&key);
+            self.finish(&key)?;
             let Some(ring) = RingReader::of_slot(program, (attached, &slot))? else {
                 self.ringless.note(&key, &slot);
                 return Ok(());
@@ -304,7 +306,7 @@ impl Drain {
         let trace = trace.with(self.counter.as_ref(), !program.is_alive()?);
         let mut trace = trace.in_version(self.version);
         let taken = trace.pass(program, true);
-        let described = trace.describe(program);
+        let described = trace.describe(program).and_then(|()| trace.seal());
         self.count((program.uid(), program.id().clone()), &trace);
         taken.and(described).map(|()| true)
     }
@@ -315,10 +317,18 @@ impl Drain {
     }
 
     /// Forgets a program that will write no more; what it was counts on.
-    fn finish(&mut self, key: &(u32, ProgramId)) {
-        if let Some(trace) = self.traces.remove(key) {
-            self.count(key.clone(), &trace);
-        }
+    fn finish(&mut self, key: &(u32, ProgramId)) -> Result<(), UstError> {
+        let Some(mut trace) = self.traces.remove(key) else { return Ok(()) };
+        self.count(key.clone(), &trace);
+        trace.seal()
+    }
+
+    /// Marks all traces as finished: nothing more is written.
+    ///
+    /// # Errors
+    /// If the metadata of one cannot be written.
+    pub fn seal(&mut self) -> Result<(), UstError> {
+        self.traces.values_mut().try_for_each(Trace::seal)
     }
 
     fn count(&mut self, key: (u32, ProgramId), trace: &Trace) {
@@ -374,6 +384,7 @@ impl Trace {
             session: session.to_owned(),
             version: CtfVersion::V1_8,
             directory: None,
+            words: None,
             streams: BTreeMap::new(),
             clock: (clock, Vec::new()),
             code: CodeMaps::default(),
@@ -384,7 +395,17 @@ impl Trace {
 
     fn pass(&mut self, program: &Program, all: bool) -> Result<(), UstError> {
         let Trace {
-            ring, path, session, version, directory, streams, clock, packets, bytes, ..
+            ring,
+            path,
+            session,
+            version,
+            directory,
+            words,
+            streams,
+            clock,
+            packets,
+            bytes,
+            ..
         } = self;
         let (config, uuid) = (*ring.config(), ring.uuid());
         let mut sink = |out: Out<'_>| {
@@ -392,10 +413,11 @@ impl Trace {
                 Some(directory) => directory,
                 None => {
                     *path = free(path);
-                    let words =
+                    let first =
                         metadata(program, &facts(&config, uuid), clock, (session, *version));
-                    let made = Directory::create(path.clone(), &words)
+                    let made = Directory::create(path.clone(), &first)
                         .map_err(|error| UstError::Write { path: path.clone(), error })?;
+                    *words = Some(first);
                     directory.insert(made)
                 }
             };
@@ -443,11 +465,26 @@ impl Trace {
 
     /// Writes the metadata again: there are more events, or more is known of the clock.
     fn describe(&mut self, program: &Program) -> Result<(), UstError> {
-        let Some(directory) = &self.directory else { return Ok(()) };
+        if self.directory.is_none() {
+            return Ok(());
+        }
         self.code.look(program);
         let facts = facts(self.ring.config(), self.ring.uuid());
         let mut words = metadata(program, &facts, &self.clock, (&self.session, self.version));
         words.mappings = self.code.mappings();
+        self.words = Some(words);
+        self.write_words()
+    }
+
+    /// Marks the trace as finished.
+    fn seal(&mut self) -> Result<(), UstError> {
+        let Some(words) = &mut self.words else { return Ok(()) };
+        words.env.retain(|(name, _)| name != UNFINISHED);
+        self.write_words()
+    }
+
+    fn write_words(&self) -> Result<(), UstError> {
+        let (Some(directory), Some(words)) = (&self.directory, &self.words) else { return Ok(()) };
         let text = words.to_text();
         let path = directory.path().join("metadata");
         let new = directory.path().join(".metadata");

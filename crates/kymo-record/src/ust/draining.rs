@@ -106,5 +106,6 @@ fn rounds(mut watch: ChannelWatch, mut drain: Drain, busy: u64, end: &Alarm) -> 
     watch.stop();
     std::thread::sleep(FORGET);
     watch.round(|channel, program| drain.take_all(channel, program))?;
+    drain.seal()?;
     Ok((watch, drain))
 }

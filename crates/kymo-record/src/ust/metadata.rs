@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use kymo_files::ctf::Anchor;
 use kymo_files::ctf::types::{
     ClockClass, CtfVersion, Encoding, Enum, EnumMapping, EnvValue, EventClass, FieldPath, Float,
     Int, Metadata, StreamClass, Struct, StructureMember, Type, Variant,
 };
+use kymo_files::ctf::{Anchor, UNFINISHED};
 use kymo_model::Endian;
 use kymo_ring::{ClockFacts, Config};
 use kymo_ust::{EventRecord, FieldRecord, FieldTag, Shape};
@@ -18,7 +18,7 @@ const LE: Endian = Endian::Little;
 const CLOCK: &str = "monotonic";
 
 /// The metadata of a trace of one channel. `clock` is the latest that is known of it, with
-/// readings of it beside `CLOCK_MONOTONIC`.
+/// readings of it beside `CLOCK_MONOTONIC`. It is that of a trace that is not finished.
 pub(super) fn metadata(
     program: &Program,
     ring: &Config,
@@ -44,6 +44,8 @@ pub(super) fn metadata(
         ("vpid".into(), EnvValue::Int(control.pid.into())),
         ("vuid".into(), EnvValue::Int(control.uid.into())),
     ];
+    // Its writer may be killed, or its disk be full: the end takes this out.
+    metadata.env.push((UNFINISHED.into(), EnvValue::Int(1)));
     metadata.add_anchors(anchors.iter().copied());
     metadata.clocks = vec![clock_of(clock)];
     metadata.streams = vec![StreamClass {

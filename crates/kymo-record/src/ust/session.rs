@@ -385,6 +385,7 @@ impl ProgramSession {
                 }
             }
         }
+        drain.seal()?;
         Ok((drain.stats(), notes))
     }
 

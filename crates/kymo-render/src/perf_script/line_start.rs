@@ -4,7 +4,7 @@
 
 use kymo_events::EventHead;
 use kymo_format::LineWriter;
-use kymo_model::{Misc, RecordKind};
+use kymo_model::{Misc, RecordKind, UntrustedText};
 
 use super::fields::FieldSet;
 use super::sample_details;
@@ -137,10 +137,11 @@ impl LineStarts {
 /// Task and CPU.
 pub(crate) fn who(fields: FieldSet, style: LineStyle, s: &EventHead<'_>, out: &mut Vec<u8>) {
     if fields.has(FieldSet::COMM) {
+        let comm = UntrustedText::new(s.comm).escaped();
         if !style.ragged {
-            number::pad(out, 16usize.saturating_sub(s.comm.len()));
+            number::pad(out, 16usize.saturating_sub(comm.len()));
         }
-        out.extend_from_slice(s.comm);
+        out.extend_from_slice(&comm);
         out.push(b' ');
     }
     // The kernel's -1 is printed as such.

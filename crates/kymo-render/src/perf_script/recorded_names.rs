@@ -9,7 +9,7 @@ use kymo_events::state::Located;
 use kymo_events::state_history::StateReader;
 use kymo_events::unwind::Tally;
 use kymo_files::perfdata::Entry;
-use kymo_model::Sample;
+use kymo_model::{Sample, UntrustedText};
 use kymo_symbols::{KernelTable, Resolver};
 
 use super::fields::FieldSet;
@@ -68,7 +68,8 @@ impl RecordedNames {
 
     /// Appends the path of a cgroup.
     pub(super) fn write_cgroup(&self, id: u64, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.state.cgroup(id).as_deref().unwrap_or(b"unknown"));
+        let cgroup = self.state.cgroup(id);
+        UntrustedText::new(cgroup.as_deref().unwrap_or(b"unknown")).write_escaped(out);
     }
 
     /// The user part of a call chain that is recorded as registers and stack.
@@ -119,7 +120,7 @@ pub(super) fn write_located(symbols: &Resolver, at: &Located, fields: FieldSet, 
         out.push(b' ');
         match at.symbol {
             Some(symbol) => {
-                out.extend_from_slice(symbols.name(symbol).as_bytes());
+                UntrustedText::new(symbols.name(symbol)).write_escaped(out);
                 if fields.has(FieldSet::SYMOFF) {
                     out.extend_from_slice(b"+0x");
                     number::hex(out, at.offset, 0);
@@ -130,7 +131,7 @@ pub(super) fn write_located(symbols: &Resolver, at: &Located, fields: FieldSet, 
     }
     if fields.has(FieldSet::DSO) {
         out.extend_from_slice(b" (");
-        out.extend_from_slice(dso_of(symbols, at).as_bytes());
+        UntrustedText::new(dso_of(symbols, at)).write_escaped(out);
         out.push(b')');
     }
 }

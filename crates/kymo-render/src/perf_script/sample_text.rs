@@ -9,7 +9,8 @@ use kymo_events::{EventHead, EventSelection};
 use kymo_files::perfdata::Entry;
 use kymo_format::LineWriter;
 use kymo_model::{
-    ChainContext, Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType, sw,
+    ChainContext, Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType,
+    UntrustedText, sw,
 };
 use kymo_symbols::bundle::Bundle;
 
@@ -244,7 +245,7 @@ impl SampleRenderer {
             let has = event.attr.sample_type;
             let mut name = Vec::new();
             number::pad(&mut name, width - event.name.len());
-            name.extend_from_slice(event.name.as_bytes());
+            UntrustedText::new(&event.name).write_escaped(&mut name);
             name.extend_from_slice(b": ");
             let fields = self.spec.of(event, self.how.chains)?;
             let at = LeadingFields::new(has);

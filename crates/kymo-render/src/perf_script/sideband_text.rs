@@ -4,7 +4,9 @@
 use std::io::Write as _;
 
 use kymo_files::perfdata::Entry;
-use kymo_model::{Misc, Mmap, RawRecord, RecordKind, SampleId, Sideband, TextPoke, Truncated};
+use kymo_model::{
+    Misc, Mmap, RawRecord, RecordKind, SampleId, Sideband, TextPoke, Truncated, UntrustedText,
+};
 
 use super::sample_text::{PrintedSample, SampleRenderer};
 
@@ -89,7 +91,8 @@ fn text_poke(poke: &TextPoke<'_>, text: &mut SampleRenderer, out: &mut Vec<u8>) 
     let _ = write!(out, " {:x} ", poke.addr);
     let at = text.names.locate(u32::MAX, poke.addr, Misc::KERNEL);
     if let Some(name) = text.names.symbol(&at) {
-        let _ = write!(out, "{name}+{:#x}", at.offset);
+        UntrustedText::new(name).write_escaped(out);
+        let _ = write!(out, "+{:#x}", at.offset);
     }
     let _ = write!(out, " old len {} new len {}", poke.old.len(), poke.new.len());
     for (which, bytes) in [("Old", poke.old), ("New", poke.new)] {
@@ -145,7 +148,7 @@ fn namespaces(record: &RawRecord<'_>, out: &mut Vec<u8>) -> Result<Option<u32>, 
 fn cgroup(record: &RawRecord<'_>, out: &mut Vec<u8>) -> Result<Option<u32>, Truncated> {
     let mut c = record.cursor();
     let _ = write!(out, "PERF_RECORD_CGROUP cgroup: {} ", c.u64()?);
-    out.extend_from_slice(c.cstr());
+    UntrustedText::new(c.cstr()).write_escaped(out);
     Ok(None)
 }
 
@@ -165,7 +168,7 @@ fn describe(entry: &Entry<'_>, record: &Sideband<'_>, out: &mut Vec<u8>) {
         Sideband::Comm(c) => {
             let exec = if c.exec { " exec" } else { "" };
             let _ = write!(out, "{exec}: ");
-            out.extend_from_slice(c.comm);
+            UntrustedText::new(c.comm).write_escaped(out);
             write!(out, ":{}/{}", c.pid as i32, c.tid as i32)
         }
         Sideband::Fork(t) | Sideband::Exit(t) => {
@@ -177,7 +180,8 @@ fn describe(entry: &Entry<'_>, record: &Sideband<'_>, out: &mut Vec<u8>) {
         Sideband::Ksymbol(k) => {
             let _ = write!(out, " addr {:x} len {} type {}", k.addr, k.len, k.ksym_type);
             let _ = write!(out, " flags {:#x} name ", k.flags);
-            out.write_all(k.name)
+            UntrustedText::new(k.name).write_escaped(out);
+            Ok(())
         }
         Sideband::Switch(s) => {
             let way = match (s.out, s.preempt) {
@@ -217,7 +221,8 @@ fn mmap(m: &Mmap<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
         }
         None => write!(out, "x ")?,
     }
-    out.write_all(m.filename)
+    UntrustedText::new(m.filename).write_escaped(out);
+    Ok(())
 }
 
 /// C's `%#x`: no prefix for zero.

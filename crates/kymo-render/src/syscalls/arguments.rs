@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use kymo_format::EventFormat;
+use kymo_model::UntrustedText;
 use rustc_hash::FxHashMap;
 
 use super::errno::SIGNALS;
@@ -56,6 +57,16 @@ pub(super) enum ArgumentKind {
     Hex,
 }
 
+impl ArgumentKind {
+    /// The same where the argument before has a value.
+    pub(super) fn after(self, before: Option<u64>) -> ArgumentKind {
+        match self {
+            ArgumentKind::Named(meaning) => ArgumentKind::Named(meaning.after(before)),
+            other => other,
+        }
+    }
+}
+
 impl SyscallDescription {
     /// Describes the call `number`; `format` gives the format of an event of the system
     /// `syscalls`. The arguments of calls that have none are numbers.
@@ -63,9 +74,15 @@ impl SyscallDescription {
         number: i64,
         format: impl FnOnce(&str) -> Option<EventFormat>,
     ) -> SyscallDescription {
+        let is_compat = numbers::is_compat(number);
         let name = numbers::syscall_name(number);
-        let name = name.map_or_else(|| format!("syscall_{number}"), str::to_owned);
-        let format = format(&format!("sys_enter_{}", numbers::tracepoint_suffix(&name)));
+        let unnamed = || format!("syscall_{}", numbers::plain_number(number));
+        let name = name.map_or_else(unnamed, str::to_owned);
+        // Calls that take other arguments than those of this name do.
+        let is_unlike = is_compat && UNLIKE_COMPAT_CALLS.contains(&name.as_str());
+        let format = (!is_unlike)
+            .then(|| format(&format!("sys_enter_{}", numbers::tracepoint_suffix(&name))))
+            .flatten();
         let args = match &format {
             None => (1..=6)
                 .map(|i| SyscallArgument { name: format!("arg{i}"), kind: ArgumentKind::Hex })
@@ -79,9 +96,16 @@ impl SyscallDescription {
                     .map(|f| (f.name.as_str(), f.type_text.as_str()))
                     .take(6)
                     .collect();
+                let kind = |i| match argument_kind(&name, &fields, i) {
+                    // Structures of 32-bit programs have another layout.
+                    ArgumentKind::Memory(shape) if is_compat && !shape.is_same_in_compat() => {
+                        ArgumentKind::Pointer
+                    }
+                    kind => kind,
+                };
                 let arg = |(i, (arg, _)): (usize, &(&str, &str))| SyscallArgument {
                     name: (*arg).to_owned(),
-                    kind: argument_kind(&name, &fields, i),
+                    kind: kind(i),
                 };
                 fields.iter().enumerate().map(arg).collect()
             }
@@ -124,6 +148,28 @@ impl SyscallDescription {
     }
 }
 
+/// Calls of i386 and AArch32 that take other arguments than the 64-bit calls of their names:
+/// pointers to all of them, or offsets in two halves.
+const UNLIKE_COMPAT_CALLS: &[&str] = &[
+    "mmap",
+    "select",
+    "pread64",
+    "pwrite64",
+    "truncate64",
+    "ftruncate64",
+    "readahead",
+    "fadvise64",
+    "fallocate",
+    "sync_file_range",
+    "fanotify_mark",
+    "clone",
+    "stat",
+    "fstat",
+    "lstat",
+    "uname",
+    "ipc",
+];
+
 /// Descriptions of calls that are known by their numbers, for who has their arguments alone.
 pub struct CallDescriptions<F> {
     format: F,
@@ -146,10 +192,14 @@ impl<F: Fn(&str) -> Option<EventFormat>> CallDescriptions<F> {
         }
         let mut out = Vec::new();
         for (n, (arg, value)) in call.args.iter().zip(values).enumerate() {
+            if !flags::takes_argument(&call.name, values, n) {
+                continue;
+            }
             out.extend_from_slice(if n > 0 { b", " } else { b"" });
             out.extend_from_slice(arg.name.as_bytes());
             out.push(b'=');
-            write_argument(&mut out, arg.kind, *value, &ArgumentDetail::None);
+            let kind = arg.kind.after(n.checked_sub(1).and_then(|n| values.get(n)).copied());
+            write_argument(&mut out, kind, *value, &ArgumentDetail::None);
         }
         Some(String::from_utf8_lossy(&out).into_owned())
     }
@@ -191,7 +241,7 @@ fn argument_kind(call: &str, fields: &[(&str, &str)], i: usize) -> ArgumentKind 
             ArgumentKind::Pointer
         }
         ("off" | "cmd" | "arg", _) if call != "lseek" => ArgumentKind::Hex,
-        ("len" | "old_len" | "new_len", _) => ArgumentKind::Unsigned,
+        ("len" | "old_len" | "new_len" | "size", _) => ArgumentKind::Unsigned,
         (_, "unsigned long" | "unsigned long long") => ArgumentKind::Hex,
         (_, "int" | "pid_t" | "clockid_t" | "key_t") => ArgumentKind::Int,
         (_, "long" | "off_t" | "loff_t") => ArgumentKind::Signed,
@@ -262,7 +312,10 @@ pub(super) fn write_argument(
         }
         (ArgumentKind::DirFd, _) if value as i32 == libc::AT_FDCWD => write!(out, "AT_FDCWD"),
         (ArgumentKind::Fd | ArgumentKind::DirFd, ArgumentDetail::File(path)) => {
-            write!(out, "{}<{path}>", value as i32)
+            let _ = write!(out, "{}<", value as i32);
+            UntrustedText::new(path).write_escaped(out);
+            out.push(b'>');
+            Ok(())
         }
         (ArgumentKind::Fd | ArgumentKind::DirFd | ArgumentKind::Int, _) => {
             write!(out, "{}", value as i32)
@@ -322,6 +375,7 @@ fn named_number(out: &mut Vec<u8>, meaning: NamedNumber, value: u64) -> std::io:
         NamedNumber::Bits(_, none) if value == 0 => write!(out, "{none}"),
         NamedNumber::Bits(names, _) => bits(out, names, value, true),
         NamedNumber::Value(names) => named(out, names, value),
+        NamedNumber::SocketOption => named(out, &[], value),
         NamedNumber::Both(values, names, mask) => {
             named(out, values, value & mask)?;
             bits(out, names, value & !mask, false)
@@ -403,6 +457,11 @@ mod tests {
         check("read", ("buf", "char *"), 0x7ffe, "0x7ffe");
         check("access", ("mode", "int"), 0, "F_OK");
         check("access", ("mode", "int"), 5, "R_OK|X_OK");
+        check("flock", ("cmd", "unsigned int"), 6, "LOCK_EX|LOCK_NB");
+        check("setitimer", ("which", "int"), 0, "ITIMER_REAL");
+        check("epoll_create1", ("flags", "int"), 0x80000, "EPOLL_CLOEXEC");
+        check("eventfd2", ("flags", "int"), 0x80001, "EFD_SEMAPHORE|EFD_CLOEXEC");
+        check("getcwd", ("size", "unsigned long"), 1024, "1024");
     }
 
     #[test]

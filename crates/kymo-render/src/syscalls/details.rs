@@ -15,6 +15,15 @@ use rustc_hash::FxHashMap;
 use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription};
 use super::memory::{MAX_TEXT, MemoryShape};
 
+/// A call that begins, as programs in the kernel have seen it.
+#[derive(Clone, Debug, Default)]
+pub struct CallMemory {
+    /// What its arguments point to.
+    pub pieces: Vec<MemoryPiece>,
+    /// Whether it is of the ABI of 32-bit programs; `None` where nothing tells.
+    pub is_compat: Option<bool>,
+}
+
 /// Answers of the machine that is traced. All input and output of rendering system calls is
 /// behind it.
 pub trait TaskInspector {
@@ -50,9 +59,18 @@ pub trait TaskInspector {
         _event: (i32, u64),
         _number: i64,
         _args: &[u64; 6],
-    ) -> Vec<MemoryPiece> {
-        Vec::new()
+    ) -> CallMemory {
+        CallMemory::default()
     }
+
+    /// Whether the program of a task makes calls of the ABI of 32-bit programs; `None` if that
+    /// is not known.
+    fn is_compat_task(&mut self, _tid: i32) -> Option<bool> {
+        None
+    }
+
+    /// A task executes another program.
+    fn forget_program(&mut self, _tid: i32) {}
 
     /// What was read when the call ended.
     fn memory_at_exit(

@@ -16,6 +16,37 @@ pub(super) const OPEN: ValueNames = value_names![
     O_TMPFILE O_DIRECTORY O_NOFOLLOW O_NOATIME O_CLOEXEC O_PATH
 ];
 const FD: ValueNames = value_names![O_CLOEXEC O_NONBLOCK O_DIRECT];
+const EPOLL: ValueNames = value_names![EPOLL_CLOEXEC];
+const EVENT_FD: ValueNames = value_names![EFD_SEMAPHORE EFD_CLOEXEC EFD_NONBLOCK];
+const SIGNAL_FD: ValueNames = value_names![SFD_CLOEXEC SFD_NONBLOCK];
+const TIMER_FD: ValueNames = value_names![TFD_CLOEXEC TFD_NONBLOCK];
+const INOTIFY: ValueNames = value_names![IN_CLOEXEC IN_NONBLOCK];
+const LOCK: ValueNames = value_names![LOCK_SH LOCK_EX LOCK_UN LOCK_NB];
+const INTERVAL_TIMER: ValueNames = value_names![ITIMER_REAL ITIMER_VIRTUAL ITIMER_PROF];
+/// Options of sockets by their level.
+const SOCKET_OPTION: ValueNames = value_names![
+    SO_DEBUG SO_REUSEADDR SO_TYPE SO_ERROR SO_DONTROUTE SO_BROADCAST SO_SNDBUF SO_RCVBUF
+    SO_KEEPALIVE SO_OOBINLINE SO_NO_CHECK SO_PRIORITY SO_LINGER SO_REUSEPORT SO_PASSCRED
+    SO_PEERCRED SO_RCVLOWAT SO_SNDLOWAT SO_RCVTIMEO SO_SNDTIMEO SO_BINDTODEVICE SO_ATTACH_FILTER
+    SO_DETACH_FILTER SO_PEERNAME SO_TIMESTAMP SO_ACCEPTCONN SO_PEERSEC SO_SNDBUFFORCE
+    SO_RCVBUFFORCE SO_PASSSEC SO_TIMESTAMPNS SO_MARK SO_TIMESTAMPING SO_PROTOCOL SO_DOMAIN
+    SO_RXQ_OVFL SO_PEEK_OFF SO_BUSY_POLL SO_INCOMING_CPU SO_ATTACH_BPF SO_ZEROCOPY SO_COOKIE
+];
+const TCP_OPTION: ValueNames = value_names![
+    TCP_NODELAY TCP_MAXSEG TCP_CORK TCP_KEEPIDLE TCP_KEEPINTVL TCP_KEEPCNT TCP_SYNCNT TCP_LINGER2
+    TCP_DEFER_ACCEPT TCP_WINDOW_CLAMP TCP_INFO TCP_QUICKACK TCP_CONGESTION TCP_USER_TIMEOUT
+    TCP_FASTOPEN TCP_NOTSENT_LOWAT TCP_FASTOPEN_CONNECT TCP_ULP
+];
+const IP_OPTION: ValueNames = value_names![
+    IP_TOS IP_TTL IP_HDRINCL IP_OPTIONS IP_RECVOPTS IP_RETOPTS IP_PKTINFO IP_MTU_DISCOVER
+    IP_RECVERR IP_RECVTTL IP_RECVTOS IP_MTU IP_FREEBIND IP_TRANSPARENT IP_MULTICAST_IF
+    IP_MULTICAST_TTL IP_MULTICAST_LOOP IP_ADD_MEMBERSHIP IP_DROP_MEMBERSHIP IP_BIND_ADDRESS_NO_PORT
+];
+const IPV6_OPTION: ValueNames = value_names![
+    IPV6_UNICAST_HOPS IPV6_MULTICAST_IF IPV6_MULTICAST_HOPS IPV6_MULTICAST_LOOP IPV6_MTU
+    IPV6_RECVERR IPV6_V6ONLY IPV6_RECVPKTINFO IPV6_PKTINFO IPV6_RECVHOPLIMIT IPV6_TCLASS
+    IPV6_RECVTCLASS
+];
 const PROT: ValueNames = value_names![PROT_READ PROT_WRITE PROT_EXEC PROT_GROWSDOWN PROT_GROWSUP];
 const MAP: ValueNames = value_names![
     MAP_SHARED_VALIDATE MAP_SHARED MAP_PRIVATE MAP_FIXED MAP_ANONYMOUS MAP_GROWSDOWN MAP_DENYWRITE
@@ -122,16 +153,76 @@ pub(super) enum NamedNumber {
     Open,
     /// clone(2)'s flags, with a signal in the lowest byte.
     Clone,
+    /// Option of a socket, of the level that the argument before states.
+    SocketOption,
+}
+
+impl NamedNumber {
+    /// The same where the argument before has a value.
+    pub(super) fn after(self, before: Option<u64>) -> NamedNumber {
+        let level = before.map(|level| level as i32);
+        match (self, level) {
+            (NamedNumber::SocketOption, Some(libc::SOL_SOCKET)) => {
+                NamedNumber::Value(SOCKET_OPTION)
+            }
+            (NamedNumber::SocketOption, Some(libc::SOL_TCP)) => NamedNumber::Value(TCP_OPTION),
+            (NamedNumber::SocketOption, Some(libc::SOL_IP)) => NamedNumber::Value(IP_OPTION),
+            (NamedNumber::SocketOption, Some(libc::SOL_IPV6)) => NamedNumber::Value(IPV6_OPTION),
+            (NamedNumber::SocketOption, _) => NamedNumber::Value(&[]),
+            (other, _) => other,
+        }
+    }
+}
+
+/// Whether a call of these arguments takes the one of this place: some calls take fewer for some
+/// of what they do, and registers have what was there before.
+pub(super) fn takes_argument(call: &str, args: &[u64; 6], place: usize) -> bool {
+    let command = args.get(1).map_or(0, |command| *command as i32);
+    let taken: u8 = match call {
+        "futex" => match command & 0x7f {
+            libc::FUTEX_WAIT => 0b1111,
+            libc::FUTEX_WAKE | libc::FUTEX_FD => 0b111,
+            libc::FUTEX_REQUEUE | libc::FUTEX_WAIT_REQUEUE_PI => 0b1_1111,
+            libc::FUTEX_LOCK_PI => 0b1011,
+            libc::FUTEX_UNLOCK_PI | libc::FUTEX_TRYLOCK_PI => 0b11,
+            libc::FUTEX_WAIT_BITSET => 0b10_1111,
+            libc::FUTEX_WAKE_BITSET => 0b10_0111,
+            _ => 0b11_1111,
+        },
+        "fcntl" | "fcntl64" => match command {
+            libc::F_GETFD
+            | libc::F_GETFL
+            | libc::F_GETOWN
+            | libc::F_GETPIPE_SZ
+            | libc::F_GET_SEALS
+            | libc::F_GETLEASE => 0b11,
+            _ => 0b111,
+        },
+        "ioctl" => match args.get(1).map_or(0, |command| *command as u32 as libc::Ioctl) {
+            libc::FIOCLEX | libc::FIONCLEX | libc::TIOCNOTTY | libc::TIOCEXCL | libc::TIOCNXCL => {
+                0b11
+            }
+            _ => 0b111,
+        },
+        _ => return true,
+    };
+    taken >> place & 1 == 1
 }
 
 /// Names of the numbers of the argument `name` of a call, if they have any.
 pub(super) fn named_number(call: &str, name: &str) -> Option<NamedNumber> {
-    use NamedNumber::{Bits, Both, Clone, Open, Value};
+    use NamedNumber::{Bits, Both, Clone, Open, SocketOption, Value};
     Some(match (call, name) {
         ("open" | "openat" | "open_by_handle_at" | "mq_open", "flags" | "oflag") => Open,
         ("pipe2" | "dup3", "flags") => Bits(FD, "0"),
-        ("inotify_init1" | "epoll_create1" | "eventfd2" | "signalfd4", "flags") => Bits(FD, "0"),
-        ("timerfd_create", "flags") => Bits(FD, "0"),
+        ("inotify_init1", "flags") => Bits(INOTIFY, "0"),
+        ("epoll_create1", "flags") => Bits(EPOLL, "0"),
+        ("eventfd2", "flags") => Bits(EVENT_FD, "0"),
+        ("signalfd4", "flags") => Bits(SIGNAL_FD, "0"),
+        ("timerfd_create", "flags") => Bits(TIMER_FD, "0"),
+        ("flock", "cmd") => Bits(LOCK, "0"),
+        ("setitimer" | "getitimer", "which") => Value(INTERVAL_TIMER),
+        ("setsockopt" | "getsockopt", "optname") => SocketOption,
         ("mmap" | "mprotect" | "pkey_mprotect", "prot") => Bits(PROT, "PROT_NONE"),
         ("mmap", "flags") => Bits(MAP, "MAP_FILE"),
         ("clone", "clone_flags") => Clone,

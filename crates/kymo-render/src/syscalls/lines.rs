@@ -4,6 +4,7 @@
 //! returns. What has not returned when the task or the trace ends has `?` for a
 //! result.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,14 +13,15 @@ use std::time::Duration;
 use kymo_analysis::syscalls::CallWaits;
 use kymo_bpf::{CALL_NUMBERS, MemoryPiece};
 use kymo_format::{EventFormat, json_string};
-use kymo_model::{CompactSort as _, Endian, Note, NoteKind};
+use kymo_model::{CompactSort as _, Endian, Note, NoteKind, UntrustedText, counted};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription, write_argument};
 use super::details::{CallDetails, DetailCache, TaskInspector, seconds};
 use super::errno::{errno_name, errno_text};
+use super::flags;
 use super::memory::{MemoryShape, ReadMemory, slot_of};
-use super::numbers::syscall_name;
+use super::numbers::{COMPAT_CALLS, is_compat, plain_number, syscall_name};
 use super::summary::{SummaryStyle, SyscallSummary};
 use super::waits::{CallWaiting, Return, SlowestCall, WaitFormats, switched};
 
@@ -53,6 +55,8 @@ pub struct SyscallLines<I> {
     /// Calls by number that are shown; all where there are none. Others are followed only.
     only: Vec<i64>,
     left: Option<u64>,
+    /// Calls that had begun before the trace, by name.
+    continued: BTreeMap<String, u64>,
     fresh: bool,
     /// Of the event that is taken.
     cpu: u32,
@@ -123,6 +127,8 @@ struct PendingCall {
     details: CallDetails,
     waits: CallWaits,
     memory: Vec<MemoryPiece>,
+    /// It began before the trace, nobody knows when.
+    is_continued: bool,
 }
 
 /// A call's end.
@@ -165,6 +171,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             style,
             only: Vec::new(),
             left,
+            continued: BTreeMap::new(),
             fresh: false,
             cpu: 0,
             sampled: SampledCall::default(),
@@ -195,7 +202,9 @@ impl<I: TaskInspector> SyscallLines<I> {
 
     /// Says of all calls that are shown what is to be read of their memory.
     pub fn describe_calls(&mut self) {
-        for number in 0..i64::from(CALL_NUMBERS) {
+        let native = 0..i64::from(CALL_NUMBERS);
+        let compat = COMPAT_CALLS..COMPAT_CALLS + i64::from(CALL_NUMBERS);
+        for number in native.chain(compat) {
             if !self.style.lines || syscall_name(number).is_none() {
                 continue;
             }
@@ -203,7 +212,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             if self.only.is_empty() || self.only.contains(&number) || call.returns_fd {
                 let limit = self.style.string_limit;
                 let reads: Vec<_> = call.shapes().map(|(n, shape)| shape.read(n, limit)).collect();
-                let _ = self.details.inspector.describe(number, &reads);
+                let after = if is_compat(number) { i64::from(CALL_NUMBERS) } else { 0 };
+                let _ = self.details.inspector.describe(plain_number(number) + after, &reads);
             }
         }
     }
@@ -232,7 +242,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             return;
         }
         let Some((tid, number, args)) = self.decode_entry(payload) else { return };
-        let call = self.call(number);
+        let is_compat = self.details.inspector.is_compat_task(tid);
+        let call = self.call(number_of(number, is_compat == Some(true)));
         self.details.look_up(tid, time, &call, &args);
     }
 
@@ -276,6 +287,25 @@ impl<I: TaskInspector> SyscallLines<I> {
                 *detail = ArgumentDetail::Memory { bytes, whole: true };
             }
         }
+    }
+
+    /// Takes a call that began before the trace, of a task that has been in it since events come:
+    /// its end is the first that they tell of it. `time`: when that was found.
+    pub fn continued_call(&mut self, (tid, time): (i32, u64), number: i64, args: [u64; 6]) {
+        let call = self.call(number);
+        let is_chosen = self.only.is_empty() || self.only.contains(&number);
+        if is_chosen {
+            *self.continued.entry(call.name.clone()).or_default() += 1;
+        }
+        let mut details = CallDetails::default();
+        if self.style.lines {
+            self.details.look_up(tid, time, &call, &args);
+            details = self.details.take(tid, time).unwrap_or_default();
+        }
+        let (waits, memory, is_continued) = (CallWaits::default(), Vec::new(), true);
+        let pending =
+            PendingCall { time, number, call, args, details, waits, memory, is_continued };
+        self.open.insert(tid, pending);
     }
 
     /// Takes a recorded call that ends on a CPU.
@@ -408,6 +438,23 @@ impl<I: TaskInspector> SyscallLines<I> {
 
     /// Notes what makes the lines less than the truth.
     pub fn note(&self, note: &mut dyn FnMut(Note)) {
+        if !self.continued.is_empty() {
+            let names = self.continued.iter().map(|(name, count)| match count {
+                1 => name.clone(),
+                _ => format!("{name} ({count})"),
+            });
+            let total = self.continued.values().sum();
+            let calls = counted(total, "call had", "calls had");
+            let names = names.collect::<Vec<_>>().join(", ");
+            let fact = format!("{calls} begun before the trace, when is not known: {names}");
+            note(match self.style.summary {
+                true => {
+                    let fact = format!("{fact}; not in the tables");
+                    Note::doubt(NoteKind::Scope, fact, None)
+                }
+                false => Note::choice(NoteKind::Scope, fact, None),
+            });
+        }
         let (unread, texts) = (self.unread, self.texts);
         if unread > 0 && self.style.is_recorded {
             let fact = format!(
@@ -448,11 +495,16 @@ impl<I: TaskInspector> SyscallLines<I> {
     }
 
     fn enter_call(&mut self, (tid, time): (i32, u64), number: i64, args: [u64; 6]) {
-        let details = self.details.take(tid, time).unwrap_or_default();
-        let memory = match self.style.lines {
-            true => self.details.inspector.memory_at_entry((tid, time), number, &args),
-            false => Vec::new(),
-        };
+        let mut details = self.details.take(tid, time).unwrap_or_default();
+        let entry = self.details.inspector.memory_at_entry((tid, time), number, &args);
+        let memory = entry.pieces;
+        let of_program = self.details.inspector.is_compat_task(tid);
+        let is_compat = entry.is_compat.or(of_program).unwrap_or(false);
+        if of_program.is_some_and(|of_program| of_program != is_compat) {
+            // What was looked up is of another call.
+            details = CallDetails::default();
+        }
+        let number = number_of(number, is_compat);
         // Of what happens before the command is there only the execve(2) that succeeds
         // is shown, and that is not known yet.
         if self.gated == Some(tid) && syscall_name(number) != Some("execve") {
@@ -460,7 +512,9 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
         let call = self.call(number);
         let waits = CallWaits::default();
-        let pending = PendingCall { time, number, call, args, details, waits, memory };
+        let is_continued = false;
+        let pending =
+            PendingCall { time, number, call, args, details, waits, memory, is_continued };
         let before = self.open.insert(tid, pending);
         if let Some(before) = before.filter(|_| self.gated != Some(tid)) {
             // Its end was lost, or it is one that never returns here (rt_sigreturn).
@@ -469,11 +523,8 @@ impl<I: TaskInspector> SyscallLines<I> {
     }
 
     fn exit_call(&mut self, (tid, at): (i32, u64), number: i64, value: i64) {
-        let memory = match self.style.lines {
-            true => self.details.inspector.memory_at_exit((tid, at), number, value),
-            false => Vec::new(),
-        };
-        if self.open.get(&tid).is_some_and(|b| b.number == number)
+        let memory = self.details.inspector.memory_at_exit((tid, at), number, value);
+        if self.open.get(&tid).is_some_and(|b| ends(b, number))
             && let Some(mut pending) = self.open.remove(&tid)
             && self.gated != Some(tid)
         {
@@ -498,6 +549,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             pending.details.read_at = None;
         }
         self.details.forget(tid);
+        self.details.inspector.forget_program(tid);
     }
 
     fn finish_call(&mut self, tid: i32, mut pending: PendingCall, end: CallEnd) {
@@ -506,8 +558,9 @@ impl<I: TaskInspector> SyscallLines<I> {
             CallEnd::Task | CallEnd::Trace => None,
         };
         let is_chosen = self.only.is_empty() || self.only.contains(&pending.number);
+        let is_counted = is_chosen && !pending.is_continued;
         if let (true, Some(summary), CallEnd::Returned { at, value }) =
-            (is_chosen, &mut self.summary, end)
+            (is_counted, &mut self.summary, end)
         {
             let error = (FIRST_ERROR..0).contains(&value).then_some(-value as i32);
             let took = at.saturating_sub(pending.time);
@@ -516,7 +569,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             if self.waiting.as_ref().is_some_and(|waiting| waiting.is_slow(took)) {
                 let result = self.result_text(tid, &pending, value);
                 let mut text = format!("{}(", pending.call.name).into_bytes();
-                text.extend(argument_texts(&pending).collect::<Vec<_>>().join(&b", "[..]));
+                let texts: Vec<Vec<u8>> = argument_texts(&pending).map(|(_, text)| text).collect();
+                text.extend(texts.join(&b", "[..]));
                 text.extend(format!(") = {result}").into_bytes());
                 let waits = std::mem::take(&mut pending.waits);
                 let call = SlowestCall { tid, start: pending.time, duration: took, text, waits };
@@ -661,8 +715,9 @@ impl<I: TaskInspector> SyscallLines<I> {
         let bad = paint(anstyle::AnsiColor::Red.on_default());
         let has_cpu = self.style.cpus && matches!(end, CallEnd::Returned { .. });
         self.start_text((tid, pending.time), has_cpu);
-        let _ = write!(self.output, "{name}{}{name:#}(", pending.call.name);
-        for (i, arg) in argument_texts(pending).enumerate() {
+        let continued = if pending.is_continued { "... [continued]: " } else { "" };
+        let _ = write!(self.output, "{continued}{name}{}{name:#}(", pending.call.name);
+        for (i, (_, arg)) in argument_texts(pending).enumerate() {
             self.output.extend_from_slice(if i > 0 { b", " } else { b"" });
             self.output.extend_from_slice(&arg);
         }
@@ -674,8 +729,13 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let result = self.result_text(tid, pending, value);
                 let style =
                     if (FIRST_ERROR..0).contains(&value) { bad } else { anstyle::Style::new() };
-                let took = seconds(Duration::from_nanos(at.saturating_sub(pending.time)));
-                writeln!(self.output, "{style}{result}{style:#} <{took}>")
+                match pending.is_continued {
+                    true => writeln!(self.output, "{style}{result}{style:#}"),
+                    false => {
+                        let took = seconds(Duration::from_nanos(at.saturating_sub(pending.time)));
+                        writeln!(self.output, "{style}{result}{style:#} <{took}>")
+                    }
+                }
             }
         };
         self.output.extend_from_slice(&self.sampled.stack);
@@ -688,10 +748,11 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let name = errno_name(number).map_or_else(|| number.to_string(), str::to_owned);
                 format!("-1 {name} ({})", errno_text(number))
             }
+            1.. if pending.call.name == "umask" => format!("0{value:o}"),
             0 if pending.call.returns_pointer => "NULL".to_owned(),
             _ if pending.call.returns_pointer => format!("{value:#x}"),
             _ if pending.call.returns_fd => match self.details.descriptor(tid, value as i32) {
-                Some(path) => format!("{value}<{path}>"),
+                Some(path) => format!("{value}<{}>", UntrustedText::new(path).to_text()),
                 None => value.to_string(),
             },
             _ => value.to_string(),
@@ -718,9 +779,9 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.output.extend_from_slice(b",\"syscall\":");
         json_string(&mut self.output, pending.call.name.as_bytes());
         self.output.extend_from_slice(b",\"args\":{");
-        for (i, (text, arg)) in argument_texts(pending).zip(&pending.call.args).enumerate() {
+        for (i, (name, text)) in argument_texts(pending).enumerate() {
             self.output.extend_from_slice(if i > 0 { b"," } else { b"" });
-            json_string(&mut self.output, arg.name.as_bytes());
+            json_string(&mut self.output, name.as_bytes());
             self.output.push(b':');
             json_string(&mut self.output, &text);
         }
@@ -731,29 +792,51 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let name = errno_name(-value as i32).unwrap_or("?");
                 let _ = write!(self.output, ",\"errno\":\"{name}\"");
             }
-            let took = Duration::from_nanos(at.saturating_sub(pending.time));
-            let _ =
-                write!(self.output, ",\"duration\":{}.{:09}", took.as_secs(), took.subsec_nanos());
+            if !pending.is_continued {
+                let took = Duration::from_nanos(at.saturating_sub(pending.time));
+                let (s, ns) = (took.as_secs(), took.subsec_nanos());
+                let _ = write!(self.output, ",\"duration\":{s}.{ns:09}");
+            }
+        }
+        if pending.is_continued {
+            self.output.extend_from_slice(b",\"continued\":true");
         }
         self.output.extend_from_slice(&self.sampled.stack);
         self.output.extend_from_slice(b"}\n");
     }
 }
 
-/// The arguments' texts. The mode of open(2) counts only where a file is made.
-fn argument_texts(pending: &PendingCall) -> impl Iterator<Item = Vec<u8>> + '_ {
+/// Whether an end of this number is that of a call. execve(2) ends with its number in the ABI of
+/// the program that was executed.
+fn ends(call: &PendingCall, number: i64) -> bool {
+    let is_execve = |number| syscall_name(number) == Some("execve");
+    plain_number(call.number) == number
+        || is_execve(call.number) && (is_execve(number) || is_execve(COMPAT_CALLS + number))
+}
+
+/// Number of a call among those of both ABIs.
+fn number_of(number: i64, is_compat: bool) -> i64 {
+    // Programs of x32 have addresses of 32 bits, and a bit in the numbers of their calls.
+    let is_x32 = number & 0x4000_0000 != 0;
+    // The kernel's number of a compat call is of 32 bits, with a sign where it is invalid.
+    if is_compat && !is_x32 { COMPAT_CALLS + i64::from(number as u32) } else { number }
+}
+
+/// Names and texts of the arguments. The mode of open(2) counts only where a file is made.
+fn argument_texts(pending: &PendingCall) -> impl Iterator<Item = (&str, Vec<u8>)> {
     let makes =
         |flags: u64| flags & (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u64 != 0;
     let all =
         pending.call.args.iter().zip(&pending.args).zip(&pending.details.arguments).enumerate();
+    let before = |i: usize| i.checked_sub(1).and_then(|i| pending.args.get(i)).copied();
     all.filter(move |(i, ((arg, _), _))| {
-        let before = i.checked_sub(1).and_then(|i| pending.args.get(i));
-        !matches!(arg.kind, ArgumentKind::CreateMode) || before.is_some_and(|f| makes(*f))
+        let is_taken = flags::takes_argument(&pending.call.name, &pending.args, *i);
+        is_taken && !matches!(arg.kind, ArgumentKind::CreateMode) || before(*i).is_some_and(makes)
     })
-    .map(|(_, ((arg, value), detail))| {
+    .map(move |(i, ((arg, value), detail))| {
         let mut text = Vec::new();
-        write_argument(&mut text, arg.kind, *value, detail);
-        text
+        write_argument(&mut text, arg.kind.after(before(i)), *value, detail);
+        (arg.name.as_str(), text)
     })
 }
 

@@ -64,6 +64,28 @@ pub(super) struct ReadMemory<'a> {
 }
 
 impl MemoryShape {
+    /// Whether programs of 32 bits have the same in their memory.
+    pub(super) fn is_same_in_compat(self) -> bool {
+        use MemoryShape as S;
+        match self {
+            S::Text
+            | S::Bytes(_)
+            | S::Returned
+            | S::ReturnedPath
+            | S::SystemNames
+            | S::Descriptors
+            | S::Address(_)
+            | S::AddressWritten(_) => true,
+            // Numbers of their structures are of other sizes.
+            S::Stat
+            | S::Vector(_)
+            | S::VectorWritten(_)
+            | S::Message
+            | S::MessageWritten
+            | S::Texts => false,
+        }
+    }
+
     /// Whether the kernel writes it: it is there when the call has succeeded.
     pub(super) fn is_written(self) -> bool {
         use MemoryShape as S;

@@ -18,12 +18,12 @@ mod waits;
 
 pub use arguments::CallDescriptions;
 pub use classes::{syscall_class, syscall_classes};
-pub use details::TaskInspector;
+pub use details::{CallMemory, TaskInspector};
 pub use errno::errno_name;
 pub use lines::{SampledCall, SyscallFormats, SyscallLines, SyscallStyle};
 pub use numbers::{
-    SyscallNames, all_syscalls, near_syscalls, syscall_name, syscall_names, syscall_number,
-    syscalls_matching,
+    COMPAT_CALLS, SyscallNames, all_syscalls, compat_numbers, near_syscalls, syscall_name,
+    syscall_names, syscall_number, syscalls_matching,
 };
 pub use summary::{SummaryGrouping, SummaryStyle};
 pub use waits::{SlowestCall, WaitFormats};

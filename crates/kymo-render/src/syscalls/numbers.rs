@@ -1,8 +1,10 @@
 //! System calls by their numbers, which differ between architectures. The tracepoints give only
 //! numbers, and tracefs nowhere says which name goes with which.
 
+use kymo_bpf::CALL_NUMBERS;
 use kymo_model::glob::glob_match;
 use kymo_model::near_names;
+use rustc_hash::FxHashSet;
 use syscalls::{Sysno, SysnoSet};
 
 /// Calls whose description in tracefs goes by another name.
@@ -15,6 +17,19 @@ const DESCRIBED_AS: &[(&str, &str)] = &[
     ("uname", "newuname"),
 ];
 
+pub use kymo_analysis::syscalls::COMPAT_CALLS;
+
+/// Number of a call in its own ABI.
+pub(super) fn plain_number(number: i64) -> i64 {
+    // Invalid ones have a sign.
+    if is_compat(number) { i64::from(number as i32) } else { number }
+}
+
+/// Whether a number is of the ABI of 32-bit programs.
+pub(super) fn is_compat(number: i64) -> bool {
+    (COMPAT_CALLS..COMPAT_CALLS << 1).contains(&number)
+}
+
 /// Names of system calls by their numbers.
 pub type SyscallNames = fn(i64) -> Option<&'static str>;
 
@@ -25,8 +40,14 @@ pub fn syscall_names(architecture: &str) -> SyscallNames {
         new(usize::try_from(number).ok()?)
     }
     match architecture {
-        "x86_64" => |n| of(n, syscalls::x86_64::Sysno::new).map(|call| call.name()),
-        "aarch64" => |n| of(n, syscalls::aarch64::Sysno::new).map(|call| call.name()),
+        "x86_64" => |n| match is_compat(n) {
+            true => of(n - COMPAT_CALLS, syscalls::x86::Sysno::new).map(|call| call.name()),
+            false => of(n, syscalls::x86_64::Sysno::new).map(|call| call.name()),
+        },
+        "aarch64" => |n| match is_compat(n) {
+            true => of(n - COMPAT_CALLS, syscalls::arm::Sysno::new).map(|call| call.name()),
+            false => of(n, syscalls::aarch64::Sysno::new).map(|call| call.name()),
+        },
         "riscv64" => |n| of(n, syscalls::riscv64::Sysno::new).map(|call| call.name()),
         _ => |_| None,
     }
@@ -34,7 +55,45 @@ pub fn syscall_names(architecture: &str) -> SyscallNames {
 
 /// Name of the system call `number` on this machine.
 pub fn syscall_name(number: i64) -> Option<&'static str> {
-    Sysno::new(usize::try_from(number).ok()?).map(|call| call.name())
+    match is_compat(number) {
+        true => syscall_names(std::env::consts::ARCH)(number),
+        false => Sysno::new(usize::try_from(number).ok()?).map(|call| call.name()),
+    }
+}
+
+/// Numbers of calls of the same names in the ABI of 32-bit programs, of those that have one.
+pub fn compat_numbers(numbers: &[i64]) -> Vec<i64> {
+    let names: FxHashSet<&str> = numbers.iter().filter_map(|n| syscall_name(*n)).collect();
+    let name_of = syscall_names(std::env::consts::ARCH);
+    let compat = (0..i64::from(CALL_NUMBERS)).map(|number| number + COMPAT_CALLS);
+    compat.filter(|n| name_of(*n).is_some_and(|name| is_one_of(&names, name))).collect()
+}
+
+/// Whether a call of 32-bit programs is one of those named; calls that came later for wider
+/// numbers stand for the same.
+fn is_one_of(names: &FxHashSet<&str>, compat: &str) -> bool {
+    let wide = compat.strip_suffix("64").or_else(|| compat.strip_suffix("_time64"));
+    let same = match compat {
+        "mmap2" => "mmap",
+        "_llseek" => "lseek",
+        "_newselect" => "select",
+        "ugetrlimit" => "getrlimit",
+        "waitpid" => "wait4",
+        "fstatat64" => "newfstatat",
+        "sigaction" => "rt_sigaction",
+        "sigreturn" => "rt_sigreturn",
+        "oldstat" => "stat",
+        "oldfstat" => "fstat",
+        "oldlstat" => "lstat",
+        "umount" => "umount2",
+        _ => wide.unwrap_or(compat),
+    };
+    // Sockets come through one call, whose first argument says what is done.
+    let is_socket = || {
+        let made = ["socket", "connect", "bind", "sendto", "recvfrom", "accept", "sendmsg"];
+        compat == "socketcall" && made.iter().any(|name| names.contains(name))
+    };
+    names.contains(compat) || names.contains(same) || is_socket()
 }
 
 /// Number of the system call `name` on this architecture.
@@ -95,6 +154,14 @@ mod tests {
             ("riscv64", 258, Some("riscv_hwprobe")),
             ("aarch64", -1, None),
             ("mips", 3, None),
+            // arch/x86/entry/syscalls/syscall_32.tbl; arch/arm/tools/syscall.tbl.
+            ("x86_64", COMPAT_CALLS + 3, Some("read")),
+            ("x86_64", COMPAT_CALLS + 20, Some("getpid")),
+            ("x86_64", COMPAT_CALLS + 45, Some("brk")),
+            ("x86_64", COMPAT_CALLS + 295, Some("openat")),
+            ("x86_64", COMPAT_CALLS + 0xffff_ffff, None),
+            ("aarch64", COMPAT_CALLS + 322, Some("openat")),
+            ("riscv64", COMPAT_CALLS + 3, None),
         ] {
             assert_eq!(syscall_names(architecture)(number), name, "{number} on {architecture}");
         }

@@ -6,7 +6,7 @@ use kymo_format::ring::Missed;
 use rustc_hash::FxHashMap;
 
 use kymo_events::trace_dat::{
-    FormatTable, GraphEntry, KnownEvent, TaskGroups, TaskName, TaskNames,
+    FormatTable, GraphEntry, KnownEvent, NewName, TaskGroups, TaskName, TaskNames,
 };
 
 /// An event of a batch.
@@ -23,8 +23,8 @@ pub(super) struct BatchItem {
 /// What became known of a task.
 #[derive(Clone, Copy)]
 pub(super) enum TaskChange {
-    /// Its name.
-    Name(i32, TaskName),
+    /// Its name; `None`: no event states it any more.
+    Name(i32, Option<TaskName>),
     /// The process that it is a thread of, or that this is not known any more.
     Group(i32, Option<u32>),
 }
@@ -119,11 +119,15 @@ impl<'a> TraceCmdFeed<'a> {
         {
             let (changes, at) = (&mut batch.changes, batch.items.len());
             let endian = self.formats.endian;
-            let new = |tid, comm| changes.push((at, TaskChange::Name(tid, comm)));
-            self.comms.learn(known, e.payload, endian, new);
             let task = (self.formats.pid(e.payload), e.payload);
+            // Groups come first: what holds after the event is applied with the next one.
             let new = |tid, pid| changes.push((at, TaskChange::Group(tid, pid)));
             self.groups.learn(known, task, endian, new);
+            let new = |change: NewName| {
+                let at = at + usize::from(change.is_after);
+                changes.push((at, TaskChange::Name(change.tid, change.name)));
+            };
+            self.comms.learn(known, task, endian, new);
         }
         batch.push(e);
         true
@@ -195,7 +199,7 @@ impl SpecialEvents {
     #[cold]
     fn find(&mut self, formats: &FormatTable<'_>, id: u16) -> SpecialEvent {
         let of = |k: &KnownEvent| SpecialEvent {
-            defines_tasks: !k.names_of_tasks.is_empty() || k.group.is_some(),
+            defines_tasks: k.states_names() || k.group.is_some(),
             is_graph: k.graph.is_some(),
         };
         let special = formats.get(id).map_or(SpecialEvent::default(), of);

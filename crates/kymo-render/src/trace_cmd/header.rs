@@ -1,6 +1,7 @@
 //! Text about a trace.dat itself: the line that trace-cmd begins with, and the machine.
 
 use kymo_files::tracedat::{Buffer, TraceDat};
+use kymo_model::UntrustedText;
 
 /// First line of `trace-cmd report`: the number of CPUs.
 pub fn trace_cmd_cpus(data: &TraceDat) -> String {
@@ -15,6 +16,7 @@ pub fn trace_cmd_header(data: &TraceDat) -> String {
         for (i, value) in value.trim_end().lines().enumerate() {
             let name = if i == 0 { name } else { "" };
             let colon = if i == 0 { ':' } else { ' ' };
+            let value = UntrustedText::new(value).to_text();
             out.push_str(&format!("# {name:<14}{colon} {value}\n"));
         }
     };

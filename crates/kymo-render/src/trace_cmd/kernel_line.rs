@@ -14,7 +14,7 @@ use kymo_events::trace_dat::{
 };
 use kymo_format::ring::Missed;
 use kymo_format::{Symbols as _, flag_letters, json_string};
-use kymo_model::Endian;
+use kymo_model::{Endian, UntrustedText};
 
 use super::TraceCmdOptions;
 use super::open_function::{OpenFunction, write_function};
@@ -112,7 +112,7 @@ impl KernelLine<'_> {
     fn write_function_name(&self, graph: &GraphEvent, out: &mut Vec<u8>) {
         let address = graph.func(self.payload, self.endian);
         match self.names.kernel(address) {
-            Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
+            Some(symbol) => UntrustedText::new(symbol.name).write_escaped(out),
             None => number::hex(out, address, 0),
         }
     }
@@ -134,7 +134,7 @@ impl KernelLine<'_> {
         for address in stack.entries(self.payload, self.endian) {
             out.extend_from_slice(b"=> ");
             match self.names.kernel(address) {
-                Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
+                Some(symbol) => UntrustedText::new(symbol.name).write_escaped(out),
                 None => out.extend_from_slice(b"0"),
             }
             let _ = writeln!(out, " ({address:x})");
@@ -206,9 +206,9 @@ pub(crate) fn write_lost_json(cpu: u32, missed: Missed, instance: &str, out: &mu
 /// `comm-pid cpu` and the flags, as `trace-cmd report -l`.
 fn latency_start(comm: TaskName, pid: i32, cpu: u32, flags: (u8, u8), out: &mut Vec<u8>) {
     let comm = comm.as_bytes();
-    let comm = comm.get(..8).unwrap_or(comm);
-    number::pad(out, 8 - comm.len());
-    out.extend_from_slice(comm);
+    let comm = UntrustedText::new(comm.get(..8).unwrap_or(comm)).escaped();
+    number::pad(out, 8usize.saturating_sub(comm.len()));
+    out.extend_from_slice(&comm);
     let _ = write!(out, "-{pid:<5} {cpu:>3}");
     out.extend_from_slice(&flag_letters(flags.0, flags.1));
 }
@@ -259,8 +259,9 @@ impl TraceCmdStarts {
         }
         let from = out.len();
         let comm = comm();
-        number::pad(out, 16 - comm.as_bytes().len());
-        out.extend_from_slice(comm.as_bytes());
+        let comm = UntrustedText::new(comm.as_bytes()).escaped();
+        number::pad(out, 16usize.saturating_sub(comm.len()));
+        out.extend_from_slice(&comm);
         let _ = match cpu {
             u32::MAX => write!(out, "-{pid:<5} [---]"),
             _ => write!(out, "-{pid:<5} [{cpu:03}]"),

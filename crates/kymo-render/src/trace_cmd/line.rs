@@ -6,7 +6,7 @@ use kymo_events::payload::KernelNames;
 use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskGroups, TaskNames};
 use kymo_files::tracedat::TraceDat;
 use kymo_format::ring::Missed;
-use kymo_model::Note;
+use kymo_model::{Note, UntrustedText};
 use rustc_hash::FxHashMap;
 
 use super::TraceCmdOptions;
@@ -82,7 +82,7 @@ impl<'a> TraceCmdRenderer<'a> {
     fn apply(&mut self, change: TaskChange) {
         match change {
             TaskChange::Name(tid, comm) => {
-                self.comms.add(tid, comm);
+                self.comms.set(tid, comm);
                 self.starts.forget(tid);
             }
             TaskChange::Group(tid, pid) => self.groups.set(tid, pid),
@@ -171,7 +171,7 @@ fn instances(data: &TraceDat) -> Vec<InstanceStyle> {
     let prefix = |name: &str| match (widest, name.is_empty()) {
         (0, _) => String::new(),
         (_, true) => " ".repeat(widest + 2),
-        (_, false) => format!("{name:>widest$}: "),
+        (_, false) => format!("{:>widest$}: ", UntrustedText::new(name).to_text()),
     };
     let converted = data.options().tsc2nsec.is_some();
     data.buffers()
@@ -211,9 +211,11 @@ impl TraceCmdRenderer<'_> {
         &self.comms
     }
 
-    /// Takes note of what a batch says of tasks that somebody else renders.
-    pub(crate) fn pass(&mut self, batch: &TraceCmdBatch) {
-        batch.changes.iter().for_each(|(_, change)| self.apply(*change));
+    /// Takes note of what a batch says of tasks, from a change on: of all events if somebody else
+    /// renders them.
+    pub(crate) fn pass(&mut self, batch: &TraceCmdBatch, change: usize) {
+        let rest = batch.changes.iter().skip(change);
+        rest.for_each(|(_, change)| self.apply(*change));
     }
 }
 

@@ -122,11 +122,20 @@ fn has_debuginfo(file: &object::File<'_>) -> bool {
     file.section_by_name(".debug_info").is_some_and(|s| s.size() > 0)
 }
 
+/// Whether a path is of a mapping of a process: `/proc/PID/map_files/START-END`.
+fn is_mapped_file(path: &Path) -> bool {
+    path.starts_with("/proc") && path.parent().is_some_and(|dir| dir.ends_with("map_files"))
+}
+
 impl BinaryFiles {
     /// A program or library.
     pub fn user(path: &Path) -> Result<BinaryFiles, BinaryError> {
         if let Some((pid, below)) = super::process_root::of_process(path) {
             return BinaryFiles::user_of(pid, below);
+        }
+        // A mapped file may have no name any more.
+        if is_mapped_file(path) {
+            return BinaryFiles::with_debug(BinaryKind::User, path.to_owned());
         }
         let real = std::fs::canonicalize(path)
             .map_err(|error| BinaryError::Io { path: path.to_owned(), error })?;

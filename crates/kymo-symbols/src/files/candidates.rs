@@ -75,6 +75,12 @@ impl SearchRoots {
         let kept = text.strip_suffix(" (deleted)");
         if let Some(kept) = kept {
             may_be(self.under(Path::new(kept)));
+            // While a process lives its mapping leads to the file that has no name any more.
+            if let (Some(pid), None) = (binary.pid, &self.symfs)
+                && let Some(path) = SystemRoot::machine().file_mapped_as(pid, binary.path)
+            {
+                may_be(path);
+            }
         }
         // While a process lives its root tells what is in its container.
         if let (Some(pid), None, Some(inside)) =

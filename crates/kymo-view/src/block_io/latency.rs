@@ -29,7 +29,7 @@ pub struct LatencyHistograms<'a> {
     pub waiters: usize,
     /// Files that are shown at most.
     pub files: usize,
-    /// The recording as a word of a command line.
+    /// The recording as arguments of a command, `-i FILE`.
     pub recording: String,
 }
 

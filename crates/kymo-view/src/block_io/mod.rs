@@ -77,7 +77,7 @@ fn write_answer(
     if let Some(slow) = table.slowest.as_ref().filter(|_| !recording.is_empty()) {
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(slow.start, nano), Seconds(slow.completed, nano));
-        writeln!(out, " Its events: kymo script -i {recording} --time {from},{to}")?;
+        writeln!(out, " Its events: kymo script {recording} --time {from},{to}")?;
     }
     Ok(())
 }

@@ -102,7 +102,7 @@ pub struct BlockTop<'a> {
     pub sort: BlockColumn,
     /// Rows at most.
     pub entries: usize,
-    /// The recording as a word of a command line.
+    /// The recording as arguments of a command, `-i FILE`.
     pub recording: String,
 }
 

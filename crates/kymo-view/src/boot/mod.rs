@@ -36,7 +36,7 @@ pub struct BootView<'a> {
     pub entries: usize,
     /// Units of times.
     pub times: TimeUnits,
-    /// The recording as a word of a command line.
+    /// The recording as arguments of a command, `-i FILE`.
     pub recording: String,
 }
 
@@ -115,7 +115,7 @@ impl BootView<'_> {
             let (from, to) = (Seconds(part.from, nano), Seconds(part.to, nano));
             writeln!(
                 out,
-                " Events of the longest part: kymo script -i {} --time {from},{to}",
+                " Events of the longest part: kymo script {} --time {from},{to}",
                 self.recording
             )?;
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use kymo_model::{Aggregation, CountKey, CountRow, CountState};
+use kymo_model::{Aggregation, CountKey, CountRow, CountState, UntrustedText};
 
 use super::Reading;
 use super::metric::MetricText;
@@ -19,8 +19,10 @@ pub(super) fn row(out: &mut String, row: &CountRow, reading: Reading<'_>, sep: &
         CountState::NotCounted => write!(out, "<not counted>"),
         CountState::NotSupported => write!(out, "<not supported>"),
     };
-    let _ = write!(out, "{sep}{}{sep}{}{sep}", row.unit, row.name);
+    let name = UntrustedText::new(&row.name);
+    let _ = write!(out, "{sep}{}{sep}{}{sep}", row.unit, name.to_csv_field(sep));
     if let Some(cgroup) = &row.cgroup {
+        let cgroup = UntrustedText::new(cgroup).to_csv_field(sep);
         let _ = write!(out, "{cgroup}{sep}");
     }
     if let Some(noise) = row.noise {
@@ -65,6 +67,9 @@ pub(super) fn prefix(out: &mut String, row: &CountRow, reading: Reading<'_>, sep
         CountKey::Die { socket, die } => write!(out, "S{socket}-D{die}{sep}{n}{sep}"),
         CountKey::Socket(socket) => write!(out, "S{socket}{sep}{n}{sep}"),
         CountKey::Node(node) => write!(out, "N{node}{sep}{n}{sep}"),
-        CountKey::Thread { comm, tid } => write!(out, "{comm}-{tid}{sep}"),
+        CountKey::Thread { comm, tid } => {
+            let task = format!("{comm}-{tid}");
+            write!(out, "{}{sep}", UntrustedText::new(&task).to_csv_field(sep))
+        }
     };
 }

@@ -16,7 +16,7 @@ pub struct PathView<'a> {
     pub worst: usize,
     /// Units of times.
     pub units: TimeUnits,
-    /// The recording as a word of a command line.
+    /// The recording as arguments of a command, `-i FILE`.
     pub recording: String,
 }
 
@@ -46,6 +46,6 @@ impl PathView<'_> {
         }
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(segment.from, nano), Seconds(segment.to, nano));
-        Some(format!("kymo script -i {} --time {from},{to}", self.recording))
+        Some(format!("kymo script {} --time {from},{to}", self.recording))
     }
 }

@@ -71,7 +71,7 @@ impl PathView<'_> {
         let (file, begin, end) =
             (&self.recording, Seconds(begin, nano), Seconds(begin + slowest, nano));
         writeln!(out, " Where to look next")?;
-        writeln!(out, "  the slowest span:  kymo script -i {file} --time {begin},{end}\n")
+        writeln!(out, "  the slowest span:  kymo script {file} --time {begin},{end}\n")
     }
 
     fn write_answer(&self, out: &mut dyn Write, first: &PathCulprit) -> io::Result<()> {
@@ -252,7 +252,7 @@ impl PathView<'_> {
         if self.table.spans.is_some() {
             let times = span(path.from, path.to);
             let tid = self.table.task(path.task).map_or(0, |t| t.tid);
-            writeln!(out, "  the slowest span:  kymo why -i {file} --tid {tid} --time {times}")?;
+            writeln!(out, "  the slowest span:  kymo why {file} --tid {tid} --time {times}")?;
         }
         if let (Some(task), Some(longest)) =
             (self.table.task(first.task), self.table.segment(first.longest))
@@ -265,10 +265,10 @@ impl PathView<'_> {
             };
             let command = match first.kind {
                 PathKind::Waiting(_) => {
-                    format!("kymo sched timehist -i {file} --time {times}")
+                    format!("kymo sched timehist {file} --time {times}")
                 }
                 PathKind::Running => format!("kymo profile -- COMMAND, or kymo record -g -t {tid}"),
-                _ => format!("kymo offcpu report -i {file} --tid {tid}"),
+                _ => format!("kymo offcpu report {file} --tid {tid}"),
             };
             writeln!(out, "  {tool:<18} {command}")?;
         }

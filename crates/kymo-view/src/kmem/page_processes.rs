@@ -36,7 +36,7 @@ pub struct PageProcessView<'a> {
     pub max_stack: usize,
     /// What the kernel counted meanwhile, where that is known.
     pub vmstat: Option<Vec<VmstatDelta>>,
-    /// The recording as a word of a command line; empty: events that nobody can read again.
+    /// The recording as arguments of a command, `-i FILE`; empty: events that nobody can read again.
     pub recording: String,
 }
 
@@ -128,9 +128,9 @@ impl PageProcessView<'_> {
         if !self.recording.is_empty() {
             let file = &self.recording;
             writeln!(out, "\n Where to look next")?;
-            writeln!(out, "  who calls:       kymo kmem stat -i {file} --page --caller --live")?;
+            writeln!(out, "  who calls:       kymo kmem stat {file} --page --caller --live")?;
             if !self.prepend_parent {
-                writeln!(out, "  whose children:  kymo kmem pagealloc -i {file} --prepend-parent")?;
+                writeln!(out, "  whose children:  kymo kmem pagealloc {file} --prepend-parent")?;
             }
         }
         if !ledger.is_empty() {

@@ -75,7 +75,7 @@ pub struct KworkReport<'a> {
     pub histogram: bool,
     /// Units of times.
     pub units: TimeUnits,
-    /// The recording as a word of a command line.
+    /// The recording as arguments of a command, `-i FILE`.
     pub recording: String,
 }
 
@@ -175,7 +175,7 @@ impl KworkReport<'_> {
         }
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(from, nano), Seconds(from + max, nano));
-        writeln!(out, " Its events: kymo script -i {} --time {from},{to}", self.recording)
+        writeln!(out, " Its events: kymo script {} --time {from},{to}", self.recording)
     }
 
     fn millis(&self, nanos: u64) -> String {

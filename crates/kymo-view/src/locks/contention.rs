@@ -30,7 +30,7 @@ pub struct ContentionView<'a> {
     pub pairs: usize,
     /// Separator of CSV.
     pub separator: Option<String>,
-    /// The recording as a word of a command line; empty: events that nobody can read again.
+    /// The recording as arguments of a command, `-i FILE`; empty: events that nobody can read again.
     pub recording: String,
 }
 
@@ -105,7 +105,7 @@ impl ContentionView<'_> {
         }
         let (input, after) = match self.recording.is_empty() {
             true => (String::new(), " -- COMMAND"),
-            false => (format!(" -i {}", self.recording), ""),
+            false => (format!(" {}", self.recording), ""),
         };
         writeln!(out, "\n Where to look next")?;
         for (what, flags) in [("which locks:", "-l"), ("which tasks:", "-t"), ("stacks:", "-v")] {

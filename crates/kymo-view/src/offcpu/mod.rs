@@ -27,6 +27,6 @@ pub struct OffCpuView<'a> {
     pub tasks: bool,
     /// Units of times.
     pub units: TimeUnits,
-    /// The recording as a word of a command line.
+    /// The recording as arguments of a command, `-i FILE`.
     pub recording: String,
 }

@@ -180,11 +180,11 @@ impl OffCpuView<'_> {
         if file.is_empty() {
             return writeln!(out);
         }
-        writeln!(out, "  its events:   kymo script -i {file} --time {from},{to}")?;
-        writeln!(out, "  its task:     kymo offcpu report -i {file} --tid {}", longest.tid)?;
+        writeln!(out, "  its events:   kymo script {file} --time {from},{to}")?;
+        writeln!(out, "  its task:     kymo offcpu report {file} --tid {}", longest.tid)?;
         match self.largest().map(|(cause, _)| cause) {
             Some(OffCpuCause::Preempted | OffCpuCause::Woken) => {
-                writeln!(out, "  who ran:      kymo sched latency -i {file} --causes")
+                writeln!(out, "  who ran:      kymo sched latency {file} --causes")
             }
             Some(OffCpuCause::Futex) => {
                 writeln!(out, "  which futex:  kymo lock contention --futex -- COMMAND")

@@ -10,8 +10,10 @@ mod waits;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::units::visible;
+
 pub use build::{CommandRun, ProfileTimes, build_page, page_ledger};
-pub use next::{NextStep, ProfileTarget, quoted};
+pub use next::{NextStep, ProfileTarget};
 pub use tree::TimeStep;
 pub use waits::WaitSection;
 
@@ -162,7 +164,7 @@ impl ProfilePage {
                 time(p.ready),
                 number(p.processes),
                 number(p.threads),
-                p.name,
+                visible(&p.name),
                 p.pid.map_or_else(String::new, |pid| format!(" {pid}"))
             );
         }
@@ -203,12 +205,17 @@ impl ProfilePage {
             false => (part(self.user), part(self.system)),
         };
         let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
-        let _ = writeln!(o, "{}\n", self.command);
+        let _ = writeln!(o, "{}\n", visible(&self.command));
         if let Some(verdict) = self.in_short() {
             let _ = writeln!(o, "  In short  {verdict}");
         }
         let elapsed = time(self.elapsed);
         let _ = match (self.attached, self.on_cpu) {
+            // A recording of one moment, or without times.
+            (true, None) if self.elapsed.is_zero() => writeln!(
+                o,
+                "  Time      not known: the recording has no two samples with different times"
+            ),
             (true, None) => writeln!(
                 o,
                 "  Time      {elapsed} from the first to the last event; how long of it tasks ran \
@@ -249,7 +256,8 @@ impl ProfilePage {
             return;
         }
         let rate = self.rate.map_or(String::new(), |r| format!(", {} a second", number(r)));
-        let _ = writeln!(o, "  Samples   {} of {}{rate}", number(self.samples), self.event);
+        let _ =
+            writeln!(o, "  Samples   {} of {}{rate}", number(self.samples), visible(&self.event));
     }
 
     /// What the kernel accounts of a command.
@@ -318,7 +326,8 @@ impl ProfilePage {
         for f in &self.functions {
             // The kernel's name has brackets of its own.
             let object = f.object.trim_start_matches('[').trim_end_matches(']');
-            let _ = writeln!(o, "  {:5.1}%  {:5.1}%  {}  [{object}]", f.own, f.total, f.name);
+            let (name, object) = (visible(&f.name), visible(object));
+            let _ = writeln!(o, "  {:5.1}%  {:5.1}%  {name}  [{object}]", f.own, f.total);
         }
     }
 
@@ -330,7 +339,7 @@ impl ProfilePage {
         for s in &self.path {
             let indent = "  ".repeat(s.depth - usize::from(s.is_branch));
             let mark = if s.is_branch { "+ " } else { "" };
-            let _ = writeln!(o, "  {:5.1}%  {indent}{mark}{}", s.share, s.name);
+            let _ = writeln!(o, "  {:5.1}%  {indent}{mark}{}", s.share, visible(&s.name));
         }
     }
 
@@ -345,7 +354,7 @@ impl ProfilePage {
         );
         for t in &self.threads {
             let cell = |d: Option<Duration>| d.map_or("-".to_owned(), time);
-            let who = format!("{} {}/{}", t.name, t.pid, t.tid);
+            let who = format!("{} {}/{}", visible(&t.name), t.pid, t.tid);
             let _ = writeln!(
                 o,
                 "  {} {:>10} {:>10} {:>10}  {who:<25}  {}",
@@ -359,8 +368,8 @@ impl ProfilePage {
                 cell(t.ready),
                 match &t.waits_for {
                     Some(cause) if t.hottest.is_empty() => cause.clone(),
-                    Some(cause) => format!("{}, {cause}", t.hottest),
-                    None => t.hottest.clone(),
+                    Some(cause) => format!("{}, {cause}", visible(&t.hottest)),
+                    None => visible(&t.hottest).into_owned(),
                 }
             );
         }

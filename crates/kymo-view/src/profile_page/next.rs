@@ -1,6 +1,7 @@
 //! Where to look next: for what most of the time went to, the command that says more.
 
 use kymo_analysis::offcpu::OffCpuCause;
+use kymo_model::shell_word;
 
 /// What was profiled, as words of a command line.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +78,7 @@ pub(super) fn next_steps(
     }
     if let Some(function) = function {
         let what = "which instructions and lines of it";
-        let name = quoted(function);
+        let name = shell_word(function);
         match target {
             ProfileTarget::Command(words) => {
                 step(what, format!("kymo record -g -- {words} && kymo annotate {name}"));
@@ -96,15 +97,6 @@ pub(super) fn next_steps(
         }
     }
     steps
-}
-
-/// A word as the shell takes it.
-pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 #[cfg(test)]
@@ -133,6 +125,6 @@ mod tests {
         let all = ProfileTarget::Recording("x.data".to_owned(), true);
         let why = commands(&all, Some((OffCpuCause::Disk, 7)), None);
         assert_eq!(why, ["kymo why -i x.data --tid 7"]);
-        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
     }
 }

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use super::build::{MergedFrames, label};
 use super::waits::IdleWaits;
 use super::{ratio, time};
+use crate::units::visible;
 
 /// Branches below this share of all time are not shown.
 const SHARE: f64 = 0.05;
@@ -203,7 +204,8 @@ pub(super) fn write(steps: &[TimeStep], all: Duration, o: &mut String) {
         let cell = |d: Duration| if d.is_zero() { String::new() } else { time(d) };
         let indent = "  ".repeat(step.depth);
         let (on, off) = (cell(step.on), cell(step.off));
-        let _ = writeln!(o, "  {share:>5.1}%  {on:>10}  {off:>10}  {indent}{}", step.name);
+        let _ =
+            writeln!(o, "  {share:>5.1}%  {on:>10}  {off:>10}  {indent}{}", visible(&step.name));
     }
 }
 

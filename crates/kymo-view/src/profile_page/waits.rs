@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{number, ratio, time};
 use crate::offcpu::{waits, write_beside};
-use crate::units::shown;
+use crate::units::{shown, visible};
 
 /// Waits that are shown with their stacks.
 const PAIRS: usize = 3;
@@ -143,7 +143,7 @@ impl WaitSection {
                 count.map_or(String::new(), number),
                 row.max.map_or(String::new(), time)
             );
-            let _ = writeln!(o, "{}", line.trim_end());
+            let _ = writeln!(o, "{}", visible(line.trim_end()));
         }
         if self.idle_threads > 0 {
             let what =
@@ -153,7 +153,7 @@ impl WaitSection {
                 self.rows.iter().filter(|r| !r.idle.1.is_zero()).collect();
             causes.compact_sort_by_key(|r| std::cmp::Reverse(r.idle.1));
             let causes: Vec<&str> = causes.into_iter().map(|r| r.what).collect();
-            let _ = writeln!(o, "  {what:<34} {:>10}  {}", time(idle), causes.join("; "));
+            let _ = writeln!(o, "  {what:<34} {:>10}  {}", time(idle), visible(&causes.join("; ")));
         }
     }
 
@@ -164,7 +164,7 @@ impl WaitSection {
         }
         let _ = writeln!(o, "\nThe longest waits, and who ended them");
         for pair in &self.pairs {
-            let _ = writeln!(o, "  {}", pair.title);
+            let _ = writeln!(o, "  {}", visible(&pair.title));
             let stack: Vec<&str> = pair.stack.iter().map(String::as_str).collect();
             let waker: Vec<&str> = pair.waker.iter().map(String::as_str).collect();
             let mut text = Vec::new();

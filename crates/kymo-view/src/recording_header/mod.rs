@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use kymo_files::perfdata::{Feature, PerfData};
 
 use crate::attribute_text::attribute_text;
+use crate::units::{visible, write_line};
 
 /// Writes the header; `captured_on` is when, in words, and `all` adds what is long.
 pub fn write_header(
@@ -22,12 +23,12 @@ pub fn write_header(
     let (offset, size) = file.data_range();
     writeln!(out, "# ========")?;
     if let Some(when) = captured_on {
-        writeln!(out, "# captured on    : {when}")?;
+        write_line(out, format_args!("# captured on    : {when}"))?;
     }
     writeln!(out, "# header version : {}", file.version())?;
     writeln!(out, "# data offset    : {offset}")?;
     writeln!(out, "# data size      : {size}")?;
-    if !file.is_pipe() {
+    if !file.has_pipe_form() {
         writeln!(out, "# feat offset    : {}", offset.saturating_add(size))?;
     }
     let texts = [
@@ -38,7 +39,7 @@ pub fn write_header(
     ];
     for (name, value) in texts {
         if let Some(value) = value {
-            writeln!(out, "# {name} : {value}")?;
+            write_line(out, format_args!("# {name} : {value}"))?;
         }
     }
     if let Some((available, online)) = f.nrcpus {
@@ -46,17 +47,17 @@ pub fn write_header(
     }
     for (name, value) in [("cpudesc", &f.cpudesc), ("cpuid", &f.cpuid)] {
         if let Some(value) = value {
-            writeln!(out, "# {name} : {value}")?;
+            write_line(out, format_args!("# {name} : {value}"))?;
         }
     }
     if let Some(kib) = f.total_mem {
         writeln!(out, "# total memory : {kib} kB")?;
     }
     if !f.cmdline.is_empty() {
-        writeln!(out, "# cmdline : {} ", f.cmdline.join(" "))?;
+        write_line(out, format_args!("# cmdline : {} ", f.cmdline.join(" ")))?;
     }
     for e in file.events() {
-        write!(out, "# event : name = {}, , id = {{", e.name)?;
+        write!(out, "# event : name = {}, , id = {{", visible(&e.name))?;
         for (i, id) in e.ids.iter().enumerate() {
             write!(out, "{}{id}", if i == 0 { " " } else { ", " })?;
         }
@@ -65,7 +66,7 @@ pub fn write_header(
     more(out, &[Feature::CPU_TOPOLOGY, Feature::NUMA_TOPOLOGY, Feature::BRANCH_STACK])?;
     if !f.pmu_mappings.is_empty() {
         let pairs = f.pmu_mappings.iter().map(|(kind, name)| format!("{name} = {kind}"));
-        writeln!(out, "# pmu mappings: {}", pairs.collect::<Vec<_>>().join(", "))?;
+        write_line(out, format_args!("# pmu mappings: {}", pairs.collect::<Vec<_>>().join(", ")))?;
     }
     groups(out, file)?;
     more(out, &[Feature::AUXTRACE, Feature::STAT, Feature::CACHE])?;
@@ -110,7 +111,10 @@ fn groups(out: &mut dyn Write, file: &PerfData) -> io::Result<()> {
         let members = events.take(group.members as usize).map(|e| &*e.name);
         // A group without a name has this one.
         let name = if group.name == "{anon_group}" { "" } else { &group.name };
-        writeln!(out, "# group: {name}{{{}}}", members.collect::<Vec<_>>().join(","))?;
+        write_line(
+            out,
+            format_args!("# group: {name}{{{}}}", members.collect::<Vec<_>>().join(",")),
+        )?;
     }
     Ok(())
 }

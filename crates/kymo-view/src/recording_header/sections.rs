@@ -10,6 +10,8 @@ use kymo_files::perfdata::read::{
 };
 use kymo_files::perfdata::{Feature, PerfData};
 
+use crate::units::write_line;
+
 /// Sections that are shown with `-I` only.
 const LONG: [Feature; 5] = [
     Feature::CPU_TOPOLOGY,
@@ -38,10 +40,12 @@ pub(super) fn write(
     };
     // A section of one value that could not be read has nothing to show.
     if damage.is_none() || is_list(&section) {
-        lines(&section, file).iter().try_for_each(|line| writeln!(out, "# {line}"))?;
+        lines(&section, file)
+            .iter()
+            .try_for_each(|line| write_line(out, format_args!("# {line}")))?;
     }
     if let (Some(e), Some(name)) = (damage, feature.name()) {
-        writeln!(out, "# {name}: {e}")?;
+        write_line(out, format_args!("# {name}: {e}"))?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use kymo_analysis::profile::Profile;
 use kymo_analysis::report_config::{ReportColumn, ReportWhole};
 use kymo_model::format_width;
 
+use crate::units::visible;
 use crate::{Column, percent};
 
 /// Sources of the texts of cells.
@@ -91,6 +92,13 @@ pub(super) fn write_cell(
         }
         return;
     }
+    let mut cell = String::new();
+    write_name(of, &mut cell, source, e);
+    out.push_str(&visible(&cell));
+}
+
+/// Appends the name that a cell shows, as the recording has it.
+fn write_name(of: ReportColumn, out: &mut String, source: CellSource<'_>, e: &HistEntry) {
     let profile = source.profile;
     let comm = profile.machine.comm(e.comm);
     // Writing to a String cannot fail.
@@ -145,14 +153,18 @@ pub(super) fn separated(of: ReportColumn, cell: &str, events: usize) -> String {
             format!(" {numbers:<0$}", format_width(width * events - 1))
         }
         Some(_) if of.is_share() => format!(" {cell:<7}"),
-        _ => cell.to_owned(),
+        Some(_) => cell.to_owned(),
+        None if of == ReportColumn::Key(Key::Cpu) => cell.to_owned(),
+        // A name is no formula of a spreadsheet.
+        None if cell.starts_with(['=', '+', '-', '@']) => format!("'{cell}"),
+        None => cell.to_owned(),
     }
 }
 
 /// Characters of the cell; those of a share never matter.
 pub(super) fn cell_width(of: ReportColumn, source: CellSource<'_>, e: &HistEntry) -> usize {
     let profile = source.profile;
-    let chars = |text: &str| text.chars().count();
+    let chars = |text: &str| visible(text).chars().count();
     match of {
         share if share.is_share() => 0,
         ReportColumn::Key(Key::Comm) => chars(profile.machine.comm(e.comm)),

@@ -10,6 +10,7 @@ use kymo_analysis::profile::{EventProfile, FrameId, Profile};
 use kymo_analysis::report_config::{ChainStyle, EventLayout, ReportColumn, ReportConfig};
 
 use super::columns::{CellSource, cell_width, column, separated, write_cell};
+use crate::units::visible;
 use crate::{GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph};
 
 /// Writer of a report.
@@ -42,7 +43,7 @@ impl ReportWriter<'_> {
         ];
         for (what, list) in lists {
             if let Some([only]) = list.as_deref() {
-                writeln!(self.out, "# {what}: {only}")?;
+                writeln!(self.out, "# {what}: {}", visible(only))?;
             }
         }
         writeln!(self.out, "#")?;
@@ -70,6 +71,7 @@ impl ReportWriter<'_> {
         if !self.quiet {
             let (count, unit) = scaled(all.iter().map(|one| one.samples).sum());
             let period = all.iter().fold(0u64, |sum, one| sum.saturating_add(one.period));
+            let title = visible(title);
             writeln!(self.out, "# Samples: {count}{unit} of {title}")?;
             writeln!(self.out, "# Event count (approx.): {period}\n#")?;
         }
@@ -152,7 +154,8 @@ impl ReportWriter<'_> {
             return Ok(());
         }
         let names = |frames: &[FrameId]| -> Vec<String> {
-            frames.iter().map(|f| self.config.frame_name(self.profile, *f)).collect()
+            let name = |f: &FrameId| self.config.frame_name(self.profile, *f);
+            frames.iter().map(|f| visible(&name(f)).into_owned()).collect()
         };
         match layout.drawing {
             ChainStyle::None => Ok(()),

@@ -65,7 +65,7 @@ pub struct LatencyView<'a> {
     pub histogram: bool,
     /// Units of times.
     pub units: TimeUnits,
-    /// The recording as a word of a command line, if there is one.
+    /// The recording as arguments of a command, `-i FILE`, if there is one.
     pub recording: Option<String>,
 }
 
@@ -163,7 +163,7 @@ impl LatencyView<'_> {
         let Some(recording) = &self.recording else { return Ok(()) };
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(from, nano), Seconds(to, nano));
-        writeln!(out, " Its events: kymo script -i {recording} --time {from},{to}")
+        writeln!(out, " Its events: kymo script {recording} --time {from},{to}")
     }
 
     fn write_delays(&self, out: &mut dyn Write) -> io::Result<()> {

@@ -92,7 +92,7 @@ pub struct SyscallView<'a> {
     pub histogram: bool,
     /// Units of times.
     pub units: TimeUnits,
-    /// The recording as a word of a command line.
+    /// The recording as arguments of a command, `-i FILE`.
     pub recording: String,
     /// Name of an error.
     pub errno_name: fn(i32) -> Option<&'static str>,
@@ -164,7 +164,7 @@ impl SyscallView<'_> {
         }
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(slow.start, nano), Seconds(slow.start + slow.duration, nano));
-        writeln!(out, " Its events: kymo script -i {} --time {from},{to}", self.recording)
+        writeln!(out, " Its events: kymo script {} --time {from},{to}", self.recording)
     }
 
     fn sorted<'r>(&self, calls: &'r [(CallId, SyscallStats)]) -> Vec<&'r (CallId, SyscallStats)> {

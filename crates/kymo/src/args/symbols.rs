@@ -1,7 +1,6 @@
 //! Flags that say where symbols, debug files and sources come from, and whether
 //! debuginfod servers are asked.
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,7 +48,7 @@ impl DebuginfodArgs {
     /// Client of the servers that the environment names, if it names any.
     pub(crate) fn client(&self) -> Option<Arc<Client>> {
         let config = ClientConfig::from_env().filter(|_| !self.no_debuginfod)?;
-        let bar = std::io::stderr().is_terminal().then(|| -> OnProgress {
+        let bar = crate::streams::error_is_terminal().then(|| -> OnProgress {
             let bar = FetchBar::default();
             Box::new(move |p| bar.draw(p))
         });
@@ -153,8 +152,7 @@ impl FetchBar {
                 text.push_str(&format!("fetching {} files… {}", many.len(), byte_size(got)))
             }
         }
-        let mut err = std::io::stderr().lock();
         // Nobody may be looking; what is fetched matters, not the bar.
-        let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+        let _ = crate::streams::control_stderr(&text);
     }
 }

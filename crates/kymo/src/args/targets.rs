@@ -4,6 +4,20 @@ use anyhow::bail;
 use kymo_kernel::target;
 use kymo_record::Target;
 
+/// Refuses to choose tasks by number where the kernel's events have other numbers than processes
+/// here: the result would be empty, or of others. `way_out`: what chooses none.
+pub(crate) fn kernel_numbers(way_out: Option<&str>) -> anyhow::Result<()> {
+    if target::has_kernel_pids() {
+        return Ok(());
+    }
+    let or = way_out.map_or_else(String::new, |way_out| format!("; or {way_out}"));
+    bail!(
+        "processes have other numbers in this pid namespace than in the kernel's events, which \
+         cannot be told apart by them here: start kymo in the first one (nsenter -t 1 -p, docker \
+         run --pid=host){or}"
+    )
+}
+
 /// The processes, threads or cgroups that were named; none if none were.
 pub(crate) fn named_target(
     pids: Option<&str>,

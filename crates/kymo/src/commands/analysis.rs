@@ -1,19 +1,24 @@
 //! Reading recordings for the commands that answer a question (`kymo sched`, `kymo kmem` and
 //! the like): which files, which of their events, and how the command ends.
 
-use std::io::{BufWriter, StdoutLock, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kymo_events::{EventSelection, EventSource, ReadSummary, TaskTree, parse_times};
+use kymo_kernel::blocked::BlockedThreads;
+use kymo_kernel::target;
 use kymo_kernel::terminal_output::output_is_terminal;
 use kymo_model::{Note, NoteKind};
 use kymo_view::Ledger;
 use kymo_view::units::TimeUnits;
 
 use super::default_recording;
+use super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
+use crate::args::targets::kernel_numbers;
 use crate::exit;
+use crate::streams::StdoutTextLock;
 
 /// Flags that these commands share.
 #[derive(clap::Args)]
@@ -56,6 +61,12 @@ pub(crate) struct AnalysisArgs {
     /// The tasks of a command that are wanted, unless others are chosen
     #[arg(skip)]
     tree: Option<TaskTree>,
+    /// Of the chosen threads those that are blocked when watching begins
+    #[arg(skip)]
+    blocked: BlockedThreads,
+    /// All tasks are wanted, although there is a command
+    #[arg(skip)]
+    is_beside_command: bool,
 }
 
 impl AnalysisArgs {
@@ -79,9 +90,58 @@ impl AnalysisArgs {
         Ok(())
     }
 
-    /// Only the tasks of a command are wanted, unless flags choose others.
-    pub(crate) fn set_tree(&mut self, tree: Option<TaskTree>) {
-        self.tree = tree;
+    /// What happens now is watched: of the tasks of the command, unless flags choose others.
+    /// `pids`, `tids`: those that are chosen.
+    ///
+    /// # Errors
+    /// If there are no such tasks, or events cannot be told apart by them.
+    pub(crate) fn watch(
+        &mut self,
+        live: &WatchArgs,
+        pids: &[u32],
+        tids: &[u32],
+    ) -> anyhow::Result<()> {
+        self.tree = live.tree();
+        self.watch_tasks(live, pids, tids)
+    }
+
+    /// The same of answers that are of the machine unless flags choose tasks.
+    ///
+    /// # Errors
+    /// If there are no such tasks, or events cannot be told apart by them.
+    pub(crate) fn watch_machine(
+        &mut self,
+        live: &WatchArgs,
+        pids: &[u32],
+        tids: &[u32],
+    ) -> anyhow::Result<()> {
+        let chooses = !pids.is_empty() || !tids.is_empty() || !self.comm.is_empty();
+        self.is_beside_command = live.has_command() && !chooses && !self.names_cgroups();
+        self.watch_tasks(live, pids, tids)
+    }
+
+    /// The same of answers that choose their tasks otherwise where none is named.
+    ///
+    /// # Errors
+    /// If there are no such tasks, or events cannot be told apart by them.
+    pub(crate) fn watch_tasks(
+        &mut self,
+        live: &WatchArgs,
+        pids: &[u32],
+        tids: &[u32],
+    ) -> anyhow::Result<()> {
+        let names_tasks = !pids.is_empty() || !tids.is_empty();
+        let is_of_tree = self.tree.is_some() && self.comm.is_empty() && !self.names_cgroups();
+        if names_tasks || is_of_tree {
+            let way_out =
+                if live.has_command() { "take all tasks (-a)" } else { "leave -p and -t away" };
+            kernel_numbers(Some(way_out))?;
+        }
+        let mut threads = target::threads_of_all(pids)?;
+        tids.iter().try_for_each(|tid| target::check_thread(*tid))?;
+        threads.extend(tids);
+        self.blocked = BlockedThreads::of(&threads);
+        Ok(())
     }
 
     /// Whether events come from a recorder of this process.
@@ -101,7 +161,10 @@ impl AnalysisArgs {
             crate::progress::begin(first.display());
         }
         let source = EventSource::open(&paths, symbols.options(&first))?;
-        let source = source.following(self.tree.clone());
+        let source = source.following(self.tree.clone()).beside(self.blocked.clone());
+        if self.is_beside_command {
+            source.tell(note_machine());
+        }
         Ok(match (self.is_live, &self.time) {
             (true, _) => source.unnamed(),
             (false, None) => source.beginning_together(),
@@ -165,7 +228,7 @@ impl AnalysisArgs {
     /// Exit status, after everything was written.
     pub(crate) fn close(
         &self,
-        mut out: BufWriter<StdoutLock<'_>>,
+        mut out: BufWriter<StdoutTextLock>,
         source: &EventSource,
         summary: &ReadSummary,
         ledger: &Ledger,
@@ -182,8 +245,14 @@ pub(crate) fn note_scope() -> Note {
     Note::choice(NoteKind::Scope, fact.to_owned(), Some("-a shows all tasks of the machine".into()))
 }
 
+/// Tells that a result is of the machine while a command runs.
+fn note_machine() -> Note {
+    let fact = "all tasks of the machine, while the command ran";
+    Note::choice(NoteKind::Scope, fact.to_owned(), Some("-p and --comm choose some".into()))
+}
+
 /// Standard output for tables, with a buffer.
-pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
+pub(crate) fn stdout() -> BufWriter<StdoutTextLock> {
     crate::screen::page_tables();
-    BufWriter::with_capacity(64 << 10, std::io::stdout().lock())
+    BufWriter::with_capacity(64 << 10, crate::streams::stdout().lock())
 }

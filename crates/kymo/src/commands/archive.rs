@@ -2,14 +2,14 @@
 //! another machine.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use kymo_files::perfdata::PerfData;
+use kymo_kernel::output_file::{self, Existing, PRIVATE};
 use kymo_kernel::process::format_local_time;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::{CompactSort as _, counted};
@@ -155,16 +155,9 @@ fn write_whole(
     path: &Path,
     write: impl FnOnce(BufWriter<File>) -> io::Result<BufWriter<File>>,
 ) -> anyhow::Result<()> {
-    let unfinished = with_ending(path, &format!(".{}", std::process::id()));
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished);
-    let written = file.and_then(|file| {
-        write(BufWriter::new(file))?.flush()?;
-        fs::rename(&unfinished, path)
+    let written = output_file::write_whole(path, PRIVATE, Existing::Replace, |file| {
+        write(BufWriter::new(file.try_clone()?))?.flush()
     });
-    if written.is_err() {
-        // What matters is why it could not be written.
-        let _ = fs::remove_file(&unfinished);
-    }
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -177,19 +170,22 @@ fn unpack_archive(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
     let mut recordings = Vec::new();
     let mut recording = |name: &str, bytes: &mut dyn Read| {
         recordings.push(name.to_owned());
-        let mut options = OpenOptions::new();
-        options.write(true).mode(0o600);
-        // An existing file may be a link to another.
-        if args.force && Path::new(name).exists() {
-            fs::remove_file(name)?;
+        let path = Path::new(name);
+        // The name comes out of the archive: it must not lead elsewhere.
+        if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+            let why = format!("{name} is there already and is not a regular file");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
-        let mut file = options.create_new(true).open(name).map_err(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => {
-                io::Error::new(e.kind(), format!("{name} is there already; -f overwrites it"))
-            }
-            _ => e,
-        })?;
-        io::copy(bytes, &mut file).map(drop)
+        let existing = if args.force { Existing::Replace } else { Existing::Keep };
+        output_file::write_whole(path, PRIVATE, existing, |file| io::copy(bytes, file)).map_err(
+            |e| match e.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    io::Error::new(e.kind(), format!("{name} is there already; -f overwrites it"))
+                }
+                _ => e,
+            },
+        )?;
+        Ok(())
     };
     let unpacked = unpack(BufReader::new(file), cache, &mut recording)
         .with_context(|| format!("cannot unpack {}", path.display()))?;

@@ -158,7 +158,7 @@ struct CacheManager {
 
 impl CacheManager {
     fn list(&self) -> anyhow::Result<ExitCode> {
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
         let mut left_out = 0;
         for binary in self.cache.binaries()? {
             if self.verbose || binary.is_current() {
@@ -229,7 +229,7 @@ impl CacheManager {
 
     fn missing(&self, recording: &Path) -> anyhow::Result<()> {
         let file = PerfData::open(recording)?;
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
         for entry in &file.features().build_ids {
             if !self.cache.holds(entry.build_id) {
                 writeln!(out, "{} {}", entry.build_id, entry.filename)?;

@@ -8,9 +8,10 @@ use anyhow::Context as _;
 use kymo_files::perfdata::PerfData;
 use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
-use kymo_model::BuildId;
+use kymo_model::{BuildId, UntrustedText};
 
 use super::hit_binaries::hit_binaries;
+use crate::exit;
 
 /// Flags of `kymo buildid-list`.
 #[derive(clap::Args)]
@@ -37,7 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     let system = SystemRoot::machine();
     if args.kernel {
         let id = system.kernel_build_id().context("the running kernel states no build-id")?;
@@ -60,9 +61,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         for entry in &file.features().build_ids {
             if hit.as_ref().is_none_or(|hit| hit.contains(&entry.filename)) {
-                writeln!(out, "{} {}", entry.build_id, entry.filename)?;
+                let path = UntrustedText::new(&entry.filename).to_text();
+                writeln!(out, "{} {path}", entry.build_id)?;
             }
         }
+        out.flush()?;
+        return Ok(exit::of_description(&file));
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -98,7 +98,7 @@ fn unused(file: &CachedFile) -> Duration {
 }
 
 fn list(cache: &SymbolCache, files: &[CachedFile]) -> anyhow::Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::streams::stdout().lock();
     if files.is_empty() {
         writeln!(out, "nothing is kept in {}", cache.directory().display())?;
         return Ok(ExitCode::SUCCESS);
@@ -123,7 +123,7 @@ fn clear(files: &[CachedFile]) -> anyhow::Result<ExitCode> {
         freed += file.size;
     }
     let files = counted(files.len() as u64, "file", "files");
-    writeln!(std::io::stdout(), "{files} removed, {}", size(freed))?;
+    writeln!(crate::streams::stdout(), "{files} removed, {}", size(freed))?;
     Ok(ExitCode::SUCCESS)
 }
 

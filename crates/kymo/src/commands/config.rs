@@ -2,12 +2,13 @@
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use kymo_files::perf_config::set_variable;
+use kymo_kernel::output_file::{self, Existing, PRIVATE};
 
 use crate::perf_config::{ConfigScope, PerfConfig, key_of, settings};
 
@@ -90,7 +91,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => {
                 let config = PerfConfig::read(scope);
                 if let Some(value) = config.get(&key_of(key)) {
-                    writeln!(std::io::stdout(), "{key}={value}")?;
+                    writeln!(crate::streams::stdout(), "{key}={value}")?;
                 }
                 if !config.problems.is_empty() {
                     status = tell_problems(&config);
@@ -110,7 +111,7 @@ fn split(variable: &str) -> (&str, Option<&str>) {
 
 fn list(config: &PerfConfig) -> std::io::Result<()> {
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     let mut unread = Vec::new();
     for variable in config.variables() {
         writeln!(out, "{}={}", variable.key, variable.value)?;
@@ -152,16 +153,10 @@ fn set(scope: ConfigScope, key: &str, value: &str) -> anyhow::Result<()> {
 }
 
 fn replace(file: &Path, text: &[u8], mode: u32) -> std::io::Result<()> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let unfinished = PathBuf::from(name);
-    let mut new =
-        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-    let written = new
-        .write_all(text)
-        .and_then(|()| new.set_permissions(Permissions::from_mode(mode)))
-        .and_then(|()| fs::rename(&unfinished, file));
-    written.inspect_err(|_| drop(fs::remove_file(&unfinished)))
+    output_file::write_whole(file, PRIVATE, Existing::Replace, |new| {
+        new.write_all(text)?;
+        new.set_permissions(Permissions::from_mode(mode))
+    })
 }
 
 #[cfg(test)]

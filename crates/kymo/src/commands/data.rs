@@ -91,7 +91,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut data = PerfData::open(&path)?;
     let mut selection = EventSelection::default();
     if let Some(times) = &args.time {
-        selection.times = parse_times(times, data.features().sample_time)?;
+        selection.times = parse_times(times, data.sample_span()?)?;
     }
     let mut ledger = Ledger::default();
     let stats = match &args.to_ctf {

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use kymo_files::perfdata::{EventDesc, Features, PerfData};
 use kymo_format::EventFormat;
-use kymo_model::{AttrFlags, EventType};
+use kymo_model::{AttrFlags, EventType, UntrustedText};
 use kymo_view::attribute_text::attribute_text;
+
+use crate::exit;
 
 /// Flags of `kymo evlist`.
 #[derive(clap::Args)]
@@ -36,18 +38,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.input.clone().unwrap_or_else(super::default_recording);
     let file = PerfData::open(&path)?;
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     if args.group {
         for line in grouped_names(file.events(), file.features()) {
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", UntrustedText::new(&line).to_text())?;
         }
     } else {
         for event in file.events() {
-            writeln!(out, "{}", args.line(event, file.features()))?;
+            let line = args.line(event, file.features());
+            writeln!(out, "{}", UntrustedText::new(&line).to_text())?;
         }
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::of_description(&file))
 }
 
 impl Args {

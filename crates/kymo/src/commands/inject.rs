@@ -4,12 +4,12 @@ mod jit;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::io::{IsTerminal as _, stdout};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
+use kymo_events::notes_on_perf_data;
 use kymo_files::perfdata::rewrite::{RewriteTarget, Rewriting, append, append_build_id, rewrite};
 use kymo_files::perfdata::write::features::BuildIdOf;
 use kymo_files::perfdata::{Entry, Features, PerfData};
@@ -85,7 +85,7 @@ fn known_build_id(text: &str) -> Result<(BuildId, String), String> {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let to_stdout = args.output.as_os_str() == "-";
-    if to_stdout && stdout().is_terminal() {
+    if to_stdout && crate::streams::stdout().is_terminal() {
         bail!("a perf.data is not for a terminal: -o FILE, or into a pipe");
     }
     let mut input = PerfData::open(&args.input)?;
@@ -114,7 +114,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         injection.find_all(&mut input)?;
     }
     let (_, read) = rewrite(&mut input, target, &mut injection)?;
-    let mut ledger = Ledger::default();
+    // Losses and the like are in the new recording, too.
+    let gone = [NoteKind::Damaged, NoteKind::Unfinished, NoteKind::Cut, NoteKind::Malformed];
+    let notes = notes_on_perf_data(&input, &read).into_iter();
+    let mut ledger = Ledger::from_notes(notes.filter(|note| gone.contains(&note.kind)));
     let damage = read.damaged.as_ref().map(|d| format!("{d}; what came before is written"));
     if read.aux_bytes > 0 {
         let fact = format!("{} bytes of trace data (AUX area) were left out", read.aux_bytes);
@@ -133,7 +136,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Where it goes, and whether that is a pipe.
 fn target(args: &Args) -> anyhow::Result<(RewriteTarget, bool)> {
     if args.output.as_os_str() == "-" {
-        return Ok((RewriteTarget::Pipe(Box::new(stdout())), true));
+        return Ok((RewriteTarget::Pipe(Box::new(crate::streams::raw_stdout())), true));
     }
     let (file, stream) = kymo_record::create_recording(&args.output, args.force)?;
     Ok(match stream {

@@ -26,7 +26,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     for wanted in &args.symbols {
         let found: Vec<_> = symbols.iter().filter(|(_, _, name, _)| name == wanted).collect();
         if found.is_empty() {

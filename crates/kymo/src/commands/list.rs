@@ -102,7 +102,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let found = gather::gather(&catalog, &filter, args.verbose);
 
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     if args.json {
         show::json(&mut out, &found.entries)?;
     } else if args.raw_dump {

@@ -80,7 +80,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let listened = listen(&options, &signals, &|event| {
         if let Some(line) = line(&event, quiet) {
             // Nobody may be there to read it; the recordings matter more.
-            let _ = writeln!(anstream::stderr(), "[ kymo listen: {line} ]");
+            let _ = writeln!(crate::streams::styled_stderr(), "[ kymo listen: {line} ]");
         }
     })?;
     let strict = args.strict && listened.broken > 0;

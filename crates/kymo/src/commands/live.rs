@@ -93,6 +93,11 @@ impl WatchArgs {
         flags.chain(["--".into()]).chain(self.command.iter().cloned()).collect()
     }
 
+    /// Whether there is a command.
+    pub(crate) fn has_command(&self) -> bool {
+        !self.command.is_empty()
+    }
+
     /// Whether the tasks of all of the machine are wanted.
     pub(crate) fn is_of_machine(&self) -> bool {
         self.all_cpus
@@ -132,7 +137,7 @@ impl WatchArgs {
         let output = Output::File { path: descriptors::own_path(&to), force: false };
         let options = RecordOptions { output, ..self.options(events, chains, cgroups)? };
         // The reader's thread inherits that they do not end the program: the recorder does.
-        let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
+        let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
         let signals = Signals::listen(&ends).context("cannot listen for signals")?;
         let (began, used) = (Instant::now(), own_usage());
         let path = descriptors::own_path(&from);
@@ -180,5 +185,5 @@ fn tell(command: &str, used: Duration, elapsed: Duration) {
     let text =
         format!("[ {name}: used {share:.1}% of one CPU itself: {used:.3} s in {elapsed:.3} s ]\n");
     // Nobody may be there to read it.
-    let _ = anstream::stderr().write_all(text.as_bytes());
+    let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
 }

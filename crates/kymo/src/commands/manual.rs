@@ -3,13 +3,14 @@
 
 mod complete;
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Command;
 use complete::Shell;
+use kymo_kernel::output_file::{self, SHARED};
 use kymo_kernel::terminal_output::output_is_terminal;
 
 /// Flags of `kymo manual`.
@@ -63,7 +64,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     crate::screen::page();
-    let mut out = stdout().lock();
+    let mut out = crate::streams::stdout().lock();
     out.write_all(&text).and_then(|()| out.flush()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -80,7 +81,7 @@ fn show_help(mut cli: Command, command: Option<&str>) -> anyhow::Result<ExitCode
     };
     let text = of.render_long_help().to_string();
     crate::screen::page();
-    let mut out = stdout().lock();
+    let mut out = crate::streams::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -110,7 +111,9 @@ fn write(dir: &Path, pages: &[(String, Vec<u8>)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     for (name, text) in pages {
         let path = dir.join(format!("{name}.1"));
-        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        output_file::open(&path, SHARED)
+            .and_then(|mut file| file.write_all(text))
+            .with_context(|| path.display().to_string())?;
     }
     Ok(())
 }

@@ -19,11 +19,9 @@ use kymo_analysis::tasks::SchedSelection;
 use kymo_events::{EventSelection, EventSource, parse_times};
 use kymo_kernel::events::{Catalog, EventSpec, paranoid};
 use kymo_kernel::target;
-use kymo_model::{EventType, Note, NoteKind, counted};
+use kymo_model::{EventType, Note, NoteKind, counted, shell_word};
 use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target, record};
-use kymo_view::profile_page::{
-    CommandRun, ProfileTarget, ProfileTimes, build_page, page_ledger, quoted,
-};
+use kymo_view::profile_page::{CommandRun, ProfileTarget, ProfileTimes, build_page, page_ledger};
 use rustc_hash::FxHashMap;
 
 use super::container_files;
@@ -229,7 +227,7 @@ fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
         command: args.command.clone(),
         switch_events: true,
         output: Output::File { path: path.to_owned(), force: false },
-        command_line: std::env::args().collect(),
+        command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..RecordOptions::default()
     })
@@ -308,7 +306,7 @@ fn live_target(args: &Args, options: &RecordOptions) -> ProfileTarget {
         }
         Target::System => ProfileTarget::Machine,
         _ => {
-            let words = args.command.iter().map(|word| quoted(&word.to_string_lossy()));
+            let words = args.command.iter().map(|word| shell_word(word));
             ProfileTarget::Command(words.collect::<Vec<_>>().join(" "))
         }
     }
@@ -383,7 +381,7 @@ fn show(
         _ => of_events(args, &source, &selection, &mut run)?,
     };
     if args.input.is_some() {
-        let file = quoted(&path.display().to_string());
+        let file = shell_word(path.as_os_str());
         run.target = ProfileTarget::Recording(file, !has_records && times.waits.is_some());
     }
     for (tid, (_, pid)) in &mut times.names {
@@ -411,9 +409,9 @@ fn show(
                 crate::screen::set_live();
             }
             crate::screen::page_tables();
-            Box::new(std::io::stdout().lock())
+            Box::new(crate::streams::stdout().lock())
         }
-        false => Box::new(std::io::stderr().lock()),
+        false => Box::new(crate::streams::stderr()),
     };
     if args.json {
         writeln!(out, "{:#}", page.to_json(&ledger))?;
@@ -430,9 +428,11 @@ fn show(
         }
     }
     out.flush()?;
-    let is_damaged = ledger.notes().iter().any(|note| note.kind == NoteKind::Damaged);
-    let damage = is_damaged.then_some("damaged; what can be read is counted");
-    Ok(exit::status(path.display(), damage, &ledger, args.strict))
+    let status = match args.json && !args.command.is_empty() {
+        true => exit::status_of_whole,
+        false => exit::status,
+    };
+    Ok(status(path.display(), None, &ledger, args.strict))
 }
 
 /// Samples of the recording, if it is one that has such.

@@ -9,12 +9,14 @@ use std::time::Duration;
 use kymo_kernel::descriptors::{self, readable};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::target::check_thread;
+use kymo_kernel::task_ends::TaskEnds;
 use kymo_programs::{ProbeCost, ProgramSinks, RunState, RunningProgram};
 
 /// Process of `-p`, command of `-c`.
 pub(crate) struct RunTarget {
     pid: Option<u32>,
     child: Option<GatedChild>,
+    ends: TaskEnds,
 }
 
 const SIGTERM: i32 = 15;
@@ -38,7 +40,8 @@ impl RunTarget {
             [] => None,
             words => Some(GatedChild::spawn(words)?),
         };
-        Ok(RunTarget { pid, child })
+        let ends = TaskEnds::of_processes(pid.as_slice());
+        Ok(RunTarget { pid, child, ends })
     }
 
     /// Process of the command.
@@ -64,7 +67,7 @@ impl RunTarget {
         if let Some(child) = &mut self.child {
             return Ok(child.try_wait()?.is_some());
         }
-        Ok(self.pid.is_some_and(|pid| check_thread(pid).is_err()))
+        Ok(self.ends.all_ended()?)
     }
 
     /// Ends the command if it still runs; gives its status if it ended by itself.
@@ -107,7 +110,8 @@ pub(crate) fn follow_program(
             _ => {}
         }
         // A command goes on without its probes.
-        let is_over = running.is_detached && state == RunState::Idle && target.pid().is_none();
+        let is_over = running.is_detached && state == RunState::Idle && target.pid().is_none()
+            || !running.awaits_events && state == RunState::Idle && target.child.is_none();
         if is_over || target.has_ended()? {
             return Ok(running);
         }

@@ -2,7 +2,7 @@
 //! machine, into perf.data.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -234,7 +234,7 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
     if args.bundle && options.output == Output::Stdout {
         bail!("--bundle needs a recording in a file, not on standard output");
     }
-    if options.output == Output::Stdout && std::io::stdout().is_terminal() {
+    if options.output == Output::Stdout && crate::streams::stdout().is_terminal() {
         bail!("a recording is not for a terminal: send standard output to a file or a pipe");
     }
     // Known now, and of no use only when all is recorded.
@@ -429,7 +429,7 @@ fn tell(s: &RecordSummary, ledger: &Ledger, verbose: bool) {
     ));
     text.push_str(&ledger.to_text(""));
     // Nobody may be there to read it; the recording is done all the same.
-    let _ = anstream::stderr().write_all(text.as_bytes());
+    let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

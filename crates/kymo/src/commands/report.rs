@@ -7,7 +7,6 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, bail};
 use kymo_analysis::event_groups::{EventGrouping, event_groups};
 use kymo_analysis::histogram::Key;
@@ -223,16 +222,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         "always" => !args.json,
         "never" => false,
         // A terminal, and what the environment says of colours there (`NO_COLOR`).
-        _ => AutoStream::choice(&std::io::stdout()) != ColorChoice::Never && !args.json,
+        _ => crate::streams::is_colored() && !args.json,
     };
     if args.header_only {
-        let mut out = tables();
+        let mut out = tables(color);
         write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.stats || args.tasks || args.mmaps {
-        let mut out = tables();
+        let mut out = tables(color);
         if args.header || args.show_info {
             write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
         }
@@ -243,8 +242,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     config.settle(file.events());
     crate::progress::begin(path.display());
     let symbols = args.finding.options(&path);
-    let span = file.features().sample_time;
-    let mut selection = args.select.selection(Vec::new(), || Ok(span))?;
+    let mut selection = args.select.selection(Vec::new(), || Ok(file.sample_span()?))?;
     selection.switch = args.switch.switch();
     if let Some(socket) = args.socket_filter {
         selection.set_cpus(&cpus_of_socket(&file, socket)?)?;
@@ -300,7 +298,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         })
     });
     config.check(&labels, profile.stats.samples > 0)?;
-    let mut out = tables();
+    let mut out = tables(color);
     let left = |e: &EventProfile| e.stacks().any(|(s, _)| config.wants(&profile, &s));
     let everything = config.wants_all()
         && args.select.is_everything()
@@ -377,9 +375,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Standard output, from when there is something to show.
-fn tables() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
+fn tables(has_colors: bool) -> std::io::BufWriter<crate::streams::StdoutTextLock> {
     crate::screen::page_tables();
-    std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock())
+    std::io::BufWriter::with_capacity(64 << 10, crate::streams::stdout().lock_colored(has_colors))
 }
 
 /// What the recording is made of, in place of where its samples come from.

@@ -37,6 +37,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             text.push('\n');
         }
     }
-    std::io::stdout().write_all(text.as_bytes())?;
+    crate::streams::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

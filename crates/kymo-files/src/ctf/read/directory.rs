@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
-use super::metadata::is_trace;
+use super::metadata::{is_trace, why_unreadable};
 use super::stream::{NoHead, Part, read_head};
 use super::trace::Trace;
 use super::walk::Slots;
@@ -21,34 +21,51 @@ const MAX_TRACES: usize = 4096;
 const MAX_DIRECTORIES: usize = 1 << 16;
 
 /// The directories that are traces: this one, or those below it, by name.
-pub(crate) fn traces(directory: &Path) -> Vec<PathBuf> {
-    let mut search = Search { most: MAX_TRACES, looked: 0, found: Vec::new() };
+pub(crate) fn traces(directory: &Path) -> FoundTraces {
+    let mut search = Search { most: MAX_TRACES, looked: 0, found: FoundTraces::default() };
     search.look(directory, 0);
     search.found
 }
 
+/// Directories that a search met.
+#[derive(Debug, Default)]
+pub(crate) struct FoundTraces {
+    /// The traces.
+    pub(crate) traces: Vec<PathBuf>,
+    /// Traces whose metadata cannot be metadata, with the reason.
+    pub(crate) broken: Vec<(PathBuf, &'static str)>,
+}
+
 /// Whether there is any.
 pub(crate) fn has_trace(directory: &Path) -> bool {
-    let mut search = Search { most: 1, looked: 0, found: Vec::new() };
+    let mut search = Search { most: 1, looked: 0, found: FoundTraces::default() };
     search.look(directory, 0);
-    !search.found.is_empty()
+    !search.found.traces.is_empty()
 }
 
 struct Search {
     most: usize,
     looked: usize,
-    found: Vec<PathBuf>,
+    found: FoundTraces,
 }
 
 impl Search {
     fn look(&mut self, directory: &Path, depth: usize) {
         self.looked += 1;
-        if self.looked > MAX_DIRECTORIES || depth > MAX_DEPTH || self.found.len() >= self.most {
+        if self.looked > MAX_DIRECTORIES
+            || depth > MAX_DEPTH
+            || self.found.traces.len() >= self.most
+        {
             return;
         }
         if is_trace(directory) {
-            self.found.push(directory.to_owned());
+            self.found.traces.push(directory.to_owned());
             return;
+        }
+        if let Some(why) = why_unreadable(directory)
+            && self.found.broken.len() < MAX_TRACES
+        {
+            self.found.broken.push((directory.to_owned(), why));
         }
         directories(directory).iter().for_each(|f| self.look(f, depth + 1));
     }

@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use kymo_model::LossWindows;
+
 use super::event::{Body, CtfEvent};
 use super::run::{Run, Short};
 use super::stream::Stream;
@@ -20,6 +22,8 @@ pub struct CtfSelect {
     /// Nothing before this time is wanted: packets that end before it may be passed
     /// over. Events before it can still come.
     pub from: u64,
+    /// Where spans go in which events were lost, before later events are handed out.
+    pub losses: LossWindows,
 }
 
 /// What comes next.
@@ -36,6 +40,7 @@ pub enum Piece<'a> {
 struct Context<'c> {
     traces: &'c [Trace],
     from: u64,
+    losses: LossWindows,
     stats: CtfReadStats,
     /// Events of a run.
     found: Vec<Short>,
@@ -51,7 +56,12 @@ impl Lane<Context<'_>> for Stream {
 
     #[inline]
     fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, CtfReadError> {
-        Stream::advance(self, context.traces, context.from, &mut context.stats)
+        let before = self.last;
+        let is_there = Stream::advance(self, context.traces, context.from, &mut context.stats)?;
+        if is_there && self.pending.missed.is_some() {
+            context.losses.add(before, self.pending.time);
+        }
+        Ok(is_there)
     }
 }
 
@@ -123,8 +133,13 @@ impl Ctf {
         let step = (WINDOWS / self.streams.len().max(1)).clamp(WINDOW.0, WINDOW.1);
         let streams = self.streams.iter().map(|parts| Stream::new(parts.clone(), step)).collect();
         let (traces, from) = (self.traces.as_slice(), select.from);
-        let mut context =
-            Context { traces, from, stats: CtfReadStats::default(), found: Vec::new() };
+        let mut context = Context {
+            traces,
+            from,
+            losses: select.losses.clone(),
+            stats: CtfReadStats::default(),
+            found: Vec::new(),
+        };
         let merge = Merge::new(streams, &mut context)?;
         Ok(Walk { merge, context })
     }

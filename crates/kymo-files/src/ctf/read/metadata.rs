@@ -86,6 +86,20 @@ pub(crate) fn is_trace(directory: &Path) -> bool {
     is_metadata_file(&path)
 }
 
+/// Why a directory with a `metadata` file is not a trace; nothing if it is one, or has no such file.
+pub(crate) fn why_unreadable(directory: &Path) -> Option<&'static str> {
+    let path = directory.join("metadata");
+    match std::fs::metadata(&path) {
+        Ok(m) if m.is_file() && m.len() == 0 => {
+            Some("its metadata file is empty, as a killed tracer leaves it")
+        }
+        Ok(m) if m.is_file() && !is_metadata_file(&path) => {
+            Some("its metadata file does not begin as metadata of CTF do")
+        }
+        _ => None,
+    }
+}
+
 /// Reads the file.
 pub(crate) fn read(path: &Path) -> std::io::Result<MetadataText> {
     let mut bytes = Vec::new();

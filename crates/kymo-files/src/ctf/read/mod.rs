@@ -148,6 +148,7 @@ impl Ctf {
     /// The same for several directories.
     pub fn open_all(paths: &[PathBuf]) -> Result<Ctf, CtfReadError> {
         let mut directories: Vec<PathBuf> = Vec::new();
+        let mut broken: Vec<(PathBuf, &str)> = Vec::new();
         let mut top: Vec<&Path> = Vec::new();
         for path in paths {
             let path = match path.parent().filter(|_| path.is_file()) {
@@ -156,12 +157,21 @@ impl Ctf {
                 None => path,
             };
             let found = directory::traces(path);
-            if found.is_empty() {
-                return Err(CtfReadError::NoTrace { path: path.display().to_string() });
+            let path_text = || path.display().to_string();
+            if found.traces.is_empty() {
+                return Err(match found.broken.first() {
+                    Some((broken, why)) => CtfReadError::Types {
+                        path: broken.display().to_string(),
+                        what: (*why).to_owned(),
+                    },
+                    None => CtfReadError::NoTrace { path: path_text() },
+                });
             }
+            broken.extend(found.broken);
             // A directory may be named twice, and within another.
-            directories
-                .extend(found.into_iter().filter(|f| !directories.contains(f)).collect::<Vec<_>>());
+            directories.extend(
+                found.traces.into_iter().filter(|f| !directories.contains(f)).collect::<Vec<_>>(),
+            );
             top.push(path);
         }
         let below = |directory: &Path| match *top {
@@ -194,6 +204,7 @@ impl Ctf {
         }
         let streams = directory::streams(&read, &traces);
         let mut damage: Vec<String> = damage.into_iter().map(|(_, e)| e.to_string()).collect();
+        damage.extend(broken.iter().map(|(path, why)| format!("{}: {why}", below(path))));
         for t in &traces {
             let name = if t.name.is_empty() { String::new() } else { format!("{}: ", t.name) };
             damage.extend(t.damage.iter().map(|d| format!("{name}{d}")));
@@ -267,6 +278,13 @@ impl Ctf {
         let event = stream.events.get(event as usize)?;
         Some(Class { trace: trace as usize, stream: stream.id, event, program })
     }
+}
+
+/// Why a directory that holds no readable trace was meant to be one; nothing if it was not.
+pub(crate) fn why_unreadable(directory: &Path) -> Option<String> {
+    let found = directory::traces(directory);
+    let (path, why) = found.broken.first()?;
+    Some(format!("{}: {why}", path.display()))
 }
 
 /// Whether a file is the metadata of a trace by its name and text.

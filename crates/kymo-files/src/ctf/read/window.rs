@@ -88,6 +88,7 @@ impl Window {
                 Err(e) => return Err(e),
             }
         }
+        crate::read_tally::add((filled - have) as u64);
         if filled < self.bytes.len() {
             self.bytes.truncate(filled);
             self.len = self.end();

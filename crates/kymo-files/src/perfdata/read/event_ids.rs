@@ -123,6 +123,18 @@ impl EventIds {
         Ok((event, time))
     }
 
+    /// CPU of a sample, if it states one.
+    #[inline]
+    pub(super) fn sample_cpu(&self, event: u32, body: &[u8], endian: Endian) -> Option<u32> {
+        endian.u32_at(body, self.layouts.get(event as usize)?.leading.cpu?)
+    }
+
+    /// The same of a record of the kernel that is no sample.
+    pub(super) fn sideband_cpu(&self, event: u32, body: &[u8], endian: Endian) -> Option<u32> {
+        let back = self.layouts.get(event as usize)?.trailing.cpu?;
+        endian.u32_at(body, body.len().checked_sub(back)?)
+    }
+
     /// Whether a record that is no sample is too short for the time of its event.
     pub(super) fn is_cut(&self, event: u32, body: &[u8]) -> bool {
         let back = self.layouts.get(event as usize).and_then(|l| l.trailing.time);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kymo_model::{Attr, Cursor, Endian};
 
 use super::input::Input;
-use super::{EventDesc, Features, PerfData, PerfDataReadError, names};
+use super::{EventDesc, Features, PerfData, PerfDataReadError, names, stream};
 use crate::perfdata::{Feature, MAGIC_V1, MAGIC_V2};
 
 /// Size of the pipe form's header.
@@ -67,7 +67,10 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
     if file.metadata().map_err(open_error)?.is_dir() {
         return Err(match path.join(FIRST_OF_THREADS).exists() {
             true => PerfDataReadError::Threads { path: name },
-            false => PerfDataReadError::Directory { path: name },
+            false => match crate::ctf::read::why_unreadable(path) {
+                Some(why) => PerfDataReadError::BrokenTrace { why },
+                None => PerfDataReadError::Directory { path: name },
+            },
         });
     }
     let mut begin = Vec::new();
@@ -101,13 +104,25 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
         events: Arc::default(),
         features: Arc::default(),
         notes: Vec::new(),
+        described: false,
+        cut_at: None,
+        span: None,
         consumed: false,
         keeps_deferred_chains: false,
+        losses: None,
     };
     if !data.pipe {
         file_form(&mut data, begin)?;
+    } else if is_rereadable(&mut data.input.file) {
+        stream::describe(&mut data)?;
     }
     Ok(data)
+}
+
+/// Whether records of the pipe form lie in a regular file, of which the header was read.
+fn is_rereadable(file: &mut File) -> bool {
+    file.metadata().is_ok_and(|m| m.is_file())
+        && file.stream_position().is_ok_and(|at| at == PIPE_HEADER)
 }
 
 fn magic(begin: &[u8]) -> Option<(u8, Option<Endian>)> {
@@ -172,6 +187,7 @@ fn file_form(data: &mut PerfData, mut head: Vec<u8>) -> Result<(), PerfDataReadE
         data.data.size = 0;
     }
     name_events(Arc::<Vec<EventDesc>>::make_mut(&mut data.events), &data.features);
+    data.described = true;
     Ok(())
 }
 
@@ -308,12 +324,17 @@ fn read_features(
             Err(e) => data.notes.push(format!("feature section {name}: {e}")),
         }
     }
-    for (feature, e) in &features.damaged {
-        let name = feature.name().map_or_else(|| feature.0.to_string(), str::to_owned);
-        data.notes.push(format!("feature section {name}: {e}"));
-    }
+    data.notes.extend(damaged_sections(&features));
     data.features = Arc::new(features);
     Ok(())
+}
+
+/// Descriptions of the sections that could not be decoded.
+pub(super) fn damaged_sections(features: &Features) -> impl Iterator<Item = String> + '_ {
+    features.damaged.iter().map(|(feature, error)| {
+        let name = feature.name().map_or_else(|| feature.0.to_string(), str::to_owned);
+        format!("feature section {name}: {error}")
+    })
 }
 
 /// Gives names to the events that have none.

@@ -12,6 +12,7 @@ mod feature_section;
 mod features;
 mod header;
 mod input;
+mod loss_watch;
 mod names;
 mod order;
 mod ring_records;
@@ -25,7 +26,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kymo_model::{Attr, Endian, RawRecord, RecordKind};
+use kymo_model::{Attr, Endian, LossWindows, RawRecord, RecordKind};
 
 pub use crate::damage::Damage;
 pub use feature_section::{
@@ -124,7 +125,7 @@ pub struct PerfDataReadStats {
     pub forced_flushes: u64,
     /// Samples whose user stack was to be recorded later, and was not.
     pub missing_user_stacks: u64,
-    /// The recorder did not finish the file (its data size is 0).
+    /// The recorder did not finish the file: its header says so, or states no size.
     pub unfinished: bool,
     /// AUX area bytes passed over.
     pub aux_bytes: u64,
@@ -152,6 +153,8 @@ pub enum PerfDataReadError {
     Open { path: String, error: std::io::Error },
     #[error("{path} is a directory: name the file in it that holds the recording")]
     Directory { path: String },
+    #[error("no readable CTF trace: {why}")]
+    BrokenTrace { why: String },
     #[error(
         "{path} was recorded by several threads (--threads), whose files are not put together: \
          record without"
@@ -204,9 +207,17 @@ pub struct PerfData {
     features: Arc<Features>,
     /// Damage outside of the records: a features table that lies.
     notes: Vec<String>,
+    /// Events and sections are complete before the records are read.
+    described: bool,
+    /// Where a pass over a file of the pipe form ended early.
+    cut_at: Option<Damage>,
+    /// Times of the first and the last sample, once they were read.
+    span: Option<Option<(u64, u64)>>,
     consumed: bool,
     /// Records of deferred call chains are handed on as they are.
     keeps_deferred_chains: bool,
+    /// Where losses go, if somebody uses them.
+    losses: Option<LossWindows>,
 }
 
 impl PerfData {
@@ -221,6 +232,12 @@ impl PerfData {
         self.keeps_deferred_chains = true;
     }
 
+    /// Has spans in which events were lost put into `windows`, before records later than their
+    /// start are handed on by time.
+    pub fn watch_losses(&mut self, windows: LossWindows) {
+        self.losses = Some(windows);
+    }
+
     /// The path `perf script` and `perf report` read without `-i`: `perf.data`,
     /// or the standard input when that is a pipe.
     pub fn default_path() -> PathBuf {
@@ -233,22 +250,21 @@ impl PerfData {
 
     /// Takes the records from memory that the file is mapped to, where `map` can do
     /// that: of what nobody looks at nothing is read or copied. Nothing changes for
-    /// the pipe form.
+    /// a pipe.
     pub fn map(&mut self, map: impl FnOnce(&File) -> Option<Arc<dyn FileMapping>>) {
-        if !self.pipe
+        if !self.is_pipe()
             && let Some(map) = map(&self.input.file)
         {
             self.input.map(map);
         }
     }
 
-    /// The events. Complete for the file form; of the pipe form, those that
-    /// were read so far.
+    /// The events. Complete for a file; of a pipe, those that were read so far.
     pub fn events(&self) -> &[EventDesc] {
         &self.events
     }
 
-    /// The feature sections; of the pipe form, those that were read so far.
+    /// The feature sections; of a pipe, those that were read so far.
     pub fn features(&self) -> &Features {
         &self.features
     }
@@ -263,8 +279,14 @@ impl PerfData {
         self.version
     }
 
-    /// Whether it is of the pipe form.
+    /// Whether it can be read only once, and describes its events while it is read. A regular file
+    /// of the pipe form is read as any other file.
     pub fn is_pipe(&self) -> bool {
+        !self.described
+    }
+
+    /// Whether it has the pipe form: everything is a record.
+    pub fn has_pipe_form(&self) -> bool {
         self.pipe
     }
 
@@ -278,14 +300,43 @@ impl PerfData {
         &self.notes
     }
 
+    /// Damage that a command sees which shows events and sections only and reads no records.
+    pub fn description_damage(&self) -> Vec<String> {
+        let cut = self.cut_at.iter().map(ToString::to_string);
+        self.notes.iter().cloned().chain(cut).collect()
+    }
+
     /// What the recording is called in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// Times of the first and the last sample. Where the recording does not state them, the records
+    /// are read for it. Nothing for a pipe that does not state them, and without times.
+    pub fn sample_span(&mut self) -> Result<Option<(u64, u64)>, PerfDataReadError> {
+        // Recorders that cannot look back (`-B`, `-z`) state zeros.
+        let stated = self.features.sample_time.filter(|(first, last)| 0 < *last && first <= last);
+        if stated.is_some() || self.is_pipe() {
+            return Ok(stated);
+        }
+        if let Some(span) = self.span {
+            return Ok(span);
+        }
+        let mut span: Option<(u64, u64)> = None;
+        self.for_each_batch(RecordOrder::File, &mut |batch| {
+            if let Some((first, last)) = batch.sample_span() {
+                let known = span.unwrap_or((first, last));
+                span = Some((known.0.min(first), known.1.max(last)));
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.span = Some(span);
+        Ok(span)
+    }
+
     /// Hands every record to `sink`. `Break` stops the reading without error;
     /// records not yet delivered are then dropped. Damage is not an error: it
-    /// is in the statistics. The file form can be read several times.
+    /// is in the statistics. A file can be read several times.
     pub fn for_each(
         &mut self,
         order: RecordOrder,

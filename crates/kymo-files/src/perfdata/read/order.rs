@@ -19,6 +19,7 @@ use std::sync::Arc;
 use kymo_model::{Endian, Misc, RawRecord, RecordHeader, RecordKind};
 
 use super::block::Block;
+use super::loss_watch::LossWatch;
 use super::{Entry, EventDesc, Features, RecordOrder};
 
 /// Bytes waiting for a round mark at which half of them are let go regardless. Of a mapped file an
@@ -26,6 +27,8 @@ use super::{Entry, EventDesc, Features, RecordOrder};
 /// rounds of large rings on many CPUs are more than this.
 const MAX_QUEUED: usize = 192 << 20;
 const MAPPED_SHARE: usize = 8;
+/// Bytes that are held back until each CPU has a later record, where losses are watched.
+const HELD_FOR_LOSSES: usize = 32 << 20;
 /// Records of a batch at most, and bytes of them or so: some work for a consumer's
 /// core, not too much text.
 const BATCH: usize = 4096;
@@ -217,6 +220,7 @@ pub(super) struct Queue {
     limit: u64,
     max_time: u64,
     delivered: u64,
+    watch: Option<LossWatch>,
     pub(super) out_of_order: u64,
     pub(super) forced_flushes: u64,
 }
@@ -237,9 +241,21 @@ impl Queue {
             limit: 0,
             max_time: 0,
             delivered: 0,
+            watch: None,
             out_of_order: 0,
             forced_flushes: 0,
         }
+    }
+
+    /// Has losses watched, and records held back until they are known.
+    pub(super) fn watch_losses(&mut self, watch: LossWatch) {
+        self.watch = (self.order == RecordOrder::Time).then_some(watch);
+    }
+
+    /// Losses under way, and the time up to which records were delivered.
+    #[inline]
+    pub(super) fn watch(&mut self) -> Option<(&mut LossWatch, u64)> {
+        self.watch.as_mut().map(|watch| (watch, self.delivered))
     }
 
     /// Takes note of a sample at `at` in the block that is being filled.
@@ -299,7 +315,12 @@ impl Queue {
         }
         let forced = self.held() >= MAX_QUEUED;
         self.keys.sort_by_key(|k| k.time);
-        let mut split = self.keys.partition_point(|k| k.time <= self.limit);
+        let settled = match &self.watch {
+            Some(watch) if self.bytes < HELD_FOR_LOSSES => watch.settled(),
+            _ => u64::MAX,
+        };
+        let limit = self.limit.min(settled);
+        let mut split = self.keys.partition_point(|k| k.time <= limit);
         if forced && split < self.keys.len() / 4 {
             split = self.keys.len().div_ceil(2);
             self.forced_flushes += 1;
@@ -311,6 +332,9 @@ impl Queue {
 
     /// Lets everything go; all must be sealed.
     pub(super) fn finish(&mut self) -> Vec<Batch> {
+        if let Some(watch) = &mut self.watch {
+            watch.finish(self.delivered);
+        }
         if self.order == RecordOrder::Time {
             self.keys.sort_by_key(|k| k.time);
         }
@@ -448,6 +472,41 @@ mod tests {
         let offsets: Vec<u64> = q.finish()[0].entries().map(|e| e.offset).collect();
         assert_eq!(offsets, [MAX_QUEUED as u64, 0]);
         assert_eq!((q.forced_flushes, q.out_of_order, q.weight), (0, 0, 0));
+    }
+
+    #[test]
+    fn records_wait_for_losses_within_a_limit() {
+        let windows = kymo_model::LossWindows::default();
+        let mut q = Queue::new(RecordOrder::Time, Endian::NATIVE, 0);
+        q.watch_losses(LossWatch::new(windows.clone()));
+        let mut complete = 0;
+        let mut sample = |q: &mut Queue, tag, cpu, time| {
+            q.watch().unwrap().0.sample(Some(cpu), time);
+            push(q, tag, Some(time));
+        };
+        for (tag, cpu, time) in [(1, 0, 10), (2, 1, 11)] {
+            sample(&mut q, tag, cpu, time);
+        }
+        q.round(&mut complete);
+        sample(&mut q, 3, 1, 20);
+        q.round(&mut complete);
+        sample(&mut q, 4, 1, 30);
+        q.round(&mut complete);
+        // CPU 0 had nothing since: what it lost would be stated with its next record.
+        assert_eq!(tags(&q.flush()), [1]);
+        let (watch, delivered) = q.watch().unwrap();
+        watch.sideband(RecordKind::LOST, None, (Some(0), 35), delivered);
+        q.round(&mut complete);
+        assert_eq!(tags(&q.flush()), [2, 3]);
+        assert_eq!((windows.to_spans(), windows.late()), (vec![(10, 35)], 0));
+        // It stays silent for longer than records are held.
+        q.push(0, Some(40), 0);
+        q.seal(Block::exact(&vec![0; HELD_FOR_LOSSES], Origin::From(0)));
+        sample(&mut q, 6, 1, 90);
+        q.round(&mut complete);
+        sample(&mut q, 7, 1, 99);
+        q.round(&mut complete);
+        assert_eq!(q.flush().iter().map(Batch::len).sum::<usize>(), 3);
     }
 
     #[test]

@@ -11,8 +11,9 @@ use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 use super::block::{BLOCK, Block, Origin, Pool, hand_over};
 use super::deferred_chains::{self, DeferredChains};
 use super::event_ids::EventIds;
-use super::header::name_events;
+use super::header::{damaged_sections, name_events};
 use super::input::Input;
+use super::loss_watch::LossWatch;
 use super::order::{Batch, Queue};
 use super::{
     Damage, EventDesc, Features, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder, known,
@@ -35,7 +36,7 @@ pub(super) fn run(
     order: RecordOrder,
     sink: &mut Sink<'_>,
 ) -> Result<PerfDataReadStats, PerfDataReadError> {
-    if data.pipe && data.consumed {
+    if data.is_pipe() && data.consumed {
         return Err(PerfDataReadError::Consumed);
     }
     data.consumed = true;
@@ -43,27 +44,15 @@ pub(super) fn run(
         0 => u64::MAX,
         size => data.data.offset.saturating_add(size),
     };
-    if !data.pipe {
+    if !data.is_pipe() {
         let seek = data.input.file.seek(SeekFrom::Start(data.data.offset));
         seek.map_err(|error| PerfDataReadError::Io { offset: data.data.offset, error })?;
     }
     data.input.restart(data.data.offset, limit);
-    let min_batch = if data.pipe { 0 } else { BATCH };
-    let mut reading = Reading {
-        endian: data.endian,
-        pipe: data.pipe,
-        events: Arc::clone(&data.events),
-        features: Arc::clone(&data.features),
-        ids: EventIds::new(&data.events),
-        queue: Queue::new(order, data.endian, min_batch),
-        deferred: (!data.keeps_deferred_chains).then(DeferredChains::default),
-        pool: Arc::default(),
-        complete: 0,
-        stats: PerfDataReadStats::default(),
-        unpacked: Unpacked::default(),
-        stopped: false,
-        sink,
-    };
+    let mut reading = Reading::new(data, order, sink);
+    if let Some(windows) = &data.losses {
+        reading.queue.watch_losses(LossWatch::new(windows.clone()));
+    }
     reading.stats.unfinished = !data.pipe && data.data.size == 0;
     let result = reading.records(&mut data.input, limit);
     let mut stats = std::mem::take(&mut reading.stats);
@@ -83,6 +72,7 @@ pub(super) fn run(
         stats.damaged.get_or_insert(Damage { offset, what: what.to_owned() });
     }
     stats.bytes = data.input.offset() - data.data.offset;
+    crate::read_tally::add(stats.bytes);
     stats.out_of_order = reading.queue.out_of_order;
     stats.forced_flushes = reading.queue.forced_flushes;
     stats.missing_user_stacks = reading.deferred.as_ref().map_or(0, |deferred| deferred.missing);
@@ -91,9 +81,75 @@ pub(super) fn run(
     result.map(|_| stats)
 }
 
+/// Reads what the records of a pipe-form file say of its events and sections; a later reading
+/// reports damage.
+pub(super) fn describe(data: &mut PerfData) -> Result<(), PerfDataReadError> {
+    let mut ignored = |_: Batch| ControlFlow::Continue(());
+    data.input.restart(data.data.offset, u64::MAX);
+    let mut reading = Reading::new(data, RecordOrder::File, &mut ignored);
+    let input = &mut data.input;
+    while reading.stats.damaged.is_none() && input.want(RecordHeader::SIZE)? {
+        let Ok(header) = RecordHeader::parse(input.window(), reading.endian) else { break };
+        let size = usize::from(header.size);
+        if size < RecordHeader::SIZE || !input.want(size)? {
+            let (offset, what) = (input.offset(), format!("a record of {size} bytes is not whole"));
+            reading.damage(offset, what);
+            break;
+        }
+        let body = &input.window()[RecordHeader::SIZE..size];
+        match header.kind {
+            RecordKind::HEADER_ATTR
+            | RecordKind::EVENT_UPDATE
+            | RecordKind::HEADER_FEATURE
+            | RecordKind::HEADER_BUILD_ID => reading.user_record(header, body),
+            RecordKind::HEADER_TRACING_DATA | RecordKind::AUXTRACE => {
+                let blob = BlobPlace::new(header.kind, body, reading.endian);
+                blob.inside.into_iter().for_each(|b| reading.feature(Feature::TRACING_DATA, b));
+                input.consume(size);
+                reading.blob(header.kind, blob.follows, input)?;
+                continue;
+            }
+            _ => {}
+        }
+        input.consume(size);
+    }
+    let (events, features) = (reading.events, reading.features);
+    data.notes.extend(damaged_sections(&features));
+    data.cut_at = reading.stats.damaged;
+    (data.events, data.features) = (events, features);
+    data.described = true;
+    Ok(())
+}
+
+/// Where the bytes are that belong to a record without being part of it.
+struct BlobPlace {
+    /// Number of bytes that follow the record.
+    follows: u64,
+    /// The bytes, where simpleperf put them into the record itself.
+    inside: Option<Vec<u8>>,
+}
+
+impl BlobPlace {
+    fn new(kind: RecordKind, body: &[u8], endian: Endian) -> BlobPlace {
+        let nowhere = BlobPlace { follows: 0, inside: None };
+        if kind == RecordKind::AUXTRACE {
+            return BlobPlace { follows: endian.u64_at(body, 0).unwrap_or(0), ..nowhere };
+        }
+        let mut c = Cursor::new(body, endian);
+        let Ok(stated) = c.u32() else { return nowhere };
+        match c.bytes(stated as usize) {
+            // perf's record ends here, padded at most.
+            Ok(bytes) if body.len() > 8 => BlobPlace { inside: Some(bytes.to_vec()), ..nowhere },
+            _ => BlobPlace { follows: stated.into(), ..nowhere },
+        }
+    }
+}
+
 struct Reading<'s, 'f> {
     endian: Endian,
+    /// Events and sections are described by the records that are read now.
     pipe: bool,
+    pipe_form: bool,
     events: Arc<Vec<EventDesc>>,
     features: Arc<Features>,
     ids: EventIds,
@@ -117,7 +173,27 @@ struct Unpacked {
     filled: usize,
 }
 
-impl Reading<'_, '_> {
+impl<'s, 'f> Reading<'s, 'f> {
+    fn new(data: &PerfData, order: RecordOrder, sink: &'s mut Sink<'f>) -> Reading<'s, 'f> {
+        let min_batch = if data.is_pipe() { 0 } else { BATCH };
+        Reading {
+            endian: data.endian,
+            pipe: data.is_pipe(),
+            pipe_form: data.pipe,
+            events: Arc::clone(&data.events),
+            features: Arc::clone(&data.features),
+            ids: EventIds::new(&data.events),
+            queue: Queue::new(order, data.endian, min_batch),
+            deferred: (!data.keeps_deferred_chains).then(DeferredChains::default),
+            pool: Arc::default(),
+            complete: 0,
+            stats: PerfDataReadStats::default(),
+            unpacked: Unpacked::default(),
+            stopped: false,
+            sink,
+        }
+    }
+
     fn records(
         &mut self,
         input: &mut Input,
@@ -152,15 +228,13 @@ impl Reading<'_, '_> {
                 }
                 RecordKind::HEADER_TRACING_DATA | RecordKind::AUXTRACE => {
                     self.record_at(header, record, input.position(), offset);
-                    let body = &record[RecordHeader::SIZE..];
-                    let blob = if header.kind == RecordKind::AUXTRACE {
-                        self.endian.u64_at(body, 0)
-                    } else {
-                        Cursor::new(body, self.endian).u32().ok().map(u64::from)
-                    };
+                    let blob =
+                        BlobPlace::new(header.kind, &record[RecordHeader::SIZE..], self.endian);
+                    let inside = blob.inside.filter(|_| !self.is_described());
+                    inside.into_iter().for_each(|b| self.feature(Feature::TRACING_DATA, b));
                     input.consume(size);
                     self.seal(input);
-                    self.blob(header.kind, blob.unwrap_or(0), input)?;
+                    self.blob(header.kind, blob.follows, input)?;
                     if self.stats.damaged.is_some() {
                         return GO_ON;
                     }
@@ -242,6 +316,8 @@ impl Reading<'_, '_> {
         } else if size > MAX_TRACING_DATA {
             self.damage(at, format!("{size} bytes of tracing data are too many"));
             return Ok(());
+        } else if self.is_described() || size == 0 {
+            input.skip(size)?
         } else {
             let bytes = input.take(size)?;
             let have = bytes.len() as u64;
@@ -275,6 +351,11 @@ impl Reading<'_, '_> {
             Ok((event, time)) => {
                 self.stats.samples += 1;
                 self.queue.push(at, time, event);
+                if let Some((watch, _)) = self.queue.watch()
+                    && let Some(time) = time
+                {
+                    watch.sample(self.ids.sample_cpu(event, body, self.endian), time);
+                }
             }
             Err(why) => self.stats.count_unusable(why),
         }
@@ -286,13 +367,35 @@ impl Reading<'_, '_> {
                 self.stats.count_sideband(header, body, (time, self.endian));
                 self.stats.malformed += u64::from(self.ids.is_cut(event, body));
                 self.queue.push_other(at, time, event);
+                self.watch_sideband(header.kind, body, (event, time));
             }
             Err(why) => self.stats.count_unusable(why),
         }
     }
 
+    /// Takes note of losses that a record states.
+    fn watch_sideband(&mut self, kind: RecordKind, body: &[u8], (event, time): (u32, Option<u64>)) {
+        let states_losses =
+            matches!(kind, RecordKind::LOST | RecordKind::THROTTLE | RecordKind::UNTHROTTLE);
+        let Some((watch, delivered)) = self.queue.watch().filter(|_| states_losses) else { return };
+        let Some(time) = time else { return };
+        let cpu = self.ids.sideband_cpu(event, body, self.endian);
+        // Those of throttling name their event after the time.
+        let id = self.endian.u64_at(body, 8).unwrap_or(0);
+        let of = self.ids.named(id).and_then(|event| self.events.get(event as usize));
+        watch.sideband(kind, of.map(|desc| (desc, id)), (cpu, time), delivered);
+    }
+
+    /// Whether an earlier pass over this file took what its records say of events and sections.
+    fn is_described(&self) -> bool {
+        self.pipe_form && !self.pipe
+    }
+
     fn user_record(&mut self, header: RecordHeader, body: &[u8]) {
         let taken = match header.kind {
+            RecordKind::HEADER_FEATURE | RecordKind::HEADER_BUILD_ID if self.is_described() => {
+                Some(())
+            }
             RecordKind::FINISHED_ROUND => {
                 self.queue.round(&mut self.complete);
                 Some(())

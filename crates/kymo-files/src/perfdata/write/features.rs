@@ -1,6 +1,6 @@
 //! The bytes of each feature section, from plain facts.
 
-use kymo_model::BuildId;
+use kymo_model::{BuildId, RecordKind};
 
 use super::{EventMeta, attr_bytes, attr_size};
 
@@ -226,7 +226,17 @@ pub struct BuildIdOf {
     pub id: BuildId,
 }
 
-/// The build-id record of one binary, as it is in BUILD_ID and in pipes.
+/// The build-id record of one binary in a pipe, where records are multiples of eight bytes long.
+pub fn build_id_record(entry: &BuildIdOf) -> Vec<u8> {
+    let mut b = build_id(entry);
+    b.resize(b.len().next_multiple_of(8), 0);
+    let size = (b.len() as u16).to_ne_bytes();
+    b[..4].copy_from_slice(&RecordKind::HEADER_BUILD_ID.0.to_ne_bytes());
+    b[6..8].copy_from_slice(&size);
+    b
+}
+
+/// The build-id record of one binary in the section BUILD_ID.
 pub fn build_id(entry: &BuildIdOf) -> Vec<u8> {
     let name_len = (entry.name.len() + 1).next_multiple_of(NAME_ALIGN);
     let misc = MISC_BUILD_ID_SIZE | if entry.kernel { 1 } else { 2 };
@@ -261,6 +271,9 @@ mod tests {
         let b = build_id(&entry);
         assert_eq!(&b[..8], &[0, 0, 0, 0, 2, 0x80, 100, 0]);
         assert_eq!((b[8], b[12], b[31], b[32], b[36], b.len()), (255, 0xab, 0xab, 20, b'/', 100));
+        let record = build_id_record(&entry);
+        assert_eq!(&record[..8], &[67, 0, 0, 0, 2, 0x80, 104, 0]);
+        assert_eq!((record.len(), &record[8..100]), (104, &b[8..]));
     }
 
     #[test]

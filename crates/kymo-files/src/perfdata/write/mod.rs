@@ -380,20 +380,74 @@ impl PerfDataWriter {
         if !file.metadata()?.is_file() {
             return Ok(0);
         }
-        let late = |(f, b): (&Feature, &Vec<u8>)| match self.is_early(*f, b) {
-            true => 16,
-            false => b.len() as u64 + 16,
-        };
-        let need: u64 = features.iter().map(late).sum();
+        let need = self.unfinished_end(features).0.len() as u64;
         let room = if need * 2 < self.data { need } else { 0 };
         let keep = whole_records(file, self.data_at, self.data - room)?;
         file.set_len(self.data_at + keep)?;
         self.data = keep;
-        file.write_all_at(&self.header(self.data, [0; 4]), 0)?;
-        if room > 0 {
-            self.finish(features)?;
+        match room {
+            // No size: the recording goes on to the end of the file.
+            0 => file.write_all_at(&self.header(0, [0; 4]), 0)?,
+            _ => _ = self.finish_incomplete(features)?,
         }
         Ok(keep)
+    }
+
+    /// Ends a file whose recording is known to be incomplete with its sections: readers see that it
+    /// is not finished, as of a writer that was killed. Gives the file's size.
+    pub fn finish_incomplete(mut self, features: &FeatureSections) -> io::Result<u64> {
+        let (end, bits) = self.unfinished_end(features);
+        if self.is_pipe() {
+            return self.finish(features);
+        }
+        self.flush()?;
+        let at = self.data_at + self.data;
+        let Out::File(file) = &self.out else { return Ok(self.data) };
+        file.write_all_at(&end, at)?;
+        file.write_all_at(&self.header(self.data, bits), 0)?;
+        Ok(at + end.len() as u64)
+    }
+
+    /// A mark, and records around those sections that are not in the file yet; with the header's
+    /// bits. Sections larger than a record are left out.
+    fn unfinished_end(&self, features: &FeatureSections) -> (Vec<u8>, [u64; 4]) {
+        let filler = |size: usize| RecordHeader {
+            kind: RecordKind::FINISHED_ROUND,
+            misc: Default::default(),
+            // Checked: what is larger is left out.
+            size: size as u16,
+        };
+        let padded = |len: usize| (RecordHeader::SIZE + len).next_multiple_of(8);
+        let fits = |f: &&Feature, b: &[u8]| {
+            **f != Feature::RESERVED && padded(b.len()) <= usize::from(u16::MAX)
+        };
+        let is_early = |f: &Feature, b: &Vec<u8>| self.is_early(*f, b);
+        let kept: Vec<(&Feature, &Vec<u8>)> =
+            features.iter().filter(|(f, b)| is_early(f, b) || fits(f, b)).collect();
+        let table = RecordHeader::SIZE + 8 + 16 * kept.len();
+        let mut end = filler(table).to_bytes().to_vec();
+        end.extend([0; 8]);
+        let mut body = Vec::new();
+        let mut bits = [1u64, 0, 0, 0];
+        for (feature, bytes) in kept {
+            set_bit(&mut bits, *feature);
+            let early = self.early.get(feature).filter(|(_, b)| b == bytes);
+            let at = early.map_or_else(
+                || {
+                    let header = filler(padded(bytes.len()));
+                    body.extend(header.to_bytes());
+                    let at = self.data_size() + self.data_at + (table + body.len()) as u64;
+                    body.extend_from_slice(bytes);
+                    body.resize(body.len().next_multiple_of(8), 0);
+                    at
+                },
+                |(at, _)| *at,
+            );
+            end.extend(at.to_ne_bytes());
+            end.extend((bytes.len() as u64).to_ne_bytes());
+        }
+        end.extend(body);
+        (end, bits)
     }
 
     fn is_early(&self, feature: Feature, bytes: &[u8]) -> bool {

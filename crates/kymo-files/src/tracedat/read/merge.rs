@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::ops::ControlFlow;
 
+use kymo_model::LossWindows;
+
 use super::pages::{Sizes, Stream};
 use super::{Clock, TraceDat, TraceDatEvent, TraceDatReadError, TraceDatReadStats};
 use crate::merge_heap::{Lane, Merge};
@@ -25,12 +27,16 @@ pub struct TraceDatSelect {
     pub from: u64,
     /// Times as they are in the ring, without the corrections the file asks for.
     pub raw_times: bool,
+    /// Where spans go in which events were lost, before later events are handed out.
+    pub losses: LossWindows,
 }
 
 /// What it takes to find the next event.
 struct Context<'d> {
     file: &'d File,
     stats: TraceDatReadStats,
+    clock: Clock,
+    losses: LossWindows,
 }
 
 impl Lane<Context<'_>> for Stream {
@@ -43,7 +49,19 @@ impl Lane<Context<'_>> for Stream {
 
     #[inline]
     fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, TraceDatReadError> {
-        Ok(self.step() || self.fill(context.file, &mut context.stats)?)
+        if self.step() {
+            return Ok(true);
+        }
+        // Only pages state losses, before their first event.
+        let before = self.last_time().unwrap_or(0);
+        let is_there = self.fill(context.file, &mut context.stats)?;
+        if self.is_after_loss()
+            && let Some(time) = self.time()
+        {
+            let clock = context.clock;
+            context.losses.add(clock.correct(before), clock.correct(time));
+        }
+        Ok(is_there)
     }
 }
 
@@ -109,7 +127,8 @@ impl TraceDat {
         if select.from > 0 && clock == Clock::default() {
             streams.iter_mut().try_for_each(|s| s.skip_to_time(file, select.from))?;
         }
-        let mut context = Context { file, stats };
+        let losses = select.losses.clone();
+        let mut context = Context { file, stats, clock, losses };
         let merge = Merge::new(streams, &mut context)?;
         Ok(Walk { merge, context: Some(context), clock })
     }

@@ -176,6 +176,11 @@ impl Stream {
         Some((slot, payload, self.missed))
     }
 
+    /// Whether events were lost before the one that is next.
+    pub(super) fn is_after_loss(&self) -> bool {
+        self.missed.is_some()
+    }
+
     /// Where the event that is next, or its chunk, lies in the file.
     pub(super) fn offset(&self) -> u64 {
         match (&self.supply, self.slots.get(self.next)) {

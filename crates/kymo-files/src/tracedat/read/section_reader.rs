@@ -174,5 +174,6 @@ pub(super) fn read_at(file: &File, buf: &mut [u8], at: u64) -> std::io::Result<u
             Err(e) => return Err(e),
         }
     }
+    crate::read_tally::add(have as u64);
     Ok(have)
 }

@@ -209,7 +209,7 @@ impl<'a> Arriving<'a> {
         };
         let stored = self.growing.total();
         let totals = self.totals();
-        let finished = self.growing.finish();
+        let finished = self.growing.finish(error.is_none());
         let finished =
             finished.and_then(|(f, _)| if self.rules.sync { f.sync_all() } else { Ok(()) });
         let socket = self.link.socket;

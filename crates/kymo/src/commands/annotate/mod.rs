@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context as _, bail};
 use kymo_analysis::binary_filter::BinaryFilter;
 use kymo_analysis::code_listing::list_function;
@@ -153,7 +152,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         say!("{}", ledger.to_text(""));
     })?;
     crate::screen::page();
-    let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
+    let mut out = std::io::BufWriter::with_capacity(64 << 10, crate::streams::stdout().lock());
     let most = if args.names().is_empty() { args.top } else { chosen.len() };
     let mut shown = 0;
     let mut hidden = HiddenFunctions::default();
@@ -211,7 +210,7 @@ impl Args {
                 (_, true) => CostColumn::Period,
                 _ => CostColumn::Percent,
             },
-            color: AutoStream::choice(&std::io::stdout()) != ColorChoice::Never,
+            color: crate::streams::is_colored(),
         }
     }
 }
@@ -237,9 +236,11 @@ fn choose<'a>(
         let is = |hot: &&FunctionCost| profile.machine.symbols.name(hot.symbol) == name;
         let mut all: Vec<&FunctionCost> = costs.hot.iter().filter(is).collect();
         if all.is_empty() {
-            let glob = globset::Glob::new(name)?.compile_matcher();
-            let fits =
-                |hot: &&FunctionCost| glob.is_match(profile.machine.symbols.name(hot.symbol));
+            // What is not a glob can still be the start of a name: `operator[`.
+            let glob = globset::Glob::new(name).ok().map(|glob| glob.compile_matcher());
+            let fits = |hot: &&FunctionCost| {
+                glob.as_ref().is_some_and(|g| g.is_match(profile.machine.symbols.name(hot.symbol)))
+            };
             all = costs.hot.iter().filter(fits).collect();
         }
         if all.is_empty() {

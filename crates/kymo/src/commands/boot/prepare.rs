@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.apply {
         return apply(&args.file, &parameters);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::streams::stdout().lock();
     writeln!(out, "{parameters}")?;
     sayln!(
         "kymo: add these to the kernel's command line (GRUB: GRUB_CMDLINE_LINUX in \

@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         units: &boot.units,
         entries: args.entries,
         times: TimeUnits::default(),
-        recording: boot.source.name().to_owned(),
+        recording: boot.source.arguments().to_owned(),
     };
     let mut out = stdout();
     match args.json {

@@ -2,7 +2,7 @@
 
 mod timeline;
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -188,7 +188,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             "which format? name it with -f, or with the end of the output's name (-o profile.pb.gz)"
         );
     };
-    if args.output.is_none() && !format.is_text() && std::io::stdout().is_terminal() {
+    if args.output.is_none() && !format.is_text() && crate::streams::stdout().is_terminal() {
         bail!("a terminal cannot show this format: name a file with -o");
     }
     let first = paths.first().cloned().unwrap_or_default();

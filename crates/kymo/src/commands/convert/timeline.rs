@@ -43,7 +43,7 @@ pub(super) fn convert(
     let names: Vec<String> = names.map(|c| c.full_name.clone()).collect();
     let has_samples = !names.is_empty() || selection.names_events();
     if !selection.names_events() && has_samples {
-        sampled.set_events(&names)?;
+        sampled.set_event_names(names);
     }
     let plan = StackPlan {
         selection: &sampled,

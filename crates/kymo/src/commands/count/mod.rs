@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use kymo_bpf::{
-    CountMeasure, CountProgram, CountRequest, CountedTasks, is_probe_type, write_count_program,
+    CountMeasure, CountProgram, CountRequest, CountedTasks, SourceMessage, is_probe_type,
+    write_count_program,
 };
+use kymo_kernel::events::Catalog;
 use kymo_kernel::process::{Signal, Signals};
 use kymo_kernel::terminal_output;
 use kymo_model::{Note, NoteKind};
@@ -192,12 +194,13 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         interval_ms: args.interval,
         top: args.top,
     };
+    check_names(&request.events)?;
     if let Some(names) = program_events::names(&request.events, &request.measure)? {
         return program_events::run(&args, request, &names);
     }
     let CountProgram { text, keys } = count_program(&request, args.timeout)?;
     if args.show_program {
-        io::stdout().write_all(text.as_bytes())?;
+        crate::streams::stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let opening = CountOpening {
@@ -227,7 +230,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         earlier: CountedMap::default(),
     };
     let mut listen = |map: PrintedMap<'_>| screen.take(map);
-    let (mut output, mut diagnostics) = (io::sink(), anstream::stderr());
+    let (mut output, mut diagnostics) = (io::sink(), crate::streams::styled_stderr());
     let mut sinks = ProgramSinks {
         output: &mut output,
         diagnostics: &mut diagnostics,
@@ -243,7 +246,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             running.finish(&mut sinks)?
         }
         Counting::Rings { run, reason, notes } => {
-            let mut summary = run.follow(&mut target, &reason, &mut sinks, &end, true)?;
+            let mut summary = run.follow(&mut target, &reason, &mut sinks, &end)?;
             summary.notes.splice(0..0, notes);
             summary
         }
@@ -252,6 +255,27 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let ledger = Ledger::from_notes(summary.notes);
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
+}
+
+/// Refuses names that are no event of the kernel and much like one: `ust:` in front names those of
+/// programs.
+fn check_names(events: &[String]) -> anyhow::Result<()> {
+    let catalog = Catalog::open();
+    for name in events.iter().map(|name| name.trim()) {
+        let is_plain = !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_:-".contains(c));
+        let parts: Vec<&str> = name.split(':').collect();
+        let is_probe = parts.len() > 1 && is_probe_type(parts[0]);
+        if !is_plain || is_probe || parts.len() > 2 || catalog.parse(name).is_ok() {
+            continue;
+        }
+        let near = catalog.tracepoints_like(name);
+        if let [first, rest @ ..] = near.as_slice() {
+            let or = rest.iter().map(|name| format!(" or {name}")).collect::<String>();
+            bail!("no event is called {name}; did you mean {first}{or}?");
+        }
+    }
+    Ok(())
 }
 
 /// The program that counts, and ends by itself where a time is given.
@@ -445,7 +469,7 @@ impl CountScreen<'_> {
             self.maps.push(now.since(&self.earlier, self.request.top as usize));
             self.earlier = now;
         }
-        let mut out = io::stdout().lock();
+        let mut out = crate::streams::stdout().lock();
         match self.is_json {
             true => writeln!(out, "{}", self.counts().to_json())?,
             false => {
@@ -460,7 +484,7 @@ impl CountScreen<'_> {
     }
 
     fn finish(self, ledger: &Ledger) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = crate::streams::stdout().lock();
         let is_shown = self.request.interval_ms.is_some();
         match (self.is_json, is_shown) {
             (true, true) => {}
@@ -481,7 +505,11 @@ impl CountScreen<'_> {
 fn explain(error: &ProgramError) -> anyhow::Error {
     match error {
         ProgramError::Compile(messages) => {
-            let texts: Vec<&str> = messages.iter().map(|m| m.text.as_str()).collect();
+            let text = |m: &SourceMessage| match &m.hint {
+                Some(hint) => format!("{}; {hint}", m.text),
+                None => m.text.clone(),
+            };
+            let texts: Vec<String> = messages.iter().map(text).collect();
             anyhow::anyhow!("{}", texts.join("; "))
         }
         other => anyhow::anyhow!("{other}"),

@@ -108,7 +108,7 @@ impl CounterScreen<'_> {
             top: self.args.top as usize,
             columns: terminal_output::output_columns(),
         };
-        let mut out = io::stdout().lock();
+        let mut out = crate::streams::stdout().lock();
         match (self.args.json, is_whole) {
             (false, _) => counts.write_text(&mut out)?,
             (true, false) => writeln!(out, "{}", counts.to_json())?,
@@ -121,7 +121,7 @@ impl CounterScreen<'_> {
         let totals = self.watch.totals();
         self.show(&totals.since(&self.before), false)?;
         if !self.args.json {
-            writeln!(io::stdout())?;
+            writeln!(crate::streams::stdout())?;
         }
         self.before = totals;
         self.begin = Some(Instant::now());

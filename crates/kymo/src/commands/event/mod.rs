@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let tracefs = tracing::open()?;
     let instance = args.instance.as_deref();
     let dir = tracing::directory(&tracefs, instance)?;
-    let mut out = std::io::BufWriter::new(anstream::AutoStream::auto(std::io::stdout()));
+    let mut out = std::io::BufWriter::new(crate::streams::styled_stdout());
     match args.what {
         What::List { event, json } => list::run(&dir, event.as_deref(), json, &mut out)?,
         What::Enable(choice) => change::switch(&dir, &choice.events, choice.all, true)?,

@@ -2,12 +2,13 @@
 //! those of the jitdump files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use kymo_files::perfdata::Entry;
 use kymo_files::perfdata::write::synth::{MapFacts, Synth};
+use kymo_kernel::output_file::{self, Existing};
 use kymo_model::{AttrFlags, NoteKind, RecordKind, Sideband};
 use kymo_symbols::jit_images::{JitImage, TEXT_OFFSET, for_each_jit_image, process_of_jitdump};
 use kymo_view::Ledger;
@@ -128,16 +129,15 @@ fn write(path: &Path, image: &JitImage) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
-        Ok(there) if there.is_file() && !is_elf(path)? => {
-            return Err(io::Error::other("there is a file that is no ELF file"));
+        // Neither a link nor anything else is what an earlier run left.
+        Ok(there) if !there.is_file() || !is_elf(path)? => {
+            return Err(io::Error::other("something is there that is not an ELF file"));
         }
-        Ok(_) => std::fs::remove_file(path)?,
+        Ok(_) => {}
     }
-    let written = OpenOptions::new().write(true).create_new(true).open(path)?.write_all(elf);
-    if written.is_err() {
-        let _ = std::fs::remove_file(path);
-    }
-    written
+    output_file::write_whole(path, output_file::SHARED, Existing::Replace, |file| {
+        file.write_all(elf)
+    })
 }
 
 fn is_elf(path: &Path) -> io::Result<bool> {

@@ -42,6 +42,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
+    args.read.watch(&live)?;
     super::record::with_events(|events| {
         live.pass_on(events, (false, args.read.analysis.names_cgroups()), |pipe| {
             args.read.analysis.set_live(pipe)?;
@@ -64,7 +65,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         entries: args.entries,
         waiters: args.waiters,
         files: args.most_files,
-        recording: source.name().to_owned(),
+        recording: source.arguments().to_owned(),
     };
     let mut out = stdout();
     match args.read.analysis.json {

@@ -22,6 +22,7 @@ use file_names::KnownNames;
 
 use super::analysis::AnalysisArgs;
 use super::event_recording::has_event;
+use super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo io`.
@@ -96,6 +97,11 @@ fn device(text: &str) -> Result<BlockDevice, String> {
 }
 
 impl ReadArgs {
+    /// What happens now is watched.
+    fn watch(&mut self, live: &WatchArgs) -> anyhow::Result<()> {
+        self.analysis.watch_machine(live, &self.pid, &self.tid)
+    }
+
     fn open(&self) -> anyhow::Result<EventSource> {
         self.analysis.open(&SymbolArgs::default())
     }

@@ -40,6 +40,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
+    args.read.watch(&live)?;
     super::record::with_events(|events| {
         live.pass_on(events, (false, args.read.analysis.names_cgroups()), |pipe| {
             args.read.analysis.set_live(pipe)?;
@@ -62,7 +63,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         by: args.by,
         sort: args.sort,
         entries: args.entries,
-        recording: source.name().to_owned(),
+        recording: source.arguments().to_owned(),
     };
     let mut out = stdout();
     match args.read.analysis.json {

@@ -84,6 +84,7 @@ fn differences(before: &Snapshot, after: &Snapshot) -> Vec<VmstatDelta> {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(watch) = args.watch.take() else { return show(&args, None) };
+    args.read.watch_machine(&watch, &args.pid, &args.tid)?;
     if !args.vmstat.is_empty() {
         bail!("--vmstat is for recordings: what happens now is compared by itself");
     }
@@ -127,7 +128,7 @@ fn show(args: &Args, before: Option<Snapshot>) -> anyhow::Result<ExitCode> {
         prepend_parent: args.prepend_parent,
         lines: args.lines.or(args.read.screen_rows()),
         max_stack: args.max_stack,
-        recording: source.name().to_owned(),
+        recording: source.arguments().to_owned(),
         vmstat: counters.map(|(before, after)| differences(&before, &after)),
     };
     let mut out = stdout();

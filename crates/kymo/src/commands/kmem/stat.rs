@@ -83,6 +83,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         bail!("--sort is for the rows of --caller or --alloc");
     }
     let Some(watch) = args.watch.take() else { return show(&args) };
+    args.read.watch_machine(&watch, &args.pid, &args.tid)?;
     let both = args.slab == args.page;
     super::record::with_events((args.slab || both, args.page || both), |events| {
         // Who called the page allocator is known by the call chain alone.
@@ -116,8 +117,8 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         notes.push(page_notes(&read));
     }
     let ledger = super::ledger(&source, &read, notes);
-    let name = source.name();
-    let input = if name.is_empty() { String::new() } else { format!(" -i {name}") };
+    let arguments = source.arguments();
+    let input = if arguments.is_empty() { String::new() } else { format!(" {arguments}") };
     let slab_view = slab.then(|| SlabView {
         read: &read,
         by_caller: args.caller,

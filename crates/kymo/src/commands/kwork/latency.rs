@@ -45,6 +45,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args, kinds) };
+    args.read.watch(&live)?;
     let kinds_of = [kinds, &args.read.kwork].concat();
     super::record::with_events(kinds_of, |events| {
         live.pass_on(events, (false, args.read.analysis.names_cgroups()), |pipe| {
@@ -78,7 +79,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         delayed: 0,
         histogram: args.histogram,
         units: args.read.analysis.units(),
-        recording: source.name().to_owned(),
+        recording: source.arguments().to_owned(),
     };
     match args.read.analysis.json {
         true => view.write_json(&mut out)?,

@@ -15,6 +15,7 @@ use kymo_events::EventSource;
 use kymo_view::Ledger;
 
 use super::analysis::AnalysisArgs;
+use super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo kwork`.
@@ -91,6 +92,11 @@ struct ReadArgs {
 }
 
 impl ReadArgs {
+    /// What happens now is watched.
+    fn watch(&mut self, live: &WatchArgs) -> anyhow::Result<()> {
+        self.analysis.watch_machine(live, &self.pid, &self.tid)
+    }
+
     /// What is read; `kinds` are those named before the sub-command, as perf has them.
     fn config(&self, source: &EventSource, kinds: &[String]) -> anyhow::Result<KworkConfig> {
         // Switches are read by `top` alone.

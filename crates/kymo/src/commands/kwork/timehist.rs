@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_analysis::kwork::{KworkConfig, read_kwork, scan_kwork};
+use kymo_analysis::kwork::{KworkConfig, read_kwork};
 use kymo_view::kwork::{KworkLineWriter, write_kwork_head};
 
 use super::super::analysis::stdout;
@@ -37,6 +37,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args, kinds) };
+    args.read.watch(&live)?;
     let kinds_of = [kinds, &args.read.kwork].concat();
     super::record::with_events(kinds_of, |events| {
         live.pass_on(events, (args.call_graph, args.read.analysis.names_cgroups()), |pipe| {
@@ -53,7 +54,6 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         bail!("-g: call chains are those of perf.data (kymo kwork record -g)");
     }
     let config = KworkConfig { stacks: args.call_graph, ..args.read.config(&source, kinds)? };
-    let scan = scan_kwork(&source, &config)?;
     let mut out = stdout();
     if !read_args.json {
         write_kwork_head(&mut out)?;
@@ -70,7 +70,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         let bare = bare.trim_start_matches("(s)").trim_start_matches("(w)");
         args.read.name.as_deref().is_none_or(|wanted| wanted == name || wanted == bare)
     };
-    let read = read_kwork(&source, &config, scan.losses, &mut |line| {
+    let read = read_kwork(&source, &config, &mut |line| {
         if named(line.name) {
             failed = writer.write(line);
         }

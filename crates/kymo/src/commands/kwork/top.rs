@@ -41,6 +41,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args, kinds) };
+    args.read.watch(&live)?;
     let mut kinds_of = [kinds, &args.read.kwork].concat();
     if kinds_of.is_empty() {
         kinds_of = KworkKind::ALL.map(|kind| kind.name().to_owned()).to_vec();

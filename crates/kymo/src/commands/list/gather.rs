@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use globset::{GlobBuilder, GlobMatcher};
 use kymo_format::EventFormat;
 use kymo_kernel::events::{Catalog, Support, names};
+use kymo_kernel::ftrace::TraceDir;
 use kymo_kernel::pmu::Pmu;
 use kymo_kernel::tracefs::{DynamicEvent, TracefsError};
 use kymo_kernel::vmstat;
@@ -393,7 +394,9 @@ fn tracepoints(
         // One answer holds for all, see the help text. The `ftrace` entries are
         // apart: they are record formats, and only those with an id are events.
         let support = if key.0 == "ftrace" {
-            if tracefs.event_id(&key.0, &key.1).is_err() {
+            let is_marker = key.1 == "print";
+            let is_recorded = || TraceDir::top(tracefs).option("copy_trace_marker").is_some();
+            if tracefs.event_id(&key.0, &key.1).is_err() || is_marker && !is_recorded() {
                 continue;
             }
             ask(catalog, &name)

@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args, path: PathBuf) -> anyhow::Result<ExitCode> {
     let is_named = globs.as_ref().map(|set| |name: &str| set.is_match(name));
     let list = ClassList::new(classes, is_named.as_ref().map(|f| f as &dyn Fn(&str) -> bool));
     crate::screen::page();
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(crate::streams::stdout().lock());
     if args.json {
         list.write_json(&mut out)?;
     } else if args.raw_dump {

@@ -110,7 +110,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     }
     args.read.cgroup.append(&mut args.cgroup_filter);
     let Some(live) = args.live.take() else { return show(&args) };
-    args.read.set_tree(live.tree());
+    args.read.watch(&live, &args.pid, &args.tid)?;
     if !args.futex {
         super::record::check()?;
     }
@@ -159,7 +159,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         stacks: args.verbose,
         pairs: args.pairs,
         separator: args.field_separator.clone(),
-        recording: source.name().to_owned(),
+        recording: source.arguments().to_owned(),
     };
     match args.read.json {
         true => view.write_json(&mut out)?,

@@ -94,7 +94,7 @@ fn count(
 
 pub(super) fn run_report(mut args: ReportArgs) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show_report(&args) };
-    args.read.set_tree(live.tree());
+    args.read.watch(&live, &[], &[])?;
     super::record::check()?;
     super::record::with_events(false, false, |events| {
         live.pass_on(events, (true, args.read.names_cgroups()), |pipe| {

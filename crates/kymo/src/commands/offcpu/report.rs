@@ -56,7 +56,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
-    args.read.set_tree(live.tree());
+    args.read.watch(&live, &args.pid, &args.tid)?;
     super::record::with_events(|events| {
         live.pass_on(events, (true, args.read.names_cgroups()), |pipe| {
             args.read.set_live(pipe)?;
@@ -82,7 +82,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         pairs: args.pairs,
         tasks: args.tasks,
         units: args.read.units(),
-        recording: source.name().to_owned(),
+        recording: source.arguments().to_owned(),
     };
     match args.read.json {
         true => view.write_json(&mut out)?,

@@ -43,7 +43,7 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
             preflight::run(&tracefs, &planned, seconds)?;
         }
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::streams::stdout().lock();
     if args.verbose || args.dry_run {
         for change in &planned.changes {
             writeln!(out, "{change}")?;

@@ -59,22 +59,22 @@ const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 
 fn table(rows: &[BenchRow], pairs: u32) {
     let release = SystemRoot::machine().kernel_release().unwrap_or_default();
-    anstream::println!(
+    outln!(
         "One hit of a probe on Linux {}: median of {pairs} pairs, with the probe minus without\n",
         release.trim()
     );
     let width = rows.iter().map(|r| r.name.chars().count()).max().unwrap_or(0);
     let width = kymo_model::format_width(width);
     let most = rows.iter().filter_map(median).fold(0.0, f64::max);
-    anstream::println!("{:width$}  {:>10}  spread", "", "ns a hit");
+    outln!("{:width$}  {:>10}  spread", "", "ns a hit");
     for row in rows {
         match &row.cost {
             HitCost::Missing(why) => {
-                anstream::println!("{:width$}  not available: {why}", row.name);
+                outln!("{:width$}  not available: {why}", row.name);
             }
             HitCost::Measured { median, low, high } => {
                 let spread = format!("{} … {}", number(*low), number(*high));
-                anstream::println!(
+                outln!(
                     "{:width$}  {:>10}  {spread:<19}  {}",
                     row.name,
                     number(*median),
@@ -91,9 +91,9 @@ fn json(rows: &[BenchRow]) {
         match &row.cost {
             HitCost::Missing(why) => {
                 let why = serde_json::Value::from(why.as_str());
-                anstream::println!("{{\"probe\":{name},\"missing\":{why}}}");
+                outln!("{{\"probe\":{name},\"missing\":{why}}}");
             }
-            HitCost::Measured { median, low, high } => anstream::println!(
+            HitCost::Measured { median, low, high } => outln!(
                 "{{\"probe\":{name},\"ns\":{median:.2},\"low\":{low:.2},\"high\":{high:.2}}}"
             ),
         }

@@ -70,7 +70,7 @@ pub(super) fn store(
 pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> {
     let (all, problems) = CachedProbes::all(&cache()?)?;
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     for cached in &all {
         let shown: Vec<&CachedProbe> = cached.probes.iter().filter(|p| passes(p, glob)).collect();
         if shown.is_empty() {
@@ -110,11 +110,7 @@ pub(super) fn delete(args: &Args) -> anyhow::Result<()> {
                 *any = true;
                 if !args.quiet {
                     let what = if args.dry_run { "Would remove" } else { "Removed" };
-                    anstream::println!(
-                        "{what} cached probe: {} ({})",
-                        probe.description,
-                        cached.path
-                    );
+                    outln!("{what} cached probe: {} ({})", probe.description, cached.path);
                 }
             }
         }

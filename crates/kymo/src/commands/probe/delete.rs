@@ -47,7 +47,7 @@ pub(super) fn delete(args: &Args) -> anyhow::Result<()> {
             }
             if !args.quiet {
                 let what = if args.dry_run { "Would remove" } else { "Removed" };
-                anstream::println!("{what} event: {name}");
+                outln!("{what} event: {name}");
             }
         }
         if !any {

@@ -75,7 +75,7 @@ pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> 
     let notes = ProbeNotes::load();
     let kernel = RunningKernel::look(&targets, &known, args.verbose);
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     for (probe, target) in probes.iter().zip(&targets) {
         let binary = target.as_ref().and_then(|t| known.get(&t.home));
         let text = target.as_ref().and_then(|t| source_text(probe, t, binary, &kernel));
@@ -288,12 +288,12 @@ fn details(probe: &ListedProbe, how: Option<String>, by: &[String]) -> String {
 /// Whether breakpoints may become jumps.
 fn tell_switch() {
     match jump_optimization() {
-        Some(true) => anstream::println!(
+        Some(true) => outln!(
             "Breakpoints inside of functions become jumps where the code allows it (debug.kprobes-optimization = 1)."
         ),
-        Some(false) => anstream::println!(
+        Some(false) => outln!(
             "Breakpoints stay breakpoints: debug.kprobes-optimization = 0; sysctl -w debug.kprobes-optimization=1 lets the kernel replace them by jumps."
         ),
-        None => anstream::println!("This kernel cannot replace breakpoints by jumps."),
+        None => outln!("This kernel cannot replace breakpoints by jumps."),
     }
 }

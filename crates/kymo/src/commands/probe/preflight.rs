@@ -39,7 +39,7 @@ pub(super) fn run(tracefs: &Tracefs, planned: &PlannedProbes, seconds: f64) -> a
             ),
             None => "what that costs could not be measured".into(),
         };
-        anstream::println!("Preflight: {group}:{event} is hit {rate:.1} times a second, {cost}");
+        outln!("Preflight: {group}:{event} is hit {rate:.1} times a second, {cost}");
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
     for probe in probes.iter().filter(|p| own_group(&p.group) && !args.quiet) {
         sayln!("kymo probe: {} is in the group kprobes at boot", probe.full_name());
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::streams::stdout().lock();
     for line in lines {
         writeln!(out, "{line}")?;
     }
@@ -97,7 +97,7 @@ pub(super) fn lines(args: &Args, range: &LineRange) -> anyhow::Result<ExitCode> 
         .read(&found.path, &found.comp_dir)
         .with_context(|| format!("cannot read {}", path.display()))?;
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     match &range.function {
         Some(function) => {
             writeln!(out, "<{function}@{}:{}>", path.display(), found.start - found.base)?
@@ -152,7 +152,7 @@ pub(super) fn variables(
     let default = NameFilter::parse("!__k???tab_* & !__crc_*")?;
     let filter = filter.unwrap_or(&default);
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     // perf writes a point without a function so.
     let at = if d.point.function.is_none() && d.point.file.is_some() { "@" } else { "" };
     writeln!(out, "Available variables at {at}{}", d.point)?;
@@ -249,7 +249,7 @@ pub(super) fn functions(args: &Args, filter: Option<&NameFilter>) -> anyhow::Res
         }
     }
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     for name in &names {
         writeln!(out, "{name}")?;
     }

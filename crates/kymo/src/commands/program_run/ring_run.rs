@@ -164,15 +164,13 @@ impl RingRun {
         self.program.announce(sinks)
     }
 
-    /// Hands over events until the end; `end` is set to when that was. `goes_on` is false to
-    /// end at once.
+    /// Hands over events until the end; `end` is set to when that was.
     pub(crate) fn follow(
         self,
         target: &mut RunTarget,
         reason: &UserSpaceReason,
         sinks: &mut ProgramSinks<'_>,
         end: &Cell<Option<Instant>>,
-        goes_on: bool,
     ) -> anyhow::Result<ProgramSummary> {
         let RingRun { mut program, mut capture, of_tasks, is_system, larger, mut notes } = self;
         let selection = EventSelection::default();
@@ -186,7 +184,8 @@ impl RingRun {
         if let Some(pid) = target.pid() {
             program.remember_owner(pid, !is_system);
         }
-        let is_over = program.begin(sinks)? == RunState::Ended || !goes_on;
+        let is_over = program.begin(sinks)? == RunState::Ended
+            || !program.awaits_events() && target.child.is_none();
         let mut feed = EventFeed {
             program: &mut program,
             sinks,

@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     }
     let view = view(args, &keys, &table, (source.clock(), stacks));
     crate::screen::page_tables();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     match args.json {
         true => view.write_json(&mut out)?,
         false => view.write_text(&mut out, &ledger)?,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use kymo_bpf::{CompiledProgram, ProgramPosition, SourceMessage};
 use kymo_kernel::system::KernelName;
-use kymo_programs::{MachineFacts, ProgramError};
+use kymo_programs::{MachineFacts, ProgramError, end_of_call};
 
 use crate::called_name::CalledName;
 
@@ -39,7 +39,11 @@ impl ProgramText {
                 (path, file.and_then(|file| file.take(LONGEST).read_to_string(&mut text)))
             }
         };
-        read.with_context(|| format!("failed to open file '{name}'"))?;
+        read.map_err(|error| {
+            let text = error.to_string();
+            let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+            anyhow::anyhow!("failed to open file '{name}': {text}")
+        })?;
         Ok((ProgramText { name: name.to_owned(), text }, parameters.to_vec()))
     }
 
@@ -57,13 +61,19 @@ impl ProgramText {
             sayln!("{severity}: {text}");
             return;
         }
-        sayln!("{name}:{}:{}: {severity}: {text}", at.line, at.column);
+        let end = end_of_call(&self.text, at);
+        let to = end.map_or(String::new(), |end| format!("-{end}"));
+        sayln!("{name}:{}:{}{to}: {severity}: {text}", at.line, at.column);
         if let Some(line) = self.text.lines().nth(at.line as usize - 1) {
             // A line may be megabytes long.
             let line: String = line.chars().take(400).collect();
             let before = line.chars().take((at.column as usize).saturating_sub(1));
             let blanks: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-            sayln!("{line}\n{blanks}^");
+            let mark = match end {
+                Some(end) => "~".repeat((end - at.column) as usize),
+                None => "^".to_owned(),
+            };
+            sayln!("{line}\n{blanks}{mark}");
         }
     }
 
@@ -104,13 +114,46 @@ impl ProgramText {
         Ok(ExitCode::FAILURE)
     }
 
+    /// Options of the program that it does not declare, or `--help`: prints those that it does, and
+    /// gives the status.
+    pub(super) fn refuse_options(
+        &self,
+        program: &CompiledProgram,
+        parameters: &[String],
+    ) -> Option<ExitCode> {
+        let given = parameters.iter().filter_map(|parameter| parameter.strip_prefix("--"));
+        let names = given.map(|option| option.split('=').next().unwrap_or(option));
+        let is_known = |name: &&str| program.options.iter().any(|option| option.name == *name);
+        let unknown: Vec<&str> = names.filter(|name| !is_known(name)).collect();
+        if unknown.is_empty() {
+            return None;
+        }
+        let listed = |names: &[&str]| {
+            names.iter().map(|name| format!("--{name}")).collect::<Vec<_>>().join(", ")
+        };
+        if unknown != ["help"] {
+            sayln!("ERROR: unexpected program command line options: {}", listed(&unknown));
+            let names: Vec<&str> = program.options.iter().map(|o| o.name.as_str()).collect();
+            sayln!("HINT: expected program options: {}", listed(&names));
+            return Some(ExitCode::FAILURE);
+        }
+        sayln!("HINT: expected program options:");
+        for option in &program.options {
+            match option.description.as_str() {
+                "" => sayln!("--{}", option.name),
+                about => sayln!("--{}: {about}", option.name),
+            }
+        }
+        Some(ExitCode::FAILURE)
+    }
+
     /// The program changes the system and was not allowed to.
     pub(super) fn refuse_unsafe(
         &self,
         call: &str,
         position: ProgramPosition,
     ) -> anyhow::Result<ExitCode> {
-        let text = format!("{call}() is an unsafe function being used in safe mode");
+        let text = format!("{call}() is unsafe. To use you need the --unsafe flag");
         self.say_at("ERROR", position, &text);
         sayln!("HINT: --unsafe allows it");
         Ok(ExitCode::FAILURE)
@@ -160,15 +203,17 @@ pub(super) fn write_info(out: &mut dyn Write) -> io::Result<()> {
 pub(super) fn process_id(text: &str) -> anyhow::Result<u32> {
     const MOST: u32 = 1 << 22;
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    anyhow::ensure!(is_number, "pid '{text}' is not a valid decimal number");
+    let is_cut = text.starts_with(|c: char| c.is_ascii_digit());
+    anyhow::ensure!(is_number || !is_cut, "Failed to parse pid: invalid trailing bytes: {text}");
+    anyhow::ensure!(is_number, "Failed to parse pid: invalid integer: {text}");
     let pid = text.parse().ok().filter(|pid| (1..=MOST).contains(pid));
-    pid.with_context(|| format!("pid '{text}' out of valid pid range [1,{MOST}]"))
+    pid.with_context(|| format!("Pid out of range: {text}"))
 }
 
 /// Says that all is attached, as bpftrace does for tests that wait for it.
 pub(super) fn notify_attached() {
     const NOTIFY: &str = "__BPFTRACE_NOTIFY_PROBES_ATTACHED";
     if CalledName::get() == CalledName::Bpftrace && std::env::var_os(NOTIFY).is_some() {
-        sayln!("{NOTIFY}");
+        let _ = writeln!(io::stdout(), "{NOTIFY}");
     }
 }

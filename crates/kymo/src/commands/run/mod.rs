@@ -4,19 +4,20 @@
 mod messages;
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use kymo_bpf::CompiledProgram;
+use kymo_kernel::output_file::{self, SHARED};
 use kymo_kernel::process::{Signal, Signals};
 use kymo_model::counted;
 use kymo_programs::{
-    FunctionList, InterpretedProgram, MachineFacts, OutputForm, ProbeFilter, ProgramOptions,
-    ProgramSinks, RunningProgram, compile_program, list_points, measure_costs,
+    FunctionList, InterpretedProgram, MachineFacts, OutputForm, ProbeFilter, ProgramMode,
+    ProgramOptions, ProgramSinks, RunningProgram, WarningLevel, compile_program, list_points,
+    list_program, measure_costs,
 };
 use kymo_record::Target;
 use kymo_symbols::choose_debug_directories;
@@ -25,6 +26,7 @@ use kymo_view::Ledger;
 use super::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
 use super::program_run::{RunTarget, follow_program, percent, program_of, say_costs};
 use crate::args::values::ring;
+use crate::called_name::CalledName;
 use messages::ProgramText;
 
 /// Flags of `kymo run`.
@@ -40,15 +42,20 @@ EXAMPLES
   kymo run -l 'tracepoint:sched:*' -v")]
 pub(crate) struct Args {
     /// Program
-    #[arg(short = 'e', value_name = "PROGRAM", allow_hyphen_values = true)]
+    #[arg(
+        short = 'e',
+        value_name = "PROGRAM",
+        allow_hyphen_values = true,
+        overrides_with = "program"
+    )]
     program: Option<String>,
     /// File with the program (- is standard input), then its parameters ($1, …)
     #[arg(value_name = "FILE", allow_negative_numbers = true)]
     words: Vec<String>,
-    /// List attach points that match; with -v their arguments
+    /// List attach points that match, or those of a program; with -v their arguments
     #[arg(short = 'l', long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*")]
     list: Option<String>,
-    /// Probe only this process with user probes
+    /// Attach all probes but BEGIN, END and intervals to this process
     #[arg(short = 'p', long, value_name = "PID")]
     pid: Option<String>,
     /// Run a command, and end when it does
@@ -74,7 +81,7 @@ pub(crate) struct Args {
     /// Buffering of the output
     #[arg(short = 'B', value_name = "MODE", default_value = "line", value_parser = ["line", "full", "none"])]
     buffering: String,
-    /// End after all is attached
+    /// Load and attach the program without running it
     #[arg(long)]
     dry_run: bool,
     /// Say before attaching how often each probe fires now, and what it will cost
@@ -99,9 +106,12 @@ pub(crate) struct Args {
     /// Leave out warnings about the program
     #[arg(long)]
     no_warnings: bool,
-    /// Accepted for compatibility: failed reads are always counted
-    #[arg(short = 'k', hide = true, action = clap::ArgAction::Count)]
-    _warnings: u8,
+    /// Warn of failed reads and updates of maps while the program runs
+    #[arg(short = 'k', long = "warnings", conflicts_with = "no_warnings")]
+    all_warnings: bool,
+    /// Accepted for compatibility: no LLVM makes the instructions
+    #[arg(long, hide = true)]
+    verify_llvm_ir: bool,
     /// Accepted for compatibility: the kernel counts those who use semaphores
     #[arg(long, hide = true)]
     usdt_file_activation: bool,
@@ -121,6 +131,15 @@ pub(crate) struct Args {
     /// available_filter_functions
     #[arg(long, value_name = "FILE")]
     traceable_functions: Option<PathBuf>,
+    /// Run the program's test: or bench: probes, not those of events
+    #[arg(long, value_name = "MODE", value_parser = ["test", "bench"], conflicts_with_all = ["test", "bench"])]
+    mode: Option<String>,
+    /// Run the program's test: probes; status 1 if one fails
+    #[arg(long, conflicts_with = "bench")]
+    test: bool,
+    /// Run the program's bench: probes
+    #[arg(long)]
+    bench: bool,
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     strict: bool,
@@ -128,7 +147,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.info {
-        messages::write_info(&mut io::stdout())?;
+        messages::write_info(&mut crate::streams::stdout())?;
         return Ok(ExitCode::SUCCESS);
     }
     anyhow::ensure!(
@@ -137,37 +156,69 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         args.form
     );
     let pid = args.pid.as_deref().map(messages::process_id).transpose()?;
-    let facts = machine_facts(&args, pid)?;
+    let mut facts = machine_facts(&args, pid)?;
     if let Some(pattern) = &args.list {
         // `-lv PATTERN` is how bpftrace's users type it.
         let (pattern, is_verbose) = match (pattern.as_str(), args.words.first()) {
             ("v", word) => (word.map_or("*", String::as_str), true),
             (pattern, _) => (pattern, args.verbose > 0),
         };
+        let file = std::path::Path::new(pattern);
+        if args.program.is_some() || file.is_file() {
+            let words = [&[pattern.to_owned()][..], &args.words].concat();
+            let (text, parameters) = ProgramText::read(args.program.as_deref(), &words)?;
+            let options = ProgramOptions { parameters, pid, ..ProgramOptions::default() };
+            let mut out = BufWriter::with_capacity(1 << 16, crate::streams::stdout().lock());
+            let listed = list_program(&text.text, &options, is_verbose, &facts, &mut out);
+            out.flush()?;
+            return match listed {
+                Ok(()) => Ok(ExitCode::SUCCESS),
+                Err(e) => text.fail(&e),
+            };
+        }
+        if pattern.contains('.') && !pattern.contains([':', '*']) {
+            sayln!(
+                "WARNING: It appears that '{pattern}' is a filename but the file does not exist. \
+                 Treating '{pattern}' as a search pattern."
+            );
+        }
         return list(pattern, is_verbose, &facts);
     }
     let (text, parameters) = ProgramText::read(args.program.as_deref(), &args.words)?;
     let mut target = RunTarget::new(pid, args.command.as_deref())?;
+    facts.target = target.child_pid().or(pid);
     let options = ProgramOptions {
         name: text.name.clone(),
+        text: text.text.clone(),
         parameters,
         pid,
+        is_limited: true,
         child_pid: target.child_pid(),
         form: if args.form == "json" { OutputForm::Json } else { OutputForm::Text },
         wants_log: args.verbose > 0,
         // As in quotes: where it runs comes first.
         includes: args.include.iter().map(|name| header_of_flag(name)).collect(),
         in_user_space: args.no_bpf,
+        is_dry: args.dry_run,
+        mode: args.mode(),
+        warnings: match (args.no_warnings, args.all_warnings) {
+            (true, _) => WarningLevel::None,
+            (_, true) => WarningLevel::All,
+            _ => WarningLevel::Usual,
+        },
     };
     let program = match compile_program(&text.text, &options, &facts) {
         Ok(program) => program,
         Err(e) => return text.fail(&e),
     };
+    if let Some(status) = text.refuse_options(&program, &options.parameters) {
+        return Ok(status);
+    }
     if !args.no_warnings {
         program.warnings.iter().for_each(|warning| text.say("WARNING", warning));
     }
     if args.show_program {
-        messages::write_program(&mut io::stdout().lock(), &program, &text.text)?;
+        messages::write_program(&mut crate::streams::stdout().lock(), &program, &text.text)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let (Some((call, position)), false) = (&program.unsafe_call, args.is_unsafe) {
@@ -208,28 +259,53 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(percent) = args.budget {
         running.set_budget(percent).context("this kernel does not measure programs (--budget)")?;
     }
+    if !args.no_warnings {
+        running.warnings.iter().for_each(|warning| text.say("WARNING", warning));
+    }
     for (point, log) in &running.logs {
         sayln!("{point}: verifier:\n{log}");
     }
+    if args.dry_run {
+        say_dry(&args, running.attached, running.is_old());
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut output = open_output(&args)?;
-    let mut diagnostics = anstream::stderr();
+    let mut diagnostics = crate::streams::styled_stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
-    say_attached(&args, running.attached, running.is_old());
-    if !args.quiet {
+    let is_events = options.mode == ProgramMode::Events;
+    if is_events {
+        say_attached(&args, running.attached, running.is_old());
+    }
+    if !args.quiet && is_events {
         running.announce(&mut sinks)?;
     }
     messages::notify_attached();
-    let running = match args.dry_run {
-        true => running,
-        false => follow_program(running, &mut target, &signals, &mut sinks)?,
-    };
+    let mut all_passed = true;
+    if options.mode != ProgramMode::Events {
+        all_passed = match running.run_tests(options.mode, &mut sinks) {
+            Ok(passed) => passed,
+            Err(e) => return text.fail(&e),
+        };
+    }
+    let running = follow_program(running, &mut target, &signals, &mut sinks)?;
     // From here on a second Ctrl-C ends at once.
     drop(signals);
     let summary = running.finish(&mut sinks)?;
     let _ = target.end();
     let ledger = Ledger::from_notes(summary.notes);
     say!("{}", ledger.to_text(""));
-    Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
+    let status = if all_passed { summary.status } else { 1 };
+    Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
+}
+
+impl Args {
+    fn mode(&self) -> ProgramMode {
+        match (self.mode.as_deref(), self.test, self.bench) {
+            (Some("test"), ..) | (_, true, _) => ProgramMode::Tests,
+            (Some(_), ..) | (.., true) => ProgramMode::Benchmarks,
+            _ => ProgramMode::Events,
+        }
+    }
 }
 
 fn header_of_flag(name: &str) -> String {
@@ -243,6 +319,7 @@ fn header_of_flag(name: &str) -> String {
 fn machine_facts(args: &Args, pid: Option<u32>) -> anyhow::Result<MachineFacts> {
     let mut facts = MachineFacts::new(pid);
     facts.command = args.command.as_deref().and_then(program_of);
+    facts.is_unsafe = args.is_unsafe;
     facts.header_directories = args.include_directories.clone();
     if let Some(expression) = &args.probe_filter {
         let filter = ProbeFilter::new(expression);
@@ -292,8 +369,12 @@ fn run_in_rings(
         ..RingScope::of(Target::System)
     };
     let run = RingRun::open(program, scope)?;
+    if args.dry_run {
+        say_dry(args, run.probes(), run.is_old());
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut output = open_output(args)?;
-    let mut diagnostics = anstream::stderr();
+    let mut diagnostics = crate::streams::styled_stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
     say_attached(args, run.probes(), run.is_old());
     if !args.quiet {
@@ -301,11 +382,18 @@ fn run_in_rings(
     }
     messages::notify_attached();
     let end = Cell::new(None);
-    let summary = run.follow(&mut target, reason, &mut sinks, &end, !args.dry_run)?;
+    let summary = run.follow(&mut target, reason, &mut sinks, &end)?;
     let _ = target.end();
     let ledger = Ledger::from_notes(summary.notes);
     say!("{}", ledger.to_text(""));
     Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
+}
+
+/// Says how many probes were attached by `--dry-run`, where bpftrace prints nothing.
+fn say_dry(args: &Args, probes: usize, is_old: bool) {
+    if CalledName::get() != CalledName::Bpftrace {
+        say_attached(args, probes, is_old);
+    }
 }
 
 /// Says how many probes are attached; bpftrace 0.17 did on standard output.
@@ -317,7 +405,7 @@ fn say_attached(args: &Args, probes: usize, is_old: bool) {
 
 fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Result<ExitCode> {
     crate::screen::page();
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, crate::streams::stdout().lock());
     let listed = list_points(pattern, with_arguments, facts, &mut out)?;
     out.flush()?;
     match listed {
@@ -329,9 +417,12 @@ fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Re
 fn open_output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
     let sink: Box<dyn Write> = match &args.output {
         Some(path) => Box::new(
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+            output_file::open(path, SHARED)
+                .with_context(|| format!("cannot write {}", path.display()))?,
         ),
-        None => Box::new(io::stdout()),
+        // Files and pipes get the bytes that bpftrace writes.
+        None if crate::streams::stdout().is_terminal() => Box::new(crate::streams::stdout()),
+        None => Box::new(crate::streams::raw_stdout()),
     };
     // Without buffering each message is a write; else they are collected until the ring is empty.
     Ok(match args.buffering.as_str() {

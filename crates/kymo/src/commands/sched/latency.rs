@@ -75,7 +75,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         }
         return show(&args);
     };
-    args.read.set_tree(live.tree());
+    args.read.watch(&live, &args.pid, &args.tid)?;
     run_live(&mut args, &live)
 }
 
@@ -87,7 +87,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let mut ledger = super::ledger(&source, &table.read);
     note(&table, &mut ledger);
     let mut out = super::stdout();
-    write(args, &table, Some(source.name().to_owned()), &ledger, &mut out)?;
+    write(args, &table, Some(source.arguments().to_owned()), &ledger, &mut out)?;
     args.read.close(out, &source, &table.read.summary, &ledger)
 }
 

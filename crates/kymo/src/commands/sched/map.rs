@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_analysis::tasks::{SchedSelection, read_sched, scan_sched};
+use kymo_analysis::tasks::{SchedSelection, read_sched};
 use kymo_events::ReadOptions;
 use kymo_view::sched::{MapWriter, MappedTasks};
 
@@ -42,6 +42,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
+    args.read.watch_machine(&live, &[], &[])?;
     super::record::with_events(|events| {
         live.pass_on(events, (false, args.read.names_cgroups()), |pipe| {
             args.read.set_live(pipe)?;
@@ -57,13 +58,12 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&SymbolArgs::default())?;
     let selection = SchedSelection { events: args.read.selection(&source, &[], &[])? };
     let mut out = super::stdout();
-    let scan = scan_sched(&source)?;
-    let cpus = (!args.compact).then_some(scan.cpus);
+    let cpus = (!args.compact).then(|| source.cpu_count().unwrap_or(0));
     let style = (args.read.json, args.read.units());
     let tasks = MappedTasks { names: args.task_name.clone(), fuzzy: args.fuzzy_name };
     let mut writer = MapWriter::new(&mut out, (&selection, &tasks), cpus, style);
     let mut failed = Ok(());
-    let read = read_sched(&source, ReadOptions::default(), scan.losses, &mut |step, machine| {
+    let read = read_sched(&source, ReadOptions::default(), &mut |step, machine| {
         failed = writer.step(step, machine);
         if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
+use kymo_events::notes_on_perf_data;
 use kymo_files::perfdata::PerfData;
 use kymo_files::perfdata::schedstat::read_schedstats;
 use kymo_kernel::cpus;
-use kymo_model::NoteKind;
 use kymo_model::schedstat::SchedStats;
+use kymo_model::{Note, NoteKind};
 use kymo_record::schedstat::{SchedStatsOptions, SchedStatsReading, measure, write_file};
 use kymo_view::Ledger;
 use kymo_view::sched::SchedStatsView;
@@ -158,7 +159,7 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let bytes = write_file(&args.output, args.force, &readings, &command_line, &version)?;
     let text = format!("[ kymo sched stats: wrote {bytes} bytes {} ]\n", args.output.display());
     // Nobody may be there to read it; the recording is done all the same.
-    let _ = anstream::stderr().write_all(text.as_bytes());
+    let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
     Ok(ExitCode::from(reading.exit.unwrap_or(0)))
 }
 
@@ -171,7 +172,7 @@ fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         stats.cpus.retain(|c| wanted.contains(&c.cpu));
     }
     show(&[stats], &args.show, &ledger)?;
-    Ok(exit::of_command(None, &ledger, args.show.strict))
+    Ok(exit::status(path.display(), None, &ledger, args.show.strict))
 }
 
 fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
@@ -186,7 +187,8 @@ fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         );
     }
     show(&both, &args.show, &ledger)?;
-    Ok(exit::of_command(None, &ledger, args.show.strict))
+    let names = format!("{}, {}", args.before.display(), args.after.display());
+    Ok(exit::status(names, None, &ledger, args.show.strict))
 }
 
 /// What a recording's last reading is more than its first.
@@ -199,6 +201,9 @@ fn of_file(path: &Path, name: &str, ledger: &mut Ledger) -> anyhow::Result<Sched
             path.display()
         );
     };
+    for note in notes_on_perf_data(&data, &read) {
+        ledger.push(Note { fact: format!("{name}{}", note.fact), ..note });
+    }
     if let Some(damage) = &read.damaged {
         ledger.note(NoteKind::Damaged, format!("{name}{damage}"), None);
     }

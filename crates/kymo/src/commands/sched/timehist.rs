@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail};
 use kymo_analysis::losses::{LossWindows, select_events};
 use kymo_analysis::tasks::{
     RuntimeTable, SCHED_EVENTS, SchedRead, SchedReader, SchedSelection, SchedStep, TaskMachine,
-    Transition, read_sched, scan_sched,
+    Transition, read_sched,
 };
 use kymo_events::ReadOptions;
 use kymo_kernel::cpus;
@@ -157,19 +157,17 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         bail!("-s shows no lines: -w, -n and -M are for lines (-S shows both)");
     }
     let Some(live) = args.live.take() else { return show(&args) };
-    args.read.set_tree(live.tree());
+    args.read.watch(&live, &args.pid, &args.tid)?;
     run_live(&mut args, &live)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.finding)?;
     let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
-    // Lines are written before the next is read: losses have to be known before.
-    let scan = scan_sched(&source)?;
     let mut out = super::stdout();
     let mut summing = Summing::default();
     let mut failed = Ok(());
-    let columns = columns_of(args, !args.no_call_graph, scan.cpus)?;
+    let columns = columns_of(args, !args.no_call_graph, source.cpu_count().unwrap_or(0))?;
     // Those of a trace.dat; LTTng's are fields.
     let stacks_follow = columns.stack > 0 && source.timeline().is_some();
     let columns = TimehistColumns { stacks_follow, ..columns };
@@ -187,7 +185,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let read = if stacks_follow {
         let select = select_events(&[&SCHED_EVENTS[..], &["ftrace:kernel_stack"]].concat());
-        let mut reader = SchedReader::new(scan.losses);
+        let mut reader = SchedReader::new(source.losses());
         let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
             if event.class.is_stack {
                 failed = writer.stack_event(event);
@@ -201,7 +199,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         failed = failed.and_then(|()| writer.write_complete(true));
         reader.finish(summary)
     } else {
-        read_sched(&source, ReadOptions::default(), scan.losses, &mut |step, machine| {
+        read_sched(&source, ReadOptions::default(), &mut |step, machine| {
             failed = take(&mut writer, step, machine);
             flow(&failed)
         })?

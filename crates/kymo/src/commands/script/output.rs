@@ -1,6 +1,6 @@
 //! Text on its way to the standard output.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Context as _;
@@ -11,7 +11,7 @@ pub(super) fn write(text: &[u8]) -> anyhow::Result<()> {
     if text.is_empty() {
         return Ok(());
     }
-    let mut stdout = stdout().lock();
+    let mut stdout = crate::streams::stdout().lock();
     stdout.write_all(text).and_then(|()| stdout.flush()).context("standard output")
 }
 
@@ -27,7 +27,7 @@ where
     R: Send,
 {
     let write = |text: &[u8]| {
-        let mut stdout = stdout().lock();
+        let mut stdout = crate::streams::stdout().lock();
         stdout.write_all(text).and_then(|()| stdout.flush())
     };
     match kymo_render::render_in_order(renderers, feed, write) {

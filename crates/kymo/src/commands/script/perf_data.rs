@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kymo_events::state::MachineState;
 use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
+use kymo_events::worker_pool::worker_count;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
 use kymo_files::perfdata::{Entry, PerfData, PerfDataReadStats, RecordOrder};
 use kymo_model::{NoteKind, RecordKind};
@@ -32,7 +33,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     if args.no_merge_callchains {
         data.keep_deferred_chains();
     }
-    let selection = args.selection(|| Ok(data.features().sample_time))?;
+    let selection = args.selection(|| Ok(data.sample_span()?))?;
     if args.header || args.header_only || args.show_info {
         let mut text = Vec::new();
         write_header(&mut text, &data, captured_on(path).as_deref(), args.show_info)?;
@@ -125,15 +126,12 @@ impl<'f> FilteredRecords<'f> {
     }
 }
 
-/// More threads than this only wait for the reader.
-const MAX_RENDERERS: usize = 4;
-
 /// Number of threads that render. A pipe defines binaries bit by bit, for one renderer.
 fn renderer_count(args: &Args, data: &PerfData) -> usize {
     if data.is_pipe() || args.reltime || args.deltatime {
         return 1;
     }
-    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_RENDERERS)
+    worker_count()
 }
 
 impl Args {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use kymo_events::EventSource;
+use kymo_events::worker_pool::worker_count;
 use kymo_files::Timeline;
 use kymo_files::ctf::read::Times;
 use kymo_files::tracedat::TraceDat;
@@ -21,9 +22,6 @@ use kymo_view::trust::note_chains;
 
 use super::{Args, ctf_header, nothing, output};
 use crate::exit;
-
-/// More threads than this only wait for the one that merges.
-const MAX_RENDERERS: usize = 6;
 
 pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let first = paths.first().cloned().unwrap_or_default();
@@ -54,8 +52,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let first = TimelineRenderer::new(&options, &source, &kernels, &filter)?;
     // A time since the line before is known to who wrote that line.
     let sequential = args.reltime || args.deltatime;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let n = if sequential { 1 } else { threads.min(MAX_RENDERERS) };
+    let n = if sequential { 1 } else { worker_count() };
     let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
     let feed = TimelineFeed::new(options.kernel, args.chain_options(), &source, &kernels);
     let (stats, renderers) = output::render_in_order(renderers, |give| feed.run(&filter, give))?;

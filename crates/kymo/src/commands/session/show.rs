@@ -120,7 +120,7 @@ fn doing(doing: Doing) -> String {
 }
 
 pub(super) fn show(state: &SessionSummary, as_json_text: bool) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::streams::styled_stdout();
     if as_json_text {
         writeln!(out, "{}", as_json(state))?;
         return Ok(());
@@ -259,7 +259,7 @@ pub(super) fn unfit(session: &Session) {
 }
 
 pub(super) fn list(all: &[ListedSession], as_json_text: bool) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::streams::styled_stdout();
     if as_json_text {
         let values: Vec<Value> = all
             .iter()

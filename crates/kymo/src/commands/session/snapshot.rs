@@ -171,7 +171,7 @@ impl Taker<'_> {
             }
             let Some(met) = met else { return Ok(None) };
             if !self.args.after.is_zero() {
-                signals.wait(Some(self.args.after))?;
+                signals.wait(None, Some(self.args.after))?;
             }
             let next = self.take(met)?;
             watch.told();
@@ -209,7 +209,7 @@ impl Taker<'_> {
 
 fn say(text: &str) {
     // Nobody may be there to read it; the snapshots matter more.
-    let _ = writeln!(anstream::stderr(), "[ kymo session: {text} ]");
+    let _ = writeln!(crate::streams::styled_stderr(), "[ kymo session: {text} ]");
 }
 
 /// Says what was written, how, and why, and what is missing. Gives the exit status.
@@ -240,7 +240,7 @@ pub(super) fn tell(
     }
     if !quiet {
         say(&format!("{}{}, {}", reason(met), taken.path.display(), parts.join("; ")));
-        let _ = write!(anstream::stderr(), "{}", ledger.to_text(""));
+        let _ = write!(crate::streams::styled_stderr(), "{}", ledger.to_text(""));
     }
     exit::of_command(None, &ledger, strict)
 }

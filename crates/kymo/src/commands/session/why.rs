@@ -33,7 +33,7 @@ pub(super) fn explain(snapshot: &Path, task: Option<u32>, times: (u64, u64)) -> 
         table: &table,
         worst: PARTS,
         units: TimeUnits::default(),
-        recording: source.name().to_owned(),
+        recording: source.arguments().to_owned(),
     };
     let mut text = Vec::new();
     view.write_text(&mut text, &ledger)?;

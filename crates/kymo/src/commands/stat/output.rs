@@ -1,12 +1,12 @@
 //! Printing counts while they come: to standard error, a file or a descriptor.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context as _;
 use kymo_kernel::descriptors::append_to;
+use kymo_kernel::output_file::{self, SHARED};
 use kymo_kernel::process::local_time;
 use kymo_record::count::{Count, CountReading, CountResult, CountSink};
 use kymo_view::Ledger;
@@ -79,7 +79,7 @@ impl CountOutput {
     /// Ends the result and prints the ledger below it.
     pub(super) fn finish(mut self, ledger: &Ledger) -> anyhow::Result<()> {
         self.out.flush().context("cannot write the result")?;
-        let mut err = io::stderr().lock();
+        let mut err = crate::streams::stderr();
         err.write_all(self.notes(ledger).as_bytes())?;
         Ok(err.flush()?)
     }
@@ -125,7 +125,11 @@ impl CountSink for CountOutput {
 
     fn interval(&mut self, reading: &CountReading) -> io::Result<()> {
         if self.options.clears {
-            self.out.write_all(b"\x1b[H\x1b[2J")?;
+            self.out.flush()?;
+            match self.options.target {
+                OutputTarget::Stderr => crate::streams::control_stderr(crate::streams::CLEAR)?,
+                _ => self.out.write_all(crate::streams::CLEAR.as_bytes())?,
+            }
         }
         let text = self.printer.interval(&reading.rows, reading.elapsed);
         self.out.write_all(text.as_bytes())
@@ -150,11 +154,12 @@ impl CountSink for CountOutput {
 
 fn open_target(target: &OutputTarget) -> anyhow::Result<Box<dyn Write>> {
     match target {
-        OutputTarget::Stderr => Ok(Box::new(io::stderr())),
+        OutputTarget::Stderr => Ok(Box::new(crate::streams::stderr())),
         OutputTarget::File { path, append } => {
-            let mut options = OpenOptions::new();
-            options.create(true).write(true).append(*append).truncate(!*append);
-            let file = options.open(path);
+            let file = match append {
+                true => output_file::append(path, SHARED),
+                false => output_file::open(path, SHARED),
+            };
             let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
             write!(file, "# started on {}\n\n", local_time()).context("cannot write the result")?;
             Ok(Box::new(file))

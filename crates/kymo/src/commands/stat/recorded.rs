@@ -1,7 +1,7 @@
 //! `kymo stat record` and `kymo stat report`: counts into a perf.data and out of one.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::path::PathBuf;
 
 use clap::Command;
@@ -119,7 +119,7 @@ fn record(mut args: Args) -> anyhow::Result<Finished> {
         command_line: words.collect(),
         version: format!("kymo {}", env!("CARGO_PKG_VERSION")),
     };
-    if file.path.as_os_str() == "-" && io::stdout().is_terminal() {
+    if file.path.as_os_str() == "-" && crate::streams::stdout().is_terminal() {
         anyhow::bail!("a recording is not for a terminal: -o FILE, or into a pipe");
     }
     super::with_probes(args, Some(file))

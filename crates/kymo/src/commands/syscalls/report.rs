@@ -72,7 +72,7 @@ const MOST_SLOWEST: usize = 100_000;
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
-    args.read.set_tree(live.tree());
+    args.read.watch(&live, &args.pid, &args.tid)?;
     super::record::with_events(|events| {
         live.pass_on(events, (false, args.read.names_cgroups()), |pipe| {
             args.read.set_live(pipe)?;
@@ -102,7 +102,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         histogram: args.histogram,
         errno_summary: args.errno_summary,
         units: args.read.units(),
-        recording: source.name().to_owned(),
+        recording: source.arguments().to_owned(),
         errno_name,
         arguments: argument_texts(&table, architecture.as_deref()),
         table: &table,

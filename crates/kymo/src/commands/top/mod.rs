@@ -166,7 +166,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.tasks {
         return tasks::run(&args);
     }
-    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let is_terminal = std::io::stdin().is_terminal() && crate::streams::stdout().is_terminal();
     // Where a cursor cannot be moved, pages follow each other.
     let can_draw = std::env::var_os("TERM").is_some_and(|term| term != "dumb" && !term.is_empty());
     match is_terminal && can_draw && !args.stdio {

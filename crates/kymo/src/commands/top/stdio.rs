@@ -1,6 +1,6 @@
 //! `kymo top` as pages of text.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -13,7 +13,6 @@ use super::session::TopSession;
 use crate::exit;
 
 /// Clears a terminal before a page, as perf does; nothing of the kind goes into a pipe.
-pub(super) const CLEAR: &str = "\x1b[H\x1b[2J";
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut query = args.query()?;
@@ -41,7 +40,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (profile, notes) = session.finish();
     let ledger = top_ledger(&profile, &page.sums, notes);
     if !ledger.is_empty() {
-        write!(anstream::stdout(), "\n{}", ledger.to_text("# ")).context("standard output")?;
+        write!(crate::streams::styled_stdout(), "\n{}", ledger.to_text("# "))
+            .context("standard output")?;
     }
     Ok(exit::of_command(None, &ledger, args.strict))
 }
@@ -73,9 +73,9 @@ fn show(
         samples: args.show_nr_samples,
         period: args.show_total_period,
     };
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     if out.get_ref().is_terminal() {
-        out.write_all(CLEAR.as_bytes())?;
+        crate::streams::control_stdout(crate::streams::CLEAR)?;
     }
     write_stdio(&mut out, &header, &page, columns).context("standard output")?;
     Ok(page)

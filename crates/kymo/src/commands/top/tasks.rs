@@ -22,8 +22,8 @@ use kymo_view::top::{ActivityColumns, ActivitySort, TopKey, write_tasks};
 use super::super::event_recording::{CALLS, RecordedEvents, has_event};
 use super::Args;
 use super::keys::keys;
-use super::stdio::CLEAR;
 use crate::exit;
+use crate::streams::CLEAR;
 
 /// Rings are read so often, or when one is half full.
 const TICK: Duration = Duration::from_millis(100);
@@ -116,7 +116,7 @@ impl TaskTerminal {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let is_screen = crate::streams::stdout().is_terminal() && std::io::stdin().is_terminal();
     let is_screen = is_screen && !args.stdio;
     // Before any thread begins, which would be sent the signals otherwise.
     let signals = match is_screen {
@@ -209,16 +209,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let share = used * 100.0 / elapsed.max(f64::MIN_POSITIVE);
     let fact = format!("kymo itself used {share:.1}% of one CPU: {used:.3} s in {elapsed:.3} s");
     ledger.push(Note::choice(NoteKind::Overhead, fact, None));
-    write!(anstream::stdout(), "\n{}", ledger.to_text("# ")).context("standard output")?;
+    write!(crate::streams::styled_stdout(), "\n{}", ledger.to_text("# "))
+        .context("standard output")?;
     Ok(exit::of_command(None, &ledger, args.strict))
 }
 
 /// Writes a page about the time since the one before.
 fn show(args: &Args, interval: &ActivityInterval, cpus: usize, lost: u64) -> anyhow::Result<()> {
     let mut columns = ActivityColumns { cpus, most: args.entries, width: usize::MAX };
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     if out.get_ref().is_terminal() && !args.stdio {
-        out.write_all(CLEAR.as_bytes())?;
+        crate::streams::control_stdout(CLEAR)?;
         if let Some((width, height)) = terminal_size() {
             columns.width = usize::from(width);
             // Both lines of the head, that of losses, and the cursor's.

@@ -3,11 +3,11 @@
 
 use std::io::Write as _;
 
-use kymo_analysis::syscalls::{CallId, SyscallDecoder, SyscallEvent};
+use kymo_analysis::syscalls::{COMPAT_CALLS, CallId, SyscallDecoder, SyscallEvent};
 use kymo_events::{EventSwitch, RecordedEvent, SwitchState};
 use kymo_format::json_string;
 use kymo_render::perf_script::{ChainLines, ChainOptions, SourceOptions};
-use kymo_render::syscalls::{SampledCall, SyscallLines, syscall_name, syscall_number};
+use kymo_render::syscalls::{SampledCall, SyscallLines, syscall_number};
 
 use super::Args;
 use super::sampled::RUNTIME;
@@ -38,7 +38,8 @@ impl<'a> CallFeed<'a> {
             args,
             own: own.then(std::process::id),
             switch: (switch, state),
-            decoder: SyscallDecoder::new(syscall_name),
+            // Calls are named by their lines: here each number is a call of its own.
+            decoder: SyscallDecoder::new(|_| None),
             chains: ChainLines::new(ChainOptions { max_stack, sources }),
         }
     }
@@ -82,6 +83,7 @@ impl<'a> CallFeed<'a> {
             Some(SyscallEvent::Enter(call, arguments)) => {
                 let texts = arguments.texts.into_iter().map(|(n, text)| (n, text.into_bytes()));
                 if let Some(number) = self.number(call) {
+                    lines.inspector_mut().note_word_size(tid, event.is_of_32_bit_program());
                     lines.recorded_entry((tid, time), number, arguments.words, texts.collect());
                 }
             }
@@ -114,7 +116,12 @@ impl<'a> CallFeed<'a> {
 
     fn number(&self, call: CallId) -> Option<i64> {
         let info = self.decoder.calls.get(call.0 as usize)?;
-        info.number.or_else(|| syscall_number(&info.name))
+        let plain = |number| match number >= COMPAT_CALLS {
+            // Invalid numbers have a sign.
+            true => i64::from(number as i32),
+            false => number,
+        };
+        info.number.map(plain).or_else(|| syscall_number(&info.name))
     }
 
     fn sampled(&mut self, event: &RecordedEvent<'_>) -> SampledCall {

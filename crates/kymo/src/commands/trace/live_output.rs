@@ -1,6 +1,6 @@
 //! Where live events go: lines to the standard output, counted, in pieces.
 
-use std::io::{IsTerminal as _, Write as _, stdout};
+use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -125,7 +125,7 @@ impl LiveOutput {
 
     fn write(&mut self) {
         if self.failed.is_none() {
-            let mut out = stdout().lock();
+            let mut out = crate::streams::stdout().lock();
             self.failed = out.write_all(&self.out).and_then(|()| out.flush()).err();
         }
         self.out.clear();
@@ -162,8 +162,7 @@ impl LiveOutput {
 
 /// Whether lines are for a terminal with colors.
 pub(super) fn is_coloured() -> bool {
-    stdout().is_terminal()
-        && anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never
+    crate::streams::stdout().is_terminal() && crate::streams::is_colored()
 }
 
 /// What is missing: events beside those shown, with what was said inline and what

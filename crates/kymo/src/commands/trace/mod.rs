@@ -35,6 +35,7 @@ use kymo_view::Ledger;
 
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
+use crate::args::targets::kernel_numbers;
 use crate::args::values::{Ring, bytes, millis, ring};
 use crate::exit;
 
@@ -306,12 +307,8 @@ impl Args {
         if !(calls || traced && some) || target::has_kernel_pids() {
             return Ok(());
         }
-        let all = if calls { "" } else { "; or trace system-wide (-a)" };
-        bail!(
-            "processes have other numbers in this pid namespace than in the kernel's events, \
-             which cannot be told apart by them here: start kymo in the first one (nsenter -t 1 \
-             -p, docker run --pid=host){all}"
-        )
+        let all = if calls { None } else { Some("trace system-wide (-a)") };
+        kernel_numbers(all)
     }
 
     /// Which of the events that come are shown.

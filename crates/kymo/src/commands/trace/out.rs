@@ -160,5 +160,5 @@ fn tell(s: &TraceSummary, ledger: &Ledger) {
     ));
     text.push_str(&ledger.to_text(""));
     // Nobody may be there to read it; the recording is done all the same.
-    let _ = anstream::stderr().write_all(text.as_bytes());
+    let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
 }

@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     // An event that switches must be there.
     let switch = args.sampled.switch.switch();
     let mut switching = EventSelection::default();
-    switching.set_events(&switch.on.into_iter().chain(switch.off).collect::<Vec<_>>())?;
+    switching.set_event_names(switch.on.into_iter().chain(switch.off).collect());
     source.check_events(&switching)?;
     let only = syscalls::numbers(&args.call.calls)?;
     let tasks = TracedTasks::of_recording();

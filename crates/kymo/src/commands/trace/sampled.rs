@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use kymo_events::live::LiveSamples;
 use kymo_events::{EventSelection, RecordedEvent};
+use kymo_kernel::blocked::BlockedThreads;
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_model::{AttrFlags, Note, NoteKind, SampleType};
 use kymo_record::{CallGraph, PerfCapture, RecordClock, RecordOptions, Target};
@@ -155,7 +156,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     samples.push(&existing, &[]);
     drop(existing);
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
+    let blocked = match args.sampled.no_syscalls {
+        true => BlockedThreads::default(),
+        false => syscalls::blocked_targets(args)?,
+    };
     capture.start()?;
+    syscalls::continue_calls(blocked, &mut lines);
     let mut feed = CallFeed::new(args);
     let result = until_the_end(&mut capture, &mut samples, &mut (&mut lines, &mut feed));
     capture.stop()?;

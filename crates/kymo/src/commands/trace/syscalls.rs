@@ -4,7 +4,7 @@
 //! `kymo-render` makes the lines; what they say of the tasks' memory and descriptors is
 //! asked (`traced_tasks.rs`) as soon as a call was read from the ring.
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use kymo_analysis::syscalls::CallWaits;
 use kymo_format::EventFormat;
+use kymo_kernel::blocked::BlockedThreads;
 use kymo_kernel::bpf::BpfError;
 use kymo_kernel::ftrace::{Item, Selection, TraceDir};
 use kymo_kernel::tracefs::Tracefs;
@@ -21,8 +22,9 @@ use kymo_model::{Note, NoteKind};
 use kymo_programs::{CallTexts, ReadTasks};
 use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
-    SummaryGrouping, SummaryStyle, SyscallFormats, SyscallLines, SyscallStyle, WaitFormats,
-    all_syscalls, near_syscalls, syscall_class, syscall_classes, syscall_number, syscalls_matching,
+    COMPAT_CALLS, SummaryGrouping, SummaryStyle, SyscallFormats, SyscallLines, SyscallStyle,
+    WaitFormats, all_syscalls, compat_numbers, near_syscalls, syscall_class, syscall_classes,
+    syscall_number, syscalls_matching,
 };
 use kymo_view::Ledger;
 use kymo_view::syscalls::call_time_words;
@@ -204,6 +206,7 @@ pub(super) fn numbers(calls: &[String]) -> anyhow::Result<Vec<i64>> {
         numbers.retain(|number| without.binary_search(number).is_err());
         numbers.sort_unstable();
     }
+    numbers.extend(compat_numbers(&numbers));
     Ok(numbers)
 }
 
@@ -247,12 +250,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut lines = lines(&capture, args, (is_coloured(), system_wide), texts)?;
     lines.describe_calls();
+    let blocked = blocked_targets(args)?;
     // System-wide calls may have no end, and others want the processor too.
     if lines.inspects() && capture.has_tasks() {
         // Refused to who is not root: then more texts are read too late.
         let _ = process::hurry(1);
     }
     capture.start()?;
+    continue_calls(blocked, &mut lines);
     let result = until_the_end(&mut capture, &mut lines);
     let (lost, code) = capture.end(result)?;
     lines.finish();
@@ -264,6 +269,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ledger.push(note_silence(args)?);
     }
     Ok(close(args, &ledger, code))
+}
+
+/// The threads of `-p` and `--tid` that are blocked before events come.
+pub(super) fn blocked_targets(args: &Args) -> anyhow::Result<BlockedThreads> {
+    let pids = args.pids()?;
+    let threads = pids.iter().flat_map(|p| target::threads_of(*p).unwrap_or_default());
+    let wanted = |tid: &u32| args.tid.is_empty() || args.tid.contains(tid);
+    let threads: Vec<u32> = threads.filter(wanted).collect();
+    let tids = if pids.is_empty() { &args.tid } else { &threads };
+    Ok(BlockedThreads::of(tids))
+}
+
+/// Takes the calls that these threads are in, now that events come: of those that have run since,
+/// events may tell already.
+pub(super) fn continue_calls(mut blocked: BlockedThreads, lines: &mut Lines) {
+    blocked.retain_unmoved();
+    let now = u64::try_from(process::monotonic().as_nanos()).unwrap_or(u64::MAX);
+    for thread in blocked.threads() {
+        if let Some(call) = thread.call {
+            lines.continued_call((thread.tid as i32, now), call.number, call.args);
+        }
+    }
 }
 
 /// Has the calls of the traced tasks read.
@@ -281,7 +308,7 @@ pub(super) fn note_silence(args: &Args) -> anyhow::Result<Note> {
         let all: Vec<String> = all.iter().map(u32::to_string).collect();
         format!("it has children, which -p does not mean: -p {}", all.join(","))
     });
-    Ok(Note::doubt(NoteKind::Empty, "no system call was made", advice))
+    Ok(Note::doubt(NoteKind::Empty, "no system call began or ended", advice))
 }
 
 /// Lines of the calls of a run.
@@ -366,10 +393,6 @@ fn write_slowest(lines: &mut Lines) {
 /// Programs in the kernel that read what calls point to, or why it refuses them. Without them
 /// texts are read from here, as far as they can be.
 pub(super) fn texts(args: &Args, system_wide: bool) -> (Option<CallTexts>, Option<String>) {
-    // A table alone has no texts.
-    if args.call.summary {
-        return (None, None);
-    }
     match start_texts(args, system_wide) {
         Ok(texts) => (texts, None),
         Err(e) => {
@@ -458,7 +481,12 @@ pub(super) fn condition(calls: &[String], without: &[u32]) -> anyhow::Result<Opt
     if !numbers.is_empty() {
         // What descriptors stand for is known only if all are seen that change it.
         numbers.extend(DESCRIPTOR_CALLS.iter().filter_map(|call| syscall_number(call)));
+        // The kernel has numbers alone: of which ABI they are is known of each call.
+        numbers.iter_mut().for_each(|number| *number %= COMPAT_CALLS);
+        let compat = compat_numbers(&numbers);
+        numbers.extend(compat.into_iter().map(|number| number - COMPAT_CALLS));
         numbers.sort_unstable();
+        numbers.dedup();
     }
     let named = number_condition(&numbers);
     let others = without.iter().map(|pid| format!("common_pid != {pid}"));
@@ -535,7 +563,7 @@ fn round(capture: &mut LiveCapture, lines: &mut Lines, last: bool) -> anyhow::Re
 
 pub(super) fn flush(out: &mut Vec<u8>) -> anyhow::Result<()> {
     if !out.is_empty() {
-        let mut stdout = stdout().lock();
+        let mut stdout = crate::streams::stdout().lock();
         stdout.write_all(out).and_then(|()| stdout.flush())?;
         out.clear();
     }

@@ -9,7 +9,7 @@ use kymo_format::EventFormat;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_kernel::{memory, process, target};
 use kymo_programs::CallTexts;
-use kymo_render::syscalls::TaskInspector;
+use kymo_render::syscalls::{CallMemory, TaskInspector};
 use rustc_hash::FxHashMap;
 
 /// Names of tasks that are kept: those of the calls that are under way come again.
@@ -27,6 +27,8 @@ pub(super) struct TracedTasks {
     sampled: FxHashMap<i32, TaskInfo>,
     /// Programs in the kernel that read what calls point to, where it runs some.
     texts: Option<CallTexts>,
+    /// By thread: whether its program is one of 32 bits, where that is known.
+    compat: FxHashMap<i32, Option<bool>>,
 }
 
 impl TracedTasks {
@@ -54,7 +56,16 @@ impl TracedTasks {
             name: TaskName::default(),
             sampled: FxHashMap::default(),
             texts: None,
+            compat: FxHashMap::default(),
         }
+    }
+
+    /// Keeps whether the program of a task is one of 32 bits, as its mappings tell.
+    pub(super) fn note_word_size(&mut self, tid: i32, is_32_bit: Option<bool>) {
+        if self.compat.len() >= MOST_NAMES {
+            self.compat.clear();
+        }
+        self.compat.insert(tid, is_32_bit);
     }
 
     /// Keeps what a sample tells of its task.
@@ -102,9 +113,30 @@ impl TaskInspector for TracedTasks {
         (tid, time): (i32, u64),
         number: i64,
         args: &[u64; 6],
-    ) -> Vec<MemoryPiece> {
+    ) -> CallMemory {
         let texts = self.texts.as_mut();
-        texts.map(|texts| texts.at_entry((tid as u32, time), number, args)).unwrap_or_default()
+        let entry = texts.map(|texts| texts.at_entry((tid as u32, time), number, args));
+        entry.map_or_else(CallMemory::default, |entry| CallMemory {
+            pieces: entry.pieces,
+            is_compat: entry.is_compat,
+        })
+    }
+
+    fn is_compat_task(&mut self, tid: i32) -> Option<bool> {
+        if let Some(known) = self.compat.get(&tid) {
+            return *known;
+        }
+        self.running.as_ref()?;
+        let is_compat = target::runs_32_bit(u32::try_from(tid).ok()?);
+        if self.compat.len() >= MOST_NAMES {
+            self.compat.clear();
+        }
+        self.compat.insert(tid, is_compat);
+        is_compat
+    }
+
+    fn forget_program(&mut self, tid: i32) {
+        self.compat.remove(&tid);
     }
 
     fn memory_at_exit(

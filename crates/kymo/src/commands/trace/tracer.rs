@@ -6,7 +6,7 @@
 //! changed there is put back, and an empty instance stands for the change, so that
 //! the next kymo puts it back if this one is killed.
 
-use std::io::{Read as _, Write as _, stdout};
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use kymo_kernel::descriptors;
 use kymo_kernel::ftrace::{Instance, TraceDir, wait_readable};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::target;
+use kymo_kernel::task_ends::TaskEnds;
 use kymo_kernel::tracefs::Tracefs;
 
 use super::Args;
@@ -67,7 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     place.only(&tids, !args.no_inherit)?;
     place.dir().set_tracer(tracer)?;
-    stdout().write_all(header(place.dir())?.as_bytes())?;
+    crate::streams::stdout().write_all(header(place.dir())?.as_bytes())?;
     let path = place.dir().path("trace_pipe");
     let mut pipe =
         descriptors::open_nonblocking(&path).with_context(|| path.display().to_string())?;
@@ -100,7 +101,7 @@ fn copy(
     mut child: Option<&mut GatedChild>,
 ) -> anyhow::Result<bool> {
     let until = args.timeout.and_then(|t| Instant::now().checked_add(t));
-    let pids = args.pids()?;
+    let mut ends = TaskEnds::of_processes(&args.pids()?);
     let (mut left, mut over, mut signalled) = (args.count, false, false);
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -111,7 +112,7 @@ fn copy(
         };
         let text = buffer.get(..n).unwrap_or_default();
         let text = first_lines(text, &mut left);
-        let mut out = stdout().lock();
+        let mut out = crate::streams::stdout().lock();
         out.write_all(text).and_then(|()| out.flush())?;
         if left == Some(0) {
             return Ok(signalled);
@@ -126,7 +127,7 @@ fn copy(
         signalled = signals.next()?.is_some();
         let ended = match &mut child {
             Some(child) => child.try_wait()?.is_some(),
-            None => !pids.is_empty() && pids.iter().all(|p| target::threads_of(*p).is_err()),
+            None => ends.all_ended()?,
         };
         over = signalled || ended || until.is_some_and(|u| u <= Instant::now());
         if over {

@@ -122,7 +122,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         serving = Some(server::serve(reading, &paths, args.port)?);
     }
-    let stacks_of = |source: &EventSource, batches| read_stacks(source, selection, batches);
     let (tracks, stacks) = match source.timeline() {
         None => {
             // One perf.data is read once, several are, each by two readers.
@@ -132,12 +131,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             };
             let again = EventSource::open(&paths, args.symbols.options(&first))?;
             std::thread::scope(|scope| {
-                let stacks = scope.spawn(move || stacks_of(&again, batches));
+                let stacks = scope.spawn(move || read_stacks(&again, selection, batches));
                 let tracks = read_with_pyramids(&source, &config, tee);
                 (tracks, stacks.join())
             })
         }
-        Some(_) => (read_with_pyramids(&source, &config, None), Ok(stacks_of(&source, None))),
+        Some(_) => {
+            let tracks = read_with_pyramids(&source, &config, None);
+            // Of most recordings there is nothing more to read.
+            let without = source.perf_count() == 0
+                && tracks.as_ref().is_ok_and(|(tracks, _)| !tracks.may_have_stacks);
+            let selection = (!without).then_some(selection);
+            (tracks, Ok(selection.map_or(Ok(no_stacks()), |s| read_stacks(&source, s, None))))
+        }
     };
     let (tracks, pyramids) = tracks?;
     let RecordingStacks { stacks, ledger: told, damage } =
@@ -271,6 +277,12 @@ fn fragment(tracks: &TraceTracks, selected: Option<(u64, u64)>, tid: Option<u32>
     if parts.is_empty() { String::new() } else { format!("#{}", parts.join("&")) }
 }
 
+/// Of a recording that has none.
+fn no_stacks() -> RecordingStacks {
+    let (stacks, ledger) = Default::default();
+    RecordingStacks { stacks, ledger, damage: None }
+}
+
 /// Samples of code, and the stacks in which tasks left their CPUs.
 fn read_stacks(
     source: &EventSource,
@@ -288,10 +300,9 @@ fn read_stacks(
         .filter(|c| c.origin == ClassOrigin::Sample || is_wanted(&c.name) && has_chain(c));
     let names: Vec<String> = chosen.map(|c| c.full_name.clone()).collect();
     if names.is_empty() {
-        let (stacks, ledger) = Default::default();
-        return Ok(RecordingStacks { stacks, ledger, damage: None });
+        return Ok(no_stacks());
     }
-    selection.set_events(&names)?;
+    selection.set_event_names(names);
     let plan = StackPlan {
         selection: &selection,
         binaries: &[],

@@ -116,6 +116,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// A path is read several times: what is recorded goes through a file.
 fn record_and_show(mut args: PathArgs, watch: &WatchArgs) -> anyhow::Result<ExitCode> {
     args.is_of_machine = watch.is_of_machine();
+    args.read.watch_tasks(watch, args.pid.as_slice(), args.tid.as_slice())?;
     let span = args.span.as_deref().map(SpanExpr::parse).transpose()?;
     let events = span.map_or_else(Vec::new, |span| span.events().map(str::to_owned).to_vec());
     let directory = ScratchDirectory::new(true)?;
@@ -147,7 +148,7 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
         table: &table,
         worst: args.parts,
         units: args.read.units(),
-        recording: source.name().to_owned(),
+        recording: source.arguments().to_owned(),
     };
     match args.read.json {
         true => view.write_json(&mut out)?,

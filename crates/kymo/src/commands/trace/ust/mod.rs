@@ -110,9 +110,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("-T and --clock are for events of the kernel: name some with -e");
     }
     let rules = asked(args)?;
-    let signals =
-        Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child])
-            .context("cannot listen for signals")?;
+    let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Quit])
+        .context("cannot listen for signals")?;
     let mut child = match args.command.is_empty() {
         true => None,
         false => Some(GatedChild::spawn(&args.command)?),
@@ -160,11 +159,10 @@ impl Run<'_> {
         if left == Some(Duration::ZERO) {
             return Ok(true);
         }
-        self.signals.wait(Some(left.map_or(pause, |l| l.min(pause))))?;
-        while let Some(signal) = self.signals.next()? {
-            if signal != Signal::Child {
-                return Ok(true);
-            }
+        let most = left.map_or(pause, |l| l.min(pause));
+        self.signals.wait(self.child.as_ref(), Some(most))?;
+        if self.signals.next()?.is_some() {
+            return Ok(true);
         }
         if let Some(child) = &mut self.child
             && let Some(exit) = child.try_wait()?
