@@ -5,8 +5,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::cargo;
 
@@ -44,6 +45,44 @@ pub(crate) fn run(to: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Does what docs/c.md has its readers do: makes the directory, builds the example with each of
+/// the two packages, and runs it.
+pub(crate) fn try_as_documented() -> anyhow::Result<()> {
+    run(None)?;
+    let lib = crate::target().join("c/lib");
+    for package in ["kymo-tracepoint-static", "kymo-tracepoint"] {
+        let mut flags = Command::new("pkg-config");
+        flags.args(["--cflags", "--libs", package]).env("PKG_CONFIG_PATH", lib.join("pkgconfig"));
+        let flags = output(flags)?;
+        let program = crate::target().join("c").join(format!("shop-{package}"));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-rdynamic", "shop.c"]).args(flags.split_whitespace());
+        compiler.arg("-o").arg(&program);
+        compiler.current_dir(crate::root().join("crates/kymo-tracepoint/examples"));
+        cargo::run_command(compiler)?;
+        let mut shop = Command::new(&program);
+        let said = output({
+            shop.arg("2").env("LD_LIBRARY_PATH", &lib);
+            shop
+        })?;
+        if !said.starts_with("1001 cents") {
+            bail!("{}: {said:?} in place of \"1001 cents\"", program.display());
+        }
+    }
+    Ok(())
+}
+
+/// What a command prints, if it succeeds.
+fn output(mut command: Command) -> anyhow::Result<String> {
+    let text = format!("{command:?}").replace('"', "");
+    let output = command.output().with_context(|| format!("cannot run `{text}`"))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("`{text}` failed: {}: {errors}", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 fn package(name: &str, libs: &str) -> String {
     format!(
         "prefix=${{pcfiledir}}/../..\nincludedir=${{prefix}}/include\nlibdir=${{prefix}}/lib\n\n\
@@ -65,7 +104,7 @@ fn build(kind: &str, extension: &str) -> anyhow::Result<PathBuf> {
     let directory = crate::target().join("c-build");
     let soname = format!("link-arg=-Wl,-soname,{LIBRARY}.so.{ABI}");
     let mut command = cargo::command(&["rustc", "--release", "-p", "kymo-tracepoint", "--lib"]);
-    command.args(["--crate-type", kind, "--message-format=json-render-diagnostics"]);
+    command.args(["--crate-type", kind]);
     command.arg("--target-dir").arg(directory);
     // In place of the workspace's flags: programs in C have a C library of their own.
     command.env("RUSTFLAGS", "-C target-feature=-crt-static");

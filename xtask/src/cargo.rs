@@ -44,12 +44,11 @@ pub(crate) fn has(program: &str, args: &[&str]) -> bool {
 /// Builds the release program and says where it is. Where the toolchain has LLVM's linker, which
 /// it then links with, functions of the same code lie in the program once: half a megabyte less.
 pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
-    let mut command =
-        command(&["rustc", "--release", "--package", "kymo", "--bin", "kymo", MESSAGES]);
+    let mut command = command(&["rustc", "--release", "--package", "kymo", "--bin", "kymo"]);
     if cfg!(target_arch = "x86_64") && has_llvm_linker()? {
         command.args(["--", "-C", "link-arg=-Wl,--icf=all"]);
     }
-    program_in(&run_for_messages(command)?, |_| true)
+    program_in(&messages_of(command)?, |_| true)
 }
 
 /// Whether the toolchain comes with LLVM's linker, as those of the Rust project do.
@@ -83,16 +82,51 @@ pub(crate) fn program_in(
 }
 
 /// What a build by a command of cargo's says about each of its artefacts, in cargo's own JSON.
-pub(crate) fn messages_of(mut command: Command) -> anyhow::Result<Vec<serde_json::Value>> {
-    command.arg(MESSAGES);
-    run_for_messages(command)
-}
-
-fn run_for_messages(mut command: Command) -> anyhow::Result<Vec<serde_json::Value>> {
+pub(crate) fn messages_of(command: Command) -> anyhow::Result<Vec<serde_json::Value>> {
+    let mut command = with_messages(&command);
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     if !output.status.success() {
         bail!("`{}` failed: {}", format!("{command:?}").replace('"', ""), output.status);
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// The command with the option that asks for messages. It stands before `--`: what follows that
+/// is the compiler's.
+fn with_messages(command: &Command) -> Command {
+    let mut changed = Command::new(command.get_program());
+    let args: Vec<_> = command.get_args().collect();
+    let end = args.iter().position(|arg| *arg == "--").unwrap_or(args.len());
+    changed.args(&args[..end]).arg(MESSAGES).args(&args[end..]);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => changed.env(name, value),
+            None => changed.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        changed.current_dir(directory);
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_for_messages_stands_before_arguments_of_the_compiler() {
+        let mut command = Command::new("cargo");
+        command.args(["rustc", "--lib", "--", "-C", "a=--"]).env("A", "b").env_remove("C");
+        let changed = with_messages(command.current_dir("/"));
+        let args: Vec<_> = changed.get_args().collect();
+        assert_eq!(args, ["rustc", "--lib", MESSAGES, "--", "-C", "a=--"]);
+        assert!(changed.get_envs().eq(command.get_envs()));
+        assert_eq!(changed.get_current_dir(), command.get_current_dir());
+        let mut command = Command::new("cargo");
+        let args: Vec<_> =
+            with_messages(command.arg("build")).get_args().map(std::ffi::OsStr::to_owned).collect();
+        assert_eq!(args, ["build", MESSAGES]);
+    }
 }

@@ -45,7 +45,7 @@ usage: cargo xtask <task>
                       Debian package with manual pages and completions, into target/packages
   bloat [PROGRAM]     what each crate costs in it
   c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
-                      into target/c
+                      into target/c; --check builds and runs the example with them, too
   man                 manual pages and completions, into target/man
   book                the book of docs/ as HTML, into target/book
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
@@ -72,6 +72,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run().map(done),
         ["tidy", "--lower"] => tidy::lower().map(done),
         ["c-library"] => c_library::run(None).map(done),
+        ["c-library", "--check"] => c_library::try_as_documented().map(done),
         ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),
         ["book"] => book::run().map(done),

@@ -94,6 +94,11 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("g++", &["--version"]),
     },
     Package {
+        name: "pkg-config",
+        why: "links the C example as docs/c.md does",
+        present: || cargo::has("pkg-config", &["--version"]),
+    },
+    Package {
         name: "less",
         why: "the pager of long texts",
         present: || cargo::has("less", &["--version"]),

@@ -112,6 +112,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
     checks(steps)?;
     steps.step("release program", || crate::release::run(None))?;
+    steps.step("library for programs in C", crate::c_library::try_as_documented)?;
     steps.step("book", crate::book::run)?;
     let docs =
         steps.step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;

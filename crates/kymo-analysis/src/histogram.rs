@@ -56,6 +56,8 @@ pub struct HistogramOptions {
     pub labels: Option<Vec<Vec<u32>>>,
     /// Entries weigh their latency instead of their period.
     pub by_latency: bool,
+    /// They are put in the order of their periods, whatever they weigh.
+    pub by_period: bool,
     /// Number of the event whose numbers the order goes by, of those counted together.
     pub sorted_by: usize,
 }
@@ -617,7 +619,10 @@ fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEnt
         ChainOrder::Caller => !e.depth,
         ChainOrder::Callee => e.depth,
     };
-    let own = |e: &HistEntry| e.deciding_weight(options.sorted_by);
+    let own = |e: &HistEntry| match options.by_period {
+        true => e.period,
+        false => e.deciding_weight(options.sorted_by),
+    };
     let count = options.keys.len();
     let mut order: Vec<(u64, u32, u64, u32)> = Vec::with_capacity(entries.len());
     let mut keys: Vec<u64> = Vec::with_capacity(entries.len() * count);

@@ -37,11 +37,12 @@ pub mod record_overview;
 pub mod referenced_addresses;
 pub mod report_config;
 mod running_threads;
-mod sample_reads;
+pub mod sample_reads;
 mod samples;
 pub mod syscalls;
 pub mod task_activity;
 pub mod tasks;
+pub mod timechart;
 pub mod tracks;
 
 /// A share in percent; nothing of nothing is nothing.

@@ -110,12 +110,7 @@ impl SampleKey {
 
     fn text(self, value: u64, times: TimeSpans) -> String {
         match self {
-            SampleKey::Time if times.in_nanoseconds => {
-                format!("{}.{:09}", value / 1_000_000_000, value % 1_000_000_000)
-            }
-            SampleKey::Time => {
-                format!("{}.{:06}", value / 1_000_000_000, value / 1000 % 1_000_000)
-            }
+            SampleKey::Time => times.text(value),
             // The path comes when all are known.
             SampleKey::Cgroup if value == 0 => "N/A".to_owned(),
             SampleKey::Cgroup => "unknown".to_owned(),
@@ -143,6 +138,26 @@ pub struct TimeSpans {
     pub length: u64,
     /// Times have nine digits after the point.
     pub in_nanoseconds: bool,
+}
+
+impl TimeSpans {
+    /// Width of the column, as in perf.
+    fn width(self) -> usize {
+        if self.in_nanoseconds { 16 } else { 12 }
+    }
+
+    /// A time in seconds. As in perf, digits that do not fit the column are cut off: those of a
+    /// machine that is up for more than a day. Whole seconds always stay.
+    fn text(self, time: u64) -> String {
+        let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
+        let mut text = match self.in_nanoseconds {
+            true => format!("{seconds}.{nanos:09}"),
+            false => format!("{seconds}.{:06}", nanos / 1000),
+        };
+        let whole = text.find('.').unwrap_or(text.len());
+        text.truncate(self.width().max(whole));
+        text
+    }
 }
 
 impl Default for TimeSpans {
@@ -447,7 +462,10 @@ impl PayloadLabels {
     pub fn heading(&self, event: usize, column: u8) -> (String, usize, bool) {
         let f = match self.columns(event).get(usize::from(column)).map(|c| &c.value) {
             Some(ColumnValue::Field(f)) => f,
-            Some(ColumnValue::Sample(key)) => return (key.names().1.to_owned(), 0, false),
+            Some(ColumnValue::Sample(key)) => {
+                let width = if *key == SampleKey::Time { self.times.width() } else { 0 };
+                return (key.names().1.to_owned(), width, false);
+            }
             Some(ColumnValue::Text) | None => return ("Trace output".into(), 0, false),
         };
         let size = f.size as usize;
@@ -574,4 +592,28 @@ fn write_field(f: &Field, raw: &[u8], endian: Endian, out: &mut Vec<u8>) {
 
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_perfs_width_however_long_the_machine_is_up() {
+        let text = |seconds: u64, in_nanoseconds| {
+            let times = TimeSpans { in_nanoseconds, ..TimeSpans::default() };
+            (times.text(seconds * 1_000_000_000 + 750_123_456), times.width())
+        };
+        let check = |seconds, micros: &str, nanos: &str| {
+            assert_eq!(text(seconds, false), (micros.to_owned(), 12));
+            assert_eq!(text(seconds, true), (nanos.to_owned(), 16));
+        };
+        // As perf 7.2 shows a recording whose times were moved.
+        check(109, "109.750123", "109.750123456");
+        check(3509, "3509.750123", "3509.750123456");
+        check(12_509, "12509.750123", "12509.750123456");
+        check(100_509, "100509.75012", "100509.750123456");
+        check(1_003_509, "1003509.7501", "1003509.75012345");
+        check(10_000_000_000, "10000000000.", "10000000000.7501");
+    }
 }

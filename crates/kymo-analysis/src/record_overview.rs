@@ -64,6 +64,13 @@ impl RecordOverview {
             overview.add(entry);
             ControlFlow::Continue(())
         })?;
+        for (kind, n) in
+            [RecordKind::COMPRESSED, RecordKind::COMPRESSED2].into_iter().zip(read.compressed)
+        {
+            if n > 0 {
+                overview.kinds.insert(kind, n);
+            }
+        }
         overview.read = read;
         // Attributes may come late, in a pipe.
         for (event, count) in file.events().iter().zip(&mut overview.samples) {

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use kymo_files::perfdata::EventDesc;
-use kymo_model::EventType;
+use kymo_model::{AttrFlags, EventType, SampleType};
 use regex_automata::meta::{BuildError, Regex};
 
 use crate::histogram::{
@@ -45,6 +45,10 @@ pub struct ReportRequest<'a> {
     pub inverted: bool,
     /// Entries weigh their share of the time that passed, not of the CPUs' time.
     pub latency: bool,
+    /// Of recordings with context switches, latency stands beside the overhead (perf 7).
+    pub latency_beside: bool,
+    /// A key `symbol` has a level below it in a tree (perf 7).
+    pub symbol_level: bool,
     /// Numbers of threads that ran.
     pub parallelism: &'a [RangeInclusive<u32>],
     /// Number of the event of a group that entries are in the order of.
@@ -168,6 +172,11 @@ pub struct ReportConfig {
     exclude_other: bool,
     /// Samples weigh their latency.
     pub latency: bool,
+    latency_beside: bool,
+    /// The share of CPU time stands first, and latency beside it.
+    overhead_first: bool,
+    /// A tree is drawn with room for a level below symbols.
+    pub symbol_level: bool,
     /// Their share of CPU time is shown beside it.
     overhead_beside: bool,
     /// Numbers of threads that count; all where there are none.
@@ -326,6 +335,9 @@ impl ReportConfig {
             // As in perf, only where callers are asked for.
             exclude_other: args.exclude_other && args.parent.is_some(),
             latency,
+            latency_beside: args.latency_beside,
+            overhead_first: false,
+            symbol_level: args.symbol_level,
             overhead_beside: args.latency || latency && named(args.sort, "overhead"),
             parallelism: args.parallelism.to_vec(),
             sorted_by: args.group_sort_idx,
@@ -371,6 +383,12 @@ impl ReportConfig {
     /// Settles what the recorded events decide: without keys, tracepoints
     /// alone are told apart by their text, or by their fields as they are.
     pub fn settle(&mut self, events: &[EventDesc]) {
+        let is_usual = self.keys.is_none() && self.fields.is_none() && !self.latency;
+        let has = |flag| events.iter().any(|e| e.attr.flags.contains(flag));
+        let chains = events.iter().any(|e| e.attr.sample_type.contains(SampleType::CALLCHAIN));
+        if self.latency_beside && is_usual && has(AttrFlags::CONTEXT_SWITCH) && !chains {
+            (self.latency, self.overhead_first) = (true, true);
+        }
         let only = events.iter().all(|e| e.attr.kind == EventType::TRACEPOINT);
         if self.keys.is_none() && only && !events.is_empty() {
             let key = if self.raw_trace { "trace_fields" } else { "trace" };
@@ -525,6 +543,9 @@ impl ReportConfig {
             None => {
                 match children {
                     true => fields.extend([ReportColumn::Children, ReportColumn::Own]),
+                    false if self.overhead_first => {
+                        fields.extend([ReportColumn::Overhead, ReportColumn::Latency]);
+                    }
                     // Of callers and callees by latency; beside it the share of CPU time.
                     false if self.latency => fields.push(ReportColumn::Latency),
                     false => fields.push(ReportColumn::Overhead),
@@ -563,6 +584,7 @@ impl ReportConfig {
                 },
                 order,
                 by_latency: self.latency,
+                by_period: self.overhead_first,
                 sorted_by: self.sorted_by,
             },
             drawing,

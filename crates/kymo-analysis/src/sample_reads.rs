@@ -6,11 +6,11 @@ use kymo_model::{AttrFlags, Sample, SampleType};
 use rustc_hash::FxHashMap;
 
 /// What the events of a group have counted since the sample before: number of the event, and count.
-pub(crate) type ReadParts = Box<[(usize, u64)]>;
+pub type ReadParts = Box<[(usize, u64)]>;
 
 /// The counts of the last samples.
 #[derive(Debug, Default)]
-pub(crate) struct SampleReads {
+pub struct SampleReads {
     events: FxHashMap<u64, usize>,
     /// By id, and by thread where each has counts of its own.
     last: FxHashMap<(u64, u32), u64>,
@@ -18,7 +18,7 @@ pub(crate) struct SampleReads {
 
 impl SampleReads {
     /// `None` where no event has such samples.
-    pub(crate) fn of(events: &[EventDesc]) -> Option<SampleReads> {
+    pub fn of(events: &[EventDesc]) -> Option<SampleReads> {
         let reads = |e: &EventDesc| e.attr.sample_type.contains(SampleType::READ);
         if !events.iter().any(reads) {
             return None;
@@ -28,7 +28,7 @@ impl SampleReads {
     }
 
     /// The parts of a sample; `None` where it has its weight as others have.
-    pub(crate) fn parts(&mut self, entry: &Entry<'_>) -> Option<ReadParts> {
+    pub fn parts(&mut self, entry: &Entry<'_>) -> Option<ReadParts> {
         let attr = &entry.desc()?.attr;
         if !attr.sample_type.contains(SampleType::READ) {
             return None;

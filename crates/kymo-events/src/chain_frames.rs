@@ -171,7 +171,7 @@ impl ChainResolver {
             }
         }
         self.add(state, of, (others, mode, Origin::Recorded), &mut frames);
-        if sample.stack_user.is_some() {
+        if sample.stack_user.is_some() || sample.branch_callers().is_some() {
             let unwound = self.unwind(state, entry, sample).to_vec();
             self.add(state, of, (unwound.into_iter(), mode, Origin::Unwound), &mut frames);
         }
@@ -202,7 +202,8 @@ impl ChainResolver {
         entry: &Entry<'_>,
         sample: &Sample<'_>,
     ) -> &[u64] {
-        if sample.stack_user.is_none() || !sample.has_callchain() {
+        let is_here = sample.stack_user.is_some() || sample.branch_callers().is_some();
+        if !is_here || !sample.has_callchain() {
             return &[];
         }
         let maps = state.space(sample.tid.map_or(0, |t| t.0));

@@ -63,7 +63,9 @@ impl RecordedClass {
                     FieldKind::String if field.size > 0 => {
                         ReaderPlace::Text { at, size: field.size as usize }
                     }
-                    FieldKind::DynString { relative: false } => ReaderPlace::DynText { at },
+                    FieldKind::DynString { relative: false } if field.length_at.is_none() => {
+                        ReaderPlace::DynText { at }
+                    }
                     _ => ReaderPlace::Described,
                 }
             }

@@ -17,6 +17,7 @@ mod event_fields;
 mod event_switch;
 mod field_type;
 mod filter;
+mod layout_memo;
 pub mod live;
 pub mod losses;
 mod mapped;
@@ -44,6 +45,7 @@ pub use event_fields::{EventFields, FieldReader};
 pub use event_switch::{EventSwitch, SwitchState};
 pub use field_type::{FieldRole, FieldType};
 pub use filter::{BoundFilter, FilterExpr, FilterExprError};
+pub use layout_memo::LayoutMemo;
 pub use mapped::map;
 pub use schema::{
     ClassOrigin, CtfClass, FieldDesc, FieldId, FieldPart, FunctionEvent, LayoutId, RecordedClass,
@@ -53,7 +55,7 @@ pub use source::{
     BatchTee, ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, PerfItem,
     ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece, TeedBatches,
     is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data,
-    notes_on_timeline, notes_on_trace_dat,
+    notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
 };
 pub use task_tree::TaskTree;
 pub use value::FieldValue;

@@ -92,6 +92,11 @@ impl Unwinder {
         maps: &Maps,
     ) -> &[u64] {
         self.chain.clear();
+        if let Some(callers) = sample.branch_callers() {
+            self.chain.push(ChainContext::USER.0);
+            self.chain.extend(callers);
+            return &self.chain;
+        }
         let (Some(registers), Some(copy)) = (&sample.regs_user, &sample.stack_user) else {
             return &[];
         };

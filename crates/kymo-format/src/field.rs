@@ -60,6 +60,9 @@ pub struct Field {
     pub kind: FieldKind,
     /// Whether every event has it (`common_type`, `common_pid`, …).
     pub common: bool,
+    /// Of a text of a probe: offset of the 64-bit field that has its length. What is in memory
+    /// after a text without a NUL, as Rust's are, is not of it.
+    pub length_at: Option<u32>,
 }
 
 impl Field {
@@ -67,9 +70,13 @@ impl Field {
     /// Bytes that lie outside of the payload are not there.
     pub fn bytes<'p>(&self, payload: &'p [u8], endian: Endian) -> &'p [u8] {
         match self.kind {
-            FieldKind::DynString { relative }
-            | FieldKind::DynArray { relative, .. }
-            | FieldKind::DynBitmask { relative } => dynamic(payload, self.offset, relative, endian),
+            FieldKind::DynString { relative } => {
+                let text = dynamic(payload, self.offset, relative, endian);
+                clip(text, self.length_at, payload, endian)
+            }
+            FieldKind::DynArray { relative, .. } | FieldKind::DynBitmask { relative } => {
+                dynamic(payload, self.offset, relative, endian)
+            }
             _ if self.size == 0 => tail(payload, self.offset),
             _ => fixed(payload, self.offset, self.size),
         }
@@ -121,6 +128,19 @@ pub(crate) fn dynamic(payload: &[u8], offset: u32, relative: bool, endian: Endia
     let len = (word >> 16) as usize;
     let Some(rest) = payload.get(start..) else { return &[] };
     rest.get(..len).unwrap_or(rest)
+}
+
+/// A text without what is after it, if a field has its length.
+#[inline]
+pub(crate) fn clip<'p>(
+    text: &'p [u8],
+    length_at: Option<u32>,
+    payload: &[u8],
+    endian: Endian,
+) -> &'p [u8] {
+    let length = length_at.and_then(|at| load(payload, at, 8, false, endian));
+    let length = length.and_then(|length| usize::try_from(length).ok());
+    length.and_then(|length| text.get(..length)).unwrap_or(text)
 }
 
 /// `size` bytes at `offset`, or as many as there are.

@@ -80,6 +80,7 @@ impl EventFormat {
                 fields.push(parse_field(v, options.long_size).map_err(bad)?);
             }
         }
+        find_lengths(&mut fields);
         let name = name.ok_or(FormatError::Missing("name:"))?.to_owned();
         let id = id.ok_or(FormatError::Missing("ID:"))?;
         let print_fmt = print_fmt.unwrap_or("").to_owned();
@@ -117,6 +118,22 @@ impl EventFormat {
     }
 }
 
+/// Texts of probes whose lengths are recorded beside: `name` and `name_len`.
+fn find_lengths(fields: &mut [Field]) {
+    if !fields.iter().any(|f| matches!(f.name.as_str(), "__probe_ip" | "__probe_func")) {
+        return;
+    }
+    let lengths: Vec<(String, u32)> = fields
+        .iter()
+        .filter(|f| f.size == 8 && f.kind == FieldKind::Int && !f.signed)
+        .filter_map(|f| Some((f.name.strip_suffix("_len")?.to_owned(), f.offset)))
+        .collect();
+    let texts = fields.iter_mut().filter(|f| matches!(f.kind, FieldKind::DynString { .. }));
+    for text in texts {
+        text.length_at = lengths.iter().find(|(name, _)| *name == text.name).map(|(_, at)| *at);
+    }
+}
+
 /// One `field:` line after that word: `TYPE NAME[N];\toffset:O;\tsize:S;\tsigned:B;`.
 fn parse_field(text: &str, long: u8) -> Result<Field, &'static str> {
     let mut parts = text.split(';');
@@ -137,7 +154,8 @@ fn parse_field(text: &str, long: u8) -> Result<Field, &'static str> {
     let (type_text, name) = split_declaration(decl).ok_or("no name in the declaration")?;
     let kind = kind_of(&type_text, size, signed, long);
     let common = name.starts_with("common_");
-    Ok(Field { name: name.to_owned(), type_text, offset, size, signed, kind, common })
+    let (name, length_at) = (name.to_owned(), None);
+    Ok(Field { name, type_text, offset, size, signed, kind, common, length_at })
 }
 
 /// `char comm[16]` → (`char[16]`, `comm`); `const char *const * argv` → (…, `argv`).

@@ -31,7 +31,7 @@ pub(crate) enum Op {
     /// `%s` of a `char` array.
     Chars { offset: u32, len: u32 },
     /// `%s` of a dynamic string.
-    DynChars { offset: u32, relative: bool },
+    DynChars { offset: u32, relative: bool, length_at: Option<u32> },
     /// `%s` of a helper that writes text.
     Text(Box<TextFn>),
     /// Everything else.
@@ -86,11 +86,23 @@ impl Plan {
         notes.dedup();
         let binary_printf = event == "bprint" && fields.iter().any(|f| f.name == "fmt");
         match compiled {
-            Ok(ops) => Plan { ops, by_fields: false, notes, binary_printf },
+            Ok(mut ops) => {
+                set_lengths(&mut ops, fields);
+                Plan { ops, by_fields: false, notes, binary_printf }
+            }
             Err(reason) => {
                 notes.push(format!("shown field by field: {reason}"));
                 Plan { ops: Vec::new(), by_fields: true, notes, binary_printf }
             }
+        }
+    }
+}
+
+/// Has texts end where the fields of their lengths say.
+fn set_lengths(ops: &mut [Op], fields: &[Field]) {
+    for op in ops {
+        if let Op::DynChars { offset, length_at, .. } = op {
+            *length_at = fields.iter().find(|f| f.offset == *offset).and_then(|f| f.length_at);
         }
     }
 }
@@ -235,7 +247,8 @@ fn op(spec: Spec, arg: Expr, ty: Ty) -> Op {
                 return Op::Chars { offset: *offset, len: *len };
             }
             (Conv::Str, Expr::Dynamic { offset, relative, .. }) if no_width => {
-                return Op::DynChars { offset: *offset, relative: *relative };
+                // Set once all fields are known.
+                return Op::DynChars { offset: *offset, relative: *relative, length_at: None };
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use kymo_model::UntrustedText;
 use crate::context::RenderContext;
 use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, Scope, Val};
-use crate::field::{dynamic, fixed, load, nul16, until_nul};
+use crate::field::{clip, dynamic, fixed, load, nul16, until_nul};
 use crate::format::EventFormat;
 use crate::line_writer::LineWriter;
 use crate::print_fmt::{Op, Plan};
@@ -76,8 +76,9 @@ fn run(plan: &Plan, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderConte
                     None => foreign_text(line, until_nul(bytes), n + 1 == plan.ops.len()),
                 }
             }
-            Op::DynChars { offset, relative } => {
-                let text = until_nul(dynamic(payload, *offset, *relative, endian));
+            Op::DynChars { offset, relative, length_at } => {
+                let text = dynamic(payload, *offset, *relative, endian);
+                let text = until_nul(clip(text, *length_at, payload, endian));
                 foreign_text(line, text, n + 1 == plan.ops.len());
             }
             Op::Text(t) => line.buffered(|out| text::write(t, out, scope)),

@@ -333,3 +333,41 @@ fn what_cannot_be_compiled_is_shown_by_fields() {
     check(f, r#""%d", REC->x.."#, "x=9");
     check(f, r#""%lu", (jiffies - REC->x) / 1000"#, "?");
 }
+
+#[test]
+fn texts_of_others_have_no_controls() {
+    let comm: &[(&str, u32, u8, &[u8])] = &[("char comm[16]", 16, 0, b"x\n\x1b[2J: \xc2\x9b\0ab.")];
+    check(comm, r#""comm=%s", REC->comm"#, "comm=x\\n\\u001b[2J: \\u009b");
+    check(comm, r#""comm=%20s", REC->comm"#, "comm=x\\n\\u001b[2J: \\u009b");
+    let text: &[(&str, u32, u8, &[u8])] = &[
+        ("__data_loc char[] name", 4, 0, &(12u32 | 9 << 16).to_le_bytes()),
+        ("char buf[9]", 9, 0, b"a\nb\t\x7f\xe2\x80\n\0"),
+    ];
+    check(text, r#""%s pid=1", __get_str(name)"#, "a\\nb\\t\\u007f\u{fffd}\\x80\\n pid=1");
+    // The last field may end its line, as texts of trace_marker do.
+    check(text, r#""ip: %s", __get_str(name)"#, "ip: a\\nb\\t\\u007f\u{fffd}\\x80\n");
+    check(&[("char c", 1, 0, b"\x1b")], r#""%c", REC->c"#, "\\u001b");
+}
+
+#[test]
+fn texts_of_probes_end_where_their_lengths_say() {
+    let fields = |name: &'static str| -> [(&'static str, u32, u8, Vec<u8>); 4] {
+        [
+            ("unsigned long __probe_ip", 8, 0, vec![0; 8]),
+            ("__data_loc char[] s", 4, 0, (28u32 | 9 << 16).to_le_bytes().to_vec()),
+            (name, 8, 0, 5u64.to_le_bytes().to_vec()),
+            ("char rest[9]", 9, 0, b"str1)V\0\0\0".to_vec()),
+        ]
+    };
+    for (name, expected) in [("u64 s_len", "str1)"), ("u64 t_len", "str1)V")] {
+        let fields = fields(name);
+        let fields: Vec<(&str, u32, u8, &[u8])> = fields
+            .iter()
+            .map(|(decl, size, signed, bytes)| (*decl, *size, *signed, &**bytes))
+            .collect();
+        check(&fields, r#""s=\"%s\"", __get_str(s)"#, &format!("s=\"{expected}\""));
+        let (format, payload) = event(&fields, r#""%s", __get_str(s)"#);
+        let value = format.field("s").unwrap().value(&payload, Endian::Little);
+        assert_eq!(value, Value::Text(expected.as_bytes()));
+    }
+}

@@ -13,6 +13,7 @@
 //!   [`descriptors`]
 //! - events: [`events`], [`perf_event`], [`ring`], [`tracefs`], [`ftrace`]
 //! - programs in the kernel: [`bpf`]
+//! - programs to be recorded: [`workloads`]
 //! - probes: [`kprobes`], [`probe_events`], [`probe_guard`], [`probe_notes`]
 
 pub mod blocked;
@@ -54,3 +55,4 @@ pub mod terminal_output;
 pub mod tracefs;
 pub mod vdso;
 pub mod vmstat;
+pub mod workloads;

@@ -50,6 +50,7 @@ pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};
 pub use registers::RegisterNames;
 pub use sample::{
     CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Sample, SampledRegisters, UserStack,
+    is_call_stack, without_user_callers,
 };
 pub use sample_layout::{LeadingFields, SampleLayout, TrailingFields};
 pub use sample_places::SamplePlaces;

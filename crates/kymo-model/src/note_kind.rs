@@ -60,6 +60,9 @@ macro_rules! note_kinds {
 }
 
 note_kinds! {
+    Abi "abi" [Doubt]
+        "Names of system calls may be those of another ABI: the recording has their numbers alone."
+        "Record with `kymo syscalls record`, which keeps the mappings that tell programs of 32 bits.";
     Boundary "boundary" [Doubt]
         "Samples of a function do not lie where an instruction of the file begins."
         "The code changed while it ran, or is data: look at `code` and `changed`.";

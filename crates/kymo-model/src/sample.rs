@@ -145,6 +145,8 @@ pub struct Sample<'a> {
     pub raw: Option<&'a [u8]>,
     /// Branch entries, 24 bytes each, undecoded.
     pub branches: &'a [u8],
+    /// The branch entries are the calls that lead to the sample's place (`--call-graph lbr`).
+    branches_are_calls: bool,
     /// User registers.
     pub regs_user: Option<SampledRegisters<'a>>,
     /// User stack.
@@ -178,6 +180,15 @@ impl<'a> Sample<'a> {
     pub fn callchain(&self) -> impl ExactSizeIterator<Item = u64> + Clone + use<'a> {
         let endian = self.chain_endian.unwrap_or(Endian::NATIVE);
         self.callchain.as_chunks::<8>().0.iter().map(move |b| endian.u64(*b))
+    }
+
+    /// Addresses of the calls that lead to the sample's place, innermost first, where the branch
+    /// entries are that.
+    pub fn branch_callers(&self) -> Option<impl Iterator<Item = u64> + use<'a>> {
+        let endian = self.chain_endian.unwrap_or(Endian::NATIVE);
+        let froms = self.branches.chunks_exact(24);
+        let from = move |entry: &[u8]| entry.first_chunk::<8>().map(|word| endian.u64(*word));
+        self.branches_are_calls.then(|| froms.filter_map(from).filter(|from| *from != 0))
     }
 
     /// Whether the event records call chains.
@@ -235,6 +246,10 @@ impl<'a> Sample<'a> {
             if attr.branch_sample_type.contains(BranchType::COUNTERS) {
                 counted(&mut c, count, 8)?;
             }
+            if is_call_stack(attr) && !s.branches.is_empty() {
+                s.branches_are_calls = true;
+                s.callchain = without_user_callers(s.callchain, c.endian());
+            }
         }
         if has.contains(SampleType::REGS_USER) {
             s.regs_user = registers(&mut c, attr.sample_regs_user)?;
@@ -272,6 +287,21 @@ impl<'a> Sample<'a> {
         }
         Ok(s)
     }
+}
+
+/// Whether samples hold the calls of user code in their branch entries: `--call-graph lbr`.
+pub fn is_call_stack(attr: &Attr) -> bool {
+    attr.branch_sample_type.contains(BranchType::CALL_STACK)
+        && attr.sample_type.contains(SampleType::CALLCHAIN | SampleType::BRANCH_STACK)
+}
+
+/// The words of a call chain up to the first address of user code: the callers of that are in the
+/// branch entries.
+pub fn without_user_callers(chain: &[u8], endian: Endian) -> &[u8] {
+    let words = chain.as_chunks::<8>().0;
+    let user = words.iter().position(|word| endian.u64(*word) == ChainContext::USER.0);
+    let end = user.map_or(words.len(), |at| (at + 2).min(words.len()));
+    chain.get(..end * 8).unwrap_or(chain)
 }
 
 fn counted<'a>(c: &mut Cursor<'a>, count: u64, each: usize) -> Result<&'a [u8], Truncated> {

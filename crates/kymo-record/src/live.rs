@@ -77,7 +77,11 @@ impl PerfCapture {
     /// If there are no such events, or the kernel refuses what is asked for.
     pub fn open(options: &RecordOptions) -> Result<PerfCapture, RecordError> {
         let opened = OpenedEvents::open(options)?;
-        let watched = options.target.ends();
+        // Beside a command tasks do not end it.
+        let watched = match opened.child.is_some() {
+            true => TaskEnds::default(),
+            false => options.target.ends(),
+        };
         Ok(PerfCapture {
             hung: vec![false; opened.rings.rings.len()],
             opened,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kymo_files::perfdata::write::CompressedForm;
 use kymo_kernel::events::EventSpec;
 use kymo_model::{AttrFlags, BranchType, SampleType};
 
@@ -170,6 +171,8 @@ pub enum Synthesis {
 pub struct RecordOptions {
     /// What; empty means `cycles`, or `cpu-clock` where there are none.
     pub events: Vec<EventSpec>,
+    /// A clock takes the place of cycles that were named and that the machine does not count.
+    pub replace_cycles: bool,
     /// What else, beside the chosen or the default.
     pub more_events: Vec<EventSpec>,
     /// Whose.
@@ -231,6 +234,8 @@ pub struct RecordOptions {
     pub output: Output,
     /// zstd level.
     pub compress: Option<i32>,
+    /// Form of compressed records.
+    pub compressed_form: CompressedForm,
     /// Leave events of this program itself out.
     pub exclude_self: bool,
     /// Several files.
@@ -278,6 +283,7 @@ impl Default for RecordOptions {
     fn default() -> Self {
         RecordOptions {
             events: Vec::new(),
+            replace_cycles: false,
             more_events: Vec::new(),
             target: Target::Command,
             command: Vec::new(),
@@ -308,6 +314,7 @@ impl Default for RecordOptions {
             clock: RecordClock::default(),
             output: Output::File { path: "perf.data".into(), force: false },
             compress: None,
+            compressed_form: CompressedForm::default(),
             exclude_self: false,
             switch: None,
             switch_at: Vec::new(),

@@ -4,11 +4,11 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use kymo_kernel::events::{Catalog, EventSpec};
+use kymo_kernel::events::{Catalog, CounterSource, EventSpec};
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::process::GatedChild;
 use kymo_kernel::{cpus, process, target};
-use kymo_model::{AttrFlags, Note, NoteKind, sampled_tracepoints};
+use kymo_model::{AttrFlags, EventType, Note, NoteKind, hw, sampled_tracepoints};
 
 use crate::error::RecordError;
 use crate::open::{Cgroup, CounterScope, PlannedEvent};
@@ -66,15 +66,7 @@ pub(crate) fn chosen_events(
     if specs.is_empty() {
         let catalog = Catalog::open();
         specs = catalog.parse("cycles")?;
-        let works = specs.first().is_some_and(|s| {
-            let mut attr = s.attr.clone();
-            (attr.sample_period, attr.flags) = (1_000_000, attr.flags | AttrFlags::EXCLUDE_KERNEL);
-            match PerfEvent::open(&attr, 0, -1, None, OpenFlags::NONE) {
-                Ok(_) => true,
-                Err(e) => !e.is_unsupported(),
-            }
-        });
-        if !works {
+        if !specs.first().is_some_and(is_supported) {
             specs = catalog.parse("cpu-clock")?;
             notes.push(Note::choice(
                 NoteKind::DefaultEvent,
@@ -82,6 +74,9 @@ pub(crate) fn chosen_events(
                 None,
             ));
         }
+    }
+    if options.replace_cycles {
+        replace_cycles(options, &mut specs, notes)?;
     }
     specs.extend(options.more_events.iter().cloned());
     if specs.iter().any(|spec| spec.name == "ftrace:print") {
@@ -107,6 +102,50 @@ pub(crate) fn chosen_events(
         Some(s) => Err(RecordError::FilterTarget(s.name.clone())),
         None => Ok(specs),
     }
+}
+
+/// Whether the machine counts an event in user space.
+fn is_supported(spec: &EventSpec) -> bool {
+    let mut attr = spec.attr.clone();
+    (attr.sample_period, attr.flags) = (1_000_000, attr.flags | AttrFlags::EXCLUDE_KERNEL);
+    match PerfEvent::open(&attr, 0, -1, None, OpenFlags::NONE) {
+        Ok(_) => true,
+        Err(e) => !e.is_unsupported(),
+    }
+}
+
+/// Puts a clock in the place of cycles that the machine does not count: the task's, or for whole
+/// CPUs theirs.
+fn replace_cycles(
+    options: &RecordOptions,
+    specs: &mut [EventSpec],
+    notes: &mut Vec<Note>,
+) -> Result<(), RecordError> {
+    let clock = match options.target {
+        Target::System => "cpu-clock",
+        _ => "task-clock",
+    };
+    let is_cycles = |spec: &&mut EventSpec| {
+        spec.attr.kind == EventType::HARDWARE
+            && spec.attr.config == hw::CPU_CYCLES
+            && spec.source == CounterSource::Perf
+    };
+    for spec in specs.iter_mut().filter(is_cycles).filter(|spec| !is_supported(spec)) {
+        let Some(instead) = Catalog::open().parse(clock)?.pop() else { continue };
+        let modifiers = spec.name.split_once(':').map(|(_, modifiers)| modifiers.to_owned());
+        notes.push(Note::choice(
+            NoteKind::DefaultEvent,
+            format!("{} is not supported on this machine: recording {clock}", spec.name),
+            None,
+        ));
+        spec.name = modifiers.map_or(clock.to_owned(), |m| format!("{clock}:{m}"));
+        (spec.attr.kind, spec.attr.config) = (instead.attr.kind, instead.attr.config);
+        (spec.unit, spec.scale, spec.pmu) = (instead.unit, instead.scale, instead.pmu);
+        // A clock has no precision.
+        spec.attr.flags.remove(AttrFlags::PRECISE_IP);
+        spec.precise_max = false;
+    }
+    Ok(())
 }
 
 /// The threads to open the events for; none for all.

@@ -197,7 +197,10 @@ impl<'a> Session<'a> {
 
     /// Watches the tasks that are attached to for their end.
     fn watch(&mut self) {
-        self.watched = self.options.target.ends();
+        // Beside a command tasks do not end the recording.
+        if self.child.is_none() {
+            self.watched = self.options.target.ends();
+        }
     }
 
     /// Begins a file (or the pipe) with what exists by now.
@@ -266,7 +269,9 @@ impl<'a> Session<'a> {
         self.summary.notes = notes;
         told.map_err(|e| self.write_error(e, writer.data_size()))?;
         if let Some(level) = level {
-            writer.compress(level).map_err(system("cannot compress"))?;
+            writer
+                .compress(level, self.options.compressed_form)
+                .map_err(system("cannot compress"))?;
         }
         self.writer = Some(writer);
         Ok(())

@@ -19,6 +19,7 @@ use crate::ctf::{CtfBody, CtfClasses, CtfEventLine, CtfFieldsError, CtfLines, Ct
 use crate::perf_script::ChainOptions;
 use crate::perf_script::chain_lines::ChainLines;
 use crate::perf_script::sample_json::write_head;
+use crate::perf_trace::{PerfTraceOptions, PerfTraceStarts};
 use crate::program_event::CodeNames;
 use crate::trace_cmd::{
     KernelLine, OpenFunction, TraceCmdOptions, TraceCmdStarts, Unrendered, write_lost_json,
@@ -42,6 +43,8 @@ pub struct EventLines {
     chains: Option<(ChainOptions, Vec<ChainLines>)>,
     /// A function that began with the last event.
     open: Option<OpenFunction>,
+    /// Events of the kernel are written as perf trace writes them.
+    perf_trace: Option<PerfTraceStarts>,
     unrendered: Unrendered,
 }
 
@@ -71,8 +74,15 @@ impl EventLines {
             programs: None,
             chains: None,
             open: None,
+            perf_trace: None,
             unrendered: Unrendered::default(),
         }
+    }
+
+    /// Events of the kernel as perf trace writes them.
+    #[must_use]
+    pub fn as_perf_trace(self, options: PerfTraceOptions) -> EventLines {
+        EventLines { perf_trace: Some(PerfTraceStarts::new(options)), ..self }
     }
 
     /// Lines of events of programs, too; `beside`: with events of the kernel.
@@ -262,6 +272,11 @@ impl EventLines {
         };
         if self.options.json {
             line.write_json(task.comm(), event.instance(), out);
+        } else if let (Some(starts), Ok(known)) = (&mut self.perf_trace, payload.known) {
+            starts.time(line.time, out);
+            starts.task(task.comm(), tid, out);
+            let event = (&*known.full_name, &known.format);
+            starts.event(event, payload.bytes, payload.endian, out);
         } else {
             if !self.tasks.same(task) {
                 self.starts.forget(tid);

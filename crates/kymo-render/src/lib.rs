@@ -12,18 +12,22 @@
 #![forbid(unsafe_code)]
 
 pub mod ctf;
+mod enum_names;
 mod error;
 mod event_lines;
 mod number;
 mod ordered_pool;
 pub mod perf_ctf;
 pub mod perf_script;
+mod perf_trace;
 pub mod program_event;
 mod start_cache;
 pub mod syscalls;
 pub mod timeline;
 pub mod trace_cmd;
 
+pub use enum_names::{EnumNames, EnumValues};
 pub use error::{FieldSpecError, RenderError};
 pub use event_lines::EventLines;
 pub use ordered_pool::{OrderedJob, OrderedWorker, render_in_order};
+pub use perf_trace::PerfTraceOptions;

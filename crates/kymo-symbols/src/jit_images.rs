@@ -33,12 +33,13 @@ pub fn process_of_jitdump(path: &str) -> Option<u32> {
 }
 
 /// Gives each function of a file, in its order; those whose code was not written are left out.
-/// `None`: it cannot be read, or has times of no clock.
-pub fn for_each_jit_image(path: &Path, each: &mut dyn FnMut(JitImage)) -> Option<()> {
+/// Returns what could not be read of it, if anything. `None`: it cannot be read at all, or has
+/// times of no clock.
+pub fn for_each_jit_image(path: &Path, each: &mut dyn FnMut(JitImage)) -> Option<Option<String>> {
     images(&jitdump::read(path)?, each)
 }
 
-fn images(bytes: &[u8], each: &mut dyn FnMut(JitImage)) -> Option<()> {
+fn images(bytes: &[u8], each: &mut dyn FnMut(JitImage)) -> Option<Option<String>> {
     if FLAGS.iter().any(|at| bytes.get(*at).is_none_or(|flags| flags & PROCESSOR_TIMES != 0)) {
         return None;
     }
@@ -61,7 +62,7 @@ fn images(bytes: &[u8], each: &mut dyn FnMut(JitImage)) -> Option<()> {
                 .then(|| elf(machine, function.name, function.code, function.eh_frame)),
         });
     });
-    dump.map(|_| ())
+    dump.map(|dump| dump.damage)
 }
 
 /// A section of the file.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, SymbolType};
-use kymo_model::{CompactSort as _, Cursor, Endian};
+use kymo_model::{CompactSort as _, Cursor, Endian, counted};
 use kymo_unwind::{Arch, CfiSections, CfiTable, Section};
 
 /// Larger files are not read.
@@ -53,6 +53,8 @@ pub(crate) struct Line<'a> {
 pub(crate) struct JitDump<'a> {
     pub(crate) arch: Option<Arch>,
     pub(crate) functions: BTreeMap<u64, Function<'a>>,
+    /// What could not be read of the file.
+    pub(crate) damage: Option<String>,
 }
 
 /// Code that was put somewhere.
@@ -86,7 +88,8 @@ pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
 
 impl<'a> JitDump<'a> {
     /// Reads up to the end, or to the first record that is not whole: the
-    /// compiler may still be writing.
+    /// compiler may still be writing. A record that is whole and makes no sense
+    /// costs only itself.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<JitDump<'a>> {
         JitDump::parse_with(bytes, &mut |_| {})
     }
@@ -115,6 +118,7 @@ impl<'a> JitDump<'a> {
         // Of the function that comes next.
         let mut eh_frame: &[u8] = &[];
         let mut lines = Vec::new();
+        let (mut malformed, mut is_closed) = (0u64, false);
         while let Some((kind, time, record, behind)) = split(rest, endian) {
             let known = match kind {
                 CODE_LOAD => {
@@ -124,14 +128,25 @@ impl<'a> JitDump<'a> {
                 DEBUG_INFO => debug_info(record, endian).map(|found| lines = found),
                 CODE_MOVE => dump.move_code((time, record), endian, each),
                 UNWINDING_INFO => unwinding(record, endian).map(|found| eh_frame = found),
-                CODE_CLOSE => break,
+                CODE_CLOSE => {
+                    is_closed = true;
+                    break;
+                }
                 _ => Some(()),
             };
-            if known.is_none() {
-                break;
-            }
+            malformed += u64::from(known.is_none());
             rest = behind;
         }
+        let mut damage = Vec::new();
+        if malformed > 0 {
+            let records = counted(malformed, "malformed record was", "malformed records were");
+            damage.push(format!("{records} skipped"));
+        }
+        // Files are made larger beforehand: what is zero was not written yet.
+        if !is_closed && rest.iter().any(|byte| *byte != 0) {
+            damage.push(format!("its last {} bytes are not a whole record", rest.len()));
+        }
+        dump.damage = (!damage.is_empty()).then(|| damage.join("; "));
         Some(dump)
     }
 
@@ -319,6 +334,25 @@ mod tests {
         let of = |addr, line| (addr, line, b"a.js".to_vec());
         assert_eq!(lines, [of(0x1000, 3), of(0x1004, 7), of(0x1008, 9)]);
         assert!(parsed.functions[&0x2000].lines.is_empty());
+    }
+
+    /// Such a file once cost all functions behind the record, without a word.
+    #[test]
+    fn a_record_that_makes_no_sense_costs_only_itself() {
+        let unwinding: Vec<u8> = [0u64, 16, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let bytes = dump(&[
+            record(UNWINDING_INFO, &[&unwinding]),
+            load(0x1000, 16, b"f"),
+            record(CODE_MOVE, &[&[0; 4]]),
+            load(0x2000, 16, b"g"),
+        ]);
+        let parsed = JitDump::parse(&bytes).unwrap();
+        assert_eq!(parsed.functions.keys().copied().collect::<Vec<_>>(), [0x1000, 0x2000]);
+        assert_eq!(parsed.damage.as_deref(), Some("2 malformed records were skipped"));
+        let cut = JitDump::parse(&bytes[..bytes.len() - 1]).unwrap();
+        assert!(cut.damage.is_some_and(|d| d.ends_with("are not a whole record")));
+        let whole = dump(&[load(0x1000, 16, b"f")]);
+        assert_eq!(JitDump::parse(&[&whole[..], &[0; 64]].concat()).unwrap().damage, None);
     }
 
     #[test]

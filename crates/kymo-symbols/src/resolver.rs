@@ -487,9 +487,20 @@ fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
                 Vec::new()
             });
             let mut symbols = perf_map::parse(&text);
-            let dump = binaries.jit_of(dso.pid).and_then(|path| jitdump::read(&path));
-            if let Some(dump) = dump.as_deref().and_then(JitDump::parse) {
-                symbols.merge(&dump.symbols());
+            if let Some(path) = binaries.jit_of(dso.pid)
+                && let Some(bytes) = jitdump::read(&path)
+            {
+                let dump = JitDump::parse(&bytes);
+                let why = match &dump {
+                    Some(dump) => dump.damage.clone(),
+                    None => Some("it is not a jitdump file".to_owned()),
+                };
+                if let Some(why) = why {
+                    files.note(Problem::Unusable { path: path.display().to_string(), why });
+                }
+                if let Some(dump) = dump {
+                    symbols.merge(&dump.symbols());
+                }
             }
             Table { symbols, elf: None }
         }

@@ -32,6 +32,7 @@ mod screen_lines;
 pub mod stacks;
 pub mod syscalls;
 mod table;
+pub mod timechart;
 pub mod top;
 pub mod trace_page;
 pub mod trust;

@@ -107,6 +107,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     sched, "Show who runs, who waits for a CPU, and why";
     kmem, "Show who allocates memory of the kernel, and what stays";
     lock, "Show who waits for locks";
+    timechart, "Draw CPUs and tasks over time as an SVG";
     offcpu, "Show where tasks were off CPU, and why";
     why, "Show what a task or a request really waited for: its critical path";
     kwork, "Show what interrupts, softirqs and work items do, and whom they hold up";
@@ -129,6 +130,8 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     buildid_list as "buildid-list", "Show build-ids of the binaries of a perf.data, or of the kernel";
     inject, "Write a perf.data again, uncompressed, with build-ids that others need";
     kallsyms, "Show where symbols of the running kernel are";
+    test, "Run a small workload to be recorded, or try what recording needs";
+    check, "Report whether this program has a part that scripts look for";
     version, "Show the version of this program";
     manual, "Print a manual page, or completions for a shell";
 };
@@ -302,13 +305,14 @@ fn refuse_command(args: &[OsString], place: usize) {
     }
 }
 
-/// `perf trace record` is `kymo syscalls record`.
-fn record_as_perf_trace(args: &mut [OsString], place: usize) {
-    if let [trace, record, ..] = &mut args[place..]
-        && trace == "trace"
-        && record == "record"
-    {
-        *trace = "syscalls".into();
+/// Puts kymo's command in the place of perf's where perf has two words for it: `trace record` is
+/// `syscalls record`, `sched script` is `script`.
+fn replace_command(args: &mut Vec<OsString>, place: usize) {
+    let word = |at: usize| args.get(at).and_then(|arg| arg.to_str());
+    match (word(place), word(place + 1)) {
+        (Some("trace"), Some("record")) => args[place] = "syscalls".into(),
+        (Some("sched"), Some("script")) => drop(args.remove(place)),
+        _ => {}
     }
 }
 
@@ -429,7 +433,7 @@ fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
 fn parse_typed(mut args: Vec<OsString>) -> (Vec<OsString>, (Command, ArgMatches)) {
     if let Some(place) = command_place(&args) {
         refuse_command(&args, place);
-        record_as_perf_trace(&mut args, place);
+        replace_command(&mut args, place);
         args = perf_options::put_behind_subcommand(args, place);
     }
     loop {

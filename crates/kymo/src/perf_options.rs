@@ -45,6 +45,19 @@ const SHOWING: &[&str] = &[
     "archive",
 ];
 
+/// Commands that record events of all tasks.
+const RECORDING_MACHINE: &[&str] = &[
+    "sched record",
+    "kmem record",
+    "kwork record",
+    "lock record",
+    "io record",
+    "offcpu record",
+    "syscalls record",
+    "why record",
+    "timechart record",
+];
+
 const IDLE: &[IdleOption] = &[
     idle(SHOWING, "verbose", Some('v'), NoValue, "what is doubtful is always told in notes"),
     idle(&["lock *"], "quiet", Some('q'), NoValue, "there are no messages but the notes"),
@@ -209,7 +222,7 @@ const IDLE: &[IdleOption] = &[
         "stacks are unwound in one way",
     ),
     idle(
-        &["report", "top"],
+        &["report", "annotate", "top"],
         "objdump",
         None,
         Required("PATH"),
@@ -307,6 +320,13 @@ const IDLE: &[IdleOption] = &[
         "one thread writes the rings as they are, without copies",
     ),
     idle(
+        RECORDING_MACHINE,
+        "no-inherit",
+        Some('i'),
+        NoValue,
+        "all tasks of the machine are recorded, children or not",
+    ),
+    idle(
         &["record"],
         "clang-opt",
         None,
@@ -349,6 +369,13 @@ const IDLE: &[IdleOption] = &[
         "no code of the kernel is named or decoded",
     ),
     idle(&["inject"], "ignore-vmlinux", None, NoValue, "no code of the kernel is named or decoded"),
+    idle(
+        &["trace"],
+        "no-bpf-summary",
+        None,
+        NoValue,
+        "calls are counted by kymo, not by maps of the kernel",
+    ),
     idle(
         &["trace"],
         "libtraceevent_print",

@@ -214,12 +214,6 @@ const REFUSED: &[RefusedOption] = &[
     },
     RefusedOption {
         commands: &["inject"],
-        options: &["convert-callchain"],
-        reason: "stacks are unwound and named when a recording is shown; take the files along in \
-                 a bundle (`kymo bundle`)",
-    },
-    RefusedOption {
-        commands: &["inject"],
         options: &["sched-stat", "s"],
         reason: "`kymo offcpu` shows where tasks slept, out of sched events as they are",
     },
@@ -262,8 +256,6 @@ const REFUSED_COMMANDS: &[(&str, &str)] = &[
     ),
     ("script record", RECORDING_SCRIPTS),
     ("script report", RECORDING_SCRIPTS),
-    ("test", "it has no tests of the machine in it; use `perf test`"),
-    ("timechart", "`kymo view` shows CPUs and tasks over time"),
 ];
 
 const RECORDING_SCRIPTS: &str = "no Perl or Python is built in; use `kymo script --json` and a \

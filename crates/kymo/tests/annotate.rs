@@ -182,7 +182,12 @@ fn what_cannot_be_shown_is_said() {
         assert!(said.contains(why), "{args:?}: {said}");
     };
     refused(&["nonsense"], "no sample is in a function nonsense; most are in ");
-    refused(&["--objdump", "/usr/bin/objdump"], "kymo starts no other program");
+    let plain = kymo(&["annotate", "leaf", "-i", &file]).success().stdout;
+    let idle = kymo(&["annotate", "leaf", "-i", &file, "--objdump", "/usr/bin/objdump"]);
+    assert_eq!(idle.success().stdout, plain);
+    // The hottest function has more than a third of what is in three, and no two have 60 %.
+    let most = kymo(&["annotate", "-i", &file, "--percent-limit", "60"]).success().stdout;
+    assert!(most.matches(" Percent |").count() <= 1, "{most}");
     let top = kymo(&["annotate", "-i", &file, "--top", "1"]).success().stdout;
     assert!(top.contains("functions with samples are shown"), "{top}");
     let intel = kymo(&["annotate", "leaf", "-i", &file, "-M", "intel"]).success().stdout;

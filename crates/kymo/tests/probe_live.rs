@@ -466,3 +466,102 @@ fn who_uses_a_probe_and_whether_its_file_is_still_there_is_said() {
     let many = kymo(&["-x", p.path.to_str().unwrap(), "-n", "--max-probes", "1", "*e*"]);
     assert!(many.failure().stderr.contains("more than 1 place"));
 }
+
+/// Values of types that fetch arguments have, and of some that they do not have.
+const TYPES: &str = r#"
+#include <string.h>
+struct bits { unsigned a : 3; int b : 5; };
+struct in { short s; char name[12]; int arr[4]; double dbl; };
+enum color { RED = 1, BLUE = -3 };
+struct node { struct bits bits; struct in in; int *ip; int mat[2][3]; long long big[2]; enum color col; };
+static volatile int sink;
+__attribute__((noinline)) int take(struct node *n, int m, struct node *o) {
+    sink += m + n->mat[1][2] + o->mat[0][0];
+    return m - 3000;
+}
+__attribute__((noinline)) unsigned char narrow(int x) { sink += x; return x; }
+__attribute__((noinline)) double real(int x) { sink += x; return x; }
+int main(void) {
+    static int behind = -7;
+    struct node n;
+    memset(&n, 0, sizeof n);
+    n.bits.a = 5; n.bits.b = -2; n.in.s = -9; strcpy(n.in.name, "inner"); n.in.dbl = 1.5;
+    for (int i = 0; i < 4; i++) n.in.arr[i] = i * 10 - 5;
+    for (int i = 0; i < 6; i++) n.mat[i / 3][i % 3] = i - 3;
+    n.ip = &behind; n.big[0] = -1; n.big[1] = 1LL << 40; n.col = BLUE;
+    sink += take(&n, 1, &n) + narrow(-2) + (int)real(3);
+    return 0;
+}
+"#;
+
+#[test]
+fn values_are_those_of_their_types_or_refused() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    for level in ["-O0", "-O2"] {
+        let p = Program::compile("livetypes", "gcc", "types.c", TYPES, &["-g", level]);
+        let _ = p
+            .add(&[
+                "take n->bits.a n->in.arr n->mat[1][2] row=n->mat[0] *n->ip n->big n->col n->in.s",
+                "two=take m o->mat[0][0] n->mat[1][0]",
+                "take%return r=$retval",
+                "narrow%return r=$retval",
+            ])
+            .success();
+        let hits = p.hits();
+        for expected in [
+            "take: a=5 arr={-5,5,15,25} mat=2 row={-3,-2,-1} ip=-7 \
+             big={-1,1099511627776} col=-3 s=-9",
+            "two: m=1 mat=-3 mat_2=0",
+            "take__return: r=-2999",
+            "narrow__return: r=0xfe",
+        ] {
+            assert!(hits.iter().any(|h| h == expected), "{level}: {expected}\n{hits:#?}");
+        }
+        for (probe, why) in [
+            ("take n->bits.b", "is a signed field of 5 bits"),
+            ("take n->in.dbl", "is a floating-point number"),
+            ("take n->in", "name a field of it (s, name, arr, dbl)"),
+            ("take n->in.name", "n->in.name:string"),
+            ("take n->mat", "name a row"),
+            ("real%return $retval", "returns double"),
+        ] {
+            let refused = p.add(&[&format!("refused={probe}")]);
+            assert!(refused.status != 0 && refused.stderr.contains(why), "{}", refused.stderr);
+        }
+    }
+}
+
+#[test]
+fn texts_of_rust_end_where_they_do() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    // No NUL is after a text: what follows in memory is of others.
+    let source = r#"
+        #[inline(never)] pub fn take(text: &str) { std::hint::black_box(text); }
+        fn main() {
+            let all = String::from("first)second\x07third");
+            take(&all[..5]);
+            take(&all[6..12]);
+        }
+    "#;
+    let flags = ["-g", "-Copt-level=1", "--crate-name", "ends", "--edition", "2024"];
+    let p = Program::compile("ends", "rustc", "ends.rs", source, &flags);
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("perf.data");
+    let (data, path) = (data.to_str().unwrap(), p.path.to_str().unwrap());
+    let probe = format!("{path} take text");
+    let record = ["record", "-q", "-o", data, "--probe", &probe, "--", path];
+    let _ = run(env!("CARGO_BIN_EXE_kymo"), record).success();
+    let shown = run(env!("CARGO_BIN_EXE_kymo"), ["script", "-i", data]).success().stdout;
+    for expected in [r#"text="first" text_len=5"#, r#"text="second" text_len=6"#] {
+        assert!(shown.contains(expected), "{shown}");
+    }
+    let objects =
+        run(env!("CARGO_BIN_EXE_kymo"), ["script", "-i", data, "--json"]).success().stdout;
+    assert!(objects.contains(r#""text":"second","text_len":6"#), "{objects}");
+}

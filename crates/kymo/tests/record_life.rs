@@ -393,3 +393,25 @@ fn watches(timeout: u32) -> bool {
         link.to_string_lossy().contains("pidfd")
     })
 }
+
+/// A program that was removed while it runs is still what its process has mapped.
+#[test]
+fn a_removed_program_has_names_while_it_runs() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::spin();
+    let mut spin = Command::new(w.program()).arg("1000000").stdout(Stdio::null()).spawn().unwrap();
+    let pid = spin.id().to_string();
+    let exe = || std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    until("the program runs", || exe() == w.program().canonicalize().unwrap());
+    std::fs::remove_file(w.program()).unwrap();
+    let out = w.file("x.data");
+    let args = ["-q", "-e", "cpu-clock", "-o", &out, "-p", &pid, "--timeout", "500"];
+    let _ = record(&args).success();
+    let report = run(KYMO, ["report", "-i", &out, "--sort", "symbol"]);
+    spin.kill().unwrap();
+    spin.wait().unwrap();
+    let report = report.success().stdout;
+    assert!(report.contains("[.] hot"), "{report}");
+}

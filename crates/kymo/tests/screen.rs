@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kymo_testkit::{Need, require, run};
+use kymo_testkit::{Need, TracingState, require, run};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -231,4 +231,155 @@ fn what_takes_longer_than_a_second_is_told_while_it_does() {
     std::fs::write(&file, &recording).unwrap();
     let quiet = run(KYMO, ["report", "-i", &file]).success();
     assert!(!quiet.stderr.contains("reading"), "{}", quiet.stderr);
+}
+
+/// A program whose name, threads and files have what a terminal obeys, and ends of lines.
+const HOSTILE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+volatile unsigned long sum;
+__attribute__((noinline)) void work(void) { for (long i = 0; i < 20000000; i++) sum += i; }
+static void *body(void *name) {
+    prctl(PR_SET_NAME, name);
+    for (int i = 0; i < 3; i++) {
+        work();
+        usleep(1000);
+        close(open("/tmp/\x1b]0;path\x07\nforged", O_RDONLY));
+    }
+    return 0;
+}
+int main(void) {
+    char *names[] = {"a\nforged: 1", "b\x1b]0;t\x07", "c\x9b""2J\r\x08", "d\xe2\x80\xae\xc2\x9bx",
+                     "=forged,+1", "\x1b[2J\x1b[H"};
+    pthread_t threads[6];
+    prctl(PR_SET_NAME, "m\x1b[8m\nforged");
+    for (int i = 0; i < 6; i++) pthread_create(threads + i, 0, body, names[i]);
+    for (int i = 0; i < 6; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+"#;
+
+/// Panics if a text has what is not text, or a line that a name has made.
+#[track_caller]
+fn check_text(what: &str, text: &str) {
+    let is_odd = |c: &char| !matches!(c, '\n' | '\t') && kymo_model::is_unprintable(*c);
+    if let Some(odd) = text.chars().find(is_odd) {
+        let line = text.lines().find(|line| line.contains(odd));
+        panic!("{what}: {odd:?} in {line:?}");
+    }
+    let forged = text.lines().find(|line| line.trim_start_matches('"').starts_with("forged"));
+    assert_eq!(forged, None, "{what}");
+}
+
+/// A recording of `program` in which names that stand in its header are hostile, too.
+fn hostile_recordings(directory: &Path, program: &str) -> [String; 3] {
+    let [data, dat, patched] = ["h.data", "h.dat", "patched.data"]
+        .map(|name| directory.join(name).to_str().unwrap().to_owned());
+    let events = ["-e", "cpu-clock", "-e", "sched:sched_switch,sched:sched_wakeup"];
+    let record = [&["record", "-q", "-g", "-o", &data], &events[..], &["--", program]].concat();
+    let _ = run(KYMO, record).success();
+    let events = "sched:sched_switch,sched:sched_wakeup,raw_syscalls:*";
+    let _ = run(KYMO, ["trace", "-q", "-o", &dat, "-e", events, "--", program]).success();
+    // Texts of the same length in place of the event's name and the kernel's release.
+    let mut bytes = std::fs::read(&data).unwrap();
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let release = release.trim().as_bytes();
+    let mut other = b"6\x1b]0;\x07\nforged".to_vec();
+    other.resize(release.len().max(other.len()), b'x');
+    other.truncate(release.len());
+    for (old, new) in [(&b"cpu-clock\0"[..], &b"c\x1b[2J\nfo\0"[..]), (release, &other)] {
+        let places: Vec<usize> =
+            (0..bytes.len() - old.len()).filter(|at| bytes[*at..].starts_with(old)).collect();
+        assert!(!places.is_empty(), "{old:?}");
+        places.iter().for_each(|at| bytes[*at..*at + new.len()].copy_from_slice(new));
+    }
+    std::fs::write(&patched, bytes).unwrap();
+    [data, dat, patched]
+}
+
+#[test]
+fn texts_of_others_are_text_on_terminals_and_in_files() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc, Need::Tool("setsid")]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let hostile = directory.path().join("p\x1b]0;dir\x07\nforged");
+    std::fs::create_dir(&hostile).unwrap();
+    let source = directory.path().join("hostile.c");
+    std::fs::write(&source, HOSTILE).unwrap();
+    let program = hostile.join("prog\x1b[2J");
+    let [source, program] = [&source, &program].map(|path| path.to_str().unwrap());
+    let _ = run("gcc", ["-O1", "-g", "-pthread", "-o", program, source]).success();
+    let files = hostile_recordings(directory.path(), program);
+    let commands = [
+        "script",
+        "script --show-task-events --show-mmap-events",
+        "script -F comm,tid,event,ip,sym,dso,srcline",
+        "report",
+        "report -t ,",
+        "report --sort comm,tid,dso,sym,srcline --header",
+        "report --header-only -I",
+        "report --hierarchy --sort comm,dso",
+        "report --tasks",
+        "report --mmaps",
+        "report --stats",
+        "profile",
+        "annotate",
+        "buildid-list",
+        "evlist -v",
+        "evlist -F --trace-fields",
+        "list -v",
+        "why",
+        "sched latency",
+        "sched timehist",
+        "sched map",
+        "offcpu report",
+        "syscalls report",
+        "trace",
+        "trace -s",
+        "kwork report",
+        "lock contention",
+        "io latency",
+        "convert --to folded",
+    ];
+    for file in &files {
+        for command in commands {
+            let mut args: Vec<&str> = command.split(' ').collect();
+            args.extend(["-i", file, "--no-pager"]);
+            if command.starts_with("convert") {
+                args.truncate(args.len() - 3);
+                args.extend([file, "--no-pager"]);
+            }
+            // Not every command is for every recording: what it says of that is text, too.
+            let (text, _) = on_terminal(None, &args, None);
+            check_text(&format!("{args:?} on a terminal"), &text);
+            let piped = run(KYMO, &args);
+            check_text(&format!("{args:?} into a file"), &piped.stdout);
+            check_text(&format!("{args:?}, its notes"), &piped.stderr);
+        }
+    }
+    for args in [
+        &["trace", "--", program][..],
+        &["trace", "-s", "--", program],
+        &["trace", "-e", "sched:sched_switch", "--", program],
+        &["stat", "--per-thread", "-x", ",", "-e", "task-clock", "--", program],
+        &["count", "-e", "sched:sched_switch", "--", program],
+        &["profile", "--", program],
+    ] {
+        let (text, _) = on_terminal(None, args, None);
+        check_text(&format!("{args:?} on a terminal"), &text);
+        let piped = run(KYMO, args);
+        check_text(&format!("{args:?} into a file"), &piped.stdout);
+    }
+    // A name is no formula of a spreadsheet.
+    let table =
+        run(KYMO, ["report", "-i", &files[0], "-t", ";", "--sort", "comm"]).success().stdout;
+    assert!(table.contains(";'=forged,+1"), "{table}");
+    // Exact names are for programs.
+    let objects = run(KYMO, ["script", "-i", &files[0], "--json"]).success().stdout;
+    assert!(objects.contains(r#""comm":"a\nforged: 1""#), "names in JSON");
 }

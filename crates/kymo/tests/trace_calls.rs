@@ -397,6 +397,151 @@ fn a_system_wide_trace_tells_tasks_by_number_and_name() {
     assert!(out.stdout.lines().any(is_told), "{}", out.stdout);
 }
 
+/// Calls of both ABIs by one 64-bit program: numbers of i386 mean other calls than those of
+/// x86-64. Its paths lie where addresses have 32 bits.
+#[cfg(target_arch = "x86_64")]
+const BOTH_ABIS: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static long compat(long number, long a, long b, long c) {
+    long result;
+    __asm__ volatile("int $0x80" : "=a"(result) : "a"(number), "b"(a), "c"(b), "d"(c)
+                     : "memory", "r8", "r9", "r10", "r11");
+    return result;
+}
+static void refused(int signal) { _exit(44); }
+int main(void) {
+    signal(SIGSEGV, refused);
+    char *low = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+    strcpy(low, "/etc/hostname");
+    syscall(SYS_close_range, 40, ~0U, 0);
+    compat(20, 0, 0, 0);                      /* getpid; writev of x86-64 */
+    compat(6, 77, 0, 0);                      /* close; lstat */
+    compat(3, 78, 0, 0);                      /* read; close */
+    int fd = compat(5, (long)low, O_RDONLY, 0); /* open; fstat */
+    compat(3, fd, (long)low, 1);
+    syscall(SYS_read, fd, low, 0);
+    syscall(SYS_close, fd);
+    compat(1000, 1, 2, 3);
+    syscall(SYS_getppid);
+    return 0;
+}
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn calls_are_named_by_their_abi() {
+    let Some(_state) = begin() else { return };
+    let work = Workload::compile("both_abis", BOTH_ABIS);
+    let program = work.program().to_str().unwrap();
+    if run(program, [""; 0]).status == 44 {
+        println!("SKIPPED: this kernel has no calls of i386");
+        return;
+    }
+    let lines = trace(&["--", program]).success().stdout;
+    let lines: Vec<String> = lines.lines().map(bare).collect();
+    let from = lines.iter().position(|l| l.starts_with("close_range(40")).unwrap();
+    let pid = lines[from + 1].strip_prefix("getpid() = ").unwrap_or_else(|| panic!("{lines:#?}"));
+    assert!(pid.parse::<u32>().is_ok(), "{pid}");
+    let open = lines[from + 4].as_str();
+    let fd = open.strip_prefix(r#"open("/etc/hostname", O_RDONLY) = "#).unwrap_or_default();
+    let (number, path) = fd.split_once('<').unwrap_or_else(|| panic!("{lines:#?}"));
+    assert_eq!(path, "/etc/hostname>");
+    let expected = [
+        "close(77) = -1 EBADF (Bad file descriptor)",
+        "read(78, NULL, 0) = -1 EBADF (Bad file descriptor)",
+        open,
+    ];
+    assert_eq!(lines[from + 2..from + 5], expected, "{lines:#?}");
+    let read = &lines[from + 5];
+    assert!(read.starts_with(&format!("read({number}</etc/hostname>, \"")), "{read}");
+    assert!(lines[from + 6].starts_with(&format!("read({number}</etc/hostname>, ")), "{lines:#?}");
+    assert_eq!(lines[from + 7], format!("close({number}</etc/hostname>) = 0"));
+    assert!(lines[from + 8].starts_with("syscall_1000("), "{lines:#?}");
+    assert!(lines[from + 8].ends_with("-1 ENOSYS (Function not implemented)"), "{lines:#?}");
+    assert!(lines[from + 9].starts_with("getppid() = "), "{lines:#?}");
+    // Chosen by name, whatever the number.
+    let chosen = trace(&["--calls", "read,open", "--", program]).success().stdout;
+    let chosen: Vec<String> = chosen.lines().map(bare).collect();
+    assert!(chosen.iter().any(|l| l == open), "{chosen:#?}");
+    assert!(chosen.iter().any(|l| l.starts_with("read(78,")), "{chosen:#?}");
+    let is_chosen = |l: &String| l.starts_with("read(") || l.starts_with("open(");
+    assert!(chosen.iter().all(is_chosen), "{chosen:#?}");
+    // In perf rings and in the table, too.
+    let sampled = trace(&["--call-graph", "fp", "--calls", "close", "--", program]).success();
+    assert!(sampled.stdout.contains("close(77) = -1 EBADF"), "{}", sampled.stdout);
+    let table = trace(&["-s", "--", program]).success().stdout;
+    let calls = |name: &str| {
+        let row = table.lines().find(|l| l.split_whitespace().next() == Some(name));
+        row.and_then(|l| l.split_whitespace().nth(1)?.parse::<u32>().ok()).unwrap_or(0)
+    };
+    assert_eq!((calls("getpid"), calls("open"), calls("writev"), calls("lstat")), (1, 1, 0, 0));
+}
+
+/// A program of 32 bits without a C library, and what it does.
+#[cfg(target_arch = "x86_64")]
+const PROGRAM_OF_32_BITS: &str = r#"
+static int call(int number, int a, int b, int c) {
+    int result;
+    __asm__ volatile("int $0x80" : "=a"(result) : "a"(number), "b"(a), "c"(b), "d"(c) : "memory");
+    return result;
+}
+void _start(void) {
+    int fd = call(5, (int)"/etc/hostname", 0, 0);
+    call(6, fd, 0, 0);
+    call(20, 0, 0, 0);
+    call(64, 0, 0, 0);
+    call(-1, 0, 0, 0);
+    call(1, 7, 0, 0);
+}
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn calls_of_programs_of_32_bits_have_their_names_live_and_in_recordings() {
+    let Some(_state) = begin() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let [source, program, data] = ["p.c", "p32", "perf.data"].map(|n| directory.path().join(n));
+    std::fs::write(&source, PROGRAM_OF_32_BITS).unwrap();
+    let [source, program, data] = [&source, &program, &data].map(|p| p.to_str().unwrap());
+    let flags = ["-m32", "-O1", "-nostdlib", "-static", "-fno-pic", "-ffreestanding"];
+    let _ = run("gcc", [&flags[..], &["-o", program, source]].concat()).success();
+    if run(program, [""; 0]).status != 7 {
+        println!("SKIPPED: this kernel runs no programs of 32 bits");
+        return;
+    }
+    let live = trace(&["--", program]);
+    let names = |text: &str| -> Vec<String> {
+        let call = |l: &str| Some(bare(l).split_once('(')?.0.to_owned());
+        text.lines().filter_map(call).collect()
+    };
+    let expected = ["open", "close", "getpid", "getppid", "syscall_-1", "exit"];
+    let seen = names(&live.stdout);
+    assert_eq!(seen[seen.len() - 6..], expected, "{}", live.stdout);
+    assert!(live.stdout.contains(r#"open("/etc/hostname", O_RDONLY) = "#), "{}", live.stdout);
+    assert!(bare(live.stdout.lines().next().unwrap()).ends_with(") = 0"), "{}", live.stdout);
+    let record = ["syscalls", "record", "-q", "-o", data, "--", program];
+    let recorded = run(KYMO, record);
+    assert_eq!(recorded.status, 7, "{}", recorded.stderr);
+    let shown = trace(&["-i", data, "--comm", "p32"]).stdout;
+    let seen = names(&shown);
+    assert_eq!(seen[seen.len() - 6..], expected, "{shown}");
+    let chosen = trace(&["-i", data, "--calls", "open", "--comm", "p32"]).stdout;
+    assert_eq!(names(&chosen), ["open"], "{chosen}");
+    let report = run(KYMO, ["syscalls", "report", "-i", data, "--json"]).success().stdout;
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let calls = report["calls"].as_array().unwrap();
+    for name in ["open", "getpid", "getppid"] {
+        assert!(calls.iter().any(|call| call["syscall"] == name), "{name}: {report:#}");
+    }
+}
+
 /// A process that is attached to in the middle of a call: the call is shown with its end, or as
 /// one that goes on.
 #[test]

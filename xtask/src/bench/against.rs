@@ -98,7 +98,7 @@ fn build(revision: &str) -> anyhow::Result<PathBuf> {
     }
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args(["build", "--release", "--bin", "kymo", "--message-format=json-render-diagnostics"])
+        .args(["build", "--release", "--bin", "kymo"])
         .arg("--target-dir")
         .arg(directory.join("target"))
         .current_dir(&source);

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use kymo_events::{FieldReader, FieldType, RecordedClass, RecordedEvent, TaskInfo};
+use kymo_events::{FieldReader, FieldType, LayoutMemo, RecordedClass, RecordedEvent, TaskInfo};
 
 /// A block device, as the kernel numbers it within.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -194,7 +194,7 @@ impl EventPlan {
 /// Decodes events, class by class.
 #[derive(Debug, Default)]
 pub struct BlockDecoder {
-    plans: Vec<Option<Option<EventPlan>>>,
+    plans: LayoutMemo<Option<EventPlan>>,
     /// Events that lack a field, or end before it.
     pub malformed: u64,
 }
@@ -203,24 +203,10 @@ impl BlockDecoder {
     /// The event, if it is of a block request.
     #[inline]
     pub fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<BlockEvent> {
-        let index = event.class.layout.index();
-        if self.plans.get(index).is_none_or(Option::is_none) {
-            self.learn(event.class, index);
-        }
-        let plan = self.plans.get(index)?.as_ref()?.as_ref()?;
+        let plan = self.plans.get_or_make(event.class, EventPlan::of)?.as_ref()?;
         let decoded = plan.decode(event);
         self.malformed += u64::from(decoded.is_none());
         decoded
-    }
-
-    #[cold]
-    fn learn(&mut self, class: &RecordedClass, index: usize) {
-        if self.plans.len() <= index {
-            self.plans.resize(index + 1, None);
-        }
-        if let Some(slot) = self.plans.get_mut(index) {
-            *slot = Some(EventPlan::of(class));
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Events that say which file a block request is for: bios, their way to other devices, and what
 //! file systems and the page cache tell of inodes.
 
-use kymo_events::{FieldReader, FieldType, RecordedClass, RecordedEvent};
+use kymo_events::{FieldReader, FieldType, LayoutMemo, RecordedClass, RecordedEvent};
 
 use super::decode::{BlockDevice, BlockOp};
 
@@ -213,7 +213,7 @@ pub(super) fn has_guards(classes: &[RecordedClass]) -> bool {
 /// Decodes events, class by class.
 #[derive(Debug, Default)]
 pub(super) struct FileDecoder {
-    plans: Vec<Option<Option<FilePlan>>>,
+    plans: LayoutMemo<Option<FilePlan>>,
     /// Whether there are events of bios.
     pub(super) has_bios: bool,
     /// Events that lack a field, or end before it.
@@ -224,25 +224,15 @@ impl FileDecoder {
     /// The event, if it tells of files.
     #[inline]
     pub(super) fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<FileEvent> {
-        let index = event.class.layout.index();
-        if self.plans.get(index).is_none_or(Option::is_none) {
-            self.learn(event.class, index);
-        }
-        let plan = self.plans.get(index)?.as_ref()?.as_ref()?;
+        let has_bios = &mut self.has_bios;
+        let plan = self.plans.get_or_make(event.class, |class| {
+            let plan = FilePlan::of(class);
+            *has_bios |= plan.as_ref().is_some_and(|p| p.kind == FileEventKind::Bio);
+            plan
+        });
+        let plan = plan?.as_ref()?;
         let decoded = plan.decode(event);
         self.malformed += u64::from(decoded.is_none());
         decoded
-    }
-
-    #[cold]
-    fn learn(&mut self, class: &RecordedClass, index: usize) {
-        if self.plans.len() <= index {
-            self.plans.resize(index + 1, None);
-        }
-        let plan = FilePlan::of(class);
-        self.has_bios |= plan.as_ref().is_some_and(|p| p.kind == FileEventKind::Bio);
-        if let Some(slot) = self.plans.get_mut(index) {
-            *slot = Some(plan);
-        }
     }
 }

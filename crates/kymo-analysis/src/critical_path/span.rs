@@ -1,6 +1,6 @@
 //! Spans of a program's events: `begin-event -> end-event by key`, and matching them.
 
-use kymo_events::{FieldValue, FilterExpr, RecordedClass, RecordedEvent};
+use kymo_events::{FieldValue, FilterExpr, LayoutMemo, RecordedClass, RecordedEvent};
 use rustc_hash::FxHashMap;
 
 /// Begins without an end that are remembered.
@@ -131,8 +131,8 @@ pub(super) struct EndedSpan {
 #[derive(Debug, Default)]
 pub(super) struct SpanMatcher {
     open: FxHashMap<SpanKey, u64>,
-    /// By layout: the sides that a class may be.
-    sides: FxHashMap<usize, Vec<SpanSide>>,
+    /// Sides that a class may be.
+    sides: LayoutMemo<Vec<SpanSide>>,
     /// Begins without end, ends without begin, events without the field.
     pub(super) unmatched: (u64, u64, u64),
 }
@@ -144,8 +144,8 @@ impl SpanMatcher {
         expr: &SpanExpr,
         event: &RecordedEvent<'_>,
     ) -> (bool, Option<EndedSpan>) {
-        let sides = self.sides.entry(event.class.layout.index());
-        let sides = sides.or_insert_with(|| sides_of(expr, event.class)).clone();
+        let sides = self.sides.get_or_make(event.class, |class| sides_of(expr, class));
+        let sides = sides.cloned().unwrap_or_default();
         let mut ended = None;
         // An event that is both ends one and begins the next.
         for side in &sides {

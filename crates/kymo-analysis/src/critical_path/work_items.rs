@@ -1,7 +1,7 @@
 //! Work items of the kernel: who queued what a worker executes. A worker that is awake already
 //! is not woken for an item, so that its wake-up does not tell whose work it does.
 
-use kymo_events::{FieldId, RecordedClass, RecordedEvent};
+use kymo_events::{FieldId, LayoutMemo, RecordedClass, RecordedEvent};
 use rustc_hash::FxHashMap;
 
 use super::path::PathTaskId;
@@ -44,7 +44,7 @@ pub(super) struct WorkEvent {
 /// Items by worker, in the order of time.
 #[derive(Debug, Default)]
 pub(super) struct WorkItems {
-    plans: FxHashMap<usize, Option<WorkFields>>,
+    plans: LayoutMemo<Option<WorkFields>>,
     queued: FxHashMap<u64, (u64, PathTaskId)>,
     begun: FxHashMap<PathTaskId, Vec<WorkItem>>,
     count: usize,
@@ -53,8 +53,7 @@ pub(super) struct WorkItems {
 impl WorkItems {
     /// Reads an event, if it is one of a work item.
     pub(super) fn read(&mut self, event: &RecordedEvent<'_>) -> Option<WorkEvent> {
-        let plan = self.plans.entry(event.class.layout.index());
-        let plan = (*plan.or_insert_with(|| fields_of(event.class)))?;
+        let plan = self.plans.get_or_make(event.class, fields_of).copied().flatten()?;
         let fields = event.fields();
         let flags = plan.flags.and_then(|f| fields.integer(f));
         Some(WorkEvent {

@@ -1,7 +1,7 @@
 //! Events of the slab and the page allocator, of all formats and kernels, as one enumeration.
 //! Which fields an event class has is looked up once for each layout.
 
-use kymo_events::{EventFields, FieldId, RecordedClass, RecordedEvent};
+use kymo_events::{EventFields, FieldId, LayoutMemo, RecordedClass, RecordedEvent};
 
 use crate::print_argument::constant_argument;
 
@@ -209,8 +209,7 @@ impl EventPlan {
 /// Decodes events, class by class.
 #[derive(Debug, Default)]
 pub struct KmemDecoder {
-    /// By layout; `Some(None)` for a class that is of no allocator.
-    plans: Vec<Option<Option<EventPlan>>>,
+    plans: LayoutMemo<Option<EventPlan>>,
     /// Whether a class states page frame numbers.
     pub has_pfns: bool,
     /// Events that lack a field, or end before it.
@@ -221,10 +220,9 @@ impl KmemDecoder {
     /// The event, if it is one of an allocator.
     #[inline]
     pub fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<KmemEvent> {
-        let index = event.class.layout.index();
-        let plan = match self.plans.get(index) {
-            Some(Some(plan)) => *plan,
-            _ => self.learn(event.class, index),
+        let plan = match self.plans.get(event.class.layout) {
+            Some(plan) => *plan,
+            None => self.learn(event.class),
         };
         let decoded = plan?.decode(&event.fields());
         self.malformed += u64::from(decoded.is_none());
@@ -232,17 +230,12 @@ impl KmemDecoder {
     }
 
     #[cold]
-    fn learn(&mut self, class: &RecordedClass, index: usize) -> Option<EventPlan> {
+    fn learn(&mut self, class: &RecordedClass) -> Option<EventPlan> {
         let plan = EventPlan::of(class);
         if let Some(EventPlan::PageAlloc { is_pfn: true, .. }) = plan {
             self.has_pfns = true;
         }
-        if self.plans.len() <= index {
-            self.plans.resize(index + 1, None);
-        }
-        if let Some(slot) = self.plans.get_mut(index) {
-            *slot = Some(plan);
-        }
+        self.plans.insert(class.layout, plan);
         plan
     }
 }

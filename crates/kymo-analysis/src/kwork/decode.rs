@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 
-use kymo_events::{FieldId, RecordedClass, RecordedEvent};
+use kymo_events::{FieldId, LayoutId, LayoutMemo, RecordedClass, RecordedEvent};
 
 use crate::print_argument::FlagNames;
 
@@ -119,8 +119,7 @@ impl EventPlan {
 /// Decodes events, class by class.
 #[derive(Debug, Default)]
 pub struct KworkDecoder {
-    /// By layout; `Some(None)` for a class of other events.
-    plans: Vec<Option<Option<EventPlan>>>,
+    plans: LayoutMemo<Option<EventPlan>>,
     /// Names of softirqs, by the print format of the kernel.
     pub softirq_names: FlagNames,
     /// Events that lack a field, or end before it.
@@ -129,17 +128,16 @@ pub struct KworkDecoder {
 
 impl KworkDecoder {
     /// Whether events of a layout are of pieces of work, if one came before.
-    pub fn takes(&self, layout: usize) -> Option<bool> {
-        self.plans.get(layout)?.as_ref().map(Option::is_some)
+    pub fn takes(&self, layout: LayoutId) -> Option<bool> {
+        self.plans.get(layout).map(Option::is_some)
     }
 
     /// The event, if it is of a piece of work.
     #[inline]
     pub fn decode<'a>(&mut self, event: &'a RecordedEvent<'_>) -> Option<KworkEvent<'a>> {
-        let index = event.class.layout.index();
-        let plan = match self.plans.get(index) {
-            Some(Some(plan)) => *plan,
-            _ => self.learn(event.class, index),
+        let plan = match self.plans.get(event.class.layout) {
+            Some(plan) => *plan,
+            None => self.learn(event.class),
         }?;
         let fields = event.fields();
         let Some(id) = fields.integer(plan.id) else {
@@ -156,19 +154,14 @@ impl KworkDecoder {
     }
 
     #[cold]
-    fn learn(&mut self, class: &RecordedClass, index: usize) -> Option<EventPlan> {
+    fn learn(&mut self, class: &RecordedClass) -> Option<EventPlan> {
         let plan = EventPlan::of(class);
         let is_softirq = plan.is_some_and(|p| p.kind == KworkKind::Softirq);
         if is_softirq && !self.softirq_names.is_known() {
             let format = class.print_format.as_deref().unwrap_or("");
             self.softirq_names = FlagNames::from_print_format(format, "action=", "vec");
         }
-        if self.plans.len() <= index {
-            self.plans.resize(index + 1, None);
-        }
-        if let Some(slot) = self.plans.get_mut(index) {
-            *slot = Some(plan);
-        }
+        self.plans.insert(class.layout, plan);
         plan
     }
 }

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kymo_events::{
-    EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
-    SourceError,
+    EventSelection, EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass,
+    RecordedEvent, SourceError,
 };
 use rustc_hash::FxHashMap;
 
@@ -168,7 +168,7 @@ impl ContentionFields {
 struct ContentionCounting<'a> {
     config: &'a ContentionConfig,
     losses: LossWindows,
-    fields: FxHashMap<usize, Option<ContentionFields>>,
+    fields: LayoutMemo<Option<ContentionFields>>,
     open: FxHashMap<WaitKey, OpenWait>,
     /// Of each CPU the events whose stacks may come: waits that begin, others.
     stacks: Vec<Vec<Option<WaitKey>>>,
@@ -207,7 +207,7 @@ pub fn count_contention(
     let mut counting = ContentionCounting {
         config,
         losses: source.losses(),
-        fields: FxHashMap::default(),
+        fields: LayoutMemo::default(),
         open: FxHashMap::default(),
         stacks: Vec::new(),
         rows: Vec::new(),
@@ -237,8 +237,7 @@ impl ContentionCounting<'_> {
         if class.is_stack {
             return self.take_stack(event);
         }
-        let fields =
-            *self.fields.entry(class.layout.index()).or_insert_with(|| ContentionFields::of(class));
+        let fields = self.fields.get_or_make(class, ContentionFields::of).copied().flatten();
         let Some(fields) = fields else { return };
         let (address, flags) = match fields {
             ContentionFields::Waking { tid } => {

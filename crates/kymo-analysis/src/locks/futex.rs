@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
-    SourceError,
+    EventSelection, EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass,
+    RecordedEvent, SourceError,
 };
 use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
@@ -130,7 +130,7 @@ struct OpenCall {
 struct FutexCounting<'a> {
     selection: &'a EventSelection,
     losses: LossWindows,
-    fields: FxHashMap<usize, Option<FutexFields>>,
+    fields: LayoutMemo<Option<FutexFields>>,
     /// Who runs, by CPU, where events do not tell.
     running: FxHashMap<u32, (u32, Vec<u8>)>,
     /// Waits by thread.
@@ -161,7 +161,7 @@ pub fn count_futexes(
     let mut counting = FutexCounting {
         selection,
         losses: source.losses(),
-        fields: FxHashMap::default(),
+        fields: LayoutMemo::default(),
         running: FxHashMap::default(),
         open: FxHashMap::default(),
         by_key: FxHashMap::default(),
@@ -186,8 +186,7 @@ pub fn count_futexes(
 impl FutexCounting<'_> {
     fn event(&mut self, event: &RecordedEvent<'_>) {
         let class = event.class;
-        let of = || FutexFields::of(class);
-        let fields = *self.fields.entry(class.layout.index()).or_insert_with(of);
+        let fields = self.fields.get_or_make(class, FutexFields::of).copied().flatten();
         let number = |id| event.fields().integer(id);
         let Some(fields) = fields else {
             if event.task().tid.is_none()

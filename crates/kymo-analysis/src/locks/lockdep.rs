@@ -9,7 +9,8 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass, RecordedEvent, SourceError,
+    EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
+    SourceError,
 };
 use rustc_hash::FxHashMap;
 
@@ -80,7 +81,7 @@ enum RowKey {
 struct LockdepCounting<'a> {
     config: &'a ContentionConfig,
     losses: LossWindows,
-    fields: FxHashMap<usize, Option<LockdepFields>>,
+    fields: LayoutMemo<Option<LockdepFields>>,
     taken: FxHashMap<WaitKey, TakenLock>,
     rows: Vec<LockRow>,
     by_key: FxHashMap<RowKey, usize>,
@@ -103,7 +104,7 @@ pub fn count_lockdep(
     let mut counting = LockdepCounting {
         config,
         losses: source.losses(),
-        fields: FxHashMap::default(),
+        fields: LayoutMemo::default(),
         taken: FxHashMap::default(),
         rows: Vec::new(),
         by_key: FxHashMap::default(),
@@ -125,8 +126,7 @@ pub fn count_lockdep(
 impl LockdepCounting<'_> {
     fn event(&mut self, event: &RecordedEvent<'_>) {
         let class = event.class;
-        let fields =
-            *self.fields.entry(class.layout.index()).or_insert_with(|| LockdepFields::of(class));
+        let fields = self.fields.get_or_make(class, LockdepFields::of).copied().flatten();
         let Some(fields) = fields else { return };
         self.events += 1;
         let address = event.fields().integer(fields.address);

@@ -9,7 +9,7 @@ use super::count::OffCpuCounting;
 use super::intervals::IntervalCertainty;
 use crate::tasks::{SchedTask, TaskId};
 
-/// Largest number of first waits that are kept; with fewer, no switch is missing.
+/// First waits that are kept: once this many were kept, no switch is taken to be missing.
 const MOST: usize = 1 << 12;
 
 /// A first wait, which is in the row of its task as waiting.

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use kymo_events::{
     EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError, TaskInfo,
 };
-use kymo_model::CompactSort as _;
+use kymo_model::{CompactSort as _, Note};
 use rustc_hash::FxHashMap;
 
 use super::decode::{CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
@@ -156,6 +156,8 @@ pub struct SyscallTable {
     pub has_losses: bool,
     /// Events without time, task or a field.
     pub malformed: u64,
+    /// What is not known of the numbers of calls.
+    pub width_note: Option<Note>,
     /// Calls beyond those that are told apart.
     pub crowded: u64,
     /// What did not fit together in events of the scheduler.
@@ -553,6 +555,7 @@ impl<'a> SyscallCounting<'a> {
         let slowest = self.slowest.into_sorted_vec().into_iter().map(|key| key.0.3).collect();
         let open_at_end = self.open.len() as u64;
         SyscallTable {
+            width_note: self.decoder.width_note(),
             infos: self.decoder.calls,
             calls: by_total(all),
             tasks,

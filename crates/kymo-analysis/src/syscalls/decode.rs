@@ -1,7 +1,10 @@
 //! Entries and exits of system calls: by numbers (`raw_syscalls`), by names (`syscalls`), or as
 //! LTTng has them (`syscall_entry_*`).
 
-use kymo_events::{FieldId, FieldReader, FieldType, RecordedClass, RecordedEvent};
+use kymo_events::{
+    FieldId, FieldReader, FieldType, LayoutId, LayoutMemo, RecordedClass, RecordedEvent,
+};
+use kymo_model::{Note, NoteKind, counted};
 use rustc_hash::FxHashMap;
 
 /// Number of a call among those met.
@@ -66,10 +69,24 @@ fn number_of(number: i64, event: &RecordedEvent<'_>) -> i64 {
     }
 }
 
+fn note_width(
+    widths: &mut FxHashMap<u32, (u32, bool)>,
+    event: &RecordedEvent<'_>,
+    words: &[u64; 6],
+) {
+    let Some(tid) = event.task().tid else { return };
+    if widths.len() >= MOST_THREADS && !widths.contains_key(&tid) {
+        return;
+    }
+    let (calls, is_wide) = widths.entry(tid).or_default();
+    *calls = calls.saturating_add(1);
+    *is_wide |= words.iter().any(|word| *word > u64::from(u32::MAX));
+}
+
 /// Decodes events, class by class.
 #[derive(Debug)]
 pub struct SyscallDecoder {
-    plans: Vec<Option<Option<EventPlan>>>,
+    plans: LayoutMemo<Option<EventPlan>>,
     /// The calls that were met.
     pub calls: Vec<CallInfo>,
     by_name: FxHashMap<String, CallId>,
@@ -81,13 +98,21 @@ pub struct SyscallDecoder {
     has_arguments: bool,
     /// Events that lack a field, or end before it.
     pub malformed: u64,
+    /// Threads of which no mapping tells whether they are of 32 bits: entries of calls so far,
+    /// and whether an argument was wider.
+    widths: FxHashMap<u32, (u32, bool)>,
 }
+
+/// Entries of calls after which a program of 64 bits has had an address in a register.
+const TELLING_CALLS: u32 = 24;
+/// Threads whose arguments are compared at most.
+const MOST_THREADS: usize = 1 << 16;
 
 impl SyscallDecoder {
     /// `name_of` names a call by its number.
     pub fn new(name_of: fn(i64) -> Option<&'static str>) -> SyscallDecoder {
         SyscallDecoder {
-            plans: Vec::new(),
+            plans: LayoutMemo::default(),
             calls: Vec::new(),
             by_name: FxHashMap::default(),
             by_number: FxHashMap::default(),
@@ -95,6 +120,7 @@ impl SyscallDecoder {
             has_raw: false,
             has_arguments: true,
             malformed: 0,
+            widths: FxHashMap::default(),
         }
     }
 
@@ -105,18 +131,36 @@ impl SyscallDecoder {
     }
 
     /// Whether events of a layout are of system calls, if one came before.
-    pub fn takes(&self, layout: usize) -> Option<bool> {
-        self.plans.get(layout)?.as_ref().map(Option::is_some)
+    pub fn takes(&self, layout: LayoutId) -> Option<bool> {
+        self.plans.get(layout).map(Option::is_some)
+    }
+
+    /// Note on threads that may be of programs of 32 bits, whose numbers name other calls: the
+    /// recording does not tell, and no argument of theirs was wider.
+    pub fn width_note(&self) -> Option<Note> {
+        let narrow = |(calls, is_wide): &&(u32, bool)| *calls >= TELLING_CALLS && !is_wide;
+        let threads = self.widths.values().filter(narrow).count() as u64;
+        // Where numbers have no names none is wrong.
+        if threads == 0 || (self.name_of)(0).is_none() {
+            return None;
+        }
+        let fact = format!(
+            "names of the calls of {} may be wrong: no argument of theirs is wider than 32 bits, \
+             and programs of 32 bits have other numbers",
+            counted(threads, "thread", "threads")
+        );
+        let advice = "`kymo trace -- COMMAND` and `kymo syscalls record` tell such programs";
+        Some(Note::doubt(NoteKind::Abi, fact, Some(advice.to_owned())))
     }
 
     /// The event, if it is of a system call.
     #[inline]
     pub fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<SyscallEvent> {
-        let index = event.class.layout.index();
-        if self.plans.get(index).is_none_or(Option::is_none) {
-            self.learn(event.class, index);
+        if self.plans.get(event.class.layout).is_none() {
+            let plan = self.plan(event.class);
+            self.plans.insert(event.class.layout, plan);
         }
-        let plan = self.plans.get(index)?.as_ref()?.as_ref()?;
+        let plan = self.plans.get(event.class.layout)?.as_ref()?;
         let fields = event.fields();
         let decoded = match plan {
             EventPlan::RawEnter { id, args } => {
@@ -124,6 +168,9 @@ impl SyscallDecoder {
                 let mut arguments = CallArguments::default();
                 if self.has_arguments {
                     fields.read_array(*args, arguments.words.len(), &mut arguments.words);
+                }
+                if self.has_arguments && event.is_of_32_bit_program().is_none() {
+                    note_width(&mut self.widths, event, &arguments.words);
                 }
                 let number = fields.read_integer(id).map(|n| number_of(n, event));
                 number.map(|n| SyscallEvent::Enter(self.numbered(n), arguments))
@@ -179,16 +226,6 @@ impl SyscallDecoder {
     }
 
     #[cold]
-    fn learn(&mut self, class: &RecordedClass, index: usize) {
-        let plan = self.plan(class);
-        if self.plans.len() <= index {
-            self.plans.resize(index + 1, None);
-        }
-        if let Some(slot) = self.plans.get_mut(index) {
-            *slot = Some(plan);
-        }
-    }
-
     fn plan(&mut self, class: &RecordedClass) -> Option<EventPlan> {
         let reader = |name: &str| class.field(name).map(|id| class.reader(id));
         match (class.system.as_str(), class.name.as_str()) {

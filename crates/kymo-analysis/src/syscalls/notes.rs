@@ -35,6 +35,10 @@ pub fn syscall_notes(table: &SyscallTable) -> Vec<Note> {
         );
         doubt(NoteKind::Malformed, fact, None);
     }
+    notes.extend(table.width_note.clone());
+    let mut doubt = |kind, fact: String, advice: Option<&str>| {
+        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
+    };
     if table.crowded > 0 {
         let fact = counted(
             table.crowded,

@@ -3,7 +3,7 @@
 //! ftrace's mean something else there (`child_pid` is a thread in ftrace, a process in LTTng).
 
 use kymo_events::{
-    EventDigester, EventFields, FieldReader, RecordedClass, RecordedEvent, TaskComm,
+    EventDigester, EventFields, FieldReader, LayoutMemo, RecordedClass, RecordedEvent, TaskComm,
 };
 
 use super::switch_state::SwitchOutState;
@@ -250,8 +250,7 @@ impl EventPlan {
 /// Decodes events, class by class.
 #[derive(Debug, Default)]
 pub struct SchedDecoder {
-    /// By layout; `Some(None)` for a class that is none of the scheduler's.
-    plans: Vec<Option<Option<EventPlan>>>,
+    plans: LayoutMemo<Option<EventPlan>>,
     /// Events that lack a field, or end before it.
     pub malformed: u64,
 }
@@ -270,23 +269,9 @@ impl SchedDecoder {
     /// The event, if it is one of the scheduler's.
     #[inline(always)]
     pub fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<SchedEvent> {
-        let index = event.class.layout.index();
-        if self.plans.get(index).is_none_or(Option::is_none) {
-            self.learn(event.class, index);
-        }
-        let plan = self.plans.get(index)?.as_ref()?.as_ref()?;
+        let plan = self.plans.get_or_make(event.class, EventPlan::of)?.as_ref()?;
         let decoded = plan.decode(event);
         self.malformed += u64::from(decoded.is_none());
         decoded
-    }
-
-    #[cold]
-    fn learn(&mut self, class: &RecordedClass, index: usize) {
-        if self.plans.len() <= index {
-            self.plans.resize(index + 1, None);
-        }
-        if let Some(slot) = self.plans.get_mut(index) {
-            *slot = Some(EventPlan::of(class));
-        }
     }
 }

@@ -2,7 +2,8 @@
 //! processes (`kmem:rss_stat`).
 
 use kymo_events::{
-    ClassOrigin, FieldId, FieldPart, FieldRole, FieldType, FieldValue, RecordedClass, RecordedEvent,
+    ClassOrigin, FieldId, FieldPart, FieldRole, FieldType, FieldValue, LayoutId, LayoutMemo,
+    RecordedClass, RecordedEvent,
 };
 use rustc_hash::FxHashMap;
 
@@ -88,32 +89,22 @@ pub(super) struct Counters {
     pub(super) tracks: Vec<CounterTrack>,
     /// Values that are left out.
     pub(super) left_out: u64,
-    /// By layout, of classes that had an event.
-    plans: Vec<Option<CounterPlan>>,
+    plans: LayoutMemo<CounterPlan>,
     numbers: FxHashMap<(u32, u32, CounterOwner), usize>,
     values: u64,
 }
 
 impl Counters {
     /// Whether events of a layout have a number that counts, if one came before.
-    pub(super) fn takes(&self, layout: usize) -> Option<bool> {
-        let plan = self.plans.get(layout)?.as_ref();
-        plan.map(|plan| !matches!(plan, CounterPlan::Nothing))
+    pub(super) fn takes(&self, layout: LayoutId) -> Option<bool> {
+        self.plans.get(layout).map(|plan| !matches!(plan, CounterPlan::Nothing))
     }
 
     /// Takes an event of a process.
     pub(super) fn event(&mut self, event: &RecordedEvent<'_>, now: u64, pid: Option<u32>) {
-        let index = event.class.layout.index();
-        if self.plans.get(index).is_none_or(Option::is_none) {
-            if self.plans.len() <= index {
-                self.plans.resize(index + 1, None);
-            }
-            if let Some(slot) = self.plans.get_mut(index) {
-                *slot = Some(plan(event.class).unwrap_or(CounterPlan::Nothing));
-            }
-        }
-        let Some(Some(plan)) = self.plans.get(index) else { return };
-        let key = index as u32;
+        let make = |class: &RecordedClass| plan(class).unwrap_or(CounterPlan::Nothing);
+        let Some(plan) = self.plans.get_or_make(event.class, make) else { return };
+        let key = event.class.layout.0;
         let number = |id: FieldId| event.field(id).number();
         let mut found: Vec<(u32, CounterOwner, String, CounterValue)> = Vec::new();
         let class = &event.class.full_name;

@@ -1,6 +1,6 @@
 //! What CPUs do beside tasks: handlers of interrupts, and softirqs, as spans of each CPU.
 
-use kymo_events::RecordedEvent;
+use kymo_events::{LayoutId, RecordedEvent};
 use rustc_hash::FxHashMap;
 
 use super::span_track::{SpanTrack, TrackSpan};
@@ -73,7 +73,7 @@ impl WorkTracks {
     }
 
     /// Whether events of a layout are of this, if one came before.
-    pub(super) fn takes(&self, layout: usize) -> Option<bool> {
+    pub(super) fn takes(&self, layout: LayoutId) -> Option<bool> {
         self.decoder.takes(layout)
     }
 

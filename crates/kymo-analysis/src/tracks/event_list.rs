@@ -50,6 +50,39 @@ pub struct EventList {
     pub(super) density: EventDensity,
 }
 
+/// An event of the list, without its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedEvent {
+    /// When, from the start of the tracks on.
+    pub time: u64,
+    /// Number of its class in `classes`.
+    pub class: u32,
+    /// Number of the task, where it is known.
+    pub task: Option<u32>,
+    /// CPU, where it is known.
+    pub cpu: Option<u32>,
+}
+
+impl EventList {
+    /// The events, chunk by chunk as they are unpacked.
+    pub fn iter(&self) -> impl Iterator<Item = ListedEvent> + '_ {
+        self.chunks.iter().flat_map(|chunk| {
+            let columns = Columns::<4>::of_bytes(&chunk.heads.plain());
+            let mut time = chunk.start;
+            let event = |[step, class, task, cpu]: [u64; 4]| {
+                time = time.wrapping_add(((step >> 1) as i64 ^ -((step & 1) as i64)) as u64);
+                ListedEvent {
+                    time,
+                    class: class as u32,
+                    task: task.checked_sub(1).map(|task| task as u32),
+                    cpu: cpu.checked_sub(1).map(|cpu| cpu as u32),
+                }
+            };
+            columns.rows().map(event).collect::<Vec<_>>()
+        })
+    }
+}
+
 /// The events while they are read.
 #[derive(Debug, Default)]
 pub(super) struct GrowingEvents {

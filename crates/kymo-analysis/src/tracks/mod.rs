@@ -25,7 +25,7 @@ mod task_list;
 pub use counters::{CounterOwner, CounterTrack};
 pub use cpu_work::CpuWork;
 pub use density::{ReadSoFar, TrackProgress};
-pub use event_list::{EVENTS_PER_CHUNK, EventChunk, EventList};
+pub use event_list::{EVENTS_PER_CHUNK, EventChunk, EventList, ListedEvent};
 pub use overview::OverviewBin;
 pub use packed::{Columns, DeflateEffort, DeflatedBytes, push_number};
 pub use program_spans::ThreadSpans;

@@ -1,7 +1,7 @@
 //! Numbers as LEB128: seven bits a byte, the lowest first, the eighth says that more come. Rows
 //! of them lie in columns, and those are deflated.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
@@ -48,6 +48,15 @@ impl DeflatedBytes {
         bytes.shrink_to_fit();
         DeflatedBytes { bytes, length: plain.len() }
     }
+
+    /// The bytes before they were compressed.
+    pub fn plain(&self) -> Vec<u8> {
+        let mut plain = Vec::with_capacity(self.length);
+        let decoder = flate2::read::DeflateDecoder::new(&*self.bytes);
+        // It was made here: nothing can be wrong with it.
+        let _ = decoder.take(self.length as u64).read_to_end(&mut plain);
+        plain
+    }
 }
 
 /// Rows of `N` numbers, column by column: the same kind of number beside each other is packed
@@ -72,6 +81,20 @@ impl<const N: usize> Columns<N> {
     #[inline]
     pub fn push(&mut self, row: [u64; N]) {
         self.0.iter_mut().zip(row).for_each(|(column, number)| push_number(column, number));
+    }
+
+    /// The columns of bytes that [`to_bytes`](Self::to_bytes) made.
+    pub fn of_bytes(bytes: &[u8]) -> Columns<N> {
+        let mut left = bytes;
+        let mut lengths = [usize::MAX; N];
+        for length in lengths.iter_mut().take(N.saturating_sub(1)) {
+            *length = take_number(&mut left).map_or(0, |n| n as usize);
+        }
+        Columns(lengths.map(|length| {
+            let (column, rest) = left.split_at(length.min(left.len()));
+            left = rest;
+            column.to_vec()
+        }))
     }
 
     /// The rows.
@@ -143,8 +166,6 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
     use super::*;
 
     #[test]
@@ -181,6 +202,7 @@ mod tests {
         let between = columns.lengths();
         columns.push(rows[1]);
         assert_eq!(columns.to_bytes(), [2, 3, 1, 4, 0x82, 2, 5, 3, 6]);
+        assert_eq!(Columns::<3>::of_bytes(&columns.to_bytes()), columns);
         assert_eq!(columns.part([0; 3], between), [1, 2, 1, 0x82, 2, 3]);
         assert_eq!(columns.part(between, columns.lengths()), [1, 1, 4, 5, 6]);
         assert!(columns.rows().eq(rows) && columns.next().rows().next().is_none());

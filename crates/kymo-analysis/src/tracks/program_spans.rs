@@ -2,7 +2,9 @@
 //! `app:order_start` and `app:order_stop`. A pair is of one thread, and where both events have
 //! the first field of the begin (a number), of one value of that.
 
-use kymo_events::{ClassOrigin, FieldId, FieldPart, FieldType, RecordedClass, RecordedEvent};
+use kymo_events::{
+    ClassOrigin, FieldId, FieldPart, FieldType, LayoutMemo, RecordedClass, RecordedEvent,
+};
 use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
@@ -43,7 +45,7 @@ pub(super) struct ProgramSpans {
     /// What spans are called.
     pub(super) names: Vec<String>,
     numbers: FxHashMap<String, u32>,
-    roles: Vec<Option<Option<PairRole>>>,
+    roles: LayoutMemo<Option<PairRole>>,
 }
 
 /// The spans of one thread, the outer ones first.
@@ -59,11 +61,10 @@ pub struct ThreadSpans {
 impl ProgramSpans {
     /// Takes an event of a thread.
     pub(super) fn event(&mut self, event: &RecordedEvent<'_>, now: u64, thread: &mut ThreadSpans) {
-        let index = event.class.layout.index();
-        if self.roles.get(index).is_none_or(Option::is_none) {
-            self.learn(event.class, index);
+        if self.roles.get(event.class.layout).is_none() {
+            self.learn(event.class);
         }
-        let Some(Some(Some(role))) = self.roles.get(index) else { return };
+        let Some(Some(role)) = self.roles.get(event.class.layout) else { return };
         let value = |id: FieldId| event.field(id).number();
         if role.is_begin {
             let key = role.keys.first();
@@ -92,14 +93,9 @@ impl ProgramSpans {
     }
 
     #[cold]
-    fn learn(&mut self, class: &RecordedClass, index: usize) {
+    fn learn(&mut self, class: &RecordedClass) {
         let role = (class.origin == ClassOrigin::Program).then(|| self.role(class)).flatten();
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
-        if let Some(slot) = self.roles.get_mut(index) {
-            *slot = Some(role);
-        }
+        self.roles.insert(class.layout, role);
     }
 
     fn role(&mut self, class: &RecordedClass) -> Option<PairRole> {

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kymo_events::{
-    BatchTee, ClassOrigin, EventSelection, EventSource, PerfItem, ReadOptions, ReadSummary,
-    RecordedEvent, SourceError,
+    BatchTee, ClassOrigin, EventSelection, EventSource, LayoutMemo, PerfItem, ReadOptions,
+    ReadSummary, RecordedEvent, SourceError,
 };
 use kymo_model::{RecordKind, Sideband};
 use rustc_hash::FxHashMap;
@@ -228,8 +228,7 @@ impl EventUses {
 
 struct Tracking<'c> {
     config: &'c TrackConfig,
-    /// By layout, of classes that had an event.
-    uses: Vec<Option<EventUses>>,
+    uses: LayoutMemo<EventUses>,
     /// Begin and end of what is wanted.
     limits: (u64, u64),
     /// Where times count from: the first event, or the begin of what is wanted.
@@ -261,7 +260,7 @@ impl<'c> Tracking<'c> {
     fn new(config: &'c TrackConfig) -> Tracking<'c> {
         Tracking {
             config,
-            uses: Vec::new(),
+            uses: LayoutMemo::default(),
             limits: (config.selection.from(), config.selection.until()),
             base: None,
             last: 0,
@@ -323,15 +322,15 @@ impl<'c> Tracking<'c> {
     /// What an event may be of: everything, where it is the first of its layout, or tells of
     /// losses.
     fn uses(&self, event: &RecordedEvent<'_>) -> EventUses {
-        let known = self.uses.get(event.class.layout.index()).copied().flatten();
+        let known = self.uses.get(event.class.layout).copied();
         known.filter(|_| event.lost.is_none()).unwrap_or(EventUses::ALL)
     }
 
     /// Keeps what an event of this layout turned out to be of.
     fn learn_uses(&mut self, event: &RecordedEvent<'_>) {
-        let layout = event.class.layout.index();
+        let layout = event.class.layout;
         self.may_have_stacks |= event.class.is_stack || event.class.ctf.is_some();
-        if self.uses.get(layout).is_some_and(Option::is_some) {
+        if self.uses.get(layout).is_some() {
             return;
         }
         // What was not asked about it has not seen it: it is outside of what is drawn.
@@ -344,12 +343,7 @@ impl<'c> Tracking<'c> {
         let others = class.origin == ClassOrigin::Program || work || counters;
         let is_sched = SCHED_EVENTS.iter().any(|name| class.is_named(name));
         let states = class.is_stack || is_sched;
-        if self.uses.len() <= layout {
-            self.uses.resize(layout + 1, None);
-        }
-        if let Some(slot) = self.uses.get_mut(layout) {
-            *slot = Some(EventUses { states, calls, others, is_known: true });
-        }
+        self.uses.insert(layout, EventUses { states, calls, others, is_known: true });
     }
 
     fn grow(&mut self, cpu: u32) {

@@ -61,7 +61,7 @@ use registry::Registry;
 pub use sample_selector::SampleSelector;
 pub use summary::{
     ReadSummary, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
-    notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
+    notes_on_perf_data, notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
 };
 
 /// Recordings cannot be read, or not together.

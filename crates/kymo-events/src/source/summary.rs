@@ -200,6 +200,39 @@ fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
         let fact = "the recorder did not finish the file: its end is missing".to_owned();
         doubt(NoteKind::Unfinished, fact, None);
     }
+    notes.extend(notes_on_trace_data(s));
+    notes
+}
+
+/// Notes on the trace data of hardware (AUX area), which are not decoded.
+pub fn notes_on_trace_data(s: &PerfDataReadStats) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let what = s.aux_name();
+    if s.aux_bytes > 0 || s.aux_records > 0 {
+        let fact = format!(
+            "{} bytes of {what} are not decoded: what they trace is not shown",
+            s.aux_bytes
+        );
+        let advice = Some("perf script --itrace decodes them".to_owned());
+        notes.push(Note::doubt(NoteKind::NotCounted, fact, advice));
+    }
+    if s.aux_truncated > 0 {
+        let records = counted(s.aux_records, "piece", "pieces");
+        let fact = format!(
+            "{} of {records} of {what} were truncated: the buffer was full",
+            s.aux_truncated
+        );
+        let advice = Some("record with a larger buffer: -m ,PAGES".to_owned());
+        notes.push(Note::doubt(NoteKind::Lost, fact, advice));
+    }
+    if s.aux_errors > 0 {
+        let fact = counted(
+            s.aux_errors,
+            "error in trace data was met while recording",
+            "errors in trace data were met while recording",
+        );
+        notes.push(Note::doubt(NoteKind::NotCounted, fact, None));
+    }
     notes
 }
 

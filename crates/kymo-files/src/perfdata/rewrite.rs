@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use kymo_model::{Endian, RecordHeader, RecordKind};
+use kymo_model::{Attr, Endian, RecordHeader, RecordKind};
 
 use super::write::features::{BuildIdOf, build_id, build_id_record};
 use super::write::synth::finished_round;
@@ -54,6 +54,14 @@ pub trait Rewriting {
         false
     }
 
+    /// Whether records are read and written in the order of their times.
+    fn is_in_order_of_time(&self) -> bool {
+        false
+    }
+
+    /// Changes what the new recording says of an event whose samples are changed.
+    fn change_event(&self, _attr: &mut Attr) {}
+
     /// Binaries with build-ids that are told besides those that the recording has.
     fn build_ids(&mut self) -> Vec<BuildIdOf> {
         Vec::new()
@@ -94,9 +102,11 @@ pub fn rewrite(
         out.begin(input.events(), input.features(), rewriting)?;
     }
     let mut failed = None;
-    let read = input.for_each(RecordOrder::File, &mut |entry| match out
-        .take(entry, from_pipe, rewriting)
-    {
+    let order = match rewriting.is_in_order_of_time() {
+        true => RecordOrder::Time,
+        false => RecordOrder::File,
+    };
+    let read = input.for_each(order, &mut |entry| match out.take(entry, from_pipe, rewriting) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
             failed = Some(error);
@@ -143,11 +153,11 @@ impl Rewriter {
         if events.is_empty() {
             return Err(RewriteError::NoEvents);
         }
-        let meta = |event: &EventDesc| EventMeta {
-            name: event.name.clone(),
-            attr: event.attr.clone(),
-            ids: event.ids.clone(),
-            ..EventMeta::default()
+        let meta = |event: &EventDesc| {
+            let mut attr = event.attr.clone();
+            rewriting.change_event(&mut attr);
+            let (name, ids) = (event.name.clone(), event.ids.clone());
+            EventMeta { name, attr, ids, ..EventMeta::default() }
         };
         let events: Vec<EventMeta> = events.iter().map(meta).collect();
         self.writer = Some(match target {

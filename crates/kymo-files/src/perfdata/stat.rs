@@ -138,6 +138,19 @@ pub enum StatRecord {
     Round(StatRound),
 }
 
+impl StatRecord {
+    /// Parses a record, if it is one of counts.
+    pub fn parse(raw: &RawRecord<'_>) -> Option<Result<StatRecord, Truncated>> {
+        Some(match raw.kind {
+            RecordKind::STAT_CONFIG => StatConfig::parse(raw).map(StatRecord::Config),
+            RecordKind::THREAD_MAP => threads(raw).map(StatRecord::Threads),
+            RecordKind::STAT => StatValue::parse(raw).map(StatRecord::Value),
+            RecordKind::STAT_ROUND => StatRound::parse(raw).map(StatRecord::Round),
+            _ => return None,
+        })
+    }
+}
+
 /// Hands the records about counts to `sink`, in their order, each with what is read with it;
 /// `Break` ends the reading.
 pub fn read_stats(
@@ -146,14 +159,7 @@ pub fn read_stats(
 ) -> Result<PerfDataReadStats, PerfDataReadError> {
     let mut malformed = 0;
     let mut read = data.for_each(RecordOrder::File, &mut |entry| {
-        let raw = &entry.raw;
-        let record = match raw.kind {
-            RecordKind::STAT_CONFIG => StatConfig::parse(raw).map(StatRecord::Config),
-            RecordKind::THREAD_MAP => threads(raw).map(StatRecord::Threads),
-            RecordKind::STAT => StatValue::parse(raw).map(StatRecord::Value),
-            RecordKind::STAT_ROUND => StatRound::parse(raw).map(StatRecord::Round),
-            _ => return ControlFlow::Continue(()),
-        };
+        let Some(record) = StatRecord::parse(&entry.raw) else { return ControlFlow::Continue(()) };
         match record {
             Ok(record) => sink(entry, record),
             Err(_) => {

@@ -136,8 +136,12 @@ impl LiveCapture {
             stream,
             directory,
             limited: !pids.is_empty() || child.is_some() && !setup.system_wide,
+            // Beside a command processes do not end it.
+            ends: match child.is_some() {
+                true => TaskEnds::default(),
+                false => TaskEnds::of_processes(&pids),
+            },
             child,
-            ends: TaskEnds::of_processes(&pids),
             cpus,
             pace: options.pace,
             timeout: setup.timeout,

@@ -106,7 +106,7 @@ impl DataJsonWriter {
         if has.is_some_and(|has| has.contains(SampleType::CALLCHAIN)) {
             let kernel = self.text.names.kernel();
             places.extend(frames(s.chain(entry.raw.endian), mode, Origin::Recorded, &kernel));
-            if has.is_some_and(unwinds) {
+            if entry.desc().is_some_and(|desc| unwinds(&desc.attr)) {
                 let user = self.text.names.unwind(entry);
                 places.extend(frames(user.into_iter(), mode, Origin::Unwound, &None));
             }

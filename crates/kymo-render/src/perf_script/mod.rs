@@ -15,12 +15,14 @@ pub(crate) mod sample_json;
 mod sample_text;
 mod sideband_text;
 mod source_lines;
+mod stat_table;
 
+use kymo_analysis::sample_reads::SampleReads;
 use kymo_events::EventSelection;
 use kymo_events::perf_data;
 use kymo_events::state_history::{StateMark, StateReader};
 use kymo_events::unwind::Tally;
-use kymo_files::perfdata::{Batch, Entry};
+use kymo_files::perfdata::{Batch, Entry, EventDesc};
 use kymo_format::LineWriter;
 use kymo_model::{Note, NoteKind, RecordKind, counted};
 
@@ -33,6 +35,7 @@ pub use sideband_text::ShownSideband;
 pub use source_lines::SourceOptions;
 
 use sample_text::SampleRenderer;
+use stat_table::StatTable;
 
 use crate::error::{FieldSpecError, RenderError};
 use crate::ordered_pool::OrderedWorker;
@@ -66,8 +69,13 @@ pub struct PerfRenderer {
     output: PerfOutput,
     /// Name of the recording, for raw dumps.
     file: String,
+    stats: StatTable,
     /// Whether anything was printed.
     shown: bool,
+    /// Number of events that are known.
+    events: usize,
+    /// Counts of groups of which only the leader is sampled.
+    reads: Option<SampleReads>,
 }
 
 impl PerfRenderer {
@@ -82,7 +90,17 @@ impl PerfRenderer {
         (sideband, output): (ShownSideband, PerfOutput),
     ) -> PerfRenderer {
         let samples = SampleRenderer::new(fields, options, state);
-        PerfRenderer { filter, samples, sideband, output, file, shown: false }
+        PerfRenderer {
+            filter,
+            samples,
+            sideband,
+            output,
+            file,
+            stats: StatTable::default(),
+            shown: false,
+            events: 0,
+            reads: None,
+        }
     }
 
     /// Renderer for another thread, which has seen nothing and shares what is read of files.
@@ -91,6 +109,9 @@ impl PerfRenderer {
             filter: self.filter.clone(),
             samples: self.samples.fork_for_thread(),
             file: self.file.clone(),
+            stats: StatTable::default(),
+            reads: None,
+            events: 0,
             ..*self
         }
     }
@@ -114,24 +135,58 @@ impl PerfRenderer {
         let json = self.output == PerfOutput::Json;
         if entry.raw.kind != RecordKind::SAMPLE {
             self.samples.pass(entry);
+            if !json {
+                self.stats.take(entry, out);
+            }
             if self.sideband.wants(entry.raw.kind) && !json {
                 self.sideband.print(entry, &mut self.samples, out);
             }
             return Ok(());
         }
-        if json {
-            sample_json::print(entry, &self.filter, &mut self.samples, out)
-        } else {
-            self.samples.print(entry, &self.filter, out)
+        self.follow_events(entry.events);
+        let Some(parts) = self.reads.as_mut().and_then(|reads| reads.parts(entry)) else {
+            return self.write_sample(entry, out);
+        };
+        // A line for each event of the group that counted anything since the sample before.
+        for (event, part) in parts {
+            let is_alike =
+                entry.events.get(event).zip(entry.desc()).is_some_and(|(own, leader)| {
+                    own.attr.sample_type == leader.attr.sample_type
+                        && own.attr.read_format == leader.attr.read_format
+                });
+            let event = if is_alike { event } else { entry.event };
+            self.samples.part = Some(part);
+            self.write_sample(&Entry { event, ..*entry }, out)?;
+        }
+        self.samples.part = None;
+        Ok(())
+    }
+
+    fn write_sample(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), FieldSpecError> {
+        match self.output {
+            PerfOutput::Json => sample_json::print(entry, &self.filter, &mut self.samples, out),
+            _ => self.samples.print(entry, &self.filter, out),
+        }
+    }
+
+    /// Takes notice of events whose samples hold counts.
+    fn follow_events(&mut self, events: &[EventDesc]) {
+        if self.events != events.len() {
+            self.events = events.len();
+            self.reads = SampleReads::of(events);
         }
     }
 
     fn write_all(&mut self, batch: &Batch, out: &mut Vec<u8>) -> Result<(), FieldSpecError> {
         let is_json = self.output == PerfOutput::Json;
-        let is_usual = match is_json {
-            true => !self.filter.is_restricted() && !self.samples.chooses_places(),
-            false => self.output == PerfOutput::Text && self.samples.is_usual(&self.filter),
-        };
+        if let Some(first) = batch.get(0) {
+            self.follow_events(first.events);
+        }
+        let is_usual = self.reads.is_none()
+            && match is_json {
+                true => !self.filter.is_restricted() && !self.samples.chooses_places(),
+                false => self.output == PerfOutput::Text && self.samples.is_usual(&self.filter),
+            };
         if !is_usual {
             return batch.entries().try_for_each(|e| self.write(&e, out));
         }

@@ -213,7 +213,8 @@ pub(super) fn print(
     text: &mut SampleRenderer,
     out: &mut Vec<u8>,
 ) -> Result<(), FieldSpecError> {
-    let Some(s) = text.see(entry)? else { return Ok(()) };
+    let Some(mut s) = text.see(entry)? else { return Ok(()) };
+    s.period = text.part.or(s.period);
     let comm = text.names.comm(s.tid);
     let event = event_name(entry);
     if filter.is_restricted() && !filter.wants(&s.head(comm), event) {
@@ -240,8 +241,8 @@ pub(super) fn print(
         out.extend_from_slice(b",\"fields\":");
         payload::json(format, raw, payload_endian(entry), out);
     }
-    let has = entry.desc().map(|d| d.attr.sample_type);
-    let user = if has.is_some_and(unwinds) { text.names.unwind(entry) } else { Vec::new() };
+    let is_unwound = entry.desc().is_some_and(|d| unwinds(&d.attr));
+    let user = if is_unwound { text.names.unwind(entry) } else { Vec::new() };
     let kernel = text.names.kernel();
     let recorded = frames(s.chain(entry.raw.endian), mode, Origin::Recorded, &kernel);
     let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None);

@@ -9,8 +9,8 @@ use kymo_events::{EventHead, EventSelection};
 use kymo_files::perfdata::Entry;
 use kymo_format::LineWriter;
 use kymo_model::{
-    ChainContext, Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType,
-    UntrustedText, sw,
+    Attr, ChainContext, Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType,
+    UntrustedText, is_call_stack, sw, without_user_callers,
 };
 use kymo_symbols::bundle::Bundle;
 
@@ -30,6 +30,8 @@ pub(super) struct SamplePlan {
     chain: bool,
     /// The user part of chains is recorded as registers and stack.
     unwinds: bool,
+    /// The callers of user code are in the branch entries.
+    calls_in_branches: bool,
     /// Right-aligned over all events, with the colon.
     name: EventColumn,
     /// What objects say of the event, unless its samples have call chains.
@@ -176,6 +178,8 @@ pub(super) struct SampleRenderer {
     pub(super) trace: TracepointPayloads,
     pub(super) malformed: u64,
     pub(super) json: JsonParts,
+    /// Count of the event since the sample before, in place of the period.
+    pub(super) part: Option<u64>,
 }
 
 impl SampleRenderer {
@@ -194,6 +198,7 @@ impl SampleRenderer {
             starts: LineStarts::default(),
             malformed: 0,
             json: JsonParts::default(),
+            part: None,
         }
     }
 
@@ -209,6 +214,7 @@ impl SampleRenderer {
             trace: self.trace.fork_for_thread(),
             malformed: 0,
             json: JsonParts::default(),
+            part: None,
         }
     }
 
@@ -255,7 +261,8 @@ impl SampleRenderer {
                 chain: self.how.chains
                     && has.contains(SampleType::CALLCHAIN)
                     && fields.has(FieldSet::IP),
-                unwinds: unwinds(has),
+                unwinds: unwinds(&event.attr),
+                calls_in_branches: is_call_stack(&event.attr),
                 name: EventColumn::of(name),
                 json_event: (!has.contains(SampleType::CALLCHAIN))
                     .then(|| EventColumn::of(event_member(&event.name))),
@@ -317,7 +324,8 @@ impl SampleRenderer {
         filter: &EventSelection,
         out: &mut Vec<u8>,
     ) -> Result<(), FieldSpecError> {
-        let Some(s) = self.see(entry)? else { return Ok(()) };
+        let Some(mut s) = self.see(entry)? else { return Ok(()) };
+        s.period = self.part.or(s.period);
         let plan = &self.plans[entry.event];
         let fields = plan.fields;
         if filter.is_restricted() {
@@ -491,9 +499,10 @@ impl SampleRenderer {
     }
 }
 
-/// Whether the user part of chains is recorded as registers and stack.
-pub(super) fn unwinds(has: SampleType) -> bool {
-    has.contains(SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER)
+/// Whether the user part of chains is recorded as registers and stack, or as branch entries.
+pub(super) fn unwinds(attr: &Attr) -> bool {
+    let dwarf = SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER;
+    attr.sample_type.contains(dwarf) || is_call_stack(attr)
 }
 
 /// Name of an entry's event.
@@ -529,6 +538,9 @@ impl SamplePlan {
             rest = &rest[8..];
             s.chain = rest.get(..count.checked_mul(8)?)?;
             rest = &rest[s.chain.len()..];
+            if self.calls_in_branches {
+                s.chain = without_user_callers(s.chain, endian);
+            }
         }
         if self.sample_type.contains(SampleType::RAW) {
             let size = endian.u32(*rest.first_chunk()?) as usize;

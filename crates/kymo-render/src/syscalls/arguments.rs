@@ -26,6 +26,8 @@ pub(super) struct SyscallDescription {
 pub(super) struct SyscallArgument {
     pub(super) name: String,
     pub(super) kind: ArgumentKind,
+    /// Its type as tracefs states it.
+    pub(super) type_text: String,
 }
 
 /// How an argument is written.
@@ -85,7 +87,11 @@ impl SyscallDescription {
             .flatten();
         let args = match &format {
             None => (1..=6)
-                .map(|i| SyscallArgument { name: format!("arg{i}"), kind: ArgumentKind::Hex })
+                .map(|i| SyscallArgument {
+                    name: format!("arg{i}"),
+                    kind: ArgumentKind::Hex,
+                    type_text: String::new(),
+                })
                 .collect(),
             Some(format) => {
                 let fields: Vec<(&str, &str)> = format
@@ -103,9 +109,10 @@ impl SyscallDescription {
                     }
                     kind => kind,
                 };
-                let arg = |(i, (arg, _)): (usize, &(&str, &str))| SyscallArgument {
+                let arg = |(i, (arg, ty)): (usize, &(&str, &str))| SyscallArgument {
                     name: (*arg).to_owned(),
                     kind: kind(i),
+                    type_text: (*ty).to_owned(),
                 };
                 fields.iter().enumerate().map(arg).collect()
             }

@@ -16,6 +16,9 @@ use kymo_format::{EventFormat, json_string};
 use kymo_model::{CompactSort as _, Endian, Note, NoteKind, UntrustedText, counted};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::enum_names::EnumNames;
+use crate::perf_trace::{PerfTraceOptions, PerfTraceStarts};
+
 use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription, write_argument};
 use super::details::{CallDetails, DetailCache, TaskInspector, seconds};
 use super::errno::{errno_name, errno_text};
@@ -58,6 +61,9 @@ pub struct SyscallLines<I> {
     /// Calls that had begun before the trace, by name.
     continued: BTreeMap<String, u64>,
     fresh: bool,
+    enums: EnumNames,
+    /// Lines are those of perf trace.
+    perf_trace: Option<PerfTraceStarts>,
     /// Of the event that is taken.
     cpu: u32,
     sampled: SampledCall,
@@ -173,9 +179,21 @@ impl<I: TaskInspector> SyscallLines<I> {
             left,
             continued: BTreeMap::new(),
             fresh: false,
+            enums: EnumNames::default(),
+            perf_trace: None,
             cpu: 0,
             sampled: SampledCall::default(),
         }
+    }
+
+    /// The same with names for arguments that are enumerations of the kernel.
+    pub fn with_enums(self, enums: EnumNames) -> SyscallLines<I> {
+        SyscallLines { enums, ..self }
+    }
+
+    /// The same with lines as perf trace writes them.
+    pub fn as_perf_trace(self, options: PerfTraceOptions) -> SyscallLines<I> {
+        SyscallLines { perf_trace: Some(PerfTraceStarts::new(options)), ..self }
     }
 
     /// The same with lines of these calls alone; others come to tell what descriptors stand for.
@@ -292,6 +310,8 @@ impl<I: TaskInspector> SyscallLines<I> {
     /// Takes a call that began before the trace, of a task that has been in it since events come:
     /// its end is the first that they tell of it. `time`: when that was found.
     pub fn continued_call(&mut self, (tid, time): (i32, u64), number: i64, args: [u64; 6]) {
+        let is_compat = self.details.inspector.is_compat_task(tid);
+        let number = number_of(number, is_compat == Some(true));
         let call = self.call(number);
         let is_chosen = self.only.is_empty() || self.only.contains(&number);
         if is_chosen {
@@ -569,8 +589,9 @@ impl<I: TaskInspector> SyscallLines<I> {
             if self.waiting.as_ref().is_some_and(|waiting| waiting.is_slow(took)) {
                 let result = self.result_text(tid, &pending, value);
                 let mut text = format!("{}(", pending.call.name).into_bytes();
-                let texts: Vec<Vec<u8>> = argument_texts(&pending).map(|(_, text)| text).collect();
-                text.extend(texts.join(&b", "[..]));
+                let arguments: Vec<_> =
+                    argument_texts(&pending, &self.enums).map(|(_, text)| text).collect();
+                text.extend(arguments.join(&b", "[..]));
                 text.extend(format!(") = {result}").into_bytes());
                 let waits = std::mem::take(&mut pending.waits);
                 let call = SlowestCall { tid, start: pending.time, duration: took, text, waits };
@@ -714,10 +735,13 @@ impl<I: TaskInspector> SyscallLines<I> {
         let name = paint(anstyle::AnsiColor::Yellow.on_default().bold());
         let bad = paint(anstyle::AnsiColor::Red.on_default());
         let has_cpu = self.style.cpus && matches!(end, CallEnd::Returned { .. });
+        if self.perf_trace.is_some() {
+            return self.write_as_perf(tid, pending, end);
+        }
         self.start_text((tid, pending.time), has_cpu);
         let continued = if pending.is_continued { "... [continued]: " } else { "" };
         let _ = write!(self.output, "{continued}{name}{}{name:#}(", pending.call.name);
-        for (i, (_, arg)) in argument_texts(pending).enumerate() {
+        for (i, (_, arg)) in argument_texts(pending, &self.enums).enumerate() {
             self.output.extend_from_slice(if i > 0 { b", " } else { b"" });
             self.output.extend_from_slice(&arg);
         }
@@ -738,6 +762,48 @@ impl<I: TaskInspector> SyscallLines<I> {
                 }
             }
         };
+        self.output.extend_from_slice(&self.sampled.stack);
+    }
+
+    /// Writes a call as perf trace does: arguments with names, without those that are zero.
+    fn write_as_perf(&mut self, tid: i32, pending: &PendingCall, end: CallEnd) {
+        /// Columns of a call before its result.
+        const WIDTH: usize = 70;
+        if !std::mem::replace(&mut self.fresh, true) {
+            self.details.inspector.refresh_names();
+        }
+        let Some(starts) = &mut self.perf_trace else { return };
+        let out = &mut self.output;
+        starts.time(pending.time, out);
+        let _ = match end {
+            CallEnd::Returned { at, .. } => {
+                let took = at.saturating_sub(pending.time) as f64 / 1e6;
+                write!(out, "({took:>6.3} ms): ")
+            }
+            CallEnd::Task | CallEnd::Trace => write!(out, "(         ): "),
+        };
+        starts.task(self.details.inspector.task_name(tid), tid, out);
+        let begin = out.len();
+        let continued = if pending.is_continued { "... [continued]: " } else { "" };
+        let _ = write!(out, "{continued}{}(", pending.call.name);
+        let mut separator = "";
+        for (i, arg) in argument_texts(pending, &self.enums) {
+            let name = pending.call.args.get(i).map_or("", |arg| &*arg.name);
+            // Names stand for zeros, too.
+            if pending.args.get(i) != Some(&0) || arg.first().is_some_and(u8::is_ascii_uppercase) {
+                let _ = write!(out, "{separator}{name}: ");
+                out.extend(arg);
+                separator = ", ";
+            }
+        }
+        out.push(b')');
+        let width = WIDTH.saturating_sub(String::from_utf8_lossy(&out[begin..]).chars().count());
+        let _ = write!(out, "{:width$} = ", "");
+        let result = match end {
+            CallEnd::Returned { value, .. } => self.result_text(tid, pending, value),
+            CallEnd::Task | CallEnd::Trace => "?".to_owned(),
+        };
+        let _ = writeln!(self.output, "{result}");
         self.output.extend_from_slice(&self.sampled.stack);
     }
 
@@ -779,8 +845,9 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.output.extend_from_slice(b",\"syscall\":");
         json_string(&mut self.output, pending.call.name.as_bytes());
         self.output.extend_from_slice(b",\"args\":{");
-        for (i, (name, text)) in argument_texts(pending).enumerate() {
+        for (i, (place, text)) in argument_texts(pending, &self.enums).enumerate() {
             self.output.extend_from_slice(if i > 0 { b"," } else { b"" });
+            let name = pending.call.args.get(place).map_or("", |arg| &*arg.name);
             json_string(&mut self.output, name.as_bytes());
             self.output.push(b':');
             json_string(&mut self.output, &text);
@@ -822,8 +889,11 @@ fn number_of(number: i64, is_compat: bool) -> i64 {
     if is_compat && !is_x32 { COMPAT_CALLS + i64::from(number as u32) } else { number }
 }
 
-/// Names and texts of the arguments. The mode of open(2) counts only where a file is made.
-fn argument_texts(pending: &PendingCall) -> impl Iterator<Item = (&str, Vec<u8>)> {
+/// The arguments' places and texts. The mode of open(2) counts only where a file is made.
+fn argument_texts<'a>(
+    pending: &'a PendingCall,
+    enums: &'a EnumNames,
+) -> impl Iterator<Item = (usize, Vec<u8>)> + 'a {
     let makes =
         |flags: u64| flags & (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u64 != 0;
     let all =
@@ -833,10 +903,14 @@ fn argument_texts(pending: &PendingCall) -> impl Iterator<Item = (&str, Vec<u8>)
         let is_taken = flags::takes_argument(&pending.call.name, &pending.args, *i);
         is_taken && !matches!(arg.kind, ArgumentKind::CreateMode) || before(*i).is_some_and(makes)
     })
-    .map(move |(i, ((arg, value), detail))| {
+    .map(move |(place, ((arg, value), detail))| {
         let mut text = Vec::new();
-        write_argument(&mut text, arg.kind.after(before(i)), *value, detail);
-        (arg.name.as_str(), text)
+        // Enumerations have 32 bits; what else is in the register is not theirs.
+        match enums.name(&arg.type_text, i64::from(*value as i32)) {
+            Some(name) => text.extend(name.into_bytes()),
+            None => write_argument(&mut text, arg.kind.after(before(place)), *value, detail),
+        }
+        (place, text)
     })
 }
 

@@ -29,12 +29,12 @@ pub(super) fn row(out: &mut String, row: &CountRow, reading: Reading<'_>, sep: &
         let _ = write!(out, "{noise:.2}%{sep}");
     }
     let _ = write!(out, "{:.0}{sep}{:.2}{sep}", row.running, row.share());
-    let _ = match row.metric.as_ref().map(MetricText::new) {
+    let mut metrics = MetricText::of(row, &reading.style.metrics).into_iter();
+    let _ = match metrics.next() {
         Some(m) => write!(out, "{}{sep}{}", m.csv(), m.unit),
         None => write!(out, "{sep}"),
     };
-    if let Some(more) = row.metric.as_ref().and_then(|m| m.more.as_deref()) {
-        let more = MetricText::new(more);
+    for more in metrics {
         out.push('\n');
         prefix(out, row, reading, sep);
         let _ = write!(out, "{}{}{sep}{}", sep.repeat(4), more.csv(), more.unit);

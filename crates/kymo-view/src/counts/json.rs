@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use kymo_model::{CountKey, CountRow, CountState};
 
-use super::Reading;
 use super::metric::MetricText;
+use super::{MetricWords, Reading};
 
 // `write!` to a String cannot fail.
 
@@ -27,23 +27,39 @@ pub(super) fn row(out: &mut String, row: &CountRow, reading: Reading<'_>) {
     if let Some(noise) = row.noise {
         let _ = write!(out, "\"variance\" : {noise:.2}, ");
     }
-    let metric = row.metric.as_ref().map(MetricText::new);
     let _ = write!(
         out,
-        "\"event-runtime\" : {:.0}, \"pcnt-running\" : {:.2}, \"metric-value\" : {:.6}, \
-         \"metric-unit\" : {}}}",
+        "\"event-runtime\" : {:.0}, \"pcnt-running\" : {:.2}",
         row.running,
-        row.share(),
-        metric.as_ref().map_or(0.0, |m| m.value),
-        quoted(metric.as_ref().map_or("", |m| m.unit))
+        row.share()
     );
-    if let Some(more) = row.metric.as_ref().and_then(|m| m.more.as_deref()) {
-        let more = MetricText::new(more);
+    let words = &reading.style.metrics;
+    let mut metrics = MetricText::of(row, words).into_iter();
+    match metrics.next() {
+        Some(own) => metric(out, &own, words, ", "),
+        // perf names none since it names metrics.
+        None if *words == MetricWords::Unit => {
+            out.push_str(", \"metric-value\" : 0.000000, \"metric-unit\" : \"\"");
+        }
+        None => {}
+    }
+    out.push('}');
+    for more in metrics {
         out.push_str("\n{");
         prefix(out, row, reading);
-        let unit = quoted(more.unit);
-        let _ = write!(out, "\"metric-value\" : {:.6}, \"metric-unit\" : {unit}}}", more.value);
+        metric(out, &more, words, "");
+        out.push('}');
     }
+}
+
+/// Appends a derived number. Beside a name perf has it as text.
+fn metric(out: &mut String, metric: &MetricText, words: &MetricWords, separator: &str) {
+    let (value, unit) = (metric.value, quoted(&metric.unit));
+    let quote = if *words == MetricWords::Unit { "" } else { "\"" };
+    let _ = write!(
+        out,
+        "{separator}\"metric-value\" : {quote}{value:.6}{quote}, \"metric-unit\" : {unit}"
+    );
 }
 
 /// Appends when and where a row was counted, each with a comma behind it.
@@ -52,8 +68,12 @@ pub(super) fn prefix(out: &mut String, row: &CountRow, reading: Reading<'_>) {
         let _ = write!(out, "\"interval\" : {at:.9}, ");
     }
     let n = row.summed;
+    let summed = match reading.style.metrics {
+        MetricWords::Unit => "aggregate-number",
+        MetricWords::Name(_) => "counters",
+    };
     let part = |out: &mut String, kind: &str, name: String| {
-        let _ = write!(out, "\"{kind}\" : \"{name}\", \"aggregate-number\" : {n}, ");
+        let _ = write!(out, "\"{kind}\" : \"{name}\", \"{summed}\" : {n}, ");
     };
     match &row.key {
         CountKey::All => {}

@@ -5,16 +5,22 @@ use std::fmt::Write as _;
 
 use kymo_model::{Aggregation, CountRow, MetricKind};
 
-use super::metric::{MetricText, unit};
-use super::{CountFormat, Reading, csv, json, text};
+use super::metric::{MetricText, NamedMetric, unit};
+use super::{CountFormat, MetricWords, Reading, csv, json, text};
 
 /// Columns of text have perf's width.
 const WIDTH: usize = 20;
 
 /// Name of the column that the row's metric goes to, whether or not it was counted. Numbers
 /// that only say how often or how long have none.
-fn column(row: &CountRow) -> Option<String> {
+fn column(row: &CountRow, words: &MetricWords) -> Option<String> {
     let kind = row.metric_kind?;
+    if let MetricWords::Name(chosen) = words {
+        let named = NamedMetric::of(row, kind)?;
+        let is_chosen = |name: &String| name.eq_ignore_ascii_case(named.name);
+        let shown = chosen.as_ref().is_none_or(|names| names.iter().any(is_chosen));
+        return shown.then(|| named.title());
+    }
     let unit = unit(kind);
     match kind {
         MetricKind::CpusUtilized | MetricKind::Rate | MetricKind::Gigahertz => None,
@@ -27,8 +33,9 @@ fn column(row: &CountRow) -> Option<String> {
 /// The line that names the columns.
 pub(super) fn header(rows: &[CountRow], reading: Reading<'_>) -> String {
     let Some(first) = rows.first() else { return "\n".into() };
+    let words = &reading.style.metrics;
     let names: Vec<String> =
-        rows.iter().filter(|r| r.key == first.key).filter_map(column).collect();
+        rows.iter().filter(|r| r.key == first.key).filter_map(|r| column(r, words)).collect();
     let mut out = String::new();
     match &reading.style.format {
         CountFormat::Json => return out,
@@ -111,30 +118,42 @@ fn line(out: &mut String, first: &CountRow, rows: &[CountRow], reading: Reading<
         CountFormat::Json => {
             out.push('{');
             json::prefix(out, first, reading);
-            out.push_str("\"metrics\" : {");
+            if reading.style.metrics == MetricWords::Unit {
+                out.push_str("\"metrics\" : {");
+            }
         }
     }
+    let words = &reading.style.metrics;
     let mut comma = "";
     for row in rows.iter().filter(|r| r.key == first.key) {
-        let Some(name) = column(row) else { continue };
-        let metric = row.metric.as_ref().map(MetricText::new);
+        let Some(name) = column(row, words) else { continue };
+        let metric = MetricText::of(row, words).into_iter().next();
         match &reading.style.format {
             CountFormat::Text { .. } => {
                 let text = metric.map_or(String::new(), |m| m.text);
-                out.push_str(&format!("{text:>WIDTH$} "));
+                out.push_str(&format!("{text:>0$} ", WIDTH.max(name.len())));
             }
             CountFormat::Csv(sep) => {
                 out.push_str(metric.as_ref().map_or("", MetricText::csv));
                 out.push_str(sep);
             }
             CountFormat::Json => {
-                let number = metric.map_or("null".into(), |m| format!("{:.6}", m.value));
+                let number = match (metric, words) {
+                    (Some(m), MetricWords::Unit) => format!("{:.6}", m.value),
+                    (Some(m), MetricWords::Name(_)) => format!("\"{}\"", m.csv()),
+                    (None, MetricWords::Unit) => "null".into(),
+                    (None, MetricWords::Name(_)) => "\"none\"".into(),
+                };
                 out.push_str(&format!("{comma}{} : {number}", json::quoted(&name)));
                 comma = ", ";
             }
         }
     }
-    out.push_str(if is_json { "}}\n" } else { "\n" });
+    out.push_str(match (is_json, words) {
+        (true, MetricWords::Unit) => "}}\n",
+        (true, MetricWords::Name(_)) => "}\n",
+        (false, _) => "\n",
+    });
 }
 
 #[cfg(test)]

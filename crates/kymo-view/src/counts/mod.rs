@@ -33,6 +33,15 @@ pub enum CountFormat {
     Json,
 }
 
+/// What stands beside a derived number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricWords {
+    /// Its unit, as perf printed it before its metrics had names.
+    Unit,
+    /// Its unit and the name that `-M` takes, as perf 7 prints it: of these metrics, or of all.
+    Name(Option<Vec<String>>),
+}
+
 /// How counts are printed.
 #[derive(Clone, Debug)]
 pub struct CountStyle {
@@ -40,6 +49,8 @@ pub struct CountStyle {
     pub format: CountFormat,
     /// What the rows are divided by.
     pub by: Aggregation,
+    /// What stands beside derived numbers.
+    pub metrics: MetricWords,
     /// Only what is derived is printed, not counts and rates.
     pub metric_only: bool,
     /// Readings are printed on the way.
@@ -159,7 +170,8 @@ mod tests {
 
     pub(super) fn style(format: CountFormat, metric_only: bool) -> CountStyle {
         let by = Aggregation::Global;
-        CountStyle { format, by, metric_only, intervals: false, csv_summary: true }
+        let metrics = MetricWords::Unit;
+        CountStyle { format, by, metrics, metric_only, intervals: false, csv_summary: true }
     }
 
     #[test]
@@ -180,5 +192,37 @@ mod tests {
              \"event-runtime\" : 1, \"pcnt-running\" : 100.00, \"metric-value\" : 2.500000, \
              \"metric-unit\" : \"M/sec\"}\n",
         );
+    }
+
+    #[test]
+    fn named_metrics_have_the_columns_of_perf_7() {
+        let mut faults = row("page-faults", 50.0, MetricKind::Rate, 80714.34);
+        faults.event = Some((EventType::SOFTWARE, kymo_model::sw::PAGE_FAULTS));
+        // Rates that have no name are not shown.
+        let cycles = row("faults-of-another-kind", 5.0, MetricKind::Rate, 2.0);
+        let rows = [faults, cycles];
+        let check = |format: CountFormat, names: Option<&[&str]>, expected: &str| {
+            let names = names.map(|names| names.iter().map(|n| (*n).to_owned()).collect());
+            let style = CountStyle { metrics: MetricWords::Name(names), ..style(format, false) };
+            let lines = Reading { style: &style, interval: None }.lines(&rows);
+            assert_eq!(lines.lines().next().unwrap(), expected);
+        };
+        let title = "faults/sec  page_faults_per_second";
+        check(
+            CountFormat::Text { thousands: false },
+            None,
+            &format!("                50      page-faults                      #  80714.3 {title}"),
+        );
+        check(
+            CountFormat::Csv(",".into()),
+            Some(&["PAGE_FAULTS_per_second"]),
+            &format!("50,,page-faults,1,100.00,80714.3,{title}"),
+        );
+        let begin = "{\"counter-value\" : \"50.000000\", \"unit\" : \"\", \"event\" : \
+                     \"page-faults\", \"event-runtime\" : 1, \"pcnt-running\" : 100.00";
+        let metric =
+            format!(", \"metric-value\" : \"80714.340000\", \"metric-unit\" : \"{title}\"}}");
+        check(CountFormat::Json, None, &format!("{begin}{metric}"));
+        check(CountFormat::Json, Some(&[]), &format!("{begin}}}"));
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use kymo_model::{Aggregation, CountKey, CountRow, CountState};
 
-use super::Reading;
 use super::metric::MetricText;
+use super::{MetricWords, Reading};
 
 /// Widths that all lines of a reading share.
 #[derive(Clone, Copy, Debug)]
@@ -50,17 +50,20 @@ pub(super) fn row(out: &mut String, row: &CountRow, reading: Reading<'_>, widths
     if let Some(cgroup) = &row.cgroup {
         let _ = write!(out, " {cgroup}");
     }
-    match row.metric.as_ref().map(MetricText::new) {
+    let words = &reading.style.metrics;
+    // Of the number and what is said of it.
+    let width = if *words == MetricWords::Unit { 34 } else { 37 };
+    let mut metrics = MetricText::of(row, words).into_iter();
+    match metrics.next() {
         Some(m) => {
-            let width = 34usize.saturating_sub(3 + m.text.len());
-            let _ = write!(out, " # {} {:<width$}", m.text, m.unit);
+            let rest = width - 3usize.saturating_add(m.text.len()).min(width);
+            let _ = write!(out, " # {} {:<rest$}", m.text, m.unit);
         }
         None => {
-            let _ = write!(out, "{:35}", "");
+            let _ = write!(out, "{:1$}", "", width + 1);
         }
     }
-    if let Some(more) = row.metric.as_ref().and_then(|m| m.more.as_deref()) {
-        let more = MetricText::new(more);
+    for more in metrics {
         out.push('\n');
         prefix(out, row, reading);
         let _ = write!(out, "{:49} # {} {}", "", more.text, more.unit);

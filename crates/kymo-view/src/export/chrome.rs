@@ -1,5 +1,6 @@
 //! The trace event format of Chrome, which Perfetto's and other viewers read: who ran on each
-//! CPU, system calls of threads, their waits as asynchronous spans, samples with their stacks.
+//! CPU, system calls of threads, their waits as asynchronous spans, samples with their stacks, all
+//! other events as instants.
 
 use std::io::{self, Write};
 
@@ -8,6 +9,7 @@ use kymo_analysis::tracks::{
     DETAIL_SHIFT, OPEN, RUNNING, TraceTracks, TrackTask, UNCERTAIN, span_state,
 };
 
+use super::instants::Instants;
 use super::json::text;
 use crate::stacks::Stacks;
 
@@ -49,6 +51,26 @@ pub fn write(tracks: &TraceTracks, stacks: &Stacks, out: &mut dyn Write) -> io::
     }
     for (number, task) in tracks.tasks.iter().enumerate().filter(|(_, t)| is_shown(t)) {
         spans_of(tracks, task, number, out)?;
+    }
+    // Samples have their stacks below.
+    let is_sample = |name: &str| stacks.events.iter().any(|event| event.name == name);
+    for (name, event) in Instants::new(tracks, is_sample).iter() {
+        let task = event.task.and_then(|n| tracks.tasks.get(n as usize)).filter(|t| is_shown(t));
+        let (pid, tid) = match (task, event.cpu) {
+            (Some(task), _) => (process(task), task.tid),
+            (None, cpu) => (CPUS, cpu.unwrap_or(0)),
+        };
+        write!(
+            out,
+            ",\n{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"event\",\"name\":{},\"pid\":{pid},\"tid\":{tid},\
+             \"ts\":{}",
+            text(name),
+            Micros(base + event.time)
+        )?;
+        match event.cpu {
+            Some(cpu) => write!(out, ",\"args\":{{\"cpu\":{cpu}}}}}")?,
+            None => write!(out, "}}")?,
+        }
     }
     write!(out, "],\n\"stackFrames\":{{")?;
     for (number, node) in stacks.nodes.iter().enumerate() {

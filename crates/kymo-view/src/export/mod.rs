@@ -4,6 +4,7 @@ pub mod chrome;
 pub mod firefox;
 pub mod flame;
 pub mod folded;
+mod instants;
 mod json;
 pub mod perfetto;
 pub mod pprof;

@@ -1,5 +1,5 @@
 //! Perfetto's trace format: the process tree, switches and wake-ups as events of ftrace, system
-//! calls and spans of programs as slices, samples with their stacks, the wall clock. Numbers of fields are those of
+//! calls and spans of programs as slices, samples with their stacks, all other events as instants, the wall clock. Numbers of fields are those of
 //! `protos/perfetto/trace/trace_packet.proto` and the files that it names.
 
 use std::io::{self, Write};
@@ -11,6 +11,7 @@ use kymo_analysis::tracks::{
 use kymo_model::CompactSort as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::instants::Instants;
 use super::proto::Message;
 use crate::stacks::{StackEvent, Stacks};
 
@@ -24,6 +25,20 @@ const BUNDLE: usize = 4096;
 /// States of a task that leaves its CPU, as the kernel's events have them.
 const EXIT_DEAD: u64 = 16;
 const STOPPED: u64 = 4;
+
+/// Kind of an event of a track that has no end.
+const INSTANT: u64 = 3;
+/// Track of instants whose task is not known; tasks have smaller numbers.
+const NO_TASK: u64 = 1 << 63;
+/// Events that are written as events of ftrace.
+const WAKEUPS: [&str; 6] = [
+    "sched:sched_waking",
+    "sched:sched_wakeup",
+    "sched:sched_wakeup_new",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_wakeup_new",
+];
 
 /// Clocks by Perfetto's numbers: 1 is the wall clock. Times without another one are of the
 /// clock since boot, as which the recording's stands here.
@@ -74,9 +89,15 @@ pub fn write(
             })?;
         }
     }
+    let instants = Instants::new(tracks, |name| {
+        WAKEUPS.contains(&name) || stacks.events.iter().any(|event| event.name == name)
+    });
+    let with_instants: FxHashSet<u32> = instants.iter().filter_map(|(_, e)| e.task).collect();
     for (number, task) in tracks.tasks.iter().enumerate().filter(|(_, t)| is_shown(t)) {
-        task_slices(tracks, number as u64 + 1, task, out)?;
+        let has_instants = with_instants.contains(&(number as u32));
+        task_slices(tracks, number as u64 + 1, (task, has_instants), out)?;
     }
+    instant_events(tracks, &instants, out)?;
     for moment in &stacks.moments {
         let Some(stack) = stacks.stacks.get(moment.stack as usize) else { continue };
         let Some(task) = stacks.tasks.get(stack.task as usize) else { continue };
@@ -286,10 +307,10 @@ fn ftrace_events(tracks: &TraceTracks) -> Vec<(u32, u64, Message)> {
 fn task_slices(
     tracks: &TraceTracks,
     uuid: u64,
-    task: &TrackTask,
+    (task, has_instants): (&TrackTask, bool),
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    if task.calls.count == 0 && task.spans.tracks.is_empty() {
+    if task.calls.count == 0 && task.spans.tracks.is_empty() && !has_instants {
         return Ok(());
     }
     packet(out, |p| {
@@ -317,6 +338,37 @@ fn task_slices(
             });
         })?;
         slices(base, own, spans.spans(), "program", &name, out)?;
+    }
+    Ok(())
+}
+
+/// Instants on the tracks of their tasks; those of no known task are on a track of their own.
+fn instant_events(
+    tracks: &TraceTracks,
+    instants: &Instants<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut has_own_track = false;
+    for (name, event) in instants.iter() {
+        let is_there = |n: &u32| tracks.tasks.get(*n as usize).is_some_and(is_shown);
+        let track = event.task.filter(is_there).map_or(NO_TASK, |n| u64::from(n) + 1);
+        if track == NO_TASK && !std::mem::replace(&mut has_own_track, true) {
+            packet(out, |p| {
+                p.message(60, |own| {
+                    own.number(1, NO_TASK);
+                    own.bytes(2, b"events of no known task");
+                });
+            })?;
+        }
+        packet(out, |p| {
+            p.number(8, tracks.span.0 + event.time);
+            p.message(11, |instant| {
+                instant.number(9, INSTANT);
+                instant.number(11, track);
+                instant.bytes(22, b"event");
+                instant.bytes(23, name.as_bytes());
+            });
+        })?;
     }
     Ok(())
 }

@@ -139,10 +139,8 @@ impl TopView<'_> {
     /// # Errors
     /// If writing fails.
     pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
-        // Without switches there is nothing to show; the ledger tells which events are needed.
-        if !self.usage.cpus.is_empty() {
-            self.write_tables(out)?;
-        }
+        // Without switches the table is empty, and the ledger names the missing events.
+        self.write_tables(out)?;
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
         }

@@ -94,7 +94,8 @@ impl ReportWriter<'_> {
         let keys: Vec<ReportColumn> = layout.columns.iter().filter(is_key).copied().collect();
         let numbers: Vec<ReportColumn> =
             layout.columns.iter().filter(|column| !is_key(column)).copied().collect();
-        let deepest = keys.len().saturating_sub(1) * STEP;
+        let levels = keys.len() + usize::from(self.config.symbol_level);
+        let deepest = levels.saturating_sub(1) * STEP;
         let separator = self.config.separator.clone();
         if !self.quiet {
             let title = |column_of: &ReportColumn| column(*column_of, source).title;

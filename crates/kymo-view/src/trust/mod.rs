@@ -6,7 +6,7 @@ mod symbols;
 use std::collections::BTreeMap;
 
 use kymo_analysis::profile::{FrameId, Profile};
-use kymo_events::losses;
+use kymo_events::{losses, notes_on_trace_data};
 use kymo_files::perfdata::PerfData;
 use kymo_model::{CompactSort as _, NoteKind, counted};
 use kymo_symbols::{DsoId, DsoKind};
@@ -48,6 +48,7 @@ fn note_reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
     if s.unfinished {
         ledger.note(NoteKind::Unfinished, "the recorder did not finish the file", None);
     }
+    notes_on_trace_data(s).into_iter().for_each(|n| ledger.push(n));
     for note in file.notes() {
         ledger.note(NoteKind::Damaged, note.clone(), None);
     }

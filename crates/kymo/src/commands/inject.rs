@@ -1,5 +1,6 @@
 //! `kymo inject`: a perf.data written again with what it lacks, for programs that need it.
 
+mod chains;
 mod jit;
 
 use std::collections::{BTreeSet, HashMap};
@@ -14,10 +15,11 @@ use kymo_files::perfdata::rewrite::{RewriteTarget, Rewriting, append, append_bui
 use kymo_files::perfdata::write::features::BuildIdOf;
 use kymo_files::perfdata::{Entry, Features, PerfData};
 use kymo_kernel::system::{KernelName, SystemRoot};
-use kymo_model::{BuildId, Misc, NoteKind, RecordHeader, RecordKind, Sideband, counted};
+use kymo_model::{Attr, BuildId, Misc, NoteKind, RecordHeader, RecordKind, Sideband, counted};
 use kymo_symbols::debug_files::BinaryFiles;
 use kymo_view::Ledger;
 
+use self::chains::ChainConversion;
 use self::jit::JitInjection;
 use super::hit_binaries::hit_binaries;
 use crate::exit;
@@ -59,6 +61,9 @@ pub(crate) struct Args {
     /// Make ELF files of functions that just-in-time compilers wrote into jitdump files, and map them
     #[arg(short, long)]
     jit: bool,
+    /// Unwind copies of stacks (--call-graph dwarf) into call chains, and leave the copies out
+    #[arg(long, conflicts_with = "jit")]
+    convert_callchain: bool,
     /// The perf.data; `-` is the standard input
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     input: PathBuf,
@@ -109,6 +114,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         found: Vec::new(),
         changed: 0,
         jit: args.jit.then(|| JitInjection::beside(&args.output)),
+        chains: args.convert_callchain.then(|| ChainConversion::new(&args.input)),
     };
     if !input.is_pipe() && wanted {
         injection.find_all(&mut input)?;
@@ -129,6 +135,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ledger.tell(NoteKind::Target, fact, None);
     }
     injection.jit.iter().for_each(|jit| jit.note(&mut ledger));
+    injection.chains.iter().for_each(|chains| chains.note(&mut ledger));
     say!("{}", ledger.to_text(""));
     Ok(exit::status(input.name(), damage.as_deref(), &ledger, false))
 }
@@ -165,6 +172,7 @@ struct Injection {
     found: Vec<BuildIdOf>,
     changed: u64,
     jit: Option<JitInjection>,
+    chains: Option<ChainConversion>,
 }
 
 impl Injection {
@@ -252,8 +260,21 @@ impl Rewriting for Injection {
         self.jit.is_some()
     }
 
+    fn is_in_order_of_time(&self) -> bool {
+        // A stack is unwound by the mappings of its time.
+        self.chains.is_some()
+    }
+
+    fn change_event(&self, attr: &mut Attr) {
+        if self.chains.is_some() {
+            ChainConversion::change_event(attr);
+        }
+    }
+
     fn record(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
-        if self.jit.as_mut().is_some_and(|jit| jit.replace(entry, out)) {
+        if self.jit.as_mut().is_some_and(|jit| jit.replace(entry, out))
+            || self.chains.as_mut().is_some_and(|chains| chains.replace(entry, out))
+        {
             return;
         }
         let told = match self.told || self.in_maps {

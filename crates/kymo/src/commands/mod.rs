@@ -8,6 +8,7 @@ pub(crate) mod buildid_cache;
 pub(crate) mod buildid_list;
 pub(crate) mod bundle;
 pub(crate) mod cache;
+pub(crate) mod check;
 pub(crate) mod config;
 mod container_files;
 pub(crate) mod convert;
@@ -16,6 +17,7 @@ pub(crate) mod data;
 pub(crate) mod event;
 pub(crate) mod event_recording;
 pub(crate) mod evlist;
+mod features;
 mod frame_pointers;
 mod hit_binaries;
 pub(crate) mod inject;
@@ -43,6 +45,8 @@ pub(crate) mod script;
 pub(crate) mod session;
 pub(crate) mod stat;
 pub(crate) mod syscalls;
+pub(crate) mod test;
+pub(crate) mod timechart;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod tracing;
@@ -50,6 +54,7 @@ pub(crate) mod version;
 pub(crate) mod view;
 pub(crate) mod why;
 
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,10 +75,16 @@ pub(crate) fn default_recording() -> PathBuf {
     if path.as_os_str() != "-" && !path.exists() && other.exists() { other } else { path }
 }
 
-/// When a recording was last changed, which perf takes for the time of the recording.
+/// When the bytes of a recording last changed, which perf takes for the time of the recording.
 pub(crate) fn captured_on(path: &Path) -> Option<String> {
-    let meta = std::fs::metadata(path).ok()?;
-    Some(kymo_kernel::process::local_time_of(meta.ctime()))
+    let meta = match path.as_os_str() == "-" {
+        true => std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?).metadata(),
+        false => std::fs::metadata(path),
+    };
+    let meta = meta.ok()?;
+    // A pipe has no past; perf states its time all the same.
+    let has_time = meta.is_file() || CalledName::get() == CalledName::Perf;
+    has_time.then(|| kymo_kernel::process::local_time_of(meta.mtime()))
 }
 
 /// Prints an error with its causes and gives the exit status for it.

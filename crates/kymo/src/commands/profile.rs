@@ -190,7 +190,10 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
         voluntary_switches: usage.voluntary_switches,
         involuntary_switches: usage.involuntary_switches,
         target: live_target(&args, &options),
-        notes: notes(&summary, &options).into_iter().chain(stacks.note.clone()).collect(),
+        notes: {
+            let own = stacks.note.clone().into_iter().chain(note_numbers());
+            notes(&summary, &options).into_iter().chain(own).collect()
+        },
         ..run_facts(&stacks)
     };
     // What goes on behind that is not recorded, whatever else takes its time then.
@@ -330,6 +333,15 @@ fn selection(args: &Args, source: &EventSource) -> anyhow::Result<EventSelection
         events.members = Some(source.tasks_of_cgroups(std::slice::from_ref(name))?);
     }
     Ok(events)
+}
+
+/// Tells that what blocked threads cannot be known, where the kernel's events have other numbers
+/// than samples and processes.
+fn note_numbers() -> Option<Note> {
+    let fact = "switches and wake-ups have other numbers in this pid namespace than processes: \
+                causes of waits and who ended them are not known";
+    let advice = "start kymo in the first one (nsenter -t 1 -p, docker run --pid=host)".to_owned();
+    (!target::has_kernel_pids()).then(|| Note::doubt(NoteKind::Scope, fact, Some(advice)))
 }
 
 /// What blocks the threads that are there.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use kymo_analysis::bundle::write_bundle;
+use kymo_files::perfdata::write::CompressedForm;
 use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, process};
 use kymo_model::{NoteKind, counted};
@@ -334,6 +335,7 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
     Ok(RecordOptions {
         spawned: None,
         events,
+        replace_cycles: CalledName::get() == CalledName::Perf,
         more_events: Vec::new(),
         target: target(args)?,
         command: args.command.clone(),
@@ -363,6 +365,10 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
         clock,
         output,
         compress: args.compression_level,
+        compressed_form: match CalledName::get() {
+            CalledName::Perf => CompressedForm::Aligned,
+            _ => CompressedForm::Plain,
+        },
         exclude_self: args.exclude_perf,
         // As on a signal, unless there is another reason, too.
         switch: args.switch_output.or((!switch_at.is_empty()).then_some(SwitchOn::Signal)),
@@ -415,7 +421,7 @@ fn tell(s: &RecordSummary, ledger: &Ledger, verbose: bool) {
     for path in &s.switched {
         text.push_str(&format!("[ {caller} record: Dump {} ]\n", path.display()));
     }
-    if verbose {
+    if verbose || CalledName::get() == CalledName::Perf {
         text.push_str(&format!(
             "[ {caller} record: Woken up {} times to write data ]\n",
             s.wakeups

@@ -3,7 +3,7 @@
 mod events;
 
 use std::io::Write;
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ use kymo_analysis::record_overview::RecordOverview;
 use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
 use kymo_events::notes_on_perf_data;
 use kymo_files::RecordingFormat;
-use kymo_files::perfdata::read::FeatureSection;
+use kymo_files::perfdata::read::{FeatureSection, RecordOrder};
 use kymo_files::perfdata::{EventDesc, Feature, PerfData};
 use kymo_model::{AttrFlags, NoteKind};
 use kymo_view::record_overview::{write_statistics, write_tasks};
@@ -103,7 +103,7 @@ pub(crate) struct Args {
     #[arg(short = 'H', long, conflicts_with_all = ["fields", "json", "children"])]
     hierarchy: bool,
     /// Show the shares of the kernel (sys) and of programs (usr)
-    #[arg(long)]
+    #[arg(long, alias = "showcpuutilization")]
     show_cpu_utilization: bool,
     /// Separate columns by this, without padding
     #[arg(short = 't', long, value_name = "SEP")]
@@ -225,6 +225,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => crate::streams::is_colored() && !args.json,
     };
     if args.header_only {
+        if file.is_pipe() {
+            // Its records describe it.
+            file.for_each_batch(RecordOrder::File, &mut |_| ControlFlow::Continue(()))?;
+        }
         let mut out = tables(color);
         write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
         out.flush()?;
@@ -444,6 +448,9 @@ fn config(args: &Args) -> anyhow::Result<ReportConfig> {
         exclude_other: args.exclude_other,
         inverted: args.inverted,
         latency: args.latency,
+        latency_beside: CalledName::get() == CalledName::Perf,
+        symbol_level: CalledName::get() == CalledName::Perf
+            && args.sort.as_ref().is_some_and(|keys| keys.contains("symbol")),
         parallelism: args.parallelism.as_ref().map_or(&[], |p| &p.0),
         group_sort_idx: args.group_sort_idx,
         raw_trace: args.raw_trace,

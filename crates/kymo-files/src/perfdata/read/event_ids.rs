@@ -177,6 +177,13 @@ impl PerfDataReadStats {
                 *sum = sum.saturating_add(lost);
             }
             RecordKind::THROTTLE => self.throttled += 1,
+            RecordKind::AUX => {
+                /// Of the flags of an AUX record: its data are cut short.
+                const TRUNCATED: u64 = 1;
+                let flags = endian.u64_at(body, 16).unwrap_or(0);
+                self.aux_records += 1;
+                self.aux_truncated += u64::from(flags & TRUNCATED != 0);
+            }
             _ => {}
         }
     }

@@ -96,6 +96,8 @@ impl<'a> Entry<'a> {
 pub struct PerfDataReadStats {
     /// Records, containers of compressed ones excluded.
     pub records: u64,
+    /// Containers of compressed records: COMPRESSED, COMPRESSED2.
+    pub compressed: [u64; 2],
     /// Samples among them.
     pub samples: u64,
     /// Bytes read of the file.
@@ -129,6 +131,14 @@ pub struct PerfDataReadStats {
     pub unfinished: bool,
     /// AUX area bytes passed over.
     pub aux_bytes: u64,
+    /// AUX records: pieces of the trace data of hardware.
+    pub aux_records: u64,
+    /// Those of them whose trace data are cut short, because the buffer was full.
+    pub aux_truncated: u64,
+    /// Errors that the recorder met in trace data: AUXTRACE_ERROR records.
+    pub aux_errors: u64,
+    /// What made the trace data, by the number of the AUXTRACE_INFO record.
+    pub aux_kind: Option<u32>,
     /// Bytes at the end of the last compressed record that are no whole record.
     pub cut_compressed: u64,
     /// Where and why reading stopped early.
@@ -136,6 +146,19 @@ pub struct PerfDataReadStats {
 }
 
 impl PerfDataReadStats {
+    /// Name of what made the trace data of the AUX area, by perf's numbers.
+    pub fn aux_name(&self) -> &'static str {
+        match self.aux_kind {
+            Some(1) => "Intel PT",
+            Some(2) => "Intel BTS",
+            Some(3) => "CoreSight ETM",
+            Some(4) => "Arm SPE",
+            Some(5) => "s390 CPU-measurement",
+            Some(6) => "HiSilicon PTT",
+            _ => "hardware trace",
+        }
+    }
+
     /// Number of events that were lost; every command states this one. LOST records and
     /// the totals of LOST_SAMPLES tell of the same losses: the first know also of records
     /// that are no samples, the second also of what was lost after the last record that

@@ -480,7 +480,7 @@ mod tests {
         let mut q = Queue::new(RecordOrder::Time, Endian::NATIVE, 0);
         q.watch_losses(LossWatch::new(windows.clone()));
         let mut complete = 0;
-        let mut sample = |q: &mut Queue, tag, cpu, time| {
+        let sample = |q: &mut Queue, tag, cpu, time| {
             q.watch().unwrap().0.sample(Some(cpu), time);
             push(q, tag, Some(time));
         };

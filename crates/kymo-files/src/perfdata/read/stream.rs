@@ -159,10 +159,33 @@ struct Reading<'s, 'f> {
     /// Largest time seen when the last round ended.
     complete: u64,
     stats: PerfDataReadStats,
+    /// The first record that is too short for its fields.
+    short: Option<Damage>,
     unpacked: Unpacked,
     /// The sink wants no more.
     stopped: bool,
     sink: &'s mut Sink<'f>,
+}
+
+/// Name and number of a kind of record, as perf states them.
+fn record_name(kind: RecordKind) -> String {
+    format!("{} ({})", kind.name().unwrap_or("record of an unknown kind"), kind.0)
+}
+
+/// Bytes of the fixed fields of a record that the kernel writes, its header included.
+fn least_size(kind: RecordKind) -> usize {
+    match kind {
+        RecordKind::MMAP => 40,
+        RecordKind::MMAP2 => 72,
+        RecordKind::EXIT | RecordKind::FORK => 32,
+        RecordKind::THROTTLE | RecordKind::UNTHROTTLE | RecordKind::AUX => 32,
+        RecordKind::LOST | RecordKind::READ => 24,
+        RecordKind::NAMESPACES | RecordKind::KSYMBOL | RecordKind::BPF_EVENT => 24,
+        RecordKind::TEXT_POKE => 20,
+        RecordKind::COMM | RecordKind::CGROUP | RecordKind::LOST_SAMPLES => 16,
+        RecordKind::ITRACE_START | RecordKind::SWITCH_CPU_WIDE => 16,
+        _ => RecordHeader::SIZE,
+    }
 }
 
 /// What compressed records unfold to.
@@ -188,6 +211,7 @@ impl<'s, 'f> Reading<'s, 'f> {
             pool: Arc::default(),
             complete: 0,
             stats: PerfDataReadStats::default(),
+            short: None,
             unpacked: Unpacked::default(),
             stopped: false,
             sink,
@@ -209,12 +233,17 @@ impl<'s, 'f> Reading<'s, 'f> {
             let Ok(header) = RecordHeader::parse(input.window(), self.endian) else { return GO_ON };
             let size = usize::from(header.size);
             if size < RecordHeader::SIZE {
-                self.damage(offset, format!("a record states a size of {size} bytes"));
+                let what = format!("{} states a size of {size} bytes", record_name(header.kind));
+                self.damage(offset, what);
                 return GO_ON;
+            }
+            if size < least_size(header.kind) {
+                self.note_short(offset, header);
             }
             if !self.want(input, size)? {
                 let have = input.window().len();
-                self.damage(offset, format!("a record of {size} bytes is cut short after {have}"));
+                let name = record_name(header.kind);
+                self.damage(offset, format!("{name} of {size} bytes is cut short after {have}"));
                 return GO_ON;
             }
             let record = &input.window()[..size];
@@ -224,6 +253,8 @@ impl<'s, 'f> Reading<'s, 'f> {
                         self.seal(input);
                         continue;
                     }
+                    let is_second = header.kind == RecordKind::COMPRESSED2;
+                    self.stats.compressed[usize::from(is_second)] += 1;
                     self.compressed(header.kind, &record[RecordHeader::SIZE..], offset)?;
                 }
                 RecordKind::HEADER_TRACING_DATA | RecordKind::AUXTRACE => {
@@ -284,7 +315,19 @@ impl<'s, 'f> Reading<'s, 'f> {
     }
 
     fn damage(&mut self, offset: u64, what: String) {
-        self.stats.damaged.get_or_insert(Damage { offset, what });
+        // After a wrong size whatever follows is misread.
+        let first = self.short.take().unwrap_or(Damage { offset, what });
+        self.stats.damaged.get_or_insert(first);
+    }
+
+    /// Keeps the place of the first record that states a size less than that of its fields: where
+    /// the records after it cannot be read, its size is what is wrong.
+    fn note_short(&mut self, offset: u64, header: RecordHeader) {
+        self.short.get_or_insert_with(|| {
+            let (name, least) = (record_name(header.kind), least_size(header.kind));
+            let what = format!("{name} states a size of {} bytes, less than {least}", header.size);
+            Damage { offset, what }
+        });
     }
 
     fn end_of_input(&mut self, input: &Input, limit: u64) {
@@ -413,6 +456,14 @@ impl<'s, 'f> Reading<'s, 'f> {
                 } else {
                     None
                 }
+            }
+            RecordKind::AUXTRACE_INFO => {
+                self.stats.aux_kind = Cursor::new(body, self.endian).u32().ok();
+                self.stats.aux_kind.map(|_| ())
+            }
+            RecordKind::AUXTRACE_ERROR => {
+                self.stats.aux_errors += 1;
+                Some(())
             }
             kind if !known(kind) => {
                 *self.stats.unknown_kinds.entry(kind.0).or_default() += 1;

@@ -1,19 +1,32 @@
-//! `PERF_RECORD_COMPRESSED`: the kernel's records as one zstd stream, cut into
-//! records of at most 64 KiB.
+//! `PERF_RECORD_COMPRESSED` and `PERF_RECORD_COMPRESSED2`: the kernel's records as one zstd
+//! stream, cut into records of at most 64 KiB.
 
 use std::io;
 
 use kymo_model::{RecordHeader, RecordKind};
 use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
-/// Most bytes behind a record's header.
-const MOST: usize = u16::MAX as usize - 7 - RecordHeader::SIZE;
+/// Most bytes of the stream in a record: with its header, the size of the second form, and padding
+/// the record has 64 KiB at most.
+const MOST: usize = u16::MAX as usize - 7 - RecordHeader::SIZE - size_of::<u64>();
 /// Bytes compressed between two flushes: no record expands to more, which is
 /// what readers size their buffers by (`comp_mmap_len`).
 pub(crate) const CHUNK: usize = 1 << 18;
 
+/// The form of compressed records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompressedForm {
+    /// The bytes alone, as all versions of perf read them.
+    #[default]
+    Plain,
+    /// The number of bytes before them and padding after them (COMPRESSED2), as perf writes them
+    /// since 6.16.
+    Aligned,
+}
+
 /// The stream's state.
 pub struct Compressor {
+    form: CompressedForm,
     encoder: Encoder<'static>,
     buffer: Vec<u8>,
     taken: u64,
@@ -31,9 +44,9 @@ impl Compressor {
     pub const EXPANDS_TO: usize = CHUNK;
 
     /// Starts a stream.
-    pub fn new(level: i32) -> io::Result<Compressor> {
+    pub fn new(level: i32, form: CompressedForm) -> io::Result<Compressor> {
         let encoder = Encoder::new(level)?;
-        Ok(Compressor { encoder, buffer: vec![0; MOST], taken: 0, given: 0 })
+        Ok(Compressor { form, encoder, buffer: vec![0; MOST], taken: 0, given: 0 })
     }
 
     /// Appends `bytes` to `out` as compressed records.
@@ -64,11 +77,20 @@ impl Compressor {
         if filled == 0 {
             return;
         }
-        let size = (filled + RecordHeader::SIZE) as u16;
-        let header = RecordHeader { kind: RecordKind::COMPRESSED, misc: Default::default(), size };
+        let (kind, stated, padding) = match self.form {
+            CompressedForm::Plain => (RecordKind::COMPRESSED, None, 0),
+            CompressedForm::Aligned => {
+                let padding = filled.next_multiple_of(8) - filled;
+                (RecordKind::COMPRESSED2, Some(filled as u64), padding)
+            }
+        };
+        let size = RecordHeader::SIZE + stated.map_or(0, |_| size_of::<u64>()) + filled + padding;
+        let header = RecordHeader { kind, misc: Default::default(), size: size as u16 };
         out.extend(header.to_bytes());
+        stated.iter().for_each(|stated| out.extend(stated.to_ne_bytes()));
         out.extend_from_slice(&self.buffer[..filled]);
-        self.given += filled as u64 + RecordHeader::SIZE as u64;
+        out.resize(out.len() + padding, 0);
+        self.given += size as u64;
     }
 
     /// Bytes taken per byte given.
@@ -84,6 +106,11 @@ mod tests {
 
     #[test]
     fn the_records_hold_one_stream() {
+        check(CompressedForm::Plain);
+        check(CompressedForm::Aligned);
+    }
+
+    fn check(form: CompressedForm) {
         // Hard to compress, so that one chunk needs several records.
         let mut x = 1u64;
         let mut input = Vec::new();
@@ -91,14 +118,25 @@ mod tests {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             input.extend((x >> 16).to_le_bytes());
         }
-        let mut c = Compressor::new(1).unwrap();
+        let mut c = Compressor::new(1, form).unwrap();
         let mut out = Vec::new();
         input.chunks(200_003).for_each(|part| c.push(part, &mut out).unwrap());
         let (mut stream, mut at, mut records) = (Vec::new(), 0, 0);
         while at < out.len() {
             let size = usize::from(u16::from_ne_bytes([out[at + 6], out[at + 7]]));
-            assert_eq!(out[at], 81);
-            stream.extend_from_slice(&out[at + 8..at + size]);
+            match form {
+                CompressedForm::Plain => {
+                    assert_eq!(out[at], 81);
+                    stream.extend_from_slice(&out[at + 8..at + size]);
+                }
+                CompressedForm::Aligned => {
+                    assert_eq!((out[at], size % 8, at % 8), (83, 0, 0));
+                    let stated = u64::from_ne_bytes(out[at + 8..at + 16].try_into().unwrap());
+                    let end = at + 16 + stated as usize;
+                    assert!((at + size - 7..=at + size).contains(&end), "{end}");
+                    stream.extend_from_slice(&out[at + 16..end]);
+                }
+            }
             at += size;
             records += 1;
         }

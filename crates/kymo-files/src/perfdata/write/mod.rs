@@ -26,7 +26,7 @@ use std::os::unix::fs::FileExt;
 
 use kymo_model::{Attr, RecordHeader, RecordKind};
 
-pub use compress::Compressor;
+pub use compress::{CompressedForm, Compressor};
 pub use tracing::TracingBlob;
 
 use super::{Feature, MAGIC_V2};
@@ -223,8 +223,8 @@ impl PerfDataWriter {
     }
 
     /// From now on the spans are compressed at `level` (zstd's).
-    pub fn compress(&mut self, level: i32) -> io::Result<()> {
-        self.compressor = Some(Compressor::new(level)?);
+    pub fn compress(&mut self, level: i32, form: CompressedForm) -> io::Result<()> {
+        self.compressor = Some(Compressor::new(level, form)?);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use kymo_analysis::binary_filter::BinaryFilter;
 use kymo_analysis::code_listing::list_function;
-use kymo_analysis::function_cost::{FunctionCost, FunctionCosts, PercentType};
+use kymo_analysis::function_cost::{CostSum, FunctionCost, FunctionCosts, PercentType};
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_debuginfo::disasm::Syntax;
 use kymo_events::EventSource;
@@ -73,9 +73,10 @@ pub(crate) struct Args {
     /// Base of the percentages
     #[arg(long, value_name = "TYPE", default_value = "local-period")]
     percent_type: PercentOf,
-    /// Leave out of the summary what is below this percentage
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.5)]
-    percent_limit: f64,
+    /// Leave out functions with less than this percentage of all samples, and of the summary what
+    /// has less of a function [default: the summary's is 0.5]
+    #[arg(long, value_name = "PERCENT")]
+    percent_limit: Option<f64>,
     /// Show numbers of samples
     #[arg(short = 'n', long)]
     show_nr_samples: bool,
@@ -88,9 +89,6 @@ pub(crate) struct Args {
     /// Show events side by side (always on; accepted for compatibility)
     #[arg(long)]
     group: bool,
-    /// No other program is started: kymo disassembles by itself
-    #[arg(long, value_name = "PATH", hide = true)]
-    objdump: Option<String>,
     /// Whoever owns the file (this is the default; accepted for compatibility)
     #[arg(short, long)]
     force: bool,
@@ -123,9 +121,6 @@ enum Style {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.objdump.is_some() {
-        bail!("--objdump: kymo starts no other program, it disassembles by itself");
-    }
     let path = args.source.input.clone().unwrap_or_else(super::default_recording);
     crate::progress::begin(path.display());
     let source = EventSource::open(std::slice::from_ref(&path), args.source.symbols(&path))?;
@@ -156,7 +151,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let most = if args.names().is_empty() { args.top } else { chosen.len() };
     let mut shown = 0;
     let mut hidden = HiddenFunctions::default();
-    for hot in &chosen {
+    let has_enough = |hot: &FunctionCost| {
+        let sum = |sums: &[CostSum]| sums.iter().map(|sum| sum.samples).sum::<u64>() as f64;
+        let limit = args.percent_limit.filter(|_| args.names().is_empty()).unwrap_or(0.0);
+        sum(&hot.sums) * 100.0 >= sum(&costs.whole) * limit
+    };
+    for hot in chosen.iter().filter(|hot| has_enough(hot)) {
         match show(&args, &profile, &costs, hot, &mut out, &mut ledger) {
             Ok(()) => shown += 1,
             Err(Shown::Output(e)) => return Err(e.into()),
@@ -200,7 +200,7 @@ impl Args {
                 PercentOf::LocalHits => PercentType::LocalHits,
                 PercentOf::GlobalHits => PercentType::GlobalHits,
             },
-            least: self.percent_limit,
+            least: self.percent_limit.unwrap_or(0.5),
             source: !self.no_source,
             lines: self.print_line,
             full_paths: self.full_paths,

@@ -105,8 +105,9 @@ impl JitInjection {
                 }
             }
         });
-        if read.is_none() {
-            failed = Some("it cannot be read, or has times of no clock".to_owned());
+        match read {
+            None => failed = Some("it cannot be read, or has times of no clock".to_owned()),
+            Some(damage) => failed = failed.or(damage),
         }
         let is_whole = failed.is_none();
         failed.into_iter().for_each(|why| _ = self.missing.insert(path.to_owned(), why));
@@ -117,7 +118,7 @@ impl JitInjection {
     pub(super) fn note(&self, ledger: &mut Ledger) {
         for (path, why) in &self.missing {
             let fact = format!("functions of {path} are missing: {why}");
-            ledger.tell(NoteKind::Target, fact, None);
+            ledger.note(NoteKind::Unusable, fact, None);
         }
     }
 }

@@ -10,8 +10,8 @@ use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
 use kymo_events::worker_pool::worker_count;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
-use kymo_files::perfdata::{Entry, PerfData, PerfDataReadStats, RecordOrder};
-use kymo_model::{NoteKind, RecordKind};
+use kymo_files::perfdata::{Entry, Feature, PerfData, PerfDataReadStats, RecordOrder};
+use kymo_model::{NoteKind, RecordKind, SampleType};
 use kymo_render::OrderedJob;
 use kymo_render::perf_script::{
     FieldSpec, PerfBatch, PerfOutput, PerfRenderer, SampleTextOptions, ShownSideband,
@@ -126,9 +126,14 @@ impl<'f> FilteredRecords<'f> {
     }
 }
 
-/// Number of threads that render. A pipe defines binaries bit by bit, for one renderer.
+/// Number of threads that render. A pipe defines binaries bit by bit, for one renderer; a reading
+/// of counts is printed when it is complete.
 fn renderer_count(args: &Args, data: &PerfData) -> usize {
-    if data.is_pipe() || args.reltime || args.deltatime {
+    let is_of_counts = data.features().section(Feature::STAT, data.endian()).is_some();
+    // Counts of groups are differences to the sample before.
+    let has_groups = data.events().iter().any(|e| e.attr.sample_type.contains(SampleType::READ));
+    let is_ordered = is_of_counts || has_groups || args.reltime || args.deltatime;
+    if data.is_pipe() || is_ordered {
         return 1;
     }
     worker_count()

@@ -7,11 +7,12 @@ use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::{cpus, target};
 use kymo_model::{Aggregation, AttrFlags};
 use kymo_record::count::{CountOptions, CountTarget, CountedEvent, StartDelay, default_events};
-use kymo_view::counts::{CountFormat, CountStyle};
+use kymo_view::counts::{CountFormat, CountStyle, MetricWords};
 
 use super::Args;
 use super::metrics::events_of;
 use super::output::OutputTarget;
+use crate::called_name::CalledName;
 
 /// What is counted.
 pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
@@ -69,9 +70,22 @@ pub(super) fn count_style(args: &Args, by: Aggregation) -> CountStyle {
     CountStyle {
         format,
         by,
+        metrics: metric_words(args),
         metric_only: args.metric_only,
         intervals: args.interval_print.is_some(),
         csv_summary: !args.no_csv_summary,
+    }
+}
+
+/// What stands beside derived numbers. perf 7 derives those of its default events and of `-M`.
+fn metric_words(args: &Args) -> MetricWords {
+    match CalledName::get() {
+        CalledName::Perf if !args.metrics.is_empty() => {
+            MetricWords::Name(Some(args.metrics.clone()))
+        }
+        CalledName::Perf if args.events.is_empty() => MetricWords::Name(None),
+        CalledName::Perf => MetricWords::Name(Some(Vec::new())),
+        _ => MetricWords::Unit,
     }
 }
 
@@ -171,7 +185,12 @@ fn chosen_cpus(list: &str) -> anyhow::Result<Vec<u32>> {
     let chosen = cpus::parse_list(list)?;
     let online = cpus::online();
     if let Some(off) = chosen.iter().find(|c| !online.contains(c)) {
-        bail!("CPU {off} is not online");
+        // What scripts look for in perf's answer.
+        let nothing = match CalledName::get() {
+            CalledName::Perf => "\nError:\nNo supported events found.",
+            _ => "",
+        };
+        bail!("CPU {off} is not online{nothing}");
     }
     if chosen.is_empty() {
         bail!("-C names no CPU");

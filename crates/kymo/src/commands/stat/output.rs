@@ -70,7 +70,7 @@ impl CountOutput {
     pub(super) fn open(options: OutputOptions, style: CountStyle) -> anyhow::Result<CountOutput> {
         let out = match options.quiet {
             true => Box::new(io::sink()),
-            false => open_target(&options.target)?,
+            false => open_target(&options.target, style.format == CountFormat::Json)?,
         };
         let is_text = matches!(style.format, CountFormat::Text { .. });
         Ok(CountOutput { options, printer: CountPrinter::new(style), is_text, out })
@@ -152,7 +152,8 @@ impl CountSink for CountOutput {
     }
 }
 
-fn open_target(target: &OutputTarget) -> anyhow::Result<Box<dyn Write>> {
+/// Opens the output; a file begins with the time, unless all its lines are `json`.
+fn open_target(target: &OutputTarget, json: bool) -> anyhow::Result<Box<dyn Write>> {
     match target {
         OutputTarget::Stderr => Ok(Box::new(crate::streams::stderr())),
         OutputTarget::File { path, append } => {
@@ -161,7 +162,10 @@ fn open_target(target: &OutputTarget) -> anyhow::Result<Box<dyn Write>> {
                 false => output_file::open(path, SHARED),
             };
             let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
-            write!(file, "# started on {}\n\n", local_time()).context("cannot write the result")?;
+            if !json {
+                let begin = format!("# started on {}\n\n", local_time());
+                file.write_all(begin.as_bytes()).context("cannot write the result")?;
+            }
             Ok(Box::new(file))
         }
         OutputTarget::Descriptor(fd) => {

@@ -11,7 +11,7 @@ use kymo_record::count::{
     CountFileFacts, CountFileOptions, CountFileReading, CountSink as _, read_counts,
 };
 use kymo_view::Ledger;
-use kymo_view::counts::CountStyle;
+use kymo_view::counts::{CountStyle, MetricWords};
 
 use super::options::{count_format, only_aggregation};
 use super::output::{CountOutput, OutputOptions, OutputTarget, RunScripts};
@@ -161,6 +161,10 @@ fn output(args: &ReportArgs, facts: &CountFileFacts) -> anyhow::Result<CountOutp
     let style = CountStyle {
         format: count_format(args.field_separator.as_deref(), args.json_output, args.no_big_num),
         by: facts.by,
+        metrics: match CalledName::get() {
+            CalledName::Perf => MetricWords::Name(None),
+            _ => MetricWords::Unit,
+        },
         metric_only: false,
         intervals: facts.intervals,
         csv_summary: true,

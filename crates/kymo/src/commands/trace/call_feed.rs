@@ -6,6 +6,7 @@ use std::io::Write as _;
 use kymo_analysis::syscalls::{COMPAT_CALLS, CallId, SyscallDecoder, SyscallEvent};
 use kymo_events::{EventSwitch, RecordedEvent, SwitchState};
 use kymo_format::json_string;
+use kymo_model::Note;
 use kymo_render::perf_script::{ChainLines, ChainOptions, SourceOptions};
 use kymo_render::syscalls::{SampledCall, SyscallLines, syscall_number};
 
@@ -39,7 +40,7 @@ impl<'a> CallFeed<'a> {
             own: own.then(std::process::id),
             switch: (switch, state),
             // Calls are named by their lines: here each number is a call of its own.
-            decoder: SyscallDecoder::new(|_| None),
+            decoder: SyscallDecoder::new(|number| (number == 0).then_some("read")),
             chains: ChainLines::new(ChainOptions { max_stack, sources }),
         }
     }
@@ -112,6 +113,11 @@ impl<'a> CallFeed<'a> {
                 }
             }
         }
+    }
+
+    /// What is not known of the numbers of calls.
+    pub(super) fn width_note(&self) -> Option<Note> {
+        self.decoder.width_note()
     }
 
     fn number(&self, call: CallId) -> Option<i64> {

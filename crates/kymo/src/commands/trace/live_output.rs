@@ -17,6 +17,7 @@ use kymo_render::trace_cmd::TraceCmdOptions;
 use kymo_view::Ledger;
 
 use super::Args;
+use super::perf_form::{lines_output, perf_trace_options};
 
 /// Text is written in pieces of this size.
 const PIECE: usize = 256 << 10;
@@ -46,6 +47,10 @@ impl LiveOutput {
     pub(super) fn new(args: &Args, kinds: LiveKinds<'_>) -> anyhow::Result<LiveOutput> {
         let options = TraceCmdOptions { json: args.json, latency: args.latency, ns: args.ns };
         let lines = EventLines::new(options).with_colour(is_coloured());
+        let lines = match perf_trace_options(args) {
+            Some(options) => lines.as_perf_trace(options),
+            None => lines,
+        };
         let style = LineStyle { ragged: false, ns: args.ns, since: TimeOrigin::Epoch };
         let of_programs = CtfOptions { fields: FieldSpec::parse(&[])?, style, json: args.json };
         let lines = match kinds {
@@ -125,7 +130,7 @@ impl LiveOutput {
 
     fn write(&mut self) {
         if self.failed.is_none() {
-            let mut out = crate::streams::stdout().lock();
+            let mut out = lines_output();
             self.failed = out.write_all(&self.out).and_then(|()| out.flush()).err();
         }
         self.out.clear();

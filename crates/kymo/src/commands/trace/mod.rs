@@ -14,6 +14,7 @@ mod call_feed;
 mod follow;
 mod live_output;
 mod out;
+mod perf_form;
 mod recorded;
 mod sampled;
 mod syscalls;
@@ -175,6 +176,9 @@ pub(crate) struct Args {
     /// Print times in nanoseconds
     #[arg(long, conflicts_with = "output")]
     ns: bool,
+    /// Under the name perf, begin lines with the thread's number alone
+    #[arg(long)]
+    no_comm: bool,
     /// Show what is in the ring of an existing instance, and go on as long as it records;
     /// what is shown is taken out of its ring, nothing else is changed; -e and --filter
     /// select among its events

@@ -42,7 +42,8 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let only = syscalls::numbers(&args.call.calls)?;
     let tasks = TracedTasks::of_recording();
     let style = syscalls::style(args, (is_coloured(), true), false);
-    let mut lines = SyscallLines::new(None, tasks, style, None, args.count).with_calls(only);
+    let lines = SyscallLines::new(None, tasks, style, None, args.count).with_calls(only);
+    let mut lines = syscalls::with_perf_form(lines, args);
     let mut feed = CallFeed::new(args);
     let mut failed = Ok(());
     let options = ReadOptions::default();
@@ -61,6 +62,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     syscalls::flush(&mut lines.output)?;
     let mut ledger = Ledger::from_notes(summary.notes(&source));
     lines.note(&mut |note| ledger.push(note));
+    feed.width_note().into_iter().for_each(|note| ledger.push(note));
     if lines.inspected == 0 {
         let advice = "`kymo syscalls record` and `perf trace record` make such a recording";
         ledger.tell(NoteKind::Nothing, "there are no system calls", Some(advice.into()));

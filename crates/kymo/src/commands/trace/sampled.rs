@@ -146,7 +146,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let tasks = TracedTasks::of_samples(tracefs, texts);
     let style = syscalls::style(args, (is_coloured(), system_wide), is_monotonic);
     let only = syscalls::numbers(&args.call.calls)?;
-    let mut lines = SyscallLines::new(None, tasks, style, None, args.count).with_calls(only);
+    let lines = SyscallLines::new(None, tasks, style, None, args.count).with_calls(only);
+    let mut lines = syscalls::with_perf_form(lines, args);
     lines.describe_calls();
     let selection = EventSelection::of_tasks(args.comm.clone(), Vec::new(), args.tid.clone());
     let symbols = ResolverOptions::default();

@@ -31,6 +31,7 @@ use kymo_view::syscalls::call_time_words;
 use kymo_view::units::{Span, shown};
 
 use super::live_output::{is_coloured, note_lost};
+use super::perf_form::{kernel_enums, lines_output, perf_trace_options};
 use super::traced_tasks::TracedTasks;
 use super::{Args, close, follow};
 use crate::commands::tracing;
@@ -338,11 +339,21 @@ fn lines(
     let child = capture.child_id().filter(|_| args.delay.is_none()).map(|pid| pid as i32);
     let only = numbers(&args.call.calls)?;
     let lines = SyscallLines::new(Some(formats), tasks, style, child, args.count).with_calls(only);
+    let lines = with_perf_form(lines, args);
     if !args.call.has_summary() {
         return Ok(lines);
     }
     let [switch, waking] = WAIT_EVENTS.map(|name| format("sched", name));
     Ok(lines.with_waits(WaitFormats { switch: switch?, waking: waking? }))
+}
+
+/// Lines with names of the running kernel, of perf's form under its name.
+pub(super) fn with_perf_form(lines: Lines, args: &Args) -> Lines {
+    let lines = lines.with_enums(kernel_enums());
+    match perf_trace_options(args) {
+        Some(options) => lines.as_perf_trace(options),
+        None => lines,
+    }
 }
 
 /// Layout of the lines; `monotonic`: the trace's clock is.
@@ -563,8 +574,8 @@ fn round(capture: &mut LiveCapture, lines: &mut Lines, last: bool) -> anyhow::Re
 
 pub(super) fn flush(out: &mut Vec<u8>) -> anyhow::Result<()> {
     if !out.is_empty() {
-        let mut stdout = crate::streams::stdout().lock();
-        stdout.write_all(out).and_then(|()| stdout.flush())?;
+        let mut lines = lines_output();
+        lines.write_all(out).and_then(|()| lines.flush())?;
         out.clear();
     }
     Ok(())

@@ -1,0 +1,49 @@
+//! `kymo check`: whether this build has a part that scripts look for by perf's name.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::bail;
+
+use super::features::{self, Feature};
+
+/// Flags of `kymo check`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Report whether features are built in; the status is 1 if one of them is not
+    Feature(FeatureArgs),
+}
+
+#[derive(clap::Args)]
+struct FeatureArgs {
+    /// Names, separated by commas, as `kymo version --build-options` lists them
+    #[arg(required = true, value_name = "NAME", value_delimiter = ',')]
+    names: Vec<String>,
+    /// Print nothing; the status is the answer
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let What::Feature(args) = args.what;
+    let features = args.names.iter().map(|name| find(name));
+    let features: Vec<&Feature> = features.collect::<anyhow::Result<_>>()?;
+    if !args.quiet {
+        let text: String = features.iter().map(|feature| feature.line()).collect();
+        crate::streams::stdout().write_all(text.as_bytes())?;
+    }
+    Ok(ExitCode::from(u8::from(!features.iter().all(|feature| feature.is_on))))
+}
+
+fn find(name: &str) -> anyhow::Result<&'static Feature> {
+    let Some(feature) = features::named(name) else {
+        bail!("unknown feature '{name}'; `kymo version --build-options` lists them");
+    };
+    Ok(feature)
+}
