@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::object::{AttachPoint, ProgramPosition, SourceMessage};
+use crate::preprocess::HeaderMacros;
 
 /// A program.
 #[derive(Debug, Default)]
@@ -17,6 +18,10 @@ pub(crate) struct ProgramTree {
     pub(crate) probes: Vec<ProbeTree>,
     pub(crate) imports: Vec<(String, ProgramPosition)>,
     pub(crate) includes: Vec<(String, ProgramPosition)>,
+    /// Macros of the headers.
+    pub(crate) header_macros: HeaderMacros,
+    /// Why a header is not there.
+    pub(crate) missing_header: Option<String>,
     /// What was not understood of headers.
     pub(crate) warnings: Vec<SourceMessage>,
 }
@@ -32,6 +37,8 @@ impl ProgramTree {
         self.imports.extend(other.imports);
         self.includes.extend(other.includes);
         self.warnings.extend(other.warnings);
+        self.header_macros.extend(other.header_macros);
+        self.missing_header = self.missing_header.take().or(other.missing_header);
         for (name, tree) in other.macros {
             self.macros.entry(name).or_insert(tree);
         }
@@ -55,7 +62,7 @@ pub(crate) struct RecordDeclaration {
     pub(crate) name: String,
     pub(crate) is_union: bool,
     pub(crate) members: Vec<MemberDeclaration>,
-    pub(crate) packed: bool,
+    pub(crate) alignment: AlignmentDeclaration,
     /// Of a header: if a member's type is not known, the program may do without.
     pub(crate) of_header: bool,
 }
@@ -73,6 +80,17 @@ pub(crate) struct MemberDeclaration {
     pub(crate) name: String,
     pub(crate) type_name: TypeName,
     pub(crate) bits: Option<u8>,
+    pub(crate) alignment: AlignmentDeclaration,
+}
+
+/// Alignment that a declaration asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AlignmentDeclaration {
+    pub(crate) is_packed: bool,
+    /// `aligned(n)`: bytes at least; 0 without it.
+    pub(crate) least: u32,
+    /// `#pragma pack(n)`: bytes at most; 0 without it.
+    pub(crate) most: u32,
 }
 
 /// `enum name { A, B = 3 };`
@@ -118,6 +136,8 @@ pub(crate) enum TypeName {
     Named(String),
     Pointer(Box<TypeName>),
     Array(Box<TypeName>, u32),
+    /// An array whose number of elements is computed of sizes of types.
+    Counted(Box<TypeName>, Rc<Expression>),
     /// `typeof(expression)`.
     Of(Rc<Expression>),
 }
@@ -180,6 +200,8 @@ pub(crate) enum ExpressionKind {
     /// Target, step, whether the value is the one before.
     Step(Expression, i64, bool),
     SizeofType(TypeName),
+    /// `typeof(type)` as an argument of a macro.
+    Type(TypeName),
     SizeofValue(Expression),
     OffsetofType(TypeName, Vec<String>),
     OffsetofValue(Expression, Vec<String>),

@@ -408,7 +408,9 @@ mod tests {
     fn written(request: &CountRequest) -> String {
         let program = write_count_program(request).unwrap_or_else(|e| panic!("{e}"));
         // What is written is a program.
-        crate::parser::parse_program(&program.text, &[], &[], &|_| None)
+        let find = |_: &str, _: Option<&str>| Ok(None);
+        let headers = crate::preprocess::Preprocessor::new("x86_64", &find);
+        crate::parser::parse_program(&program.text, &[], &[], headers)
             .unwrap_or_else(|e| panic!("{e:?}"));
         program.text
     }

@@ -76,6 +76,11 @@ pub enum CType {
     },
     /// `_Bool`.
     Boolean,
+    /// A floating-point number, which programs in the kernel do not read.
+    Float {
+        /// Bytes.
+        size: u8,
+    },
     /// An enumeration, by [`TypeFacts::enumerators`]'s id.
     Enumeration {
         /// Bytes.
@@ -230,8 +235,8 @@ pub trait TypeFacts {
     /// Name, then values and names of an enumeration.
     fn enumerators(&self, id: u32) -> Option<Rc<EnumerationFacts>>;
 
-    /// Value of an enumerator or other constant of the kernel (`TCP_SYN_SENT`).
-    fn constant(&self, name: &str) -> Option<i64>;
+    /// An enumerator or other constant of the kernel (`TCP_SYN_SENT`).
+    fn constant(&self, name: &str) -> Option<NamedConstant>;
 
     /// Arguments and return value at a point: fentry, fexit, rawtracepoint by BTF; uprobes
     /// by DWARF; usdt by its note.
@@ -278,23 +283,38 @@ pub trait TypeFacts {
         true
     }
 
-    /// Value of a macro that is a number, of a header of C or of one that it includes.
+    /// A header of C by its name and the path of the header that includes it, if that is not the
+    /// program itself. A name that begins with `./` was written in quotes. `None` if it is one of
+    /// the kernel's that is not installed: its BTF answers in its place.
     ///
     /// # Errors
     /// If there is no such header.
-    fn header_constant(&self, _header: &str, _name: &str) -> Result<Option<i64>, String> {
+    fn header(&self, _name: &str, _from: Option<&str>) -> Result<Option<HeaderFile>, String> {
         Ok(None)
-    }
-
-    /// Text of a header of the user's own, with the text of those that it includes in their places;
-    /// `None` if it is one of the machine's or the kernel's, whose types are known by themselves. A
-    /// name that begins with `./` was written in quotes.
-    fn header_text(&self, _header: &str) -> Option<String> {
-        None
     }
 
     /// Text of a file that `import` names; `None` if it is not there.
     fn included_text(&self, name: &str) -> Option<String>;
+}
+
+/// A header of C.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderFile {
+    /// Its path.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+    /// Whether it is one of the kernel's, whose types are known by BTF.
+    pub is_kernel: bool,
+}
+
+/// A constant that has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedConstant {
+    /// Its value.
+    pub value: i64,
+    /// Its enumeration; `None` for a plain number.
+    pub ctype: Option<CType>,
 }
 
 /// A variable of a program.

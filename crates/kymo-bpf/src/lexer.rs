@@ -1,9 +1,10 @@
 //! Text to tokens, with the part of the C preprocessor that programs use: `#define` of
 //! constants, `#ifdef`/`#ifndef`/`#else`/`#endif`, `#include`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::object::{ProgramPosition, SourceMessage};
+use crate::preprocess::Preprocessor;
 
 /// The largest program that is read.
 const MAX_TEXT: usize = 1 << 20;
@@ -27,6 +28,8 @@ pub(crate) enum TokenKind {
     Integer(u64),
     /// A string, escapes resolved.
     Text(String),
+    /// `#pragma pack`: bytes that members are aligned to at most; 0 for no limit.
+    Pack(u32),
     /// An operator or a delimiter.
     Mark(&'static str),
     /// The end.
@@ -57,7 +60,16 @@ const MARKS: &[&str] = &[
 pub(crate) struct LexedText {
     pub(crate) tokens: Vec<LexToken>,
     /// Headers that `#include` names.
-    pub(crate) includes: Vec<(String, ProgramPosition)>,
+    pub(crate) includes: Vec<IncludedHeader>,
+}
+
+/// A header that a program includes.
+#[derive(Clone, Debug)]
+pub(crate) struct IncludedHeader {
+    pub(crate) name: String,
+    pub(crate) position: ProgramPosition,
+    /// Where its declarations end in the preprocessor's output, or why there are none.
+    pub(crate) end: Result<usize, String>,
 }
 
 /// An error at a position.
@@ -65,41 +77,48 @@ pub(crate) fn error_at(position: ProgramPosition, text: impl Into<String>) -> So
     SourceMessage { position, text: text.into(), hint: None, needs_kernel: false }
 }
 
-struct TextLexer<'t> {
+struct TextLexer<'t, 'p, 'f> {
     text: &'t str,
     at: usize,
     line: u32,
     line_begin: usize,
     defines: HashMap<String, Vec<LexToken>>,
-    /// Names with a meaning that is not known here: macros with arguments.
-    others: HashSet<String>,
-    /// Of `#if` that are open: whether its branch is taken.
-    conditions: Vec<bool>,
-    /// Whether it is a header of C, of which what is not understood is passed over as long as it
-    /// cannot change types.
+    /// Of `#if` that are open: whether this branch is taken, and whether one was.
+    conditions: Vec<(bool, bool)>,
+    /// Whether it is a preprocessed header of C, of which what is not understood is passed over.
     is_header: bool,
+    /// Headers that the program includes are read where it includes them.
+    headers: Option<&'p mut Preprocessor<'f>>,
+    /// `#pragma pack`, and those that were pushed.
+    pack: u32,
+    packs: Vec<u32>,
     out: LexedText,
 }
 
 /// Splits a text into tokens. The last is always `End`.
 pub(crate) fn split_tokens(text: &str) -> Result<LexedText, SourceMessage> {
-    split(text, false)
+    split(text, false, None)
 }
 
-/// Splits a header of C, with what it includes in place.
+/// Splits a program; headers are read where it includes them.
+pub(crate) fn split_program_tokens(
+    text: &str,
+    headers: &mut Preprocessor<'_>,
+) -> Result<LexedText, SourceMessage> {
+    split(text, false, Some(headers))
+}
+
+/// Splits the preprocessed text of headers.
 pub(crate) fn split_header_tokens(text: &str) -> Result<LexedText, SourceMessage> {
-    split(text, true)
+    split(text, true, None)
 }
 
-/// Macros that compilers have for every header, as far as headers ask for them.
-const OF_COMPILERS: [&str; 6] =
-    ["__linux__", "__LP64__", "_LP64", "__GNUC__", "__STDC__", "__BYTE_ORDER__"];
-/// Macros that they have not, for C in user space.
-const OF_OTHERS: [&str; 5] =
-    ["__cplusplus", "__KERNEL__", "__ASSEMBLY__", "__ASSEMBLER__", "__BPF_TRACING__"];
-
-fn split(text: &str, is_header: bool) -> Result<LexedText, SourceMessage> {
-    if text.len() > MAX_TEXT {
+fn split(
+    text: &str,
+    is_header: bool,
+    headers: Option<&mut Preprocessor<'_>>,
+) -> Result<LexedText, SourceMessage> {
+    if text.len() > MAX_TEXT && !is_header {
         let what = format!("program has {} bytes, at most {MAX_TEXT} are read", text.len());
         return Err(error_at(ProgramPosition { line: 1, column: 1 }, what));
     }
@@ -109,15 +128,14 @@ fn split(text: &str, is_header: bool) -> Result<LexedText, SourceMessage> {
         line: 1,
         line_begin: 0,
         defines: HashMap::new(),
-        others: HashSet::new(),
         conditions: Vec::new(),
         is_header,
+        headers,
+        pack: 0,
+        packs: Vec::new(),
         out: LexedText::default(),
     };
     lexer.defines.insert("BPFTRACE_HAVE_BTF".into(), Vec::new());
-    if is_header {
-        lexer.others.extend(OF_COMPILERS.map(str::to_owned));
-    }
     if text.starts_with("#!") {
         lexer.skip_line();
     }
@@ -125,7 +143,7 @@ fn split(text: &str, is_header: bool) -> Result<LexedText, SourceMessage> {
     Ok(lexer.out)
 }
 
-impl TextLexer<'_> {
+impl TextLexer<'_, '_, '_> {
     fn rest(&self) -> &str {
         self.text.get(self.at..).unwrap_or("")
     }
@@ -183,7 +201,7 @@ impl TextLexer<'_> {
                 let begin = self.at;
                 let line = self.skip_line();
                 self.directive(&line, begin, position)?;
-            } else if self.conditions.contains(&false) {
+            } else if !self.is_active() {
                 self.skip_line();
             } else {
                 line_start = false;
@@ -224,25 +242,21 @@ impl TextLexer<'_> {
         let (word, rest) = body.split_once(char::is_whitespace).unwrap_or((body, ""));
         let rest = rest.trim();
         let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
+        let is_active = self.is_active();
         match word {
-            "ifdef" => {
-                let is = self.is_defined(name, position)?;
-                self.conditions.push(is);
+            "if" | "ifdef" | "ifndef" => {
+                let is = is_active && self.is_true(word, rest, name);
+                self.conditions.push((is, is));
             }
-            "ifndef" => {
-                let is = self.is_defined(name, position)?;
-                self.conditions.push(!is);
-            }
-            "if" if self.is_header => {
-                let is = self.condition(rest, position)?;
-                self.conditions.push(is);
-            }
-            "if" => self.conditions.push(rest != "0"),
-            "elif" if self.is_header => {
-                return Err(error_at(position, "#elif is not understood"));
+            "elif" => {
+                let Some((_, was)) = self.conditions.pop() else {
+                    return Err(error_at(position, "#elif without #if"));
+                };
+                let is = !was && self.is_active() && self.is_true("if", rest, name);
+                self.conditions.push((is, was || is));
             }
             "else" => match self.conditions.last_mut() {
-                Some(taken) => *taken = !*taken,
+                Some((taken, was)) => (*taken, *was) = (!*was, true),
                 None => return Err(error_at(position, "#else without #if")),
             },
             "endif" => {
@@ -250,42 +264,40 @@ impl TextLexer<'_> {
                     return Err(error_at(position, "#endif without #if"));
                 }
             }
-            _ if self.conditions.contains(&false) => {}
+            _ if !is_active => {}
             "define" => {
                 let value = rest[name.len()..].to_owned();
-                if value.starts_with('(') && self.is_header {
-                    self.others.insert(name.to_owned());
-                    return Ok(());
-                }
                 if value.starts_with('(') {
                     let what = "#define with arguments is not supported; use `macro`";
                     return Err(error_at(position, what));
                 }
-                let value = if self.is_header { without_comments(&value) } else { value };
                 let inner = split_tokens(&value).map_err(|e| error_at(position, e.text));
-                let inner = match inner {
-                    Err(_) if self.is_header => {
-                        self.others.insert(name.to_owned());
-                        return Ok(());
-                    }
-                    inner => inner?,
-                };
-                let mut tokens = inner.tokens;
+                let mut tokens = inner?.tokens;
                 tokens.pop();
                 self.defines.insert(name.to_owned(), tokens);
+                if let Some(headers) = &mut self.headers {
+                    headers.macros.define(rest);
+                }
             }
             "undef" => {
                 self.defines.remove(name);
-                self.others.remove(name);
+                if let Some(headers) = &mut self.headers {
+                    headers.macros.remove(name);
+                }
             }
             // Types of the kernel come from its BTF; numbers that BTF lacks, from headers.
             "include" => {
-                self.out.includes.push((header_name(rest), position));
+                let name = header_name(rest);
+                let read = self
+                    .headers
+                    .as_mut()
+                    .map_or(Ok(0), |headers| headers.include(&name).map(|()| headers.out.len()));
+                self.out.includes.push(IncludedHeader { name, position, end: read });
             }
             "pragma" if name == "pack" => {
-                let what =
-                    "#pragma pack is not supported; structures can be __attribute__((packed))";
-                return Err(error_at(position, what));
+                self.pack(rest);
+                let kind = TokenKind::Pack(self.pack);
+                self.push(LexToken { kind, begin, end: self.at, position }, 0)?;
             }
             "pragma" | "error" | "warning" => {}
             _ if self.is_header => {}
@@ -298,45 +310,35 @@ impl TextLexer<'_> {
         Ok(())
     }
 
-    fn is_defined(&self, name: &str, position: ProgramPosition) -> Result<bool, SourceMessage> {
-        let is = self.defines.contains_key(name) || self.others.contains(name);
-        // A name that is the compiler's or the C library's, and not that of the header's own guard.
-        let is_foreign = self.is_header && name.starts_with('_') && !OF_OTHERS.contains(&name);
-        if is || !is_foreign || self.defines_itself(name) {
-            return Ok(is);
+    fn is_active(&self) -> bool {
+        self.conditions.iter().all(|(taken, _)| *taken)
+    }
+
+    fn is_true(&mut self, word: &str, rest: &str, name: &str) -> bool {
+        let is_own = self.defines.contains_key(name);
+        match (word, &mut self.headers) {
+            ("ifdef", _) if is_own => true,
+            ("ifndef", _) if is_own => false,
+            (_, Some(headers)) => headers.is_true(word, rest, None),
+            ("ifdef", None) => false,
+            ("ifndef", None) => true,
+            _ => rest != "0",
         }
-        Err(error_at(position, format!("whether {name} is defined is not known here")))
     }
 
-    /// Whether the text has a `#define` of the name.
-    fn defines_itself(&self, name: &str) -> bool {
-        self.text.lines().any(|line| {
-            let rest = line.trim_start().strip_prefix('#').map(str::trim_start);
-            let rest = rest.and_then(|rest| rest.strip_prefix("define")).map(str::trim_start);
-            rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| {
-                !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
-            })
-        })
-    }
-
-    /// `#if` with a number, or with `defined`.
-    fn condition(&self, text: &str, position: ProgramPosition) -> Result<bool, SourceMessage> {
-        let text = without_comments(text);
-        let (text, is_not) = match text.trim().strip_prefix('!') {
-            Some(rest) => (rest.trim().to_owned(), true),
-            None => (text.trim().to_owned(), false),
-        };
-        let named = text.strip_prefix("defined").map(|name| name.trim().trim_matches(['(', ')']));
-        let is_name = |name: &str| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        };
-        let is = match (text.as_str(), named.map(str::trim)) {
-            ("0", _) => false,
-            ("1", _) => true,
-            (_, Some(name)) if is_name(name) => self.is_defined(name, position)?,
-            _ => return Err(error_at(position, format!("#if {text} is not understood"))),
-        };
-        Ok(is != is_not)
+    /// `pack(1)`, `pack(push, 1)`, `pack(pop)`, `pack()`
+    fn pack(&mut self, rest: &str) {
+        let list = rest.trim_start_matches("pack").trim().trim_matches(['(', ')']);
+        let mut value = None;
+        for word in list.split(',').map(str::trim) {
+            match word {
+                "push" => self.packs.push(self.pack),
+                "pop" => value = Some(self.packs.pop().unwrap_or(0)),
+                "" => value = Some(0),
+                word => value = word.parse().ok().or(value),
+            }
+        }
+        self.pack = value.unwrap_or(self.pack);
     }
 
     fn take_while(&mut self, keep: impl Fn(char) -> bool) -> String {
@@ -458,19 +460,6 @@ fn header_name(text: &str) -> String {
         true => format!("./{name}"),
         false => name.to_owned(),
     }
-}
-
-/// A line without comments.
-fn without_comments(line: &str) -> String {
-    let line = line.split("//").next().unwrap_or_default();
-    let mut rest = line;
-    let mut out = String::new();
-    while let Some((before, behind)) = rest.split_once("/*") {
-        out.push_str(before);
-        out.push(' ');
-        rest = behind.split_once("*/").map_or("", |(_, behind)| behind);
-    }
-    out + rest
 }
 
 /// `10`, `0x1f`, `017`, `1e6`, `1_000`, `5UL`, `10ms`.

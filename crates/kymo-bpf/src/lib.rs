@@ -16,6 +16,7 @@ mod lexer;
 mod lower;
 mod object;
 mod parser;
+mod preprocess;
 mod watchpoints;
 
 pub use call_reader::{
@@ -29,7 +30,7 @@ pub use count_program::{
 };
 pub use facts::{
     ArgumentPlace, CType, CompileOptions, EnumerationFacts, FunctionArgument, FunctionFacts,
-    RecordLayout, RecordMember, TypeFacts, UserVariable, VARIANT,
+    HeaderFile, NamedConstant, RecordLayout, RecordMember, TypeFacts, UserVariable, VARIANT,
 };
 pub use interpreter::{
     ClockOffsets, ProgramEvent, ProgramInterpreter, ProgramNeeds, ProgramRecords,
@@ -53,8 +54,9 @@ pub fn compile(
     options: &CompileOptions,
     facts: &dyn TypeFacts,
 ) -> Result<CompiledProgram, Vec<SourceMessage>> {
-    let headers = |name: &str| facts.header_text(name);
-    let parsed = parser::parse_program(text, &options.parameters, &options.includes, &headers)
+    let find = |name: &str, from: Option<&str>| facts.header(name, from);
+    let headers = preprocess::Preprocessor::new(&options.arch, &find);
+    let parsed = parser::parse_program(text, &options.parameters, &options.includes, headers)
         .and_then(|tree| with_imports(tree, options, facts))
         .and_then(|tree| watchpoints::with_setup_probes(tree, options, facts));
     let compiled = parsed.and_then(|tree| lower::Lowering::new(text, &tree, options, facts)?.run());
@@ -70,8 +72,9 @@ pub fn attach_points(
     options: &CompileOptions,
     facts: &dyn TypeFacts,
 ) -> Result<Vec<AttachPoint>, Vec<SourceMessage>> {
-    let headers = |name: &str| facts.header_text(name);
-    let tree = parser::parse_program(text, &options.parameters, &options.includes, &headers)
+    let find = |name: &str, from: Option<&str>| facts.header(name, from);
+    let headers = preprocess::Preprocessor::new(&options.arch, &find);
+    let tree = parser::parse_program(text, &options.parameters, &options.includes, headers)
         .and_then(|tree| with_imports(tree, options, facts))
         .map_err(|message| vec![message])?;
     let points = tree.probes.into_iter().flat_map(|probe| probe.points);
@@ -99,8 +102,9 @@ fn with_imports(
             return Err(failed(format!("more than {MAX_IMPORTS} files")));
         }
         let text = facts.included_text(&name).ok_or_else(|| failed("no such file".into()))?;
-        let headers = |name: &str| facts.header_text(name);
-        let more = parser::parse_program(&text, &options.parameters, &[], &headers)
+        let find = |name: &str, from: Option<&str>| facts.header(name, from);
+        let headers = preprocess::Preprocessor::new(&options.arch, &find);
+        let more = parser::parse_program(&text, &options.parameters, &[], headers)
             .map_err(|e| failed(format!("line {}: {}", e.position.line, e.text)))?;
         tree.merge(more);
         seen.push(name);

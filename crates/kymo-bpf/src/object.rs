@@ -521,6 +521,8 @@ pub enum ErrorKind {
     ScratchBusy,
     /// Division by zero; the result is 1.
     DivisionByZero,
+    /// An index that is computed was not within its array; the element is 0 or empty.
+    IndexOutOfBounds,
     /// A helper (named) failed.
     HelperFailed(&'static str),
     /// A loop was ended by the kernel's limit.

@@ -40,7 +40,10 @@ pub(crate) fn with_setup_probes(
             let pid = pid.ok_or_else(|| failed("it needs a process: -p PID or -c CMD".into()))?;
             let found = facts.expand(&point).map_err(failed)?;
             if found.is_empty() {
-                return Err(error_at(position, format!("no such probe: {}", point.name)));
+                return Err(error_at(
+                    position,
+                    format!("No matches for {}.", point.name.replacen(':', " ", 1)),
+                ));
             }
             setup.extend(found.iter().filter_map(|point| setup_probe(point, pid, position)));
             points.extend(found.into_iter().map(|point| (point, position)));

@@ -120,7 +120,11 @@ fn what_is_wrong_is_said_where_it_stands() {
     refused("BEGIN { assert_str(5); }", (1, 9), "expected a string");
     refused("BEGIN { write_user(0, \"abc\", 5); }", (1, 9), "writes 1 to 4 bytes");
     refused("BEGIN { print(dw_ustack()); }", (1, 15), "dw_ustack() is not supported");
-    refused("config = { license = \"MIT\" } BEGIN { }", (1, 12), "license is GPL");
+    refused(
+        "config = { license = \"MIT\" } BEGIN { }",
+        (1, 12),
+        "Invalid value for license. Found: MIT. Valid values: Dual",
+    );
     refused("config = { unstable_tseries = error } BEGIN { @ = tseries(1, 1s, 2); }", (1, 51), "");
     refused("BEGIN { print(if true { 1 }); }", (1, 28), "`else`");
 }
@@ -154,6 +158,96 @@ fn loops() {
     check("@m[1] = count(); @m[1] = count(); for ($kv : @m) { @ = $kv.1; }", 2);
     check("@m[1] = 1; @m[7] = 1; @ = len(@m);", 2);
     check("@ = 1; return; @ = 2;", 1);
+}
+
+/// A variable is one of its block; each pass of its declaration makes it 0 again.
+#[test]
+fn variables_end_with_their_block() {
+    check("if (1) { $x = 5; } if (1) { let $x; if ($x) { $x = 6; } @ = $x + 1; }", 1);
+    check("for $i : 0..4 { let $z; if ($i == 2) { $z = 42; } @ = $z + 1; }", 1);
+    check("if (1) { $x = 5; } else { $x = \"text\"; } $x = 7; @ = $x;", 7);
+    check("$x = 5; if (1) { $x = 6; } @ = $x;", 6);
+    check("let $x = 5; { $y = $x; $x = $y + 1; } @ = $x;", 6);
+    check("$x = { let $a = 2; $a * 3 }; let $a = 1; @ = $x + $a;", 7);
+    check("@m[1] = 2; for ($kv : @m) { $a = $kv.0; $b = $kv.1; @m2[$a] = $b; @ = $a + $b; }", 3);
+    refused("BEGIN { let $a = 1; let $a = 2; }", (1, 21), "already declared");
+    refused("BEGIN { let $a = 1; if (1) { let $a = 2; } }", (1, 30), "already declared");
+    refused("BEGIN { $i = 7; for $i : 0..2 { } }", (1, 17), "shadows existing variable: $i");
+    refused("BEGIN { print($x); $x = 1; }", (1, 15), "Undefined or undeclared variable: $x");
+    // Older programs do that; it is said.
+    let text = "BEGIN { if (1) { $x = 5; } else { $x = 6; } @ = $x; }";
+    let program = compiled(text);
+    assert_eq!(program.warnings.len(), 1);
+    assert!(program.warnings[0].text.starts_with("$x is used outside of the block"));
+    check("if (1) { $x = 5; } else { $x = 6; } @ = $x;", 5);
+    let old = format!("config = {{ release = \"0.17\" }} {text}");
+    assert!(compiled(&old).warnings.is_empty());
+}
+
+#[test]
+fn a_return_in_a_loop_over_a_map_ends_the_probe() {
+    check("@ = 1; @m[1] = 1; for ($kv : @m) { return; } @ = 2;", 1);
+    check("@ = 1; @m[1] = 1; for ($kv : @m) { for ($kw : @m) { return; } @ = 2; } @ = 3;", 1);
+    check("@m[1] = 1; for ($kv : @m) { for ($kw : @m) { break; } @ = 2; } @++;", 3);
+    check("@m[1] = 1; for ($kv : @m) { if ($kv.0 == 9) { return; } } @ = 3;", 3);
+    check("@ = 1; @m[1] = 1; for ($kv : @m) { exit(); } @ = 2;", 1);
+}
+
+/// Values that are equal to what the compiler might look for are not touched.
+#[test]
+fn no_value_is_taken_for_a_number_of_the_compilers() {
+    for value in [0x5107_5107, 0x5107_5108, 0x5107_510a] {
+        check(
+            &format!(
+                "$s = comm; @m[$s, \"{0}\"] = {value}; @ = @m[comm, \"{0}\"];",
+                "x".repeat(200)
+            ),
+            value,
+        );
+        check(&format!("@m[(int32){value}] = 1; for ($kv : @m) {{ @ = $kv.0; }}"), value);
+    }
+}
+
+#[test]
+fn averages_of_negatives_are_negative() {
+    check("@a = avg(-1); @a = avg(-10); @ = @a;", -5);
+    check("@a = avg(-1); @a = avg(-10); if (@a < 0) { @ = 7; }", 7);
+    check("@a[1] = avg(-9); @a[1] = avg(3); for ($kv : @a) { @ = $kv.1; }", -3);
+    check("@a = avg(9); @a = avg(4); @ = @a;", 6);
+}
+
+#[test]
+fn texts_that_are_not_known_are_searched_for() {
+    check("$n = comm; @ = strcontains(\"the machine\", $n);", 1);
+    check("$n = comm; @ = strstr(\"the machine\", $n);", 4);
+    check("$n = comm; @ = strstr(\"the machin\", $n);", -1);
+    check("$n = \"aab\"; $h = \"aaab\"; @ = strstr($h, $n);", 1);
+    check("$n = \"\"; @ = strstr(comm, $n);", 0);
+    check("@ = strcontains(probe, \"egi\");", 1);
+    // What follows the NUL is no part of a text.
+    check("$h = \"ab\\0cd\"; @ = strcontains($h, \"cd\") * 10 + strcontains($h, \"ab\");", 1);
+    check("$h = \"ab\\0cd\"; $n = \"cd\"; @ = strcontains($h, $n);", 0);
+}
+
+#[test]
+fn types_values_and_addresses() {
+    check("$x = 0; $n = 5; @ = $x ?: ($n ?: 3);", 5);
+    check("$n = 1; $x = $n++ ?: 9; @ = $n * 10 + $x;", 21);
+    check("$t = (1, 7, 3); @ = $t[2 - 1];", 7);
+    check("$a = 3; $p = &$a; $a = 4; @ = *$p;", 4);
+    check("@m = 6; $p = &@m; @ = *$p;", 6);
+    check("@ = sizeof(uint32*[10]) + sizeof(size_t) + sizeof(typeof(uint16));", 90);
+    check("let $x = 1; let $y = 2; @ = if ($x) { if ($y == 3) { 5 } else { 6 } } else { 7 };", 6);
+    check("@a = { let $b = 8; avg($b) }; @ = @a;", 8);
+    check("@ = config().max_strlen + __builtin_config.max_strlen;", 2048);
+    refused("BEGIN { $t = (1, 2); print($t[2]); }", (1, 28), "has no part 2");
+    let text = "macro s(a, b) { sizeof(a[2]) + sizeof(b*) + sizeof(b) } \
+                macro m(t) { sizeof(t) } macro n(z) { m(typeof(z)) } macro cpu(x) { x } \
+                BEGIN { @ = s(typeof(uint64*), typeof(uint16)) * 100 + n(typeof(uint32)) + cpu(3); }";
+    let program = compiled(text);
+    let mut machine = TestMachine::new(&program);
+    machine.run(&program.probes[0], 0);
+    assert_eq!(machine.scalar("@"), (16 + 8 + 2) * 100 + 4 + 3);
 }
 
 #[test]
@@ -386,7 +480,7 @@ fn mistakes_are_told_with_their_place() {
     refused("kprob:f { }", (1, 1), "no such probe type \"kprob\"");
     refused("BEGIN { @ = lhist(1, 0, 100000, 1); }", (1, 13), "buckets");
     refused("BEGIN { break; }", (1, 9), "break outside of a loop");
-    refused("BEGIN { $x = $y; }", (1, 14), "$y has no value yet");
+    refused("BEGIN { $x = $y; }", (1, 14), "Undefined or undeclared variable: $y");
     refused("BEGIN { @a[1] = 1; @a = 2; }", (1, 20), "@a has keys elsewhere");
     refused("BEGIN { } import \"x.bt\"", (1, 11), "cannot import \"x.bt\": no such file");
     refused("", (1, 1), "program has no probe");

@@ -355,6 +355,9 @@ fn c_name(facts: &MachineFacts, of: &kymo_bpf::CType) -> String {
         CType::Void => "void".into(),
         CType::Text { .. } => "string".into(),
         CType::Boolean => "bool".into(),
+        CType::Float { size: 4 } => "float".into(),
+        CType::Float { size: 8 } => "double".into(),
+        CType::Float { .. } => "long double".into(),
         CType::Integer { is_char: true, .. } => "char".into(),
         CType::Integer { size, signed, .. } => {
             format!("{}int{}", if *signed { "" } else { "u" }, u32::from(*size) * 8)

@@ -144,6 +144,15 @@ pub(crate) fn describe(
             counted(count, "division by zero gave 1", "divisions by zero gave 1"),
             None,
         ),
+        ErrorKind::IndexOutOfBounds => (
+            NoteKind::Malformed,
+            counted(
+                count,
+                "index was out of the bounds of its array; the element is shown as 0",
+                "indices were out of the bounds of their array; the elements are shown as 0",
+            ),
+            None,
+        ),
         ErrorKind::HelperFailed(helper) => {
             (NoteKind::Refused, format!("{helper} failed {count} times"), None)
         }

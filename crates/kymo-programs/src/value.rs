@@ -223,7 +223,8 @@ impl ValueDecoder<'_> {
         pid: Option<u32>,
         settings: StackSettings,
     ) -> ProgramValue {
-        let (id, map) = (reference as u32 as i32, (reference >> 32) as u32);
+        // Above the map's number is that of the frames, for `len()`.
+        let (id, map) = (reference as u32 as i32, u32::from((reference >> 32) as u16));
         if id < 0 {
             return ProgramValue::Stack(Vec::new());
         }
@@ -369,7 +370,8 @@ pub(crate) fn was_written(map: &MapDefinition, value: &[u8]) -> bool {
     match map.value_type {
         _ if map.key_type.is_some() => true,
         ValueType::Count => u64_at(value, 0) != 0,
-        ValueType::Minimum { .. }
+        ValueType::Sum { .. }
+        | ValueType::Minimum { .. }
         | ValueType::Maximum { .. }
         | ValueType::Average { .. }
         | ValueType::Statistics { .. } => u64_at(value, 8) != 0,

@@ -64,7 +64,7 @@ fn more_watchpoints_than_the_cpu_has_are_told() {
     let o = run(KYMO, ["run", "-e", "watchpoint:count+arg1:4:w { }"]).failure();
     assert!(o.stderr.contains("it needs a process: -p PID or -c CMD"), "{}", o.stderr);
     let o = watched(&work, "watchpoint:nowhere+arg1:4:w { }", "").failure();
-    assert!(o.stderr.contains("no such probe: watchpoint:nowhere+arg1:4:w"), "{}", o.stderr);
+    assert!(o.stderr.contains("No matches for watchpoint nowhere+arg1:4:w."), "{}", o.stderr);
 }
 
 /// Constants have a sign in the note; `element` lies at base + index × 4; `place` has its argument

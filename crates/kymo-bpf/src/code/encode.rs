@@ -23,6 +23,8 @@ pub(crate) struct EncodedProgram {
     pub(crate) functions: Vec<u32>,
     pub(crate) lines: Vec<(u32, ProgramPosition)>,
     pub(crate) stack: u32,
+    /// Instructions whose immediate counts from the program's first scratch entry.
+    pub(crate) slot_stores: Vec<usize>,
     function_loads: Vec<(usize, u32)>,
 }
 
@@ -232,6 +234,11 @@ impl FunctionEncoder<'_> {
                         self.push(0x63 | size_bits(*size), dst, src, *offset, 0);
                     }
                 }
+            }
+            I::StoreSlot(base, offset, slot) => {
+                let dst = self.base(*base, 0);
+                self.program.slot_stores.push(self.program.instructions.len());
+                self.push(0x62, dst, 0, *offset, *slot);
             }
             I::AtomicAdd(base, offset, value) => {
                 let dst = self.base(*base, 0);

@@ -83,6 +83,9 @@ pub(crate) enum Instruction {
     Load(Register, AddressBase, i32, u8),
     /// Base, offset, bytes, value.
     Store(AddressBase, i32, u8, Operand),
+    /// Base, offset, number: the index of a scratch entry, 32 bits, counted from the program's first
+    /// one, which is known when all programs are encoded.
+    StoreSlot(AddressBase, i32, i32),
     /// Base, offset, value: 64 bits.
     AtomicAdd(AddressBase, i32, Register),
     /// Base, offset, register that is exchanged: 64 bits.
@@ -119,9 +122,8 @@ impl Instruction {
             }
         };
         match self {
-            I::Load(_, b, ..) | I::Store(b, ..) | I::AtomicAdd(b, ..) | I::Exchange(b, ..) => {
-                base(b)
-            }
+            I::Load(_, b, ..) | I::Store(b, ..) | I::StoreSlot(b, ..) => base(b),
+            I::AtomicAdd(b, ..) | I::Exchange(b, ..) => base(b),
             _ => {}
         }
         let mut operand = |o: &Operand| {

@@ -4,13 +4,15 @@ use kymo_format::{Field, FieldKind};
 
 use super::builder::MemoryPlace;
 use super::records::{MemberPlace, value_of_ctype};
-use super::types::{AddressSpace, I64, Type, U64};
+use super::types::{AddressSpace, I64, Type, U64, words};
 use super::{Lowered, Lowering, Value, ValueHome};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind};
-use crate::code::{AddressBase, CompareOperation, ComputeOperation, Operand, Register};
+use crate::code::{
+    AddressBase, CompareOperation, ComputeOperation, Instruction, Operand, Register,
+};
 use crate::facts::{ArgumentPlace, CType, FunctionArgument};
 use crate::lexer::error_at;
-use crate::object::AttachTarget;
+use crate::object::{AttachTarget, ErrorKind};
 
 /// Registers of `struct pt_regs` by name and offset.
 const X86_REGISTERS: &[(&str, i32)] = &[
@@ -53,25 +55,23 @@ impl Lowering<'_> {
 
     /// `value.name`, `value->name`
     pub(crate) fn field(&mut self, inner: &Expression, name: &str) -> Lowered<Value> {
+        if let ExpressionKind::Call(call, arguments) = &*inner.kind
+            && let Some(value) = self.call_member(call, arguments, name)?
+        {
+            return Ok(value);
+        }
+        if let ExpressionKind::Name(call) = &*inner.kind
+            && call == "__builtin_config"
+            && let Some(value) = self.call_member("config", &[], name)?
+        {
+            return Ok(value);
+        }
         let value = self.value(inner)?;
         if value.ty == Type::Arguments {
             return self.argument_named(name);
         }
-        if let Type::Tuple(parts, names) = &value.ty {
-            let index = match names.is_empty() {
-                true => name.parse::<usize>().ok().filter(|i| *i < parts.len()),
-                false => names.iter().position(|n| n == name),
-            };
-            let Some(index) = index else {
-                let has = if names.is_empty() { String::new() } else { names.join(", ") };
-                let mut message =
-                    error_at(self.position, format!("tuple of {} has no part {name}", parts.len()));
-                message.hint = (!has.is_empty()).then(|| format!("it has {has}"));
-                return Err(message);
-            };
-            let ValueHome::Memory(place) = value.home else { return self.error("not a tuple") };
-            let offset: u32 = parts[..index].iter().map(|p| self.types.storage(p)).sum();
-            return Ok(Value::memory(parts[index].clone(), place.at(offset)));
+        if let Type::Tuple(..) = &value.ty {
+            return self.part(value, name);
         }
         let value = self.pointed(value)?;
         match value.ty {
@@ -91,6 +91,67 @@ impl Lowering<'_> {
                 Err(message)
             }
         }
+    }
+
+    /// `typeinfo(x).full_type`, `config().max_strlen`: what is known now.
+    fn call_member(
+        &mut self,
+        call: &str,
+        arguments: &[Expression],
+        name: &str,
+    ) -> Lowered<Option<Value>> {
+        if self.tree.macros.contains_key(call) {
+            return Ok(None);
+        }
+        Ok(match (call, arguments, name) {
+            ("typeinfo", [of], "full_type" | "base_type") => {
+                let of = self.value(of)?;
+                let of = self.settle(of)?.ty.name();
+                let base = of.split(['[', '(']).next().unwrap_or_default();
+                let base = base.trim_end_matches(|c: char| c.is_ascii_digit());
+                let base = base.strip_prefix('u').filter(|b| *b == "int").unwrap_or(base);
+                Some(Value::literal(if name == "full_type" { &of } else { base }))
+            }
+            ("config", [], _) => {
+                if !super::finish::is_setting(name) {
+                    return self.error(format!("no such setting {name:?}"));
+                }
+                let usual = super::finish::usual_setting(name);
+                let text = self.config.get(name).cloned().unwrap_or_else(|| usual.to_owned());
+                if text.is_empty() {
+                    return self.error(format!("{name} is not set"));
+                }
+                Some(match text.parse::<i64>() {
+                    Ok(number) => Value::constant(number),
+                    Err(_) => Value::literal(&text),
+                })
+            }
+            _ => None,
+        })
+    }
+
+    /// A part of a tuple, by number or by name.
+    fn part(&mut self, value: Value, name: &str) -> Lowered<Value> {
+        let Type::Tuple(parts, names) = &value.ty else { return self.error("not a tuple") };
+        let index = match names.is_empty() {
+            true => name.parse::<usize>().ok().filter(|i| *i < parts.len()),
+            false => names.iter().position(|n| n == name),
+        };
+        let Some(index) = index else {
+            let has = if names.is_empty() { String::new() } else { names.join(", ") };
+            let mut message =
+                error_at(self.position, format!("tuple of {} has no part {name}", parts.len()));
+            message.hint = (!has.is_empty()).then(|| format!("it has {has}"));
+            return Err(message);
+        };
+        let ValueHome::Memory(place) = value.home else { return self.error("not a tuple") };
+        let offset: u32 = parts[..index].iter().map(|p| self.types.storage(p)).sum();
+        let part = Value::memory(parts[index].clone(), place.at(offset));
+        if part.ty.is_scalar() {
+            let register = self.load(place.at(offset), 8);
+            return Ok(Value::register(part.ty, register));
+        }
+        Ok(part)
     }
 
     /// A pointer to a record as that record.
@@ -127,6 +188,9 @@ impl Lowering<'_> {
             _ if matches!(self.point.target, AttachTarget::Uprobe { .. }) => AddressSpace::User,
             _ => AddressSpace::Either,
         };
+        if let CType::Float { .. } = ctype {
+            return self.error("floating-point values cannot be read in a program");
+        }
         if let CType::Text { data, length, .. } = ctype {
             return self.load_text(home, *data, *length);
         }
@@ -169,6 +233,9 @@ impl Lowering<'_> {
 
     /// `*value`
     pub(crate) fn dereference(&mut self, inner: &Expression) -> Lowered<Value> {
+        if let ExpressionKind::AddressOf(of) = &*inner.kind {
+            return self.value(of);
+        }
         let value = self.value(inner)?;
         match value.ty.clone() {
             Type::Pointer { target, space } => {
@@ -216,6 +283,10 @@ impl Lowering<'_> {
                 let home = ValueHome::Remote(address, 0, space);
                 (target, None, Value { ty: Type::Unknown, home })
             }
+            Type::Tuple(..) => {
+                let n = self.constant_of(index, "index of a tuple")?;
+                return self.part(value, &n.to_string());
+            }
             Type::Unknown => return Ok(Value { ty: Type::Unknown, home: ValueHome::Constant(0) }),
             other => return self.error(format!("{} has no elements", other.name())),
         };
@@ -239,6 +310,53 @@ impl Lowering<'_> {
             return self.load_c(home, &element, None);
         }
         let at = self.operand(&at)?;
+        // The last member of a structure may be an array of any length.
+        let inside = match count.filter(|count| *count > 0 && i32::try_from(*count).is_ok()) {
+            Some(count) => {
+                let at = self.in_register(at);
+                let (inside, outside) = (self.label(), self.label());
+                let count = Operand::Immediate(count as i32);
+                self.branch(CompareOperation::GreaterEqual, at, count, outside);
+                Some((inside, outside))
+            }
+            None => None,
+        };
+        let element = self.element_at(&value, at, &element, count, size)?;
+        let Some((end, outside)) = inside else { return Ok(element) };
+        // Both ways leave the same: a number, bytes in memory, or an address; 0 cannot be read.
+        let (home, register) = match element.home {
+            ValueHome::Memory(place) => (ValueHome::Memory(place), None),
+            ValueHome::Remote(address, offset, space) => {
+                let address = self.copy_of(Operand::Register(address));
+                (ValueHome::Remote(address, offset, space), Some(address))
+            }
+            _ => {
+                let operand = self.operand(&element)?;
+                let register = self.copy_of(operand);
+                (ValueHome::Register(register), Some(register))
+            }
+        };
+        self.jump(end);
+        self.place_label(outside);
+        self.count_error(ErrorKind::IndexOutOfBounds);
+        if let Some(register) = register {
+            self.emit(Instruction::Move(register, Operand::Immediate(0)));
+        } else if let ValueHome::Memory(place) = home {
+            self.zero_memory(place, self.types.storage(&element.ty));
+        }
+        self.place_label(end);
+        Ok(Value { ty: element.ty, home })
+    }
+
+    /// An element by an index that is computed.
+    fn element_at(
+        &mut self,
+        value: &Value,
+        at: Operand,
+        element: &CType,
+        count: Option<u32>,
+        size: u32,
+    ) -> Lowered<Value> {
         let scaled = self.computed(ComputeOperation::Multiply, at, Operand::Immediate(size as i32));
         let (address, space) = match value.home {
             ValueHome::Remote(address, offset, space) => {
@@ -249,14 +367,13 @@ impl Lowering<'_> {
             // Memory of ours is read by its address too: the verifier need not see bounds.
             ValueHome::Memory(place) => {
                 let limit = count.unwrap_or(1).saturating_mul(size);
-                return self.index_memory(place, scaled, limit, &element);
+                return self.index_memory(place, scaled, limit, element);
             }
             _ => return self.error("elements cannot be read here"),
         };
-        self.load_c(ValueHome::Remote(address, 0, space), &element, None)
+        self.load_c(ValueHome::Remote(address, 0, space), element, None)
     }
 
-    /// An element of memory of ours: 0 beyond its end.
     /// Where a slice or vector of Rust or a vector of C++ has its elements, and the index there. One
     /// that is not within it becomes an address that no process has: the read fails, and is counted.
     fn elements_of(
@@ -289,6 +406,7 @@ impl Lowering<'_> {
         Some((elements, place))
     }
 
+    /// An element of memory of ours. The verifier has to see the bounds.
     fn index_memory(
         &mut self,
         place: MemoryPlace,
@@ -296,15 +414,23 @@ impl Lowering<'_> {
         limit: u32,
         element: &CType,
     ) -> Lowered<Value> {
-        use crate::code::Instruction;
-        let size = self.types.size(element).clamp(1, 8);
-        let result = self.copy_of(Operand::Immediate(0));
-        let end = self.label();
+        let ty = value_of_ctype(element, AddressSpace::Either);
+        let size = self.types.size(element).max(1);
+        let (result, end) = (self.copy_of(Operand::Immediate(0)), self.label());
+        let copy = (!ty.is_scalar()).then(|| self.room(size));
+        if let Some(copy) = copy {
+            self.zero_memory(copy, words(size));
+        }
         let most = Operand::Immediate((limit.saturating_sub(size)) as i32);
         self.branch(CompareOperation::Greater, at, most, end);
         let base = self.address(place);
         let address = self.computed(ComputeOperation::Add, base, Operand::Register(at));
         let from = MemoryPlace { base: AddressBase::Register(address), offset: 0 };
+        if let Some(copy) = copy {
+            self.copy_memory(from, copy, size);
+            self.place_label(end);
+            return Ok(Value::memory(ty, copy));
+        }
         let value = self.load_c(ValueHome::Memory(from), element, None)?;
         let operand = self.operand(&value)?;
         self.emit(Instruction::Move(result, operand));

@@ -242,6 +242,11 @@ impl Lowering<'_> {
                 self.store(place, 8, amount);
                 self.store(place.at(8), 8, Operand::Immediate(1));
             }
+            // A sum of 0 is not one that was never made.
+            ValueType::Sum { .. } => {
+                self.add(place, amount);
+                self.store(place.at(8), 8, Operand::Immediate(1));
+            }
             ValueType::Average { .. } | ValueType::Statistics { .. } => {
                 self.add(place, amount);
                 self.add(place.at(8), Operand::Immediate(1));
@@ -423,7 +428,9 @@ impl Lowering<'_> {
         self.branch(CompareOperation::Less, cpu, cpus, again);
         self.place_label(end);
         if ratio {
-            self.compute(ComputeOperation::Divide, total, Operand::Register(count));
+            let (sum, count) = (Operand::Register(total), Operand::Register(count));
+            let mean = self.divide_by(ComputeOperation::Divide, sum, count, signed);
+            return Ok(Value::register(if signed { I64 } else { U64 }, mean));
         }
         Ok(Value::register(if signed { I64 } else { U64 }, total))
     }

@@ -263,9 +263,20 @@ impl Lowering<'_> {
 
     /// Looks up an entry of an array; the result may be 0.
     pub(crate) fn lookup_index(&mut self, map: u32, index: Operand) -> Register {
+        self.lookup_stored(map, |lowering, key| lowering.store(key, 4, index))
+    }
+
+    /// Looks up the n-th scratch entry of this program; the result may be 0.
+    pub(crate) fn lookup_slot(&mut self, map: u32, n: i32) -> Register {
+        self.lookup_stored(map, |lowering, key| {
+            lowering.emit(Instruction::StoreSlot(key.base, key.offset, n));
+        })
+    }
+
+    fn lookup_stored(&mut self, map: u32, store: impl FnOnce(&mut Self, MemoryPlace)) -> Register {
         let mark = self.mark();
         let key = self.room(4);
-        self.store(key, 4, index);
+        store(self, key);
         let map = self.map_reference(map);
         let key = self.address(key);
         let found = self.call(helper::MAP_LOOKUP, vec![map, key]);

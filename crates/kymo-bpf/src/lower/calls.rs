@@ -1,7 +1,7 @@
 //! Calls by name, but for those of texts and of output.
 
 use super::builder::{MemoryPlace, helper};
-use super::names::USER_STACK;
+use super::names::LENGTH_AT;
 use super::records::value_of_ctype;
 use super::types::{AddressSpace, I64, Type, U64};
 use super::{Lowered, Lowering, Value, ValueHome};
@@ -27,8 +27,15 @@ fn is_name(argument: &Expression, wanted: &str) -> bool {
 impl Lowering<'_> {
     /// Lowers a call.
     pub(crate) fn call_named(&mut self, name: &str, arguments: &[Expression]) -> Lowered<Value> {
-        if self.tree.macros.contains_key(name) {
-            return self.call_macro(name, arguments);
+        if let Some(tree) = self.tree.macros.get(name) {
+            // One of another number of arguments leaves what the language has of that name.
+            let fits = tree.parameters.len() == arguments.len();
+            if fits || !(arguments.is_empty() && self.builtin(name)?.is_some()) {
+                return self.call_macro(name, arguments);
+            }
+            if let Some(value) = self.builtin(name)? {
+                return Ok(value);
+            }
         }
         if let Some(value) = self.call_output(name, arguments)? {
             return Ok(value);
@@ -156,7 +163,6 @@ impl Lowering<'_> {
     }
 
     fn stack_or_text_length(&mut self, argument: &Expression) -> Lowered<Value> {
-        // A program cannot read stacks that were stored.
         let is_taken_here = match &*argument.kind {
             ExpressionKind::Name(name) | ExpressionKind::Call(name, _) => {
                 matches!(name.as_str(), "kstack" | "ustack")
@@ -166,27 +172,24 @@ impl Lowering<'_> {
         let value = self.value(argument)?;
         let value = self.settle(value)?;
         match &value.ty {
-            Type::KernelStack(settings) | Type::UserStack(settings) => {
-                if !is_taken_here {
-                    return self.error("len() of a stack takes `kstack` or `ustack` itself");
-                }
-                let size = settings.depth * 8;
+            Type::KernelStack(settings) | Type::UserStack(settings) if is_taken_here => {
                 let is_user = matches!(value.ty, Type::UserStack(_));
-                let flags = Operand::Immediate(if is_user { USER_STACK } else { 0 });
-                let place = self.room(size);
-                let (context, room) = (self.context(), self.address(place));
-                let size = Operand::Immediate(size as i32);
-                let arguments = vec![Operand::Register(context), room, size, flags];
-                let read = self.call(helper::STACK, arguments);
-                let (count, end) = (self.copy_of(Operand::Immediate(0)), self.label());
-                // There is no such stack here.
-                self.branch(CompareOperation::SignedLess, read, Operand::Immediate(0), end);
-                self.emit(Instruction::Move(count, Operand::Register(read)));
-                self.compute(ComputeOperation::ShiftRight, count, Operand::Immediate(3));
-                self.place_label(end);
-                Ok(Value::register(I64, count))
+                Ok(Value::register(I64, self.stack_length(is_user, settings.depth)))
+            }
+            // A program cannot read stacks that were stored: their length is stored with them.
+            Type::KernelStack(_) | Type::UserStack(_) => {
+                if !std::mem::replace(&mut self.stack_lengths, true) {
+                    self.changed = true;
+                }
+                let word = match value.home {
+                    ValueHome::Memory(place) => Operand::Register(self.load(place, 8)),
+                    _ => self.operand(&value)?,
+                };
+                let at = Operand::Immediate(LENGTH_AT);
+                Ok(Value::register(I64, self.computed(ComputeOperation::ShiftRight, word, at)))
             }
             Type::Text(_) => self.text_length(value),
+            Type::Unknown => Ok(Value { ty: Type::Unknown, home: ValueHome::Constant(0) }),
             other => self.error(format!("{} has no length", other.name())),
         }
     }
@@ -639,7 +642,7 @@ impl Lowering<'_> {
         });
         let Some(given) = given.map(str::to_owned) else { return Ok(default) };
         match default.ty {
-            Type::Boolean => match given.as_str() {
+            Type::Boolean => match given.to_ascii_lowercase().as_str() {
                 "" | "true" | "1" => Ok(Value::boolean(true)),
                 "false" | "0" => Ok(Value::boolean(false)),
                 text if text.eq_ignore_ascii_case("true") => Ok(Value::boolean(true)),

@@ -1,9 +1,14 @@
 //! Expressions: operators, conditions, casts, comparison.
 
+use std::rc::Rc;
+
 use super::builder::MemoryPlace;
+use super::folding::{
+    compare_operation, compute_operation, cut, fold, fold_compare, mirrored, negated,
+};
 use super::records::value_of_ctype;
 use super::types::{AddressSpace, I64, Type, U64};
-use super::{Lowered, Lowering, MacroBinding, Value, ValueHome};
+use super::{Lowered, Lowering, MacroBinding, MacroScope, Value, ValueHome};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, TypeName};
 use crate::code::{CodeLabel, CompareOperation, ComputeOperation, Instruction, Operand, Register};
 use crate::facts::CType;
@@ -38,6 +43,23 @@ impl Value {
     fn as_constant(&self) -> Option<i64> {
         match self.home {
             ValueHome::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl MacroScope {
+    /// The type that a parameter of the macro was given.
+    fn bound_type(&self, name: &str, scopes: &[MacroScope]) -> Option<TypeName> {
+        let Some(MacroBinding::Expression(expression, scope)) = self.bindings.get(name) else {
+            return None;
+        };
+        match &*expression.kind {
+            ExpressionKind::Type(TypeName::Of(inner)) => match &*inner.kind {
+                ExpressionKind::Name(name) => scopes[*scope].bound_type(name, scopes),
+                _ => Some(TypeName::Of(Rc::clone(inner))),
+            },
+            ExpressionKind::Type(of) => Some(of.clone()),
             _ => None,
         }
     }
@@ -80,7 +102,7 @@ impl Lowering<'_> {
                 }
             }
             Kind::Dereference(inner) => self.dereference(inner)?,
-            Kind::AddressOf(_) => return self.error("address-of (`&`) is not supported"),
+            Kind::AddressOf(inner) => self.address_of(inner)?,
             Kind::Binary(operator, left, right) => {
                 self.binary(*operator, left, right, expression)?
             }
@@ -94,8 +116,14 @@ impl Lowering<'_> {
             Kind::NamedTuple(names, parts) => self.tuple(parts, names)?,
             Kind::Call(name, arguments) => self.call_named(name, arguments)?,
             Kind::Step(target, step, postfix) => self.step(target, *step, *postfix)?,
+            Kind::Type(_) => return self.error("a type is no value here"),
             Kind::SizeofType(type_name) => {
                 let ctype = self.c_type(type_name)?;
+                Value::constant(i64::from(self.types.size(&ctype)))
+            }
+            Kind::SizeofValue(inner) if self.bound_type(inner).is_some() => {
+                let ctype = self.bound_type(inner).unwrap_or(TypeName::Named("void".into()));
+                let ctype = self.c_type(&ctype)?;
                 Value::constant(i64::from(self.types.size(&ctype)))
             }
             Kind::SizeofValue(inner) => {
@@ -112,13 +140,16 @@ impl Lowering<'_> {
                 other => return self.error(format!("{} has no members", other.name())),
             },
             Kind::Block(block) => {
+                let outer = self.enter_block();
                 for statement in &block.statements {
                     self.statement_in_place(statement)?;
                 }
-                match &block.value {
+                let value = match &block.value {
                     Some(value) => self.value(value)?,
                     None => Value::none(),
-                }
+                };
+                self.scope = outer;
+                value
             }
         };
         self.position = outer;
@@ -175,16 +206,29 @@ impl Lowering<'_> {
 
     /// A written type, with `typeof`.
     pub(crate) fn c_type(&mut self, type_name: &TypeName) -> Lowered<CType> {
-        if let TypeName::Of(expression) = type_name {
-            let value = self.value(expression)?;
-            return Ok(match value.ty {
-                Type::Record(id) => CType::Record { id },
-                Type::Pointer { target, .. } => {
-                    CType::Pointer { target: Box::new(target), user: false }
+        match type_name {
+            TypeName::Of(expression) => {
+                if let Some(bound) = self.bound_type(expression) {
+                    return self.c_type(&bound);
                 }
-                Type::Integer { size, signed } => CType::Integer { size, signed, is_char: false },
-                _ => CType::Integer { size: 8, signed: true, is_char: false },
-            });
+                let value = self.value(expression)?;
+                return Ok(c_type_of(&value.ty));
+            }
+            TypeName::Named(name) => {
+                if let Some(bound) = self.bound_type_name(name) {
+                    return self.c_type(&bound);
+                }
+            }
+            // What these are of may be a macro's parameter.
+            TypeName::Pointer(target) if self.names_parameter(target) => {
+                let target = Box::new(self.c_type(target)?);
+                return Ok(CType::Pointer { target, user: false });
+            }
+            TypeName::Array(element, count) if self.names_parameter(element) => {
+                let element = Box::new(self.c_type(element)?);
+                return Ok(CType::Array { element, count: *count });
+            }
+            _ => {}
         }
         if let Some(found) = self.type_of_program(type_name) {
             return Ok(found);
@@ -194,6 +238,38 @@ impl Lowering<'_> {
             message.hint = Some("declare it in the program, or run on a kernel with BTF".into());
             message
         })
+    }
+
+    /// Whether a type is made of one that a macro was given, or of `typeof`.
+    fn names_parameter(&self, type_name: &TypeName) -> bool {
+        match type_name {
+            TypeName::Named(name) => self.bound_type_name(name).is_some(),
+            TypeName::Of(_) => true,
+            TypeName::Pointer(inner) | TypeName::Array(inner, _) | TypeName::Counted(inner, _) => {
+                self.names_parameter(inner)
+            }
+        }
+    }
+
+    /// The type that a macro was given for a parameter.
+    fn bound_type_name(&self, name: &str) -> Option<TypeName> {
+        self.scopes[self.scope].bound_type(name, &self.scopes)
+    }
+
+    /// The type that an expression stands for in a macro: `t`, `t[2]`.
+    fn bound_type(&self, expression: &Expression) -> Option<TypeName> {
+        match &*expression.kind {
+            ExpressionKind::Name(name) => self.bound_type_name(name),
+            ExpressionKind::Type(of) => Some(of.clone()),
+            ExpressionKind::Index(inner, index) => match &*index.kind {
+                ExpressionKind::Integer(n) => {
+                    let count = u32::try_from(*n).ok()?;
+                    Some(TypeName::Array(Box::new(self.bound_type(inner)?), count))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// A type that only the probed program has.
@@ -536,7 +612,7 @@ impl Lowering<'_> {
     }
 
     /// BPF divides without sign only (before its version 4).
-    fn divide_by(
+    pub(crate) fn divide_by(
         &mut self,
         operation: ComputeOperation,
         a: Operand,
@@ -741,6 +817,29 @@ impl Lowering<'_> {
         }
     }
 
+    /// `&$variable`, `&@map`: an address in memory of the program's own.
+    fn address_of(&mut self, inner: &Expression) -> Lowered<Value> {
+        let (place, ty) = match &*inner.kind {
+            ExpressionKind::Variable(name) => self.variable_memory(name)?,
+            ExpressionKind::Map(name, key) => {
+                let value = self.read_map(name, key)?;
+                let ty = value.ty.clone();
+                let place = self.room(self.types.storage(&ty));
+                self.store_value(&value, place, &ty)?;
+                (place, ty)
+            }
+            _ => return self.error("`&` takes a variable or a map"),
+        };
+        if ty == Type::Unknown {
+            // What it points to is known in the next pass.
+            return Ok(Value { ty, home: ValueHome::Constant(0) });
+        }
+        let address = self.address(place);
+        let address = self.copy_of(address);
+        let target = c_type_of(&ty);
+        Ok(Value::register(Type::Pointer { target, space: AddressSpace::Kernel }, address))
+    }
+
     fn tuple(&mut self, parts: &[Expression], names: &[String]) -> Lowered<Value> {
         let mut values = Vec::new();
         for part in parts {
@@ -783,6 +882,31 @@ impl Lowering<'_> {
     }
 }
 
+/// The type of C that values of a type have in memory.
+fn c_type_of(ty: &Type) -> CType {
+    match ty {
+        Type::Record(id) => CType::Record { id: *id },
+        Type::Pointer { target, .. } => {
+            CType::Pointer { target: Box::new(target.clone()), user: false }
+        }
+        Type::Integer { size, signed } => {
+            CType::Integer { size: *size, signed: *signed, is_char: false }
+        }
+        Type::Boolean => CType::Boolean,
+        Type::Enumeration { size, signed, id } => {
+            CType::Enumeration { size: *size, signed: *signed, id: *id }
+        }
+        Type::Array { element, count } => {
+            CType::Array { element: Box::new(element.clone()), count: *count }
+        }
+        Type::Text(size) => {
+            let element = CType::Integer { size: 1, signed: true, is_char: true };
+            CType::Array { element: Box::new(element), count: *size }
+        }
+        _ => CType::Integer { size: 8, signed: true, is_char: false },
+    }
+}
+
 /// Whether an operation treats its operands as signed: if one is, unless that is a constant
 /// that fits both.
 fn signed_operation(a: &Value, b: &Value) -> bool {
@@ -791,111 +915,5 @@ fn signed_operation(a: &Value, b: &Value) -> bool {
         (true, false) => b.ty.is_signed(),
         (false, true) => a.ty.is_signed(),
         _ => a.ty.is_signed() || b.ty.is_signed(),
-    }
-}
-
-fn cut(value: i64, size: u8, signed: bool) -> i64 {
-    match (size, signed) {
-        (1, false) => i64::from(value as u8),
-        (1, true) => i64::from(value as i8),
-        (2, false) => i64::from(value as u16),
-        (2, true) => i64::from(value as i16),
-        (4, false) => i64::from(value as u32),
-        (4, true) => i64::from(value as i32),
-        _ => value,
-    }
-}
-
-fn compare_operation(op: BinaryOperator, signed: bool) -> Option<CompareOperation> {
-    use BinaryOperator as Op;
-    use CompareOperation as C;
-    Some(match (op, signed) {
-        (Op::Equal, _) => C::Equal,
-        (Op::NotEqual, _) => C::NotEqual,
-        (Op::Less, false) => C::Less,
-        (Op::Less, true) => C::SignedLess,
-        (Op::LessEqual, false) => C::LessEqual,
-        (Op::LessEqual, true) => C::SignedLessEqual,
-        (Op::Greater, false) => C::Greater,
-        (Op::Greater, true) => C::SignedGreater,
-        (Op::GreaterEqual, false) => C::GreaterEqual,
-        (Op::GreaterEqual, true) => C::SignedGreaterEqual,
-        _ => return None,
-    })
-}
-
-fn negated(op: BinaryOperator) -> BinaryOperator {
-    use BinaryOperator as Op;
-    match op {
-        Op::Equal => Op::NotEqual,
-        Op::NotEqual => Op::Equal,
-        Op::Less => Op::GreaterEqual,
-        Op::LessEqual => Op::Greater,
-        Op::Greater => Op::LessEqual,
-        Op::GreaterEqual => Op::Less,
-        other => other,
-    }
-}
-
-fn mirrored(op: BinaryOperator) -> BinaryOperator {
-    use BinaryOperator as Op;
-    match op {
-        Op::Less => Op::Greater,
-        Op::LessEqual => Op::GreaterEqual,
-        Op::Greater => Op::Less,
-        Op::GreaterEqual => Op::LessEqual,
-        other => other,
-    }
-}
-
-fn compute_operation(op: BinaryOperator) -> ComputeOperation {
-    use BinaryOperator as Op;
-    use ComputeOperation as C;
-    match op {
-        Op::Subtract => C::Subtract,
-        Op::Multiply => C::Multiply,
-        Op::Divide => C::Divide,
-        Op::Modulo => C::Modulo,
-        Op::And => C::And,
-        Op::Or => C::Or,
-        Op::Xor => C::Xor,
-        Op::ShiftLeft => C::ShiftLeft,
-        Op::ShiftRight => C::ShiftRight,
-        _ => C::Add,
-    }
-}
-
-fn fold_compare(op: BinaryOperator, a: i64, b: i64) -> bool {
-    use BinaryOperator as Op;
-    match op {
-        Op::Equal => a == b,
-        Op::NotEqual => a != b,
-        Op::Less => a < b,
-        Op::LessEqual => a <= b,
-        Op::Greater => a > b,
-        _ => a >= b,
-    }
-}
-
-fn fold(op: BinaryOperator, a: i64, b: i64, signed: bool) -> i64 {
-    use BinaryOperator as Op;
-    match op {
-        Op::Add => a.wrapping_add(b),
-        Op::Subtract => a.wrapping_sub(b),
-        Op::Multiply => a.wrapping_mul(b),
-        Op::Divide | Op::Modulo if b == 0 => 1,
-        Op::Divide if signed => a.wrapping_div(b),
-        Op::Modulo if signed => a.wrapping_rem(b),
-        Op::Divide => (a as u64 / b as u64) as i64,
-        Op::Modulo => (a as u64 % b as u64) as i64,
-        Op::And => a & b,
-        Op::Or => a | b,
-        Op::Xor => a ^ b,
-        Op::ShiftLeft => u32::try_from(b).ok().and_then(|n| a.checked_shl(n)).unwrap_or(0),
-        Op::ShiftRight if signed => a >> b.clamp(0, 63),
-        Op::ShiftRight => {
-            u32::try_from(b).ok().and_then(|n| (a as u64).checked_shr(n)).unwrap_or(0) as i64
-        }
-        _ => 0,
     }
 }

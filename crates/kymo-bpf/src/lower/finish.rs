@@ -26,7 +26,7 @@ const PAGE: u64 = 4096;
 pub(crate) const OLD_RELEASE: &str = "0.17";
 
 pub(super) fn is_setting(key: &str) -> bool {
-    const KEYS: [&str; 24] = [
+    const KEYS: [&str; 25] = [
         "cache_user_symbols",
         "cpp_demangle",
         "lazy_symbolication",
@@ -51,8 +51,25 @@ pub(super) fn is_setting(key: &str) -> bool {
         "unstable_addr",
         "unstable_import",
         "unstable_macro",
+        "unstable_typeinfo",
     ];
     KEYS.contains(&key)
+}
+
+/// What a setting is without being set.
+pub(super) fn usual_setting(key: &str) -> &'static str {
+    match key {
+        "max_strlen" => "1024",
+        "max_map_keys" => "4096",
+        "max_probes" | "max_bpf_progs" => "1024",
+        "max_cat_bytes" => "10240",
+        "str_trunc_trailer" => "..",
+        "missing_probes" => "error",
+        "license" => "GPL",
+        "stack_mode" => "bpftrace",
+        "print_maps_on_exit" => "1",
+        _ => "",
+    }
 }
 
 /// Pointers as numbers, as they were printed before.
@@ -122,6 +139,17 @@ impl Lowering<'_> {
     }
 
     pub(super) fn finish(mut self, programs: Vec<LoweredProgram>) -> Lowered<CompiledProgram> {
+        self.warnings.append(&mut self.scope_warnings);
+        for declared in &self.tree.map_declarations {
+            let slot = self.map_index.get(&declared.name).map(|at| &self.maps[*at as usize]);
+            if let Some(MapSlot::User(UserMap {
+                value: Type::Unknown, key: Type::Unknown, ..
+            })) = slot
+            {
+                let what = format!("Unused map: {}", declared.name);
+                self.warnings.push(crate::lexer::error_at(declared.position, what));
+            }
+        }
         let used: Vec<bool> = (0..self.maps.len() as u32)
             .map(|n| {
                 let mut programs = programs.iter();

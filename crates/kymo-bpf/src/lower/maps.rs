@@ -10,7 +10,7 @@ use crate::code::{
 use crate::object::ErrorKind;
 
 /// The largest key and the largest value.
-const MAX_KEY: u32 = 4096;
+const MAX_KEY: u32 = 16 << 10;
 const MAX_VALUE: u32 = 16 << 10;
 
 impl Lowering<'_> {
@@ -186,6 +186,19 @@ impl Lowering<'_> {
             self.add_to_map(number, key, amount)?;
             return Ok(());
         }
+        // `@ = { …; avg($x) }`
+        if let ExpressionKind::Block(block) = &*value.kind
+            && let Some(last) = &block.value
+            && self.aggregation(last).is_some()
+        {
+            let outer = self.enter_block();
+            for statement in &block.statements {
+                self.statement_in_place(statement)?;
+            }
+            self.assign_map(name, key, last)?;
+            self.scope = outer;
+            return Ok(());
+        }
         let value = self.value(value)?;
         let value = self.settle(value)?;
         if value.ty == Type::Nothing {
@@ -350,8 +363,25 @@ impl Lowering<'_> {
         if matches!(ty, Type::Aggregate(_)) { 0 } else { 8 }
     }
 
-    fn variable_key(&self, name: &str) -> (usize, usize, String) {
-        (self.program.key.0, self.program.key.1, self.variable_name(name))
+    fn variable_key(&self, own: String) -> (usize, usize, String) {
+        (self.program.key.0, self.program.key.1, own)
+    }
+
+    /// Makes a variable 0 or empty, as each pass of its declaration does.
+    pub(crate) fn zero_variable(&mut self, name: &str) {
+        let own = self.assigned_name(name);
+        let key = self.variable_key(own);
+        match self.program.homes.get(&key.2).copied() {
+            Some(VariableHome::Register(register)) => {
+                self.emit(Instruction::Move(register, Operand::Immediate(0)));
+            }
+            Some(home) => {
+                let place = self.main_memory(home);
+                let ty = self.variables.get(&key).map_or(Type::Unknown, |facts| facts.ty.clone());
+                self.zero_memory(place, self.types.storage(&ty).max(8));
+            }
+            None => {}
+        }
     }
 
     fn main_memory(&self, home: VariableHome) -> MemoryPlace {
@@ -372,10 +402,16 @@ impl Lowering<'_> {
     }
 
     pub(crate) fn read_variable(&mut self, name: &str) -> Lowered<Value> {
-        let key = self.variable_key(name);
-        let Some(facts) = self.variables.get_mut(&key) else {
-            return self.error(format!("${name} has no value yet"));
+        let undeclared = format!("Undefined or undeclared variable: ${name}");
+        let Some(own) = self.variable_name(name) else {
+            return match self.widen_variable(name) {
+                // Known in the next pass.
+                true => Ok(Value { ty: Type::Unknown, home: ValueHome::Constant(0) }),
+                false => self.error(undeclared),
+            };
         };
+        let key = self.variable_key(own);
+        let Some(facts) = self.variables.get_mut(&key) else { return self.error(undeclared) };
         if facts.function != self.program.current && !facts.captured {
             facts.captured = true;
             self.changed = true;
@@ -408,7 +444,8 @@ impl Lowering<'_> {
             return self.error("this has no value");
         }
         self.declare_variable(name, &value)?;
-        let key = self.variable_key(name);
+        let own = self.assigned_name(name);
+        let key = self.variable_key(own);
         let ty = self.variables[&key].ty.clone();
         match self.program.homes.get(&key.2).copied() {
             Some(VariableHome::Register(_)) if !ty.is_scalar() => self.changed = true,
@@ -427,9 +464,29 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Memory of a variable, which is there for as long as the probe runs.
+    pub(crate) fn variable_memory(&mut self, name: &str) -> Lowered<(MemoryPlace, Type)> {
+        let value = self.read_variable(name)?;
+        let Some(own) = self.variable_name(name) else { return self.error("no such variable") };
+        let key = self.variable_key(own);
+        if let Some(facts) = self.variables.get_mut(&key).filter(|facts| !facts.captured) {
+            facts.captured = true;
+            self.changed = true;
+        }
+        match self.program.homes.get(&key.2).copied() {
+            Some(VariableHome::Register(_)) | None => {
+                // Of the next pass.
+                self.changed = true;
+                Ok((self.room(8), value.ty))
+            }
+            Some(home) => Ok((self.main_memory(home), value.ty)),
+        }
+    }
+
     /// Notes a variable and its type.
     pub(crate) fn declare_variable(&mut self, name: &str, value: &Value) -> Lowered<()> {
-        let key = self.variable_key(name);
+        let own = self.assigned_name(name);
+        let key = self.variable_key(own);
         let current = self.program.current;
         let neutral = matches!(value.home, ValueHome::Constant(c) if c >= 0);
         match self.variables.get_mut(&key) {

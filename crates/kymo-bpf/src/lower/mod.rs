@@ -8,6 +8,7 @@ mod calls;
 mod debug_print;
 mod expressions;
 mod finish;
+mod folding;
 mod kernel_only;
 mod maps;
 mod memory;
@@ -20,7 +21,7 @@ mod strings;
 mod types;
 mod user_variables;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::ast::{Expression, MacroParameter, ProbeTree, ProgramTree};
@@ -36,6 +37,7 @@ use crate::object::{
 };
 pub(crate) use builder::helper;
 use builder::{MAX_SCRATCH, MemoryPlace};
+pub(crate) use folding::fold_constant;
 use records::TypeTable;
 use types::Type;
 
@@ -43,8 +45,11 @@ use types::Type;
 const MAX_PASSES: u32 = 12;
 /// The most programs, if the program does not say otherwise.
 const MAX_PROBES: usize = 1024;
-/// Stands for the first scratch entry of a program until that is known.
-const SLOT_MARK: i32 = 0x5107_5107;
+/// Words of the main function's frame that callbacks find: the context, the scratch area, and
+/// whether the probe is to end.
+pub(crate) const CONTEXT_AT: i32 = -8;
+pub(crate) const SCRATCH_AT: i32 = -16;
+pub(crate) const LEFT_AT: i32 = -24;
 /// Scratch entries of a program that may run on a CPU while it is interrupted there.
 const NESTED_SLOTS: i32 = 4;
 
@@ -166,6 +171,8 @@ pub(crate) struct ProgramState {
     key: (usize, usize),
     end: CodeLabel,
     loops: Vec<LoopLabels>,
+    /// Whether the callback that is being emitted may end the probe.
+    leaves: bool,
     homes: HashMap<String, VariableHome>,
     /// Whether what was asked depends on the attach point.
     specific: bool,
@@ -203,6 +210,11 @@ pub(crate) struct Lowering<'c> {
     maps: Vec<MapSlot>,
     map_index: HashMap<String, u32>,
     variables: HashMap<(usize, usize, String), VariableFacts>,
+    /// Variables that are of a whole probe, though a block assigns them first.
+    wide_names: HashSet<(usize, usize, String)>,
+    scope_warnings: Vec<SourceMessage>,
+    /// Whether stacks are stored with their lengths.
+    stack_lengths: bool,
     /// Types that several branches of an expression agree on.
     joined: HashMap<(usize, usize, usize, ProgramPosition), Type>,
     notes: HashMap<(usize, usize), ProgramNotes>,
@@ -272,6 +284,9 @@ impl<'c> Lowering<'c> {
             maps: Vec::new(),
             map_index: HashMap::new(),
             variables: HashMap::new(),
+            wide_names: HashSet::new(),
+            scope_warnings: Vec::new(),
+            stack_lengths: false,
             joined: HashMap::new(),
             notes: HashMap::new(),
             changed: false,
@@ -413,11 +428,6 @@ impl<'c> Lowering<'c> {
             return self.error("program has no probe");
         }
         self.warnings.extend(self.tree.warnings.iter().cloned());
-        for (header, position) in &self.tree.includes {
-            if let Err(what) = self.facts.header_constant(header, "") {
-                self.warnings.push(error_at(*position, what));
-            }
-        }
         let expanded = self.expand()?;
         let warned = self.warnings.len();
         for pass in 0.. {
@@ -458,6 +468,7 @@ impl<'c> Lowering<'c> {
                     other.program_type == lowered.program_type
                         && other.encoded.instructions == lowered.encoded.instructions
                         && other.encoded.relocations == lowered.encoded.relocations
+                        && other.encoded.slot_stores == lowered.encoded.slot_stores
                         && class_of(&other.points[0]) == class
                 });
                 if let Some(other) = equal {
@@ -472,16 +483,11 @@ impl<'c> Lowering<'c> {
         }
         for program in &mut programs {
             let first = self.slots;
-            let mut uses = false;
-            for instruction in &mut program.encoded.instructions {
-                // Stores of the key, as `SLOT_MARK + n`.
-                let n = instruction.imm.wrapping_sub(SLOT_MARK);
-                if instruction.code == 0x62 && (0..NESTED_SLOTS).contains(&n) {
-                    instruction.imm = first + n;
-                    uses = true;
-                }
+            let encoded = &mut program.encoded;
+            for at in &encoded.slot_stores {
+                encoded.instructions[*at].imm += first;
             }
-            if uses {
+            if !encoded.slot_stores.is_empty() {
                 self.slots += if program.nested { NESTED_SLOTS } else { 1 };
             }
         }
@@ -620,19 +626,20 @@ impl<'c> Lowering<'c> {
         self.program.scratch_base.push(base);
         if notes.callbacks {
             // Found by callbacks at fixed places of the frame.
-            let room = self.room(16);
+            let room = self.room(24);
             let context = Operand::Register(context);
-            self.store(room.at(8), 8, context);
-            debug_assert_eq!(room.offset, -16);
+            self.store(room.at(16), 8, context);
+            self.store(room, 8, Operand::Immediate(0));
+            debug_assert_eq!(room.offset, LEFT_AT);
         }
         if notes.scratch {
             self.claim_scratch(base, exit);
             if notes.callbacks {
-                let saved = MemoryPlace { base: AddressBase::Frame, offset: -16 };
+                let saved = MemoryPlace { base: AddressBase::Frame, offset: SCRATCH_AT };
                 self.store(saved, 8, Operand::Register(base));
             }
         } else if notes.callbacks {
-            let saved = MemoryPlace { base: AddressBase::Frame, offset: -16 };
+            let saved = MemoryPlace { base: AddressBase::Frame, offset: SCRATCH_AT };
             self.store(saved, 8, Operand::Immediate(0));
         }
         self.place_variables();
@@ -673,14 +680,14 @@ impl<'c> Lowering<'c> {
     fn claim_scratch(&mut self, base: Register, exit: CodeLabel) {
         let map = self.service_map(ServiceMap::Scratch);
         if !self.may_nest() {
-            let found = self.lookup_index(map, Operand::Immediate(SLOT_MARK));
+            let found = self.lookup_slot(map, 0);
             self.emit(Instruction::Move(base, Operand::Register(found)));
             self.branch(CompareOperation::Equal, base, Operand::Immediate(0), exit);
             return;
         }
         let claimed = self.label();
         for n in 0..NESTED_SLOTS {
-            let found = self.lookup_index(map, Operand::Immediate(SLOT_MARK + n));
+            let found = self.lookup_slot(map, n);
             self.emit(Instruction::Move(base, Operand::Register(found)));
             self.branch(CompareOperation::Equal, base, Operand::Immediate(0), exit);
             let flag = self.copy_of(Operand::Immediate(1));
@@ -709,7 +716,8 @@ impl<'c> Lowering<'c> {
             .collect();
         names.sort_by(|a, b| a.0.cmp(&b.0));
         for (name, facts) in names {
-            let home = if facts.ty.is_scalar() && !facts.captured {
+            // Registers are those of the main function.
+            let home = if facts.ty.is_scalar() && !facts.captured && facts.function == 0 {
                 VariableHome::Register(self.register())
             } else {
                 let size = self.types.storage(&facts.ty).max(8);
@@ -801,7 +809,7 @@ impl<'c> Lowering<'c> {
             use crate::ast::ExpressionKind as Kind;
             let (name, binding) = match (parameter, &*argument.kind) {
                 (MacroParameter::Variable(p), Kind::Variable(v)) => {
-                    (&format!("${p}"), MacroBinding::Variable(self.variable_name(v)))
+                    (&format!("${p}"), MacroBinding::Variable(self.assigned_name(v)))
                 }
                 (MacroParameter::Variable(p), _) => {
                     return self.error(format!("macro {name} wants a variable for ${p}"));
@@ -830,23 +838,113 @@ impl<'c> Lowering<'c> {
         lowered
     }
 
-    /// A variable's name, macros resolved.
-    fn variable_name(&self, name: &str) -> String {
+    /// Name of the variable that is meant here, if one is declared: macros and blocks resolved.
+    /// Releases before blocks had scopes have one variable of a name in a probe.
+    fn variable_name(&self, name: &str) -> Option<String> {
         let scope = &self.scopes[self.scope];
         match scope.bindings.get(&format!("${name}")) {
-            Some(MacroBinding::Variable(inner)) => inner.clone(),
-            _ => format!("{}{name}", scope.prefix),
+            Some(MacroBinding::Variable(inner)) => Some(inner.clone()),
+            _ => {
+                let own = format!("{}{name}", scope.prefix);
+                let is_wide = self.is_old() || self.wide_names.contains(&self.wide_name(&own));
+                is_wide.then_some(own)
+            }
         }
     }
 
-    /// Gives a loop's variable a name of its own within the loop; returns the outer scope.
-    fn enter_loop(&mut self, name: &str) -> usize {
-        let mut scope = self.scopes[self.scope].clone();
+    fn wide_name(&self, own: &str) -> (usize, usize, String) {
+        (self.program.key.0, self.program.key.1, own.to_owned())
+    }
+
+    /// Makes a variable that is used behind the block that assigned it one of the whole probe, as
+    /// all were before bpftrace 0.22; `false` if no block assigned it.
+    fn widen_variable(&mut self, name: &str) -> bool {
+        let own = format!("{}{name}", self.scopes[self.scope].prefix);
+        let of_block = format!("{own}@");
+        let (probe, point) = self.program.key;
+        let is_assigned = |(key, _): (&(usize, usize, String), &VariableFacts)| {
+            (key.0, key.1) == (probe, point) && key.2.starts_with(&of_block)
+        };
+        if !self.variables.iter().any(is_assigned) {
+            return false;
+        }
+        let wide = self.wide_name(&own);
+        self.wide_names.insert(wide);
+        self.changed = true;
+        let what = format!("${name} is used outside of the block that assigns it");
+        let mut message = error_at(self.position, what);
+        message.hint = Some(format!("declare it before that block: `let ${name};`"));
+        self.scope_warnings.push(message);
+        true
+    }
+
+    /// Declares a variable in the innermost block.
+    fn bind_variable(&mut self, name: &str) -> String {
+        let scope = &mut self.scopes[self.scope];
         let ProgramPosition { line, column } = self.position;
         let own = format!("{}{name}@{line}:{column}", scope.prefix);
-        scope.bindings.insert(format!("${name}"), MacroBinding::Variable(own));
+        scope.bindings.insert(format!("${name}"), MacroBinding::Variable(own.clone()));
+        own
+    }
+
+    /// Name of the variable that is assigned to; its first assignment declares it.
+    fn assigned_name(&mut self, name: &str) -> String {
+        match self.variable_name(name) {
+            Some(own) => own,
+            None => self.bind_variable(name),
+        }
+    }
+
+    /// Begins a block, at whose end the names declared in it end; returns the outer scope.
+    fn enter_block(&mut self) -> usize {
+        let scope = self.scopes[self.scope].clone();
         self.scopes.push(scope);
         std::mem::replace(&mut self.scope, self.scopes.len() - 1)
+    }
+
+    /// Gives a loop's variable a name of its own within the loop; returns the outer scope.
+    fn enter_loop(&mut self, name: &str) -> Lowered<usize> {
+        if !self.is_old() && self.variable_name(name).is_some() {
+            return self.error(format!("Loop declaration shadows existing variable: ${name}"));
+        }
+        let outer = self.enter_block();
+        self.bind_variable(name);
+        Ok(outer)
+    }
+
+    /// Ends the probe, from within callbacks too.
+    fn leave(&mut self) {
+        match self.program.main_frame[self.program.current] {
+            None => {
+                let end = self.program.end;
+                self.jump(end);
+            }
+            Some(frame) => {
+                self.program.leaves = true;
+                let base = AddressBase::Register(frame);
+                let left = MemoryPlace { base, offset: LEFT_AT };
+                self.store(left, 8, Operand::Immediate(1));
+                self.emit(Instruction::Exit(Operand::Immediate(1)));
+            }
+        }
+    }
+
+    /// After the call of a callback that may end the probe.
+    fn leave_if_left(&mut self) {
+        let base = match self.program.main_frame[self.program.current] {
+            Some(frame) => AddressBase::Register(frame),
+            None => AddressBase::Frame,
+        };
+        let (left, on) = (self.load(MemoryPlace { base, offset: LEFT_AT }, 8), self.label());
+        self.branch(CompareOperation::Equal, left, Operand::Immediate(0), on);
+        match self.program.main_frame[self.program.current] {
+            Some(_) => self.emit(Instruction::Exit(Operand::Immediate(1))),
+            None => {
+                let end = self.program.end;
+                self.jump(end);
+            }
+        }
+        self.place_label(on);
     }
 
     /// A map's name, macros resolved.

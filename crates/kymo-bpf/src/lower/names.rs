@@ -5,11 +5,12 @@ use super::types::{AddressSpace, I64, Type, U32, U64};
 use super::{Lowered, Lowering, ServiceMap, Value, ValueHome};
 use crate::ast::Expression;
 use crate::code::{CompareOperation, ComputeOperation, Instruction, Operand, Register};
-use crate::facts::CType;
+use crate::facts::{CType, NamedConstant};
 use crate::object::{AttachTarget, ErrorKind, StackMode, StackSettings};
+use crate::preprocess::MacroValue;
 
 /// `BPF_F_USER_STACK`
-pub(super) const USER_STACK: i32 = 256;
+const USER_STACK: i32 = 256;
 const EEXIST: i32 = 17;
 const ENOMEM: i32 = 12;
 /// The deepest stack, as the kernel's limit is by default.
@@ -30,6 +31,8 @@ const HEADER_CONSTANTS: &[(&str, i64)] = &[
     ("IPPROTO_UDP", 17),
     ("NULL", 0),
 ];
+/// Bit of a stored stack from which on its number of frames stands, above id and map.
+pub(super) const LENGTH_AT: i32 = 48;
 /// Bytes of `comm`.
 const COMM_SIZE: u32 = 16;
 
@@ -45,25 +48,25 @@ impl Lowering<'_> {
         if let Some(value) = self.builtin(name)? {
             return Ok(value);
         }
-        if let Some((value, enumeration)) = self.types.constant(name) {
-            let ty = match enumeration {
-                Some(id) => Type::Enumeration { size: 4, signed: value < 0, id },
-                None => I64,
+        if let Some(NamedConstant { value, ctype }) = self.types.constant(name) {
+            let ty = match ctype {
+                Some(CType::Enumeration { size, signed, id }) => {
+                    Type::Enumeration { size, signed, id }
+                }
+                _ => I64,
             };
             return Ok(Value { ty, home: ValueHome::Constant(value) });
         }
         if let Some((_, value)) = HEADER_CONSTANTS.iter().find(|(n, _)| *n == name) {
             return Ok(Value::constant(*value));
         }
-        let headers = self.tree.includes.iter().map(|(header, _)| header);
-        let headers = headers.chain(&self.options.includes);
-        let found = headers.filter_map(|header| self.facts.header_constant(header, name).ok()?);
-        if let Some(value) = found.into_iter().next() {
-            return Ok(Value::constant(value));
+        match self.tree.header_macros.value(name) {
+            Some(MacroValue::Integer(value)) => return Ok(Value::constant(value)),
+            Some(MacroValue::Text(text)) => return Ok(Value::literal(&text)),
+            None => {}
         }
         let mut message = crate::lexer::error_at(self.position, format!("unknown name {name:?}"));
-        let mut headers = self.tree.includes.iter().map(|(header, _)| header);
-        let missing = headers.find_map(|header| self.facts.header_constant(header, "").err());
+        let missing = self.tree.missing_header.clone();
         let usual = "variables are written `$name`, maps `@name`";
         message.hint = Some(missing.unwrap_or_else(|| usual.into()));
         Err(message)
@@ -212,6 +215,11 @@ impl Lowering<'_> {
                 let both = self.asked(helper::UID_GID, U64);
                 let uid = self.low_half(&both)?;
                 Value { ty: Type::UserName, home: uid.home }
+            }
+            // They are run by this process itself.
+            "usermode" if super::is_special(&self.point) => {
+                let ty = Type::Integer { size: 1, signed: false };
+                Value { ty, home: ValueHome::Constant(1) }
             }
             "usermode" => {
                 let segment = self.register_named("cs")?;
@@ -370,6 +378,11 @@ impl Lowering<'_> {
         self.count_error(ErrorKind::StackLost);
         self.place_label(kept);
         self.extend(id, 32, false);
+        if self.stack_lengths {
+            let length = self.stack_length(user, depth);
+            self.compute(ComputeOperation::ShiftLeft, length, Operand::Immediate(LENGTH_AT));
+            self.compute(ComputeOperation::Or, id, Operand::Register(length));
+        }
         if index > 0 {
             let high = self.register();
             self.emit(Instruction::LoadImmediate(high, (index as u64) << 32));
@@ -389,6 +402,24 @@ impl Lowering<'_> {
         let pid = self.operand(&pid)?;
         self.store(place.at(8), 8, pid);
         Ok(Value::memory(Type::UserStack(settings), place))
+    }
+
+    /// Frames of the stack here, as many as are stored; 0 where there is none.
+    pub(crate) fn stack_length(&mut self, user: bool, depth: u32) -> Register {
+        let mark = self.mark();
+        let place = self.room(depth * 8);
+        let (context, room) = (self.context(), self.address(place));
+        let size = Operand::Immediate((depth * 8) as i32);
+        let flags = Operand::Immediate(if user { USER_STACK } else { 0 });
+        let arguments = vec![Operand::Register(context), room, size, flags];
+        let read = self.call(helper::STACK, arguments);
+        self.release(mark);
+        let (count, end) = (self.copy_of(Operand::Immediate(0)), self.label());
+        self.branch(CompareOperation::SignedLess, read, Operand::Immediate(0), end);
+        self.emit(Instruction::Move(count, Operand::Register(read)));
+        self.compute(ComputeOperation::ShiftRight, count, Operand::Immediate(3));
+        self.place_label(end);
+        count
     }
 
     /// Positional parameters: those that are no options.

@@ -109,10 +109,7 @@ impl Lowering<'_> {
                 }
                 self.send(ActionKind::Exit, &values)?;
                 // What follows is not run.
-                if self.program.current == 0 {
-                    let end = self.program.end;
-                    self.jump(end);
-                }
+                self.leave();
             }
             "assert" => {
                 self.takes(name, arguments, 1, 2)?;
@@ -128,6 +125,7 @@ impl Lowering<'_> {
                 let format = FormatText { pieces };
                 self.send(ActionKind::PrintDiagnostic { severity: "ERROR", format }, &[])?;
                 self.send(ActionKind::Exit, &[Value::constant(1)])?;
+                self.leave();
                 self.place_label(end);
             }
             "fail" => {

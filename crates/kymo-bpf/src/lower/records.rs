@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::types::{AddressSpace, Type, words};
-use crate::ast::{ProgramTree, RecordDeclaration, TypeName};
-use crate::facts::{CType, EnumerationFacts, RecordLayout, RecordMember, TypeFacts};
+use crate::ast::{Expression, ExpressionKind, ProgramTree, RecordDeclaration, TypeName};
+use crate::facts::{CType, EnumerationFacts, NamedConstant, RecordLayout, RecordMember, TypeFacts};
 use crate::object::{TypedField, ValueType};
 
 /// Types that the program declares have ids from here on.
@@ -24,6 +24,8 @@ pub(crate) struct TypeTable<'f> {
     constants: HashMap<String, (i64, u32)>,
     /// Of headers: those with members of types that are not known.
     broken: HashSet<u32>,
+    /// Alignment of declared records.
+    alignments: Vec<u64>,
 }
 
 /// A member found: type, offset in bytes, and of a bit field first bit and number of bits.
@@ -43,13 +45,17 @@ impl<'f> TypeTable<'f> {
             names: HashMap::new(),
             constants: HashMap::new(),
             broken: HashSet::new(),
+            alignments: vec![1; tree.records.len()],
         };
         for declared in &tree.enumerations {
             let id = DECLARED | table.enumerations.len() as u32;
             for (value, name) in &declared.variants {
                 table.constants.insert(name.clone(), (*value, id));
             }
-            let ctype = CType::Enumeration { size: 4, signed: false, id };
+            let signed = declared.variants.iter().any(|(value, _)| *value < 0);
+            let fits = |v: i64| i32::try_from(v).is_ok() || (!signed && u32::try_from(v).is_ok());
+            let size = if declared.variants.iter().all(|(v, _)| fits(*v)) { 4 } else { 8 };
+            let ctype = CType::Enumeration { size, signed, id };
             table.names.insert(format!("enum {}", declared.name), ctype);
             let facts = EnumerationFacts {
                 name: declared.name.clone(),
@@ -80,7 +86,10 @@ impl<'f> TypeTable<'f> {
         }
         for (n, declared) in tree.records.iter().enumerate() {
             match table.lay_out(declared) {
-                Ok(layout) => table.records[n] = Rc::new(layout),
+                Ok((layout, alignment)) => {
+                    table.records[n] = Rc::new(layout);
+                    table.alignments[n] = alignment;
+                }
                 Err(_) if declared.of_header => _ = table.broken.insert(DECLARED | n as u32),
                 Err(what) => return Err(what),
             }
@@ -89,23 +98,39 @@ impl<'f> TypeTable<'f> {
     }
 
     /// Places of the members of a record whose members' types are laid out.
-    fn lay_out(&self, declared: &RecordDeclaration) -> Result<RecordLayout, String> {
+    fn lay_out(&self, declared: &RecordDeclaration) -> Result<(RecordLayout, u64), String> {
+        let of_record = declared.alignment;
         let (mut bit, mut size, mut align, mut members) = (0u64, 0u64, 1u64, Vec::new());
         for member in &declared.members {
             let ctype = self.resolve(&member.type_name)?;
             let (bytes, alignment) = (self.size(&ctype), self.alignment(&ctype, 0));
-            let alignment = if declared.packed { 1 } else { alignment };
+            let is_packed = of_record.is_packed || member.alignment.is_packed;
+            let alignment = if is_packed { 1 } else { alignment };
+            let alignment = match of_record.most {
+                0 => alignment,
+                most => alignment.min(u64::from(most)),
+            };
+            let alignment = alignment.max(u64::from(member.alignment.least));
             if declared.is_union {
                 bit = 0;
             }
             match member.bits {
-                Some(bits) => {
+                // The next member begins a unit of its own.
+                Some(0) => bit = bit.next_multiple_of(u64::from(bytes.max(1)) * 8),
+                Some(bits) if !is_packed => {
                     let unit = u64::from(bytes.max(1)) * 8;
                     if bit / unit != (bit + u64::from(bits) - 1) / unit {
                         bit = bit.next_multiple_of(unit);
                     }
                 }
+                Some(_) => {}
                 None => bit = bit.next_multiple_of(alignment * 8),
+            }
+            let is_padding = member.name.is_empty() && member.bits.is_some();
+            if is_padding {
+                bit += member.bits.map_or(0, u64::from);
+                size = size.max(bit.div_ceil(8));
+                continue;
             }
             members.push(RecordMember {
                 name: member.name.clone(),
@@ -120,12 +145,25 @@ impl<'f> TypeTable<'f> {
         if size > MAX_RECORD {
             return Err(format!("struct {} is larger than {MAX_RECORD} bytes", declared.name));
         }
-        Ok(RecordLayout {
+        align = align.max(u64::from(of_record.least));
+        let layout = RecordLayout {
             name: declared.name.clone(),
             is_union: declared.is_union,
             size: size.next_multiple_of(align) as u32,
             members,
-        })
+        };
+        Ok((layout, align))
+    }
+
+    /// A number that declarations compute of constants and of sizes of types.
+    fn counted(&self, count: &Expression) -> Option<u32> {
+        let known = |kind: &ExpressionKind| match kind {
+            ExpressionKind::SizeofType(of) => Some(i64::from(self.size(&self.resolve(of).ok()?))),
+            ExpressionKind::Name(name) => self.constants.get(name).map(|(value, _)| *value),
+            _ => None,
+        };
+        let count = super::fold_constant(count, &known)?;
+        u32::try_from(count).ok().filter(|count| *count <= 1 << 24)
     }
 
     /// Whether it is, or has in it, a record of a header that could not be laid out.
@@ -147,6 +185,11 @@ impl<'f> TypeTable<'f> {
             }
             TypeName::Array(element, count) => {
                 CType::Array { element: Box::new(self.resolve(element)?), count: *count }
+            }
+            TypeName::Counted(element, count) => {
+                let count =
+                    self.counted(count).ok_or("the number of elements is not a constant")?;
+                CType::Array { element: Box::new(self.resolve(element)?), count }
             }
             TypeName::Named(name) => match self.find(name) {
                 Some(ctype) => ctype,
@@ -178,12 +221,13 @@ impl<'f> TypeTable<'f> {
         }
     }
 
-    /// Value of an enumerator and its enumeration, where that is known.
-    pub(crate) fn constant(&self, name: &str) -> Option<(i64, Option<u32>)> {
+    /// An enumerator, or another constant.
+    pub(crate) fn constant(&self, name: &str) -> Option<NamedConstant> {
         if let Some((value, id)) = self.constants.get(name) {
-            return Some((*value, Some(*id)));
+            let ctype = CType::Enumeration { size: 4, signed: *value < 0, id: *id };
+            return Some(NamedConstant { value: *value, ctype: Some(ctype) });
         }
-        Some((self.facts.constant(name)?, None))
+        self.facts.constant(name)
     }
 
     /// Bytes of a type.
@@ -192,6 +236,7 @@ impl<'f> TypeTable<'f> {
             CType::Void => 1,
             CType::Integer { size, .. } | CType::Enumeration { size, .. } => u32::from(*size),
             CType::Boolean => 1,
+            CType::Float { size } => u32::from(*size),
             CType::Pointer { .. } => 8,
             CType::Array { element, count } => self.size(element).saturating_mul(*count),
             CType::Record { id } => self.layout(*id).map_or(0, |l| l.size),
@@ -202,6 +247,10 @@ impl<'f> TypeTable<'f> {
     pub(crate) fn alignment(&self, ctype: &CType, depth: u32) -> u64 {
         match ctype {
             CType::Array { element, .. } => self.alignment(element, depth),
+            CType::Float { size } => u64::from(*size).max(1),
+            CType::Record { id } if *id >= DECLARED => {
+                self.alignments.get((id - DECLARED) as usize).copied().unwrap_or(1)
+            }
             CType::Record { id } if depth < MAX_NESTING => {
                 let layout = self.layout(*id);
                 let members = layout.iter().flat_map(|l| &l.members);
@@ -325,7 +374,7 @@ impl<'f> TypeTable<'f> {
 
     fn c_value_type(&self, ctype: &CType, depth: u32) -> ValueType {
         match ctype {
-            CType::Void | CType::Text { .. } => ValueType::None,
+            CType::Void | CType::Text { .. } | CType::Float { .. } => ValueType::None,
             CType::Integer { size, signed, .. } => {
                 ValueType::Integer { size: *size, signed: *signed }
             }
@@ -380,7 +429,7 @@ fn place_of(table: &TypeTable<'_>, member: &RecordMember, bit: u32) -> MemberPla
 /// Bytes of an aggregation's value.
 pub(crate) fn aggregate_size(value: &ValueType) -> u32 {
     match value {
-        ValueType::Count | ValueType::Sum { .. } => 8,
+        ValueType::Count => 8,
         ValueType::Histogram { bits } => crate::object::histogram_buckets(*bits) * 8,
         ValueType::LinearHistogram { min, max, step } => {
             let buckets = max.saturating_sub(*min) / (*step).max(1);
@@ -415,43 +464,43 @@ pub(crate) fn value_of_ctype(ctype: &CType, space: AddressSpace) -> Type {
         CType::Record { id } => Type::Record(*id),
         // Read where it is used: see `load_c`.
         CType::Text { size, .. } => Type::Buffer(*size),
+        CType::Float { size } => Type::Buffer(u32::from(*size)),
     }
 }
 
 /// Types that C and bpftrace know without declaration.
 fn base_type(name: &str) -> Option<CType> {
     let integer = |size, signed, is_char| Some(CType::Integer { size, signed, is_char });
+    let words: Vec<&str> = name.split(' ').collect();
+    const OF_C: [&str; 6] = ["int", "long", "short", "char", "unsigned", "signed"];
+    if words.iter().all(|word| OF_C.contains(word)) {
+        let signed = !words.contains(&"unsigned");
+        let size = match () {
+            () if words.contains(&"char") => 1,
+            () if words.contains(&"short") => 2,
+            () if words.contains(&"long") => 8,
+            () => 4,
+        };
+        return integer(size, signed, size == 1);
+    }
     match name {
         "void" => Some(CType::Void),
         "bool" | "_Bool" => Some(CType::Boolean),
-        "char" | "signed char" => integer(1, true, true),
-        "unsigned char" => integer(1, false, true),
+        "float" | "_Float32" => Some(CType::Float { size: 4 }),
+        "double" | "_Float64" | "_Float32x" => Some(CType::Float { size: 8 }),
+        "long double" | "__float128" | "_Float128" | "_Float64x" => Some(CType::Float { size: 16 }),
         "int8" | "s8" | "__s8" | "int8_t" => integer(1, true, false),
         "uint8" | "u8" | "__u8" | "uint8_t" => integer(1, false, false),
-        "short" | "int16" | "s16" | "__s16" | "int16_t" | "short int" => integer(2, true, false),
-        "unsigned short" | "uint16" | "u16" | "__u16" | "uint16_t" | "unsigned short int" => {
-            integer(2, false, false)
+        "int16" | "s16" | "__s16" | "int16_t" => integer(2, true, false),
+        "uint16" | "u16" | "__u16" | "uint16_t" => integer(2, false, false),
+        "int32" | "s32" | "__s32" | "int32_t" | "pid_t" => integer(4, true, false),
+        "uint32" | "u32" | "__u32" | "uint32_t" | "dev_t" => integer(4, false, false),
+        "int64" | "s64" | "__s64" | "int64_t" | "ssize_t" | "loff_t" | "off_t" | "ptrdiff_t"
+        | "intptr_t" => integer(8, true, false),
+        "uint64" | "u64" | "__u64" | "uint64_t" | "size_t" | "uintptr_t" => {
+            integer(8, false, false)
         }
-        "int" | "int32" | "s32" | "__s32" | "int32_t" | "pid_t" | "signed int" | "signed" => {
-            integer(4, true, false)
-        }
-        "unsigned" | "unsigned int" | "uint32" | "u32" | "__u32" | "uint32_t" | "dev_t" => {
-            integer(4, false, false)
-        }
-        "long" | "long long" | "int64" | "s64" | "__s64" | "int64_t" | "ssize_t" | "long int"
-        | "long long int" | "loff_t" | "off_t" => integer(8, true, false),
-        "unsigned long"
-        | "unsigned long long"
-        | "uint64"
-        | "u64"
-        | "__u64"
-        | "uint64_t"
-        | "size_t"
-        | "uintptr_t"
-        | "unsigned long int"
-        | "unsigned long long int"
-        | "long unsigned int"
-        | "long long unsigned int" => integer(8, false, false),
+        "wchar_t" => integer(4, true, false),
         "umode_t" => integer(2, false, false),
         "sector_t" => integer(8, false, false),
         "gfp_t" | "uid_t" | "gid_t" => integer(4, false, false),

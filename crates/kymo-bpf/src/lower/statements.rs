@@ -3,13 +3,13 @@
 use super::builder::{MemoryPlace, helper};
 use super::records::value_of_ctype;
 use super::types::{I64, Type, U64};
-use super::{LoopLabels, Lowered, Lowering, Value, ValueHome};
+use super::{CONTEXT_AT, LoopLabels, Lowered, Lowering, SCRATCH_AT, Value, ValueHome};
 use crate::ast::{BlockTree, Expression, ExpressionKind, Statement, StatementKind, TypeName};
 use crate::code::{AddressBase, CompareOperation, ComputeOperation, Instruction, Operand};
 use crate::object::ErrorKind;
 
 /// From this Linux on the kernel ends loops that take too long.
-const LOOPS_BOUNDED: (u32, u32) = (6, 9);
+pub(super) const LOOPS_BOUNDED: (u32, u32) = (6, 9);
 /// Rounds of a loop that the verifier may walk through one by one.
 const MOST_WALKED: i64 = 1000;
 /// The same of loops in each other.
@@ -19,7 +19,18 @@ const MAX_UNROLL: i64 = 100;
 
 impl Lowering<'_> {
     pub(crate) fn block(&mut self, block: &BlockTree) -> Lowered<()> {
+        let outer = self.enter_block();
+        let lowered = self.block_in_scope(block);
+        self.scope = outer;
+        lowered
+    }
+
+    fn block_in_scope(&mut self, block: &BlockTree) -> Lowered<()> {
         for (n, statement) in block.statements.iter().enumerate() {
+            if n > 0 && ends_here(&block.statements[n - 1]) {
+                let what = "Unreachable statement.";
+                self.warnings.push(crate::lexer::error_at(statement.position, what));
+            }
             self.print_takes = is_emptied_behind(&block.statements, n);
             self.statement(statement)?;
         }
@@ -84,13 +95,7 @@ impl Lowering<'_> {
                 if let Some(value) = value {
                     self.value(value)?;
                 }
-                match self.program.current {
-                    0 => {
-                        let end = self.program.end;
-                        self.jump(end);
-                    }
-                    _ => self.emit(Instruction::Exit(Operand::Immediate(1))),
-                }
+                self.leave();
             }
             Kind::Break => match self.program.loops.last() {
                 Some(labels) => self.jump(labels.end),
@@ -123,6 +128,21 @@ impl Lowering<'_> {
         type_name: Option<&TypeName>,
         value: Option<&Expression>,
     ) -> Lowered<()> {
+        // Before the name means the new variable.
+        let value = match value {
+            Some(value) => {
+                let value = self.value(value)?;
+                Some(self.settle(value)?)
+            }
+            None => None,
+        };
+        if !self.is_old() {
+            if self.variable_name(name).is_some() {
+                let what = "was already declared. Variable shadowing is not allowed.";
+                return self.error(format!("Variable ${name} {what}"));
+            }
+            self.bind_variable(name);
+        }
         if let Some(TypeName::Named(word)) = type_name
             && word == "string"
         {
@@ -135,20 +155,19 @@ impl Lowering<'_> {
             self.declare_variable(name, &declared)?;
         }
         match value {
-            Some(value) => {
-                let value = self.value(value)?;
-                self.assign_variable(name, value)
-            }
+            Some(value) => self.assign_variable(name, value),
             None => {
                 let unset = Value { ty: Type::Unknown, home: ValueHome::None };
-                self.declare_variable(name, &unset)
+                self.declare_variable(name, &unset)?;
+                self.zero_variable(name);
+                Ok(())
             }
         }
     }
 
     /// Ends a loop that the verifier could not see the end of, where the kernel can; what ends so
     /// is counted.
-    fn bound_loop(&mut self, end: u32) {
+    pub(super) fn bound_loop(&mut self, end: u32) {
         if self.options.kernel < LOOPS_BOUNDED {
             return;
         }
@@ -163,7 +182,7 @@ impl Lowering<'_> {
 
     /// The same number, as one that the verifier knows nothing of: it then judges a loop that
     /// counts by it in one round, where it would walk through all of them.
-    fn unknown(&mut self, register: crate::code::Register) {
+    pub(super) fn unknown(&mut self, register: crate::code::Register) {
         let missing = self.label();
         let zeros = self.zeros(8, missing);
         let zero = self.load(zeros, 8);
@@ -257,7 +276,7 @@ impl Lowering<'_> {
             CompareOperation::GreaterEqual
         };
         self.branch(done, counter, limit, labels.end);
-        let outer = self.enter_loop(name);
+        let outer = self.enter_loop(name)?;
         self.assign_variable(name, Value::register(ty, counter))?;
         self.program.loops.push(labels);
         self.block(body)?;
@@ -306,14 +325,16 @@ impl Lowering<'_> {
             Some(number) => self.store_value(&number, place.at(key_size), &value)?,
             None => self.copy_memory(from(entry_value), place.at(key_size), value_size),
         }
-        let outer_scope = self.enter_loop(name);
+        let outer_scope = self.enter_loop(name)?;
         self.assign_variable(name, Value::memory(pair, place))?;
         let labels = LoopLabels { next: self.label(), end: self.label() };
         let outer = std::mem::replace(&mut self.program.loops, vec![labels]);
+        let outer_leaves = std::mem::take(&mut self.program.leaves);
         let body = self.block(body);
         self.program.loops = outer;
         self.scope = outer_scope;
         body?;
+        let leaves = std::mem::replace(&mut self.program.leaves, outer_leaves);
         self.place_label(labels.next);
         self.emit(Instruction::Exit(Operand::Immediate(0)));
         self.place_label(labels.end);
@@ -326,6 +347,10 @@ impl Lowering<'_> {
         let (callback, zero) = (Operand::Register(callback), Operand::Immediate(0));
         let result = self.call(helper::FOR_EACH, vec![map, callback, context, zero]);
         self.count_if_negative(result, ErrorKind::HelperFailed("for_each_map_elem"));
+        if leaves {
+            self.program.leaves = true;
+            self.leave_if_left();
+        }
         Ok(())
     }
 
@@ -338,8 +363,8 @@ impl Lowering<'_> {
         self.emit(Instruction::Parameter(frame, 3));
         self.emit(Instruction::Position(self.position));
         let at = |offset| MemoryPlace { base: AddressBase::Register(frame), offset };
-        let context = self.load(at(-8), 8);
-        let scratch = self.load(at(-16), 8);
+        let context = self.load(at(CONTEXT_AT), 8);
+        let scratch = self.load(at(SCRATCH_AT), 8);
         self.program.main_frame.push(Some(frame));
         self.program.context.push(context);
         self.program.scratch_base.push(scratch);
@@ -372,6 +397,18 @@ fn has_large_number(expression: &Expression, most: i64) -> bool {
         }
         ExpressionKind::Not(inner) | ExpressionKind::Cast(_, inner) => {
             has_large_number(inner, most)
+        }
+        _ => false,
+    }
+}
+
+/// Whether what follows a statement is never run.
+fn ends_here(statement: &Statement) -> bool {
+    use StatementKind as Kind;
+    match &statement.kind {
+        Kind::Return(_) | Kind::Break | Kind::Continue => true,
+        Kind::Expression(value) => {
+            matches!(&*value.kind, ExpressionKind::Call(name, _) if name == "exit")
         }
         _ => false,
     }

@@ -1,6 +1,7 @@
 //! Texts: reading, comparing, searching.
 
 use super::builder::{MemoryPlace, helper};
+use super::statements::LOOPS_BOUNDED;
 use super::types::{AddressSpace, I64, Type, U64, words};
 use super::{Lowered, Lowering, Value, ValueHome};
 use crate::ast::{Expression, ExpressionKind};
@@ -51,8 +52,11 @@ impl Lowering<'_> {
             "strcontains" | "strstr" => {
                 self.takes(name, arguments, 2, 2)?;
                 let hay = self.value(&arguments[0])?;
-                let needle = self.literal_of(&arguments[1], "what is searched for")?;
-                let at = self.find_text(hay, &needle)?;
+                let needle = self.value(&arguments[1])?;
+                let at = match self.known_text(&needle) {
+                    Some(needle) => self.find_literal(hay, &needle)?,
+                    None => self.find_text(hay, needle)?,
+                };
                 if name == "strstr" {
                     return Ok(Some(Value::register(I64, at)));
                 }
@@ -337,6 +341,10 @@ impl Lowering<'_> {
     /// Memory and bytes of a text.
     fn text_memory(&mut self, value: Value) -> Lowered<(MemoryPlace, u32)> {
         let value = match value.ty {
+            Type::ProbeName => match self.known_text(&value) {
+                Some(text) => Value::literal(&text),
+                None => value,
+            },
             Type::Pointer { space, .. } => {
                 let size = self.max_text();
                 let place = self.room(size);
@@ -403,8 +411,65 @@ impl Lowering<'_> {
         Ok(Value::register(I64, result))
     }
 
+    /// A text that is known now.
+    fn known_text(&self, value: &Value) -> Option<String> {
+        match (&value.home, &value.ty) {
+            (ValueHome::Literal(text), _) => Some(text.clone()),
+            (ValueHome::Constant(n), Type::ProbeName) => {
+                self.probe_names.get(usize::try_from(*n).ok()?).cloned()
+            }
+            _ => None,
+        }
+    }
+
+    /// Index of a text in another one, or -1, where neither is known: one loop that goes through
+    /// the first text and, as far as they agree, through the second one with it.
+    fn find_text(&mut self, hay: Value, needle: Value) -> Lowered<Register> {
+        if self.options.kernel < LOOPS_BOUNDED {
+            return self.error("searching for a text that is not a literal needs Linux 6.9");
+        }
+        let (hay, needle) = (self.text_memory(hay)?, self.text_memory(needle)?);
+        let result = self.copy_of(Operand::Immediate(-1));
+        let zero = self.copy_of(Operand::Immediate(0));
+        self.unknown(zero);
+        let at = self.copy_of(Operand::Register(zero));
+        let agree = self.copy_of(Operand::Register(zero));
+        let (again, differs, found, end) = (self.label(), self.label(), self.label(), self.label());
+        self.place_label(again);
+        self.bound_loop(end);
+        let size = Operand::Immediate(needle.1 as i32);
+        self.branch(CompareOperation::GreaterEqual, agree, size, found);
+        let wanted = self.byte_at(needle.0, agree);
+        self.branch(CompareOperation::Equal, wanted, Operand::Immediate(0), found);
+        let here =
+            self.computed(ComputeOperation::Add, Operand::Register(at), Operand::Register(agree));
+        let size = Operand::Immediate(hay.1 as i32);
+        self.branch(CompareOperation::GreaterEqual, here, size, end);
+        let byte = self.byte_at(hay.0, here);
+        self.branch(CompareOperation::Equal, byte, Operand::Immediate(0), end);
+        self.branch(CompareOperation::NotEqual, byte, Operand::Register(wanted), differs);
+        self.compute(ComputeOperation::Add, agree, Operand::Immediate(1));
+        self.jump(again);
+        self.place_label(differs);
+        self.compute(ComputeOperation::Add, at, Operand::Immediate(1));
+        self.emit(Instruction::Move(agree, Operand::Register(zero)));
+        self.jump(again);
+        self.place_label(found);
+        self.emit(Instruction::Move(result, Operand::Register(at)));
+        self.place_label(end);
+        Ok(result)
+    }
+
+    /// A byte of memory of ours, at an index that was compared with its size.
+    fn byte_at(&mut self, place: MemoryPlace, index: Register) -> Register {
+        let base = self.address(place);
+        let here = self.computed(ComputeOperation::Add, base, Operand::Register(index));
+        self.load(MemoryPlace { base: AddressBase::Register(here), offset: 0 }, 1)
+    }
+
     /// Index of a text in another one, or -1: a loop over places, unrolled over the needle.
-    fn find_text(&mut self, hay: Value, needle: &str) -> Lowered<Register> {
+    fn find_literal(&mut self, hay: Value, needle: &str) -> Lowered<Register> {
+        let needle = needle.split('\0').next().unwrap_or("");
         if needle.is_empty() {
             return Ok(self.copy_of(Operand::Immediate(0)));
         }
@@ -421,8 +486,11 @@ impl Lowering<'_> {
         let base = self.address(place);
         let here = self.computed(ComputeOperation::Add, base, Operand::Register(at));
         let here = MemoryPlace { base: AddressBase::Register(here), offset: 0 };
+        // What follows the NUL is not of the text.
+        let first = self.load(here, 1);
+        self.branch(CompareOperation::Equal, first, Operand::Immediate(0), end);
         for (n, byte) in needle.bytes().enumerate() {
-            let loaded = self.load(here.at(n as u32), 1);
+            let loaded = if n == 0 { first } else { self.load(here.at(n as u32), 1) };
             let byte = Operand::Immediate(i32::from(byte));
             self.branch(CompareOperation::NotEqual, loaded, byte, next);
         }
@@ -435,7 +503,6 @@ impl Lowering<'_> {
         Ok(result)
     }
 
-    /// Bytes before the NUL.
     /// Both texts, one behind the other, in the room of one.
     fn concatenated(&mut self, a: Value, b: Value) -> Lowered<Value> {
         if let (ValueHome::Literal(a), ValueHome::Literal(b)) = (&a.home, &b.home) {
@@ -467,6 +534,7 @@ impl Lowering<'_> {
         Ok(Value::memory(Type::Text(all), place))
     }
 
+    /// Bytes before the NUL.
     pub(crate) fn text_length(&mut self, value: Value) -> Lowered<Value> {
         if let ValueHome::Literal(text) = &value.home {
             return Ok(Value::constant(text.len() as i64));

@@ -1,7 +1,9 @@
 //! Expressions, by precedence as in C.
 
 use super::{MAX_DEPTH, Parsed, ProgramParser};
-use crate::ast::{BinaryOperator, Expression, ExpressionKind, TypeName};
+use crate::ast::{
+    BinaryOperator, BlockTree, Expression, ExpressionKind, Statement, StatementKind, TypeName,
+};
 use crate::lexer::{TokenKind, error_at};
 use crate::object::ProgramPosition;
 
@@ -112,10 +114,35 @@ impl ProgramParser<'_> {
         if !self.accept("?") {
             return Ok(condition);
         }
+        if self.accept(":") {
+            let other = self.nested(|p| p.ternary(division))?;
+            return self.value_or(condition, other, position);
+        }
         let then = self.nested(|p| p.ternary(division))?;
         self.expect(":")?;
         let other = self.nested(|p| p.ternary(division))?;
         self.node(ExpressionKind::Ternary(condition, then, other), position)
+    }
+
+    /// `value ?: other`, the value computed once.
+    fn value_or(
+        &self,
+        value: Expression,
+        other: Expression,
+        position: ProgramPosition,
+    ) -> Parsed<Expression> {
+        // No name that a program can write.
+        let name = format!("?{}:{}", position.line, position.column);
+        let kept = self.node(ExpressionKind::Variable(name.clone()), position)?;
+        let choice = ExpressionKind::Ternary(kept.clone(), kept, other);
+        let block = BlockTree {
+            statements: vec![Statement {
+                kind: StatementKind::Let(name, None, Some(value)),
+                position,
+            }],
+            value: Some(Box::new(self.node(choice, position)?)),
+        };
+        self.node(ExpressionKind::Block(block.into()), position)
     }
 
     fn binary(&mut self, least: u8, division: bool) -> Parsed<Expression> {
@@ -203,9 +230,12 @@ impl ProgramParser<'_> {
                 "typeof" if words.is_empty() => {
                     self.at += 1;
                     self.expect("(")?;
-                    let value = self.expression()?;
+                    let of = match self.begins_type() {
+                        true => self.type_name()?,
+                        false => TypeName::Of(self.expression()?.into()),
+                    };
                     self.expect(")")?;
-                    return self.type_suffix(TypeName::Of(value.into()));
+                    return self.type_suffix(of);
                 }
                 "struct" | "union" | "enum" => {
                     self.at += 1;
@@ -240,7 +270,7 @@ impl ProgramParser<'_> {
                 break;
             }
         }
-        if self.is_mark("[") && !matches!(type_name, TypeName::Pointer(_)) {
+        if self.is_mark("[") {
             self.at += 1;
             let count = match self.kind() {
                 TokenKind::Integer(n) => u32::try_from(*n).unwrap_or(u32::MAX).min(1 << 20),
@@ -345,6 +375,7 @@ impl ProgramParser<'_> {
             TokenKind::Name(name) => return self.name_or_call(name, position),
             TokenKind::Mark("{") => {
                 let block = self.block()?;
+                let block = self.valued(block)?;
                 return self.node(ExpressionKind::Block(block.into()), position);
             }
             TokenKind::Mark("(") => {
@@ -375,6 +406,10 @@ impl ProgramParser<'_> {
         let kind = match name.as_str() {
             "true" => ExpressionKind::Boolean(true),
             "false" => ExpressionKind::Boolean(false),
+            "typeof" if matches!(self.kind(), TokenKind::Mark("(")) => {
+                self.at -= 1;
+                ExpressionKind::Type(self.type_name()?)
+            }
             "sizeof" | "offsetof" => return self.size_or_offset(&name, position),
             // `comptime` only says what is done anyway: constants are folded.
             "comptime" => return self.expression(),
@@ -390,6 +425,7 @@ impl ProgramParser<'_> {
         let condition = self.expression()?;
         let then_at = self.position();
         let then = self.block()?;
+        let then = self.valued(then)?;
         let then = self.node(ExpressionKind::Block(then.into()), then_at)?;
         if !self.accept_name("else") {
             return Err(self.unexpected("`else` of an `if` that is a value"));
@@ -399,14 +435,48 @@ impl ProgramParser<'_> {
             self.nested(|parser| parser.choice(other_at))?
         } else {
             let other = self.block()?;
+            let other = self.valued(other)?;
             self.node(ExpressionKind::Block(other.into()), other_at)?
         };
         self.node(ExpressionKind::Ternary(condition, then, other), position)
     }
 
+    /// A block whose value is asked for: an `if` with an `else` at its end is that value.
+    fn valued(&self, mut block: BlockTree) -> Parsed<BlockTree> {
+        let ends_by_choice = matches!(
+            block.statements.last().map(|last| &last.kind),
+            Some(StatementKind::If(_, then, other))
+                if has_value(then) && has_value(other)
+        );
+        if block.value.is_some() || !ends_by_choice {
+            return Ok(block);
+        }
+        if let Some(Statement { kind: StatementKind::If(condition, then, other), position }) =
+            block.statements.pop()
+        {
+            let part = |block: BlockTree| {
+                self.node(ExpressionKind::Block(self.valued(block)?.into()), position)
+            };
+            let choice = ExpressionKind::Ternary(condition, part(then)?, part(other)?);
+            block.value = Some(Box::new(self.node(choice, position)?));
+        }
+        Ok(block)
+    }
+
+    /// Whether a type is next, as far as its first words tell: `name *)` is one, too.
+    fn begins_type(&self) -> bool {
+        let TokenKind::Name(name) = self.kind() else { return false };
+        let mut ahead = 1;
+        while matches!(self.kind_at(ahead), TokenKind::Mark("*")) {
+            ahead += 1;
+        }
+        self.is_type_word(name)
+            || (ahead > 1 && matches!(self.kind_at(ahead), TokenKind::Mark(")" | "[")))
+    }
+
     fn size_or_offset(&mut self, name: &str, position: ProgramPosition) -> Parsed<Expression> {
         self.expect("(")?;
-        let begins_type = matches!(self.kind(), TokenKind::Name(n) if self.is_type_word(n));
+        let begins_type = self.begins_type();
         let type_name = if begins_type { Some(self.type_name()?) } else { None };
         let value = if type_name.is_none() { Some(self.expression()?) } else { None };
         let mut path = Vec::new();
@@ -429,6 +499,13 @@ impl ProgramParser<'_> {
         };
         self.node(kind, position)
     }
+}
+
+/// Whether a block has a value, or an `if` at its end that has.
+fn has_value(block: &BlockTree) -> bool {
+    let last = block.statements.last().map(|last| &last.kind);
+    block.value.is_some()
+        || matches!(last, Some(StatementKind::If(_, then, other)) if has_value(then) && has_value(other))
 }
 
 /// An operator and its precedence.

@@ -1,6 +1,5 @@
-//! Types of headers of C: those declarations that the parser understands. Others are passed over, and
-//! what would make types other than they are (a condition that is not known here, packing) leaves the
-//! whole header out, with a warning.
+//! Types of preprocessed headers of C: those declarations that the parser understands. Others are
+//! passed over.
 
 use super::{ProgramParser, ProgramTree};
 use crate::lexer::{TokenKind, error_at, split_header_tokens};
@@ -24,8 +23,16 @@ pub(super) fn read_header(
     // Names of types without one differ from header to header.
     let header = format!("{}:", tree.records.len() + 1);
     let own = std::mem::take(tree);
-    let mut parser =
-        ProgramParser { text, tokens, at: 0, depth: 0, parameters: &[], tree: own, header };
+    let mut parser = ProgramParser {
+        text,
+        tokens,
+        at: 0,
+        depth: 0,
+        parameters: &[],
+        tree: own,
+        header,
+        pack: 0,
+    };
     while *parser.kind() != TokenKind::End {
         parser.header_declaration();
     }
@@ -34,6 +41,14 @@ pub(super) fn read_header(
 
 impl ProgramParser<'_> {
     fn header_declaration(&mut self) {
+        if let TokenKind::Pack(most) = *self.kind() {
+            self.pack = most;
+            self.at += 1;
+            return;
+        }
+        if self.accept_name("__extension__") {
+            return;
+        }
         let begin = self.at;
         let of = &self.tree;
         let before = (of.records.len(), of.enumerations.len(), of.typedefs.len());

@@ -9,8 +9,9 @@ mod statements;
 use std::rc::Rc;
 
 use crate::ast::{MacroParameter, MacroTree, MapDeclaration, ProbeTree, ProgramTree};
-use crate::lexer::{LexToken, TokenKind, error_at, split_tokens};
+use crate::lexer::{IncludedHeader, LexToken, TokenKind, error_at, split_program_tokens};
 use crate::object::{ProgramPosition, SourceMessage};
+use crate::preprocess::Preprocessor;
 
 /// The deepest nesting of expressions and blocks.
 pub(crate) const MAX_DEPTH: u16 = 100;
@@ -29,10 +30,9 @@ pub(crate) struct ProgramParser<'t> {
     tree: ProgramTree,
     /// Marks names that are made for types without one; empty in a program.
     header: String,
+    /// `#pragma pack`.
+    pack: u32,
 }
-
-/// Text of a header that the user has, by its name.
-pub(crate) type HeaderTexts<'h> = &'h dyn Fn(&str) -> Option<String>;
 
 /// Reads a program. The types of headers that it includes, and of `includes` before them, are known
 /// in it.
@@ -40,20 +40,37 @@ pub(crate) fn parse_program(
     text: &str,
     parameters: &[String],
     includes: &[String],
-    headers: HeaderTexts<'_>,
+    mut headers: Preprocessor<'_>,
 ) -> Parsed<ProgramTree> {
-    let lexed = split_tokens(text)?;
+    let position = ProgramPosition { line: 1, column: 1 };
+    let mut included: Vec<IncludedHeader> = Vec::new();
+    for name in includes {
+        let end = headers.include(name).map(|()| headers.out.len());
+        included.push(IncludedHeader { name: name.clone(), position, end });
+    }
+    let lexed = split_program_tokens(text, &mut headers)?;
     let mut tree = ProgramTree::default();
-    let start = ProgramPosition { line: 1, column: 1 };
-    let given = includes.iter().map(|header| (header.clone(), start));
-    for (header, position) in given.chain(lexed.includes.iter().cloned()) {
-        if let Some(text) = headers(&header) {
-            headers::read_header(&mut tree, &header, &text, position);
+    let mut begin = 0;
+    for header in included.iter().chain(&lexed.includes) {
+        match &header.end {
+            Ok(end) => {
+                let text = headers.out.get(begin..*end).unwrap_or_default();
+                headers::read_header(&mut tree, &header.name, text, header.position);
+                begin = *end;
+            }
+            Err(what) => {
+                tree.warnings.push(error_at(header.position, what.clone()));
+                tree.missing_header = Some(what.clone());
+            }
         }
     }
-    tree.includes = lexed.includes;
+    let position = lexed.includes.first().map_or(position, |header| header.position);
+    tree.warnings.extend(headers.problems.drain(..).map(|what| error_at(position, what)));
+    tree.includes = lexed.includes.into_iter().map(|h| (h.name, h.position)).collect();
+    tree.header_macros = headers.macros;
     let (tokens, header) = (lexed.tokens, String::new());
-    let mut parser = ProgramParser { text, tokens, at: 0, depth: 0, parameters, tree, header };
+    let mut parser =
+        ProgramParser { text, tokens, at: 0, depth: 0, parameters, tree, header, pack: 0 };
     while *parser.kind() != TokenKind::End {
         parser.top_level()?;
     }
@@ -145,6 +162,10 @@ impl ProgramParser<'_> {
     fn top_level(&mut self) -> Parsed<()> {
         match self.kind() {
             TokenKind::Mark(";") => self.at += 1,
+            TokenKind::Pack(most) => {
+                self.pack = *most;
+                self.at += 1;
+            }
             TokenKind::Name(name) => match name.as_str() {
                 "config" if matches!(self.kind_at(1), TokenKind::Mark("=")) => self.config()?,
                 "macro" => self.macro_definition()?,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use kymo_bpf::{
     ArgumentPlace, AttachPoint, AttachTarget, CType, EnumerationFacts, FunctionArgument,
-    FunctionFacts, RecordLayout, RecordMember, TypeFacts,
+    FunctionFacts, HeaderFile, NamedConstant, RecordLayout, RecordMember, TypeFacts,
 };
 use kymo_format::EventFormat;
 
@@ -185,17 +185,18 @@ impl TypeFacts for TestFacts {
         None
     }
 
-    fn constant(&self, name: &str) -> Option<i64> {
-        match name {
-            "TCP_SYN_SENT" => Some(2),
-            "TCP_FIN_WAIT1" => Some(4),
-            "TCP_CLOSE" => Some(7),
-            "TCP_LAST_ACK" => Some(9),
-            "SKB_DROP_REASON_NOT_SPECIFIED" => Some(2),
-            "AF_INET" => Some(2),
-            "AF_INET6" => Some(10),
-            _ => None,
-        }
+    fn constant(&self, name: &str) -> Option<NamedConstant> {
+        let value = match name {
+            "TCP_SYN_SENT" => 2,
+            "TCP_FIN_WAIT1" => 4,
+            "TCP_CLOSE" => 7,
+            "TCP_LAST_ACK" => 9,
+            "SKB_DROP_REASON_NOT_SPECIFIED" => 2,
+            "AF_INET" => 2,
+            "AF_INET6" => 10,
+            _ => return None,
+        };
+        Some(NamedConstant { value, ctype: None })
     }
 
     fn function(&self, point: &AttachPoint) -> Result<Rc<FunctionFacts>, String> {
@@ -225,8 +226,14 @@ impl TypeFacts for TestFacts {
         (path == "/sys/fs/cgroup").then_some(1)
     }
 
-    fn header_text(&self, header: &str) -> Option<String> {
-        self.headers.iter().find(|(name, _)| *name == header).map(|(_, text)| text.clone())
+    fn header(&self, header: &str, _: Option<&str>) -> Result<Option<HeaderFile>, String> {
+        let found = self.headers.iter().find(|(name, _)| *name == header);
+        let file = |text: &String| HeaderFile {
+            path: header.to_owned(),
+            text: text.clone(),
+            is_kernel: false,
+        };
+        Ok(found.map(|(_, text)| file(text)))
     }
 
     fn is_wanted(&self, point: &AttachPoint) -> bool {

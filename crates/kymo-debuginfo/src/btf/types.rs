@@ -240,8 +240,8 @@ impl<B: AsRef<[u8]>> BtfTypes<B> {
         of.data.chunks_exact(width).filter_map(enumerator).collect()
     }
 
-    /// Value of an enumerator of any enumeration.
-    pub fn constant(&self, name: &str) -> Option<i64> {
+    /// Value of an enumerator of any enumeration, and the id of that.
+    pub fn enumerator(&self, name: &str) -> Option<(i64, u32)> {
         let offsets = self.name_offsets(name);
         let is_enumeration = |k: BtfKind| k == BtfKind::ENUM || k == BtfKind::ENUM64;
         (self.first..self.count()).find_map(|id| {
@@ -251,7 +251,7 @@ impl<B: AsRef<[u8]>> BtfTypes<B> {
             let width = if found.kind == BtfKind::ENUM { 8 } else { 12 };
             let mut names = found.data.chunks_exact(width).filter_map(|e| word(e, 0));
             let place = names.position(|name| offsets.contains(&name))?;
-            self.enumerators(&found).get(place).map(|(value, _)| *value)
+            self.enumerators(&found).get(place).map(|(value, _)| (*value, id))
         })
     }
 
@@ -359,7 +359,10 @@ mod tests {
         let b = BtfMember { name: "b", type_id: 1, bit_offset: 32, bit_size: Some(3) };
         assert_eq!(members, [a, b]);
         assert_eq!(types.get(1).unwrap().integer(), (32, true, false, false));
-        assert_eq!((types.constant("ONE"), types.constant("TWO")), (Some(1), None));
+        assert_eq!(
+            (types.enumerator("ONE").map(|e| e.0), types.enumerator("TWO")),
+            (Some(1), None)
+        );
     }
 
     #[test]
@@ -395,7 +398,7 @@ mod tests {
                 types.find("pair", &[BtfKind::STRUCT]);
                 (1..types.count())
                     .for_each(|id| _ = (types.declaration(id, "x"), types.definition(id)));
-                types.constant("ONE");
+                types.enumerator("ONE");
             }
         }
     }

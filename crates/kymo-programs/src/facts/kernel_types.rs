@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use kymo_bpf::{
-    ArgumentPlace, CType, EnumerationFacts, FunctionArgument, FunctionFacts, RecordLayout,
-    RecordMember,
+    ArgumentPlace, CType, EnumerationFacts, FunctionArgument, FunctionFacts, NamedConstant,
+    RecordLayout, RecordMember,
 };
 use kymo_debuginfo::{BtfKind, BtfTypes};
 use kymo_kernel::system::SystemRoot;
@@ -141,11 +141,14 @@ impl KernelTypes {
         Some(Rc::new(EnumerationFacts { name: found.name.to_owned(), variants, otherwise: None }))
     }
 
-    /// Value of an enumerator.
-    pub(crate) fn constant(&self, name: &str) -> Option<i64> {
+    /// An enumerator.
+    pub(crate) fn constant(&self, name: &str) -> Option<NamedConstant> {
         let modules = self.modules.borrow();
-        let of_modules = || modules.iter().find_map(|space| space.btf.constant(name));
-        self.kernel.btf.constant(name).or_else(of_modules)
+        let of = |space: &TypeSpace| {
+            let (value, id) = space.btf.enumerator(name)?;
+            Some(NamedConstant { value, ctype: Some(space.ctype(id, 0)) })
+        };
+        of(&self.kernel).or_else(|| modules.iter().find_map(|space| of(space)))
     }
 
     /// The kernel, as `vmlinux`, and modules with types.

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use kymo_bpf::{
-    AttachPoint, AttachTarget, CType, EnumerationFacts, FunctionFacts, RecordLayout, TypeFacts,
-    UserVariable,
+    AttachPoint, AttachTarget, CType, EnumerationFacts, FunctionFacts, HeaderFile, NamedConstant,
+    RecordLayout, TypeFacts, UserVariable,
 };
 use kymo_format::EventFormat;
 use kymo_kernel::bpf::{BpfMap, MapSpec, ProbeEvent};
@@ -229,7 +229,7 @@ impl TypeFacts for MachineFacts {
         }
     }
 
-    fn constant(&self, name: &str) -> Option<i64> {
+    fn constant(&self, name: &str) -> Option<NamedConstant> {
         let of_program = self.user_types.borrow().constant(name);
         of_program.or_else(|| self.types()?.constant(name))
     }
@@ -308,12 +308,8 @@ impl TypeFacts for MachineFacts {
         target::cgroup_id(path)
     }
 
-    fn header_constant(&self, header: &str, name: &str) -> Result<Option<i64>, String> {
-        headers::constant(header, name, &self.header_directories)
-    }
-
-    fn header_text(&self, header: &str) -> Option<String> {
-        headers::text(header, &self.header_directories)
+    fn header(&self, name: &str, from: Option<&str>) -> Result<Option<HeaderFile>, String> {
+        headers::find_header(name, from, &self.header_directories)
     }
 
     fn included_text(&self, name: &str) -> Option<String> {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use kymo_bpf::{CType, EnumerationFacts, RecordLayout, RecordMember, VARIANT};
+use kymo_bpf::{CType, EnumerationFacts, NamedConstant, RecordLayout, RecordMember, VARIANT};
 use kymo_debuginfo::dwarf::{Die, Dwarf, Result, WalkStep};
 use rustc_hash::FxHashMap;
 
@@ -41,10 +41,14 @@ impl UserTypes {
         self.enumerations.get((id & !USER_TYPES) as usize).cloned()
     }
 
-    /// Value of an enumerator.
-    pub(super) fn constant(&self, name: &str) -> Option<i64> {
-        let mut variants = self.enumerations.iter().flat_map(|e| &e.variants);
-        variants.find(|(_, own)| own == name).map(|(value, _)| *value)
+    /// An enumerator.
+    pub(super) fn constant(&self, name: &str) -> Option<NamedConstant> {
+        let mut variants = self.enumerations.iter().enumerate().flat_map(|(n, of)| {
+            of.variants.iter().map(move |(value, own)| (n as u32, *value, own))
+        });
+        let (n, value, _) = variants.find(|(.., own)| *own == name)?;
+        let ctype = CType::Enumeration { size: 4, signed: value < 0, id: n | USER_TYPES };
+        Some(NamedConstant { value, ctype: Some(ctype) })
     }
 
     /// A type of a binary; none if it cannot be read.
