@@ -14,6 +14,8 @@ pub const MOST_CPUS: u32 = 1 << 13;
 pub fn select_events(names: &[&str]) -> EventSelection {
     let mut selection = EventSelection::default();
     let names = names.iter().flat_map(|name| recorded_names(name));
-    selection.set_event_names(names.map(str::to_owned).collect());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    // They are kymo's own, some with a pattern (`syscall_entry_*`): always a selection.
+    let _ = selection.set_events(&names);
     selection
 }

@@ -58,6 +58,11 @@ impl<L> Merge<L> {
         Ok(Merge { lanes, heap })
     }
 
+    /// The lanes.
+    pub(crate) fn lanes(&self) -> &[L] {
+        &self.lanes
+    }
+
     /// The time of the event that comes next.
     pub(crate) fn next_time(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((time, _))| *time)

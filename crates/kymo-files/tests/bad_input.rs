@@ -132,7 +132,8 @@ fn what_is_no_recording_is_said_by_name() {
     };
     assert!(error(b"").ends_with("is empty"));
     assert!(error(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0").contains("not a perf.data file"));
-    let Err(e) = PerfData::open("/") else { panic!("opened a directory") };
+    let directory = tempfile::tempdir().unwrap();
+    let Err(e) = PerfData::open(directory.path()) else { panic!("opened a directory") };
     assert!(e.to_string().contains("is a directory"), "{e}");
     let Err(e) = PerfData::open("/nowhere/perf.data") else { panic!("opened nothing") };
     assert!(e.to_string().contains("/nowhere/perf.data"), "{e}");

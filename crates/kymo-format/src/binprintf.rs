@@ -76,7 +76,7 @@ fn one(
     match spec.conv {
         Conv::Str => {
             let s = args.string();
-            text::string(out, Val::Bytes(s), args.scope, shape.precision, ctx.symbols);
+            text::string(out, Val::Bytes(s), args.scope, (shape.precision, false), ctx.symbols);
             spec::fit(out, start, shape);
         }
         Conv::Char => {

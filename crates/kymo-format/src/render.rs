@@ -83,7 +83,9 @@ fn run(plan: &Plan, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderConte
             }
             Op::Text(t) => line.buffered(|out| text::write(t, out, scope)),
             Op::General { spec, arg, ty } => {
-                line.buffered(|out| general(out, spec, arg, *ty, scope, ctx));
+                let argument =
+                    GeneralArgument { expr: arg, ty: *ty, is_last: n + 1 == plan.ops.len() };
+                line.buffered(|out| general(out, spec, argument, scope, ctx));
             }
             Op::Missing => line.text(b"(missing)"),
         }
@@ -157,11 +159,18 @@ fn shape(spec: &Spec, s: Scope<'_>) -> Shape {
     shape
 }
 
+/// Argument of a conversion that no operation of its own renders.
+struct GeneralArgument<'a> {
+    expr: &'a Expr,
+    ty: Ty,
+    /// Nothing follows it in its line.
+    is_last: bool,
+}
+
 fn general(
     out: &mut Vec<u8>,
     spec: &Spec,
-    arg: &Expr,
-    ty: Ty,
+    GeneralArgument { expr: arg, ty, is_last }: GeneralArgument<'_>,
     s: Scope<'_>,
     ctx: &RenderContext<'_>,
 ) {
@@ -169,7 +178,7 @@ fn general(
     let start = out.len();
     match spec.conv {
         Conv::Str => {
-            text::string(out, arg.eval(s), s, shape.precision, ctx.symbols);
+            text::string(out, arg.eval(s), s, (shape.precision, is_last), ctx.symbols);
             spec::fit(out, start, shape);
         }
         Conv::Char => {
@@ -186,7 +195,7 @@ fn general(
                 };
                 spec::integer(out, v, spec.size, conv, shape);
             }
-            other => text::string(out, other, s, shape.precision, ctx.symbols),
+            other => text::string(out, other, s, (shape.precision, is_last), ctx.symbols),
         },
     }
 }

@@ -241,19 +241,31 @@ fn hex_dump(out: &mut Vec<u8>, d: Dump<'_>, bytes: &[u8], endian: Endian) {
     }
 }
 
-/// `%s` of any value.
+/// Text that a program or user chose, appended. At the end of a line it may end it, as texts of
+/// `trace_marker` do.
+pub(crate) fn foreign_text(out: &mut Vec<u8>, text: &[u8], is_last: bool) {
+    match text.strip_suffix(b"\n").filter(|_| is_last) {
+        Some(text) => {
+            UntrustedText::new(text).write_escaped(out);
+            out.push(b'\n');
+        }
+        None => UntrustedText::new(text).write_escaped(out),
+    }
+}
+
+/// `%s` of any value; `is_last`: nothing follows it in its line.
 pub(crate) fn string(
     out: &mut Vec<u8>,
     v: Val<'_>,
     s: Scope<'_>,
-    precision: Option<usize>,
+    (precision, is_last): (Option<usize>, bool),
     symbols: &dyn Symbols,
 ) {
     match v {
         Val::Bytes(b) => {
             // With a precision the kernel reads no further than that.
             let b = precision.and_then(|p| b.get(..p)).unwrap_or(b);
-            UntrustedText::new(until_nul(b)).write_escaped(out);
+            foreign_text(out, until_nul(b), is_last);
         }
         Val::Text(t) => write(t, out, s),
         Val::Null | Val::Int(0) => out.extend_from_slice(b"(null)"),

@@ -70,6 +70,11 @@ impl OutputPlace {
         self.there.as_ref().is_some_and(|there| !there.is_file())
     }
 
+    /// Whether a directory is there.
+    pub fn is_directory(&self) -> bool {
+        self.there.as_ref().is_some_and(Metadata::is_dir)
+    }
+
     /// Whether a regular file with contents is there.
     pub fn has_contents(&self) -> bool {
         self.there.as_ref().is_some_and(|there| there.is_file() && there.len() > 0)

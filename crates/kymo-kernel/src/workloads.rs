@@ -243,7 +243,7 @@ fn run_brstack(args: &WorkloadArgs<'_>) -> io::Result<()> {
 #[inline(never)]
 extern "C" fn brstack_bench() {
     let indirect: extern "C" fn() = black_box(brstack_foo);
-    if BRANCHES.fetch_add(1, Ordering::Relaxed) % 3 != 0 {
+    if !BRANCHES.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) {
         brstack_foo();
     }
     brstack_bar();

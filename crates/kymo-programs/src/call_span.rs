@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn a_call_ends_behind_its_last_parenthesis() {
         let end = |text, column| end_of_call(text, ProgramPosition { line: 1, column });
-        assert_eq!(end("begin { f(\"a)\\\")\", (1)) }", 9), Some(23));
+        assert_eq!(end("begin { f(\"a)\\\")\", (1)) }", 9), Some(24));
         assert_eq!(end("begin { f (1) }", 9), None);
         assert_eq!(end("begin { (1) }", 9), None);
         assert_eq!(end("begin { f(1", 9), None);

@@ -17,9 +17,17 @@ fn tools_of(directory: &Path) -> Vec<PathBuf> {
 
 /// What this kernel does not have is its matter: events, functions, types of modules.
 fn is_missing(text: &str) -> bool {
-    ["no such", "no function", "has no ", "unknown type", "not known", "resolve kernel symbol"]
-        .iter()
-        .any(|part| text.contains(part))
+    [
+        "No matches for",
+        "no such",
+        "no function",
+        "has no ",
+        "unknown type",
+        "not known",
+        "resolve kernel symbol",
+    ]
+    .iter()
+    .any(|part| text.contains(part))
 }
 
 #[test]

@@ -31,13 +31,16 @@ pub fn create(path: &Path, force: bool) -> Result<(File, bool), RecordError> {
     Ok((place.open_empty(PRIVATE).map_err(error)?, false))
 }
 
-/// Refuses a path whose file cannot be renamed, as those of several files of a recording are.
+/// Refuses a device, pipe or socket: recordings of several files, and those with the time in their
+/// names, are renamed. A recording may be a directory.
 pub(crate) fn check_renamable(path: &Path) -> Result<(), RecordError> {
     let error = |source| RecordError::Create { path: path.to_owned(), source };
-    match OutputPlace::find(path).map_err(error)?.is_special() {
+    let place = OutputPlace::find(path).map_err(error)?;
+    match place.is_special() && !place.is_directory() {
         true => Err(error(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "a recording in several files, or with the time in its name, needs a regular file",
+            "a recording in several files, or with the time in its name, cannot go to a device, \
+             pipe or socket: name a regular file",
         ))),
         false => Ok(()),
     }
@@ -121,6 +124,12 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", &null).unwrap();
         assert!(create(&null, false).unwrap().1);
         assert!(set_aside(&null).is_err() && fs::symlink_metadata(&null).is_ok());
+        // Recordings of sessions are directories, which are renamed, too.
+        let session = dir.join("session");
+        fs::create_dir(&session).unwrap();
+        check_renamable(&session).unwrap();
+        check_renamable(&dir.join("new")).unwrap();
+        assert!(set_aside(&session).unwrap().is_dir() && !session.exists());
         fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -7,10 +7,13 @@ use rustc_hash::FxHashMap;
 /// Values and names of one enumeration.
 pub type EnumValues = Vec<(i64, String)>;
 
+/// Reads the values of the enumeration of this name.
+type EnumSource = dyn Fn(&str) -> EnumValues + Send + Sync;
+
 /// Names of values, read when a type is first met.
 #[derive(Clone, Default)]
 pub struct EnumNames {
-    source: Option<Arc<dyn Fn(&str) -> EnumValues + Send + Sync>>,
+    source: Option<Arc<EnumSource>>,
     known: Arc<Mutex<FxHashMap<String, EnumValues>>>,
 }
 

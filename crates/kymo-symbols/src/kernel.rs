@@ -180,7 +180,7 @@ impl KernelChoice {
         }
         let is_moved = |at: u64| UNMOVED.iter().all(|base| at.wrapping_sub(*base) >= NEAR_BASE);
         let reference = self.reference.as_ref().filter(|(_, at)| is_moved(*at));
-        !reference.is_some_and(|(symbol, at)| running.text_start(symbol) == Some(*at))
+        reference.is_none_or(|(symbol, at)| running.text_start(symbol) != Some(*at))
     }
 
     pub(crate) fn is_other(&self) -> bool {

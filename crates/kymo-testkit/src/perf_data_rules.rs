@@ -429,7 +429,7 @@ fn layout(event: &Event, body: &[u8]) -> Option<usize> {
         Some(found)
     };
     if has(4) {
-        let format = |bit: u32| u64::from(event.read_format >> bit & 1);
+        let format = |bit: u32| event.read_format >> bit & 1;
         let each = 1 + format(2) + format(4);
         let count = if format(3) == 1 { take(&mut at)? } else { 1 };
         skip(&mut at, format(0) + format(1), 8)?;
@@ -483,7 +483,7 @@ mod tests {
 
     /// A pipe with an event whose samples have an identifier and a time.
     fn pipe(records: &[Vec<u8>]) -> Vec<u8> {
-        let mut attr = vec![0; 64];
+        let mut attr = [0; 64];
         attr[4] = 64;
         attr[24..32].copy_from_slice(&(IDENTIFIER | TIME).to_le_bytes());
         let head = record(HEADER_ATTR, &[&attr[..], &7u64.to_le_bytes()].concat());

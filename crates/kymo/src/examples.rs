@@ -3,7 +3,18 @@
 use clap::Command;
 
 /// Command, and what is typed, with what it is for where that is not plain.
-const EXAMPLES: [(&str, &str); 22] = [
+const EXAMPLES: [(&str, &str); 25] = [
+    (
+        "test",
+        "  kymo test                              what recording needs on this machine
+  kymo record -g -- kymo test -w leafloop  a workload with known functions",
+    ),
+    ("check", "  kymo check feature libelf,zstd         status 0 if kymo has both"),
+    (
+        "timechart",
+        "  kymo timechart record -- make -j4
+  kymo timechart                         perf.data as output.svg",
+    ),
     (
         "list",
         "  kymo list 'sched:*'                    events of a group

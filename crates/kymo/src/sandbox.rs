@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use kymo_kernel::output_file::OutputPlace;
 use kymo_kernel::sandbox::Sandbox;
 use kymo_symbols::BuildIdDirectory;
 use kymo_symbols::cache::SymbolCache;
@@ -89,10 +90,11 @@ pub(crate) fn enter(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
     let unnamed = unnamed_outputs(name, matches);
     let files = output.into_iter().chain(path(crate::LEDGER_FILE)).chain(&unnamed);
     for file in files.filter(|file| file.as_os_str() != "-") {
-        // Where a link leads to another directory, the file is in that one.
-        let target = std::fs::canonicalize(file);
+        // Where a link leads to another directory, the file is in that one, if it is there or not.
+        if let Ok(target) = OutputPlace::find(file) {
+            sandbox.allow_writes(existing_parent(&target.path));
+        }
         sandbox.allow_writes(existing_parent(file));
-        sandbox.allow_writes(existing_parent(target.as_deref().unwrap_or(file)));
         sandbox.allow_files_of_others();
     }
     if let Some(cache) = SymbolCache::of_user() {

@@ -42,6 +42,15 @@ pub(crate) fn raw_stdout() -> io::Stdout {
     io::stdout()
 }
 
+/// Standard output for text of which the user wrote the controls: as it is in files and pipes,
+/// guarded on a terminal.
+pub(crate) fn users_stdout() -> Box<dyn io::Write> {
+    match stdout().is_terminal() {
+        true => Box::new(stdout()),
+        false => Box::new(raw_stdout()),
+    }
+}
+
 /// Sequence that clears the screen.
 pub(crate) const CLEAR: &str = "\x1b[H\x1b[2J";
 

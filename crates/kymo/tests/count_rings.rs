@@ -327,7 +327,7 @@ fn what_only_the_kernel_can_is_refused_by_name() {
     run("BEGIN { @ = curtask->pid; }", "stdin:1:13", "the task's structure is");
     run(
         "tracepoint:syscalls:sys_enter_openat { @[str(args.filename)] = count(); }",
-        "stdin:1:42",
+        "stdin:1:42-60",
         "memory that a pointer points to is",
     );
     refused(

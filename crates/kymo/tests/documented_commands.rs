@@ -1,4 +1,5 @@
 //! Commands that the README and the book show: kymo's parser accepts each, with its options.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::path::{Path, PathBuf};
 

@@ -129,9 +129,9 @@ fn workloads_have_the_names_and_symbols_that_scripts_look_for() {
         let _ = perf.run(&["test", "-w", name, few]).success();
     }
     assert!(names.lines().any(|name| name == "noploop"));
-    let wrong = perf.run(&["test", "-w", "thloop", "0"]).failure();
+    let wrong = perf.run(&["test", "-w", "thloop", "0"]).expect_status(255);
     assert!(wrong.stderr.contains("number of seconds must be positive: 0"), "{wrong:?}");
-    let unknown = perf.run(&["test", "-w", "nonsense"]).failure();
+    let unknown = perf.run(&["test", "-w", "nonsense"]).expect_status(255);
     assert!(unknown.stderr.contains("no workload 'nonsense'"), "{unknown:?}");
     let xml = perf.file("junit.xml");
     let _ = perf.run(&["test", &format!("-j{xml}"), "symbols"]).success();

@@ -158,7 +158,7 @@ fn too_few_descriptors_for_tracefs_are_not_taken_for_no_tracefs() {
     let script = "ulimit -n 10; exec \"$0\" record -a -e sched:sched_switch,page-faults \
                   -o /nowhere/x.data -- true";
     let out = kymo_testkit::run("bash", ["-c", script, env!("CARGO_BIN_EXE_kymo")]).failure();
-    assert!(out.stderr.contains("ulimit -n"), "{}", out.stderr);
+    assert!(out.stderr.contains("ulimit -"), "{}", out.stderr);
     assert!(!out.stderr.contains("not mounted"), "{}", out.stderr);
 }
 

@@ -659,14 +659,14 @@ fn an_incomplete_recording_reads_as_incomplete() {
     // In a mount namespace of its own, which goes with the shell.
     let work = "sh -c 'i=0; while [ $i -lt 400 ]; do ls / >/dev/null; i=$((i+1)); done'";
     let script = format!(
-        "mount -t tmpfs -o size=4m none full && cd full && \
+        "mount -t tmpfs -o size=1m none full && cd full && \
          ! $KYMO record -q -a -e page-faults -c 1 -o x.data -- {work} && cp x.data .. ; \
          rm -f *; ! $KYMO trace -e sched:sched_switch -e 'syscalls:*' -o x.dat -- {work} && \
          stat -c %s x.dat && cp --sparse=always x.dat .."
     );
-    let line = format!("unshare -m sh -c \"$SCRIPT\"");
+    let line = "unshare -m sh -c \"$SCRIPT\"";
     let mut command = Command::new("sh");
-    command.args(["-c", &line]).env("SCRIPT", script).current_dir(dir.path()).env("KYMO", KYMO);
+    command.args(["-c", line]).env("SCRIPT", script).current_dir(dir.path()).env("KYMO", KYMO);
     std::fs::create_dir(dir.path().join("full")).unwrap();
     let said = kymo_testkit::run_command(command).success();
     // trace.dat reserved a terabyte.

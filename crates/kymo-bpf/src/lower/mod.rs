@@ -361,6 +361,10 @@ impl<'c> Lowering<'c> {
                 };
                 let found =
                     found.map_err(|what| error_at(*position, format!("{}: {what}", point.name)))?;
+                // Without the kernel's lists nothing matches.
+                if found.is_empty() && self.needs_kernel(point) {
+                    return Err(kernel_only::refused_point(point, *position));
+                }
                 if found.is_empty() {
                     // Without a module, a raw tracepoint is one of any.
                     let is_of_any = matches!(&point.target, AttachTarget::RawTracepoint { module, .. } if module.is_empty());

@@ -18,7 +18,7 @@ pub struct TeedBatches(Receiver<Teed>);
 
 enum Teed {
     Batch(Arc<Batch>),
-    End(PerfDataReadStats),
+    End(Box<PerfDataReadStats>),
 }
 
 impl BatchTee {
@@ -35,7 +35,7 @@ impl BatchTee {
 
     /// All was read.
     pub fn end(self, stats: PerfDataReadStats) {
-        _ = self.sender.send(Teed::End(stats));
+        _ = self.sender.send(Teed::End(Box::new(stats)));
     }
 }
 
@@ -52,7 +52,7 @@ impl TeedBatches {
                         break;
                     }
                 }
-                Teed::End(stats) => return stats,
+                Teed::End(stats) => return *stats,
             }
         }
         PerfDataReadStats::default()

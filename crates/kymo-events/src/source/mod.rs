@@ -292,6 +292,10 @@ impl EventSource {
             let cpus = kernel.buffers().iter().flat_map(|b| &b.cpus).filter(|c| c.size > 0);
             count = count.max(cpus.map(|c| c.cpu as usize + 1).max().unwrap_or(0));
         }
+        // What cannot be read is reported by who reads all of it.
+        let programs = self.timeline.as_ref().and_then(Timeline::programs);
+        let highest = programs.and_then(|ctf| ctf.highest_cpu().ok().flatten());
+        count = count.max(highest.map_or(0, |cpu| cpu as usize + 1));
         (count > 0).then_some(count)
     }
 

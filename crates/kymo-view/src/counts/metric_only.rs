@@ -131,7 +131,12 @@ fn line(out: &mut String, first: &CountRow, rows: &[CountRow], reading: Reading<
         match &reading.style.format {
             CountFormat::Text { .. } => {
                 let text = metric.map_or(String::new(), |m| m.text);
-                out.push_str(&format!("{text:>0$} ", WIDTH.max(name.len())));
+                // perf 7 widens columns with their names, perf 6 does not.
+                let width = match words {
+                    MetricWords::Unit => WIDTH,
+                    MetricWords::Name(_) => WIDTH.max(name.len()),
+                };
+                out.push_str(&format!("{text:>width$} "));
             }
             CountFormat::Csv(sep) => {
                 out.push_str(metric.as_ref().map_or("", MetricText::csv));

@@ -91,7 +91,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => {
                 let config = PerfConfig::read(scope);
                 if let Some(value) = config.get(&key_of(key)) {
-                    writeln!(crate::streams::stdout(), "{key}={value}")?;
+                    writeln!(crate::streams::users_stdout(), "{key}={value}")?;
                 }
                 if !config.problems.is_empty() {
                     status = tell_problems(&config);
@@ -111,7 +111,7 @@ fn split(variable: &str) -> (&str, Option<&str>) {
 
 fn list(config: &PerfConfig) -> std::io::Result<()> {
     crate::screen::page();
-    let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::streams::users_stdout());
     let mut unread = Vec::new();
     for variable in config.variables() {
         writeln!(out, "{}={}", variable.key, variable.value)?;

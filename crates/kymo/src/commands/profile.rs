@@ -309,7 +309,7 @@ fn live_target(args: &Args, options: &RecordOptions) -> ProfileTarget {
         }
         Target::System => ProfileTarget::Machine,
         _ => {
-            let words = args.command.iter().map(|word| shell_word(word));
+            let words = args.command.iter().map(shell_word);
             ProfileTarget::Command(words.collect::<Vec<_>>().join(" "))
         }
     }

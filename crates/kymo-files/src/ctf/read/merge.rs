@@ -144,6 +144,15 @@ impl Ctf {
         Ok(Walk { merge, context })
     }
 
+    /// The highest CPU of the first packets of all streams: tracers write a stream for each CPU.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn highest_cpu(&self) -> Result<Option<u32>, CtfReadError> {
+        let walk = self.walk(&CtfSelect::default())?;
+        Ok(walk.merge.lanes().iter().filter_map(Stream::cpu).max())
+    }
+
     /// The times of the first and the last event. All are read for it.
     pub fn span(&self) -> Result<Option<(u64, u64)>, CtfReadError> {
         let mut span: Option<(u64, u64)> = None;

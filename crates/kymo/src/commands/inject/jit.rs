@@ -140,7 +140,8 @@ fn write(path: &Path, image: &JitImage) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
-        // Neither a link nor anything else is what an earlier run left.
+        // Its target is somebody's file; the link itself gives way.
+        Ok(there) if there.is_symlink() => std::fs::remove_file(path)?,
         Ok(there) if !there.is_file() || !is_elf(path)? => {
             return Err(io::Error::other("something is there that is not an ELF file"));
         }

@@ -421,8 +421,7 @@ fn open_output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
                 .with_context(|| format!("cannot write {}", path.display()))?,
         ),
         // Files and pipes get the bytes that bpftrace writes.
-        None if crate::streams::stdout().is_terminal() => Box::new(crate::streams::stdout()),
-        None => Box::new(crate::streams::raw_stdout()),
+        None => crate::streams::users_stdout(),
     };
     // Without buffering each message is a write; else they are collected until the ring is empty.
     Ok(match args.buffering.as_str() {

@@ -12,8 +12,7 @@ use super::Args;
 use super::session::TopSession;
 use crate::exit;
 
-/// Clears a terminal before a page, as perf does; nothing of the kind goes into a pipe.
-
+/// Prints pages; a terminal is cleared before each, as perf does.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut query = args.query()?;
     let mut session = TopSession::start(args, &query)?;
