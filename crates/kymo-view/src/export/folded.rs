@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 
+use kymo_model::UntrustedText;
 use rustc_hash::FxHashMap;
 
 use crate::stacks::{Function, StackTask, Stacks};
@@ -30,7 +31,7 @@ pub struct ByName {
 /// A name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FoldedLabel {
-    /// Text without `;` and line breaks.
+    /// Text without `;`, escaped as [`UntrustedText`] does.
     pub text: String,
     /// What it is the name of.
     pub kind: FrameKind,
@@ -179,13 +180,17 @@ fn label(function: &Function, inlined: bool) -> FoldedLabel {
     FoldedLabel { text: clean(&function.name), kind }
 }
 
-/// What stands between frames and lines cannot stand within.
+/// What stands between frames cannot stand within; what is no text is escaped.
 fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            ';' => ':',
-            c if c.is_control() => ' ',
-            c => c,
-        })
-        .collect()
+    UntrustedText::new(text).to_text().replace(';', ":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_text_within_a_line() {
+        assert_eq!(clean("a;b\n\u{202e}\u{1b}[2Jé"), "a:b\\n\\u202e\\u001b[2Jé");
+    }
 }

@@ -62,6 +62,8 @@ pub(super) fn with_events<T>(
         optional.extend(PAGE_STEP_EVENTS);
         // Who the parents are.
         optional.push("sched:sched_process_fork");
+        // A fork names its child after its parent; programs that are executed change that.
+        optional.push("task:task_rename");
     }
     use_them(&RecordedEvents {
         command: "kymo kmem record",
