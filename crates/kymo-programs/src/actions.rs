@@ -350,7 +350,13 @@ impl ActionRunner {
                 entries.push((value.rank(), key_bytes, value));
             }
         }
-        let is_unset = entries.is_empty() && definition.key_type.is_none() && is_asked;
+        // Of a histogram nothing would be shown.
+        let has_buckets = matches!(
+            definition.value_type,
+            ValueType::Histogram { .. } | ValueType::LinearHistogram { .. }
+        );
+        let is_scalar = definition.key_type.is_none() && !has_buckets;
+        let is_unset = entries.is_empty() && is_scalar && is_asked;
         if is_unset && sinks.maps.is_none() && self.form == OutputForm::Text {
             let zeros = vec![0; definition.value_size as usize];
             entries.push((0, Vec::new(), decoder.decode(&definition.value_type, &zeros)));

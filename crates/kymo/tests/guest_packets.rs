@@ -43,6 +43,6 @@ fn packets_are_taken_at_functions_that_send_and_receive() {
         assert_eq!(packet.bytes[8..12], (number as u32).to_ne_bytes());
     }
     let o = run(KYMO, ["run", "-e", "kprobe:__dev_queue_xmit { skboutput(\"a\", arg0, 1, 0); }"]);
-    let told = "stdin:1:27: ERROR: skboutput() can not be used with \"kprobe\" probes";
+    let told = "stdin:1:27-53: ERROR: skboutput() can not be used with \"kprobe\" probes";
     assert!(o.status != 0 && o.stderr.contains(told), "{}", o.stderr);
 }

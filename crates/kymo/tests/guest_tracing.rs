@@ -67,7 +67,9 @@ fn list_names_the_same_tracepoints_as_perf_also_those_of_a_new_module() {
     }
     let both = || {
         let ours = listed(&run(KYMO, ["list", "tracepoint"]).success().stdout);
-        let theirs = listed(&perf(["list", "tracepoint"]).success().stdout);
+        let mut theirs = listed(&perf(["list", "tracepoint"]).success().stdout);
+        // This kernel cannot record it: only the ring of marks has it before Linux 6.16.
+        assert!(theirs.remove("ftrace:print") && !ours.contains("ftrace:print"));
         let only = |a: &BTreeSet<String>, b: &BTreeSet<String>| {
             a.difference(b).cloned().collect::<Vec<_>>()
         };

@@ -317,7 +317,14 @@ fn a_piped_tracepoint_is_told_apart_when_asked_for() {
     // What a pipe holds is not known before it is read: perf, too, takes its usual keys.
     let usual = |text: &str| text.lines().find(|l| l.contains("Overhead")).map(str::to_owned);
     let theirs = perf(["report", "--stdio", "-i", &pipe]).success().stdout;
-    assert_eq!(usual(&report(&[&pipe])), usual(&theirs));
+    let piped = {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("cat {pipe} | {KYMO} report --stdio -i -")]);
+        run_command(command).success().stdout
+    };
+    assert_eq!(usual(&piped), usual(&theirs));
+    // A file of that form can be read before, and is reported as any file.
+    assert!(report(&[&pipe]).lines().any(|l| l.trim_end() == heading));
     // 50 calls of getppid, number 110, which answer alike: one row in both.
     let calls = |text: &str| text.lines().filter(|l| l.contains("NR 110 = ")).count();
     let asked = report(&[&pipe, "-s", "trace"]);

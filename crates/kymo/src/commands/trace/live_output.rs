@@ -17,7 +17,7 @@ use kymo_render::trace_cmd::TraceCmdOptions;
 use kymo_view::Ledger;
 
 use super::Args;
-use super::perf_form::{lines_output, perf_trace_options};
+use super::perf_form::perf_trace_options;
 
 /// Text is written in pieces of this size.
 const PIECE: usize = 256 << 10;
@@ -130,7 +130,7 @@ impl LiveOutput {
 
     fn write(&mut self) {
         if self.failed.is_none() {
-            let mut out = lines_output();
+            let mut out = crate::streams::stdout().lock();
             self.failed = out.write_all(&self.out).and_then(|()| out.flush()).err();
         }
         self.out.clear();

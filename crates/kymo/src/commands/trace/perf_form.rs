@@ -1,6 +1,6 @@
-//! Under the name perf: lines are perf trace's, and go to the standard error as its do.
+//! Under the name perf: lines are perf trace's. Standard output leads to standard error then, or to
+//! the file of `-o` (`shared_options`).
 
-use std::io::Write;
 use std::sync::OnceLock;
 
 use kymo_debuginfo::{BtfKind, BtfTypes};
@@ -9,14 +9,6 @@ use kymo_render::{EnumNames, PerfTraceOptions};
 
 use super::Args;
 use crate::called_name::CalledName;
-
-/// Where lines go.
-pub(super) fn lines_output() -> Box<dyn Write> {
-    match CalledName::get() {
-        CalledName::Perf => Box::new(crate::streams::stderr()),
-        _ => Box::new(crate::streams::stdout().lock()),
-    }
-}
 
 /// The layout of lines, if they are perf's.
 pub(super) fn perf_trace_options(args: &Args) -> Option<PerfTraceOptions> {

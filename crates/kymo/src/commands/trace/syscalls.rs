@@ -31,7 +31,7 @@ use kymo_view::syscalls::call_time_words;
 use kymo_view::units::{Span, shown};
 
 use super::live_output::{is_coloured, note_lost};
-use super::perf_form::{kernel_enums, lines_output, perf_trace_options};
+use super::perf_form::{kernel_enums, perf_trace_options};
 use super::traced_tasks::TracedTasks;
 use super::{Args, close, follow};
 use crate::commands::tracing;
@@ -574,7 +574,7 @@ fn round(capture: &mut LiveCapture, lines: &mut Lines, last: bool) -> anyhow::Re
 
 pub(super) fn flush(out: &mut Vec<u8>) -> anyhow::Result<()> {
     if !out.is_empty() {
-        let mut lines = lines_output();
+        let mut lines = crate::streams::stdout().lock();
         lines.write_all(out).and_then(|()| lines.flush())?;
         out.clear();
     }
