@@ -68,7 +68,7 @@ impl TypeFacts for FewFacts {
         Some(Rc::new(EnumerationFacts { name: "e".into(), variants, otherwise }))
     }
 
-    fn constant(&self, _: &str) -> Option<i64> {
+    fn constant(&self, _: &str) -> Option<kymo_bpf::NamedConstant> {
         None
     }
 
