@@ -28,6 +28,7 @@ pub mod perf_data;
 pub mod running_kernel;
 mod schema;
 mod selection;
+mod selection_census;
 mod source;
 pub mod state;
 pub mod state_history;
@@ -53,6 +54,7 @@ pub use schema::{
     ClassOrigin, CtfClass, FieldDesc, FieldId, FieldPart, FunctionEvent, LayoutId, RecordedClass,
 };
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
+pub use selection_census::RecordedExtent;
 pub use source::{
     BatchTee, ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, PerfItem,
     ReadOptions, ReadSummary, RecordedCommand, SampleSelector, SourceError, SourcePiece,

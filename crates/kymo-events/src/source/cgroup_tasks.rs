@@ -61,6 +61,8 @@ impl EventSource {
     pub(super) fn found_notes(&self) -> Vec<Note> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         notes.extend(self.note_blocked());
+        let selection = self.selection.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        notes.extend(selection.unmet_notes(|| self.extent()));
         notes
     }
 

@@ -190,6 +190,10 @@ impl AnalysisArgs {
         if self.names_cgroups() && !self.is_live {
             events.members = Some(source.tasks_of_cgroups(&self.cgroup)?);
         }
+        // Of what happens now, tasks that did nothing are named by their numbers.
+        if !self.is_live || !self.comm.is_empty() {
+            source.explain(&events);
+        }
         Ok(events)
     }
 

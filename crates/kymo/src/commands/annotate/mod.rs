@@ -143,6 +143,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let profile = Profile::read(file, options).context("annotate")?;
     let costs = FunctionCosts::new(&profile, BinaryFilter(&args.chosen.dsos));
     let mut ledger = profile_ledger(&profile, file);
+    selection.unmet_notes_in(file).into_iter().for_each(|note| ledger.push(note));
     let chosen = choose(&args, &profile, &costs).inspect_err(|_| {
         say!("{}", ledger.to_text(""));
     })?;
