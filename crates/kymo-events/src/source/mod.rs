@@ -53,6 +53,7 @@ use crate::task_tree::TaskTree;
 
 use batch_reader::{BatchReader, WAITING, WAITING_FOR_TWO};
 pub use batch_tee::{BatchTee, TeedBatches};
+pub use cgroup_tasks::note_blocked;
 pub use count::ClassCounts;
 use ctf::CtfContext;
 pub use digest::{DigestSink, EventDigester};

@@ -303,7 +303,7 @@ impl Args {
         let files = Arc::clone(symbols.files());
         let (prefix, strip) = (self.prefix.clone(), self.prefix_strip);
         let Some(dso) = symbols.get(dso) else { return Box::new(|_| None) };
-        let (path, facts) = (PathBuf::from(&dso.long_name), dso.binary());
+        let (path, facts) = (dso.path.clone(), dso.binary());
         let (build_id, pid) = (facts.build_id, facts.pid);
         Box::new(move |source| {
             let moved = prefix.as_ref().and_then(|prefix| moved(source, prefix, strip));
