@@ -196,12 +196,7 @@ impl Resolver {
 
     /// The number of the binary of a mapping; `pid` is the process that mapped it. A name is
     /// bytes, which need not be text.
-    pub fn dso(
-        &mut self,
-        name: impl AsRef<[u8]>,
-        build_id: Option<BuildId>,
-        pid: u32,
-    ) -> DsoId {
+    pub fn dso(&mut self, name: impl AsRef<[u8]>, build_id: Option<BuildId>, pid: u32) -> DsoId {
         self.dso_of(name.as_ref(), build_id, pid)
     }
 

@@ -127,9 +127,8 @@ pub fn note_blocked(blocked: &BlockedThreads) -> Option<Note> {
     let places = places.collect::<Vec<_>>().join(", ");
     let n = threads.len() as u64;
     let did = counted(n, "chosen thread was", "chosen threads were");
-    let fact = format!(
-        "{did} blocked all the time, which no event tells and no table has: in {places}"
-    );
+    let fact =
+        format!("{did} blocked all the time, which no event tells and no table has: in {places}");
     let advice = "kymo trace -p shows the calls, kymo profile -p counts the time".to_owned();
     (n > 0).then(|| Note::doubt(NoteKind::Scope, fact, Some(advice)))
 }

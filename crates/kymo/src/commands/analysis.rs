@@ -150,7 +150,10 @@ impl AnalysisArgs {
     /// were blocked all the time, and names that no task had.
     pub(crate) fn live_notes(&self, selection: &EventSelection) -> Vec<Note> {
         let unmet = selection.unmet_notes(RecordedExtent::default).into_iter();
-        note_blocked(&self.blocked).into_iter().chain(unmet.filter(|_| !self.comm.is_empty())).collect()
+        note_blocked(&self.blocked)
+            .into_iter()
+            .chain(unmet.filter(|_| !self.comm.is_empty()))
+            .collect()
     }
 
     /// Whether events come from a recorder of this process.
