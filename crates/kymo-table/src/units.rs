@@ -40,11 +40,7 @@ impl fmt::Display for Millis {
 }
 
 /// Says how many rows a screen has no room for; a file or a pipe gets all.
-pub(crate) fn write_more(
-    out: &mut dyn std::io::Write,
-    all: usize,
-    most: usize,
-) -> std::io::Result<()> {
+pub fn write_more(out: &mut dyn std::io::Write, all: usize, most: usize) -> std::io::Result<()> {
     match all.checked_sub(most) {
         Some(more) if more > 0 => writeln!(out, "  ... and {more} more (| less shows all)"),
         _ => Ok(()),
@@ -112,12 +108,12 @@ pub fn shown(comm: &[u8]) -> String {
 }
 
 /// Text from outside, escaped.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+pub fn visible(text: &str) -> Cow<'_, str> {
     UntrustedText::new(text).to_text()
 }
 
 /// Writes one line of which parts come from outside: what would end it before is escaped.
-pub(crate) fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<()> {
+pub fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<()> {
     let line = line.to_string();
     out.write_all(visible(&line).as_bytes())?;
     out.write_all(b"\n")
