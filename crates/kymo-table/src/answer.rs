@@ -45,6 +45,15 @@ impl Answer {
         Row { columns: &self.columns, cells: &self.cells }
     }
 
+    /// Drops details, which are shown where they are chosen.
+    pub(crate) fn without_details(&self, table: &str) -> Answer {
+        let mut answer = self.clone();
+        let columns = self.table(table).columns.iter().filter(|c| !c.is_detail);
+        let names: Vec<String> = columns.map(|c| c.name.to_string()).collect();
+        let _ = answer.choose(table, &names);
+        answer
+    }
+
     /// A table by name; empty where the answer has none.
     pub fn table(&self, name: &str) -> Table<'_> {
         self.facts().table(name)
@@ -66,11 +75,19 @@ impl Answer {
         }
     }
 
-    /// Sorts a table; rows that the keys do not distinguish keep their order.
+    /// Sorts a table, or the tables `WITHIN` of the rows of `TABLE.WITHIN`; rows that the keys do
+    /// not distinguish keep their order.
     pub fn sort(&mut self, table: &str, keys: &SortKeys) {
-        if let Some((_, rows)) = self.table_mut(table) {
-            keys.sort(rows);
-        }
+        let (table, within) = table.split_once('.').map_or((table, None), |(t, w)| (t, Some(w)));
+        let Some((columns, rows)) = self.table_mut(table) else { return };
+        let Some(within) = within else { return keys.sort(rows) };
+        let at = columns.iter().position(|column| column.name == within);
+        let tables = rows.iter_mut().filter_map(|row| row.get_mut(at?));
+        tables.for_each(|cell| {
+            if let Cell::Rows(rows) = cell {
+                keys.sort(rows);
+            }
+        });
     }
 
     /// Keeps the first rows of a table. Returns the number of those that were dropped.
@@ -87,32 +104,45 @@ impl Answer {
     /// If a column does not exist.
     pub fn choose(&mut self, table: &str, names: &[String]) -> Result<(), String> {
         let Some((columns, rows)) = self.table_mut(table) else { return Ok(()) };
+        check_columns(columns, names)?;
         let mut chosen = Vec::new();
         for name in names {
-            let is_it = |column: &Column| {
-                let rest = column.name.strip_prefix(name.trim());
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            };
-            let found = columns.iter().enumerate().filter(|(_, c)| is_it(c)).map(|(n, _)| n);
-            let before = chosen.len();
-            chosen.extend(found);
-            if chosen.len() == before {
-                let all: Vec<&str> = columns.iter().map(|c| c.name.as_ref()).collect();
-                return Err(format!("there is no column {name:?}; there are {}", all.join(", ")));
-            }
+            let named = columns.iter().enumerate().filter(|(_, column)| column.is_named(name));
+            chosen.extend(named.map(|(at, _)| at));
         }
         for row in rows.iter_mut() {
             *row = chosen.iter().map(|n| row.get(*n).cloned().unwrap_or_default()).collect();
         }
-        *columns = chosen.iter().filter_map(|n| columns.get(*n).cloned()).collect();
+        let chosen = chosen.iter().filter_map(|n| columns.get(*n).cloned());
+        *columns = chosen.map(|c| Column { is_detail: false, ..c }).collect();
         Ok(())
+    }
+}
+
+/// Checks names of `--columns`.
+///
+/// # Errors
+/// If a column does not exist.
+pub fn check_columns(columns: &[Column], names: &[String]) -> Result<(), String> {
+    match names.iter().find(|name| !columns.iter().any(|column| column.is_named(name))) {
+        None => Ok(()),
+        Some(name) => {
+            let all: Vec<&str> = columns.iter().map(|c| c.name.as_ref()).collect();
+            Err(format!("there is no column {name:?}; there are {}", all.join(", ")))
+        }
     }
 }
 
 impl<'a> Table<'a> {
     /// The rows.
-    pub fn rows(self) -> impl ExactSizeIterator<Item = Row<'a>> {
+    pub fn rows(self) -> impl DoubleEndedIterator<Item = Row<'a>> + ExactSizeIterator {
         self.rows.iter().map(move |cells| Row { columns: self.columns, cells })
+    }
+
+    /// The first rows.
+    #[must_use]
+    pub fn first(self, most: usize) -> Table<'a> {
+        Table { rows: self.rows.get(..most).unwrap_or(self.rows), ..self }
     }
 
     /// Whether a row has a number above 0 in this column.

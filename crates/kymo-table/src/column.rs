@@ -86,10 +86,23 @@ pub struct Column {
     pub nullable: bool,
     /// Whether JSON leaves the member out where it is null.
     pub optional: bool,
+    /// Whether only `--columns` shows it.
+    pub is_detail: bool,
     /// Documentation.
     pub documentation: &'static str,
     /// Documentation of its group.
     pub group: Option<&'static str>,
+}
+
+impl Column {
+    /// Whether the column has this name, or is in the group of this name.
+    pub fn is_named(&self, name: &str) -> bool {
+        match self.name.strip_prefix(name.trim()) {
+            Some("") => true,
+            Some(rest) => rest.starts_with('.') && !self.is_detail,
+            None => false,
+        }
+    }
 }
 
 type Getter<'a, R, C> = Box<dyn Fn(&R, &C) -> Cell + 'a>;
@@ -120,9 +133,17 @@ impl<'a, R: 'a, C: 'a> Columns<'a, R, C> {
         getter: Getter<'a, R, C>,
     ) -> Self {
         let (name, unit) = (Cow::Borrowed(name), Unit::of_name(name));
-        let (optional, group) = (false, None);
-        let column = Column { name, of, unit, role, nullable, optional, documentation, group };
-        self.columns.push(column);
+        self.columns.push(Column {
+            name,
+            of,
+            unit,
+            role,
+            nullable,
+            optional: false,
+            is_detail: false,
+            documentation,
+            group: None,
+        });
         self.getters.push(getter);
         self
     }
@@ -175,6 +196,26 @@ impl<'a, R: 'a, C: 'a> Columns<'a, R, C> {
         get: impl Fn(&R, &C) -> T + 'a,
     ) -> Self {
         self.value((name, Role::Share), documentation, get)
+    }
+
+    /// A column that is shown where it is chosen.
+    #[must_use]
+    pub fn detail<T: CellValue>(
+        self,
+        name: &'static str,
+        documentation: &'static str,
+        get: impl Fn(&R, &C) -> T + 'a,
+    ) -> Self {
+        let mut columns = self.value((name, Role::Measure), documentation, get);
+        columns.columns.iter_mut().rev().take(1).for_each(|column| column.is_detail = true);
+        columns
+    }
+
+    /// Shows details as other columns are.
+    #[must_use]
+    pub fn with_details(mut self) -> Self {
+        self.columns.iter_mut().for_each(|column| column.is_detail = false);
+        self
     }
 
     /// Restricts the last column to these words.

@@ -14,7 +14,8 @@ impl Answer {
     /// # Errors
     /// If writing fails.
     pub fn write_csv(&self, out: &mut dyn Write, table: &str, separator: &str) -> io::Result<()> {
-        let table = self.table(table);
+        let answer = self.without_details(table);
+        let table = answer.table(table);
         let names: Vec<&str> = table.columns.iter().map(|c| c.name.as_ref()).collect();
         writeln!(out, "{}", names.join(separator))?;
         for row in table.rows {

@@ -34,7 +34,7 @@ impl<'a, R: 'a, C: 'a> Columns<'a, R, C> {
 fn object(columns: &[Column], cells: &[Cell]) -> Value {
     let mut members = Map::new();
     for (column, cell) in columns.iter().zip(cells) {
-        if column.optional && *cell == Cell::Null {
+        if column.is_detail || (column.optional && *cell == Cell::Null) {
             continue;
         }
         insert(&mut members, &column.name, value(&column.of, cell));

@@ -21,6 +21,7 @@ pub struct Layout<'a> {
 /// Column of text.
 pub struct TextColumn<'a> {
     title: String,
+    unit: &'a str,
     width: usize,
     is_right: bool,
     is_title_right: bool,
@@ -35,7 +36,7 @@ impl<'a> TextColumn<'a> {
         cell: impl Fn(Row<'_>) -> String + 'a,
     ) -> TextColumn<'a> {
         let (title, cell) = (title.into(), Box::new(cell));
-        TextColumn { title, width, is_right: false, is_title_right: false, cell }
+        TextColumn { title, unit: "", width, is_right: false, is_title_right: false, cell }
     }
 
     /// Numbers, flush right.
@@ -50,6 +51,13 @@ impl<'a> TextColumn<'a> {
     /// Numbers as they are, flush right.
     pub fn number(title: impl Into<String>, width: usize, name: &'a str) -> TextColumn<'a> {
         TextColumn::right(title, width, move |row| row.number(name).to_string())
+    }
+
+    /// The same with a unit in a line below the titles.
+    #[must_use]
+    pub fn with_unit(mut self, unit: &'a str) -> TextColumn<'a> {
+        self.unit = unit;
+        self
     }
 
     /// The same with its title flush left, as perf has it.
@@ -86,6 +94,14 @@ impl Layout<'_> {
     /// If writing fails.
     pub fn write_head(&self, out: &mut dyn Write) -> io::Result<()> {
         self.write_line(out, |out, c| write_cell(out, &c.title, c.width, c.is_title_right))
+    }
+
+    /// Writes the units.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_units(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.write_line(out, |out, c| write_cell(out, c.unit, c.width, c.is_title_right))
     }
 
     /// Writes a line of rules below the titles; a column without a width has none.

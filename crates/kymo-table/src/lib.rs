@@ -17,7 +17,7 @@ mod plain;
 mod schema;
 pub mod units;
 
-pub use answer::{Answer, Row, Table};
+pub use answer::{Answer, Row, Table, check_columns};
 pub use cell::{Cell, CellValue, Name};
 pub use column::{Column, Columns, Role, Type, Unit};
 pub use layout::{Layout, TextColumn};

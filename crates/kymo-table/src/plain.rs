@@ -19,7 +19,8 @@ impl Answer {
     /// # Errors
     /// If writing fails.
     pub fn write_plain(&self, out: &mut dyn Write, table: &str, dropped: usize) -> io::Result<()> {
-        let table = self.table(table);
+        let answer = self.without_details(table);
+        let table = answer.table(table);
         let mut lines: Vec<Vec<String>> = vec![titles(table)];
         lines.extend(table.rows.iter().map(|row| {
             table.columns.iter().zip(row).map(|(column, cell)| text(column, cell)).collect()

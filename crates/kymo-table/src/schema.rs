@@ -20,6 +20,14 @@ pub struct AnswerSchema {
 }
 
 impl AnswerSchema {
+    /// Columns of one of its tables.
+    pub fn table(&self, name: &str) -> &[Column] {
+        match self.columns.iter().find(|c| c.name == name).map(|c| &c.of) {
+            Some(Type::Table(columns)) => columns,
+            _ => &[],
+        }
+    }
+
     /// The definition of an answer with these columns.
     pub fn of<'a, R: 'a, C: 'a>(
         name: &'static str,
@@ -62,7 +70,7 @@ fn object(columns: &[Column]) -> Value {
     while let Some((first, after)) = rest.split_first() {
         let Some((group, _)) = first.name.split_once('.') else {
             members.insert(first.name.to_string(), of_column(first));
-            required.extend((!first.optional).then_some(first.name.as_ref()));
+            required.extend((!first.optional && !first.is_detail).then_some(first.name.as_ref()));
             rest = after;
             continue;
         };
@@ -162,6 +170,7 @@ fn type_words(column: &Column) -> String {
         Type::Map(_) | Type::Record(_) => "object".to_owned(),
     };
     match (column.optional, column.nullable) {
+        _ if column.is_detail => format!("{words}, with `--columns`"),
         (true, _) => format!("{words}, or left out"),
         (_, true) => format!("{words} or null"),
         _ => words,

@@ -39,6 +39,16 @@ impl fmt::Display for Millis {
     }
 }
 
+/// A duration in milliseconds, rounded.
+pub struct RoundedMillis(pub u64, pub TimeUnits);
+
+impl fmt::Display for RoundedMillis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = if self.1.nanos { 6 } else { 3 };
+        f.pad(&format!("{:.digits$}", self.0 as f64 / 1e6))
+    }
+}
+
 /// Says how many rows a screen has no room for; a file or a pipe gets all.
 pub fn write_more(out: &mut dyn std::io::Write, all: usize, most: usize) -> std::io::Result<()> {
     match all.checked_sub(most) {
