@@ -45,6 +45,15 @@ pub mod tasks;
 pub mod timechart;
 pub mod tracks;
 
+/// Definitions of all answers that are tables.
+pub fn answer_schemas() -> Vec<kymo_table::AnswerSchema> {
+    let mut all = Vec::new();
+    all.extend(kwork::schemas());
+    all.extend(syscalls::schemas());
+    all.extend(tasks::schemas());
+    all
+}
+
 /// A share in percent; nothing of nothing is nothing.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }

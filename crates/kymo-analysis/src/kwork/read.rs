@@ -177,6 +177,25 @@ pub struct KworkLine<'a> {
     pub task: &'a kymo_events::TaskInfo,
 }
 
+impl KworkLine<'_> {
+    /// Time from the first raise to the begin, where the raise is known.
+    pub fn delay(&self) -> Option<u64> {
+        let start = &self.interval.start;
+        start.raised.map(|raised| start.time - raised)
+    }
+
+    /// Whether events were lost meanwhile.
+    pub fn is_uncertain(&self) -> bool {
+        self.interval.touches_loss || self.interval.start.delay_touches_loss
+    }
+
+    /// Callers of the begin, a number of them at most.
+    pub fn stack(&self, most: usize) -> &[String] {
+        let stack = &self.interval.start.stack;
+        stack.get(..most).unwrap_or(stack)
+    }
+}
+
 struct LineSink<'a> {
     config: &'a KworkConfig,
     write: &'a mut dyn FnMut(&KworkLine<'_>) -> bool,
