@@ -25,6 +25,7 @@ const ORDER: &[&str] = &[
     "kymo-events",
     "kymo-live",
     "kymo-analysis",
+    "kymo-compare",
     "kymo-render",
     "kymo-view",
     "kymo",
