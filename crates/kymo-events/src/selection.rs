@@ -241,7 +241,11 @@ impl EventSelection {
         match &self.events {
             None => true,
             Some((set, given)) => {
-                names.iter().any(|n| set.is_match(n) || given.iter().any(|g| g == n))
+                let is_wanted =
+                    names.iter().any(|n| set.is_match(n) || given.iter().any(|g| g == n));
+                let named = || names.first().map(|name| (*name).to_owned());
+                self.census.events.note(is_wanted.then_some(0), named);
+                is_wanted
             }
         }
     }
@@ -340,6 +344,7 @@ impl EventSelection {
             pids: &self.pids,
             tids: &self.tids,
             comms: &self.comms,
+            events: self.events.as_ref().map_or(&[], |(_, names)| names),
         };
         self.census.notes(&values, extent)
     }
