@@ -6,7 +6,8 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSource, FieldId, LayoutId, PerfItem, ReadSummary, RecordedEvent, SourceError, TaskComm,
+    EventSelection, EventSource, FieldId, LayoutId, PerfItem, ReadSummary, RecordedEvent,
+    SourceError, TaskComm,
 };
 use kymo_model::{CompactSort as _, RecordKind};
 use rustc_hash::FxHashMap;
@@ -133,6 +134,8 @@ pub struct WaitScope<'a> {
     pub before: &'a FxHashMap<u32, OffCpuCause>,
     /// Whether a thread counts.
     pub wants: &'a dyn Fn(u32) -> bool,
+    /// Selection by names that threads have at the time.
+    pub names: &'a EventSelection,
 }
 
 struct WaitReader<'a> {
@@ -190,7 +193,7 @@ impl<'a> WaitReader<'a> {
     fn new(scope: WaitScope<'a>) -> WaitReader<'a> {
         WaitReader {
             scope,
-            on_cpu: OnCpu::with_intervals(scope.span.0),
+            on_cpu: OnCpu::with_intervals(scope.span.0).with_names(scope.names),
             threads: FxHashMap::default(),
             thread_cells: 0,
             causes: OffCpuCause::ALL.into_iter().map(|c| (c, CauseStats::default())).collect(),
@@ -410,7 +413,9 @@ mod tests {
     fn no_wait_is_left_out_however_many_there_are() {
         const WAITS: u64 = (1 << 20) + 3;
         let nothing = FxHashMap::default();
-        let scope = WaitScope { span: (1, 10 * WAITS + 1), before: &nothing, wants: &|_| true };
+        let names = &EventSelection::default();
+        let span = (1, 10 * WAITS + 1);
+        let scope = WaitScope { span, before: &nothing, wants: &|_| true, names };
         let mut reader = WaitReader::new(scope);
         let switch = |out| Sideband::Switch(Switch { out, preempt: false, next_prev: None });
         for n in 0..WAITS {

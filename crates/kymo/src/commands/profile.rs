@@ -482,10 +482,8 @@ fn of_records(
     }
     let mut threads = on_cpu.finish(begin, end);
     let machine = &profile.machine;
-    let is_chosen = |tid: u32| {
-        let comm = machine.name_of(tid).map_or("", |id| machine.comm(id));
-        selection.wants_task(machine.pid_of(tid), Some(tid), comm.as_bytes())
-    };
+    // Threads without a wanted name have no account.
+    let is_chosen = |tid: u32| selection.wants_numbers(machine.pid_of(tid), tid);
     if selection.has_task_conditions() {
         threads.retain(|(tid, _)| is_chosen(*tid));
     }
@@ -501,7 +499,7 @@ fn of_records(
     let before = live.map_or(&nothing, |live| &live.before);
     let wanted: HashSet<u32> = threads.iter().map(|(tid, _)| *tid).collect();
     let wants = |tid| wanted.contains(&tid);
-    let scope = WaitScope { span: (begin, end), before, wants: &wants };
+    let scope = WaitScope { span: (begin, end), before, wants: &wants, names: selection };
     let mut waits = count_recorded_waits(source, scope)?;
     match args.input.is_none() {
         true => waits.wakers.iter_mut().for_each(name_waker),
