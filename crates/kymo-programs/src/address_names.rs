@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kymo_bpf::BpfClock;
+use kymo_kernel::calendar::format_local_time;
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::proc_maps::{self, ProcMapping};
-use kymo_kernel::process::format_local_time;
 use kymo_kernel::target;
 use kymo_model::BuildId;
 use kymo_symbols::debug_files::BinaryFiles;

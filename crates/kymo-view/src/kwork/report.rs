@@ -7,7 +7,6 @@ use std::str::FromStr;
 
 use kymo_analysis::kwork::{DelayedTask, KworkRow, KworkTable};
 use kymo_analysis::tasks::DelayStats;
-use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::{RULE_WIDTH, counts_json, cut_name};
@@ -98,7 +97,7 @@ impl KworkReport<'_> {
         let counts = |row: &&KworkRow| self.stats(row).count > 0 || row.uncertain > 0;
         let mut rows: Vec<&KworkRow> =
             self.table.rows.iter().filter(counts).filter(named).collect();
-        rows.compact_sort_by_cached_key(|row| {
+        rows.sort_by_cached_key(|row| {
             let stats = self.stats(row);
             let key = |column: &KworkColumn| match column {
                 KworkColumn::Runtime => stats.total,

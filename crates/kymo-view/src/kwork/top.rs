@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::kwork::{CpuShare, CpuUsage, TaskShare};
-use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::counts_json;
@@ -73,7 +72,7 @@ impl TopView<'_> {
             |row: &&TaskShare| self.name.as_ref().is_none_or(|name| row.comm == name.as_bytes());
         let mut rows: Vec<&TaskShare> =
             self.usage.tasks.iter().filter(|row| row.runtime > 0).filter(named).collect();
-        rows.compact_sort_by(|a, b| {
+        rows.sort_by(|a, b| {
             let by = |column: &TopColumn| match column {
                 TopColumn::Rate => b.usage.total_cmp(&a.usage),
                 TopColumn::Runtime => b.runtime.cmp(&a.runtime),

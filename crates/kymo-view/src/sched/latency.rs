@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::tasks::{DelayStats, LatencyRow, LatencyTable, LongestDelay, WaitCause};
-use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use crate::Ledger;
@@ -75,7 +74,7 @@ const RULE: &str = "------------------------------------------------------------
 impl LatencyView<'_> {
     fn rows(&self) -> Vec<&LatencyRow> {
         let mut rows: Vec<&LatencyRow> = self.table.rows.iter().collect();
-        rows.compact_sort_by_cached_key(|row| {
+        rows.sort_by_cached_key(|row| {
             let keys: Vec<Reverse<u64>> =
                 self.sort.iter().map(|c| Reverse(self.key(row, *c))).collect();
             (keys, row.comm.clone(), row.tid)

@@ -9,7 +9,6 @@ use kymo_analysis::syscalls::{
     CallId, CallWaits, SlowCall, SyscallStats, SyscallTable, SyscallTask,
 };
 use kymo_analysis::tasks::WakeupContext;
-use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use crate::Ledger;
@@ -169,7 +168,7 @@ impl SyscallView<'_> {
 
     fn sorted<'r>(&self, calls: &'r [(CallId, SyscallStats)]) -> Vec<&'r (CallId, SyscallStats)> {
         let mut rows: Vec<_> = calls.iter().collect();
-        rows.compact_sort_by_cached_key(|(id, s)| {
+        rows.sort_by_cached_key(|(id, s)| {
             let key = match self.sort {
                 SyscallColumn::Total => s.durations.total,
                 SyscallColumn::Calls => s.durations.count,
