@@ -364,6 +364,7 @@ impl Making {
                 p,
                 Problem::KernelHidden { .. }
                     | Problem::OtherKernel { .. }
+                    | Problem::UnknownKernel
                     | Problem::NoKernelSymbols
             )
         });
