@@ -85,7 +85,7 @@ pub(crate) fn captured_on(path: &Path) -> Option<String> {
     let meta = meta.ok()?;
     // A pipe has no past; perf states its time all the same.
     let has_time = meta.is_file() || CalledName::get() == CalledName::Perf;
-    has_time.then(|| kymo_kernel::process::local_time_of(meta.mtime()))
+    has_time.then(|| kymo_kernel::calendar::local_time_of(meta.mtime()))
 }
 
 /// Prints an error with its causes and gives the exit status for it.

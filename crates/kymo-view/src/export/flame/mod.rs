@@ -5,8 +5,6 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use kymo_model::CompactSort as _;
-
 use super::folded::{ByName, FrameKind};
 use crate::percent;
 
@@ -114,7 +112,7 @@ fn layout(stacks: &ByName, totals: &[u64], whole: u64, least: f64) -> (Vec<Rect>
     let mut rects = vec![Rect { node: None, start: 0, weight: whole, depth: 0 }];
     let mut todo: Vec<(u32, u64, u64)> = Vec::new();
     let push = |todo: &mut Vec<(u32, u64, u64)>, mut list: Vec<u32>, mut start: u64, depth: u64| {
-        list.compact_sort_by(|a, b| name(a).cmp(name(b)));
+        list.sort_by(|a, b| name(a).cmp(name(b)));
         for node in list {
             todo.push((node, start, depth));
             start = start.saturating_add(total_of(node));
