@@ -279,7 +279,7 @@ fn ledger_output(matches: &ArgMatches) -> exit::LedgerOutput {
     let separated = || matches!(matches.try_get_one::<String>("field_separator"), Ok(Some(_)));
     exit::LedgerOutput {
         file: matches.try_get_one::<PathBuf>(LEDGER_FILE).ok().flatten().cloned(),
-        is_machine_readable: is_set("json") || name == "report" && separated(),
+        is_machine_readable: is_set("json") || is_set("csv") || name == "report" && separated(),
         is_quiet: is_set("quiet"),
     }
 }

@@ -24,6 +24,7 @@ const ORDER: &[&str] = &[
     "kymo-record",
     "kymo-events",
     "kymo-live",
+    "kymo-table",
     "kymo-analysis",
     "kymo-compare",
     "kymo-render",
