@@ -1,6 +1,5 @@
 //! `kymo diff --save` and `--against`: runs of one side kept as sums, and runs compared with them.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
