@@ -31,7 +31,10 @@ pub enum BaselineError {
 type SideRuns = (MeasureKind, String, &'static str, Vec<RunSums>);
 
 /// The runs of each quantity: kind, name, unit, runs; and the unit of work that they are per.
-pub fn baseline_json(per: &str, quantities: &[(MeasureKind, &str, &'static str, &[RunSums])]) -> Value {
+pub fn baseline_json(
+    per: &str,
+    quantities: &[(MeasureKind, &str, &'static str, &[RunSums])],
+) -> Value {
     let quantities = quantities.iter().map(|(kind, name, unit, runs)| {
         let mut functions: Vec<&FunctionKey> =
             runs.iter().flat_map(|run| run.functions().map(|(key, _)| key)).collect();
@@ -42,7 +45,14 @@ pub fn baseline_json(per: &str, quantities: &[(MeasureKind, &str, &'static str, 
             let mut sums: Vec<Value> = run
                 .functions()
                 .map(|(key, s)| {
-                    json!([number(key), s.own, s.total, s.own_samples, s.total_samples, s.inlined_samples])
+                    json!([
+                        number(key),
+                        s.own,
+                        s.total,
+                        s.own_samples,
+                        s.total_samples,
+                        s.inlined_samples
+                    ])
                 })
                 .collect();
             sums.sort_by_key(|sum| sum.get(0).and_then(Value::as_u64));
@@ -106,16 +116,22 @@ fn quantity(value: &Value, name: &str) -> Result<SideRuns, BaselineError> {
     Ok((kind, text_of(value, "name")?.to_owned(), unit, runs.collect::<Result<_, _>>()?))
 }
 
-fn read_run(value: &Value, functions: &[FunctionKey], name: String) -> Result<RunSums, BaselineError> {
+fn read_run(
+    value: &Value,
+    functions: &[FunctionKey],
+    name: String,
+) -> Result<RunSums, BaselineError> {
     let work = number_of(value.get("work"), "work")?;
     if work <= 0.0 {
         return Err(BaselineError::Part("work"));
     }
     let mut run = RunSums::new(name, work);
     run.whole = number_of(value.get("whole"), "whole")?;
-    run.samples = value.get("samples").and_then(Value::as_u64).ok_or(BaselineError::Part("samples"))?;
+    run.samples =
+        value.get("samples").and_then(Value::as_u64).ok_or(BaselineError::Part("samples"))?;
     for sum in list_of(value, "sums")? {
-        let count = |at: usize| sum.get(at).and_then(Value::as_u64).ok_or(BaselineError::Part("sums"));
+        let count =
+            |at: usize| sum.get(at).and_then(Value::as_u64).ok_or(BaselineError::Part("sums"));
         let number = usize::try_from(count(0)?).map_err(|_| BaselineError::Part("sums"))?;
         let key = functions.get(number).ok_or(BaselineError::Part("sums"))?;
         let sums = FunctionSum {
@@ -168,10 +184,19 @@ mod tests {
         let text = baseline_json("run", &quantities).to_string();
         let (per, read) = read_baseline(&text, "b").expect("a baseline");
         let (kind, name, unit, read) = &read[0];
-        assert_eq!((per.as_str(), *kind, name.as_str(), *unit), ("run", MeasureKind::Samples, "cpu-clock", "nanoseconds"));
+        assert_eq!(
+            (per.as_str(), *kind, name.as_str(), *unit),
+            ("run", MeasureKind::Samples, "cpu-clock", "nanoseconds")
+        );
         assert_eq!((read[0].whole, read[0].samples, read[0].work), (12.5, 3, 2.0));
         let sums: Vec<_> = read[0].functions().map(|(k, s)| (k.name.clone(), *s)).collect();
-        let sum = FunctionSum { own: 12.5, total: 12.5, own_samples: 3, total_samples: 3, inlined_samples: 3 };
+        let sum = FunctionSum {
+            own: 12.5,
+            total: 12.5,
+            own_samples: 3,
+            total_samples: 3,
+            inlined_samples: 3,
+        };
         assert_eq!(sums, [("f".to_owned(), sum)]);
     }
 

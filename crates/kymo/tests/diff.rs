@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use kymo_testkit::{Need, Outcome, Workload, peer, require, run};
+use kymo_testkit::{JsonSchema, Need, Outcome, Workload, peer, require, run};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -74,8 +74,12 @@ fn diff_run(w: &Workload, options: &[&str], before: &[&str], after: &[&str]) -> 
     kymo(&args)
 }
 
+/// The result, which is as the schema says.
 fn json(out: &Outcome) -> Value {
-    serde_json::from_str(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+    let value = serde_json::from_str(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    let schema = JsonSchema::parse(include_str!("../../../docs/json.schema.json"));
+    assert_eq!(schema.errors("diff", &value), Vec::<String>::new(), "{value}");
+    value
 }
 
 /// The row of a function of the first quantity.
@@ -114,7 +118,9 @@ fn the_function_that_became_slower_is_named_with_its_interval() {
     // Half as many steps more; the machine may be busy with other things.
     let ratio = first["self"]["ratio"].as_f64().unwrap();
     assert!((1.3..1.7).contains(&ratio), "{value:#}");
-    assert!(!["more", "new"].contains(&function(&value, "render")["self"]["verdict"].as_str().unwrap()));
+    assert!(
+        !["more", "new"].contains(&function(&value, "render")["self"]["verdict"].as_str().unwrap())
+    );
     // The recordings are kept, and the same numbers are made of them again.
     let side = |word: &str| -> Vec<String> {
         let mut paths: Vec<String> = std::fs::read_dir(&directory)
@@ -166,7 +172,9 @@ fn an_unchanged_program_raises_no_alarm() {
         let functions = value["measures"][0]["functions"].as_array().unwrap();
         let changed = |f: &Value| {
             let verdict = |part: &str| f[part]["verdict"].as_str().unwrap_or("").to_owned();
-            ["self", "total"].iter().any(|p| ["more", "less", "new", "vanished"].contains(&&*verdict(p)))
+            ["self", "total"]
+                .iter()
+                .any(|p| ["more", "less", "new", "vanished"].contains(&&*verdict(p)))
         };
         alarms += usize::from(functions.iter().any(changed));
     }
@@ -179,7 +187,9 @@ fn waits_that_were_added_are_named() {
         return;
     }
     let w = program();
-    for (after, cause) in [(["20", "100", "3000", "0"], "nanosleep"), (["20", "100", "0", "5"], "futex")] {
+    for (after, cause) in
+        [(["20", "100", "3000", "0"], "nanosleep"), (["20", "100", "0", "5"], "futex")]
+    {
         let out = diff_run(&w, &["-n", "5", "--json"], &["20", "100", "0", "0"], &after).success();
         let value = json(&out);
         let sentence = value["sentence"].as_str().unwrap();
@@ -274,10 +284,16 @@ fn the_columns_of_perf_diff_are_perfs() {
             let words = [&["diff"], *options, &[&*before, &*after]].concat();
             let ours = run(&link, &words).success().stdout;
             let perfs = theirs.run(&words).success().stdout;
-            assert_eq!(rows(&ours), rows(&perfs), "{} {options:?}\n{ours}\n{perfs}", theirs.version());
+            assert_eq!(
+                rows(&ours),
+                rows(&perfs),
+                "{} {options:?}\n{ours}\n{perfs}",
+                theirs.version()
+            );
         }
         let words = ["diff", &before, &after, &before];
-        let (ours, perfs) = (run(&link, words).success().stdout, theirs.run(words).success().stdout);
+        let (ours, perfs) =
+            (run(&link, words).success().stdout, theirs.run(words).success().stdout);
         assert_eq!(rows(&ours), rows(&perfs), "{}", theirs.version());
         let heads = |text: &str| {
             let heads = text.lines().filter(|l| l.starts_with('#') && !l.contains(".."));
@@ -300,7 +316,8 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     let task = ["record", "-q", "-e", "task-clock", "-o", &other, "--", w.arg(), "100"];
     let _ = kymo(&task).success();
     let idle = w.file("idle.data");
-    let _ = kymo(&["record", "-q", "-e", "cpu-clock", "-F", "1", "-o", &idle, "--", "true"]).success();
+    let _ =
+        kymo(&["record", "-q", "-e", "cpu-clock", "-c", "100000000000", "-o", &idle, "--", "true"]).success();
     let (a, b) = (all[0].as_str(), all[1].as_str());
     for (args, reason) in [
         (&["--before", a, "--after", b, &all[2]][..], "one run shows no spread"),
@@ -342,4 +359,40 @@ fn counts_of_two_commands_are_compared() {
     let ratio = faults["whole"]["ratio"].as_f64().unwrap();
     assert!((1.7..2.1).contains(&ratio), "{ratio}");
     assert!(!Path::new("perf.data").exists());
+}
+
+/// The shell part of the action writes the summary and ends with the status of the gates.
+#[test]
+fn the_action_writes_a_summary_and_ends_as_the_gates_do() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = program();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/github/kymo-diff/diff.sh");
+    let act = |gates: &str, after: &str, undecided: &str| {
+        let summary = w.file("summary.md");
+        let _ = std::fs::remove_file(&summary);
+        let out = std::process::Command::new("bash")
+            .arg(script)
+            .env("KYMO", KYMO)
+            .env("BEFORE", format!("{} 100 100", w.arg()))
+            .env("AFTER", format!("{} 100 {after}", w.arg()))
+            .env("GATES", gates)
+            .env("RUNS", "5")
+            .env("OPTIONS", "--cpu-only")
+            .env("UNDECIDED", undecided)
+            .env("GITHUB_STEP_SUMMARY", &summary)
+            .output()
+            .unwrap();
+        let text = std::fs::read_to_string(&summary).unwrap();
+        assert!(text.starts_with("### kymo diff\n"), "{text}");
+        (out.status.code().unwrap(), text)
+    };
+    let (status, text) = act("self:parse < +5%\n  total < +500%\n", "200", "pass");
+    assert_eq!(status, 4, "{text}");
+    assert!(text.contains("| `self:parse < +5%` | **failed** |"), "{text}");
+    assert!(text.contains("| `total < +500%` | passed |"), "{text}");
+    let nowhere = "self:no_such_function < +5%";
+    assert_eq!(act(nowhere, "100", "fail").0, 5);
+    assert_eq!(act(nowhere, "100", "pass").0, 0);
 }

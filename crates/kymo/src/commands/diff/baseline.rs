@@ -24,7 +24,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => {
             let size = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
             if size > LARGEST {
-                bail!("{}: {size} bytes are too many for a baseline (at most {LARGEST})", path.display());
+                bail!(
+                    "{}: {size} bytes are too many for a baseline (at most {LARGEST})",
+                    path.display()
+                );
             }
             let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
             let name = path.display().to_string();
@@ -48,8 +51,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let quantities = sides.quantities_after()?;
     let Some((_, saved)) = known else {
         let Some(path) = &args.save else { bail!("no baseline is named") };
-        let all: Vec<_> =
-            quantities.iter().map(|(kind, name, unit, runs)| (*kind, &**name, *unit, &**runs)).collect();
+        let all: Vec<_> = quantities
+            .iter()
+            .map(|(kind, name, unit, runs)| (*kind, &**name, *unit, &**runs))
+            .collect();
         let baseline = baseline_json(per.word(), &all);
         output::write(Some(path), args.force, &mut |out| writeln!(out, "{baseline}"))?;
         exit::tell(&ledger);

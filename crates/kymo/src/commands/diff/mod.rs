@@ -25,6 +25,7 @@ use crate::args::events::EventSelectionArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::args::values::call_graph;
 use crate::called_name::CalledName;
+use crate::commands::page_command::become_view_since;
 use crate::exit;
 use read::Sides;
 
@@ -174,6 +175,9 @@ pub(crate) struct Args {
     /// Summary for a pull request
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv"])]
     report: Option<ReportFormat>,
+    /// Show both recordings as a page, too, with a differential flame graph (`kymo view --diff`)
+    #[arg(long, conflicts_with_all = ["before", "after", "run", "save", "against", "compute"])]
+    view: bool,
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     strict: bool,
@@ -289,7 +293,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         more => bail!("{} recordings: --before and --after say which side each is of", more.len()),
     };
     crate::progress::begin(before.first().map_or("", |p| p.to_str().unwrap_or_default()));
-    compare_files(&args, &before, &after)
+    let status = compare_files(&args, &before, &after)?;
+    match (args.view, &*before, &*after) {
+        (true, [base], [recording]) => {
+            match become_view_since(Some(base), recording, None, None)? {}
+        }
+        _ => Ok(status),
+    }
 }
 
 /// Compares recordings and shows the result.
