@@ -36,6 +36,7 @@ mod output;
 mod page_command;
 pub(crate) mod probe;
 pub(crate) mod profile;
+mod profile_recording;
 pub(crate) mod program_run;
 pub(crate) mod record;
 pub(crate) mod report;
