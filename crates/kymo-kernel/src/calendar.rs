@@ -2,7 +2,7 @@
 //! strftime(3).
 
 use std::ffi::CString;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The time now where the machine is, as `Sat Nov 21 14:42:17 2026`.
 pub fn local_time() -> String {
@@ -55,9 +55,14 @@ fn format_calendar(format: &str, tm: &libc::tm) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// The time since 1970.
+pub fn wall_time() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
 /// Seconds and nanoseconds since 1970.
 fn now() -> (libc::time_t, u32) {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = wall_time();
     (since.as_secs() as libc::time_t, since.subsec_nanos())
 }
 

@@ -176,6 +176,28 @@ impl GatedChild {
         Err(error)
     }
 
+    /// Opens the gate without waiting: for who traces the child, which runs only as far as the
+    /// tracer lets it.
+    ///
+    /// # Errors
+    /// If the child is gone.
+    pub fn open_gate(&mut self) -> Result<(), SpawnError> {
+        let Some(gate) = self.gate.take() else { return Ok(()) };
+        let exec = |error: io::Error| SpawnError::Exec { command: self.command.clone(), error };
+        rustix::io::write(&gate, &[1]).map_err(|e| exec(e.into()))?;
+        Ok(())
+    }
+
+    /// Why a child that has ended did not become the command, if it did not.
+    pub fn exec_error(&self) -> Option<SpawnError> {
+        let mut errno = [0u8; 4];
+        let n = rustix::io::read(&self.exec_error, &mut errno).ok()?;
+        (n == errno.len()).then(|| SpawnError::Exec {
+            command: self.command.clone(),
+            error: io::Error::from_raw_os_error(i32::from_ne_bytes(errno)),
+        })
+    }
+
     /// Waits for the end.
     pub fn wait(&mut self) -> io::Result<Exit> {
         loop {

@@ -46,6 +46,7 @@ pub(crate) mod scratch;
 pub(crate) mod script;
 pub(crate) mod session;
 pub(crate) mod stat;
+pub(crate) mod strace;
 pub(crate) mod syscalls;
 pub(crate) mod test;
 pub(crate) mod timechart;
