@@ -372,8 +372,12 @@ impl PerfDataWriter {
         }
     }
 
-    /// Makes the table of the last mark the body of its record.
-    fn seal_mark(&mut self) -> io::Result<()> {
+    /// Makes the table of the last mark the body of its record: from then on the data is records
+    /// from its start to its end.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn seal_mark(&mut self) -> io::Result<()> {
         match (self.marked.take(), &self.out) {
             (Some((at, size)), Out::File(f)) => f.write_all_at(&round(size), self.data_at + at),
             _ => Ok(()),
