@@ -393,6 +393,7 @@ impl<'a> Session<'a> {
             self.compressed_feature(level, ratio.round() as u32);
             f.append(&mut self.features);
         } else if let Some(file) = self.file.as_ref().filter(|_| !writer.is_pipe()) {
+            writer.seal_mark()?;
             self.scan.file(file, writer.data_offset(), writer.data_size())?;
         }
         // As perf does: a total of each event, which knows what was lost behind the last record.
