@@ -130,6 +130,7 @@ impl MachineFacts {
             ("skboutput", has_helper("skb_output")),
             ("lookup_percpu_elem", has_helper("map_lookup_percpu_elem")),
             ("jiffies64", has_helper("jiffies64")),
+            ("get_func_ip", has_helper("get_func_ip")),
             ("get_tai_ns", has_helper("ktime_get_tai_ns")),
             ("Loop support", has_helper("loop") || has_helper("for_each_map_elem")),
         ]
