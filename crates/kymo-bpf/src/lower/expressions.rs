@@ -826,7 +826,7 @@ impl Lowering<'_> {
         let ty = match ty {
             Type::Array { element, count: 0 } => {
                 let of = self.types.size(&element).max(1);
-                if size % of != 0 {
+                if !size.is_multiple_of(of) {
                     return self.error(format!("{size} bytes are no whole number of elements"));
                 }
                 Type::Array { element, count: size / of }

@@ -105,7 +105,7 @@ pub(crate) enum ServiceMap {
 
 #[derive(Clone, Debug)]
 pub(crate) enum MapSlot {
-    User(UserMap),
+    User(Box<UserMap>),
     Service(ServiceMap),
 }
 
@@ -381,8 +381,8 @@ impl<'c> Lowering<'c> {
             let programs = self.pass(&expanded)?;
             if !self.changed && self.last_pass {
                 let undefined = self.maps.iter().find_map(|slot| match slot {
-                    MapSlot::User(UserMap { name, value: Type::Unknown, used, .. }) => {
-                        used.map(|used| (name, used))
+                    MapSlot::User(map) if map.value == Type::Unknown => {
+                        map.used.map(|used| (&map.name, used))
                     }
                     _ => None,
                 });
@@ -702,7 +702,7 @@ impl<'c> Lowering<'c> {
             return *at;
         }
         let at = self.maps.len() as u32;
-        self.maps.push(MapSlot::User(UserMap {
+        self.maps.push(MapSlot::User(Box::new(UserMap {
             name: name.to_owned(),
             has_key: None,
             key: Type::Unknown,
@@ -710,7 +710,7 @@ impl<'c> Lowering<'c> {
             declared: None,
             used: None,
             is_taken: false,
-        }));
+        })));
         self.map_index.insert(name.to_owned(), at);
         at
     }
