@@ -1,6 +1,7 @@
 //! `cargo xtask bpftrace-cases DIR`: the runtime cases of bpftrace's source tree, run by its own
 //! engine with the installed bpftrace, the newest one where it is there, and kymo under that name.
-//! Nothing of that tree is kept here: `apt-get source bpftrace` gets it.
+//! Nothing of that tree is kept here: `apt-get source bpftrace`
+//! gets it, or a clone of its repository, whose newest cases go with the newest bpftrace.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -42,19 +43,29 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<()> {
             other => bail!("bpftrace-cases has no option {other}\n\n{USAGE}"),
         }
     }
-    let tests = directory.with_context(|| format!("no DIR\n\n{USAGE}"))?.join("tests");
+    let directory = directory.with_context(|| format!("no DIR\n\n{USAGE}"))?;
+    let directory = directory.canonicalize().with_context(|| directory.display().to_string())?;
+    let tests = directory.join("tests");
     let kymo = program.map_or_else(cargo::build_release, Ok)?;
     let kymo = kymo.canonicalize().with_context(|| kymo.display().to_string())?;
     let place = tempfile::tempdir().context("a directory for the cases")?;
     let place = place.path();
     build(&tests, place)?;
-    let kept = crate::target().join("bpftrace-cases");
+    // Each tree has other cases.
+    let kept =
+        crate::target().join("bpftrace-cases").join(directory.file_name().unwrap_or_default());
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
     // The engine waits forever for one that does not end on SIGTERM.
     let named = |name: &str, words: &str| -> anyhow::Result<PathBuf> {
         let script = place.join(name).join("bpftrace");
         std::fs::create_dir(place.join(name))?;
-        let text = format!("#!/bin/sh\nexec timeout --foreground -s KILL 30 {words} \"$@\"\n");
+        // Newer engines add an option that builds for distributions lack.
+        let text = format!(
+            "#!/bin/bash\n\
+             a=()\n\
+             for x in \"$@\"; do [ \"$x\" = --verify-llvm-ir ] || a+=(\"$x\"); done\n\
+             exec timeout --foreground -s KILL 30 {words} \"${{a[@]}}\"\n"
+        );
         std::fs::write(&script, text)?;
         std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
         Ok(script)
@@ -117,9 +128,13 @@ fn build(tests: &Path, place: &Path) -> anyhow::Result<()> {
             let forms = [(Some(plain), flags), (independent, &pie[..])];
             for (name, flags) in forms.into_iter().filter_map(|(name, flags)| Some((name?, flags)))
             {
-                let output = place.join(directory).join(name);
+                let output = place.join(directory).join(&name);
                 let mut command = Command::new(if extension == "c" { "gcc" } else { "g++" });
-                command.args(["-w", "-g", "-O0", "-fno-omit-frame-pointer"]).args(flags);
+                let kept: &[&str] = match name.starts_with("uprobe_nofp") {
+                    true => &["-O1", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"],
+                    false => &["-O0", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"],
+                };
+                command.args(["-w", "-g"]).args(kept).args(flags);
                 command.arg("-DHAVE_SYSTEMTAP_SYS_SDT_H").arg("-I").arg(tests.join("testlibs"));
                 command.arg("-I").arg(tests.join("include")).arg("-o").arg(&output).arg(&source);
                 if !is_library {
@@ -150,10 +165,16 @@ fn build_debug_files(source: &Path, place: &Path) -> anyhow::Result<()> {
         objcopy --add-gnu-debuglink=.debug/uprobe_separate_debug-stripped.debug \
             uprobe_separate_debug-stripped
         zip -q -0 -j archive.zip true
+        rustc -C symbol_mangling_version=v0 -o hello_rust {1}/hello_rust.rs
+        go build -o hello_go {1}/hello_go.go
+        gcc -c {1}/false.c -o false.o
+        llvm-objcopy -S --only-section=.text --keep-symbol=main -O binary false.o false.bin
+        rm -f false.o
         (cd external_debug/dwo && gcc -g -O0 -gsplit-dwarf {0} -o uprobe_test-split)
         cd external_debug/dwp && gcc -g -O0 -gsplit-dwarf {0} -o uprobe_test-split
         llvm-dwp -e uprobe_test-split -o uprobe_test-split.dwp; rm -f *.dwo",
-        source.display()
+        source.display(),
+        source.parent().unwrap_or(place).display()
     );
     // What a missing tool does not make is missed by its cases.
     Command::new("sh").arg("-c").arg(script).current_dir(place).status().context("sh")?;
@@ -192,6 +213,11 @@ fn outcomes(text: &str) -> Outcomes {
             }
             if matches!(state, "OK" | "FAILED" | "TIMEOUT" | "SKIP") {
                 let reason = if state == "SKIP" { " | not tried" } else { "" }.to_owned();
+                // Newer engines add the time.
+                let name = match name.rsplit_once(" (") {
+                    Some((name, time)) if time.ends_with(" ms)") => name,
+                    _ => name,
+                };
                 outcomes.insert(name.to_owned(), Outcome { passed: state == "OK", reason });
                 last = Some(name.to_owned());
             }
@@ -210,7 +236,9 @@ fn outcomes(text: &str) -> Outcomes {
 fn table(ours: &Outcomes, theirs: &[Outcomes]) -> String {
     let mut text = String::new();
     let passed = |outcomes: &Outcomes, name: &str| outcomes.get(name).is_some_and(|o| o.passed);
-    let Some(installed) = theirs.first() else { return text };
+    if theirs.is_empty() {
+        return text;
+    }
     for (name, peer) in ["installed", "newest"].iter().zip(theirs) {
         let all: Vec<&String> = ours.keys().filter(|n| passed(peer, n)).collect();
         let same = all.iter().filter(|n| passed(ours, n)).count();
@@ -221,10 +249,17 @@ fn table(ours: &Outcomes, theirs: &[Outcomes]) -> String {
     let all: Vec<&String> = ours.keys().filter(|n| both(n)).collect();
     let same = all.iter().filter(|n| passed(ours, n)).count();
     text += &format!("both: kymo passes {same} of {}\n\n", all.len());
-    for (name, outcome) in ours.iter().filter(|(n, o)| !o.passed && passed(installed, n)) {
-        let newest = if both(name) { "" } else { " (nor does the newest)" };
+    let is_missed = |name: &str| theirs.iter().any(|peer| passed(peer, name));
+    for (name, outcome) in ours.iter().filter(|(n, o)| !o.passed && is_missed(n)) {
+        let by: Vec<&str> = ["installed", "newest"]
+            .iter()
+            .zip(theirs)
+            .filter(|(_, peer)| passed(peer, name))
+            .map(|(name, _)| *name)
+            .collect();
+        let by = if both(name) { String::new() } else { format!(" (of the {})", by.join(", ")) };
         let reason: String = outcome.reason.chars().take(400).collect();
-        text += &format!("{name}{newest}{reason}\n");
+        text += &format!("{name}{by}{reason}\n");
     }
     text
 }

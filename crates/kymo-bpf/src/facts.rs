@@ -76,7 +76,12 @@ pub enum CType {
     },
     /// `_Bool`.
     Boolean,
-    /// A floating-point number, which programs in the kernel do not read.
+    /// An integer of 16 bytes, which is printed and does not fit a register.
+    Wide {
+        /// Whether it is signed.
+        signed: bool,
+    },
+    /// A floating-point number, which is printed and not computed with.
     Float {
         /// Bytes.
         size: u8,
@@ -276,6 +281,16 @@ pub trait TypeFacts {
 
     /// Id of a cgroup by its path (`cgroupid`).
     fn cgroup_id(&self, path: &str) -> Option<u64>;
+
+    /// Whether a module of the kernel is loaded; its own name is `vmlinux`.
+    fn is_loaded(&self, _module: &str) -> bool {
+        true
+    }
+
+    /// Reason why a probe at an attach point may not count what its name suggests.
+    fn caution(&self, _point: &AttachPoint) -> Option<String> {
+        None
+    }
 
     /// Whether an attach point that exists is one that the user wants; `BEGIN` and its like are not
     /// asked about.

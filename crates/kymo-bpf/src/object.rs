@@ -177,6 +177,23 @@ pub enum ValueType {
         /// Name of all other values, if they have one.
         otherwise: Option<String>,
     },
+    /// A floating-point number of `size` bytes, 4 or 8.
+    Float {
+        /// Bytes.
+        size: u8,
+    },
+    /// An integer of 16 bytes.
+    Wide {
+        /// Whether it is signed.
+        signed: bool,
+    },
+    /// A text whose bytes are where a pointer in it says, in memory that was not read.
+    TextElsewhere {
+        /// Offset of the pointer.
+        data: u32,
+        /// Offset of the number of bytes.
+        length: u32,
+    },
     /// Text of at most `size` bytes, up to the first NUL.
     Text {
         /// Bytes reserved; a multiple of 8 where it is a part of a tuple or record.

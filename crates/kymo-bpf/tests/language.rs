@@ -219,6 +219,9 @@ fn averages_of_negatives_are_negative() {
 #[test]
 fn texts_that_are_not_known_are_searched_for() {
     check("$n = comm; @ = strcontains(\"the machine\", $n);", 1);
+    check("$p = str_concat(\"/\", comm); $p = str_concat($p, \"x\"); @ = $p == \"/machinex\";", 1);
+    check("@ = (bool)comm ? 5 : 7;", 5);
+    check("$e = comm; if (1) { $e = \"\"; } @ = (bool)$e ? 5 : 7;", 7);
     check("$n = comm; @ = strstr(\"the machine\", $n);", 4);
     check("$n = comm; @ = strstr(\"the machin\", $n);", -1);
     check("$n = \"aab\"; $h = \"aaab\"; @ = strstr($h, $n);", 1);

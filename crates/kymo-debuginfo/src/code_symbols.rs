@@ -25,6 +25,8 @@ pub struct NamedSymbol<'a> {
     pub name: &'a str,
     /// Whether it is a function.
     pub code: bool,
+    /// Whether the function is a resolver, which returns the function that calls of the name reach.
+    pub indirect: bool,
 }
 
 /// The symbols of a binary, with where its code is in the file.
@@ -42,6 +44,9 @@ pub struct CodeSymbols<'a> {
     segments: Vec<Load>,
     architecture: object::Architecture,
 }
+
+/// Type of a symbol whose function returns the one to call.
+const GNU_IFUNC: u8 = 10;
 
 /// Passes over the symbols that are made before they are sorted.
 const PASSES: usize = 3;
@@ -142,7 +147,6 @@ impl<'a> CodeSymbols<'a> {
         const NOTYPE: u8 = 0;
         const OBJECT: u8 = 1;
         const FUNC: u8 = 2;
-        const GNU_IFUNC: u8 = 10;
         let SymbolFlags::Elf { st_info, .. } = symbol.flags() else { return None };
         let index = symbol.section_index()?;
         let section = index.0.checked_sub(1).and_then(|i| self.sections.get(i))?;
@@ -382,7 +386,9 @@ impl<'a> CodeSymbols<'a> {
 
 fn named<'a>(s: &CodeSymbol<'_, 'a>) -> Option<NamedSymbol<'a>> {
     let name = s.name()?;
-    Some(NamedSymbol { addr: s.start, size: s.symbol.size(), name, code: s.code })
+    let indirect =
+        matches!(s.symbol.flags(), SymbolFlags::Elf { st_info, .. } if st_info.0 & 15 == GNU_IFUNC);
+    Some(NamedSymbol { addr: s.start, size: s.symbol.size(), name, code: s.code, indirect })
 }
 
 #[cfg(test)]

@@ -355,6 +355,7 @@ fn c_name(facts: &MachineFacts, of: &kymo_bpf::CType) -> String {
         CType::Void => "void".into(),
         CType::Text { .. } => "string".into(),
         CType::Boolean => "bool".into(),
+        CType::Wide { signed } => if *signed { "int128" } else { "uint128" }.into(),
         CType::Float { size: 4 } => "float".into(),
         CType::Float { size: 8 } => "double".into(),
         CType::Float { .. } => "long double".into(),

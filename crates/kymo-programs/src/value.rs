@@ -26,6 +26,8 @@ pub enum ProgramValue {
     Pointer(u64),
     /// Name of an enumerator, and its value.
     Enumerator(i64, String),
+    /// Digits of a number that is no integer of 64 bits.
+    Number(String),
     /// Text, in any encoding.
     Text(Vec<u8>),
     /// Bytes that need not be text.
@@ -142,6 +144,33 @@ impl ValueDecoder<'_> {
                     Some(name) => ProgramValue::Enumerator(value, name.clone()),
                     None => ProgramValue::Signed(value),
                 }
+            }
+            ValueType::Float { size: 4 } => {
+                let number = bytes.first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b));
+                let is_plain = number == 0.0 || (1e-5..1e9).contains(&number.abs());
+                let is_plain = is_plain || !number.is_finite();
+                let text = if is_plain { number.to_string() } else { format!("{number:e}") };
+                ProgramValue::Number(text)
+            }
+            ValueType::Float { .. } => {
+                let number = f64::from_bits(u64_at(bytes, 0));
+                let is_plain = number == 0.0 || (1e-5..1e16).contains(&number.abs());
+                let is_plain = is_plain || !number.is_finite();
+                let text = if is_plain { number.to_string() } else { format!("{number:e}") };
+                ProgramValue::Number(text)
+            }
+            ValueType::Wide { signed } => {
+                let number = bytes.first_chunk().map_or(0, |b| u128::from_le_bytes(*b));
+                ProgramValue::Number(match signed {
+                    true => (number as i128).to_string(),
+                    false => number.to_string(),
+                })
+            }
+            // Of a text that was not read it is known where it is.
+            ValueType::TextElsewhere { data, length } => {
+                let (data, length) =
+                    (u64_at(bytes, *data as usize), u64_at(bytes, *length as usize));
+                text(&format!("<{length} bytes at {data:#x}>"))
             }
             ValueType::Text { .. } => ProgramValue::Text(until_nul(bytes).to_vec()),
             ValueType::Buffer { .. } => {

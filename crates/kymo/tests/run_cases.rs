@@ -1,9 +1,8 @@
 //! Programs of bpftrace's language, each beside bpftrace 0.27: exit status and output are the same,
 //! in user space (`--no-bpf`), too.
 //!
-//! Not among them, as both cannot be right or bpftrace differs from its own documents: `%x` of 64
-//! bits (bpftrace prints 32), `%.2s` (it prints all), `print(@, top)` (any entries of equal
-//! order).
+//! Not among them, as both cannot be right or bpftrace differs from its own documents: `%.2s` (it
+//! prints all), `print(@, top)` (any entries of equal order).
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::process::Command;

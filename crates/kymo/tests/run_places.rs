@@ -84,6 +84,11 @@ int main(void) {
     for (long n = 1; n < 4; n++) place(n * 100);
     DTRACE_PROBE1(test, unsigned_constant, (unsigned)-202182160);
     DTRACE_PROBE1(test, signed_constant, -202182160);
+    volatile char small = -3;
+    volatile short larger = -300;
+    volatile unsigned char natural = 250;
+    DTRACE_PROBE3(test, small, small, larger, natural);
+    DTRACE_PROBE12(test, many, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
 }
 "#;
 
@@ -116,6 +121,14 @@ fn arguments_of_usdt_probes_are_found_where_they_are() {
             let theirs = theirs.run(["-q", "--no-warnings", "-e", &text, "-c", path]).success();
             assert_eq!(theirs.stdout.trim(), expected, "{probe}");
         }
+    }
+    for (probe, shown, expected) in [
+        ("small", "(arg0, arg1, arg2)", "(-3, -300, 250)"),
+        ("many", "(arg0, arg9, arg10, arg11)", "(1, 10, 11, 12)"),
+    ] {
+        let text = format!("usdt:{path}:test:{probe} {{ print({shown}); }}");
+        let o = run(KYMO, ["run", "-q", "-e", &text, "-c", path]).success();
+        assert_eq!(o.stdout.trim(), expected, "{probe}: {}", o.stderr);
     }
     // Places of one probe are one attach point, of which each has its own name.
     let o = run(KYMO, ["run", "-l", &format!("*:{path}:*")]).success();

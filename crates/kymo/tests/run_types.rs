@@ -234,3 +234,87 @@ fn the_entry_and_what_is_behind_it_are_not_mixed() {
     let o = bare.run("main", "print(args.n);").failure();
     assert!(!o.stderr.contains("panicked"), "{}", o.stderr);
 }
+
+const NUMBERS: &str = r#"#include <string>
+struct Numbers {
+  double d;
+  float f;
+  __int128 wide;
+  unsigned __int128 natural;
+  std::string text;
+  union { long whole; short part; };
+  struct { int left : 4; unsigned right : 5; };
+};
+extern "C" {
+__attribute__((noinline)) void take(Numbers *n) { asm volatile("" ::"r"(n) : "memory"); }
+__attribute__((noinline)) int pass(int n) { asm volatile("" : "+r"(n)); return n; }
+__attribute__((noinline)) long pass_long(long n) { asm volatile("" : "+r"(n)); return n; }
+static int plain(void) { return 1; }
+int (*choose_chosen(void))(void) { return plain; }
+__attribute__((ifunc("choose_chosen"))) int chosen(void);
+int __chosen_plain(void) { return 2; }
+}
+int main() {
+  Numbers a{1.5, 2.25f, (__int128)1 << 70, ~(unsigned __int128)0, std::string(44, 'x'), {7}, {-3, 17}};
+  Numbers b{-1e300, 1e-10f, -5, 0, "short", {0x10002}, {7, 31}};
+  take(&a);
+  take(&b);
+  long sum = 0;
+  for (long n : {-11L, 120L, -1L, 32L}) sum += pass(n) + pass_long(n);
+  return sum == 280 ? chosen() - 1 : 1;
+}
+"#;
+
+#[test]
+fn numbers_that_no_register_holds_are_printed() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let p = TypedProgram::compile("g++", "numbers.cpp", NUMBERS, &["-g", "-O1", "-no-pie"]);
+    prints(p.run("take", "print(args.n->d);"), &["1.5", "-1e300"]);
+    prints(p.run("take", "$f = args.n->f; print(($f, 1));"), &["(2.25, 1)", "(1e-10, 1)"]);
+    prints(p.run("take", "print(args.n->wide);"), &["1180591620717411303424", "-5"]);
+    prints(
+        p.run("take", "printf(\"%s\\n\", args.n->natural);"),
+        &["340282366920938463463374607431768211455", "0"],
+    );
+    prints(p.run("take", "@[args.n->d] = count();"), &["@[-1e300]: 1", "@[1.5]: 1"]);
+    // Members of what has no name are the record's own; a text that was not read is not empty.
+    let o = p.run("take", "print(*args.n);").success();
+    let known = "{ .d = 1.5, .f = 2.25, .wide = 1180591620717411303424, \
+                 .natural = 340282366920938463463374607431768211455, .text = <44 bytes at 0x";
+    assert!(o.stdout.contains(known), "{}", o.stdout);
+    let rest = ">, .whole = 7, .part = 7, .left = -3, .right = 17 }";
+    assert!(o.stdout.contains(rest), "{}", o.stdout);
+    assert!(o.stdout.contains(".text = <5 bytes at 0x"), "{}", o.stdout);
+    let o = p.run("take", "print((int64)args.n->d);").failure();
+    assert!(o.stderr.contains("expected a number, found floating-point number"), "{}", o.stderr);
+}
+
+#[test]
+fn numbers_that_functions_return_have_their_sign() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let p = TypedProgram::compile("g++", "numbers.cpp", NUMBERS, &["-g", "-O1", "-no-pie"]);
+    let path = p.path.to_str().unwrap();
+    for function in ["pass", "pass_long"] {
+        let text = format!("uretprobe:{path}:{function} /retval < 0/ {{ @[retval] = count(); }}");
+        let o = run(KYMO, ["run", "-q", "-e", &text, "-c", path]);
+        prints(o, &["@[-11]: 1", "@[-1]: 1"]);
+    }
+}
+
+/// A probe on such a function counts no call.
+#[test]
+fn a_probe_on_a_resolver_says_so() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let p = TypedProgram::compile("g++", "numbers.cpp", NUMBERS, &["-g", "-O1", "-no-pie"]);
+    let o = p.run("chosen", "@ = count();").success();
+    assert!(o.stderr.contains("WARNING: chosen is an indirect function"), "{}", o.stderr);
+    assert!(o.stderr.contains("calls reach __chosen_plain"), "{}", o.stderr);
+    let o = p.run("take", "@ = count();").success();
+    assert!(!o.stderr.contains("indirect"), "{}", o.stderr);
+}

@@ -188,9 +188,6 @@ impl Lowering<'_> {
             _ if matches!(self.point.target, AttachTarget::Uprobe { .. }) => AddressSpace::User,
             _ => AddressSpace::Either,
         };
-        if let CType::Float { .. } = ctype {
-            return self.error("floating-point values cannot be read in a program");
-        }
         if let CType::Text { data, length, .. } = ctype {
             return self.load_text(home, *data, *length);
         }
@@ -534,6 +531,20 @@ impl Lowering<'_> {
     }
 
     /// The n-th argument of a function by the machine's convention.
+    /// `arg0` of a marker, with the sign that its note states.
+    pub(crate) fn marker_argument(&mut self, n: u32) -> Lowered<Value> {
+        self.program.uses_context = true;
+        self.program.specific = true;
+        let wanted = format!("arg{n}");
+        let Some(argument) = self.function_argument(|a| a.name == wanted)? else {
+            let point = self.point.name.clone();
+            return self.error(format!("{point} has no arg{n}"));
+        };
+        let value = self.load_argument(&argument)?;
+        let ty = if value.ty.is_signed() { I64 } else { U64 };
+        Ok(Value { ty, home: value.home })
+    }
+
     pub(crate) fn argument_word(&mut self, n: u32) -> Lowered<Register> {
         self.program.uses_context = true;
         let offset = match &self.point.target {
@@ -553,18 +564,6 @@ impl Lowering<'_> {
                         }
                     }
                 }
-            }
-            AttachTarget::Usdt { .. } => {
-                self.program.specific = true;
-                let wanted = format!("arg{n}");
-                let argument = self.function_argument(|a| a.name == wanted)?;
-                let Some(argument) = argument else {
-                    let point = self.point.name.clone();
-                    return self.error(format!("{point} has no arg{n}"));
-                };
-                let value = self.load_argument(&argument)?;
-                let operand = self.operand(&value)?;
-                return Ok(self.in_register(operand));
             }
             _ => {
                 let point = self.point.name.clone();
@@ -617,6 +616,13 @@ impl Lowering<'_> {
         Ok(self.load(MemoryPlace { base: AddressBase::Register(context), offset }, 8))
     }
 
+    /// Whether the probe that is lowered was found by a pattern.
+    fn is_of_pattern(&self) -> bool {
+        let probe = self.tree.probes.get(self.program.key.0);
+        let mut points = probe.into_iter().flat_map(|probe| &probe.points);
+        points.any(|(point, _)| point.name.contains(['*', '?', '[']))
+    }
+
     /// `retval`
     pub(crate) fn return_value(&mut self) -> Lowered<Value> {
         match self.point.target.clone() {
@@ -624,6 +630,23 @@ impl Lowering<'_> {
             | AttachTarget::Uprobe { at_return: true, .. } => {
                 let name = if self.options.arch == "aarch64" { "r0" } else { "ax" };
                 let register = self.register_named(name)?;
+                // Calls leave the upper half of the register undefined for smaller types. Of
+                // thousands of functions the types are not looked up.
+                let returns = match self.is_of_pattern() {
+                    true => None,
+                    false => {
+                        self.facts.function(&self.point).ok().map(|facts| facts.returns.clone())
+                    }
+                };
+                let ty = returns.map(|returns| value_of_ctype(&returns, AddressSpace::Either));
+                if let Some(
+                    ty @ (Type::Integer { size: size @ 1..8, .. } | Type::Enumeration { size, .. }),
+                ) = ty
+                {
+                    self.program.specific = true;
+                    self.extend(register, u32::from(size) * 8, ty.is_signed());
+                    return Ok(Value::register(ty, register));
+                }
                 Ok(Value::register(I64, register))
             }
             AttachTarget::Fentry { at_exit: true, .. } => {

@@ -162,6 +162,7 @@ impl Lowering<'_> {
             Type::Boolean => 1,
             Type::Text(n) | Type::Buffer(n) => *n,
             Type::Record(id) => self.types.size(&CType::Record { id: *id }),
+            Type::Number(ctype) => self.types.size(ctype),
             Type::Array { element, count } => self.types.size(element).saturating_mul(*count),
             // As C lays out a structure of these.
             Type::Tuple(fields, _) => {
@@ -181,6 +182,7 @@ impl Lowering<'_> {
         match ty {
             Type::Text(_) | Type::Buffer(_) => 1,
             Type::Record(id) => self.types.alignment(&CType::Record { id: *id }, 0) as u32,
+            Type::Number(ctype) => self.types.alignment(ctype, 0) as u32,
             Type::Array { element, .. } => self.types.alignment(element, 0) as u32,
             Type::Tuple(fields, _) => {
                 fields.iter().map(|field| self.alignment_of(field)).max().unwrap_or(1)
@@ -748,7 +750,17 @@ impl Lowering<'_> {
             }
             _ => {}
         }
-        let value = self.integer_of(value)?;
+        // A text is true if it has a character.
+        let value = match (&ty, &value.ty) {
+            (Type::Boolean, Type::Text(_)) => match &value.home {
+                ValueHome::Literal(text) => Value::boolean(!text.is_empty()),
+                _ => {
+                    let (place, _) = self.text_memory(value)?;
+                    Value::register(U64, self.load(place, 1))
+                }
+            },
+            _ => self.integer_of(value)?,
+        };
         let (size, signed) = match &ty {
             Type::Integer { size, signed } | Type::Enumeration { size, signed, .. } => {
                 (*size, *signed)
@@ -814,7 +826,7 @@ impl Lowering<'_> {
         let ty = match ty {
             Type::Array { element, count: 0 } => {
                 let of = self.types.size(&element).max(1);
-                if size % of != 0 {
+                if !size.is_multiple_of(of) {
                     return self.error(format!("{size} bytes are no whole number of elements"));
                 }
                 Type::Array { element, count: size / of }
@@ -915,6 +927,7 @@ impl Lowering<'_> {
 fn c_type_of(ty: &Type) -> CType {
     match ty {
         Type::Record(id) => CType::Record { id: *id },
+        Type::Number(ctype) => ctype.clone(),
         Type::Pointer { target, .. } => {
             CType::Pointer { target: Box::new(target.clone()), user: false }
         }

@@ -149,9 +149,8 @@ impl Lowering<'_> {
         self.warnings.append(&mut self.scope_warnings);
         for declared in &self.tree.map_declarations {
             let slot = self.map_index.get(&declared.name).map(|at| &self.maps[*at as usize]);
-            if let Some(MapSlot::User(UserMap {
-                value: Type::Unknown, key: Type::Unknown, ..
-            })) = slot
+            if let Some(MapSlot::User(map)) = slot
+                && (&map.value, &map.key) == (&Type::Unknown, &Type::Unknown)
             {
                 let what = format!("Unused map: {}", declared.name);
                 self.warnings.push(crate::lexer::error_at(declared.position, what));

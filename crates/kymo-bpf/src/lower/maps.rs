@@ -18,7 +18,9 @@ impl Lowering<'_> {
     pub(crate) fn map_of(&mut self, name: &str, has_key: Option<bool>) -> Lowered<u32> {
         let name = self.map_name(name);
         let number = self.map_number(&name);
+        let position = self.position;
         let map = self.user_map(number);
+        map.used.get_or_insert(position);
         match (map.has_key, has_key) {
             (None, Some(_)) => {
                 map.has_key = has_key;

@@ -26,7 +26,7 @@ impl Lowering<'_> {
                 self.member(value, &member)
             }
             (Type::Arguments, _) => self.all_arguments(),
-            (Type::Record(_) | Type::Array { .. }, ValueHome::Remote(..)) => {
+            (Type::Record(_) | Type::Number(_) | Type::Array { .. }, ValueHome::Remote(..)) => {
                 let size = self.size_of(&value.ty);
                 self.read_remote(value, size)
             }

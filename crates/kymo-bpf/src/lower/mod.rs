@@ -15,6 +15,7 @@ mod memory;
 mod names;
 mod output;
 mod packets;
+mod points;
 mod records;
 mod statements;
 mod strings;
@@ -83,6 +84,8 @@ pub(crate) struct UserMap {
     pub(crate) key: Type,
     pub(crate) value: Type,
     pub(crate) declared: Option<(String, u64)>,
+    /// Its first use.
+    pub(crate) used: Option<ProgramPosition>,
     /// Whether it is printed and emptied at one moment: it is reached through a holder then.
     pub(crate) is_taken: bool,
 }
@@ -102,7 +105,7 @@ pub(crate) enum ServiceMap {
 
 #[derive(Clone, Debug)]
 pub(crate) enum MapSlot {
-    User(UserMap),
+    User(Box<UserMap>),
     Service(ServiceMap),
 }
 
@@ -220,6 +223,7 @@ pub(crate) struct Lowering<'c> {
     notes: HashMap<(usize, usize), ProgramNotes>,
     changed: bool,
     last_pass: bool,
+    passes: u32,
     zero_bytes: u32,
     scratch_bytes: u32,
     slots: i32,
@@ -290,6 +294,7 @@ impl<'c> Lowering<'c> {
             notes: HashMap::new(),
             changed: false,
             last_pass: false,
+            passes: 0,
             zero_bytes: 0,
             scratch_bytes: 0,
             slots: 0,
@@ -345,96 +350,6 @@ impl<'c> Lowering<'c> {
         Err(error_at(self.position, text))
     }
 
-    fn expand(&mut self) -> Lowered<ExpandedProbes> {
-        let most = self.setting("max_probes", MAX_PROBES as u64) as usize;
-        let missing = self.config.get("missing_probes").map_or("error", String::as_str).to_owned();
-        let mut expanded = Vec::new();
-        let (mut total, mut unwanted) = (0, 0);
-        for probe in &self.tree.probes {
-            let mut points = Vec::new();
-            let before_probe = unwanted;
-            for (point, position) in &probe.points {
-                let found = match crate::is_watchpoint_setup(point) {
-                    true => Ok(vec![point.clone()]),
-                    false => self.facts.expand(point),
-                };
-                let found =
-                    found.map_err(|what| error_at(*position, format!("{}: {what}", point.name)))?;
-                // Without the kernel's lists nothing matches.
-                if found.is_empty() && self.needs_kernel(point) {
-                    return Err(kernel_only::refused_point(point, *position));
-                }
-                if found.is_empty() {
-                    // Without a module, a raw tracepoint is one of any.
-                    let is_of_any = matches!(&point.target, AttachTarget::RawTracepoint { module, .. } if module.is_empty());
-                    let wild = point.name.contains(['*', '?', '[']) || is_of_any;
-                    let what = point.name.replacen(':', " ", 1);
-                    let what = format!("No matches for {what}.");
-                    let hint = "`config = { missing_probes = \"warn\" }` goes on without it";
-                    if let AttachTarget::Kprobe { function, .. } = &point.target
-                        && !wild
-                        && missing != "ignore"
-                    {
-                        let what = format!(
-                            "{function} is not traceable (either non-existing, inlined, or \
-                             marked as \"notrace\"); attaching to it will likely fail"
-                        );
-                        self.warnings.push(error_at(*position, what));
-                    }
-                    match missing.as_str() {
-                        "error" if !wild => {
-                            let mut message = error_at(*position, what);
-                            message.hint = Some(hint.into());
-                            return Err(message);
-                        }
-                        "ignore" => self.missing_probes.push(point.name.clone()),
-                        _ => self.warnings.push(error_at(*position, format!("{what} Skipping."))),
-                    }
-                }
-                let is_wanted =
-                    |point: &AttachPoint| is_special(point) || self.facts.is_wanted(point);
-                let before = found.len();
-                let found: Vec<_> = found.into_iter().filter(is_wanted).collect();
-                unwanted += before - found.len();
-                if let Some(refused) = found.iter().find(|point| self.needs_kernel(point)) {
-                    return Err(kernel_only::refused_point(refused, *position));
-                }
-                total += found.len();
-                if total > most {
-                    let what = format!("{total} probes match, at most {most} are attached");
-                    let mut message = error_at(*position, what);
-                    message.hint = Some("`config = { max_probes = … }` raises the limit".into());
-                    return Err(message);
-                }
-                points.extend(found);
-            }
-            if points.is_empty() && unwanted == before_probe {
-                let what = "Probe has no valid attach points.";
-                match missing.as_str() {
-                    "ignore" => {}
-                    "warn" => {
-                        let what = format!(
-                            "{what} It is being removed which may cause issues with \
-                                            program behavior."
-                        );
-                        self.warnings.push(error_at(probe.position, what));
-                    }
-                    _ => return Err(error_at(probe.position, what)),
-                }
-            }
-            expanded.push(points);
-        }
-        let position = ProgramPosition { line: 1, column: 1 };
-        if expanded.iter().all(Vec::is_empty) {
-            return Err(error_at(position, "No probes to attach"));
-        }
-        let is_empty = expanded.iter().flatten().all(is_special);
-        if unwanted > 0 && is_empty {
-            return Err(error_at(position, "No probes to attach: none has a name that is wanted"));
-        }
-        Ok(expanded)
-    }
-
     /// Lowers everything.
     pub(crate) fn run(mut self) -> Lowered<crate::object::CompiledProgram> {
         match self.programs() {
@@ -456,6 +371,7 @@ impl<'c> Lowering<'c> {
         for pass in 0.. {
             self.changed = false;
             self.last_pass = pass > 0;
+            self.passes = pass;
             self.actions.clear();
             self.error_sites.clear();
             self.probe_names.clear();
@@ -464,7 +380,16 @@ impl<'c> Lowering<'c> {
             self.slots = 0;
             let programs = self.pass(&expanded)?;
             if !self.changed && self.last_pass {
-                return Ok(programs);
+                let undefined = self.maps.iter().find_map(|slot| match slot {
+                    MapSlot::User(map) if map.value == Type::Unknown => {
+                        map.used.map(|used| (&map.name, used))
+                    }
+                    _ => None,
+                });
+                return match undefined {
+                    Some((name, used)) => Err(error_at(used, format!("Undefined map: {name}"))),
+                    None => Ok(programs),
+                };
             }
             if pass >= MAX_PASSES {
                 return self.error("types of maps do not settle");
@@ -777,14 +702,15 @@ impl<'c> Lowering<'c> {
             return *at;
         }
         let at = self.maps.len() as u32;
-        self.maps.push(MapSlot::User(UserMap {
+        self.maps.push(MapSlot::User(Box::new(UserMap {
             name: name.to_owned(),
             has_key: None,
             key: Type::Unknown,
             value: Type::Unknown,
             declared: None,
+            used: None,
             is_taken: false,
-        }));
+        })));
         self.map_index.insert(name.to_owned(), at);
         at
     }

@@ -237,6 +237,9 @@ impl Lowering<'_> {
                 if let Some(n) = name.strip_prefix("arg").and_then(|n| n.parse::<u32>().ok())
                     && (n < 10 || matches!(self.point.target, AttachTarget::Usdt { .. }))
                 {
+                    if let AttachTarget::Usdt { .. } = self.point.target {
+                        return self.marker_argument(n).map(Some);
+                    }
                     let register = self.argument_word(n)?;
                     return Ok(Some(Value::register(U64, register)));
                 }

@@ -236,6 +236,7 @@ impl<'f> TypeTable<'f> {
             CType::Void => 1,
             CType::Integer { size, .. } | CType::Enumeration { size, .. } => u32::from(*size),
             CType::Boolean => 1,
+            CType::Wide { .. } => 16,
             CType::Float { size } => u32::from(*size),
             CType::Pointer { .. } => 8,
             CType::Array { element, count } => self.size(element).saturating_mul(*count),
@@ -248,6 +249,7 @@ impl<'f> TypeTable<'f> {
         match ctype {
             CType::Array { element, .. } => self.alignment(element, depth),
             CType::Float { size } => u64::from(*size).max(1),
+            CType::Wide { .. } => 16,
             CType::Record { id } if *id >= DECLARED => {
                 self.alignments.get((id - DECLARED) as usize).copied().unwrap_or(1)
             }
@@ -297,6 +299,7 @@ impl<'f> TypeTable<'f> {
             Type::Text(n) => words(*n),
             Type::Buffer(n) => words(n + 4),
             Type::Record(id) => words(self.layout(*id).map_or(0, |l| l.size)),
+            Type::Number(ctype) => words(self.size(ctype)),
             Type::Array { element, count } => words(self.size(element).saturating_mul(*count)),
             Type::Tuple(parts, _) => {
                 parts.iter().fold(0u32, |sum, p| sum.saturating_add(self.storage(p)))
@@ -326,6 +329,7 @@ impl<'f> TypeTable<'f> {
             Type::Pointer { .. } => ValueType::Pointer,
             Type::Text(n) => ValueType::Text { size: words(*n) },
             Type::Buffer(n) => ValueType::Buffer { size: words(n + 4) },
+            Type::Number(ctype) => self.c_value_type(ctype, 0),
             Type::Record(_) | Type::Array { .. } => self.c_value_type(&self.ctype_of(value), 0),
             Type::Tuple(parts, names) => {
                 let mut offset = 0;
@@ -374,7 +378,17 @@ impl<'f> TypeTable<'f> {
 
     fn c_value_type(&self, ctype: &CType, depth: u32) -> ValueType {
         match ctype {
-            CType::Void | CType::Text { .. } | CType::Float { .. } => ValueType::None,
+            CType::Void => ValueType::None,
+            CType::Text { data, length, .. } => {
+                ValueType::TextElsewhere { data: *data, length: *length }
+            }
+            CType::Float { size } if matches!(size, 4 | 8) => ValueType::Float { size: *size },
+            CType::Float { size } => ValueType::Array {
+                element: Box::new(ValueType::Integer { size: 1, signed: false }),
+                element_size: 1,
+                count: u32::from(*size),
+            },
+            CType::Wide { signed } => ValueType::Wide { signed: *signed },
             CType::Integer { size, signed, .. } => {
                 ValueType::Integer { size: *size, signed: *signed }
             }
@@ -403,9 +417,16 @@ impl<'f> TypeTable<'f> {
                     let size = self.size(&place.ctype);
                     let value_type = self.c_value_type(&place.ctype, depth + 1);
                     let (name, offset, bits) = (member.name.clone(), place.offset, place.bits);
-                    TypedField { name, offset, size, bits, value_type }
+                    match value_type {
+                        // Members of one without a name count as the record's own.
+                        ValueType::Structure { fields, .. } if name.is_empty() => {
+                            let at = |f: TypedField| TypedField { offset: f.offset + offset, ..f };
+                            fields.into_iter().map(at).collect()
+                        }
+                        value_type => vec![TypedField { name, offset, size, bits, value_type }],
+                    }
                 };
-                let fields = layout.members.iter().map(field).collect();
+                let fields = layout.members.iter().flat_map(field).collect();
                 ValueType::Structure { name: layout.name.clone(), fields }
             }
         }
@@ -464,7 +485,7 @@ pub(crate) fn value_of_ctype(ctype: &CType, space: AddressSpace) -> Type {
         CType::Record { id } => Type::Record(*id),
         // Read where it is used: see `load_c`.
         CType::Text { size, .. } => Type::Buffer(*size),
-        CType::Float { size } => Type::Buffer(u32::from(*size)),
+        CType::Float { .. } | CType::Wide { .. } => Type::Number(ctype.clone()),
     }
 }
 

@@ -12,6 +12,8 @@ use crate::object::ErrorKind;
 
 /// The longest text that is searched for.
 const MAX_NEEDLE: usize = 64;
+/// Passes after which texts that grow with each get the room of the longest one.
+const WIDENED_AFTER: u32 = 4;
 /// Bytes of what follows a text that was cut.
 const MAX_TRAILER: usize = 7;
 
@@ -339,7 +341,7 @@ impl Lowering<'_> {
     }
 
     /// Memory and bytes of a text.
-    fn text_memory(&mut self, value: Value) -> Lowered<(MemoryPlace, u32)> {
+    pub(super) fn text_memory(&mut self, value: Value) -> Lowered<(MemoryPlace, u32)> {
         let value = match value.ty {
             Type::ProbeName => match self.known_text(&value) {
                 Some(text) => Value::literal(&text),
@@ -510,7 +512,13 @@ impl Lowering<'_> {
             return Ok(Value::literal(&format!("{a}{b}")));
         }
         let (a, b) = (self.text_memory(a)?, self.text_memory(b)?);
-        let (first, all) = (words(a.1), words(a.1 + b.1));
+        let both = words(a.1 + b.1);
+        // A text that is made of itself never settles: it gets the room of the longest one.
+        let kept = match self.passes {
+            0..WIDENED_AFTER => both,
+            _ => words(self.text_limit()),
+        };
+        let (first, all) = (words(a.1), both.max(kept));
         let place = self.room(all);
         self.zero_memory(place, all);
         let (from, size) = (self.address(a.0), Operand::Immediate(a.1 as i32));
@@ -531,8 +539,17 @@ impl Lowering<'_> {
         let behind = self.computed(ComputeOperation::Add, base, Operand::Register(end));
         let behind = MemoryPlace { base: AddressBase::Register(behind), offset: 0 };
         let (from, size) = (self.address(b.0), Operand::Immediate(b.1 as i32));
-        self.probe_read_text(behind, size, from, AddressSpace::Kernel);
-        Ok(Value::memory(Type::Text(all), place))
+        let read = self.probe_read_text(behind, size, from, AddressSpace::Kernel);
+        if all > kept {
+            let fits = self.label();
+            self.compute(ComputeOperation::Add, read, Operand::Register(end));
+            let most = Operand::Immediate(kept as i32);
+            self.branch(CompareOperation::SignedLessEqual, read, most, fits);
+            self.count_error(ErrorKind::TextCut);
+            self.store(place.at(kept - 1), 1, Operand::Immediate(0));
+            self.place_label(fits);
+        }
+        Ok(Value::memory(Type::Text(kept), place))
     }
 
     /// Bytes before the NUL.

@@ -39,6 +39,8 @@ pub(crate) enum Type {
     /// Bytes without the length.
     Buffer(u32),
     Record(u32),
+    /// A number that no register holds: it is stored and printed.
+    Number(CType),
     Array {
         element: CType,
         count: u32,
@@ -85,6 +87,7 @@ impl Type {
             T::Text(_)
                 | T::Buffer(_)
                 | T::Record(_)
+                | T::Number(_)
                 | T::Array { .. }
                 | T::Tuple(..)
                 | T::UserSymbol
@@ -122,6 +125,10 @@ impl Type {
             T::Text(n) => format!("string[{n}]"),
             T::Buffer(n) => format!("buffer[{n}]"),
             T::Record(_) => "structure".into(),
+            T::Number(CType::Wide { signed }) => {
+                format!("{}int128", if *signed { "" } else { "u" })
+            }
+            T::Number(_) => "floating-point number".into(),
             T::Array { count, .. } => format!("array of {count}"),
             T::Tuple(parts, names) => {
                 let part = |(n, part): (usize, &Type)| match names.get(n) {

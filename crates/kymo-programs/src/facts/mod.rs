@@ -41,6 +41,8 @@ pub struct MachineFacts {
     formats: RefCell<FxHashMap<(String, String), Rc<EventFormat>>>,
     user_types: RefCell<UserTypes>,
     variables: RefCell<FxHashMap<(AttachPoint, String), Result<UserVariable, String>>>,
+    /// Types that functions of programs return.
+    returns: RefCell<FxHashMap<AttachPoint, Result<Rc<FunctionFacts>, String>>>,
     /// Process of `-p`.
     pub pid: Option<u32>,
     /// Process that sampled events, watchpoints and probes of user space are limited to, of `-p`
@@ -126,6 +128,10 @@ impl MachineFacts {
             ("send_signal", has_helper("send_signal")),
             ("dpath", has_helper("d_path")),
             ("skboutput", has_helper("skb_output")),
+            ("lookup_percpu_elem", has_helper("map_lookup_percpu_elem")),
+            ("jiffies64", has_helper("jiffies64")),
+            ("get_func_ip", has_helper("get_func_ip")),
+            ("get_tai_ns", has_helper("ktime_get_tai_ns")),
             ("Loop support", has_helper("loop") || has_helper("for_each_map_elem")),
         ]
     }
@@ -195,6 +201,19 @@ impl TypeFacts for MachineFacts {
         PointCatalog { facts: self }.expand(point)
     }
 
+    fn is_loaded(&self, module: &str) -> bool {
+        module == "vmlinux" || self.symbols().iter().any(|(_, _, _, of)| of == Some(module))
+    }
+
+    fn caution(&self, point: &AttachPoint) -> Option<String> {
+        match &point.target {
+            AttachTarget::Uprobe { path, function, address: None, .. } => {
+                binaries::indirect_function(path, function, self.pid)
+            }
+            _ => None,
+        }
+    }
+
     fn is_wanted(&self, point: &AttachPoint) -> bool {
         self.probe_filter.as_ref().is_none_or(|filter| filter.is_match(&point.name))
     }
@@ -252,6 +271,14 @@ impl TypeFacts for MachineFacts {
                 space.ok_or_else(lacking)?.tracepoint(event)
             }
             AttachTarget::Usdt { .. } => binaries::usdt_arguments(&point.target, self.pid),
+            AttachTarget::Uprobe { path, function, at_return: true, .. } => {
+                let mut known = self.returns.borrow_mut();
+                let found = known.entry(point.clone()).or_insert_with(|| {
+                    let returns = user_variables::returned(path, function, self.pid)?;
+                    Ok(Rc::new(FunctionFacts { arguments: Vec::new(), returns }))
+                });
+                found.clone()
+            }
             _ => Err("it has none by name".into()),
         }
     }

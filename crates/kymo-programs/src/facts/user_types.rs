@@ -113,6 +113,10 @@ impl<'s> TypeReader<'_, '_, 's> {
         let Some(gimli::AttributeValue::Encoding(encoding)) = encoding else { return Ok(None) };
         Ok(match encoding {
             c::DW_ATE_boolean if size == 1 => Some(CType::Boolean),
+            c::DW_ATE_float if matches!(size, 4 | 8) => Some(CType::Float { size: size as u8 }),
+            c::DW_ATE_signed | c::DW_ATE_unsigned if size == 16 => {
+                Some(CType::Wide { signed: encoding == c::DW_ATE_signed })
+            }
             c::DW_ATE_signed => integer(size, true, false),
             // Rust's `u8` and `i8` are numbers.
             c::DW_ATE_signed_char => integer(size, true, kind.unit.is_c || self.is_char(kind)?),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use kymo_bpf::{ArgumentPlace, AttachTarget, CType, FunctionArgument, UserVariable};
 use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::dwarf::{LocationBase, LocationExpr, VariableLocation};
+use kymo_model::probe::{FetchType, IntegerFormat};
 use kymo_probe::grammar::ProbeDescription;
 use kymo_probe::{LocatedPoint, PointError, ProbedBinary, ResolveError, ResolveOptions};
 use kymo_symbols::debug_files::SourceDirectories;
@@ -69,6 +70,27 @@ pub(super) fn parameters(
     let kind = |name: &str| locals.iter().find(|local| local.name == name)?.kind.clone();
     let names = args.into_iter().filter_map(|arg| arg.name);
     Ok(names.filter_map(|name| Some((kind(&name)?, name))).collect())
+}
+
+/// Type of the number that a function returns.
+pub(super) fn returned(path: &str, function: &str, pid: Option<u32>) -> Result<CType, String> {
+    let files = open(path, pid)?;
+    let binary = ProbedBinary::load(&files).map_err(|e| e.to_string())?;
+    let d = ProbeDescription::parse(&format!("{function}%return $retval"));
+    let d = d.map_err(|e| e.to_string())?;
+    let found = binary.with_finder(&options(), function, |finder| -> Result<_, ResolveError> {
+        Ok(finder.find(&d)?)
+    });
+    let points = found.map_err(|e| e.to_string())?;
+    let mut args = points.into_iter().flat_map(|point| point.args);
+    match args.next().and_then(|arg| arg.fetch_type) {
+        Some(FetchType::Integer { format, bits }) => Ok(CType::Integer {
+            size: u8::try_from(bits / 8).unwrap_or(8),
+            signed: format == IntegerFormat::Signed,
+            is_char: false,
+        }),
+        _ => Err("it returns no integer".into()),
+    }
 }
 
 /// A variable at a probe.

@@ -58,7 +58,8 @@ fn is_cut(conversion: &FormatConversion, size: u32, value: &ProgramValue) -> boo
             ProgramValue::Signed(n) | ProgramValue::Enumerator(n, _) => {
                 i32::try_from(*n).is_err() && u32::try_from(*n).is_err()
             }
-            value => u32::try_from(value.bits()).is_err(),
+            // Of a smaller type with a sign.
+            value => u32::try_from(value.bits()).is_err() && (value.bits() as i64) >> 31 != -1,
         }
 }
 

@@ -121,6 +121,10 @@ fn write_value(out: &mut Vec<u8>, value: &ProgramValue, is_old: bool) {
         ProgramValue::Pointer(n) if !is_old => write!(out, "{n}"),
         ProgramValue::Enumerator(n, _) if !is_old => write!(out, "{n}"),
         ProgramValue::Boolean(b) => write!(out, "{b}"),
+        // JSON has no infinity.
+        ProgramValue::Number(digits) if digits.ends_with(|c: char| c.is_ascii_digit()) => {
+            out.write_all(digits.as_bytes())
+        }
         ProgramValue::Tuple(parts) | ProgramValue::Array(parts) => {
             out.push(b'[');
             for (i, part) in parts.iter().enumerate() {

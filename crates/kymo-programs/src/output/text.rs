@@ -104,6 +104,7 @@ pub(crate) fn write_value(out: &mut Vec<u8>, value: &ProgramValue) {
         ProgramValue::Boolean(b) => write!(out, "{b}"),
         ProgramValue::Pointer(address) => write!(out, "0x{address:x}"),
         ProgramValue::Enumerator(_, name) => out.write_all(name.as_bytes()),
+        ProgramValue::Number(digits) => out.write_all(digits.as_bytes()),
         ProgramValue::Text(text) => out.write_all(text),
         ProgramValue::Bytes(bytes) => {
             write_escaped(out, bytes);

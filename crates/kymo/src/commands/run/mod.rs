@@ -108,7 +108,8 @@ pub(crate) struct Args {
     no_warnings: bool,
     /// Warn of failed reads and updates of maps while the program runs
     #[arg(short = 'k', long = "warnings", conflicts_with = "no_warnings")]
-    all_warnings: bool,
+    #[arg(action = clap::ArgAction::Count)]
+    all_warnings: u8,
     /// Accepted for compatibility: no LLVM makes the instructions
     #[arg(long, hide = true)]
     verify_llvm_ir: bool,
@@ -176,6 +177,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Err(e) => text.fail(&e),
             };
         }
+        anyhow::ensure!(
+            !pattern.contains('{'),
+            "-l takes a pattern such as 'tracepoint:sched:*'; `-l -e PROGRAM` lists the probes of \
+             a program"
+        );
         if pattern.contains('.') && !pattern.contains([':', '*']) {
             sayln!(
                 "WARNING: It appears that '{pattern}' is a filename but the file does not exist. \
@@ -203,7 +209,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         mode: args.mode(),
         warnings: match (args.no_warnings, args.all_warnings) {
             (true, _) => WarningLevel::None,
-            (_, true) => WarningLevel::All,
+            (_, 1..) => WarningLevel::All,
             _ => WarningLevel::Usual,
         },
     };
