@@ -9,7 +9,7 @@ use kymo_events::{
     EventSelection, EventSource, FieldId, LayoutId, PerfItem, ReadSummary, RecordedEvent,
     SourceError, TaskComm,
 };
-use kymo_model::{CompactSort as _, RecordKind};
+use kymo_model::RecordKind;
 use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
@@ -74,7 +74,7 @@ impl WaitTable {
                     None => own.push((*cause, cell.total)),
                 }
             }
-            own.compact_sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
+            own.sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
             thread_waits.insert(row.tid, row.waits);
         }
         WaitTable {
@@ -368,12 +368,12 @@ impl WaitReader<'_> {
         let mut threads: FxHashMap<u32, Vec<(OffCpuCause, u64)>> = FxHashMap::default();
         let mut thread_waits: FxHashMap<u32, TaskWaits> = FxHashMap::default();
         for (tid, mut thread) in self.threads.into_iter().filter(|(_, t)| t.has_waited) {
-            thread.causes.compact_sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
+            thread.causes.sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
             threads.insert(tid, thread.causes);
             thread_waits.insert(tid, thread.waits);
         }
         let mut cells: Vec<_> = self.cells.into_iter().collect();
-        cells.compact_sort_by_key(|(key, cell)| {
+        cells.sort_by_key(|(key, cell)| {
             (std::cmp::Reverse(cell.total), key.0, key.1, key.2.map(|w| w.0))
         });
         WaitTable {

@@ -2,7 +2,7 @@
 //! recordings of whichever kind tells of switches.
 
 use kymo_events::{EventSelection, EventSource, SourceError};
-use kymo_model::{AttrFlags, CompactSort as _, Note, NoteKind, by_number};
+use kymo_model::{AttrFlags, Note, NoteKind, by_number};
 use rustc_hash::FxHashMap;
 
 use super::count::{OffCpuConfig, count_off_cpu};
@@ -124,7 +124,7 @@ fn of_records(
         })
     });
     let mut tasks: Vec<TaskTime> = tasks.collect();
-    tasks.compact_sort_by_key(|t| t.tid);
+    tasks.sort_by_key(|t| t.tid);
     let mut notes = table.summary.notes(source);
     let (waits, stacked) = table.stacked;
     if stacked < waits {

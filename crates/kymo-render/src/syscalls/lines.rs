@@ -13,7 +13,7 @@ use std::time::Duration;
 use kymo_analysis::syscalls::CallWaits;
 use kymo_bpf::{CALL_NUMBERS, MemoryPiece};
 use kymo_format::{EventFormat, json_string};
-use kymo_model::{CompactSort as _, Endian, Note, NoteKind, UntrustedText, counted};
+use kymo_model::{Endian, Note, NoteKind, UntrustedText, counted};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::enum_names::EnumNames;
@@ -445,7 +445,7 @@ impl<I: TaskInspector> SyscallLines<I> {
     /// Writes the calls that have not returned, and the table: the trace is over.
     pub fn finish(&mut self) {
         let mut rest: Vec<(i32, PendingCall)> = self.open.drain().collect();
-        rest.compact_sort_by_key(|(_, b)| b.time);
+        rest.sort_by_key(|(_, b)| b.time);
         for (tid, pending) in rest {
             if !self.is_full() {
                 self.finish_call(tid, pending, CallEnd::Trace);

@@ -6,7 +6,6 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use kymo_analysis::syscalls::SyscallStats;
-use kymo_model::CompactSort as _;
 use kymo_model::format_width;
 use rustc_hash::FxHashMap;
 
@@ -122,7 +121,7 @@ impl SyscallSummary {
             return CallTable::default().write(self.style, out);
         }
         let mut tables: Vec<_> = self.tables.iter().collect();
-        tables.compact_sort_by_key(|(group, table)| (Reverse(table.count()), *group));
+        tables.sort_by_key(|(group, table)| (Reverse(table.count()), *group));
         for (n, (group, table)) in tables.into_iter().enumerate() {
             if *group != SummaryGroup::All {
                 out.extend_from_slice(if n > 0 { b"\n" } else { b"" });
@@ -155,7 +154,7 @@ impl CallTable {
     /// The table, the longest total first, and the sum of all.
     fn write(&self, style: SummaryStyle, out: &mut Vec<u8>) {
         let mut rows: Vec<&(String, SyscallStats)> = self.calls.values().collect();
-        rows.compact_sort_by_key(|(name, s)| (Reverse(s.durations.total), name));
+        rows.sort_by_key(|(name, s)| (Reverse(s.durations.total), name));
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(12);
         let width = format_width(width);
         let _ = writeln!(
@@ -186,8 +185,8 @@ impl CallTable {
                 ms(Some(s.durations.total)),
                 ms(s.min),
                 ms(s.durations.average()),
-                ms(s.quantile(0.5)),
-                ms(s.quantile(0.99)),
+                ms(s.durations.quantile(0.5)),
+                ms(s.durations.quantile(0.99)),
                 ms(s.durations.max.map(|m| m.0)),
                 s.relative_error(),
             );
