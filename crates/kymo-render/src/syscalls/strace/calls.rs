@@ -747,21 +747,19 @@ fn futex(args: &[u64; 6]) -> &'static [Argument] {
     match args[1] as i32 & 0x7f {
         libc::FUTEX_WAIT => &[In(addr), In(commands::futex_op), In(uint), In(times::timespec)],
         libc::FUTEX_WAKE | libc::FUTEX_FD => &[In(addr), In(commands::futex_op), In(uint)],
+        // The second address stays out.
         libc::FUTEX_WAIT_BITSET => &[
             In(addr),
             In(commands::futex_op),
             In(uint),
             In(times::timespec),
-            In(addr),
-            In(commands::futex_bits),
+            In(|p, _| commands::futex_bits(p, p.args[5])),
         ],
         libc::FUTEX_WAKE_BITSET => &[
             In(addr),
             In(commands::futex_op),
             In(uint),
-            In(addr),
-            In(addr),
-            In(commands::futex_bits),
+            In(|p, _| commands::futex_bits(p, p.args[5])),
         ],
         libc::FUTEX_REQUEUE => &[In(addr), In(commands::futex_op), In(uint), In(uint), In(addr)],
         libc::FUTEX_CMP_REQUEUE | libc::FUTEX_CMP_REQUEUE_PI => {
