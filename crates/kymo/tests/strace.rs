@@ -316,12 +316,19 @@ fn options_mean_what_strace_means() {
         (&["-k", "true"], "stacks are not read here"),
         (&["-e", "trace=no_such_call", "true"], "no system call, class or pattern"),
         (&["-e", "signal=SIGNOT", "true"], "no signal"),
-        (&["/nonexistent/program"], "No such file or directory"),
         (&["-p", "4194305"], "cannot trace process 4194305"),
     ] {
         let out = run(args).failure();
         assert!(out.stderr.contains(reason), "{args:?}: {}", out.stderr);
     }
+}
+
+#[test]
+fn a_command_that_is_not_there_is_an_error() {
+    let mut command = Command::new(KYMO);
+    command.args(["strace", "/nonexistent/program"]);
+    let out = run_command(command).expect_status(127);
+    assert!(out.stderr.contains("No such file or directory"), "{}", out.stderr);
 }
 
 /// A process that is traced runs on after the tracer was killed, and after Ctrl-C.
