@@ -218,6 +218,16 @@ const REFUSED: &[RefusedOption] = &[
         reason: "`kymo offcpu` shows where tasks slept, out of sched events as they are",
     },
     RefusedOption {
+        commands: &["diff"],
+        options: &["cycles-hist", "stream"],
+        reason: "branch records are not counted; use perf",
+    },
+    RefusedOption {
+        commands: &["diff"],
+        options: &["dump-raw-trace", "D"],
+        reason: "`kymo script -D` prints the records of a file",
+    },
+    RefusedOption {
         commands: &["inject"],
         options: &["aslr"],
         reason: "addresses stay as they were recorded",
@@ -233,7 +243,6 @@ const REFUSED_COMMANDS: &[(&str, &str)] = &[
          accesses to memory, and `kymo script -F addr,data_src,weight` prints them",
     ),
     ("daemon", "`kymo session` keeps traces running, and takes their last seconds"),
-    ("diff", "recordings are not compared; `kymo report` shows each"),
     (
         "ftrace",
         "`kymo trace --tracer function` and `--tracer function_graph` show functions of the \

@@ -1,15 +1,14 @@
 //! Run times and delays of pieces of work, and the tasks that they held up.
 
 use kymo_events::{EventSource, SourceError};
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::decode::KworkKind;
 use super::machine::KworkStep;
 use super::read::{KworkConfig, KworkRead, KworkSight, KworkSink, read_into};
 use crate::call_sites::{CallSites, SiteId};
-use crate::print_argument::FlagNames;
 use crate::tasks::DelayStats;
+use kymo_format::print_argument::FlagNames;
 
 /// Rows of pieces of work, and of tasks.
 const MOST_ROWS: usize = 100_000;
@@ -198,7 +197,7 @@ impl KworkTable {
         let read = read_into(source, config, &mut sink)?;
         let TableSink { rows, tasks, crowded, .. } = sink;
         let mut delayed: Vec<DelayedTask> = tasks.into_values().collect();
-        delayed.compact_sort_by(|a, b| {
+        delayed.sort_by(|a, b| {
             (b.held_up.total, &a.comm, a.tid).cmp(&(a.held_up.total, &b.comm, b.tid))
         });
         Ok(KworkTable { rows, delayed, crowded, read })

@@ -5,7 +5,9 @@ use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use kymo_events::{EventSelection, EventSource, ReadSummary, TaskTree, parse_times};
+use kymo_events::{
+    EventSelection, EventSource, ReadSummary, RecordedExtent, TaskTree, note_blocked, parse_times,
+};
 use kymo_kernel::blocked::BlockedThreads;
 use kymo_kernel::target;
 use kymo_kernel::terminal_output::output_is_terminal;
@@ -14,6 +16,7 @@ use kymo_view::Ledger;
 use kymo_view::units::TimeUnits;
 
 use super::default_recording;
+use super::event_recording::RecordedEvents;
 use super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::args::targets::kernel_numbers;
@@ -144,6 +147,16 @@ impl AnalysisArgs {
         Ok(())
     }
 
+    /// Notes on what events that were counted while they happened cannot tell: chosen threads that
+    /// were blocked all the time, and names that no task had.
+    pub(crate) fn live_notes(&self, selection: &EventSelection) -> Vec<Note> {
+        let unmet = selection.unmet_notes(RecordedExtent::default).into_iter();
+        note_blocked(&self.blocked)
+            .into_iter()
+            .chain(unmet.filter(|_| !self.comm.is_empty()))
+            .collect()
+    }
+
     /// Whether events come from a recorder of this process.
     pub(crate) fn is_live(&self) -> bool {
         self.is_live
@@ -189,6 +202,10 @@ impl AnalysisArgs {
         }
         if self.names_cgroups() && !self.is_live {
             events.members = Some(source.tasks_of_cgroups(&self.cgroup)?);
+        }
+        // Of what happens now, tasks that did nothing are named by their numbers.
+        if !self.is_live || !self.comm.is_empty() {
+            source.explain(&events);
         }
         Ok(events)
     }
@@ -237,6 +254,23 @@ impl AnalysisArgs {
         let damage = summary.is_damaged(source).then_some("damaged; what can be read is counted");
         Ok(exit::status(source.name(), damage, ledger, self.strict))
     }
+}
+
+/// Records events and shows them while they come, by `show`, which reads them as it reads a
+/// recording. `read_of`: the flags that name the recording.
+pub(crate) fn show_live<A: Send>(
+    live: &WatchArgs,
+    events: &RecordedEvents,
+    chains: bool,
+    mut args: A,
+    read_of: fn(&mut A) -> &mut AnalysisArgs,
+    show: impl FnOnce(&A) -> anyhow::Result<ExitCode> + Send,
+) -> anyhow::Result<ExitCode> {
+    let cgroups = read_of(&mut args).names_cgroups();
+    live.pass_on(events, (chains, cgroups), move |pipe| {
+        read_of(&mut args).set_live(pipe)?;
+        show(&args)
+    })
 }
 
 /// Tells that a result is of the tasks of a command.

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use kymo_files::perfdata::PerfData;
+use kymo_kernel::calendar::format_local_time;
 use kymo_kernel::output_file::{self, Existing, PRIVATE};
-use kymo_kernel::process::format_local_time;
 use kymo_kernel::system::SystemRoot;
-use kymo_model::{CompactSort as _, counted};
+use kymo_model::counted;
 use kymo_symbols::build_id_archive::{ArchiveWriter, INNER, unpack};
 use kymo_symbols::build_id_cache::BuildIdCache;
 use kymo_symbols::{BuildIdDirectory, Finder, ResolverOptions};
@@ -80,7 +80,7 @@ fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
     let hit = hit_binaries(&mut file, &recording)?;
     let mut wanted: Vec<_> = file.features().build_ids.clone();
     wanted.retain(|entry| {
-        hit.contains(&entry.filename) && !excluded.contains(entry.build_id.to_string().as_str())
+        hit.contains(entry.path()) && !excluded.contains(entry.build_id.to_string().as_str())
     });
     if wanted.is_empty() {
         bail!("no build-ids to pack: no binary with samples in {} has one", recording.display());
@@ -97,13 +97,13 @@ fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
     write_whole(&name, |out| {
         let mut archive = ArchiveWriter::new(out);
         for entry in &wanted {
-            let binary = Path::new(&entry.filename);
+            let binary = entry.path();
             if archive.add_binary(cache, &finder, binary, entry.build_id)? {
                 packed += 1;
             } else {
                 sayln!(
                     "kymo: {} of build-id {} is neither in the cache nor here",
-                    entry.filename,
+                    binary.display(),
                     entry.build_id
                 );
             }
@@ -213,7 +213,7 @@ fn only_archive() -> anyhow::Result<PathBuf> {
             found.push(name);
         }
     }
-    found.compact_sort_by(Ord::cmp);
+    found.sort_unstable();
     match found.as_slice() {
         [only] => Ok(PathBuf::from(only)),
         [] => bail!("no perf*.tar.bz2 lies in this directory; name the archive"),

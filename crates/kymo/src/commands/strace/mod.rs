@@ -382,7 +382,8 @@ impl StraceSession {
 
     /// Writes about one stop.
     fn take(&mut self, tid: u32, stop: TaskStop) -> anyhow::Result<()> {
-        let now = StopTime { wall: process::wall_time(), monotonic: process::monotonic() };
+        let now =
+            StopTime { wall: kymo_kernel::calendar::wall_time(), monotonic: process::monotonic() };
         let mut view = self.view(tid);
         match stop {
             TaskStop::Enter(call) => {

@@ -25,10 +25,10 @@ impl TaskView for LiveTask {
     }
 
     fn time_of_day(&mut self, seconds: i64) -> String {
-        process::format_local_time("%H:%M:%S", seconds)
+        kymo_kernel::calendar::format_local_time("%H:%M:%S", seconds)
     }
 
     fn local_time(&mut self, seconds: i64) -> String {
-        process::format_local_time("%Y-%m-%dT%H:%M:%S%z", seconds)
+        kymo_kernel::calendar::format_local_time("%Y-%m-%dT%H:%M:%S%z", seconds)
     }
 }
