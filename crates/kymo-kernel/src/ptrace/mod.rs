@@ -11,8 +11,8 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use request::{AnyTask, ChildSignals, Options, WaitStatus};
-pub use request::{CallInfo, CallStop, Restart, SignalInfo, ThreadOrigin};
+use request::{AnyTask, CallSide, ChildSignals, Options, Restart, WaitStatus};
+pub use request::{CallStop, SignalInfo, ThreadOrigin};
 
 use crate::process::GatedChild;
 use crate::target;
@@ -182,16 +182,6 @@ impl TracedProcesses {
         }
     }
 
-    /// Delivers another signal than the one that was reported, or none (0), with the stop that
-    /// was handed out last.
-    pub fn replace_signal(&mut self, tid: u32, signal: i32) {
-        if let Some(task) = self.tasks.get_mut(&tid)
-            && task.stopped.is_some()
-        {
-            task.stopped = Some(Restart::Signal(signal));
-        }
-    }
-
     fn restart(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         if let Some(how) = task.stopped.take() {
@@ -231,9 +221,9 @@ impl TracedProcesses {
         self.set(tid, Restart::Signal(0));
         match event {
             0 if signal == libc::SIGTRAP | 0x80 => match request::call_info(tid).ok()? {
-                CallInfo::Enter(call) => Some(TaskStop::Enter(call)),
-                CallInfo::Leave { result, is_error } => Some(TaskStop::Leave { result, is_error }),
-                CallInfo::None => None,
+                CallSide::Enter(call) => Some(TaskStop::Enter(call)),
+                CallSide::Leave { result, is_error } => Some(TaskStop::Leave { result, is_error }),
+                CallSide::None => None,
             },
             0 => {
                 self.set(tid, Restart::Signal(signal));

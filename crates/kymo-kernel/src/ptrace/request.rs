@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
 /// How a stopped task is let run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
+pub(super) enum Restart {
     /// With a signal, or none (0).
     Signal(i32),
     /// It stays stopped by job control until SIGCONT.
@@ -38,7 +38,7 @@ pub struct CallStop {
 
 /// At which side of a call a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallInfo {
+pub(super) enum CallSide {
     /// At its beginning.
     Enter(CallStop),
     /// At its end.
@@ -146,7 +146,7 @@ pub(super) fn event_message(tid: u32) -> io::Result<u64> {
 /// Bytes of `struct ptrace_syscall_info`: include/uapi/linux/ptrace.h.
 const CALL_INFO: usize = 88;
 
-pub(super) fn call_info(tid: u32) -> io::Result<CallInfo> {
+pub(super) fn call_info(tid: u32) -> io::Result<CallSide> {
     let mut info = [0u8; CALL_INFO];
     // SAFETY: GET_SYSCALL_INFO writes at most CALL_INFO bytes to `info`, a live local.
     let result = unsafe {
@@ -164,14 +164,14 @@ pub(super) fn call_info(tid: u32) -> io::Result<CallInfo> {
 }
 
 /// The fields of `struct ptrace_syscall_info`.
-fn parse_call_info(info: &[u8; CALL_INFO]) -> CallInfo {
+fn parse_call_info(info: &[u8; CALL_INFO]) -> CallSide {
     let word = |at: usize| {
         info.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_ne_bytes(*b))
     };
     let architecture =
         info.get(4..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_ne_bytes(*b));
     match info[0] {
-        libc::PTRACE_SYSCALL_INFO_ENTRY => CallInfo::Enter(CallStop {
+        libc::PTRACE_SYSCALL_INFO_ENTRY => CallSide::Enter(CallStop {
             architecture,
             number: word(24).cast_signed(),
             args: std::array::from_fn(|n| word(32 + 8 * n)),
@@ -179,9 +179,9 @@ fn parse_call_info(info: &[u8; CALL_INFO]) -> CallInfo {
             stack: word(16),
         }),
         libc::PTRACE_SYSCALL_INFO_EXIT => {
-            CallInfo::Leave { result: word(24).cast_signed(), is_error: info[32] != 0 }
+            CallSide::Leave { result: word(24).cast_signed(), is_error: info[32] != 0 }
         }
-        _ => CallInfo::None,
+        _ => CallSide::None,
     }
 }
 
@@ -329,11 +329,11 @@ mod tests {
         info[4..8].copy_from_slice(&0xc000_003e_u32.to_ne_bytes());
         info[24..32].copy_from_slice(&257u64.to_ne_bytes());
         info[72..80].copy_from_slice(&6u64.to_ne_bytes());
-        let CallInfo::Enter(call) = parse_call_info(&info) else { panic!() };
+        let CallSide::Enter(call) = parse_call_info(&info) else { panic!() };
         assert_eq!((call.architecture, call.number, call.args[5]), (0xc000_003e, 257, 6));
         info[0] = libc::PTRACE_SYSCALL_INFO_EXIT;
         info[24..32].copy_from_slice(&(-2i64).to_ne_bytes());
         info[32] = 1;
-        assert_eq!(parse_call_info(&info), CallInfo::Leave { result: -2, is_error: true });
+        assert_eq!(parse_call_info(&info), CallSide::Leave { result: -2, is_error: true });
     }
 }

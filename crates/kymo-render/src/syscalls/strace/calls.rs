@@ -306,6 +306,13 @@ fn set_and_size(p: &mut P<'_>, v: u64) {
     p.unsigned(size);
     p.text("}");
 }
+/// A set whose size is the argument of another place: one of another size is an address.
+fn set_sized(p: &mut P<'_>, v: u64, place: usize) {
+    match p.args.get(place) {
+        Some(8) => signals::set(p, v),
+        _ => p.address(v),
+    }
+}
 fn time_at(p: &mut P<'_>, v: u64) {
     let Some(time) = p.u64_at(v) else { return p.address(v) };
     let words = p.task.local_time(time.cast_signed());
@@ -606,11 +613,11 @@ fn known(name: &str, args: &[u64; 6]) -> Option<&'static [Argument]> {
         "rt_sigaction" => {
             &[In(signals::signal), In(signals::action), Out(signals::action), In(ulong)]
         }
-        "rt_sigprocmask" => &[In(how), In(signals::set), Out(signals::set), In(ulong)],
+        "rt_sigprocmask" => &[In(how), In(|p, v| set_sized(p, v, 3)), Out(signals::set), In(ulong)],
         "rt_sigpending" => &[Out(signals::set), In(ulong)],
-        "rt_sigsuspend" => &[In(signals::set), In(ulong)],
+        "rt_sigsuspend" => &[In(|p, v| set_sized(p, v, 1)), In(ulong)],
         "rt_sigtimedwait" => {
-            &[In(signals::set), Out(signals::info), In(times::timespec), In(ulong)]
+            &[In(|p, v| set_sized(p, v, 3)), Out(signals::info), In(times::timespec), In(ulong)]
         }
         "sigaltstack" => &[In(signals::alternate_stack), Out(signals::alternate_stack)],
         "signalfd4" => &[In(fd), In(signals::set), In(ulong), In(signalfd)],
@@ -636,7 +643,13 @@ fn known(name: &str, args: &[u64; 6]) -> Option<&'static [Argument]> {
         "timerfd_gettime" => &[In(fd), Out(times::itimerspec)],
         // Descriptors that are waited for.
         "poll" => &[In(files::polled), In(uint), In(int)],
-        "ppoll" => &[In(files::polled), In(uint), In(times::timespec), In(signals::set), In(ulong)],
+        "ppoll" => &[
+            In(files::polled),
+            In(uint),
+            In(times::timespec),
+            In(|p, v| set_sized(p, v, 4)),
+            In(ulong),
+        ],
         "select" => {
             &[In(int), In(files::fd_set), In(files::fd_set), In(files::fd_set), In(times::timeval)]
         }
@@ -651,15 +664,20 @@ fn known(name: &str, args: &[u64; 6]) -> Option<&'static [Argument]> {
         "epoll_create1" => &[In(epoll_flags)],
         "epoll_ctl" => &[In(fd), In(epoll_op), In(fd), In(files::epoll_event)],
         "epoll_wait" => &[In(fd), Out(files::epoll_events), In(int), In(int)],
-        "epoll_pwait" => {
-            &[In(fd), Out(files::epoll_events), In(int), In(int), In(signals::set), In(ulong)]
-        }
+        "epoll_pwait" => &[
+            In(fd),
+            Out(files::epoll_events),
+            In(int),
+            In(int),
+            In(|p, v| set_sized(p, v, 5)),
+            In(ulong),
+        ],
         "epoll_pwait2" => &[
             In(fd),
             Out(files::epoll_events),
             In(int),
             In(times::timespec),
-            In(signals::set),
+            In(|p, v| set_sized(p, v, 5)),
             In(ulong),
         ],
         "eventfd2" => &[In(uint), In(eventfd)],
@@ -747,21 +765,19 @@ fn futex(args: &[u64; 6]) -> &'static [Argument] {
     match args[1] as i32 & 0x7f {
         libc::FUTEX_WAIT => &[In(addr), In(commands::futex_op), In(uint), In(times::timespec)],
         libc::FUTEX_WAKE | libc::FUTEX_FD => &[In(addr), In(commands::futex_op), In(uint)],
+        // The second address stays out.
         libc::FUTEX_WAIT_BITSET => &[
             In(addr),
             In(commands::futex_op),
             In(uint),
             In(times::timespec),
-            In(addr),
-            In(commands::futex_bits),
+            In(|p, _| commands::futex_bits(p, p.args[5])),
         ],
         libc::FUTEX_WAKE_BITSET => &[
             In(addr),
             In(commands::futex_op),
             In(uint),
-            In(addr),
-            In(addr),
-            In(commands::futex_bits),
+            In(|p, _| commands::futex_bits(p, p.args[5])),
         ],
         libc::FUTEX_REQUEUE => &[In(addr), In(commands::futex_op), In(uint), In(uint), In(addr)],
         libc::FUTEX_CMP_REQUEUE | libc::FUTEX_CMP_REQUEUE_PI => {

@@ -6,7 +6,7 @@ use super::signals::signal_text;
 
 /// Why a filter was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FilterError {
+pub enum CallFilterError {
     /// No system call has this name.
     #[error("no system call, class or pattern {0:?}")]
     Call(String),
@@ -57,7 +57,7 @@ impl CallFilter {
     ///
     /// # Errors
     /// If a word names no call; `?` before a word allows that.
-    pub fn set_calls(&mut self, list: &str) -> Result<(), FilterError> {
+    pub fn set_calls(&mut self, list: &str) -> Result<(), CallFilterError> {
         let (are_others, words) = words(list);
         let mut calls = BTreeSet::new();
         for word in words {
@@ -78,7 +78,7 @@ impl CallFilter {
                 },
             };
             if found.is_empty() && !is_optional {
-                return Err(FilterError::Call(word.to_owned()));
+                return Err(CallFilterError::Call(word.to_owned()));
             }
             calls.extend(found);
         }
@@ -95,7 +95,7 @@ impl CallFilter {
     ///
     /// # Errors
     /// If a word names no signal.
-    pub fn set_signals(&mut self, list: &str) -> Result<(), FilterError> {
+    pub fn set_signals(&mut self, list: &str) -> Result<(), CallFilterError> {
         let (are_others, words) = words(list);
         let all: BTreeSet<String> = (1..=64).map(signal_text).collect();
         let mut signals = BTreeSet::new();
@@ -111,7 +111,7 @@ impl CallFilter {
                         false => format!("SIG{upper}"),
                     });
                     if !all.contains(&name) {
-                        return Err(FilterError::Signal(word.to_owned()));
+                        return Err(CallFilterError::Signal(word.to_owned()));
                     }
                     signals.insert(name);
                 }
@@ -128,7 +128,7 @@ impl CallFilter {
     ///
     /// # Errors
     /// If a word names no status.
-    pub fn set_statuses(&mut self, list: &str) -> Result<(), FilterError> {
+    pub fn set_statuses(&mut self, list: &str) -> Result<(), CallFilterError> {
         use CallStatus::{Detached, Failed, Successful, Unavailable, Unfinished};
         let all = [Successful, Failed, Unfinished, Unavailable, Detached];
         let (are_others, words) = words(list);
@@ -142,7 +142,7 @@ impl CallFilter {
                 "unfinished" => drop(statuses.insert(Unfinished)),
                 "unavailable" => drop(statuses.insert(Unavailable)),
                 "detached" => drop(statuses.insert(Detached)),
-                _ => return Err(FilterError::Status(word.to_owned())),
+                _ => return Err(CallFilterError::Status(word.to_owned())),
             }
         }
         self.statuses = Some(match are_others {
@@ -200,7 +200,7 @@ mod tests {
         assert!(filter.has_call(&call(libc::SYS_read)));
         filter.set_calls("none").unwrap();
         assert!(!filter.has_call(&call(libc::SYS_read)));
-        assert_eq!(filter.set_calls("opne"), Err(FilterError::Call("opne".into())));
+        assert_eq!(filter.set_calls("opne"), Err(CallFilterError::Call("opne".into())));
         filter.set_calls("?opne,read").unwrap();
         assert!(filter.has_call(&call(libc::SYS_read)));
     }

@@ -28,7 +28,7 @@ pub enum TimeStyle {
 
 /// How lines begin and end.
 #[derive(Clone, Debug)]
-pub struct LineStyle {
+pub struct CallLineStyle {
     /// The time before them.
     pub time: TimeStyle,
     /// Whether the time since the line before stands there (`-r`).
@@ -49,9 +49,9 @@ pub struct LineStyle {
     pub hides_ends: bool,
 }
 
-impl Default for LineStyle {
-    fn default() -> LineStyle {
-        LineStyle {
+impl Default for CallLineStyle {
+    fn default() -> CallLineStyle {
+        CallLineStyle {
             time: TimeStyle::None,
             is_relative: false,
             has_duration: false,
@@ -78,7 +78,7 @@ pub enum TaskEnd {
 
 /// A moment on both clocks.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Moment {
+pub struct StopTime {
     /// Since 1970.
     pub wall: Duration,
     /// On the monotonic clock.
@@ -89,7 +89,7 @@ pub struct Moment {
 #[derive(Debug)]
 struct OpenCall {
     call: BegunCall,
-    began: Moment,
+    began: StopTime,
     /// Text of the arguments so far.
     begun: Vec<u8>,
     is_shown: bool,
@@ -119,7 +119,7 @@ struct PartialLine {
 #[derive(Debug)]
 pub struct StraceLog {
     style: StraceStyle,
-    lines: LineStyle,
+    lines: CallLineStyle,
     filter: CallFilter,
     tasks: HashMap<u32, TaskLines>,
     /// By output: 0, or the task's number where each has its own.
@@ -133,7 +133,7 @@ impl StraceLog {
     /// Writes in this style what the filter leaves; with `counts` the table of `-c`, too.
     pub fn new(
         style: StraceStyle,
-        lines: LineStyle,
+        lines: CallLineStyle,
         filter: CallFilter,
         counts: bool,
     ) -> StraceLog {
@@ -178,7 +178,7 @@ impl StraceLog {
     }
 
     /// The beginning of a line: what was begun of another is broken off.
-    fn leader(&mut self, tid: u32, now: Moment, task: &mut dyn TaskView) {
+    fn leader(&mut self, tid: u32, now: StopTime, task: &mut dyn TaskView) {
         let key = self.key(tid);
         if self.partial.remove(&key).is_some() {
             let out = self.output.entry(key).or_default();
@@ -235,7 +235,7 @@ impl StraceLog {
     }
 
     /// A call begins.
-    pub fn begin(&mut self, tid: u32, mut call: BegunCall, now: Moment, task: &mut dyn TaskView) {
+    pub fn begin(&mut self, tid: u32, mut call: BegunCall, now: StopTime, task: &mut dyn TaskView) {
         let known = self.tasks.entry(tid).or_default();
         let is_hidden = known.is_hidden && call.name != "execve";
         let has_switched =
@@ -276,7 +276,7 @@ impl StraceLog {
         &mut self,
         tid: u32,
         (result, is_error): (i64, bool),
-        now: Moment,
+        now: StopTime,
         task: &mut dyn TaskView,
     ) {
         let known = self.tasks.entry(tid).or_default();
@@ -322,7 +322,7 @@ impl StraceLog {
     }
 
     /// Goes on with the line of a call, which others may have interrupted.
-    fn resume(&mut self, tid: u32, open: &OpenCall, now: Moment, task: &mut dyn TaskView) {
+    fn resume(&mut self, tid: u32, open: &OpenCall, now: StopTime, task: &mut dyn TaskView) {
         let name = open.call.name.as_bytes();
         if self.is_on_line(tid) {
             return;
@@ -378,7 +378,7 @@ impl StraceLog {
     }
 
     /// The task is about to end: a call that it is in has no result.
-    pub fn exiting(&mut self, tid: u32, now: Moment, task: &mut dyn TaskView) {
+    pub fn exiting(&mut self, tid: u32, now: StopTime, task: &mut dyn TaskView) {
         let Some(open) = self.tasks.entry(tid).or_default().open.take() else { return };
         let is_hidden = self.is_hidden(tid);
         let is_shown = open.is_shown && !is_hidden && self.filter.has_paths(&open.call.paths);
@@ -397,7 +397,7 @@ impl StraceLog {
     }
 
     /// A line about a task that is no call.
-    fn remark(&mut self, tid: u32, now: Moment, task: &mut dyn TaskView, text: &[u8]) {
+    fn remark(&mut self, tid: u32, now: StopTime, task: &mut dyn TaskView, text: &[u8]) {
         if self.lines.shows_lines && !self.is_hidden(tid) {
             self.leader(tid, now, task);
             self.end_line(tid, text);
@@ -410,7 +410,7 @@ impl StraceLog {
         tid: u32,
         signal: i32,
         info: &[u8],
-        now: Moment,
+        now: StopTime,
         task: &mut dyn TaskView,
     ) {
         if !self.filter.has_signal(signal) {
@@ -436,7 +436,7 @@ impl StraceLog {
     }
 
     /// The task is stopped by job control.
-    pub fn stopped(&mut self, tid: u32, signal: i32, now: Moment, task: &mut dyn TaskView) {
+    pub fn stopped(&mut self, tid: u32, signal: i32, now: StopTime, task: &mut dyn TaskView) {
         if self.filter.has_signal(signal) {
             let name = signal_text(signal.cast_unsigned());
             self.remark(tid, now, task, format!("--- stopped by {name} ---").as_bytes());
@@ -444,7 +444,7 @@ impl StraceLog {
     }
 
     /// The task has ended.
-    pub fn ended(&mut self, tid: u32, end: TaskEnd, now: Moment, task: &mut dyn TaskView) {
+    pub fn ended(&mut self, tid: u32, end: TaskEnd, now: StopTime, task: &mut dyn TaskView) {
         let text = match end {
             TaskEnd::Exited(status) => format!("+++ exited with {status} +++"),
             TaskEnd::Killed(signal, with_core) => {
@@ -460,7 +460,7 @@ impl StraceLog {
     }
 
     /// A thread has executed a program and goes on under the number of its process.
-    pub fn renumber(&mut self, former: u32, tid: u32, now: Moment, task: &mut dyn TaskView) {
+    pub fn renumber(&mut self, former: u32, tid: u32, now: StopTime, task: &mut dyn TaskView) {
         if self.is_on_line(former) {
             let key = self.key(former);
             self.partial.remove(&key);

@@ -19,8 +19,8 @@ mod summary;
 mod times;
 mod words;
 
-pub use filter::{CallFilter, CallStatus, FilterError};
-pub use log::{LineStyle, Moment, StraceLog, TaskEnd, TimeStyle};
+pub use filter::{CallFilter, CallFilterError, CallStatus};
+pub use log::{CallLineStyle, StopTime, StraceLog, TaskEnd, TimeStyle};
 pub use summary::CountOrder;
 
 use calls::{Argument, CallShape};

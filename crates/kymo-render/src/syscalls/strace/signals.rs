@@ -63,7 +63,7 @@ pub(super) fn action(p: &mut P<'_>, address: u64) {
         handler => p.address(handler),
     }
     let _ = write!(p.out, ", sa_mask={}, sa_flags=", set_text(u64_in(&bytes, 24)));
-    p.bits(SA, flags & 0xffff_ffff, "SA_???");
+    p.bits(SA, flags, "SA_???");
     if flags & 0x0400_0000 != 0 {
         p.text(", sa_restorer=");
         p.address(u64_in(&bytes, 16));

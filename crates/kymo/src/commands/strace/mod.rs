@@ -17,7 +17,7 @@ use kymo_kernel::process::{self, GatedChild, Signal, Signals};
 use kymo_kernel::ptrace::{TaskStop, TracedProcesses};
 use kymo_kernel::target;
 use kymo_render::syscalls::strace::{
-    BegunCall, CallFilter, CountOrder, HexTexts, LineStyle, Moment, StraceLog, StraceStyle,
+    BegunCall, CallFilter, CallLineStyle, CountOrder, HexTexts, StopTime, StraceLog, StraceStyle,
     TaskEnd, TimeStyle,
 };
 
@@ -191,9 +191,9 @@ impl Args {
         }
     }
 
-    fn lines(&self) -> LineStyle {
+    fn lines(&self) -> CallLineStyle {
         let is_separate = self.follow > 1 && self.output.is_some();
-        LineStyle {
+        CallLineStyle {
             time: match self.times {
                 0 => TimeStyle::None,
                 1 => TimeStyle::Seconds,
@@ -382,7 +382,8 @@ impl StraceSession {
 
     /// Writes about one stop.
     fn take(&mut self, tid: u32, stop: TaskStop) -> anyhow::Result<()> {
-        let now = Moment { wall: kymo_kernel::calendar::wall_time(), monotonic: process::monotonic() };
+        let now =
+            StopTime { wall: kymo_kernel::calendar::wall_time(), monotonic: process::monotonic() };
         let mut view = self.view(tid);
         match stop {
             TaskStop::Enter(call) => {
@@ -418,7 +419,7 @@ impl StraceSession {
         Ok(())
     }
 
-    fn end(&mut self, tid: u32, end: TaskEnd, status: u8, now: Moment) {
+    fn end(&mut self, tid: u32, end: TaskEnd, status: u8, now: StopTime) {
         let mut view = self.view(tid);
         if self.command.as_ref().is_some_and(|child| child.pid() == tid) {
             self.status = status;

@@ -1,6 +1,6 @@
 //! A task that stands still, as the decoder reads it.
 
-use kymo_kernel::{memory, process, target};
+use kymo_kernel::{memory, target};
 use kymo_render::syscalls::strace::TaskView;
 
 /// A stopped task of this machine.
