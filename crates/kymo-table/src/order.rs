@@ -9,7 +9,7 @@ use crate::{Cell, Column, Role};
 /// Word that `--sort` takes for a column: another program's, or a shorter one.
 pub type SortAlias = (&'static str, &'static str);
 
-/// Columns that rows are sorted by.
+/// ColumnSet that rows are sorted by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SortKeys(Vec<(usize, bool)>);
 
@@ -60,10 +60,10 @@ impl SortKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Columns;
+    use crate::ColumnSet;
 
-    fn columns() -> Columns<'static, (&'static str, u64)> {
-        Columns::new().key("comm", "name", |r: &(&str, u64), ()| r.0).sum(
+    fn columns() -> ColumnSet<'static, (&'static str, u64)> {
+        ColumnSet::new().key("comm", "name", |r: &(&str, u64), ()| r.0).sum(
             "total_ns",
             "time",
             |r, ()| r.1,

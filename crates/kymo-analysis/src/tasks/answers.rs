@@ -1,18 +1,20 @@
 //! The answer of `kymo sched latency` as tables.
 
 use kymo_model::CompactSort as _;
-use kymo_table::{Answer, AnswerSchema, Columns, Name};
+use kymo_table::{Answer, AnswerSchema, ColumnSet, Name};
 
 use super::latency::{LatencyRow, LatencyTable, LongestDelay, delay_columns};
+use super::lines::line_schemas;
 use super::wait::WaitCause;
 
-fn row_columns<'a>() -> Columns<'a, LatencyRow, LatencyTable> {
+fn row_columns<'a>() -> ColumnSet<'a, LatencyRow, LatencyTable> {
     fn single(row: &LatencyRow) -> bool {
         row.tasks == 1
     }
-    Columns::new()
+    ColumnSet::new()
         .key("comm", "name", |r: &LatencyRow, _: &LatencyTable| Name(r.comm.clone()))
         .key("tid", "thread; null in a row of several tasks", |r, _| single(r).then_some(r.tid))
+        .detail("first_tid", "thread of its first task", |r, _| r.tid)
         .key(
             "pid",
             "process; null in a row of several tasks, or where the recording does not state it",
@@ -48,8 +50,8 @@ fn row_columns<'a>() -> Columns<'a, LatencyRow, LatencyTable> {
         .group("new", "waits before the first run", delay_columns(), |r, _| &r.new)
 }
 
-fn columns<'a>() -> Columns<'a, LatencyTable, LatencyTable> {
-    let longest = Columns::new()
+fn columns<'a>() -> ColumnSet<'a, LatencyTable, LatencyTable> {
+    let longest = ColumnSet::new()
         .key("comm", "name of the task", |l: &LongestDelay, _: &LatencyTable| Name(l.comm.clone()))
         .key("tid", "its thread", |l, _| l.tid)
         .key("cpu", "CPU that it got", |l, _| l.cpu)
@@ -68,7 +70,7 @@ fn columns<'a>() -> Columns<'a, LatencyTable, LatencyTable> {
             Name(l.ran_before.clone())
         })
         .measure("ran_before_tid", "its thread", |l, _| l.ran_before_tid);
-    Columns::new()
+    ColumnSet::new()
         .table(
             "tasks",
             "a row for each task (`-p`), or for each name",
@@ -82,7 +84,7 @@ fn columns<'a>() -> Columns<'a, LatencyTable, LatencyTable> {
         .group(
             "total",
             "all rows together",
-            row_columns().without(&["comm", "tid", "pid"]),
+            row_columns().without(&["comm", "tid", "first_tid", "pid"]),
             |t, _| &t.total,
         )
         .record("longest", "the longest wait for a CPU", longest, |t, _, each| {
@@ -106,12 +108,13 @@ impl LatencyTable {
 }
 
 /// Definitions of these answers.
-pub(crate) fn schemas() -> [AnswerSchema; 1] {
-    [AnswerSchema::of(
+pub(crate) fn schemas() -> Vec<AnswerSchema> {
+    let latency = AnswerSchema::of(
         "sched_latency",
         "kymo sched latency --json",
         "With `--live`, too. Times of `kymo sched` are integers of nanoseconds, of the \
          recording's clock or durations, and end in `_ns`; unknown values are null.",
         columns(),
-    )]
+    );
+    line_schemas().into_iter().chain([latency]).collect()
 }

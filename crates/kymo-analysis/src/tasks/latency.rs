@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use kymo_events::live::SampleSink;
 use kymo_events::{EventSource, ReadOptions, ReadSummary, SourceError};
-use kymo_table::Columns;
+use kymo_table::ColumnSet;
 
 use super::machine::{TaskMachine, Transition};
 use super::read::{SchedRead, SchedReader, SchedSelection, SchedStep, read_sched};
@@ -74,9 +74,9 @@ impl DelayStats {
     }
 }
 
-/// Columns of durations.
-pub(crate) fn delay_columns<'a, C: 'a>() -> Columns<'a, DelayStats, C> {
-    Columns::new()
+/// ColumnSet of durations.
+pub(crate) fn delay_columns<'a, C: 'a>() -> ColumnSet<'a, DelayStats, C> {
+    ColumnSet::new()
         .sum("count", "number", |d: &DelayStats, _: &C| d.count)
         .sum("total_ns", "sum", |d, _| d.total)
         .measure("average_ns", "mean", |d, _| d.average())

@@ -74,7 +74,7 @@ const TASKS: MainTable = MainTable {
         ("max", "delay.max_ns"),
         ("p99", "delay.p99_ns"),
         ("migrations", "migrations"),
-        ("pid", "-tid"),
+        ("pid", "first_tid"),
     ],
 };
 
