@@ -31,7 +31,7 @@ pub mod offcpu;
 pub mod oncpu;
 pub mod payload_labels;
 pub mod payload_weights;
-pub mod print_argument;
+
 pub mod profile;
 pub mod record_overview;
 pub mod referenced_addresses;

@@ -13,6 +13,7 @@ pub mod class_list;
 mod containers;
 pub mod counts;
 pub mod critical_path;
+pub mod diff;
 pub mod event_counts;
 mod event_table;
 pub mod export;

@@ -26,6 +26,7 @@ const ORDER: &[&str] = &[
     "kymo-live",
     "kymo-table",
     "kymo-analysis",
+    "kymo-compare",
     "kymo-render",
     "kymo-view",
     "kymo",

@@ -10,7 +10,7 @@ use super::decode::{KworkDecoder, KworkEvent, KworkKind};
 use super::machine::{KworkMachine, KworkStep};
 use crate::call_sites::{CallSites, SiteId};
 use crate::losses::{MOST_CPUS, select_events};
-use crate::print_argument::FlagNames;
+use kymo_format::print_argument::FlagNames;
 
 /// What is read.
 #[derive(Debug, Default)]

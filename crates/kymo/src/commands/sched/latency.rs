@@ -117,6 +117,7 @@ fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
             LiveStep::RoundEnd => ControlFlow::Continue(()),
         })
     })?;
+    outcome.notes.extend(args.read.live_notes(&selection.events));
     let exit = outcome.exit;
     let mut ledger = super::live_ledger(&table.read, outcome);
     note(&table, &mut ledger);
