@@ -21,7 +21,7 @@ pub struct Table<'a> {
     pub rows: &'a [Vec<Cell>],
 }
 
-/// TableRow with its columns.
+/// Row with its columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableRow<'a> {
     pub(crate) columns: &'a [Column],

@@ -12,7 +12,7 @@ pub trait CellValue {
     /// Whether a value may be absent.
     const NULLABLE: bool = false;
 
-    /// ColumnType of the column.
+    /// Type of the column.
     fn column_type() -> ColumnType;
 
     /// The cell.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// ColumnType of a column's values.
+/// Type of a column's values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ColumnType {
     /// 64-bit integer.
@@ -85,7 +85,7 @@ pub enum Role {
 pub struct Column {
     /// Name in JSON, CSV and options; `GROUP.NAME` for a member of a group.
     pub name: Cow<'static, str>,
-    /// ColumnType of its values.
+    /// Type of its values.
     pub of: ColumnType,
     /// Unit, by the name.
     pub unit: Unit,

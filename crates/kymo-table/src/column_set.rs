@@ -8,22 +8,18 @@ use crate::column::{Column, ColumnType, Role, Unit};
 
 type Getter<'a, R, C> = Box<dyn Fn(&R, &C) -> Cell + 'a>;
 
-/// ColumnSet of rows of type `R`; `C` is what computing a cell takes besides the row.
+/// Columns of rows of type `R`; `C` is what computing a cell takes besides the row.
 pub struct ColumnSet<'a, R, C = ()> {
     pub(crate) columns: Vec<Column>,
     getters: Vec<Getter<'a, R, C>>,
 }
 
-impl<R, C> Default for ColumnSet<'_, R, C> {
-    fn default() -> Self {
-        ColumnSet { columns: Vec::new(), getters: Vec::new() }
-    }
-}
-
 impl<'a, R: 'a, C: 'a> ColumnSet<'a, R, C> {
     /// No columns.
+    #[expect(clippy::new_without_default, reason = "nothing is made by default")]
     pub fn new() -> ColumnSet<'a, R, C> {
-        ColumnSet::default()
+        // Lines of a stream make theirs anew.
+        ColumnSet { columns: Vec::with_capacity(24), getters: Vec::with_capacity(24) }
     }
 
     fn add(

@@ -6,7 +6,7 @@ use kymo_model::format_width;
 
 use crate::{Table, TableRow};
 
-/// ColumnSet of text.
+/// Columns of text.
 pub struct TextLayout<'a> {
     /// Before the first column.
     pub indent: &'a str,

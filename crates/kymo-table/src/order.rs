@@ -9,7 +9,7 @@ use crate::{Cell, Column, Role};
 /// Word that `--sort` takes for a column: another program's, or a shorter one.
 pub type SortAlias = (&'static str, &'static str);
 
-/// ColumnSet that rows are sorted by.
+/// Columns that rows are sorted by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SortKeys(Vec<(usize, bool)>);
 

@@ -17,12 +17,12 @@ pub struct AnswerSchema {
     /// Whether there is an object for each row, a line each, instead of one for all.
     pub is_lines: bool,
     columns: Vec<Column>,
-    /// ColumnSet of other kinds of rows.
+    /// Columns of other kinds of rows.
     others: Vec<Vec<Column>>,
 }
 
 impl AnswerSchema {
-    /// ColumnSet of one of its tables.
+    /// Columns of one of its tables.
     pub fn table(&self, name: &str) -> &[Column] {
         match self.columns.iter().find(|c| c.name == name).map(|c| &c.of) {
             Some(ColumnType::Table(columns)) => columns,

@@ -54,7 +54,7 @@ impl Context<'_> {
 }
 
 fn stats_columns<'a, C: 'a>() -> ColumnSet<'a, BlockStats, C> {
-    let times = || delay_columns().with_details();
+    let times = || delay_columns(true).with_details();
     ColumnSet::new()
         .sum("count", "requests that were done", |s: &BlockStats, _: &C| s.count)
         .sum("bytes", "their bytes", |s, _| s.bytes)
@@ -96,7 +96,7 @@ fn waiter_columns<'a>() -> ColumnSet<'a, BlockWaiter, Context<'a>> {
         .group(
             "waits",
             "times in which the task slept uninterruptibly until a completion woke it",
-            delay_columns().with_details(),
+            delay_columns(true).with_details(),
             |w, _| &w.waits,
         )
 }

@@ -143,7 +143,7 @@ fn columns<'a>() -> ColumnSet<'a, PathTable, Context<'a>> {
             |p, _, each| p.segments.iter().for_each(each),
         );
     let spans = ColumnSet::new()
-        .inline(delay_columns(), |s: &SpanStats, _: &Context<'a>| &s.spans)
+        .inline(delay_columns(false), |s: &SpanStats, _: &Context<'a>| &s.spans)
         .sum("no_end", "begins without an end", |s, _| s.no_end)
         .sum("no_begin", "ends without a begin", |s, _| s.no_begin)
         .sum("no_key", "events without the field", |s, _| s.no_key)

@@ -42,7 +42,7 @@ pub fn is_kwork_named(row: &str, name: &str) -> bool {
 
 const KINDS: &[&str] = &["irq", "softirq", "workqueue"];
 
-fn row_columns<'a>() -> ColumnSet<'a, KworkRow, Wanted<'a>> {
+fn row_columns<'a>(details: bool) -> ColumnSet<'a, KworkRow, Wanted<'a>> {
     ColumnSet::new()
         .key("kind", "kind of work", |r: &KworkRow, _| r.kind.name())
         .of(KINDS)
@@ -56,11 +56,11 @@ fn row_columns<'a>() -> ColumnSet<'a, KworkRow, Wanted<'a>> {
              work items of one function",
             |r, _| r.id,
         )
-        .group("runtime", "times from begin to end", delay_columns(), |r, _| &r.runtime)
+        .group("runtime", "times from begin to end", delay_columns(details), |r, _| &r.runtime)
         .group(
             "delay",
             "times from the first raise (activation of a work item) to the begin",
-            delay_columns(),
+            delay_columns(details),
             |r, _| &r.delay,
         )
         .sum(
@@ -70,17 +70,17 @@ fn row_columns<'a>() -> ColumnSet<'a, KworkRow, Wanted<'a>> {
         )
 }
 
-fn report_columns<'a>() -> ColumnSet<'a, KworkTable, Wanted<'a>> {
+fn report_columns<'a>(details: bool) -> ColumnSet<'a, KworkTable, Wanted<'a>> {
     let task = ColumnSet::new()
         .key("comm", "name of the task", |t: &DelayedTask, _: &Wanted<'_>| Name(t.comm.clone()))
         .key("tid", "its thread", |t, _| t.tid)
-        .inline(delay_columns(), |t, _| &t.held_up)
+        .inline(delay_columns(details), |t, _| &t.held_up)
         .measure("longest_by", "name of what held it up longest", |t, _| t.longest_by.clone());
     ColumnSet::new()
         .table(
             "rows",
             "a row by kind, name and CPU: those that have what the command shows, in its order",
-            row_columns(),
+            row_columns(details),
             |t: &KworkTable, wanted: &Wanted<'_>, each| {
                 let mut rows: Vec<_> = t.rows.iter().filter(|row| wanted.has(row)).collect();
                 rows.compact_sort_by_key(|row| (&row.name, row.cpu, row.id));
@@ -122,9 +122,10 @@ fn read_columns<'a, C: 'a>() -> ColumnSet<'a, KworkRead, C> {
 }
 
 impl KworkTable {
-    /// The answer of `report` and `latency`: the rows that have these times and this name.
-    pub fn answer(&self, times: KworkTimes, name: Option<&str>) -> Answer {
-        Answer::of("kwork_report", report_columns(), self, &Wanted { times, name })
+    /// The answer of `report` and `latency`: the rows that have these times and this name; with
+    /// `details` histograms, too.
+    pub fn answer(&self, times: KworkTimes, name: Option<&str>, details: bool) -> Answer {
+        Answer::of("kwork_report", report_columns(details), self, &Wanted { times, name })
     }
 }
 
@@ -181,7 +182,7 @@ impl CpuUsage {
     }
 }
 
-/// ColumnSet of a line of `timehist`; with functions of a stack at most.
+/// Columns of a line of `timehist`; with functions of a stack at most.
 pub fn kwork_line_columns<'a>() -> ColumnSet<'a, KworkLine<'a>, usize> {
     ColumnSet::new()
         .key("type", "`kwork`", |_: &KworkLine<'_>, _: &usize| "kwork")
@@ -211,7 +212,7 @@ pub(crate) fn schemas() -> [AnswerSchema; 3] {
             "kwork_report",
             "kymo kwork report --json, latency --json",
             "Both commands give the same.",
-            report_columns(),
+            report_columns(true),
         ),
         AnswerSchema::of("kwork_timehist", "kymo kwork timehist --json", "", kwork_line_columns())
             .lines(),

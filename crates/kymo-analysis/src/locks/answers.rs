@@ -120,7 +120,7 @@ fn lock_columns<'a>() -> ColumnSet<'a, LockRow, LockContext<'a>> {
             |r, _| r.acquired,
         )
         .detail("ended", "waits that ended, in which nothing was lost", |r, _| r.waits.count)
-        .inline(delay_columns().without(&["count"]), |r, _| &r.waits)
+        .inline(delay_columns(false).without(&["count"]), |r, _| &r.waits)
         .measure("min_ns", "the shortest", |r, _| r.min)
         .sum("uncertain", "waits in which events were lost; they are in no time", |r, _| {
             r.uncertain
@@ -230,7 +230,7 @@ fn futex_columns<'a>() -> ColumnSet<'a, FutexTable, FutexTable> {
             "variable of the program that it is, or is in (`table+0x28`), by the binary's symbols",
             |r, _| r.variable.clone(),
         )
-        .inline(delay_columns(), |r, _| &r.waits)
+        .inline(delay_columns(false), |r, _| &r.waits)
         .sum("timeouts", "of these, how many ended because their time was over", |r, _| r.timeouts)
         .sum("interrupted", "of these, how many a signal ended", |r, _| r.interrupted)
         .sum(

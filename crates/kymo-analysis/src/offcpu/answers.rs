@@ -32,7 +32,7 @@ fn cause_columns<'a>() -> ColumnSet<'a, (OffCpuCause, CauseStats), OffCpuTable> 
             if cause.is_runnable() { "waiting" } else { "blocked" }
         })
         .of(&["waiting", "blocked"])
-        .inline(delay_columns(), |(_, stats), _| &stats.waits)
+        .inline(delay_columns(false), |(_, stats), _| &stats.waits)
         .sum(
             "uncertain",
             "waits in which events were lost or whose end was not seen; they are in no other \

@@ -38,14 +38,14 @@ impl Context<'_> {
 
 type CallRow = (CallId, SyscallStats);
 
-fn call_columns<'a>() -> ColumnSet<'a, CallRow, Context<'a>> {
+fn call_columns<'a>(details: bool) -> ColumnSet<'a, CallRow, Context<'a>> {
     ColumnSet::new()
         .key(
             "syscall",
             "name; `syscall_N` where only a number is known",
             |(id, _): &CallRow, c: &Context<'_>| c.table.name(*id).to_owned(),
         )
-        .inline(delay_columns(), |(_, s), _| &s.durations)
+        .inline(delay_columns(details), |(_, s), _| &s.durations)
         .sum("errors", "of these, calls that failed", |(_, s), _| s.failed())
         .measure("errnos", "number by error: `{\"ENOENT\": 3}`", |(_, s), c| {
             let count = |(error, n): (&i32, &u64)| (c.names.error(*error), *n);
@@ -134,13 +134,15 @@ fn slow_columns<'a>() -> ColumnSet<'a, (&'a SlowCall, &'a str), Context<'a>> {
         .measure("runnable_ns", "time in which it waited for a CPU", |(s, _), _| s.waits.runnable)
 }
 
-fn columns<'a>() -> ColumnSet<'a, SyscallTable, Context<'a>> {
+fn columns<'a>(details: bool) -> ColumnSet<'a, SyscallTable, Context<'a>> {
     let thread = ColumnSet::new()
         .key("comm", "last name", |t: &SyscallTask, _: &Context<'_>| Name(t.comm.clone()))
         .key("tid", "thread; null in a row of several", |t, _| t.tid)
         .key("pid", "process", |t, _| t.pid)
         .sum("events", "number of its events", |t, _| t.events)
-        .table("calls", "its calls", call_columns(), |t, c, each| each_call(&t.calls, c, each));
+        .table("calls", "its calls", call_columns(details), |t, c, each| {
+            each_call(&t.calls, c, each)
+        });
     let halves = ColumnSet::new()
         .sum("open_at_end", "calls that had not returned", |t: &SyscallTable, _: &Context<'_>| {
             t.open_at_end
@@ -152,7 +154,7 @@ fn columns<'a>() -> ColumnSet<'a, SyscallTable, Context<'a>> {
         .table(
             "calls",
             "calls of all threads together, sorted as the text is",
-            call_columns(),
+            call_columns(details),
             |t: &SyscallTable, c: &Context<'_>, each| each_call(&t.calls, c, each),
         )
         .table("threads", "threads, the largest total first", thread, |t, _, each| {
@@ -168,13 +170,13 @@ fn columns<'a>() -> ColumnSet<'a, SyscallTable, Context<'a>> {
 }
 
 impl SyscallTable {
-    /// The answer.
-    pub fn answer(&self, names: CallNames<'_>) -> Answer {
-        Answer::of("syscalls", columns(), self, &Context { table: self, names })
+    /// The answer; with `details` histograms, too.
+    pub fn answer(&self, names: CallNames<'_>, details: bool) -> Answer {
+        Answer::of("syscalls", columns(details), self, &Context { table: self, names })
     }
 }
 
 /// Definitions of these answers.
 pub(crate) fn schemas() -> [AnswerSchema; 1] {
-    [AnswerSchema::of("syscalls", "kymo syscalls report --json", "", columns())]
+    [AnswerSchema::of("syscalls", "kymo syscalls report --json", "", columns(true))]
 }

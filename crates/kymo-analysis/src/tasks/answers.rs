@@ -7,7 +7,7 @@ use super::latency::{LatencyRow, LatencyTable, LongestDelay, delay_columns};
 use super::lines::line_schemas;
 use super::wait::WaitCause;
 
-fn row_columns<'a>() -> ColumnSet<'a, LatencyRow, LatencyTable> {
+fn row_columns<'a>(details: bool) -> ColumnSet<'a, LatencyRow, LatencyTable> {
     fn single(row: &LatencyRow) -> bool {
         row.tasks == 1
     }
@@ -42,15 +42,18 @@ fn row_columns<'a>() -> ColumnSet<'a, LatencyRow, LatencyTable> {
             "of these, how often events were lost while it waited; such waits are in no delay",
             |r, _| r.uncertain,
         )
-        .group("delay", "all waits for a CPU", delay_columns(), |r, _| &r.delay)
-        .group("woken", "waits after a wake-up", delay_columns(), |r, _| &r.woken)
-        .group("preempted", "waits after a preemption, or a yield", delay_columns(), |r, _| {
-            &r.preempted
-        })
-        .group("new", "waits before the first run", delay_columns(), |r, _| &r.new)
+        .group("delay", "all waits for a CPU", delay_columns(details), |r, _| &r.delay)
+        .group("woken", "waits after a wake-up", delay_columns(details), |r, _| &r.woken)
+        .group(
+            "preempted",
+            "waits after a preemption, or a yield",
+            delay_columns(details),
+            |r, _| &r.preempted,
+        )
+        .group("new", "waits before the first run", delay_columns(details), |r, _| &r.new)
 }
 
-fn columns<'a>() -> ColumnSet<'a, LatencyTable, LatencyTable> {
+fn columns<'a>(details: bool) -> ColumnSet<'a, LatencyTable, LatencyTable> {
     let longest = ColumnSet::new()
         .key("comm", "name of the task", |l: &LongestDelay, _: &LatencyTable| Name(l.comm.clone()))
         .key("tid", "its thread", |l, _| l.tid)
@@ -74,7 +77,7 @@ fn columns<'a>() -> ColumnSet<'a, LatencyTable, LatencyTable> {
         .table(
             "tasks",
             "a row for each task (`-p`), or for each name",
-            row_columns(),
+            row_columns(details),
             |t: &LatencyTable, _: &LatencyTable, each| {
                 let mut rows: Vec<_> = t.rows.iter().collect();
                 rows.compact_sort_by_key(|row| (&row.comm, row.tid));
@@ -84,7 +87,7 @@ fn columns<'a>() -> ColumnSet<'a, LatencyTable, LatencyTable> {
         .group(
             "total",
             "all rows together",
-            row_columns().without(&["comm", "tid", "first_tid", "pid"]),
+            row_columns(details).without(&["comm", "tid", "first_tid", "pid"]),
             |t, _| &t.total,
         )
         .record("longest", "the longest wait for a CPU", longest, |t, _, each| {
@@ -101,9 +104,9 @@ fn columns<'a>() -> ColumnSet<'a, LatencyTable, LatencyTable> {
 }
 
 impl LatencyTable {
-    /// The answer.
-    pub fn answer(&self) -> Answer {
-        Answer::of("sched_latency", columns(), self, self)
+    /// The answer; with `details` histograms, too.
+    pub fn answer(&self, details: bool) -> Answer {
+        Answer::of("sched_latency", columns(details), self, self)
     }
 }
 
@@ -114,7 +117,7 @@ pub(crate) fn schemas() -> Vec<AnswerSchema> {
         "kymo sched latency --json",
         "With `--live`, too. Times of `kymo sched` are integers of nanoseconds, of the \
          recording's clock or durations, and end in `_ns`; unknown values are null.",
-        columns(),
+        columns(true),
     );
     line_schemas().into_iter().chain([latency]).collect()
 }

@@ -56,7 +56,7 @@ pub struct SyscallView<'a> {
     pub recording: String,
 }
 
-/// TableRow with the largest total.
+/// Row with the largest total.
 fn longest(table: Table<'_>) -> Option<TableRow<'_>> {
     // Of equal ones the first.
     table.rows().rev().max_by_key(|row| row.number("total_ns"))

@@ -145,7 +145,8 @@ fn write(
     ledger: &Ledger,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let (read, mut answer) = (&args.read, table.answer());
+    let details = args.table.wants_details(args.histogram);
+    let (read, mut answer) = (&args.read, table.answer(details));
     args.table.write(out, (&mut answer, &TASKS), (read.json, ledger), |answer, out| {
         let view = LatencyView {
             answer,
