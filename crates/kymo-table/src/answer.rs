@@ -171,6 +171,12 @@ impl<'a> TableRow<'a> {
         self.cell(name).bytes().map(shown).unwrap_or_default()
     }
 
+    /// Text of a cell, fit for a field of CSV.
+    pub fn csv(self, name: &str, separator: &str) -> String {
+        let text = self.cell(name).text();
+        text.map(|text| text.to_csv_field(separator).into_owned()).unwrap_or_default()
+    }
+
     /// Texts of a list, fit for a line.
     pub fn texts(self, name: &str) -> Vec<String> {
         match self.cell(name) {

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::str::FromStr;
 
-use kymo_model::CompactSort as _;
 use kymo_table::{Answer, AnswerSchema, ColumnSet, Name};
 
 use super::names::{BlockNames, FileName};
@@ -198,7 +197,7 @@ fn each_file(rows: &[BlockFileRow], c: &Context<'_>, each: &mut dyn FnMut(&Block
             None => merged.push(row.clone()),
         }
     }
-    merged.compact_sort_by_key(|row| Reverse(row.stats.total.total));
+    merged.sort_by_key(|row| Reverse(row.stats.total.total));
     merged.iter().for_each(each);
 }
 

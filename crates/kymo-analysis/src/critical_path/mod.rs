@@ -23,10 +23,11 @@ mod walk;
 mod work_items;
 
 pub(crate) use answers::schemas;
-pub use collect::{PathConfig, PathTarget, SpanStats, find_paths};
+pub use collect::{PathConfig, PathTarget, find_paths};
 pub use notes::path_notes;
 pub use path::{
     CriticalPath, PathCulprit, PathKind, PathLine, PathSegment, PathTable, PathTask, PathTaskId,
+    SpanStats,
 };
 pub use span::{SpanError, SpanExpr};
 pub use wake_source::WakeSource;

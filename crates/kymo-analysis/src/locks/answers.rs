@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kymo_model::CompactSort as _;
 use kymo_table::{Answer, AnswerSchema, ColumnSet, Name};
 
 use super::{
@@ -66,7 +65,7 @@ fn cell_columns<'a, C: Stacks + 'a>() -> ColumnSet<'a, WaitCell, C> {
 /// Sorts rows that the keys of an answer do not distinguish.
 fn in_order(rows: &[LockRow]) -> Vec<&LockRow> {
     let mut rows: Vec<&LockRow> = rows.iter().collect();
-    rows.compact_sort_by_key(|row| (&row.caller.name, row.address, row.tid));
+    rows.sort_by_key(|row| (&row.caller.name, row.address, row.tid));
     rows
 }
 
@@ -192,7 +191,7 @@ fn info_columns<'a>() -> ColumnSet<'a, ContentionTable, InfoContext<'a>> {
         .left_out()
         .optional_table("locks", "with `-m`: locks that were waited for", lock, |t, c, each| {
             let mut rows = in_order(&t.rows);
-            rows.compact_sort_by_key(|row| std::cmp::Reverse(row.contended));
+            rows.sort_by_key(|row| std::cmp::Reverse(row.contended));
             rows.into_iter().for_each(each);
             !c.is_tasks
         })

@@ -134,7 +134,7 @@ impl ContentionView<'_> {
             let words = last.iter().map(|title| match *title {
                 "pid" => row.number("tid").to_string(),
                 "address" => row.text("address").trim_start_matches("0x").to_owned(),
-                name => row.text(name),
+                name => row.csv(name, separator),
             });
             writeln!(out, "{}", numbers.chain(words).collect::<Vec<_>>().join(&between))?;
         }
