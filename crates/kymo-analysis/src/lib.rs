@@ -48,7 +48,11 @@ pub mod tracks;
 /// Definitions of all answers that are tables.
 pub fn answer_schemas() -> Vec<kymo_table::AnswerSchema> {
     let mut all = Vec::new();
+    all.extend(block_io::schemas());
     all.extend(kwork::schemas());
+    all.extend(locks::schemas());
+    all.extend(offcpu::schemas());
+    all.extend(critical_path::schemas());
     all.extend(syscalls::schemas());
     all.extend(tasks::schemas());
     all

@@ -1,7 +1,7 @@
 //! Answers: a record of facts and tables, with its columns.
 
 use crate::units::shown;
-use crate::{Cell, Column, Columns, SortKeys, Type};
+use crate::{Cell, Column, ColumnSet, ColumnType, SortKeys};
 
 /// Answer of an analysis: one record, whose members are facts and tables.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct Table<'a> {
 
 /// Row with its columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row<'a> {
+pub struct TableRow<'a> {
     pub(crate) columns: &'a [Column],
     pub(crate) cells: &'a [Cell],
 }
@@ -32,7 +32,7 @@ impl Answer {
     /// Computes the cells.
     pub fn of<'a, R: 'a, C: 'a>(
         name: &'static str,
-        columns: Columns<'a, R, C>,
+        columns: ColumnSet<'a, R, C>,
         answer: &R,
         context: &C,
     ) -> Answer {
@@ -41,8 +41,8 @@ impl Answer {
     }
 
     /// Facts of the answer.
-    pub fn facts(&self) -> Row<'_> {
-        Row { columns: &self.columns, cells: &self.cells }
+    pub fn facts(&self) -> TableRow<'_> {
+        TableRow { columns: &self.columns, cells: &self.cells }
     }
 
     /// Drops details, which are shown where they are chosen.
@@ -59,18 +59,10 @@ impl Answer {
         self.facts().table(name)
     }
 
-    /// Names of the tables that the answer has.
-    pub fn tables(&self) -> impl Iterator<Item = &str> {
-        let members = self.columns.iter().zip(&self.cells);
-        let tables = members
-            .filter(|(column, cell)| matches!((&column.of, cell), (Type::Table(_), Cell::Rows(_))));
-        tables.map(|(column, _)| column.name.as_ref())
-    }
-
     fn table_mut(&mut self, name: &str) -> Option<(&mut Vec<Column>, &mut Vec<Vec<Cell>>)> {
         let at = self.columns.iter().position(|c| c.name == name)?;
         match (&mut self.columns.get_mut(at)?.of, self.cells.get_mut(at)?) {
-            (Type::Table(columns), Cell::Rows(rows)) => Some((columns, rows)),
+            (ColumnType::Table(columns), Cell::Rows(rows)) => Some((columns, rows)),
             _ => None,
         }
     }
@@ -135,8 +127,8 @@ pub fn check_columns(columns: &[Column], names: &[String]) -> Result<(), String>
 
 impl<'a> Table<'a> {
     /// The rows.
-    pub fn rows(self) -> impl DoubleEndedIterator<Item = Row<'a>> + ExactSizeIterator {
-        self.rows.iter().map(move |cells| Row { columns: self.columns, cells })
+    pub fn rows(self) -> impl DoubleEndedIterator<Item = TableRow<'a>> + ExactSizeIterator {
+        self.rows.iter().map(move |cells| TableRow { columns: self.columns, cells })
     }
 
     /// The first rows.
@@ -156,7 +148,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> TableRow<'a> {
     /// Cell by the name of its column; null where there is none.
     pub fn cell(self, name: &str) -> &'a Cell {
         let at = self.columns.iter().position(|column| column.name == name);
@@ -177,6 +169,12 @@ impl<'a> Row<'a> {
     /// Text of a cell, fit for a line.
     pub fn text(self, name: &str) -> String {
         self.cell(name).bytes().map(shown).unwrap_or_default()
+    }
+
+    /// Text of a cell, fit for a field of CSV.
+    pub fn csv(self, name: &str, separator: &str) -> String {
+        let text = self.cell(name).text();
+        text.map(|text| text.to_csv_field(separator).into_owned()).unwrap_or_default()
     }
 
     /// Texts of a list, fit for a line.
@@ -202,7 +200,7 @@ impl<'a> Row<'a> {
         let at = self.columns.iter().position(|column| column.name == name);
         let member = at.and_then(|at| Some((&self.columns.get(at)?.of, self.cells.get(at)?)));
         match member {
-            Some((Type::Table(columns) | Type::Record(columns), Cell::Rows(rows))) => {
+            Some((ColumnType::Table(columns) | ColumnType::Record(columns), Cell::Rows(rows))) => {
                 Table { columns, rows }
             }
             _ => Table { columns: &[], rows: &[] },

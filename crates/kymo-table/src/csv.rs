@@ -37,15 +37,15 @@ fn field(cell: &Cell, separator: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Answer, Columns};
+    use crate::{Answer, ColumnSet};
 
     #[test]
     fn fields_are_no_formulas() {
-        let row = Columns::new()
+        let row = ColumnSet::new()
             .key("comm", "", |r: &(&str, i64), ()| r.0)
             .measure("delta", "", |r, ()| r.1)
             .measure("stack", "", |r, ()| vec![r.0, "main"]);
-        let columns = Columns::new().table("rows", "", row, |r: &[(&str, i64); 2], (), each| {
+        let columns = ColumnSet::new().table("rows", "", row, |r: &[(&str, i64); 2], (), each| {
             r.iter().for_each(each);
         });
         let answer = Answer::of("x", columns, &[("=1+1", -5), ("a,\"b\"\n", 7)], &());

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 
-use crate::{Answer, Cell, Column, Columns, Type};
+use crate::{Answer, Cell, Column, ColumnSet, ColumnType};
 
 impl Answer {
     /// Writes the answer as one object.
@@ -21,7 +21,7 @@ impl Answer {
     }
 }
 
-impl<'a, R: 'a, C: 'a> Columns<'a, R, C> {
+impl<'a, R: 'a, C: 'a> ColumnSet<'a, R, C> {
     /// Writes a row as an object on a line.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ fn insert(members: &mut Map<String, Value>, name: &str, value: Value) {
     }
 }
 
-fn value(of: &Type, cell: &Cell) -> Value {
+fn value(of: &ColumnType, cell: &Cell) -> Value {
     match (cell, of) {
         (Cell::Null, _) => Value::Null,
         (Cell::Bool(yes), _) => (*yes).into(),
@@ -63,14 +63,14 @@ fn value(of: &Type, cell: &Cell) -> Value {
         (Cell::Unsigned(n), _) => (*n).into(),
         (Cell::Float(n), _) => (*n).into(),
         (Cell::Text(text), _) => String::from_utf8_lossy(text).into(),
-        (Cell::List(all), Type::List(of)) => all.iter().map(|cell| value(of, cell)).collect(),
-        (Cell::Map(all), Type::Map(of)) => {
+        (Cell::List(all), ColumnType::List(of)) => all.iter().map(|cell| value(of, cell)).collect(),
+        (Cell::Map(all), ColumnType::Map(of)) => {
             all.iter().map(|(name, cell)| (name.clone(), value(of, cell))).collect()
         }
-        (Cell::Rows(rows), Type::Table(columns)) => {
+        (Cell::Rows(rows), ColumnType::Table(columns)) => {
             rows.iter().map(|cells| object(columns, cells)).collect()
         }
-        (Cell::Rows(rows), Type::Record(columns)) => {
+        (Cell::Rows(rows), ColumnType::Record(columns)) => {
             rows.first().map_or(Value::Null, |cells| object(columns, cells))
         }
         _ => Value::Null,
@@ -81,22 +81,22 @@ fn value(of: &Type, cell: &Cell) -> Value {
 mod tests {
     use serde_json::json;
 
-    use crate::{Answer, Columns, Name};
+    use crate::{Answer, ColumnSet, Name};
 
     #[test]
     fn groups_are_objects_and_unknown_values_are_null() {
         let times =
-            Columns::new()
+            ColumnSet::new()
                 .sum("count", "", |n: &u64, ()| *n)
                 .measure("max_ns", "", |n, ()| (*n > 0).then_some(*n));
-        let row = Columns::new()
+        let row = ColumnSet::new()
             .key("comm", "", |n: &u64, ()| Name(format!("t{n}\u{1b}").into_bytes()))
             .measure("pid", "", |n, ()| (*n > 1).then_some(*n))
             .left_out()
             .group("delay", "", times, |n, ()| n);
-        let columns = Columns::new()
+        let columns = ColumnSet::new()
             .table("rows", "", row, |all: &Vec<u64>, (), each| all.iter().for_each(each))
-            .record("none", "", Columns::<u64>::new(), |_, (), _| {})
+            .record("none", "", ColumnSet::<u64>::new(), |_, (), _| {})
             .measure("errors", "", |_, ()| vec![("ENOENT".to_owned(), 3u64)])
             .measure("address", "", |_, ()| u64::MAX);
         let answer = Answer::of("x", columns, &vec![0, 7], &());

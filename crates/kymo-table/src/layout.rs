@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use kymo_model::format_width;
 
-use crate::{Row, Table};
+use crate::{Table, TableRow};
 
 /// Columns of text.
-pub struct Layout<'a> {
+pub struct TextLayout<'a> {
     /// Before the first column.
     pub indent: &'a str,
     /// Between columns.
@@ -22,10 +22,11 @@ pub struct Layout<'a> {
 pub struct TextColumn<'a> {
     title: String,
     unit: &'a str,
+    before: &'a str,
     width: usize,
     is_right: bool,
     is_title_right: bool,
-    cell: Box<dyn Fn(Row<'_>) -> String + 'a>,
+    cell: Box<dyn Fn(TableRow<'_>) -> String + 'a>,
 }
 
 impl<'a> TextColumn<'a> {
@@ -33,17 +34,25 @@ impl<'a> TextColumn<'a> {
     pub fn left(
         title: impl Into<String>,
         width: usize,
-        cell: impl Fn(Row<'_>) -> String + 'a,
+        cell: impl Fn(TableRow<'_>) -> String + 'a,
     ) -> TextColumn<'a> {
         let (title, cell) = (title.into(), Box::new(cell));
-        TextColumn { title, unit: "", width, is_right: false, is_title_right: false, cell }
+        TextColumn {
+            title,
+            unit: "",
+            before: "",
+            width,
+            is_right: false,
+            is_title_right: false,
+            cell,
+        }
     }
 
     /// Numbers, flush right.
     pub fn right(
         title: impl Into<String>,
         width: usize,
-        cell: impl Fn(Row<'_>) -> String + 'a,
+        cell: impl Fn(TableRow<'_>) -> String + 'a,
     ) -> TextColumn<'a> {
         TextColumn { is_right: true, is_title_right: true, ..TextColumn::left(title, width, cell) }
     }
@@ -51,6 +60,13 @@ impl<'a> TextColumn<'a> {
     /// Numbers as they are, flush right.
     pub fn number(title: impl Into<String>, width: usize, name: &'a str) -> TextColumn<'a> {
         TextColumn::right(title, width, move |row| row.number(name).to_string())
+    }
+
+    /// The same with more before it than stands between columns.
+    #[must_use]
+    pub fn after(mut self, before: &'a str) -> TextColumn<'a> {
+        self.before = before;
+        self
     }
 
     /// The same with a unit in a line below the titles.
@@ -73,7 +89,7 @@ fn write_cell(out: &mut dyn Write, text: &str, width: usize, right: bool) -> io:
     if right { write!(out, "{text:>width$}") } else { write!(out, "{text:<width$}") }
 }
 
-impl Layout<'_> {
+impl TextLayout<'_> {
     fn write_line(
         &self,
         out: &mut dyn Write,
@@ -82,6 +98,7 @@ impl Layout<'_> {
         let mut before = self.indent;
         for column in &self.columns {
             out.write_all(before.as_bytes())?;
+            out.write_all(column.before.as_bytes())?;
             cell(out, column)?;
             before = self.gap;
         }
@@ -116,7 +133,7 @@ impl Layout<'_> {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write_row(&self, out: &mut dyn Write, row: Row<'_>) -> io::Result<()> {
+    pub fn write_row(&self, out: &mut dyn Write, row: TableRow<'_>) -> io::Result<()> {
         self.write_line(out, |out, c| write_cell(out, &(c.cell)(row), c.width, c.is_right))
     }
 
@@ -132,17 +149,17 @@ impl Layout<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, Columns};
+    use crate::{Answer, ColumnSet};
 
     #[test]
     fn columns_line_up() {
         let row =
-            Columns::new().key("comm", "", |r: &(&str, u64), ()| r.0).sum("n", "", |r, ()| r.1);
-        let columns = Columns::new().table("rows", "", row, |r: &[(&str, u64); 2], (), each| {
+            ColumnSet::new().key("comm", "", |r: &(&str, u64), ()| r.0).sum("n", "", |r, ()| r.1);
+        let columns = ColumnSet::new().table("rows", "", row, |r: &[(&str, u64); 2], (), each| {
             r.iter().for_each(each);
         });
         let answer = Answer::of("x", columns, &[("a\nb", 5), ("long name", 123)], &());
-        let layout = Layout {
+        let layout = TextLayout {
             indent: " ",
             gap: " | ",
             end: " |",

@@ -1,14 +1,16 @@
 //! Typed tables: the form in which an answer leaves an analysis, and its renderers.
 //!
-//! An analysis declares its columns once ([`Columns`]): name, type, unit, role, documentation and
+//! An analysis declares its columns once ([`ColumnSet`]): name, type, unit, role, documentation and
 //! the expression that computes the cell. Everything else follows from the declaration: JSON and
 //! its schema, the reference page, CSV, `--sort`, `--columns` and `--limit`, plain text. Layouts
-//! of text that other programs fix, such as perf's, name their columns ([`Layout`]).
+//! of text that other programs fix, such as perf's, name their columns ([`TextLayout`]).
 #![forbid(unsafe_code)]
 
 mod answer;
 mod cell;
+mod cell_value;
 mod column;
+mod column_set;
 mod csv;
 mod json;
 mod layout;
@@ -17,9 +19,11 @@ mod plain;
 mod schema;
 pub mod units;
 
-pub use answer::{Answer, Row, Table, check_columns};
-pub use cell::{Cell, CellValue, Name};
-pub use column::{Column, Columns, Role, Type, Unit};
-pub use layout::{Layout, TextColumn};
+pub use answer::{Answer, Table, TableRow, check_columns};
+pub use cell::Cell;
+pub use cell_value::{CellValue, Name};
+pub use column::{Column, ColumnType, Role, Unit};
+pub use column_set::ColumnSet;
+pub use layout::{TextColumn, TextLayout};
 pub use order::{SortAlias, SortKeys};
 pub use schema::AnswerSchema;

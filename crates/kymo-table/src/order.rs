@@ -58,10 +58,10 @@ impl SortKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Columns;
+    use crate::ColumnSet;
 
-    fn columns() -> Columns<'static, (&'static str, u64)> {
-        Columns::new().key("comm", "name", |r: &(&str, u64), ()| r.0).sum(
+    fn columns() -> ColumnSet<'static, (&'static str, u64)> {
+        ColumnSet::new().key("comm", "name", |r: &(&str, u64), ()| r.0).sum(
             "total_ns",
             "time",
             |r, ()| r.1,

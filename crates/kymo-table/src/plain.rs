@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use kymo_model::format_width;
 
 use crate::units::{Grouped, Seconds, Size, Span, TimeUnits, shown};
-use crate::{Answer, Cell, Column, Role, Table, Type, Unit};
+use crate::{Answer, Cell, Column, ColumnType, Role, Table, Unit};
 
 /// Characters of a cell at most: what is longer is shortened.
 const MOST: usize = 48;
@@ -74,11 +74,11 @@ fn sums(table: Table<'_>) -> Vec<String> {
 }
 
 fn is_sum(column: &Column) -> bool {
-    column.role == Role::Sum && column.of == Type::Integer
+    column.role == Role::Sum && column.of == ColumnType::Integer
 }
 
 fn is_right(column: &Column) -> bool {
-    matches!(column.of, Type::Integer | Type::Number) && column.role != Role::Share
+    matches!(column.of, ColumnType::Integer | ColumnType::Number) && column.role != Role::Share
 }
 
 /// Text of a cell.
@@ -128,16 +128,16 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Answer, Columns};
+    use crate::{Answer, ColumnSet};
 
     #[test]
     fn tables_have_units_and_sums() {
-        let row = Columns::new()
+        let row = ColumnSet::new()
             .key("comm", "", |r: &(&str, u64), ()| r.0)
             .key("tid", "", |r, ()| r.1)
             .sum("total_ns", "", |r, ()| r.1 * 1000)
             .share("busy_percent", "", |r, ()| r.1 as f64 / 20.0);
-        let columns = Columns::new().table("rows", "", row, |r: &[(&str, u64); 2], (), each| {
+        let columns = ColumnSet::new().table("rows", "", row, |r: &[(&str, u64); 2], (), each| {
             r.iter().for_each(each);
         });
         let answer = Answer::of("x", columns, &[("make", 1500), ("\x1b[2J", 500)], &());

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Column, Columns, Type};
+use crate::{Column, ColumnSet, ColumnType};
 
 /// Definition of an answer.
 pub struct AnswerSchema {
@@ -17,13 +17,15 @@ pub struct AnswerSchema {
     /// Whether there is an object for each row, a line each, instead of one for all.
     pub is_lines: bool,
     columns: Vec<Column>,
+    /// Columns of other kinds of rows.
+    others: Vec<Vec<Column>>,
 }
 
 impl AnswerSchema {
     /// Columns of one of its tables.
     pub fn table(&self, name: &str) -> &[Column] {
         match self.columns.iter().find(|c| c.name == name).map(|c| &c.of) {
-            Some(Type::Table(columns)) => columns,
+            Some(ColumnType::Table(columns)) => columns,
             _ => &[],
         }
     }
@@ -33,10 +35,10 @@ impl AnswerSchema {
         name: &'static str,
         commands: &'static str,
         documentation: &'static str,
-        columns: Columns<'a, R, C>,
+        columns: ColumnSet<'a, R, C>,
     ) -> AnswerSchema {
         let columns = columns.columns;
-        AnswerSchema { name, commands, documentation, is_lines: false, columns }
+        AnswerSchema { name, commands, documentation, is_lines: false, columns, others: Vec::new() }
     }
 
     /// The same of an answer that is a stream of rows.
@@ -46,9 +48,21 @@ impl AnswerSchema {
         self
     }
 
+    /// The same of a stream with rows of another kind, too.
+    #[must_use]
+    pub fn or<'a, R: 'a, C: 'a>(mut self, columns: ColumnSet<'a, R, C>) -> AnswerSchema {
+        self.others.push(columns.columns);
+        self
+    }
+
     /// Definition for `$defs`.
     pub fn to_json(&self) -> Value {
         let mut definition = object(&self.columns);
+        if !self.others.is_empty() {
+            let others = self.others.iter().map(|columns| object(columns));
+            let all: Vec<Value> = std::iter::once(definition).chain(others).collect();
+            definition = json!({"anyOf": all});
+        }
         let line = if self.is_lines { ", a line" } else { "" };
         definition["description"] = format!("{}{line}", self.commands).into();
         definition
@@ -59,6 +73,7 @@ impl AnswerSchema {
         let what = if self.is_lines { "One object a line" } else { "One object" };
         let mut text = format!("{what}. {}\n", self.documentation);
         write_members(&mut text, &self.columns);
+        self.others.iter().for_each(|columns| write_members(&mut text, columns));
         text
     }
 }
@@ -99,7 +114,7 @@ fn of_column(column: &Column) -> Value {
         return schema;
     }
     match (&column.of, schema["type"].take()) {
-        (Type::Record(_) | Type::Word(_), Value::Null) => {
+        (ColumnType::Record(_) | ColumnType::Word(_), Value::Null) => {
             schema = json!({"anyOf": [{"type": "null"}, of_type(&column.of)]});
         }
         (_, name) => schema["type"] = json!([name, "null"]),
@@ -107,17 +122,17 @@ fn of_column(column: &Column) -> Value {
     schema
 }
 
-fn of_type(of: &Type) -> Value {
+fn of_type(of: &ColumnType) -> Value {
     match of {
-        Type::Integer => json!({"type": "integer"}),
-        Type::Number => json!({"type": "number"}),
-        Type::Boolean => json!({"type": "boolean"}),
-        Type::Text => json!({"type": "string"}),
-        Type::Word(words) => json!({"enum": words}),
-        Type::List(of) => json!({"type": "array", "items": of_type(of)}),
-        Type::Map(of) => json!({"type": "object", "additionalProperties": of_type(of)}),
-        Type::Table(columns) => json!({"type": "array", "items": object(columns)}),
-        Type::Record(columns) => object(columns),
+        ColumnType::Integer => json!({"type": "integer"}),
+        ColumnType::Number => json!({"type": "number"}),
+        ColumnType::Boolean => json!({"type": "boolean"}),
+        ColumnType::Text => json!({"type": "string"}),
+        ColumnType::Word(words) => json!({"enum": words}),
+        ColumnType::List(of) => json!({"type": "array", "items": of_type(of)}),
+        ColumnType::Map(of) => json!({"type": "object", "additionalProperties": of_type(of)}),
+        ColumnType::Table(columns) => json!({"type": "array", "items": object(columns)}),
+        ColumnType::Record(columns) => object(columns),
     }
 }
 
@@ -140,7 +155,7 @@ fn write_members(text: &mut String, columns: &[Column]) {
                 type_words(first),
                 first.documentation
             );
-            if let Type::Table(part) | Type::Record(part) = &first.of {
+            if let ColumnType::Table(part) | ColumnType::Record(part) = &first.of {
                 note(&first.name, part.clone());
             }
             rest = after;
@@ -161,13 +176,15 @@ fn write_members(text: &mut String, columns: &[Column]) {
 
 fn type_words(column: &Column) -> String {
     let words = match &column.of {
-        Type::Integer => "integer".to_owned(),
-        Type::Number => "number".to_owned(),
-        Type::Boolean => "boolean".to_owned(),
-        Type::Text => "string".to_owned(),
-        Type::Word(words) => words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", "),
-        Type::List(_) | Type::Table(_) => "array".to_owned(),
-        Type::Map(_) | Type::Record(_) => "object".to_owned(),
+        ColumnType::Integer => "integer".to_owned(),
+        ColumnType::Number => "number".to_owned(),
+        ColumnType::Boolean => "boolean".to_owned(),
+        ColumnType::Text => "string".to_owned(),
+        ColumnType::Word(words) => {
+            words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", ")
+        }
+        ColumnType::List(_) | ColumnType::Table(_) => "array".to_owned(),
+        ColumnType::Map(_) | ColumnType::Record(_) => "object".to_owned(),
     };
     match (column.optional, column.nullable) {
         _ if column.is_detail => format!("{words}, with `--columns`"),
@@ -183,8 +200,8 @@ mod tests {
 
     #[test]
     fn schema_and_reference_follow_from_columns() {
-        let times = || Columns::new().sum("count", "number", |n: &u64, ()| *n);
-        let columns = Columns::new()
+        let times = || ColumnSet::new().sum("count", "number", |n: &u64, ()| *n);
+        let columns = ColumnSet::new()
             .key("kind", "its kind", |_: &u64, ()| "irq")
             .of(&["irq", "softirq"])
             .measure("id", "its number", |n, ()| Some(*n))

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::units::visible;
 use crate::{
-    Column, GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph,
+    GraphStyle, Ledger, PerfColumn, PerfTable, TreeNode, percent, write_flat, write_folded,
+    write_graph,
 };
 
 /// Branches below this share of all events are not drawn, as in perf.
@@ -67,11 +68,11 @@ impl EventTableView {
     pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
         writeln!(out, "# Events: {}", self.events)?;
         writeln!(out, "# Clock: {}\n#", self.clock)?;
-        let column = |title: String, right| Column { title, right, ragged: !right };
+        let column = |title: String, right| PerfColumn { title, right, ragged: !right };
         let mut columns =
             vec![column("Overhead".into(), true), column("      Events".into(), true)];
         columns.extend(self.keys.iter().map(|(title, _)| column(title.clone(), false)));
-        let mut table = Table::new(columns);
+        let mut table = PerfTable::new(columns);
         let separator = self.separator.as_deref();
         for row in self.shown() {
             table.fit(self.cells(row).iter().map(|c| visible(c).chars().count()));

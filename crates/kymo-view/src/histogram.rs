@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use kymo_table::{Cell, Row};
+use kymo_table::{Cell, TableRow};
 
 use crate::units::{Grouped, Span};
 
@@ -25,7 +25,7 @@ pub(crate) fn doublings(cell: &Cell) -> Vec<(u64, u64)> {
 pub(crate) fn write_histogram(
     out: &mut dyn Write,
     title: &str,
-    row: Row<'_>,
+    row: TableRow<'_>,
     group: &str,
 ) -> io::Result<()> {
     let name = |column: &str| format!("{group}{column}");

@@ -46,4 +46,4 @@ pub use containers::container_of;
 pub use event_table::{EventRow, EventTableView, StackDrawing};
 pub use ledger::Ledger;
 pub use screen_lines::fit_line;
-pub use table::{Column, Table};
+pub use table::{PerfColumn, PerfTable};

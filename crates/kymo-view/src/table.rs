@@ -9,7 +9,7 @@ use crate::units::visible;
 
 /// A column.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct PerfColumn {
     /// Heading.
     pub title: String,
     /// Numbers stand to the right.
@@ -20,18 +20,18 @@ pub struct Column {
 
 /// Rows of cells under columns.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct PerfTable {
     /// The columns.
-    pub columns: Vec<Column>,
-    /// Widths; at least those of the titles once [`fit`](Table::fit) was called.
+    pub columns: Vec<PerfColumn>,
+    /// Widths; at least those of the titles once [`fit`](PerfTable::fit) was called.
     pub widths: Vec<usize>,
 }
 
-impl Table {
+impl PerfTable {
     /// A table with columns as wide as their titles.
-    pub fn new(columns: Vec<Column>) -> Table {
+    pub fn new(columns: Vec<PerfColumn>) -> PerfTable {
         let widths = columns.iter().map(|c| c.title.chars().count()).collect();
-        Table { columns, widths }
+        PerfTable { columns, widths }
     }
 
     /// Makes the columns wide enough for a row with these numbers of characters.
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let column = |title: &str, right| Column { title: title.into(), right, ragged: !right };
-        let mut table = Table::new(vec![column("Overhead", true), column("Symbol", false)]);
+        let column = |title: &str, right| PerfColumn { title: title.into(), right, ragged: !right };
+        let mut table = PerfTable::new(vec![column("Overhead", true), column("Symbol", false)]);
         let cells = ["82.25%".to_string(), "[.] leaf".to_string()];
         table.fit(cells.iter().map(|c| c.chars().count()));
         let mut out = Vec::new();

@@ -64,6 +64,41 @@ fn the_schema_states_its_version() {
     assert!(document.contains("Version 2"), "docs/json.md states the version");
 }
 
+/// Files of the documentation with the parts that follow from columns of answers: a line for each
+/// definition of the schema, and what stands between two comments of the reference.
+fn generated(schema: &str, reference: &str) -> (String, String) {
+    let (mut schema, mut reference) = (schema.to_owned(), reference.to_owned());
+    for answer in kymo_analysis::answer_schemas() {
+        let start = format!("    \"{}\": ", answer.name);
+        let from = schema.find(&start).unwrap_or_else(|| panic!("no definition {}", answer.name));
+        let to = from + schema[from..].find('\n').unwrap();
+        let comma = if schema[from..to].ends_with(',') { "," } else { "" };
+        schema.replace_range(from..to, &format!("{start}{}{comma}", answer.to_json()));
+        let start = format!("<!-- generated: {} -->\n", answer.name);
+        let from = reference.find(&start).unwrap_or_else(|| panic!("no section {}", answer.name));
+        let from = from + start.len();
+        let to = from + reference[from..].find("<!-- end -->").unwrap();
+        reference.replace_range(from..to, &format!("{}\n", answer.to_markdown()));
+    }
+    (schema, reference)
+}
+
+/// The documentation of answers that are tables is generated: `BLESS=1` renews it.
+#[test]
+fn the_documentation_follows_from_the_columns() {
+    let file = |name: &str| format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| std::fs::read_to_string(file(name)).unwrap();
+    let (schema, reference) = (read("json.schema.json"), read("json.md"));
+    let (new_schema, new_reference) = generated(&schema, &reference);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(file("json.schema.json"), &new_schema).unwrap();
+        std::fs::write(file("json.md"), &new_reference).unwrap();
+        return;
+    }
+    assert_eq!(schema, new_schema, "BLESS=1 renews docs/json.schema.json");
+    assert_eq!(reference, new_reference, "BLESS=1 renews docs/json.md");
+}
+
 #[test]
 fn results_of_recordings_are_as_the_schema_says() {
     if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
@@ -150,6 +185,42 @@ fn results_of_recordings_are_as_the_schema_says() {
     for definition in expected {
         assert!(checked.seen.contains(definition), "{definition}");
     }
+}
+
+/// Two recorders of the same programs, into a perf.data and into a trace.dat, and the perf.data as a
+/// CTF trace: the same question has the same table.
+#[test]
+fn formats_of_one_workload_give_one_table() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let _state = kymo_testkit::TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (data, dat, ctf) = (path("x.data"), path("x.dat"), path("ctf"));
+    // A name that no other program has.
+    let comm = format!("same{}", std::process::id());
+    std::os::unix::fs::symlink("/bin/sleep", path(&comm)).unwrap();
+    let script = format!("for n in 1 2 3 4 5; do {} 0.01; done", path(&comm));
+    let inner = [KYMO, "sched", "record", "-q", "-o", &dat, "--", "sh", "-c", &script];
+    let _ =
+        run(KYMO, [&["sched", "record", "-q", "-o", &data, "--"], &inner[..]].concat()).success();
+    let _ = run(KYMO, ["data", "convert", "--to-ctf", &ctf, "-i", &data]).success();
+    let table = |file: &str, columns: &str, more: &[&str]| {
+        let what = ["sched", "latency", "-p", "--csv", "-s", "tid", "--columns", columns];
+        let out = run(KYMO, [&what[..], more, &["-i", file]].concat()).success().stdout;
+        assert!(out.lines().count() > 5, "{out}");
+        out
+    };
+    // Each recorder has read its clock by itself: numbers that do not depend on it.
+    let counts = "comm,tid,tasks,switches,migrations,unknown,woken.count,preempted.count,new.count";
+    let of_perf = table(&data, counts, &["--comm", &comm]);
+    assert_eq!(of_perf.lines().count(), 6, "{of_perf}");
+    assert_eq!(of_perf, table(&dat, counts, &["--comm", &comm]));
+    // The same events: all columns but names and processes, which perf.data has of records that
+    // such a CTF trace lacks.
+    let all = "tid,tasks,runtime_ns,on_cpu_ns,switches,migrations,unknown,delay,woken";
+    assert_eq!(table(&data, all, &[]), table(&ctf, all, &[]));
 }
 
 #[test]

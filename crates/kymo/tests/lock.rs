@@ -249,7 +249,7 @@ fn what_is_missing_is_said() {
     let none = kymo(&["lock", "contention", "-i", fixture, "--strict"]).expect_status(3).stdout;
     assert!(none.contains("no events lock:contention_begin") && none.contains("kymo lock record"));
     let bad = kymo(&["lock", "contention", "-k", "color", "-i", fixture]).failure();
-    assert!(bad.stderr.contains("there is no field \"color\""), "{}", bad.stderr);
+    assert!(bad.stderr.contains("there is no key \"color\""), "{}", bad.stderr);
 }
 
 /// Four programs that write to one file, of which one at a time may.

@@ -7,17 +7,22 @@
 //!               ─ SchedDecoder ─► TaskMachine ─► waits that a completion ended
 //! ```
 
+mod answers;
 mod decode;
 mod file_decode;
 mod machine;
+mod names;
 mod notes;
 mod owners;
 mod read;
 mod table;
 
+pub(crate) use answers::schemas;
+pub use answers::{BlockGrouping, BlockLine};
 pub use decode::{BlockDecoder, BlockDevice, BlockEvent, BlockOp, BlockPhase};
 pub use file_decode::InodeKey;
 pub use machine::{BlockCounts, BlockMachine, BlockRequest};
+pub use names::{BlockNames, DeviceNames, FileName, FileNames};
 pub use notes::block_notes;
 pub use owners::{BlockFile, BlockOwner, OwnerTracker};
 pub use read::{BlockConfig, BlockRead, BlockWait, read_block_io};

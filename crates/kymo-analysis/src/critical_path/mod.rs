@@ -11,6 +11,7 @@
 //! the path itself: time, a disk, the network. So the segments of a path cover its time
 //! without gaps, and none counts twice.
 
+mod answers;
 mod collect;
 mod history;
 mod notes;
@@ -21,6 +22,7 @@ mod wake_source;
 mod walk;
 mod work_items;
 
+pub(crate) use answers::schemas;
 pub use collect::{PathConfig, PathTarget, find_paths};
 pub use notes::path_notes;
 pub use path::{

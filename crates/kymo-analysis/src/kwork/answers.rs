@@ -1,6 +1,6 @@
 //! Answers about interrupts, softirqs and work items as tables.
 
-use kymo_table::{Answer, AnswerSchema, Columns, Name};
+use kymo_table::{Answer, AnswerSchema, ColumnSet, Name};
 
 use super::{
     CpuShare, CpuUsage, DelayedTask, KworkLine, KworkRead, KworkRow, KworkTable, TaskShare,
@@ -41,8 +41,8 @@ pub fn is_kwork_named(row: &str, name: &str) -> bool {
 
 const KINDS: &[&str] = &["irq", "softirq", "workqueue"];
 
-fn row_columns<'a>() -> Columns<'a, KworkRow, Wanted<'a>> {
-    Columns::new()
+fn row_columns<'a>(details: bool) -> ColumnSet<'a, KworkRow, Wanted<'a>> {
+    ColumnSet::new()
         .key("kind", "kind of work", |r: &KworkRow, _| r.kind.name())
         .of(KINDS)
         .key("name", "perf's: `virtio1-req.0:36`, `(s)RCU:9`, `(w)psi_avgs_work`", |r, _| {
@@ -55,11 +55,11 @@ fn row_columns<'a>() -> Columns<'a, KworkRow, Wanted<'a>> {
              work items of one function",
             |r, _| r.id,
         )
-        .group("runtime", "times from begin to end", delay_columns(), |r, _| &r.runtime)
+        .group("runtime", "times from begin to end", delay_columns(details), |r, _| &r.runtime)
         .group(
             "delay",
             "times from the first raise (activation of a work item) to the begin",
-            delay_columns(),
+            delay_columns(details),
             |r, _| &r.delay,
         )
         .sum(
@@ -69,17 +69,17 @@ fn row_columns<'a>() -> Columns<'a, KworkRow, Wanted<'a>> {
         )
 }
 
-fn report_columns<'a>() -> Columns<'a, KworkTable, Wanted<'a>> {
-    let task = Columns::new()
+fn report_columns<'a>(details: bool) -> ColumnSet<'a, KworkTable, Wanted<'a>> {
+    let task = ColumnSet::new()
         .key("comm", "name of the task", |t: &DelayedTask, _: &Wanted<'_>| Name(t.comm.clone()))
         .key("tid", "its thread", |t, _| t.tid)
-        .inline(delay_columns(), |t, _| &t.held_up)
+        .inline(delay_columns(details), |t, _| &t.held_up)
         .measure("longest_by", "name of what held it up longest", |t, _| t.longest_by.clone());
-    Columns::new()
+    ColumnSet::new()
         .table(
             "rows",
             "a row by kind, name and CPU: those that have what the command shows, in its order",
-            row_columns(),
+            row_columns(details),
             |t: &KworkTable, wanted: &Wanted<'_>, each| {
                 let mut rows: Vec<_> = t.rows.iter().filter(|row| wanted.has(row)).collect();
                 rows.sort_by_key(|row| (&row.name, row.cpu, row.id));
@@ -95,8 +95,8 @@ fn report_columns<'a>() -> Columns<'a, KworkTable, Wanted<'a>> {
         .inline(read_columns(), |t, _| &t.read)
 }
 
-fn read_columns<'a, C: 'a>() -> Columns<'a, KworkRead, C> {
-    let halves = Columns::new()
+fn read_columns<'a, C: 'a>() -> ColumnSet<'a, KworkRead, C> {
+    let halves = ColumnSet::new()
         .sum("raises_only", "raises without a begin", |r: &KworkRead, _: &C| {
             r.machine.counts.raises
         })
@@ -109,7 +109,7 @@ fn read_columns<'a, C: 'a>() -> Columns<'a, KworkRead, C> {
         .sum("uncertain", "halves between which events were lost", |r, _| {
             r.machine.counts.touching_loss
         });
-    Columns::new()
+    ColumnSet::new()
         .group(
             "halves",
             "events without a partner: of what is open when the recording begins or ends, or lost",
@@ -121,9 +121,10 @@ fn read_columns<'a, C: 'a>() -> Columns<'a, KworkRead, C> {
 }
 
 impl KworkTable {
-    /// The answer of `report` and `latency`: the rows that have these times and this name.
-    pub fn answer(&self, times: KworkTimes, name: Option<&str>) -> Answer {
-        Answer::of("kwork_report", report_columns(), self, &Wanted { times, name })
+    /// The answer of `report` and `latency`: the rows that have these times and this name; with
+    /// `details` histograms, too.
+    pub fn answer(&self, times: KworkTimes, name: Option<&str>, details: bool) -> Answer {
+        Answer::of("kwork_report", report_columns(details), self, &Wanted { times, name })
     }
 }
 
@@ -133,25 +134,25 @@ struct TopContext<'a> {
     total: CpuShare,
 }
 
-fn top_columns<'a>() -> Columns<'a, CpuUsage, TopContext<'a>> {
+fn top_columns<'a>() -> ColumnSet<'a, CpuUsage, TopContext<'a>> {
     let times = || {
-        Columns::new()
+        ColumnSet::new()
             .sum("total_ns", "all that is known", |s: &CpuShare, _: &TopContext<'_>| s.total)
             .sum("idle_ns", "idle, without interrupts and softirqs", |s, _| s.idle)
             .sum("irq_ns", "interrupts without those within softirqs", |s, _| s.irq)
             .sum("softirq_ns", "softirqs, with interrupts within", |s, _| s.softirq)
     };
-    let cpu = Columns::new()
+    let cpu = ColumnSet::new()
         .key("cpu", "number of the CPU", |(number, _): &(usize, CpuShare), _| *number)
         .inline(times(), |(_, share), _| share);
-    let task = Columns::new()
+    let task = ColumnSet::new()
         .key("comm", "name of the task", |t: &TaskShare, _: &TopContext<'_>| Name(t.comm.clone()))
         .key("tid", "its thread; 0: idle", |t, _| t.tid)
         .key("cpu", "CPU of an idle task", |t, _| (t.tid == 0).then_some(t.cpu))
         .sum("runtime_ns", "time on CPUs without interrupts and softirqs", |t, _| t.runtime)
         .sum("held_up_ns", "time in which interrupts and softirqs held it up", |t, _| t.held_up)
         .share("usage_percent", "shares of its CPUs, added up", |t, _| t.usage);
-    Columns::new()
+    ColumnSet::new()
         .group("total", "all CPUs together", times(), |_: &CpuUsage, c: &TopContext<'_>| &c.total)
         .table("cpus", "CPUs with known time", cpu, |u, _, each| {
             let all = u.cpus.iter().copied().enumerate();
@@ -181,8 +182,8 @@ impl CpuUsage {
 }
 
 /// Columns of a line of `timehist`; with functions of a stack at most.
-pub fn kwork_line_columns<'a>() -> Columns<'a, KworkLine<'a>, usize> {
-    Columns::new()
+pub fn kwork_line_columns<'a>() -> ColumnSet<'a, KworkLine<'a>, usize> {
+    ColumnSet::new()
         .key("type", "`kwork`", |_: &KworkLine<'_>, _: &usize| "kwork")
         .of(&["kwork"])
         .key("kind", "kind of work", |l, _| l.kind.name())
@@ -210,7 +211,7 @@ pub(crate) fn schemas() -> [AnswerSchema; 3] {
             "kwork_report",
             "kymo kwork report --json, latency --json",
             "Both commands give the same.",
-            report_columns(),
+            report_columns(true),
         ),
         AnswerSchema::of("kwork_timehist", "kymo kwork timehist --json", "", kwork_line_columns())
             .lines(),

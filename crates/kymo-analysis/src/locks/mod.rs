@@ -1,6 +1,7 @@
 //! Locks that tasks wait for: those of the kernel by `lock:contention_begin` and
 //! `lock:contention_end`, those of programs by system calls of futexes.
 
+mod answers;
 mod caller;
 mod contention;
 mod futex;
@@ -9,6 +10,7 @@ mod lockdep;
 mod notes;
 mod wait_pairs;
 
+pub(crate) use answers::schemas;
 pub use contention::{ContentionConfig, ContentionTable, LockGroup, count_contention};
 pub use futex::{FUTEX_EVENTS, FutexRow, FutexTable, count_futexes};
 pub use lock_row::{LockCaller, LockFrame, LockRow, lock_type};

@@ -9,6 +9,7 @@
 //! A wait of a task that blocked has two parts: until it could run it is blocked, from there on
 //! it waits for a CPU.
 
+mod answers;
 mod cause;
 mod count;
 mod first_waits;
@@ -20,6 +21,7 @@ mod table;
 mod task_slot;
 mod task_times;
 
+pub(crate) use answers::schemas;
 pub use cause::{OffCpuCause, StackFacts};
 pub(crate) use count::OffCpuReader;
 pub use count::{OffCpuConfig, count_off_cpu};

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kymo_table::{Answer, AnswerSchema, Columns, Name};
+use kymo_table::{Answer, AnswerSchema, ColumnSet, Name};
 
 use super::count::{CallBlock, SlowCall, SyscallTable, SyscallTask};
 use super::{CallId, SyscallStats};
@@ -37,14 +37,14 @@ impl Context<'_> {
 
 type CallRow = (CallId, SyscallStats);
 
-fn call_columns<'a>() -> Columns<'a, CallRow, Context<'a>> {
-    Columns::new()
+fn call_columns<'a>(details: bool) -> ColumnSet<'a, CallRow, Context<'a>> {
+    ColumnSet::new()
         .key(
             "syscall",
             "name; `syscall_N` where only a number is known",
             |(id, _): &CallRow, c: &Context<'_>| c.table.name(*id).to_owned(),
         )
-        .inline(delay_columns(), |(_, s), _| &s.durations)
+        .inline(delay_columns(details), |(_, s), _| &s.durations)
         .sum("errors", "of these, calls that failed", |(_, s), _| s.failed())
         .measure("errnos", "number by error: `{\"ENOENT\": 3}`", |(_, s), c| {
             let count = |(error, n): (&i32, &u64)| (c.names.error(*error), *n);
@@ -80,19 +80,19 @@ fn each_call(calls: &[CallRow], c: &Context<'_>, each: &mut dyn FnMut(&CallRow))
     rows.into_iter().for_each(each);
 }
 
-fn slow_columns<'a>() -> Columns<'a, (&'a SlowCall, &'a str), Context<'a>> {
+fn slow_columns<'a>() -> ColumnSet<'a, (&'a SlowCall, &'a str), Context<'a>> {
     type Slow<'a> = (&'a SlowCall, &'a str);
     type WokenBy = (Vec<u8>, u32, WakeupContext);
     let failed = |result: i64| (-4095..0).contains(&result);
-    let woken_by = Columns::new()
+    let woken_by = ColumnSet::new()
         .key("comm", "name", |(comm, _, _): &WokenBy, _: &Context<'_>| Name(comm.clone()))
         .key("tid", "thread", |(_, tid, _), _| *tid)
         .key("context", "where it was woken from", |(_, _, context), _| match context {
             WakeupContext::HardIrq => "irq",
             context => context.code(),
         })
-        .of(&["task", "softirq", "irq", "unknown"]);
-    let block = Columns::new()
+        .of(&["task", "softirq", "irq", "timer", "device", "unknown"]);
+    let block = ColumnSet::new()
         .key("cause", "a code of `kymo offcpu report --json`", |b: &CallBlock, _: &Context<'_>| {
             b.cause.code()
         })
@@ -105,7 +105,7 @@ fn slow_columns<'a>() -> Columns<'a, (&'a SlowCall, &'a str), Context<'a>> {
             "functions of the kernel in which it waited last, innermost first",
             |b, _| b.stack.clone(),
         );
-    Columns::new()
+    ColumnSet::new()
         .key("syscall", "name", |(s, _): &Slow<'_>, c: &Context<'_>| {
             c.table.name(s.call).to_owned()
         })
@@ -133,25 +133,27 @@ fn slow_columns<'a>() -> Columns<'a, (&'a SlowCall, &'a str), Context<'a>> {
         .measure("runnable_ns", "time in which it waited for a CPU", |(s, _), _| s.waits.runnable)
 }
 
-fn columns<'a>() -> Columns<'a, SyscallTable, Context<'a>> {
-    let thread = Columns::new()
+fn columns<'a>(details: bool) -> ColumnSet<'a, SyscallTable, Context<'a>> {
+    let thread = ColumnSet::new()
         .key("comm", "last name", |t: &SyscallTask, _: &Context<'_>| Name(t.comm.clone()))
         .key("tid", "thread; null in a row of several", |t, _| t.tid)
         .key("pid", "process", |t, _| t.pid)
         .sum("events", "number of its events", |t, _| t.events)
-        .table("calls", "its calls", call_columns(), |t, c, each| each_call(&t.calls, c, each));
-    let halves = Columns::new()
+        .table("calls", "its calls", call_columns(details), |t, c, each| {
+            each_call(&t.calls, c, each)
+        });
+    let halves = ColumnSet::new()
         .sum("open_at_end", "calls that had not returned", |t: &SyscallTable, _: &Context<'_>| {
             t.open_at_end
         })
         .sum("entries_only", "entries without an exit", |t, _| t.entries)
         .sum("exits_only", "exits without an entry", |t, _| t.exits)
         .sum("uncertain", "calls in which events were lost", |t, _| t.touching_loss);
-    Columns::new()
+    ColumnSet::new()
         .table(
             "calls",
             "calls of all threads together, sorted as the text is",
-            call_columns(),
+            call_columns(details),
             |t: &SyscallTable, c: &Context<'_>, each| each_call(&t.calls, c, each),
         )
         .table("threads", "threads, the largest total first", thread, |t, _, each| {
@@ -167,13 +169,13 @@ fn columns<'a>() -> Columns<'a, SyscallTable, Context<'a>> {
 }
 
 impl SyscallTable {
-    /// The answer.
-    pub fn answer(&self, names: CallNames<'_>) -> Answer {
-        Answer::of("syscalls", columns(), self, &Context { table: self, names })
+    /// The answer; with `details` histograms, too.
+    pub fn answer(&self, names: CallNames<'_>, details: bool) -> Answer {
+        Answer::of("syscalls", columns(details), self, &Context { table: self, names })
     }
 }
 
 /// Definitions of these answers.
 pub(crate) fn schemas() -> [AnswerSchema; 1] {
-    [AnswerSchema::of("syscalls", "kymo syscalls report --json", "", columns())]
+    [AnswerSchema::of("syscalls", "kymo syscalls report --json", "", columns(true))]
 }

@@ -1,17 +1,19 @@
 //! The answer of `kymo sched latency` as tables.
 
-use kymo_table::{Answer, AnswerSchema, Columns, Name};
+use kymo_table::{Answer, AnswerSchema, ColumnSet, Name};
 
 use super::latency::{LatencyRow, LatencyTable, LongestDelay, delay_columns};
+use super::lines::line_schemas;
 use super::wait::WaitCause;
 
-fn row_columns<'a>() -> Columns<'a, LatencyRow, LatencyTable> {
+fn row_columns<'a>(details: bool) -> ColumnSet<'a, LatencyRow, LatencyTable> {
     fn single(row: &LatencyRow) -> bool {
         row.tasks == 1
     }
-    Columns::new()
+    ColumnSet::new()
         .key("comm", "name", |r: &LatencyRow, _: &LatencyTable| Name(r.comm.clone()))
         .key("tid", "thread; null in a row of several tasks", |r, _| single(r).then_some(r.tid))
+        .detail("first_tid", "thread of its first task", |r, _| r.tid)
         .key(
             "pid",
             "process; null in a row of several tasks, or where the recording does not state it",
@@ -39,16 +41,19 @@ fn row_columns<'a>() -> Columns<'a, LatencyRow, LatencyTable> {
             "of these, how often events were lost while it waited; such waits are in no delay",
             |r, _| r.uncertain,
         )
-        .group("delay", "all waits for a CPU", delay_columns(), |r, _| &r.delay)
-        .group("woken", "waits after a wake-up", delay_columns(), |r, _| &r.woken)
-        .group("preempted", "waits after a preemption, or a yield", delay_columns(), |r, _| {
-            &r.preempted
-        })
-        .group("new", "waits before the first run", delay_columns(), |r, _| &r.new)
+        .group("delay", "all waits for a CPU", delay_columns(details), |r, _| &r.delay)
+        .group("woken", "waits after a wake-up", delay_columns(details), |r, _| &r.woken)
+        .group(
+            "preempted",
+            "waits after a preemption, or a yield",
+            delay_columns(details),
+            |r, _| &r.preempted,
+        )
+        .group("new", "waits before the first run", delay_columns(details), |r, _| &r.new)
 }
 
-fn columns<'a>() -> Columns<'a, LatencyTable, LatencyTable> {
-    let longest = Columns::new()
+fn columns<'a>(details: bool) -> ColumnSet<'a, LatencyTable, LatencyTable> {
+    let longest = ColumnSet::new()
         .key("comm", "name of the task", |l: &LongestDelay, _: &LatencyTable| Name(l.comm.clone()))
         .key("tid", "its thread", |l, _| l.tid)
         .key("cpu", "CPU that it got", |l, _| l.cpu)
@@ -67,11 +72,11 @@ fn columns<'a>() -> Columns<'a, LatencyTable, LatencyTable> {
             Name(l.ran_before.clone())
         })
         .measure("ran_before_tid", "its thread", |l, _| l.ran_before_tid);
-    Columns::new()
+    ColumnSet::new()
         .table(
             "tasks",
             "a row for each task (`-p`), or for each name",
-            row_columns(),
+            row_columns(details),
             |t: &LatencyTable, _: &LatencyTable, each| {
                 let mut rows: Vec<_> = t.rows.iter().collect();
                 rows.sort_by_key(|row| (&row.comm, row.tid));
@@ -81,7 +86,7 @@ fn columns<'a>() -> Columns<'a, LatencyTable, LatencyTable> {
         .group(
             "total",
             "all rows together",
-            row_columns().without(&["comm", "tid", "pid"]),
+            row_columns(details).without(&["comm", "tid", "first_tid", "pid"]),
             |t, _| &t.total,
         )
         .record("longest", "the longest wait for a CPU", longest, |t, _, each| {
@@ -98,19 +103,20 @@ fn columns<'a>() -> Columns<'a, LatencyTable, LatencyTable> {
 }
 
 impl LatencyTable {
-    /// The answer.
-    pub fn answer(&self) -> Answer {
-        Answer::of("sched_latency", columns(), self, self)
+    /// The answer; with `details` histograms, too.
+    pub fn answer(&self, details: bool) -> Answer {
+        Answer::of("sched_latency", columns(details), self, self)
     }
 }
 
 /// Definitions of these answers.
-pub(crate) fn schemas() -> [AnswerSchema; 1] {
-    [AnswerSchema::of(
+pub(crate) fn schemas() -> Vec<AnswerSchema> {
+    let latency = AnswerSchema::of(
         "sched_latency",
         "kymo sched latency --json",
         "With `--live`, too. Times of `kymo sched` are integers of nanoseconds, of the \
          recording's clock or durations, and end in `_ns`; unknown values are null.",
-        columns(),
-    )]
+        columns(true),
+    );
+    line_schemas().into_iter().chain([latency]).collect()
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use kymo_events::live::SampleSink;
 use kymo_events::{EventSource, ReadOptions, ReadSummary, SourceError};
-use kymo_table::Columns;
+use kymo_table::ColumnSet;
 
 use super::machine::{TaskMachine, Transition};
 use super::read::{SchedRead, SchedReader, SchedSelection, SchedStep, read_sched};
@@ -74,9 +74,9 @@ impl DelayStats {
     }
 }
 
-/// Columns of durations.
-pub(crate) fn delay_columns<'a, C: 'a>() -> Columns<'a, DelayStats, C> {
-    Columns::new()
+/// Columns of durations; with `details` a histogram, too.
+pub(crate) fn delay_columns<'a, C: 'a>(details: bool) -> ColumnSet<'a, DelayStats, C> {
+    let columns = ColumnSet::new()
         .sum("count", "number", |d: &DelayStats, _: &C| d.count)
         .sum("total_ns", "sum", |d, _| d.total)
         .measure("average_ns", "mean", |d, _| d.average())
@@ -84,15 +84,19 @@ pub(crate) fn delay_columns<'a, C: 'a>() -> Columns<'a, DelayStats, C> {
         .measure("p90_ns", "90th percentile, likewise", |d, _| d.quantile(0.9))
         .measure("p99_ns", "99th percentile, likewise", |d, _| d.quantile(0.99))
         .measure("max_ns", "the longest", |d, _| d.max.map(|m| m.0))
-        .measure("max_start_ns", "when the longest began", |d, _| d.max.map(|m| m.1))
-        .detail(
-            "histogram",
-            "pairs of the begin of a doubling in nanoseconds and a number; 0 stands for 0 to 15",
-            |d, _| {
-                let doublings = d.histogram.doublings().into_iter();
-                doublings.map(|(begin, count)| vec![begin, count]).collect::<Vec<_>>()
-            },
-        )
+        .measure("max_start_ns", "when the longest began", |d, _| d.max.map(|m| m.1));
+    // Rows of tasks are many.
+    if !details {
+        return columns;
+    }
+    columns.detail(
+        "histogram",
+        "pairs of the begin of a doubling in nanoseconds and a number; 0 stands for 0 to 15",
+        |d, _| {
+            let doublings = d.histogram.doublings().into_iter();
+            doublings.map(|(begin, count)| vec![begin, count]).collect::<Vec<_>>()
+        },
+    )
 }
 
 /// A task, or tasks of one name.

@@ -11,6 +11,7 @@
 mod answers;
 mod decode;
 mod latency;
+mod lines;
 mod machine;
 mod notes;
 mod read;
@@ -24,6 +25,7 @@ pub(crate) use answers::schemas;
 pub use decode::{SCHED_EVENTS, SchedDecoder, SchedEvent, TaskRef, WakeupContext, WakeupKind};
 pub(crate) use latency::delay_columns;
 pub use latency::{DelayStats, LatencyConfig, LatencyRow, LatencyTable, LongestDelay};
+pub use lines::{MapLine, OtherLine, RuntimeSummary, SwitchLine};
 pub use machine::{SchedCounts, SwitchIn, SwitchOut, TaskMachine, Transition};
 pub use notes::sched_notes;
 pub use read::{SchedRead, SchedReader, SchedSelection, SchedSink, SchedStep, read_sched};

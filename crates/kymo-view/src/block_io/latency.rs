@@ -2,17 +2,14 @@
 
 use std::io::{self, Write};
 
-use kymo_analysis::block_io::{BlockRow, BlockTable};
-use kymo_analysis::tasks::DelayStats;
-use serde_json::{Value, json};
+use kymo_analysis::block_io::{BlockNames, BlockTable};
+use kymo_table::{Answer, TableRow, TextColumn, TextLayout};
 
-use super::files::{FileTable, file_json, merged_deleted, write_find_hint};
-use super::{
-    BlockNames, delay_json, device_json, device_text, halves_json, quantile, stats_json,
-    write_answer,
-};
+use super::files::{write_files, write_find_hint};
+use super::{device_name, span, write_answer};
 use crate::Ledger;
-use crate::units::{Grouped, Size, Span, shown};
+use crate::histogram::doublings;
+use crate::units::{Grouped, Size, Span};
 
 /// Width of the longest bar.
 const BAR: u64 = 24;
@@ -21,6 +18,8 @@ const BAR: u64 = 24;
 pub struct LatencyHistograms<'a> {
     /// What was counted.
     pub table: &'a BlockTable,
+    /// Its answer, with deleted files of one inode in one row.
+    pub answer: &'a Answer,
     /// Names devices and files.
     pub names: BlockNames<'a>,
     /// Devices and operations that are shown at most.
@@ -40,10 +39,11 @@ impl LatencyHistograms<'_> {
     /// If writing fails.
     pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
         write_answer(out, self.table, self.names, &self.recording)?;
-        for row in self.table.rows.iter().take(self.entries) {
-            self.write_row(out, row)?;
+        let rows = self.answer.table("rows");
+        for row in rows.first(self.entries).rows() {
+            write_row(out, row)?;
         }
-        let more = self.table.rows.len().saturating_sub(self.entries);
+        let more = rows.rows.len().saturating_sub(self.entries);
         if more > 0 {
             writeln!(out, "\n  ... and {more} more (--entries)")?;
         }
@@ -55,137 +55,86 @@ impl LatencyHistograms<'_> {
         Ok(())
     }
 
-    fn write_row(&self, out: &mut dyn Write, row: &BlockRow) -> io::Result<()> {
-        let s = &row.stats;
-        let mut more = String::new();
-        for (count, what) in [
-            (s.errors, "failed"),
-            (s.requeues, "requeued"),
-            (s.uncertain, "uncertain: events lost"),
-        ] {
-            if count > 0 {
-                more += &format!(", {} {what}", Grouped(count));
-            }
-        }
-        writeln!(
-            out,
-            "\n  {} {}: {} requests, {}{more}",
-            device_text(row.device, self.names.devices),
-            row.op.name(),
-            Grouped(s.count),
-            Size(s.bytes)
-        )?;
-        for (name, d) in [("queue", &s.queue), ("device", &s.device), ("both", &s.total)] {
-            let text = |nanos: Option<u64>| Span(nanos.unwrap_or(0)).to_string();
-            writeln!(
-                out,
-                "    {name:<7} avg {:>9}  p50 {:>9}  p90 {:>9}  p99 {:>9}  max {:>9}",
-                text(d.average()),
-                text(quantile(d, 0.5)),
-                text(quantile(d, 0.9)),
-                text(quantile(d, 0.99)),
-                text(d.max.map(|m| m.0)),
-            )?;
-        }
-        write_histograms(out, &s.queue, &s.device)
-    }
-
     fn write_files(&self, out: &mut dyn Write) -> io::Result<()> {
-        let files = &self.table.files;
-        if !self.table.read.has_owners || files.is_empty() || self.files == 0 {
+        let files = self.answer.table("files");
+        if files.rows.is_empty() || self.files == 0 {
             return Ok(());
         }
         writeln!(out, "\n  What they were for:")?;
-        let files = merged_deleted(files, self.names);
-        let shown: Vec<_> = files.iter().take(self.files).collect();
-        FileTable { rows: &shown, names: self.names, indent: "    " }.write(out)?;
-        if files.len() > self.files {
-            writeln!(out, "    ... and {} more (--files)", files.len() - self.files)?;
+        write_files(out, files.first(self.files), "    ")?;
+        if files.rows.len() > self.files {
+            writeln!(out, "    ... and {} more (--files)", files.rows.len() - self.files)?;
         }
-        write_find_hint(out, &shown, self.names)
+        write_find_hint(out, files.first(self.files))
     }
 
     fn write_waiters(&self, out: &mut dyn Write) -> io::Result<()> {
-        let waiters = &self.table.waiters;
-        if waiters.is_empty() || self.waiters == 0 {
+        let waiters = self.answer.table("waiters");
+        if waiters.rows.is_empty() || self.waiters == 0 {
             return Ok(());
         }
+        let layout = TextLayout {
+            indent: "    ",
+            gap: " ",
+            end: "",
+            columns: vec![
+                TextColumn::left("task", 24, |r| format!("{}:{}", r.text("comm"), r.number("tid"))),
+                TextColumn::left("device", 10, device_name),
+                TextColumn::number("waits", 8, "waits.count"),
+                span("total", "waits.total_ns"),
+                span("avg", "waits.average_ns"),
+                span("p99", "waits.p99_ns"),
+                span("max", "waits.max_ns"),
+            ],
+        };
         writeln!(out, "\n  Tasks that waited until a request was done:")?;
-        writeln!(
-            out,
-            "    {:<24} {:<10} {:>8} {:>10} {:>10} {:>10} {:>10}",
-            "task", "device", "waits", "total", "avg", "p99", "max"
-        )?;
-        for w in waiters.iter().take(self.waiters) {
-            writeln!(
-                out,
-                "    {:<24} {:<10} {:>8} {:>10} {:>10} {:>10} {:>10}",
-                format!("{}:{}", shown(&w.comm), w.tid.unwrap_or(0)),
-                w.device.map(|d| device_text(d, self.names.devices)).unwrap_or_default(),
-                w.waits.count,
-                Span(w.waits.total),
-                Span(w.waits.average().unwrap_or(0)),
-                Span(quantile(&w.waits, 0.99).unwrap_or(0)),
-                Span(w.waits.max.map_or(0, |m| m.0)),
-            )?;
-        }
-        if waiters.len() > self.waiters {
-            writeln!(out, "    ... and {} more (--waiters)", waiters.len() - self.waiters)?;
+        layout.write_head(out)?;
+        layout.write_rows(out, waiters.first(self.waiters))?;
+        if waiters.rows.len() > self.waiters {
+            writeln!(out, "    ... and {} more (--waiters)", waiters.rows.len() - self.waiters)?;
         }
         Ok(())
     }
+}
 
-    /// Writes the same as one object.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let rows = self.table.rows.iter().map(|row| {
-            let (device, name) = device_json(Some(row.device), self.names.devices);
-            let mut value = stats_json(&row.stats);
-            if let Some(members) = value.as_object_mut() {
-                members.insert("device".into(), device);
-                members.insert("name".into(), name);
-                members.insert("op".into(), row.op.name().into());
-            }
-            value
-        });
-        let waiters = self.table.waiters.iter().map(|w| {
-            let (device, name) = device_json(w.device, self.names.devices);
-            json!({
-                "comm": String::from_utf8_lossy(&w.comm),
-                "tid": w.tid,
-                "pid": w.pid,
-                "device": device,
-                "name": name,
-                "waits": delay_json(&w.waits),
-            })
-        });
-        let span = self.table.read.span;
-        let page = json!({
-            "rows": rows.collect::<Vec<Value>>(),
-            "waiters": waiters.collect::<Vec<Value>>(),
-            "files": self.table.read.has_owners.then(|| {
-                self.table.files.iter().map(|f| file_json(f, self.names)).collect::<Vec<Value>>()
-            }),
-            "halves": halves_json(self.table),
-            "first_ns": span.map(|s| s.0),
-            "last_ns": span.map(|s| s.1),
-        });
-        writeln!(out, "{page:#}")
+fn write_row(out: &mut dyn Write, row: TableRow<'_>) -> io::Result<()> {
+    let mut more = String::new();
+    for (name, what) in
+        [("errors", "failed"), ("requeues", "requeued"), ("uncertain", "uncertain: events lost")]
+    {
+        if row.number(name) > 0 {
+            more += &format!(", {} {what}", Grouped(row.number(name)));
+        }
     }
+    writeln!(
+        out,
+        "\n  {} {}: {} requests, {}{more}",
+        device_name(row),
+        row.text("op"),
+        Grouped(row.number("count")),
+        Size(row.number("bytes"))
+    )?;
+    for (name, group) in [("queue", "queue"), ("device", "device_time"), ("both", "total")] {
+        let text = |of: &str| Span(row.number(&format!("{group}.{of}"))).to_string();
+        writeln!(
+            out,
+            "    {name:<7} avg {:>9}  p50 {:>9}  p90 {:>9}  p99 {:>9}  max {:>9}",
+            text("average_ns"),
+            text("p50_ns"),
+            text("p90_ns"),
+            text("p99_ns"),
+            text("max_ns"),
+        )?;
+    }
+    write_histograms(out, row)
 }
 
 /// Both histograms beside each other, a row for each doubling that occurs.
-fn write_histograms(
-    out: &mut dyn Write,
-    queue: &DelayStats,
-    device: &DelayStats,
-) -> io::Result<()> {
+fn write_histograms(out: &mut dyn Write, row: TableRow<'_>) -> io::Result<()> {
     // What never waits has no histogram of it.
-    let waits = queue.max.is_some_and(|(max, _)| max > 0);
-    let a = if waits { queue.histogram.doublings() } else { Vec::new() };
-    let b = device.histogram.doublings();
+    let waits = row.number("queue.max_ns") > 0;
+    let a = if waits { doublings(row.cell("queue.histogram")) } else { Vec::new() };
+    let b = doublings(row.cell("device_time.histogram"));
     let begins = || a.iter().chain(&b).filter(|(_, n)| *n > 0).map(|(begin, _)| *begin);
     let (Some(first), Some(last)) = (begins().min(), begins().max()) else { return Ok(()) };
     let most = a.iter().chain(&b).map(|(_, n)| *n).max().unwrap_or(1).max(1);

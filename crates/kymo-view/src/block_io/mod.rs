@@ -1,28 +1,23 @@
-//! Output of `kymo io`: histograms of queue and device times, tables by process, lines of
-//! requests, and JSON (docs/json.md).
+//! Text of `kymo io`: histograms of queue and device times, tables by process, lines of
+//! requests.
 
 mod files;
 mod latency;
 mod timehist;
 mod top;
 
-pub use files::{BlockNames, FileName, FileNames};
 pub use latency::LatencyHistograms;
 pub use timehist::{BlockLineWriter, write_block_head};
-pub use top::{BlockColumn, BlockGrouping, BlockTop};
+pub use top::BlockTop;
 
 use std::io::{self, Write};
 
 use files::owner_phrase;
-use kymo_analysis::block_io::{BlockDevice, BlockStats, BlockTable};
-use kymo_analysis::tasks::DelayStats;
-use serde_json::{Value, json};
+use kymo_analysis::block_io::{BlockDevice, BlockNames, BlockStats, BlockTable, DeviceNames};
+use kymo_table::{TableRow, TextColumn};
 
 use crate::offcpu::waits;
 use crate::units::{Grouped, Seconds, Size, Span, TimeUnits, shown};
-
-/// Names devices, where that is known.
-pub type DeviceNames<'a> = &'a dyn Fn(BlockDevice) -> Option<String>;
 
 fn device_text(device: BlockDevice, names: DeviceNames<'_>) -> String {
     names(device).map_or_else(|| device.to_string(), |name| shown(name.as_bytes()))
@@ -82,52 +77,12 @@ fn write_answer(
     Ok(())
 }
 
-fn quantile(stats: &DelayStats, share: f64) -> Option<u64> {
-    let max = stats.max?.0;
-    stats.histogram.quantile(share).map(|q| q.min(max))
+/// Name of a row's device, or its numbers.
+fn device_name(row: TableRow<'_>) -> String {
+    row.text(if row.has("name") { "name" } else { "device" })
 }
 
-fn delay_json(d: &DelayStats) -> Value {
-    let doublings = d.histogram.doublings();
-    json!({
-        "count": d.count,
-        "total_ns": d.total,
-        "average_ns": d.average(),
-        "p50_ns": quantile(d, 0.5),
-        "p90_ns": quantile(d, 0.9),
-        "p99_ns": quantile(d, 0.99),
-        "max_ns": d.max.map(|m| m.0),
-        "max_start_ns": d.max.map(|m| m.1),
-        "histogram": doublings.iter().map(|(from, n)| json!([from, n])).collect::<Vec<Value>>(),
-    })
-}
-
-fn stats_json(s: &BlockStats) -> Value {
-    json!({
-        "count": s.count,
-        "bytes": s.bytes,
-        "queue": delay_json(&s.queue),
-        "device_time": delay_json(&s.device),
-        "total": delay_json(&s.total),
-        "requeues": s.requeues,
-        "errors": s.errors,
-        "uncertain": s.uncertain,
-    })
-}
-
-/// Members that say which device.
-fn device_json(device: Option<BlockDevice>, names: DeviceNames<'_>) -> (Value, Value) {
-    let numbers = device.map(|d| d.to_string());
-    (numbers.into(), device.and_then(names).into())
-}
-
-fn halves_json(table: &BlockTable) -> Value {
-    let c = &table.read.machine.counts;
-    json!({
-        "open_at_end": c.open_at_end,
-        "completions_only": c.completions_only,
-        "merged": c.merged,
-        "uncertain": c.touching_loss,
-        "alike": c.alike,
-    })
+/// Column of durations.
+fn span<'a>(title: &'static str, name: &'a str) -> TextColumn<'a> {
+    TextColumn::right(title, 10, move |row| Span(row.number(name)).to_string())
 }

@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 
-use kymo_analysis::block_io::BlockRequest;
-use serde_json::json;
+use kymo_analysis::block_io::{BlockLine, BlockNames, BlockRequest};
 
-use super::files::{owner_json, owner_text};
-use super::{BlockNames, device_json, device_text};
+use super::device_text;
+use super::files::owner_text;
 use crate::units::{Millis, Seconds, TimeUnits, shown};
 
 /// Writes lines.
@@ -43,30 +42,8 @@ impl BlockLineWriter<'_> {
     pub fn write(&mut self, request: &BlockRequest, cpu: u32) -> io::Result<()> {
         let task = &request.task;
         if self.json {
-            let (device, name) = device_json(Some(request.device), self.names.devices);
-            let value = json!({
-                "type": "request",
-                "device": device,
-                "name": name,
-                "op": request.op.name(),
-                "sector": request.sector,
-                "bytes": request.bytes,
-                "start_ns": request.start,
-                "inserted_ns": request.inserted,
-                "issued_ns": request.issued,
-                "completed_ns": request.completed,
-                "queue_ns": request.queue_time(),
-                "device_ns": request.device_time(),
-                "file": self.has_owners.then(|| owner_json(request.owner, self.names)),
-                "cpu": cpu,
-                "comm": String::from_utf8_lossy(task.comm()),
-                "tid": task.tid,
-                "pid": task.pid,
-                "requeues": request.requeues,
-                "error": request.error,
-                "uncertain": request.is_uncertain,
-            });
-            return writeln!(self.out, "{value}");
+            let line = BlockLine { request, cpu, has_owners: self.has_owners };
+            return line.write_json(self.out, self.names);
         }
         let mut more = String::new();
         if self.has_owners {

@@ -1,12 +1,10 @@
-//! Output of `kymo why`: critical paths as text and JSON (docs/json.md).
+//! Output of `kymo why`: critical paths as text.
 
-mod json;
 mod text;
 
 use kymo_analysis::critical_path::{PathCulprit, PathSegment, PathTable, PathTask, PathTaskId};
-use kymo_analysis::offcpu::StackNode;
 
-use crate::units::{Seconds, TimeUnits, shown};
+use crate::units::{TimeUnits, shown};
 
 /// Critical paths as they are shown.
 pub struct PathView<'a> {
@@ -35,17 +33,8 @@ impl PathView<'_> {
         }
     }
 
-    fn names(&self, stack: Option<StackNode>) -> Vec<&str> {
-        stack.map_or_else(Vec::new, |s| self.table.stacks.names(s))
-    }
-
     /// The command that shows the events of a segment, where they are kept.
     fn script(&self, segment: &PathSegment) -> Option<String> {
-        if self.recording.is_empty() {
-            return None;
-        }
-        let nano = TimeUnits { nanos: true };
-        let (from, to) = (Seconds(segment.from, nano), Seconds(segment.to, nano));
-        Some(format!("kymo script {} --time {from},{to}", self.recording))
+        self.table.script(segment, &self.recording)
     }
 }

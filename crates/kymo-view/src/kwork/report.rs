@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use kymo_analysis::kwork::KworkTimes;
-use kymo_table::{Answer, Layout, Row, Table, TextColumn};
+use kymo_table::{Answer, Table, TableRow, TextColumn, TextLayout};
 
 use super::{RULE_WIDTH, cut_name};
 use crate::Ledger;
@@ -62,7 +62,7 @@ impl KworkReport<'_> {
     }
 
     fn write_answer(&self, out: &mut dyn Write, rows: Table<'_>) -> io::Result<()> {
-        let max = |row: &Row<'_>| row.number(&self.of("max_ns"));
+        let max = |row: &TableRow<'_>| row.number(&self.of("max_ns"));
         let seen = rows.rows().filter(|row| row.has(&self.of("max_ns")));
         let Some(row) = seen.max_by_key(max) else { return Ok(()) };
         let (name, cpu, max) = (row.text("name"), row.number("cpu"), max(&row));
@@ -112,7 +112,7 @@ impl KworkReport<'_> {
         let (count, max, start) = (self.of("count"), self.of("max_ns"), self.of("max_start_ns"));
         let (max, start) = (&max, &start);
         let seconds = |time| format!("{} s", Seconds(time, self.units));
-        let layout = Layout {
+        let layout = TextLayout {
             indent: "  ",
             gap: " | ",
             end: " |",
@@ -166,7 +166,7 @@ impl KworkReport<'_> {
         if tasks.rows.is_empty() || self.delayed == 0 {
             return Ok(());
         }
-        let layout = Layout {
+        let layout = TextLayout {
             indent: "  ",
             gap: " | ",
             end: "",

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use kymo_analysis::percent;
-use kymo_table::{Answer, Layout, TextColumn};
+use kymo_table::{Answer, TextColumn, TextLayout};
 
 use crate::Ledger;
 use crate::units::{RoundedMillis, TimeUnits};
@@ -43,7 +43,7 @@ impl TopView<'_> {
             let bars = "|".repeat((busy * 0.3).round() as usize);
             writeln!(out, "%Cpu{:<4}[{bars:<30} {busy:>6.2}%]", cpu.number("cpu"))?;
         }
-        let layout = Layout {
+        let layout = TextLayout {
             indent: " ",
             gap: "  ",
             end: "",

@@ -1,4 +1,4 @@
-//! Output of `kymo lock`: waits for locks as text laid out as perf's, CSV and JSON (docs/json.md).
+//! Output of `kymo lock`: waits for locks as text laid out as perf's.
 
 mod columns;
 mod contention;
@@ -6,10 +6,10 @@ mod futex;
 mod pairs;
 mod report;
 
-pub use columns::LockColumn;
+pub use columns::LockField;
 pub use contention::ContentionView;
 pub use futex::FutexView;
-pub use report::LockReportView;
+pub use report::{LockReportView, write_lock_info};
 
 use std::fmt;
 

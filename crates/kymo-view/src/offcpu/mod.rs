@@ -1,6 +1,5 @@
-//! Output of `kymo offcpu report`: where tasks were off CPU, as text and JSON (docs/json.md).
+//! Output of `kymo offcpu report`: where tasks were off CPU, as text.
 
-mod json;
 mod pairs;
 mod text;
 mod tree;
@@ -8,6 +7,7 @@ mod tree;
 pub(crate) use pairs::{waits, write_beside};
 
 use kymo_analysis::offcpu::OffCpuTable;
+use kymo_table::Answer;
 
 use crate::units::TimeUnits;
 
@@ -15,6 +15,8 @@ use crate::units::TimeUnits;
 pub struct OffCpuView<'a> {
     /// What was counted.
     pub table: &'a mut OffCpuTable,
+    /// Its answer.
+    pub answer: &'a Answer,
     /// Stacks begin with the function that waits.
     pub inverted: bool,
     /// Branches of less than this share of all waits, in percent, are left out.
@@ -23,8 +25,8 @@ pub struct OffCpuView<'a> {
     pub lines: Option<usize>,
     /// Stacks that are shown beside those of their wakers.
     pub pairs: usize,
-    /// Tasks in a table of their own.
-    pub tasks: bool,
+    /// Rows of the table of tasks at most; 0 for none.
+    pub tasks: usize,
     /// Units of times.
     pub units: TimeUnits,
     /// The recording as arguments of a command, `-i FILE`.

@@ -56,10 +56,10 @@ pub(crate) fn waits(count: u64) -> String {
 }
 
 /// Writes the stack of who waits, and beside it that of who ended the wait.
-pub(crate) fn write_beside(
+pub(crate) fn write_beside<S: AsRef<str> + PartialEq>(
     out: &mut dyn Write,
-    waiter: &[&str],
-    (by, waker): (&str, &[&str]),
+    waiter: &[S],
+    (by, waker): (&str, &[S]),
 ) -> io::Result<()> {
     writeln!(out, "{}", format!("    {:<WIDTH$}  {by}", "waits in").trim_end())?;
     let (waiter, waker) = (folded(waiter), folded(waker));
@@ -73,9 +73,9 @@ pub(crate) fn write_beside(
 
 /// Lines of a stack, in which what stands below itself is one: a recursion, or functions without
 /// a name.
-fn folded(names: &[&str]) -> Vec<String> {
-    let line = |same: &[&str]| {
-        let name = shown(same.first().copied().unwrap_or("").as_bytes());
+fn folded<S: AsRef<str> + PartialEq>(names: &[S]) -> Vec<String> {
+    let line = |same: &[S]| {
+        let name = shown(same.first().map_or("", AsRef::as_ref).as_bytes());
         let times = if same.len() > 1 { format!(" ({} times)", same.len()) } else { String::new() };
         let room = WIDTH.saturating_sub(times.len());
         name.chars().take(room).collect::<String>() + &times

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use kymo_analysis::offcpu::{CauseStats, OffCpuCause, OffCpuRow};
+use kymo_table::{TextColumn, TextLayout};
 
 use super::OffCpuView;
 use super::pairs::waits;
@@ -18,7 +19,7 @@ impl OffCpuView<'_> {
         let total = self.table.total.clone();
         self.write_answer(out, &total)?;
         self.write_causes(out, &total)?;
-        if self.tasks {
+        if self.tasks > 0 {
             self.write_tasks(out)?;
         }
         self.write_next(out)?;
@@ -77,59 +78,52 @@ impl OffCpuView<'_> {
     }
 
     fn write_causes(&self, out: &mut dyn Write, total: &OffCpuRow) -> io::Result<()> {
-        let open = self.table.causes.iter().any(|(_, c)| c.open.0 > 0);
-        let extra = if open { "      Not ended" } else { "" };
-        writeln!(
-            out,
-            "  {:<33} {:>12} {:>7} {:>9} {:>10} {:>10} {:>10}{extra}",
-            "Time", "Total ms", "Wall", "Count", "p50 ms", "p99 ms", "Max ms"
-        )?;
-        let rule = "-".repeat(97 + extra.len());
-        writeln!(out, "  {rule}")?;
+        let causes = self.answer.table("causes");
+        let has_open = causes.any("not_ended");
         let share = |nanos| format!("{:.1}%", percent(nanos, total.wall));
+        let millis = |nanos| Millis(nanos, self.units).to_string();
+        let ms = |title, width, name: &'static str| {
+            TextColumn::right(title, width, move |r| millis(r.number(name)))
+        };
+        let mut columns = vec![
+            TextColumn::left("Time", 33, |r| format!("{}{}", r.text("words"), r.mark())),
+            ms("Total ms", 12, "total_ns"),
+            TextColumn::right("Wall", 7, |r| share(r.number("total_ns"))),
+            TextColumn::number("Count", 9, "count"),
+            ms("p50 ms", 10, "p50_ns"),
+            ms("p99 ms", 10, "p99_ns"),
+            ms("Max ms", 10, "max_ns"),
+        ];
+        if has_open {
+            columns.push(TextColumn::right("Not ended", 14, |r| match r.number("not_ended") {
+                0 => String::new(),
+                n => format!("{n}:{}", millis(r.number("not_ended_ns"))),
+            }));
+        }
+        let layout = TextLayout { indent: "  ", gap: " ", end: "", columns };
+        layout.write_head(out)?;
+        let rule = "-".repeat(if has_open { 112 } else { 97 });
+        writeln!(out, "  {rule}")?;
         let running = Millis(total.running, self.units);
         writeln!(out, "  {:<33} {running:>12} {:>7}", "running", share(total.running))?;
-        let mut lost = false;
-        for (cause, stats) in self.table.causes.iter().filter(|(_, c)| !c.is_empty()) {
-            let max = stats.waits.max.map_or(0, |m| m.0);
-            let quantile = |share| stats.waits.histogram.quantile(share).unwrap_or(0).min(max);
-            lost |= stats.uncertain.0 > 0;
-            let mark = if stats.uncertain.0 > 0 { "*" } else { "" };
-            write!(
-                out,
-                "  {:<33} {:>12} {:>7} {:>9} {:>10} {:>10} {:>10}",
-                format!("{}{mark}", cause.text()),
-                Millis(stats.waits.total, self.units),
-                share(stats.waits.total),
-                stats.waits.count,
-                Millis(quantile(0.5), self.units),
-                Millis(quantile(0.99), self.units),
-                Millis(max, self.units),
-            )?;
-            match stats.open.0 {
-                0 => writeln!(out)?,
-                n => {
-                    writeln!(out, " {:>14}", format!("{}:{}", n, Millis(stats.open.1, self.units)))?
-                }
-            }
+        for row in causes.rows() {
+            let mut line = Vec::new();
+            layout.write_row(&mut line, row)?;
+            out.write_all(line.trim_ascii_end())?;
+            writeln!(out)?;
         }
         writeln!(out, "  {rule}")?;
         let sum = total.sum();
         writeln!(out, "  {:<33} {:>12} {:>7}\n", "together", Millis(sum, self.units), share(sum))?;
-        if lost {
-            let (mut count, mut nanos) = (0, 0);
-            for (_, c) in &self.table.causes {
-                count += c.uncertain.0;
-                nanos += c.uncertain.1;
-            }
-            let nanos = Millis(nanos, self.units);
+        if causes.any("uncertain") {
+            let nanos = Millis(causes.total("uncertain_ns"), self.units);
             writeln!(
                 out,
                 "  * left out, for events are missing in them: {} ({nanos} ms)\n",
-                waits(count)
+                waits(causes.total("uncertain"))
             )?;
         }
-        if open {
+        if has_open {
             let what = "waits that had not ended when the recording did: number:time until then";
             writeln!(out, "  Not ended: {what}\n")?;
         }
@@ -137,26 +131,31 @@ impl OffCpuView<'_> {
     }
 
     fn write_tasks(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "  {:<26} {:>12} {:>12} {:>12} {:>12} {:>9}",
-            "Task", "Wall ms", "Running ms", "Waiting ms", "Blocked ms", "Unsure ms"
-        )?;
+        let ms = |title, width, name: &'static str| {
+            TextColumn::right(title, width, move |r| Millis(r.number(name), self.units).to_string())
+        };
+        let layout = TextLayout {
+            indent: "  ",
+            gap: " ",
+            end: "",
+            columns: vec![
+                TextColumn::left("Task", 26, |r| match r.number("tasks") {
+                    1 => format!("{}:{}", r.text("comm"), r.number("tid")),
+                    n => format!("{}:({n})", r.text("comm")),
+                }),
+                ms("Wall ms", 12, "wall_ns"),
+                ms("Running ms", 12, "running_ns"),
+                ms("Waiting ms", 12, "waiting_ns"),
+                ms("Blocked ms", 12, "blocked_ns"),
+                ms("Unsure ms", 9, "uncertain_ns"),
+            ],
+        };
+        layout.write_head(out)?;
         writeln!(out, "  {}", "-".repeat(88))?;
-        for row in &self.table.rows {
-            let name = match row.tasks {
-                1 => format!("{}:{}", shown(&row.comm), row.tid),
-                n => format!("{}:({n})", shown(&row.comm)),
-            };
-            writeln!(
-                out,
-                "  {name:<26} {:>12} {:>12} {:>12} {:>12} {:>9}",
-                Millis(row.wall, self.units),
-                Millis(row.running, self.units),
-                Millis(row.waiting, self.units),
-                Millis(row.blocked, self.units),
-                Millis(row.uncertain, self.units),
-            )?;
+        let tasks = self.answer.table("tasks");
+        layout.write_rows(out, tasks.first(self.tasks))?;
+        if tasks.rows.len() > self.tasks {
+            writeln!(out, "  ... and {} more", tasks.rows.len() - self.tasks)?;
         }
         writeln!(out)
     }

@@ -10,7 +10,7 @@ use kymo_analysis::report_config::{ReportColumn, ReportWhole};
 use kymo_model::format_width;
 
 use crate::units::visible;
-use crate::{Column, percent};
+use crate::{PerfColumn, percent};
 
 /// Sources of the texts of cells.
 #[derive(Clone, Copy)]
@@ -28,12 +28,12 @@ pub(super) struct CellSource<'a> {
 }
 
 /// Heading and alignment of a column.
-pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> Column {
+pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> PerfColumn {
     if let ReportColumn::Key(Key::Label(part)) = of {
         let (title, _, right) = source.labels.heading(source.event, part);
         // Texts of tracepoints are long, and stand last.
         let ragged = !right && source.labels.sample_word(source.event, part).is_none();
-        return Column { title, right, ragged };
+        return PerfColumn { title, right, ragged };
     }
     let (title, right, ragged) = match of {
         // As perf calls it.
@@ -64,7 +64,7 @@ pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> Column {
         }
         _ => title.to_string(),
     };
-    Column { title, right, ragged }
+    PerfColumn { title, right, ragged }
 }
 
 /// Characters that a number takes beside those of other events, as in perf.

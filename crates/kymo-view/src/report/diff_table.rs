@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::columns::{CellSource, column, write_cell};
 use crate::units::visible;
-use crate::{Column, Table, percent};
+use crate::{PerfColumn, PerfTable, percent};
 
 /// Computation of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub enum DiffComputation {
 pub struct KeyedEntries {
     /// Name of the event.
     pub event: String,
-    columns: Vec<Column>,
+    columns: Vec<PerfColumn>,
     /// Texts of the keys and sums of periods, in the order of a report.
     entries: Vec<(Vec<String>, u64)>,
     /// Sum that shares are of.
@@ -138,7 +138,7 @@ impl DiffTable<'_> {
             }
         }
         columns.extend(first.columns.iter().cloned());
-        let mut table = Table::new(columns);
+        let mut table = PerfTable::new(columns);
         let wholes = self.wholes(all, &rows);
         let texts: Vec<Vec<String>> = rows.iter().map(|row| self.texts(row, &wholes)).collect();
         for row in &texts {
@@ -286,6 +286,6 @@ struct Wholes {
     own: Vec<u64>,
 }
 
-fn right(title: &str, width: usize) -> Column {
-    Column { title: format!("{title:>width$}"), right: true, ragged: false }
+fn right(title: &str, width: usize) -> PerfColumn {
+    PerfColumn { title: format!("{title:>width$}"), right: true, ragged: false }
 }

@@ -11,7 +11,9 @@ use kymo_analysis::report_config::{ChainStyle, EventLayout, ReportColumn, Report
 
 use super::columns::{CellSource, cell_width, column, separated, write_cell};
 use crate::units::visible;
-use crate::{GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph};
+use crate::{
+    GraphStyle, Ledger, PerfTable, TreeNode, percent, write_flat, write_folded, write_graph,
+};
 
 /// Writer of a report.
 pub struct ReportWriter<'a> {
@@ -84,7 +86,7 @@ impl ReportWriter<'_> {
             full_paths: self.config.full_paths,
             latency: self.config.latency,
         };
-        let mut table = Table::new(layout.columns.iter().map(|f| column(*f, source)).collect());
+        let mut table = PerfTable::new(layout.columns.iter().map(|f| column(*f, source)).collect());
         let rank = |f| self.profile.rank(f);
         let same = |f| self.config.merge_key(self.profile, f);
         let mut viewer = Viewer::new(&histogram.tree, &rank, &same);
@@ -125,7 +127,7 @@ impl ReportWriter<'_> {
     }
 
     /// Addresses without a symbol make their binary's column wider, as in perf.
-    fn widen(&self, table: &mut Table, layout: &EventLayout, entry: &HistEntry) {
+    fn widen(&self, table: &mut PerfTable, layout: &EventLayout, entry: &HistEntry) {
         if self.profile.frame(entry.frame).symbol.is_some()
             || self.config.separator.is_some()
             || self.config.dsos.is_some()

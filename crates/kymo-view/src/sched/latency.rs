@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use kymo_table::{Answer, Layout, Row, TextColumn};
+use kymo_table::{Answer, TableRow, TextColumn, TextLayout};
 
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
@@ -64,7 +64,7 @@ impl LatencyView<'_> {
         writeln!(out)
     }
 
-    fn write_longest(&self, out: &mut dyn Write, longest: Row<'_>) -> io::Result<()> {
+    fn write_longest(&self, out: &mut dyn Write, longest: TableRow<'_>) -> io::Result<()> {
         let (from, to) = (longest.number("start_ns"), longest.number("end_ns"));
         let why = match &*longest.text("cause") {
             "preempted" => "after it was preempted".to_owned(),
@@ -96,10 +96,10 @@ impl LatencyView<'_> {
             "\n {RULE}\n  Task                  |   Runtime ms  | Switches | Avg delay ms    | \
              Max delay ms    | Max delay start           | Max delay end          |\n {RULE}"
         )?;
-        let ms = |row: Row<'_>, name: &str| self.rounded(row.number(name));
-        let start = |row: Row<'_>| row.number("delay.max_start_ns");
+        let ms = |row: TableRow<'_>, name: &str| self.rounded(row.number(name));
+        let start = |row: TableRow<'_>| row.number("delay.max_start_ns");
         let seconds = |time| Seconds(time, self.units);
-        let layout = Layout {
+        let layout = TextLayout {
             indent: "",
             gap: "|",
             end: "",
@@ -124,7 +124,7 @@ impl LatencyView<'_> {
         let ms = |title, width, name: &'static str| {
             TextColumn::right(title, width, move |r| self.rounded(r.number(name)))
         };
-        let layout = Layout {
+        let layout = TextLayout {
             indent: "",
             gap: " |",
             end: "",
@@ -172,7 +172,7 @@ impl LatencyView<'_> {
 }
 
 /// Name and number of a row.
-fn name(row: Row<'_>) -> String {
+fn name(row: TableRow<'_>) -> String {
     let (comm, mark) = (row.text("comm"), row.mark());
     match row.number("tasks") {
         0 | 1 => format!("  {comm}:{}{mark} ", row.number("tid")),

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use kymo_analysis::tasks::{SchedSelection, SchedStep, TaskId, TaskMachine, Transition};
+use kymo_analysis::tasks::{MapLine, SchedSelection, SchedStep, TaskId, TaskMachine, Transition};
 use rustc_hash::FxHashMap;
-use serde_json::json;
 
 use crate::units::{Seconds, TimeUnits, shown};
 
@@ -120,12 +119,8 @@ impl<'a> MapWriter<'a> {
         }
         let name = String::from_utf8_lossy(&short).into_owned();
         if self.json {
-            let comm = String::from_utf8_lossy(task.comm());
-            let line = json!({
-                "time_ns": step.time, "cpu": step.cpu, "name": name.trim_end(), "comm": comm,
-                "tid": task.tid, "pid": task.info.pid,
-            });
-            return writeln!(self.out, "{line}");
+            let name = name.trim_end();
+            return MapLine { at: (step.time, step.cpu), name, task }.write_json(self.out);
         }
         let mut line = String::from("  ");
         for (cpu, current) in self.columns.iter().zip(&self.current) {

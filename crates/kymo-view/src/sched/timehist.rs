@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use kymo_analysis::tasks::{
-    SchedSelection, SchedStep, SchedTask, SwitchIn, SwitchOut, SwitchOutState, TaskId, TaskMachine,
-    Transition, WaitCause, WakeupKind,
+    OtherLine, SchedSelection, SchedStep, SchedTask, SwitchIn, SwitchLine, SwitchOut,
+    SwitchOutState, TaskId, TaskMachine, Transition, WaitCause, WakeupKind,
 };
 use kymo_events::RecordedEvent;
 use kymo_model::format_width;
 use rustc_hash::FxHashMap;
-use serde_json::{Map, Value, json};
 
 use crate::units::{Millis, Seconds, TimeUnits, shown};
 
@@ -147,7 +146,7 @@ impl<'a> TimehistWriter<'a> {
         if !names.is_empty() && self.columns.json {
             // Into the object.
             line.text.truncate(line.text.len().saturating_sub(1));
-            write!(line.text, ",\"stack\":{}}}", json!(names))?;
+            write!(line.text, ",\"stack\":{}}}", serde_json::Value::from(names))?;
         } else if !names.is_empty() {
             write!(line.text, "   {}", names.join(" <- "))?;
         }
@@ -307,7 +306,7 @@ impl<'a> TimehistWriter<'a> {
                 let by = by.and_then(|b| machine.tasks.get(b));
                 let Some(task) = machine.tasks.get(task) else { return Ok(()) };
                 let what = format!("awakened: {}", self.name(task));
-                self.other_line(step, "wakeup", (by, task), &what, &[])
+                self.other_line(step, "wakeup", (by, task), &what, (None, None))
             }
             Transition::Migrate { task, by, from, to } if self.columns.migrations => {
                 let by = by.and_then(|b| machine.tasks.get(b));
@@ -315,7 +314,7 @@ impl<'a> TimehistWriter<'a> {
                 let cpu = |c: Option<u32>| c.map_or("?".to_owned(), |c| c.to_string());
                 let (a, b) = (cpu(from), cpu(to));
                 let what = format!("migrated: {} cpu {a} => {b}", self.name(task));
-                self.other_line(step, "migration", (by, task), &what, &[("from", from), ("to", to)])
+                self.other_line(step, "migration", (by, task), &what, (from, to))
             }
             _ => Ok(()),
         }
@@ -415,10 +414,10 @@ impl<'a> TimehistWriter<'a> {
     fn other_line(
         &mut self,
         step: &SchedStep<'_, '_>,
-        kind: &str,
+        kind: &'static str,
         (by, task): (Option<&SchedTask>, &SchedTask),
         what: &str,
-        cpus: &[(&str, Option<u32>)],
+        cpus: (Option<u32>, Option<u32>),
     ) -> io::Result<()> {
         let wanted =
             self.selection.wants_task(task) || by.is_some_and(|t| self.selection.wants_task(t));
@@ -426,11 +425,8 @@ impl<'a> TimehistWriter<'a> {
             return Ok(());
         }
         if self.columns.json {
-            let mut o = line_json(kind, step.time, step.cpu, task);
-            o.insert("by_comm".into(), json!(by.map(|t| String::from_utf8_lossy(t.comm()))));
-            o.insert("by_tid".into(), json!(by.map(|t| t.tid)));
-            cpus.iter().for_each(|(name, cpu)| _ = o.insert((*name).into(), json!(cpu)));
-            return writeln!(self.out, "{}", Value::Object(o));
+            let line = OtherLine { kind, at: (step.time, step.cpu), task, by, cpus };
+            return line.write_json(&mut self.out);
         }
         // Who has another name since its last switch is told by the recording itself.
         let told = step.event.task();
@@ -451,41 +447,17 @@ impl<'a> TimehistWriter<'a> {
         out: &SwitchOut,
         (time, run): (u64, Option<u64>),
     ) -> io::Result<()> {
-        let wait = &out.wait;
-        let cause = match (run.is_some(), wait.cause) {
-            (true, WaitCause::Woken) => Some("woken"),
-            (true, WaitCause::Preempted) => Some("preempted"),
-            (true, WaitCause::New) => Some("new"),
-            _ => None,
+        let line = SwitchLine {
+            at: (time, step.cpu),
+            task,
+            next,
+            out,
+            run,
+            prio: prio_field(step, "prev_prio").filter(|_| self.columns.show_prio),
+            pre_migration: self.columns.pre_migrations.then(|| self.pre_migration(task.tid, out)),
+            stack: self.stack(step),
         };
-        let context = wait.woken.map(|w| w.context.code());
-        let mut o = line_json("switch", time, step.cpu, task);
-        let more = [
-            ("wait_ns", json!(wait.off_cpu())),
-            ("wakeup_delay_ns", json!(wait.wakeup_delay())),
-            ("delay_ns", json!(wait.delay())),
-            ("run_ns", json!(run)),
-            ("cause", json!(cause)),
-            ("waker_tid", json!(wait.woken.and_then(|w| w.by))),
-            ("waker_context", json!(context)),
-            ("migrated", json!(wait.knows_cpu().then_some(wait.is_migrated))),
-            ("state", json!(out.state.text())),
-            ("next_comm", json!(String::from_utf8_lossy(next.comm()))),
-            ("next_tid", json!(next.tid)),
-            ("uncertain", json!(out.touches_loss || wait.touches_loss)),
-        ];
-        more.into_iter().for_each(|(name, value)| _ = o.insert(name.into(), value));
-        if self.columns.show_prio {
-            o.insert("prio".into(), json!(prio_field(step, "prev_prio")));
-        }
-        if self.columns.pre_migrations {
-            o.insert("pre_migration_ns".into(), json!(self.pre_migration(task.tid, out)));
-        }
-        let stack = self.stack(step);
-        if !stack.is_empty() {
-            o.insert("stack".into(), json!(stack));
-        }
-        writeln!(self.out, "{}", Value::Object(o))
+        line.write_json(&mut self.out)
     }
 }
 
@@ -498,15 +470,4 @@ fn prio_field(step: &SchedStep<'_, '_>, name: &str) -> Option<i64> {
 /// The first of a stack's functions that are not the scheduler's.
 fn callers(names: impl Iterator<Item = String>, most: usize) -> Vec<String> {
     names.filter(|n| !SCHEDULER.contains(&&**n)).take(most).collect()
-}
-
-fn line_json(kind: &str, time: u64, cpu: u32, task: &SchedTask) -> Map<String, Value> {
-    let mut o = Map::new();
-    o.insert("type".into(), json!(kind));
-    o.insert("time_ns".into(), json!(time));
-    o.insert("cpu".into(), json!(cpu));
-    o.insert("comm".into(), json!(String::from_utf8_lossy(task.comm())));
-    o.insert("tid".into(), json!(task.tid));
-    o.insert("pid".into(), json!(task.info.pid));
-    o
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use kymo_analysis::percent;
 use kymo_analysis::syscalls::{CallWaits, SlowCall};
-use kymo_table::{Answer, Cell, Layout, Row, Table, TextColumn};
+use kymo_table::{Answer, Cell, Table, TableRow, TextColumn, TextLayout};
 
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
@@ -57,7 +57,7 @@ pub struct SyscallView<'a> {
 }
 
 /// Row with the largest total.
-fn longest(table: Table<'_>) -> Option<Row<'_>> {
+fn longest(table: Table<'_>) -> Option<TableRow<'_>> {
     // Of equal ones the first.
     table.rows().rev().max_by_key(|row| row.number("total_ns"))
 }
@@ -87,7 +87,7 @@ impl SyscallView<'_> {
             }
         }
         if self.histogram {
-            let mut rows: Vec<Row<'_>> = calls.rows().collect();
+            let mut rows: Vec<TableRow<'_>> = calls.rows().collect();
             rows.sort_by_key(|row| std::cmp::Reverse(row.number("total_ns")));
             for row in rows.into_iter().take(HISTOGRAMS) {
                 write_histogram(out, &row.text("syscall"), row, "")?;
@@ -156,7 +156,7 @@ impl SyscallView<'_> {
             columns.push(ms("blocked", 9, "blocked_ns").with_unit("(msec)"));
             columns.push(ms("runnable", 9, "runnable_ns").with_unit("(msec)"));
         }
-        let layout = Layout { indent: "   ", gap: " ", end: "", columns };
+        let layout = TextLayout { indent: "   ", gap: " ", end: "", columns };
         writeln!(out)?;
         layout.write_head(out)?;
         layout.write_units(out)?;
@@ -181,9 +181,9 @@ impl SyscallView<'_> {
         if threads.rows.len() < 2 || self.threads == 0 {
             return Ok(());
         }
-        let sum = |r: Row<'_>, name| r.table("calls").total(name);
+        let sum = |r: TableRow<'_>, name| r.table("calls").total(name);
         let millis = |nanos| Millis(nanos, self.units).to_string();
-        let layout = Layout {
+        let layout = TextLayout {
             indent: "   ",
             gap: " ",
             end: "",
@@ -237,7 +237,7 @@ impl SyscallView<'_> {
     }
 }
 
-fn thread_name(thread: Row<'_>) -> String {
+fn thread_name(thread: TableRow<'_>) -> String {
     match thread.has("tid") {
         true => format!("{} ({})", thread.text("comm"), thread.number("tid")),
         false => thread.text("comm"),

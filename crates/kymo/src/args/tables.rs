@@ -60,6 +60,11 @@ impl TableArgs {
         keys.map(|_| ()).map_err(anyhow::Error::msg)
     }
 
+    /// Whether columns may be shown that are not shown otherwise; `histogram`: histograms are.
+    pub(crate) fn wants_details(&self, histogram: bool) -> bool {
+        histogram || !self.columns.is_empty()
+    }
+
     /// Rows at most, of a table that shows `rows` otherwise.
     pub(crate) fn most(&self, rows: Option<usize>) -> usize {
         self.limit.or(rows).unwrap_or(usize::MAX)

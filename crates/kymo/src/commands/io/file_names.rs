@@ -5,12 +5,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant, SystemTime};
 
-use kymo_analysis::block_io::{BlockFile, BlockTable};
+use kymo_analysis::block_io::{BlockFile, BlockTable, FileName};
 use kymo_events::EventSource;
 use kymo_kernel::system::{
     InodeNumber, InodePath, MountedDevice, SystemRoot, find_inodes, find_known_inodes,
 };
-use kymo_view::block_io::FileName;
 
 /// Files whose names are looked for.
 const MOST_NAMED: usize = 4096;

@@ -2,16 +2,19 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::block_io::BlockTable;
-use kymo_view::block_io::{BlockNames, LatencyHistograms};
+use kymo_analysis::block_io::{BlockNames, BlockTable};
+use kymo_view::block_io::LatencyHistograms;
 
 use super::super::analysis::{show_live, stdout};
 use super::super::live::LiveArgs;
 use super::ReadArgs;
 use super::file_names::KnownNames;
+use crate::args::tables::{MainTable, TableArgs, sort_by};
 
 /// Flags of `kymo io latency`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", sort_by("total, count, bytes, queue, device, max", "total")))]
+#[command(mut_arg("limit", |limit| super::entries(limit, "4")))]
 #[command(after_help = "\
 Quantiles are at most a sixteenth above the truth. Requests count by the time and CPU of their
 completion and the task that made them, which for written-back pages is a worker of the kernel. Names
@@ -26,9 +29,8 @@ pub(super) struct Args {
     read: ReadArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// Devices and operations to show at most
-    #[arg(short = 'E', long, value_name = "N", default_value_t = 4)]
-    entries: usize,
+    #[command(flatten)]
+    table: TableArgs,
     /// Tasks that waited to show at most
     #[arg(long, value_name = "N", default_value_t = 10)]
     waiters: usize,
@@ -40,7 +42,22 @@ pub(super) struct Args {
     find: bool,
 }
 
+const ROWS: MainTable = MainTable {
+    answer: "io_latency",
+    table: "rows",
+    alike: &[],
+    aliases: &[
+        ("total", "total.total_ns"),
+        ("count", "count"),
+        ("bytes", "bytes"),
+        ("queue", "queue.total_ns"),
+        ("device", "device_time.total_ns"),
+        ("max", "total.max_ns"),
+    ],
+};
+
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.table.check(&ROWS)?;
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.watch(&live)?;
     let events = super::record::events(true, true);
@@ -55,18 +72,20 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let devices = super::device_names(&source);
     let files = |file| known.name(&table, file);
     let names = BlockNames { devices: &devices, files: &files };
-    let view = LatencyHistograms {
-        table: &table,
-        names,
-        entries: args.entries,
-        waiters: args.waiters,
-        files: args.most_files,
-        recording: source.arguments().to_owned(),
-    };
+    let is_json = args.read.analysis.json;
+    let mut answer = table.latency(names, !is_json);
     let mut out = stdout();
-    match args.read.analysis.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    args.table.write(&mut out, (&mut answer, &ROWS), (is_json, &ledger), |answer, out| {
+        let view = LatencyHistograms {
+            table: &table,
+            answer,
+            names,
+            entries: args.table.most(Some(4)),
+            waiters: args.waiters,
+            files: args.most_files,
+            recording: source.arguments().to_owned(),
+        };
+        view.write_text(out, &ledger)
+    })?;
     args.read.analysis.close(out, &source, &table.read.summary, &ledger)
 }

@@ -9,7 +9,7 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Arg, Subcommand};
 use kymo_analysis::block_io::{
     BLOCK_FILE_EVENTS, BlockConfig, BlockDevice, BlockRead, BlockTable, block_notes,
 };
@@ -61,6 +61,12 @@ enum Action {
     Top(Box<top::Args>),
     /// Show each request
     Timehist(Box<timehist::Args>),
+}
+
+/// `-E` of tables that show a number of rows as text, and all of them otherwise.
+fn entries(limit: Arg, shown: &str) -> Arg {
+    let help = format!("Rows at most; as text {shown}, unless it is given");
+    limit.short('E').long("entries").visible_alias("limit").help(help)
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

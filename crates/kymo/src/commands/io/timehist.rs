@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use kymo_analysis::block_io::{BLOCK_FILE_EVENTS, read_block_io};
-use kymo_view::block_io::{BlockLineWriter, BlockNames, FileName, write_block_head};
+use kymo_analysis::block_io::{BLOCK_FILE_EVENTS, BlockNames, FileName, read_block_io};
+use kymo_view::block_io::{BlockLineWriter, write_block_head};
 
 use super::super::analysis::stdout;
 use super::ReadArgs;

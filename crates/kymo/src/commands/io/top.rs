@@ -2,16 +2,19 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::block_io::BlockTable;
-use kymo_view::block_io::{BlockColumn, BlockGrouping, BlockNames, BlockTop};
+use kymo_analysis::block_io::{BlockGrouping, BlockNames, BlockTable};
+use kymo_view::block_io::BlockTop;
 
 use super::super::analysis::{show_live, stdout};
 use super::super::live::LiveArgs;
 use super::ReadArgs;
 use super::file_names::KnownNames;
+use crate::args::tables::{MainTable, TableArgs, sort_by};
 
 /// Flags of `kymo io top`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", sort_by("total, count, bytes, queue, device, max", "total")))]
+#[command(mut_arg("limit", |limit| super::entries(limit, "20")))]
 #[command(after_help = "\
 A process is the one that made the request: pages that are written back later are those of a worker
 of the kernel.
@@ -27,18 +30,36 @@ pub(super) struct Args {
     /// Rows are of this: process, file, device
     #[arg(long, value_name = "KEY", default_value = "process")]
     by: BlockGrouping,
-    /// Sort by this: total, count, bytes, queue, device, max
-    #[arg(short = 's', long, value_name = "KEY", default_value = "total")]
-    sort: BlockColumn,
-    /// Rows at most
-    #[arg(short = 'E', long, value_name = "N", default_value_t = 20)]
-    entries: usize,
+    #[command(flatten)]
+    table: TableArgs,
     /// Look through the directories of the file systems for the names of inodes, for at most 10 s
     #[arg(long)]
     find: bool,
 }
 
+/// The table of each grouping.
+fn main_table(by: BlockGrouping) -> MainTable {
+    MainTable {
+        answer: "io_top",
+        table: match by {
+            BlockGrouping::Process => "processes",
+            BlockGrouping::File => "files",
+            BlockGrouping::Device => "devices",
+        },
+        alike: &[],
+        aliases: &[
+            ("total", "total.total_ns"),
+            ("count", "count"),
+            ("bytes", "bytes"),
+            ("queue", "queue.total_ns"),
+            ("device", "device_time.total_ns"),
+            ("max", "total.max_ns"),
+        ],
+    }
+}
+
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.table.check(&main_table(args.by))?;
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.watch(&live)?;
     let events = super::record::events(true, true);
@@ -53,18 +74,20 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let devices = super::device_names(&source);
     let files = |file| known.name(&table, file);
     let names = BlockNames { devices: &devices, files: &files };
-    let view = BlockTop {
-        table: &table,
-        names,
-        by: args.by,
-        sort: args.sort,
-        entries: args.entries,
-        recording: source.arguments().to_owned(),
-    };
+    let is_json = args.read.analysis.json;
+    let mut answer = table.top(names, args.by, !is_json);
+    let of = main_table(args.by);
     let mut out = stdout();
-    match args.read.analysis.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    args.table.write(&mut out, (&mut answer, &of), (is_json, &ledger), |answer, out| {
+        let view = BlockTop {
+            table: &table,
+            answer,
+            names,
+            by: args.by,
+            entries: args.table.most(Some(20)),
+            recording: source.arguments().to_owned(),
+        };
+        view.write_text(out, &ledger)
+    })?;
     args.read.analysis.close(out, &source, &table.read.summary, &ledger)
 }

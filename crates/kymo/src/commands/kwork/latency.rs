@@ -72,7 +72,8 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         ledger.note(NoteKind::Entries, fact, None);
     }
     let mut out = stdout();
-    let mut answer = table.answer(KworkTimes::Delay, args.read.name.as_deref());
+    let details = args.table.wants_details(args.histogram);
+    let mut answer = table.answer(KworkTimes::Delay, args.read.name.as_deref(), details);
     let analysis = &args.read.analysis;
     args.table.write(&mut out, (&mut answer, &ROWS), (analysis.json, &ledger), |answer, out| {
         let view = KworkReport {

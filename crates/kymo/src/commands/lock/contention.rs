@@ -8,15 +8,23 @@ use kymo_analysis::locks::{
 };
 use kymo_events::EventSource;
 use kymo_view::Ledger;
-use kymo_view::locks::{ContentionView, FutexView, LockColumn};
+use kymo_view::locks::{ContentionView, FutexView, LockField};
 use kymo_view::trust::note_chains;
 
 use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::LiveArgs;
+use super::{LOCKS, entries, key};
 use crate::args::symbols::SymbolArgs;
+use crate::args::tables::{MainTable, TableArgs};
 
 /// Flags of `kymo lock contention`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", |sort| key(
+    sort,
+    "contended, wait_total, wait_max, wait_min, avg_wait",
+    "wait_total"
+)))]
+#[command(mut_arg("limit", entries))]
 #[command(after_help = "\
 A row for each stack that waits, named by its first function that is no lock. perf leaves out the
 first three or four functions of a stack, too, whatever they are: --stack-skip 3 and --stack-skip 4
@@ -63,9 +71,8 @@ pub(super) struct Args {
     /// A row for each lock
     #[arg(short = 'l', long)]
     lock_addr: bool,
-    /// Sort by this: contended, wait_total, wait_max, wait_min, avg_wait
-    #[arg(short = 'k', long, value_name = "KEY", default_value = "wait_total")]
-    key: LockColumn,
+    #[command(flatten)]
+    table: TableArgs,
     /// Columns: contended, acquired, wait_total, wait_max, wait_min, avg_wait
     #[arg(
         short = 'F',
@@ -74,10 +81,7 @@ pub(super) struct Args {
         value_delimiter = ',',
         default_value = "contended,wait_total,wait_max,avg_wait"
     )]
-    field: Vec<LockColumn>,
-    /// Rows at most
-    #[arg(short = 'E', long, value_name = "N")]
-    entries: Option<usize>,
+    field: Vec<LockField>,
     /// Show the stacks of rows
     #[arg(short = 'v', long)]
     verbose: bool,
@@ -104,7 +108,22 @@ pub(super) struct Args {
     stack_skip: usize,
 }
 
+const FUTEXES: MainTable = MainTable {
+    answer: "lock_futex",
+    table: "futexes",
+    alike: &[],
+    aliases: &[
+        ("contended", "count"),
+        ("acquired", "count"),
+        ("wait_total", "total_ns"),
+        ("wait_max", "max_ns"),
+        ("wait_min", "max_ns"),
+        ("avg_wait", "average_ns"),
+    ],
+};
+
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.table.check(if args.futex { &FUTEXES } else { &LOCKS })?;
     if args.use_bpf {
         args.live.choose();
     }
@@ -146,21 +165,24 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let table = count_contention(&source, &config)?;
     let ledger = super::ledger(&source, &table);
     let mut out = stdout();
-    let view = ContentionView {
-        table: &table,
-        group,
-        columns: args.field.clone(),
-        key: args.key,
-        entries: args.entries.or(args.read.screen_rows()).unwrap_or(usize::MAX),
-        stacks: args.verbose,
-        pairs: args.pairs,
-        separator: args.field_separator.clone(),
-        recording: source.arguments().to_owned(),
-    };
-    match args.read.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    let mut answer = table.answer(group);
+    args.table.write(
+        &mut out,
+        (&mut answer, &LOCKS),
+        (args.read.json, &ledger),
+        |answer, out| {
+            let view = ContentionView {
+                answer,
+                fields: &args.field,
+                most: args.table.most(args.read.screen_rows()),
+                stacks: args.verbose,
+                pairs: args.pairs,
+                separator: args.field_separator.as_deref(),
+                recording: source.arguments().to_owned(),
+            };
+            view.write_text(out, &ledger)
+        },
+    )?;
     args.read.close(out, &source, &table.summary, &ledger)
 }
 
@@ -189,12 +211,16 @@ fn run_futex(args: &Args, source: &EventSource) -> anyhow::Result<ExitCode> {
     let notes = table.summary.notes(source).into_iter().chain(futex_notes(&table));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.summary, &mut ledger);
-    let entries = args.entries.or(args.read.screen_rows()).unwrap_or(usize::MAX);
-    let view = FutexView { table: &table, entries, pairs: args.pairs };
+    let mut answer = table.answer();
     let mut out = stdout();
-    match args.read.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    args.table.write(
+        &mut out,
+        (&mut answer, &FUTEXES),
+        (args.read.json, &ledger),
+        |answer, out| {
+            let most = args.table.most(args.read.screen_rows());
+            FutexView { answer, most, pairs: args.pairs }.write_text(out, &ledger)
+        },
+    )?;
     args.read.close(out, source, &table.summary, &ledger)
 }

@@ -7,12 +7,14 @@ mod report;
 
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Arg, Subcommand};
 use kymo_analysis::locks::{ContentionTable, LockEvents, contention_notes};
 use kymo_events::EventSource;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::trust::note_chains;
+
+use crate::args::tables::{MainTable, sort_by};
 
 /// Flags of `kymo lock`.
 #[derive(clap::Args)]
@@ -45,6 +47,30 @@ enum Action {
     Report(Box<report::ReportArgs>),
     /// Show the threads and the locks of a recording
     Info(report::InfoArgs),
+}
+
+const LOCKS: MainTable = MainTable {
+    answer: "lock_contention",
+    table: "locks",
+    alike: &[],
+    aliases: &[
+        ("acquired", "acquired"),
+        ("contended", "contended"),
+        ("wait_total", "total_ns"),
+        ("wait_max", "max_ns"),
+        ("wait_min", "min_ns"),
+        ("avg_wait", "average_ns"),
+    ],
+};
+
+/// perf's `-k`.
+fn key(sort: Arg, keys: &'static str, default: &'static str) -> Arg {
+    sort_by(keys, default)(sort).short('k').long("key").visible_alias("sort")
+}
+
+/// perf's `-E`.
+fn entries(limit: Arg) -> Arg {
+    limit.short('E').long("entries").visible_alias("limit")
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -6,15 +6,23 @@ use kymo_analysis::locks::{
     ContentionConfig, ContentionTable, LOCKDEP_EVENTS, LockGroup, count_contention, count_lockdep,
 };
 use kymo_events::EventSource;
-use kymo_view::locks::{ContentionView, LockColumn, LockReportView};
+use kymo_view::locks::{LockField, LockReportView, write_lock_info};
 
 use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::event_recording::has_event;
 use super::super::live::LiveArgs;
+use super::{LOCKS, entries, key};
 use crate::args::symbols::SymbolArgs;
+use crate::args::tables::TableArgs;
 
 /// Flags of `kymo lock report`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", |sort| key(
+    sort,
+    "acquired, contended, avg_wait, wait_total, wait_max, wait_min",
+    "acquired"
+)))]
+#[command(mut_arg("limit", entries))]
 #[command(after_help = "\
 A row for each lock: of kernels with lock debugging (lockdep) every lock that was taken, by its
 class. Of others only those that were waited for, named by who did first: acquired is how often a
@@ -34,9 +42,8 @@ pub(super) struct ReportArgs {
     /// One row for the locks of one class, or those that one caller waited for first
     #[arg(short = 'c', long, conflicts_with = "threads")]
     combine_locks: bool,
-    /// Sort by this: acquired, contended, avg_wait, wait_total, wait_max, wait_min
-    #[arg(short = 'k', long, value_name = "KEY", default_value = "acquired")]
-    key: LockColumn,
+    #[command(flatten)]
+    table: TableArgs,
     /// Columns
     #[arg(
         short = 'F',
@@ -45,10 +52,7 @@ pub(super) struct ReportArgs {
         value_delimiter = ',',
         default_value = "acquired,contended,avg_wait,wait_total,wait_max,wait_min"
     )]
-    field: Vec<LockColumn>,
-    /// Rows at most
-    #[arg(short = 'E', long, value_name = "N")]
-    entries: Option<usize>,
+    field: Vec<LockField>,
 }
 
 /// Flags of `kymo lock info`.
@@ -93,6 +97,7 @@ fn count(
 }
 
 pub(super) fn run_report(mut args: ReportArgs) -> anyhow::Result<ExitCode> {
+    args.table.check(&LOCKS)?;
     let Some(live) = args.live.take() else { return show_report(&args) };
     args.read.watch(&live, &[], &[])?;
     super::record::check()?;
@@ -107,31 +112,18 @@ fn show_report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     }
     let mut ledger = super::ledger(&source, &table);
     super::note_lockdep(&table, &mut ledger);
-    let entries = args.entries.or(args.read.screen_rows()).unwrap_or(usize::MAX);
     let mut out = stdout();
-    if args.read.json {
-        let view = ContentionView {
-            table: &table,
-            group,
-            columns: Vec::new(),
-            key: args.key,
-            entries,
-            stacks: false,
-            pairs: 0,
-            separator: None,
-            recording: String::new(),
-        };
-        view.write_json(&mut out)?;
-    } else {
-        let view = LockReportView {
-            table: &table,
-            tasks: args.threads,
-            columns: args.field.clone(),
-            key: args.key,
-            entries,
-        };
-        view.write_text(&mut out, &ledger)?;
-    }
+    let mut answer = table.answer(group);
+    args.table.write(
+        &mut out,
+        (&mut answer, &LOCKS),
+        (args.read.json, &ledger),
+        |answer, out| {
+            let most = args.table.most(args.read.screen_rows());
+            LockReportView { answer, of: table.of, fields: &args.field, most }
+                .write_text(out, &ledger)
+        },
+    )?;
     args.read.close(out, &source, &table.summary, &ledger)
 }
 
@@ -141,16 +133,10 @@ pub(super) fn run_info(args: &InfoArgs) -> anyhow::Result<ExitCode> {
     let mut ledger = super::ledger(&source, &table);
     super::note_lockdep(&table, &mut ledger);
     let mut out = stdout();
-    let view = LockReportView {
-        table: &table,
-        tasks,
-        columns: Vec::new(),
-        key: LockColumn::Contended,
-        entries: usize::MAX,
-    };
+    let answer = table.info(tasks);
     match args.read.json {
-        true => view.write_info_json(&mut out)?,
-        false => view.write_info(&mut out, &ledger)?,
+        true => answer.write_json(&mut out)?,
+        false => write_lock_info(&mut out, &answer, &ledger)?,
     }
     args.read.close(out, &source, &table.summary, &ledger)
 }

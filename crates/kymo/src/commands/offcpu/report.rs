@@ -11,9 +11,14 @@ use kymo_view::trust::note_chains;
 use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
+use crate::args::tables::{MainTable, TableArgs};
 
 /// Flags of `kymo offcpu report`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", |sort| {
+    sort.help("Sort tasks by these: wall, running, waiting, blocked; or columns")
+}))]
+#[command(mut_arg("limit", |limit| limit.help("Rows of tasks at most")))]
 #[command(after_help = "\
 A wait is the time between two runs of a task. Blocked is the part of it before its wake-up, by the
 function of the kernel that it was in; waiting for a CPU is the part in which it could have run.
@@ -37,6 +42,8 @@ pub(super) struct Args {
     /// Only these threads
     #[arg(short = 't', long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
+    #[command(flatten)]
+    table: TableArgs,
     /// Show the times of each task, too
     #[arg(long)]
     tasks: bool,
@@ -54,7 +61,20 @@ pub(super) struct Args {
     pairs: usize,
 }
 
+const TASKS: MainTable = MainTable {
+    answer: "offcpu",
+    table: "tasks",
+    alike: &[],
+    aliases: &[
+        ("wall", "wall_ns"),
+        ("running", "running_ns"),
+        ("waiting", "waiting_ns"),
+        ("blocked", "blocked_ns"),
+    ],
+};
+
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.table.check(&TASKS)?;
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.watch(&live, &args.pid, &args.tid)?;
     let events = super::record::events();
@@ -70,19 +90,21 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.read.summary, &mut ledger);
     let mut out = stdout();
-    let mut view = OffCpuView {
-        table: &mut table,
-        inverted: args.inverted,
-        percent_limit: args.percent_limit,
-        lines: args.entries.or(args.read.screen_rows().map(|rows| 2 * rows)),
-        pairs: args.pairs,
-        tasks: args.tasks,
-        units: args.read.units(),
-        recording: source.arguments().to_owned(),
-    };
-    match args.read.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    let mut answer = table.answer();
+    let table_of_tasks = (&mut answer, &TASKS);
+    args.table.write(&mut out, table_of_tasks, (args.read.json, &ledger), |answer, out| {
+        let mut view = OffCpuView {
+            table: &mut table,
+            answer,
+            inverted: args.inverted,
+            percent_limit: args.percent_limit,
+            lines: args.entries.or(args.read.screen_rows().map(|rows| 2 * rows)),
+            pairs: args.pairs,
+            tasks: if args.tasks { args.table.most(None) } else { 0 },
+            units: args.read.units(),
+            recording: source.arguments().to_owned(),
+        };
+        view.write_text(out, &ledger)
+    })?;
     args.read.close(out, &source, &table.read.summary, &ledger)
 }

@@ -74,7 +74,7 @@ const TASKS: MainTable = MainTable {
         ("max", "delay.max_ns"),
         ("p99", "delay.p99_ns"),
         ("migrations", "migrations"),
-        ("pid", "-tid"),
+        ("pid", "first_tid"),
     ],
 };
 
@@ -145,7 +145,8 @@ fn write(
     ledger: &Ledger,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let (read, mut answer) = (&args.read, table.answer());
+    let details = args.table.wants_details(args.histogram);
+    let (read, mut answer) = (&args.read, table.answer(details));
     args.table.write(out, (&mut answer, &TASKS), (read.json, ledger), |answer, out| {
         let view = LatencyView {
             answer,

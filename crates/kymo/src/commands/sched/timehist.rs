@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::{anyhow, bail};
 use kymo_analysis::losses::{LossWindows, select_events};
 use kymo_analysis::tasks::{
-    RuntimeTable, SCHED_EVENTS, SchedRead, SchedReader, SchedSelection, SchedStep, TaskMachine,
-    Transition, read_sched,
+    RuntimeSummary, RuntimeTable, SCHED_EVENTS, SchedRead, SchedReader, SchedSelection, SchedStep,
+    TaskMachine, Transition, read_sched,
 };
 use kymo_events::ReadOptions;
 use kymo_kernel::cpus;
@@ -128,7 +128,7 @@ impl Summing {
         read: &SchedRead,
         of: &SchedSelection,
         l: &mut Ledger,
-    ) -> TimehistSummary {
+    ) -> RuntimeSummary {
         if self.table.crowded > 0 {
             let fact = format!("{} ended tasks have no row", self.table.crowded);
             l.note(NoteKind::Entries, fact, None);
@@ -141,13 +141,11 @@ impl Summing {
         if of.chooses_tasks() {
             idle.clear();
         }
-        TimehistSummary {
+        RuntimeSummary {
             rows,
             idle,
             span: self.span.map_or(0, |(first, last)| last - first),
             cpus: read.machine.cpu_count(),
-            waits: args.state,
-            units: args.read.units(),
         }
     }
 }
@@ -273,15 +271,16 @@ fn write_end(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let summary = summing.finish(args, read, selection, ledger);
-    let summary = (args.summary || args.with_summary).then_some(summary);
+    let answer = (args.summary || args.with_summary).then(|| summary.answer());
     if args.read.json {
-        if let Some(summary) = summary {
-            writeln!(out, "{}", summary.to_json())?;
+        if let Some(answer) = answer {
+            writeln!(out, "{}", answer.to_json())?;
         }
         return Ok(());
     }
-    if let Some(summary) = summary {
-        summary.write_text(out)?;
+    if let Some(answer) = &answer {
+        let (waits, units) = (args.state, args.read.units());
+        TimehistSummary { answer, waits, units }.write_text(out)?;
     }
     if !ledger.is_empty() {
         write!(out, "\n{}", ledger.to_text(""))?;

@@ -107,7 +107,8 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let notes = table.summary.notes(&source).into_iter().chain(syscall_notes(&table));
     let ledger = Ledger::from_notes(notes);
     let arguments = argument_texts(&table, architecture.as_deref());
-    let mut answer = table.answer(CallNames { errno: errno_name, arguments: &arguments });
+    let names = CallNames { errno: errno_name, arguments: &arguments };
+    let mut answer = table.answer(names, args.table.wants_details(args.histogram));
     let mut out = stdout();
     args.table.write(
         &mut out,

@@ -171,15 +171,16 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
         ledger.note(NoteKind::Throttled, fact, None);
     }
     let mut out = stdout();
-    let view = PathView {
-        table: &table,
-        worst: args.parts,
-        units: args.read.units(),
-        recording: source.arguments().to_owned(),
-    };
-    match args.read.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
+    if args.read.json {
+        table.answer(source.arguments()).write_json(&mut out)?;
+    } else {
+        let view = PathView {
+            table: &table,
+            worst: args.parts,
+            units: args.read.units(),
+            recording: source.arguments().to_owned(),
+        };
+        view.write_text(&mut out, &ledger)?;
     }
     let status = args.read.close(out, &source, &table.read.summary, &ledger)?;
     if let Some(path) = table.paths.first().filter(|_| args.view) {
