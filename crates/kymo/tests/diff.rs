@@ -317,7 +317,8 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     let _ = kymo(&task).success();
     let idle = w.file("idle.data");
     let _ =
-        kymo(&["record", "-q", "-e", "cpu-clock", "-c", "100000000000", "-o", &idle, "--", "true"]).success();
+        kymo(&["record", "-q", "-e", "cpu-clock", "-c", "100000000000", "-o", &idle, "--", "true"])
+            .success();
     let (a, b) = (all[0].as_str(), all[1].as_str());
     for (args, reason) in [
         (&["--before", a, "--after", b, &all[2]][..], "one run shows no spread"),

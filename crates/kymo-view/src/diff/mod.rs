@@ -109,6 +109,9 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         let fields: Vec<usize> = text.lines().map(|l| l.split(',').count()).collect();
         assert!(fields.len() > 5 && fields.iter().all(|n| *n == 14), "{text}");
-        assert!(text.contains("\ncpu-clock,nanoseconds,f,a,self,103500000,207000000,800,800,2"), "{text}");
+        assert!(
+            text.contains("\ncpu-clock,nanoseconds,f,a,self,103500000,207000000,800,800,2"),
+            "{text}"
+        );
     }
 }
