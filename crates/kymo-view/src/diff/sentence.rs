@@ -1,7 +1,7 @@
 //! The sentence that begins the result: what changed, by how much, and what else could have been
 //! seen.
 
-use kymo_compare::{FunctionRow, MeasureChanges, MeasureKind, Verdict};
+use kymo_compare::{Change, FunctionRow, MeasureChanges, MeasureKind, Verdict};
 
 use super::DiffReport;
 use super::words::{change_words, needs, percent};
@@ -29,7 +29,8 @@ impl DiffReport {
             }
             (text, true)
         };
-        if let Some(detectable) = self.detectable().filter(|_| is_change) {
+        let measure = changes.first().map(|(measure, _)| *measure);
+        if let Some(detectable) = measure.and_then(detectable).filter(|_| is_change) {
             sentence += &format!(
                 "; nothing else with 1 % or more of it changed by more than the detectable {}",
                 percent(detectable)
@@ -75,7 +76,7 @@ impl DiffReport {
         let Some(first) = measures.first() else { return ("nothing was compared".into(), false) };
         match first.whole.verdict {
             Verdict::NoChange { within } => {
-                let detectable = self.detectable().map_or_else(String::new, |d| {
+                let detectable = detectable(first).map_or_else(String::new, |d| {
                     let size = percent(d);
                     format!(", and no function with 1 % or more of it by the detectable {size}")
                 });
@@ -100,18 +101,16 @@ impl DiffReport {
             _ => ("No change".into(), false),
         }
     }
+}
 
-    /// The largest change that the functions that did not change could have had unseen.
-    fn detectable(&self) -> Option<f64> {
-        let rows = self.comparison.measures.iter().flat_map(|m| {
-            let whole = m.whole.before.max(m.whole.after);
-            m.rows.iter().filter_map(|r| r.own).filter(move |c| {
-                !c.verdict.is_change() && c.before.max(c.after) >= LEAST_SHARE * whole
-            })
-        });
-        let sizes = rows.map(|c| c.estimate.map_or(f64::INFINITY, |e| e.detectable));
-        sizes.fold(None, |largest: Option<f64>, size| Some(largest.map_or(size, |l| l.max(size))))
-    }
+/// The largest change that functions of a quantity could have had unseen.
+fn detectable(measure: &MeasureChanges) -> Option<f64> {
+    let whole = measure.whole.before.max(measure.whole.after);
+    let is_unchanged =
+        |c: &Change| !c.verdict.is_change() && c.before.max(c.after) >= LEAST_SHARE * whole;
+    let unchanged = measure.rows.iter().filter_map(|r| r.own).filter(is_unchanged);
+    let sizes = unchanged.map(|c| c.estimate.map_or(f64::INFINITY, |e| e.detectable));
+    sizes.reduce(f64::max)
 }
 
 /// Name of a quantity as a whole.
