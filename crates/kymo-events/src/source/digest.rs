@@ -46,7 +46,7 @@ struct DigestedRecord<D> {
 
 /// A batch, with the records of it that matter if they have been read.
 struct DigestedBatch<D> {
-    batch: Batch,
+    batch: Arc<Batch>,
     records: Option<Vec<DigestedRecord<D>>>,
 }
 
@@ -145,9 +145,8 @@ impl EventSource {
         sink: DigestSink<'_, D::Digest>,
     ) -> Result<(ReadSummary, Vec<D>), SourceError> {
         self.check(selection)?;
-        let is_alone = self.perf.len() == 1 && self.timeline.is_none();
         // Conditions on tasks need the state of the machine.
-        if is_alone && selection.is_of_classes() && !options.without_perf_data {
+        if self.is_one_perf_data() && selection.is_of_classes() && !options.without_perf_data {
             return self.digest_perf(selection, [digester(), digester()], sink);
         }
         let mut digester = digester();
@@ -177,16 +176,17 @@ impl EventSource {
         });
         let queue = DigestQueue { waiting: AtomicUsize::new(0), spare: Mutex::default() };
         let stats = std::thread::scope(|scope| {
-            let reader = BatchReader::start(scope, (recording, WAITING), |batch| {
-                // Who has less to do digests.
-                let is_ahead = queue.waiting.fetch_add(1, Ordering::Relaxed) >= AHEAD;
-                let records = is_ahead.then(|| {
-                    let mut records = queue.list();
-                    there.digest(&batch, &mut records);
-                    records
+            let reader =
+                BatchReader::start(scope, (recording, WAITING), self.take_tee(), |batch| {
+                    // Who has less to do digests.
+                    let is_ahead = queue.waiting.fetch_add(1, Ordering::Relaxed) >= AHEAD;
+                    let records = is_ahead.then(|| {
+                        let mut records = queue.list();
+                        there.digest(&batch, &mut records);
+                        records
+                    });
+                    DigestedBatch { batch, records }
                 });
-                DigestedBatch { batch, records }
-            });
             while let Some(read) = reader.next() {
                 queue.waiting.fetch_sub(1, Ordering::Relaxed);
                 let records = read.records.unwrap_or_else(|| {

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::hand_off::EventConsumer;
 use super::loss_marks::LossMarks;
+use super::recorded_command::CommandWatch;
 use super::registry::Registry;
 use crate::chain_frames::{ChainFacts, ChainFrame, ChainResolver, SharedTally};
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
@@ -28,6 +29,8 @@ pub(crate) struct PerfContext {
     payloads: RefCell<TracepointPayloads>,
     /// Tasks as they were stated last, by the end of their thread's number.
     tasks: RefCell<[Option<(CommId, TaskInfo)>; STATED]>,
+    /// The recorded command, where it is searched.
+    pub(super) command: Option<CommandWatch>,
 }
 
 /// Tasks whose texts are kept at hand; a power of two.
@@ -40,7 +43,7 @@ impl PerfContext {
         let payloads = RefCell::new(TracepointPayloads::new(symbols.bundle.clone()));
         let chains = RefCell::new(ChainResolver::new(&machine.symbols));
         let machine = RefCell::new(machine);
-        PerfContext { machine, chains, payloads, tasks: RefCell::default() }
+        PerfContext { machine, chains, payloads, tasks: RefCell::default(), command: None }
     }
 
     /// Follows the tasks of a command.
@@ -250,6 +253,7 @@ impl<C: Borrow<PerfContext>> PerfLane<C> {
             self.losses.note(cpu, lost);
         }
         let context: &PerfContext = self.context.borrow();
+        context.command.iter().for_each(|watch| watch.record(entry));
         let mut machine = context.machine.borrow_mut();
         if matches!(entry.raw.kind, RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE) {
             machine.adopt(entry.features);
