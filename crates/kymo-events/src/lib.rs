@@ -54,8 +54,8 @@ pub use schema::{
 };
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
-    ClassCounts, CommandWatch, DigestSink, EventConsumer, EventDigester, EventPass, EventSource,
-    PerfItem, ReadOptions, ReadSummary, RecordedCommand, SampleSelector, SourceError, SourcePiece,
+    ClassCounts, CommandWatch, EventConsumer, EventDigester, EventPass, EventSource, PerfItem,
+    ReadOptions, ReadSummary, RecordedCommand, SampleSelector, SourceError, SourcePiece,
     TeedBatches, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
     notes_on_perf_data, notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
 };

@@ -55,7 +55,7 @@ use batch_tee::BatchTee;
 pub use batch_tee::TeedBatches;
 pub use count::ClassCounts;
 use ctf::CtfContext;
-pub use digest::{DigestSink, EventDigester};
+pub use digest::EventDigester;
 use ftrace::{KernelContext, KernelLane};
 pub use hand_off::EventConsumer;
 use perf::{PerfContext, PerfLane};

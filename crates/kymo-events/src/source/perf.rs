@@ -56,6 +56,25 @@ impl PerfContext {
         PerfClasses::new(self.payloads.borrow().fork_for_thread())
     }
 
+    /// A sample as an event.
+    #[inline]
+    fn event<'e>(
+        &'e self,
+        class: &'e RecordedClass,
+        entry: &'e Entry<'e>,
+        losses: &mut LossMarks,
+    ) -> RecordedEvent<'e> {
+        let body = EventBody::Perf { entry, sample: OnceCell::new(), state: self };
+        let mut event = RecordedEvent::new(class, entry.time, body);
+        event.lost = losses.take(|| event.cpu());
+        if let Some(tree) = self.machine.borrow().cgroup_tree()
+            && let (Some(tid), Some(id)) = (event.task().tid, event.cgroup_id())
+        {
+            tree.see(tid, id, || event.cgroup());
+        }
+        event
+    }
+
     /// Notes on payloads, and what is known of call chains.
     pub(crate) fn finish(self) -> (Vec<Note>, ChainFacts) {
         let tally = self.chains.into_inner().tally().clone();
@@ -269,22 +288,28 @@ impl<C: Borrow<PerfContext>> PerfLane<C> {
         registry: &mut Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let context: &PerfContext = self.context.borrow();
         let Some(class) = self.classes.class(entry, self.number, registry) else {
             return ControlFlow::Continue(());
         };
         if !registry.wants_layout(class.layout) {
             return ControlFlow::Continue(());
         }
-        let body = EventBody::Perf { entry, sample: OnceCell::new(), state: context };
-        let mut event = RecordedEvent::new(class, entry.time, body);
-        event.lost = self.losses.take(|| event.cpu());
-        if let Some(tree) = context.machine.borrow().cgroup_tree()
-            && let (Some(tid), Some(id)) = (event.task().tid, event.cgroup_id())
-        {
-            tree.see(tid, id, || event.cgroup());
-        }
+        let event = self.context.borrow().event(class, entry, &mut self.losses);
         registry.give(&event, sink)
+    }
+
+    /// Hands on a sample that was found to be wanted where its fields were read.
+    #[inline]
+    pub(super) fn digested(
+        &mut self,
+        entry: &Entry<'_>,
+        registry: &mut Registry<'_>,
+        sink: impl FnOnce(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        match self.classes.class(entry, self.number, registry) {
+            Some(class) => sink(&self.context.borrow().event(class, entry, &mut self.losses)),
+            None => ControlFlow::Continue(()),
+        }
     }
 }
 

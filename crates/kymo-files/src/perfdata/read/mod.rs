@@ -19,6 +19,7 @@ mod ring_records;
 mod stream;
 mod tracing;
 
+use crate::RecordingBytes;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
@@ -249,6 +250,14 @@ impl PerfData {
         header::open(path.as_ref())
     }
 
+    /// The same of bytes that are not in a file of that name; `name` is for messages.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_bytes(name: &str, bytes: RecordingBytes) -> Result<PerfData, PerfDataReadError> {
+        header::read(name.to_owned(), input::InputFile::Bytes(bytes, 0))
+    }
+
     /// Has samples handed on without the user part of their call chain, where that was recorded
     /// later, and the records with that part.
     pub fn keep_deferred_chains(&mut self) {
@@ -276,7 +285,7 @@ impl PerfData {
     /// a pipe.
     pub fn map(&mut self, map: impl FnOnce(&File) -> Option<Arc<dyn FileMapping>>) {
         if !self.is_pipe()
-            && let Some(map) = map(&self.input.file)
+            && let Some(map) = self.input.file.as_file().and_then(map)
         {
             self.input.map(map);
         }
