@@ -12,7 +12,6 @@ use kymo_testkit::{Need, kernel_debug, perf, require, run};
 const SAME: &[&str] = &[
     "vfs_read file file->f_mode",
     "vfs_read",
-    "vfs_read%return $retval",
     "vfs_read:6 count",
     "vfs_read+8 count",
     "do_sys_openat2 filename:string how->flags",
@@ -138,7 +137,6 @@ const SAME_IN_XFS: &[&str] = &[
     "xfs_trans_commit",
     "xfs_trans_commit tp->t_flags",
     "xfs_iget ino flags",
-    "xfs_iget%return $retval",
     "xfs_buf_submit bp->b_length",
     "xfs_lookup dp->i_ino name->name:string",
     "xfs_create",
@@ -176,6 +174,11 @@ const OURS: &[(&str, &str, &str)] = &[
         "vfs_read:1",
         "perf refuses a line that shares its first address",
         "p:probe/vfs_read_L1 vfs_read+0",
+    ),
+    (
+        "vfs_read%return $retval",
+        "perf records the register: its upper half is not the value of an int",
+        "r:probe/vfs_read__return vfs_read+0 $retval:s64",
     ),
 ];
 
@@ -253,7 +256,11 @@ fn definitions_in_a_module() {
     let debug = kernel_debug().unwrap();
     let module = debug.modules.join("kernel/fs/xfs/xfs.ko");
     assert!(Path::exists(&module), "{}", module.display());
-    check_same(&["-m", module.to_str().unwrap()], SAME_IN_XFS);
+    let module = module.to_str().unwrap();
+    check_same(&["-m", module], SAME_IN_XFS);
+    // An `int`: perf records the whole register.
+    let typed = kymo(&["-m", module], &["xfs_iget%return $retval"]).success().stdout;
+    assert_eq!(typed.trim_end(), "r:probe/xfs_iget__return xfs:xfs_iget+0 $retval:s32");
 }
 
 #[test]
@@ -266,7 +273,7 @@ fn a_packed_module_is_asked_as_the_plain_one() {
     let plain = plain.to_str().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let questions: [&[&str]; 4] = [
-        &["-D", "scsi_debug_queuecommand shost->host_no scp->cmnd", "-D", "scsi_debug_*"],
+        &["-D", "scsi_debug_queuecommand shost->host_no scp->cmnd[0]", "-D", "scsi_debug_*"],
         &["-L", "scsi_debug_queuecommand"],
         &["-V", "scsi_debug_queuecommand"],
         &["-F"],

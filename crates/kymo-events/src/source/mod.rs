@@ -48,11 +48,13 @@ use crate::event::RecordedEvent;
 use crate::filter::FilterExprError;
 use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::{EventSelection, SelectionError};
+use crate::selection_census::RecordedExtent;
 use crate::task_tree::TaskTree;
 
 use batch_reader::{BatchReader, WAITING, WAITING_FOR_TWO};
 use batch_tee::BatchTee;
 pub use batch_tee::TeedBatches;
+pub use cgroup_tasks::note_blocked;
 pub use count::ClassCounts;
 use ctf::CtfContext;
 pub use digest::EventDigester;
@@ -146,6 +148,8 @@ pub struct EventSource {
     kallsyms: Option<String>,
     /// What was found out before events were read for a result.
     notes: Mutex<Vec<Note>>,
+    /// The selection that results are made with, once it is known.
+    selection: Mutex<EventSelection>,
     tree: Option<TaskTree>,
     /// Threads whose events are wanted and that had been blocked before there were events.
     blocked: BlockedThreads,
@@ -205,6 +209,7 @@ impl EventSource {
             symbols,
             kallsyms,
             notes: Mutex::default(),
+            selection: Mutex::default(),
             tree: None,
             blocked: BlockedThreads::default(),
             whole_from: None,
@@ -256,6 +261,17 @@ impl EventSource {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 
+    /// Has the notes on what is read name the values of `selection` that no event has.
+    pub fn explain(&self, selection: &EventSelection) {
+        *self.selection.lock().unwrap_or_else(PoisonError::into_inner) = selection.clone();
+    }
+
+    /// What is known of times and CPUs of the recordings without reading a pipe again.
+    pub fn extent(&self) -> RecordedExtent {
+        let span = (!self.is_piped()).then(|| self.span().ok().flatten()).flatten();
+        RecordedExtent { span, cpus: self.cpu_count() }
+    }
+
     /// What the recordings are called in messages; empty if they cannot be named.
     pub fn name(&self) -> &str {
         &self.name
@@ -280,10 +296,12 @@ impl EventSource {
     /// Another reader of one of those of perf.data.
     ///
     /// # Errors
-    /// If it is there no more.
+    /// If there is none of this number, or it is a pipe.
     pub fn reopen(&self, number: usize) -> Result<PerfData, SourceError> {
-        let name = self.perf(number).map(|data| data.name().to_owned());
-        Ok(PerfData::open(name.unwrap_or_default())?)
+        match self.perf(number) {
+            Some(data) => Ok(data.reopen()?),
+            None => Err(SourceError::NoSamples { name: self.name.clone() }),
+        }
     }
 
     /// The recording, if it is one perf.data: for whoever looks at samples of code.

@@ -72,7 +72,12 @@ pub(crate) fn collect(bytes: &[u8], order: RecordOrder) -> Result<Collected, Per
     let file = write_temp(bytes);
     let read = Collected::of(&mut PerfData::open(file.path())?, order)?;
     let behind = RecordingBytes::from_reader(Cursor::new(bytes.to_vec()));
-    for mut other in [open(bytes)?, PerfData::from_bytes("reader", behind)?] {
+    let mut others = vec![open(bytes)?, PerfData::from_bytes("reader", behind)?];
+    let opened = PerfData::open(file.path())?;
+    if !opened.is_pipe() {
+        others.push(opened.reopen()?);
+    }
+    for mut other in others {
         let again = Collected::of(&mut other, order)?;
         assert_eq!(again.records, read.records);
         assert_eq!(format!("{:?}", again.stats), format!("{:?}", read.stats));

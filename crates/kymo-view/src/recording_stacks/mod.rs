@@ -82,7 +82,7 @@ impl RecordingStacks {
             read.add_events(source, &events, &summary);
             weights.add(&events.weights);
         }
-        read.finish(plan, builder, weights)
+        read.finish(source, plan, (builder, weights))
     }
 
     /// Reads recordings for `other`, too: out of one reading where they are one perf.data, or
@@ -108,7 +108,7 @@ impl RecordingStacks {
             // A reading that failed tells of it itself.
             let (other, _) = other?;
             samples?;
-            return Ok((other, read.finish(plan, builder, weights)?));
+            return Ok((other, read.finish(source, plan, (builder, weights))?));
         }
         if source.perf_count() > 0 {
             return Ok((other(None)?.0, RecordingStacks::read(source, plan)?));
@@ -120,7 +120,7 @@ impl RecordingStacks {
         let (other, summary) = other(Some(pass))?;
         read.add_events(source, &events, &summary.unwrap_or_default());
         weights.add(&events.weights);
-        Ok((other, read.finish(plan, builder, weights)?))
+        Ok((other, read.finish(source, plan, (builder, weights))?))
     }
 
     fn add_events(
@@ -139,11 +139,13 @@ impl RecordingStacks {
 
     fn finish(
         mut self,
+        source: &EventSource,
         plan: &StackPlan<'_>,
-        builder: StackBuilder,
-        weights: WeightCounts,
+        (builder, weights): (StackBuilder, WeightCounts),
     ) -> Result<RecordingStacks, StackError> {
         weights.note(plan, &mut self.ledger);
+        let unmet = plan.selection.unmet_notes(|| source.extent());
+        unmet.into_iter().for_each(|note| self.ledger.push(note));
         self.stacks = builder.finish();
         if plan.one_event {
             self.choose_event(plan)?;

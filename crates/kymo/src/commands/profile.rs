@@ -419,6 +419,7 @@ fn show(
             ProfileTimes::default()
         }
     };
+    run.notes.extend(selection.unmet_notes(|| source.extent()));
     if args.input.is_some() {
         let file = shell_word(path.as_os_str());
         run.target = ProfileTarget::Recording(file, !has_records && times.waits.is_some());

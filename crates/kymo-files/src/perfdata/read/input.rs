@@ -32,6 +32,14 @@ impl InputFile {
         }
     }
 
+    /// Its bytes for another reader, whose place in them is its own.
+    pub(super) fn bytes(&self) -> io::Result<RecordingBytes> {
+        match self {
+            InputFile::File(file) => file.try_clone().map(RecordingBytes::from_file),
+            InputFile::Bytes(bytes, _) => Ok(bytes.clone()),
+        }
+    }
+
     /// Whether it can be read again.
     pub(super) fn is_regular(&self) -> bool {
         match self {

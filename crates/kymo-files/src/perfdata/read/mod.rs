@@ -19,7 +19,6 @@ mod ring_records;
 mod stream;
 mod tracing;
 
-use crate::RecordingBytes;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
@@ -28,6 +27,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kymo_model::{Attr, Endian, LossWindows, RawRecord, RecordKind};
+
+use crate::RecordingBytes;
 
 pub use crate::damage::Damage;
 pub use feature_section::{
@@ -238,6 +239,9 @@ pub struct PerfData {
     /// Times of the first and the last sample, once they were read.
     span: Option<Option<(u64, u64)>>,
     consumed: bool,
+    /// Where the table of sections of a file that was being written lies among its records, and
+    /// its size.
+    table: Option<(u64, usize)>,
     /// Records of deferred call chains are handed on as they are.
     keeps_deferred_chains: bool,
     /// Where losses go, if somebody uses them.
@@ -256,6 +260,16 @@ impl PerfData {
     /// As [`open`](Self::open).
     pub fn from_bytes(name: &str, bytes: RecordingBytes) -> Result<PerfData, PerfDataReadError> {
         header::read(name.to_owned(), input::InputFile::Bytes(bytes, 0))
+    }
+
+    /// Another reader of the same file; of a pipe there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read once more.
+    pub fn reopen(&self) -> Result<PerfData, PerfDataReadError> {
+        let bytes = self.input.file.bytes();
+        let open_error = |error| PerfDataReadError::Open { path: self.name.clone(), error };
+        header::read(self.name.clone(), input::InputFile::Bytes(bytes.map_err(open_error)?, 0))
     }
 
     /// Has samples handed on without the user part of their call chain, where that was recorded
