@@ -1,13 +1,12 @@
 //! Any bytes as a CTF trace: the metadata up to the first NUL, packets of a stream
-//! behind it. The reader takes directories, so each input goes through one in memory.
-//! What the metadata say is printed and read again, which must give the same.
+//! behind it. What the metadata say is printed and read again, which must give the same.
 #![no_main]
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
+use kymo_files::RecordingBytes;
 use kymo_files::ctf::Metadata;
-use kymo_files::ctf::read::{Ctf, CtfSelect, FieldInfo, Visit};
+use kymo_files::ctf::read::{Ctf, CtfSelect, CtfTraceBytes, FieldInfo, Visit};
 use libfuzzer_sys::fuzz_target;
 
 /// Looks at all values.
@@ -21,12 +20,6 @@ impl Visit for Look {
     fn text(&mut self, _: &FieldInfo, text: &[u8]) {
         std::hint::black_box(text);
     }
-}
-
-fn directory() -> PathBuf {
-    let shm = PathBuf::from("/dev/shm");
-    let dir = if shm.is_dir() { shm } else { std::env::temp_dir() };
-    dir.join(format!("kymo-fuzz-ctf-{}", std::process::id()))
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -43,16 +36,17 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(again.clocks, metadata.clocks);
         }
     }
-    let directory = directory();
-    std::fs::create_dir_all(&directory).expect("a directory in memory");
-    std::fs::write(directory.join("metadata"), text).expect("room in memory");
-    std::fs::write(directory.join("stream"), rest.get(1..).unwrap_or(&[])).expect("room in memory");
-    if let Ok(ctf) = Ctf::open(&directory) {
+    let memory = |bytes: &[u8]| RecordingBytes::from_memory(bytes.to_vec());
+    let trace = CtfTraceBytes {
+        name: String::new(),
+        metadata: memory(text),
+        streams: vec![("stream".to_owned(), memory(rest.get(1..).unwrap_or(&[])))],
+    };
+    if let Ok(ctf) = Ctf::from_bytes("input", [trace]) {
         let mut reader = ctf.reader();
         let _ = ctf.for_each(&CtfSelect::default(), &mut |event| {
             let _ = reader.see(event.class, &event.body, &mut Look);
             ControlFlow::Continue(())
         });
     }
-    let _ = std::fs::remove_dir_all(&directory);
 });

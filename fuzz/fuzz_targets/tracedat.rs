@@ -1,26 +1,15 @@
-//! Any bytes as a trace.dat file, read wholly; the reader takes paths, so each
-//! input goes through a file in memory.
+//! Any bytes as a trace.dat file, read wholly.
 #![no_main]
 
-use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
+use kymo_files::RecordingBytes;
 use kymo_files::tracedat::{TraceDat, TraceDatSelect};
 use libfuzzer_sys::fuzz_target;
 
-fn path() -> PathBuf {
-    let shm = PathBuf::from("/dev/shm");
-    let dir = if shm.is_dir() { shm } else { std::env::temp_dir() };
-    dir.join(format!("kymo-fuzz-tracedat-{}", std::process::id()))
-}
-
 fuzz_target!(|data: &[u8]| {
-    let path = path();
-    let mut file = std::fs::File::create(&path).expect("a file in memory");
-    file.write_all(data).expect("room in memory");
-    drop(file);
-    if let Ok(recording) = TraceDat::open(&path) {
+    let bytes = RecordingBytes::from_memory(data.to_vec());
+    if let Ok(recording) = TraceDat::from_bytes("input", bytes) {
         let _ = recording.for_each(&TraceDatSelect::default(), &mut |event| {
             std::hint::black_box((event.time, event.payload, event.offset()));
             ControlFlow::Continue(())
@@ -33,5 +22,4 @@ fuzz_target!(|data: &[u8]| {
             });
         }
     }
-    let _ = std::fs::remove_file(&path);
 });

@@ -72,14 +72,27 @@ enum Since {
     Dead,
 }
 
+/// Time from which threads count that were there before the recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordingBegin {
+    /// Known after all records: accounts are cut then.
+    #[default]
+    Unknown,
+    /// This time.
+    At(u64),
+    /// The time of the first record.
+    FirstRecord,
+    /// The first execution of a program, within these times.
+    FirstExec(u64, u64),
+}
+
 /// The accounts of all threads of a recording, fed in time order.
 #[derive(Debug, Default)]
 pub struct OnCpu {
     threads: FxHashMap<u32, (ThreadTime, Since)>,
     /// Intervals that ended and were not taken yet, with their threads, where they are wanted.
     ended: Option<Vec<(u32, OffInterval)>>,
-    /// When the recording began, where that is known.
-    begin: u64,
+    begin: RecordingBegin,
     first: Option<(u32, u64)>,
     /// Threads that were there before, and whether they ran then. Their first account begins at
     /// 0 where it is not known when the recording began.
@@ -92,9 +105,8 @@ pub struct OnCpu {
 }
 
 impl OnCpu {
-    /// Accounts of a recording that began then, which hand out the intervals, too
-    /// ([`OnCpu::take_ended`]).
-    pub fn with_intervals(begin: u64) -> OnCpu {
+    /// Accounts that hand out the intervals, too ([`OnCpu::take_ended`]).
+    pub fn with_intervals(begin: RecordingBegin) -> OnCpu {
         OnCpu { ended: Some(Vec::new()), begin, ..OnCpu::default() }
     }
 
@@ -243,9 +255,18 @@ impl OnCpu {
         if matches!(before, Since::Existing) {
             let ran = !is_open && !matches!(next, Since::Running(_));
             self.existing.push((tid, ran));
+            let begin = match self.begin {
+                RecordingBegin::Unknown => 0,
+                RecordingBegin::At(begin) => begin,
+                RecordingBegin::FirstRecord => self.seen.map_or(time, |seen| seen.0),
+                // Before the program starts its waits are not those of the command.
+                RecordingBegin::FirstExec(from, to) => {
+                    self.first.map_or(time, |(_, exec)| exec.max(from).min(to))
+                }
+            };
             *since = match ran {
-                true => Since::Running(self.begin),
-                false => Since::Off(OffKind::Blocked, self.begin),
+                true => Since::Running(begin),
+                false => Since::Off(OffKind::Blocked, begin),
             };
         }
         match *since {
@@ -276,7 +297,9 @@ impl OnCpu {
     pub fn finish(mut self, begin: u64, end: u64) -> Vec<(u32, ThreadTime)> {
         self.close(end);
         for (tid, ran) in std::mem::take(&mut self.existing) {
-            if let Some((time, _)) = self.threads.get_mut(&tid).filter(|_| self.begin == 0) {
+            if let Some((time, _)) =
+                self.threads.get_mut(&tid).filter(|_| self.begin == RecordingBegin::Unknown)
+            {
                 let account = if ran { &mut time.on_cpu } else { &mut time.blocked };
                 *account = account.saturating_sub(begin);
             }
@@ -366,7 +389,7 @@ mod tests {
         times.sort_by_key(|(tid, _)| *tid);
         let times: Vec<_> = times.iter().map(|(_, t)| (t.on_cpu, t.blocked)).collect();
         assert_eq!(times, [(70, 30), (40, 60), (0, 100)]);
-        let mut on = OnCpu::with_intervals(100);
+        let mut on = OnCpu::with_intervals(RecordingBegin::At(100));
         records(&mut on);
         on.close(200);
         let mut ended: Vec<_> = on.take_ended().map(|(tid, i)| (tid, i.from, i.to)).collect();

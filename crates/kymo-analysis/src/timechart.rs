@@ -107,7 +107,7 @@ impl Timechart {
     /// If reading fails.
     pub fn read(source: &EventSource, config: &TimechartConfig) -> Result<Timechart, SourceError> {
         let mut sums = Collector::new(config, (0, u64::MAX), FxHashMap::default());
-        let first = read_sched(source, ReadOptions::default(), &mut |step, machine| {
+        let first = read_sched(source, ReadOptions::default(), |step, machine| {
             sums.step(step, machine);
             ControlFlow::Continue(())
         })?;
@@ -119,7 +119,7 @@ impl Timechart {
         let places = longest.iter().enumerate().map(|(place, (task, _))| (*task, place)).collect();
         let mut lanes = Collector::new(config, span, places);
         lanes.tasks.resize_with(longest.len(), Lane::default);
-        let read = read_sched(source, ReadOptions::default(), &mut |step, machine| {
+        let read = read_sched(source, ReadOptions::default(), |step, machine| {
             lanes.step(step, machine);
             ControlFlow::Continue(())
         })?;

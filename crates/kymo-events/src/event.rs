@@ -179,7 +179,8 @@ pub(crate) enum EventBody<'e> {
         sample: OnceCell<Option<Box<Sample<'e>>>>,
         state: &'e dyn PerfState,
     },
-    Ftrace(FtraceBody<'e>),
+    // Not by value: an event is made for each of millions.
+    Ftrace(&'e FtraceBody<'e>),
     Ctf {
         event: &'e ctf::read::CtfEvent<'e>,
         trace: &'e str,
@@ -203,6 +204,7 @@ pub struct RecordedEvent<'e> {
 }
 
 impl<'e> RecordedEvent<'e> {
+    #[inline]
     pub(crate) fn new(
         class: &'e RecordedClass,
         time: Option<u64>,

@@ -14,6 +14,7 @@ mod merge_heap;
 pub mod perf_config;
 pub mod perfdata;
 mod read_tally;
+mod recording_bytes;
 mod recording_format;
 mod text;
 mod timeline;
@@ -21,5 +22,6 @@ pub mod tracedat;
 
 pub use machine::Machine;
 pub use read_tally::bytes_read;
+pub use recording_bytes::RecordingBytes;
 pub use recording_format::RecordingFormat;
 pub use timeline::{Moment, Stats, Timeline, TimelineError, TimelineSelect, TimelineWalk};

@@ -8,7 +8,7 @@ mod common;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use common::{Collected, collect, record, write_temp};
+use common::{Collected, collect, record};
 use kymo_files::perfdata::{PerfData, PerfDataReadError, RecordOrder};
 
 /// Offset and size of the records, from the header.
@@ -124,11 +124,8 @@ fn sizes_that_lie_are_told_with_their_place() {
 #[test]
 fn what_is_no_recording_is_said_by_name() {
     let error = |bytes: &[u8]| {
-        let file = write_temp(bytes);
-        match PerfData::open(file.path()) {
-            Ok(_) => panic!("opened"),
-            Err(e) => e.to_string(),
-        }
+        let Err(e) = common::open(bytes) else { panic!("opened") };
+        e.to_string()
     };
     assert!(error(b"").ends_with("is empty"));
     assert!(error(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0").contains("not a perf.data file"));
@@ -141,8 +138,7 @@ fn what_is_no_recording_is_said_by_name() {
 
 #[test]
 fn stopping_early_is_no_error() {
-    let file = write_temp(&small());
-    let mut data = PerfData::open(file.path()).unwrap();
+    let mut data = common::open(&small()).unwrap();
     let mut seen = 0;
     let stats = data
         .for_each(RecordOrder::File, &mut |_| {

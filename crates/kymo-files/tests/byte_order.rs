@@ -6,8 +6,8 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{record, write_temp};
-use kymo_files::perfdata::{PerfData, RecordOrder};
+use common::record;
+use kymo_files::perfdata::RecordOrder;
 use kymo_model::{Attr, Endian, RecordKind, Sample, SampleType, Sideband};
 
 /// Reverses each of the fields, whose widths are given, in place.
@@ -128,8 +128,7 @@ fn swapped(little: &[u8]) -> Vec<u8> {
 }
 
 fn told(bytes: &[u8]) -> (Endian, Vec<String>) {
-    let file = write_temp(bytes);
-    let mut data = PerfData::open(file.path()).unwrap();
+    let mut data = common::open(bytes).unwrap();
     let mut lines = Vec::new();
     let stats = data
         .for_each(RecordOrder::Time, &mut |e| {

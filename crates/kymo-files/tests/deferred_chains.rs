@@ -6,7 +6,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{collect, write_temp};
-use kymo_files::perfdata::{PerfData, RecordOrder};
+use kymo_files::perfdata::RecordOrder;
 use kymo_model::{Attr, AttrFlags, EventType, Sample, SampleType};
 use kymo_testkit::peer;
 
@@ -86,8 +86,7 @@ fn records() -> Vec<Vec<u8>> {
 
 /// Time, chain and raw bytes of each sample, in the order in which they are handed on.
 fn samples(bytes: &[u8]) -> (Vec<(u64, Vec<u64>, u32)>, u64) {
-    let file = write_temp(bytes);
-    let mut data = PerfData::open(file.path()).unwrap();
+    let mut data = common::open(bytes).unwrap();
     let mut all = Vec::new();
     let stats = data
         .for_each(RecordOrder::Time, &mut |e| {

@@ -3,8 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
-use std::fs::File;
+mod kernel_ctf;
 
+use std::fs::File;
+use std::path::Path;
+
+use kernel_ctf::{CtfClass, CtfEvent, CtfWriter};
 use kymo_files::perfdata::write::{EventMeta, FeatureSections, PerfDataWriter};
 use kymo_model::{Attr, AttrFlags, EventType, Misc, RecordHeader, RecordKind, SampleType, sw};
 use kymo_testkit::{Need, TracingState, Workload, lines_with, require, run};
@@ -131,42 +135,133 @@ fn what_a_trace_dat_has_and_has_lost_is_all_there_was() {
     assert_eq!(seen + lost.unwrap_or(0), calls, "{}", shown.stderr);
 }
 
-/// Answers about recordings of these events.
-const ANSWERS: [&[&str]; 11] = [
-    &["script"],
-    &["sched", "latency"],
-    &["sched", "timehist"],
-    &["sched", "map"],
-    &["offcpu", "report"],
-    &["syscalls", "report"],
-    &["lock", "contention", "--futex"],
-    &["kwork", "report"],
-    &["kwork", "timehist"],
-    &["kmem", "stat"],
-    &["io", "latency"],
+/// Commands that read recordings of any format, and the number of times that they read one.
+const READERS: [(&[&str], u64); 30] = [
+    (&["script"], 1),
+    (&["script", "--json"], 1),
+    (&["report"], 1),
+    (&["convert", "--to", "folded"], 1),
+    (&["convert", "--to", "perfetto", "--force", "-o", "OUTPUT"], 1),
+    (&["convert", "--weight", "wall", "--to", "folded"], 1),
+    (&["view", "--force", "-o", "OUTPUT"], 1),
+    (&["profile"], 1),
+    (&["profile", "--json", "--comm", "syscalls"], 1),
+    // Of the stacks only those on the path are kept, which is known when all was read.
+    (&["why", "--comm", "syscalls"], 2),
+    // Of the tasks only those that ran longest get lanes.
+    (&["timechart", "-o", "OUTPUT"], 2),
+    (&["list"], 1),
+    (&["sched", "latency"], 1),
+    (&["sched", "timehist"], 1),
+    (&["sched", "map"], 1),
+    (&["offcpu", "report"], 1),
+    (&["syscalls", "report"], 1),
+    (&["lock", "report"], 1),
+    (&["lock", "contention"], 1),
+    (&["lock", "contention", "--futex"], 1),
+    (&["kwork", "report"], 1),
+    (&["kwork", "latency"], 1),
+    (&["kwork", "timehist"], 1),
+    (&["kwork", "top"], 1),
+    (&["kmem", "stat"], 1),
+    (&["kmem", "pagealloc"], 1),
+    (&["io", "latency"], 1),
+    (&["io", "timehist"], 1),
+    (&["io", "top"], 1),
+    (&["trace"], 1),
 ];
 
-/// Bytes that commands read of a recording, checked to be the same for all, and no more than it
-/// has.
-fn check_bytes(recording: &str, size: u64) {
+/// The same of perf.data alone.
+const PERF_READERS: [(&[&str], u64); 6] = [
+    (&["annotate"], 1),
+    (&["data", "convert", "--force", "--to-json", "OUTPUT"], 1),
+    (&["archive"], 1),
+    (&["profile", "--cpu-only"], 1),
+    // The recorded command is found on the way.
+    (&["why"], 2),
+    // Binaries with samples, then their mappings, then what is written.
+    (&["inject", "--force", "-b", "-o", "OUTPUT"], 3),
+];
+
+/// Bytes that a command reads of a recording.
+fn bytes_read(command: &[&str], recording: &str, directory: &Path) -> u64 {
     let tally = tempfile::NamedTempFile::new().unwrap();
-    let mut read = Vec::new();
-    for args in ANSWERS {
-        let command = [args, &["-i", recording]].concat();
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"))
-            .args(&command)
-            .env("KYMO_READ_TALLY", tally.path())
-            .output()
-            .unwrap();
-        assert!(output.status.code() != Some(101), "{command:?}: {output:?}");
-        let text = std::fs::read_to_string(tally.path()).unwrap();
-        assert_eq!(text.lines().count(), read.len() + 1, "{command:?}: {output:?}");
-        read.push(text.lines().last().unwrap().parse::<u64>().unwrap());
+    let out = directory.join("output");
+    let _ = std::fs::remove_file(&out);
+    let words = command.iter().map(|w| if *w == "OUTPUT" { out.to_str().unwrap() } else { w });
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"))
+        .args(words.chain(["-i", recording]))
+        .current_dir(directory)
+        .env("KYMO_READ_TALLY", tally.path())
+        .output()
+        .unwrap();
+    // Some have nothing to show of these events.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{command:?}: {output:?}");
+    let text = std::fs::read_to_string(tally.path()).unwrap();
+    text.trim().parse().unwrap_or_else(|_| panic!("{command:?}: {text:?} {output:?}"))
+}
+
+/// Checks that commands read all of a recording once, or as often as is said of them. What no
+/// reader needs, as the unused ends of pages, makes less of it; `more` is what is read of the
+/// begin of streams to know their CPUs.
+fn check_bytes(readers: &[(&[&str], u64)], recording: &str, (size, more): (u64, u64)) {
+    let directory = tempfile::tempdir().unwrap();
+    let script = bytes_read(&["script"], recording, directory.path());
+    assert!(script <= size + more && script > size / 2, "{script} of {size} bytes");
+    for (command, times) in readers {
+        let read = bytes_read(command, recording, directory.path());
+        assert!(read <= times * script + more, "{command:?}: {read} of {script} bytes");
+        // Where events are passed over, so are some pages.
+        assert!(read > script / 2, "{command:?}: {read} of {script} bytes");
     }
-    let most = *read.iter().max().unwrap();
-    assert!(most <= size && most > size / 2, "{most} of {size} bytes: {read:?}");
-    // Where events are passed over, so are some pages.
-    assert!(read.iter().all(|n| *n > most / 2), "{read:?}");
+}
+
+/// A trace of LTTng's kernel tracer with lost packets, in which a task waits and is woken.
+fn write_ctf(directory: &Path) {
+    let classes = [
+        CtfClass {
+            name: "sched_switch",
+            fields: &[
+                ("text", "prev_comm"),
+                ("int32_t", "prev_tid"),
+                ("int32_t", "prev_prio"),
+                ("int32_t", "prev_state"),
+                ("text", "next_comm"),
+                ("int32_t", "next_tid"),
+                ("int32_t", "next_prio"),
+            ],
+        },
+        CtfClass {
+            name: "sched_waking",
+            fields: &[
+                ("text", "comm"),
+                ("int32_t", "tid"),
+                ("int32_t", "prio"),
+                ("int32_t", "target_cpu"),
+            ],
+        },
+    ];
+    let name = 7;
+    let mut events = Vec::new();
+    for n in 0..30_000u64 {
+        for cpu in 0..2u32 {
+            let (tid, time) = (100 + u64::from(cpu), 1_000_000 + n * 100_000 + u64::from(cpu));
+            let out = vec![name, tid, 120, 1, 0, 0, 120];
+            let back = vec![0, 0, 120, 0, name, tid, 120];
+            events.push(CtfEvent { time, cpu, class: 0, values: out });
+            events.push(CtfEvent {
+                time: time + 50_000,
+                cpu,
+                class: 1,
+                values: vec![name, tid, 120, u64::from(cpu)],
+            });
+            events.push(CtfEvent { time: time + 60_000, cpu, class: 0, values: back });
+        }
+    }
+    events.sort_by_key(|event| event.time);
+    let without = |_: u32, number: usize| number % 50 == 7;
+    CtfWriter { classes: &classes, events: &events, packet: 100, without: &without }
+        .write(directory);
 }
 
 /// Losses are found as events are read: no command reads a recording once more for them.
@@ -183,11 +278,20 @@ fn each_byte_of_a_recording_is_read_once() {
     let command = ["-e", events, "--", w.arg(), "100000"];
     let record = ["record", "-q", "-a", "-m", "4", "-o", &data];
     let _ = run(kymo, [&record[..], &command].concat()).success();
-    let trace = ["trace", "-o", &dat, "--buffer-size", "8K"];
+    let trace = ["trace", "-T", "-o", &dat, "--buffer-size", "8K"];
     let _ = run(kymo, [&trace[..], &command].concat()).success();
-    for recording in [&data, &dat] {
+    let ctf = tempfile::tempdir().unwrap();
+    write_ctf(ctf.path());
+    let ctf_path = ctf.path().to_str().unwrap();
+    for recording in [data.as_str(), dat.as_str(), ctf_path] {
         let shown = run(kymo, ["script", "-i", recording]).success();
         assert!(shown.stderr.contains("lost: "), "{recording}: {}", shown.stderr);
-        check_bytes(recording, std::fs::metadata(recording).unwrap().len());
     }
+    let size = |path: &str| (std::fs::metadata(path).unwrap().len(), 0);
+    check_bytes(&READERS, &data, size(&data));
+    check_bytes(&PERF_READERS, &data, size(&data));
+    check_bytes(&READERS, &dat, size(&dat));
+    let files =
+        std::fs::read_dir(ctf.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+    check_bytes(&READERS, ctf_path, (files.sum(), 2 << 20));
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use kymo_events::name_map::recorded_names;
 use kymo_events::{
-    EventSelection, EventSource, ReadOptions, RecordedCommand, RecordedEvent, SourceError,
+    CommandWatch, EventSelection, EventSource, ReadOptions, RecordedEvent, SourceError,
 };
 
 use super::history::{RunHistory, TaskRun, WokenBy};
@@ -32,7 +32,7 @@ pub enum PathTarget {
     /// The task with this name that is there longest.
     Comm(String),
     /// The recorded command.
-    Command(RecordedCommand),
+    Command(CommandWatch),
     /// The task that ran longest, but for those of one process.
     Busiest(u32),
     /// The slowest spans of a program's events: those of the tasks that end them.
@@ -83,7 +83,7 @@ struct PathCollector<'a> {
     /// The slowest spans so far.
     slowest: Vec<CriticalPath>,
     /// Task of the command whose path is wanted.
-    command: Option<PathTaskId>,
+    command: Option<(u32, PathTaskId)>,
 }
 
 /// Finds the critical paths that are asked for.
@@ -209,10 +209,12 @@ impl<'a> PathCollector<'a> {
                 if let Some(key) = key {
                     // The samples of a pid namespace have its numbers, fields the kernel's.
                     if let PathTarget::Command(command) = &self.config.target
+                        && let Some(command) = command.found()
+                        && self.command.is_none_or(|(tid, _)| tid != command.tid)
                         && event.task().tid == Some(command.tid)
                         && time >= command.began
                     {
-                        self.command.get_or_insert(key);
+                        self.command = Some((command.tid, key));
                     }
                     let is_idle = self.leaves_idle(event, out, machine);
                     self.switch_out((out.task, key), (out.state, is_idle), (time, cpu));
@@ -486,7 +488,7 @@ impl<'a> PathCollector<'a> {
             has_work_events: self.history.items.are_recorded,
             is_command_by_name: matches!(
                 &self.config.target,
-                PathTarget::Command(command) if command.is_by_name
+                PathTarget::Command(command) if command.found().is_some_and(|c| c.is_by_name)
             ),
             forgotten: self.history.forgotten,
             crowded: self.history.crowded,
@@ -496,16 +498,21 @@ impl<'a> PathCollector<'a> {
 
     /// Tasks that fit a choice with the time that is wanted of them, the longest first.
     fn fitting(&self, target: &PathTarget) -> Vec<(PathTaskId, (u64, u64))> {
+        // A process of the command's name counts only where no certain one was found.
+        let command = self.command.filter(|(tid, _)| match target {
+            PathTarget::Command(command) => command.found().is_some_and(|c| c.tid == *tid),
+            _ => false,
+        });
         let fits = |key: PathTaskId, task: &PathTask| match target {
             PathTarget::Thread(tid) => task.tid == *tid,
             PathTarget::Process(pid) => task.tid == *pid || task.pid == Some(*pid),
             PathTarget::Comm(comm) => task.comm == comm.as_bytes(),
-            PathTarget::Command(_) => self.command == Some(key),
+            PathTarget::Command(_) => command.is_some_and(|(_, of)| of == key),
             PathTarget::Busiest(without) => task.pid != Some(*without),
             PathTarget::Spans(..) => false,
         };
         let began = match target {
-            PathTarget::Command(command) => command.began,
+            PathTarget::Command(command) => command.found().map_or(0, |c| c.began),
             _ => 0,
         };
         let span = |task: &PathTask| {

@@ -27,7 +27,7 @@ pub(crate) use count::OffCpuReader;
 pub use count::{OffCpuConfig, count_off_cpu};
 pub(crate) use intervals::{IntervalCertainty, TaskActivity, TaskInterval};
 pub use notes::off_cpu_notes;
-pub use recorded_waits::{FUTEX_CALL, WaitScope, WaitTable, count_recorded_waits};
+pub use recorded_waits::{FUTEX_CALL, RecordedWaits, WaitScope, WaitTable, count_recorded_waits};
 pub use stack_store::{StackNode, StackRole, StackStore};
 pub use table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, TaskWaits, WakerId,

@@ -18,16 +18,14 @@ use super::count::waker_role;
 use super::stack_store::{StackNode, StackRole, StackStore};
 use super::table::{CauseStats, CellKey, OffCpuCell, OffCpuTable, TaskWaits, WakerId, WakerInfo};
 use crate::losses::select_events;
-use crate::oncpu::{OffInterval, OffKind, OnCpu};
+use crate::oncpu::{OffInterval, OffKind, OnCpu, RecordingBegin};
 use crate::tasks::{SchedDecoder, SchedEvent, SwitchOutState, WakeupContext};
 
 /// Event that tells which futex a thread waits for.
 pub const FUTEX_CALL: &str = "syscalls:sys_enter_futex";
 
-/// Combinations of cause, stack and waker; more lose waker and stack.
-const MAX_CELLS: usize = 1 << 16;
-/// Combinations of thread, cause and stack; more lose the stack.
-const MAX_THREAD_CELLS: usize = 1 << 17;
+/// Combinations of thread, cause, stack and waker; more lose waker and stack.
+const MAX_CELLS: usize = 1 << 18;
 /// Wakers with their stacks.
 const MAX_WAKERS: usize = 1 << 16;
 
@@ -118,51 +116,64 @@ struct ThreadWaits {
     next: IntervalFacts,
     /// The futex that it last called for.
     futex: Option<u64>,
-    /// Whether an interval of it has ended.
-    has_waited: bool,
-    /// Its time by cause.
-    causes: Vec<(OffCpuCause, u64)>,
-    waits: TaskWaits,
+    /// Intervals of it that ended, and how many of them have a stack.
+    stacked: (u64, u64),
+    /// Those that are told apart no more by stack and waker.
+    merged: u64,
+    causes: Vec<(OffCpuCause, CauseStats)>,
 }
 
 /// Which waits are counted, and what is known of them besides the recording.
 #[derive(Clone, Copy)]
 pub struct WaitScope<'a> {
-    /// When the recording began and ended.
-    pub span: (u64, u64),
+    /// When the recording began.
+    pub begin: RecordingBegin,
     /// What blocked each thread when it began, as far as that is known.
     pub before: &'a FxHashMap<u32, OffCpuCause>,
-    /// Whether a thread counts.
-    pub wants: &'a dyn Fn(u32) -> bool,
+    /// Whether a thread may count: which ones do is decided when all is read.
+    pub may_count: &'a dyn Fn(u32) -> bool,
     /// Selection by names that threads have at the time.
     pub names: &'a EventSelection,
+}
+
+/// Waits of all threads of a recording, of which some count.
+pub struct RecordedWaits<'a> {
+    reader: WaitReader<'a>,
+    summary: ReadSummary,
+}
+
+impl RecordedWaits<'_> {
+    /// The waits of the threads that count; those that go on are open until the `end`.
+    pub fn of_threads(self, end: u64, counts: &dyn Fn(u32) -> bool) -> WaitTable {
+        let RecordedWaits { mut reader, summary } = self;
+        reader.on_cpu.close(end);
+        reader.count_ended();
+        reader.finish(summary, counts)
+    }
 }
 
 struct WaitReader<'a> {
     scope: WaitScope<'a>,
     on_cpu: OnCpu,
     threads: FxHashMap<u32, ThreadWaits>,
-    thread_cells: usize,
-    causes: Vec<(OffCpuCause, CauseStats)>,
-    cells: FxHashMap<CellKey, OffCpuCell>,
+    /// By thread and key.
+    cells: FxHashMap<(u32, CellKey), OffCpuCell>,
     stacks: StackStore,
     wakers: Vec<WakerInfo>,
     waker_ids: FxHashMap<WakerInfo, WakerId>,
     names: FxHashMap<u32, (TaskComm, Option<u32>)>,
     /// Layout of the event of calls for futexes, and its field of the address.
     futex_call: Option<(LayoutId, FieldId)>,
-    stacked: (u64, u64),
-    merged: u64,
 }
 
 /// Counts the times that tasks were off their CPUs, by what the events tell.
 ///
 /// # Errors
 /// If reading fails, or it is not one perf.data.
-pub fn count_recorded_waits(
+pub fn count_recorded_waits<'a>(
     source: &EventSource,
-    scope: WaitScope<'_>,
-) -> Result<WaitTable, SourceError> {
+    scope: WaitScope<'a>,
+) -> Result<RecordedWaits<'a>, SourceError> {
     let mut reader = WaitReader::new(scope);
     let mut decoder = SchedDecoder::default();
     let mut names = OFF_CPU_EVENTS.to_vec();
@@ -184,27 +195,21 @@ pub fn count_recorded_waits(
         }
         ControlFlow::Continue(())
     })?;
-    reader.on_cpu.close(scope.span.1);
-    reader.count_ended();
-    Ok(reader.finish(summary))
+    Ok(RecordedWaits { reader, summary })
 }
 
 impl<'a> WaitReader<'a> {
     fn new(scope: WaitScope<'a>) -> WaitReader<'a> {
         WaitReader {
             scope,
-            on_cpu: OnCpu::with_intervals(scope.span.0).with_names(scope.names),
+            on_cpu: OnCpu::with_intervals(scope.begin).with_names(scope.names),
             threads: FxHashMap::default(),
-            thread_cells: 0,
-            causes: OffCpuCause::ALL.into_iter().map(|c| (c, CauseStats::default())).collect(),
             cells: FxHashMap::default(),
             stacks: StackStore::default(),
             wakers: Vec::new(),
             waker_ids: FxHashMap::default(),
             names: FxHashMap::default(),
             futex_call: None,
-            stacked: (0, 0),
-            merged: 0,
         }
     }
 }
@@ -212,7 +217,7 @@ impl<'a> WaitReader<'a> {
 impl WaitReader<'_> {
     fn event(&mut self, sched: &SchedEvent, event: &RecordedEvent<'_>, time: u64) {
         match sched {
-            SchedEvent::Switch { prev, state, .. } if (self.scope.wants)(prev.tid) => {
+            SchedEvent::Switch { prev, state, .. } if (self.scope.may_count)(prev.tid) => {
                 self.names.insert(prev.tid, (prev.comm, event.task().pid));
                 let mut stack = self.stacks.add(event, StackRole::Sleeper);
                 let futex = self.threads.get(&prev.tid).and_then(|t| t.futex);
@@ -227,7 +232,7 @@ impl WaitReader<'_> {
                 thread.next = IntervalFacts { state: Some(*state), stack, woken: None };
             }
             SchedEvent::Wakeup { task, context, .. }
-                if self.on_cpu.is_off(task.tid) && (self.scope.wants)(task.tid) =>
+                if self.on_cpu.is_off(task.tid) && (self.scope.may_count)(task.tid) =>
             {
                 // The first is the one that ended the wait.
                 if self.threads.get(&task.tid).is_some_and(|t| t.now.woken.is_some()) {
@@ -249,7 +254,7 @@ impl WaitReader<'_> {
             self.futex_call = Some((layout, field));
         }
         let Some((_, field)) = self.futex_call else { return };
-        let Some(tid) = event.task().tid.filter(|tid| (self.scope.wants)(*tid)) else { return };
+        let Some(tid) = event.task().tid.filter(|tid| (self.scope.may_count)(*tid)) else { return };
         let address = event.fields().integer(field).map(|address| address as u64);
         self.threads.entry(tid).or_default().futex = address;
     }
@@ -314,7 +319,7 @@ impl WaitReader<'_> {
     fn count_ended(&mut self) {
         let ended: Vec<(u32, OffInterval)> = self.on_cpu.take_ended().collect();
         for (tid, interval) in ended {
-            if (self.scope.wants)(tid) {
+            if (self.scope.may_count)(tid) {
                 self.count(tid, &interval);
             }
         }
@@ -322,72 +327,84 @@ impl WaitReader<'_> {
 
     fn count(&mut self, tid: u32, interval: &OffInterval) {
         let thread = self.threads.entry(tid).or_default();
-        let is_first = !std::mem::replace(&mut thread.has_waited, true);
+        let is_first = thread.stacked.0 == 0;
         let mut facts = std::mem::take(&mut thread.now);
         if interval.kind == OffKind::New {
             (facts.state, facts.stack) = (None, None);
         }
+        thread.stacked.0 += 1;
+        thread.stacked.1 += u64::from(facts.stack.is_some() || interval.kind == OffKind::New);
         let cause = self.cause(tid, is_first, interval, &facts);
-        self.stacked.0 += 1;
-        self.stacked.1 += u64::from(facts.stack.is_some() || interval.kind == OffKind::New);
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
         for (cause, from, to) in parts(interval, cause, &facts) {
             let nanos = to - from;
-            if let Some((_, stats)) = self.causes.get_mut(cause as usize) {
-                match interval.is_open && to == interval.to {
-                    true => {
-                        stats.open.0 += 1;
-                        stats.open.1 = stats.open.1.saturating_add(nanos);
-                    }
-                    false => stats.waits.add(nanos, from),
+            let stats = match thread.causes.iter().position(|(c, _)| *c == cause) {
+                Some(known) => thread.causes.get_mut(known),
+                None => {
+                    thread.causes.push((cause, CauseStats::default()));
+                    thread.causes.last_mut()
                 }
+            };
+            match stats.map(|(_, stats)| stats) {
+                Some(stats) if interval.is_open && to == interval.to => {
+                    stats.open.0 += 1;
+                    stats.open.1 = stats.open.1.saturating_add(nanos);
+                }
+                stats => stats.into_iter().for_each(|stats| stats.waits.add(nanos, from)),
             }
             let waker = facts.woken.and_then(|w| w.1);
             let waker = waker.filter(|_| !cause.has_no_waker());
-            let mut key = (cause, facts.stack, waker);
+            let mut key = (tid, (cause, facts.stack, waker));
             if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&key) {
-                self.merged += 1;
-                key = (cause, None, None);
+                thread.merged += 1;
+                key = (tid, (cause, None, None));
             }
             self.cells.entry(key).or_default().add(nanos);
-            let Some(thread) = self.threads.get_mut(&tid) else { continue };
-            let mut own = (key.0, key.1);
-            if self.thread_cells >= MAX_THREAD_CELLS && !thread.waits.contains_key(&own) {
-                own = (cause, None);
-            }
-            let known = thread.waits.len();
-            thread.waits.entry(own).or_default().add(nanos);
-            self.thread_cells += thread.waits.len() - known;
-            match thread.causes.iter_mut().find(|(c, _)| *c == cause) {
-                Some((_, sum)) => *sum = sum.saturating_add(nanos),
-                None => thread.causes.push((cause, nanos)),
-            }
         }
     }
 
-    fn finish(self, summary: ReadSummary) -> WaitTable {
-        let mut threads: FxHashMap<u32, Vec<(OffCpuCause, u64)>> = FxHashMap::default();
-        let mut thread_waits: FxHashMap<u32, TaskWaits> = FxHashMap::default();
-        for (tid, mut thread) in self.threads.into_iter().filter(|(_, t)| t.has_waited) {
-            thread.causes.sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
-            threads.insert(tid, thread.causes);
-            thread_waits.insert(tid, thread.waits);
-        }
-        let mut cells: Vec<_> = self.cells.into_iter().collect();
-        cells.sort_by_key(|(key, cell)| {
-            (std::cmp::Reverse(cell.total), key.0, key.1, key.2.map(|w| w.0))
-        });
-        WaitTable {
-            causes: self.causes,
-            cells,
-            threads,
-            thread_waits,
+    fn finish(self, summary: ReadSummary, counts: &dyn Fn(u32) -> bool) -> WaitTable {
+        let mut table = WaitTable {
+            causes: OffCpuCause::ALL.into_iter().map(|c| (c, CauseStats::default())).collect(),
+            cells: Vec::new(),
+            threads: FxHashMap::default(),
+            thread_waits: FxHashMap::default(),
             names: self.names,
             stacks: self.stacks,
             wakers: self.wakers,
-            stacked: self.stacked,
-            merged: self.merged,
+            stacked: (0, 0),
+            merged: 0,
             summary,
+        };
+        table.names.retain(|tid, _| counts(*tid));
+        let waited = self.threads.into_iter().filter(|(_, thread)| thread.stacked.0 > 0);
+        for (tid, thread) in waited.filter(|(tid, _)| counts(*tid)) {
+            table.stacked.0 += thread.stacked.0;
+            table.stacked.1 += thread.stacked.1;
+            table.merged += thread.merged;
+            let mut causes: Vec<(OffCpuCause, u64)> = Vec::new();
+            for (cause, stats) in &thread.causes {
+                let total = stats.waits.total.saturating_add(stats.open.1);
+                causes.push((*cause, total));
+                if let Some((_, all)) = table.causes.get_mut(*cause as usize) {
+                    all.merge(stats);
+                }
+            }
+            causes.sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
+            table.threads.insert(tid, causes);
+            table.thread_waits.insert(tid, TaskWaits::default());
         }
+        let mut cells: FxHashMap<CellKey, OffCpuCell> = FxHashMap::default();
+        for ((tid, key), cell) in self.cells {
+            let Some(waits) = table.thread_waits.get_mut(&tid) else { continue };
+            waits.entry((key.0, key.1)).or_default().merge(&cell);
+            cells.entry(key).or_default().merge(&cell);
+        }
+        table.cells = cells.into_iter().collect();
+        table.cells.sort_by_key(|(key, cell)| {
+            (std::cmp::Reverse(cell.total), key.0, key.1, key.2.map(|w| w.0))
+        });
+        table
     }
 }
 
@@ -414,8 +431,8 @@ mod tests {
         const WAITS: u64 = (1 << 20) + 3;
         let nothing = FxHashMap::default();
         let names = &EventSelection::default();
-        let span = (1, 10 * WAITS + 1);
-        let scope = WaitScope { span, before: &nothing, wants: &|_| true, names };
+        let begin = RecordingBegin::At(1);
+        let scope = WaitScope { begin, before: &nothing, may_count: &|_| true, names };
         let mut reader = WaitReader::new(scope);
         let switch = |out| Sideband::Switch(Switch { out, preempt: false, next_prev: None });
         for n in 0..WAITS {
@@ -423,7 +440,8 @@ mod tests {
             reader.on_cpu.apply(7, 10 * n + 4, &switch(false));
             reader.count_ended();
         }
-        let table = reader.finish(ReadSummary::default());
+        let waits = RecordedWaits { reader, summary: ReadSummary::default() };
+        let table = waits.of_threads(10 * WAITS + 1, &|tid| tid == 7);
         let waits: Vec<_> = table.causes.iter().filter(|(_, stats)| !stats.is_empty()).collect();
         assert_eq!(waits.len(), 1);
         assert_eq!((waits[0].1.waits.count, waits[0].1.waits.total), (WAITS, 3 * WAITS));

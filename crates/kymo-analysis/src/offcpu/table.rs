@@ -46,6 +46,14 @@ impl CauseStats {
     pub fn is_empty(&self) -> bool {
         self.waits.count + self.uncertain.0 + self.open.0 == 0
     }
+
+    /// Takes in those of another task.
+    pub(super) fn merge(&mut self, other: &CauseStats) {
+        let sum = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1.saturating_add(b.1));
+        self.waits.merge(&other.waits);
+        self.uncertain = sum(self.uncertain, other.uncertain);
+        self.open = sum(self.open, other.open);
+    }
 }
 
 /// Waits of one cause in one stack that one waker's stack ended.
@@ -95,6 +103,13 @@ impl OffCpuCell {
         self.total = self.total.saturating_add(nanos);
         self.max = self.max.max(nanos);
     }
+
+    /// Takes in the numbers of another one.
+    pub(super) fn merge(&mut self, other: &OffCpuCell) {
+        self.count += other.count;
+        self.total = self.total.saturating_add(other.total);
+        self.max = self.max.max(other.max);
+    }
 }
 
 impl OffCpuRow {
@@ -108,10 +123,7 @@ impl OffCpuRow {
         self.uncertain = self.uncertain.saturating_add(other.uncertain);
         self.missing = self.missing.saturating_add(other.missing);
         for (key, other) in &other.waits {
-            let cell = self.waits.entry(*key).or_default();
-            cell.count += other.count;
-            cell.total = cell.total.saturating_add(other.total);
-            cell.max = cell.max.max(other.max);
+            self.waits.entry(*key).or_default().merge(other);
         }
     }
 

@@ -1,16 +1,18 @@
 //! What each task's time went to: how long it ran, and its waits by cause and stack, of
 //! recordings of whichever kind tells of switches.
 
-use kymo_events::{EventSelection, EventSource, SourceError};
+use kymo_events::{EventSelection, EventSource, SourceError, TeedBatches};
+use kymo_files::perfdata::PerfData;
 use kymo_model::{AttrFlags, Note, NoteKind, by_number};
 use rustc_hash::FxHashMap;
 
 use super::count::{OffCpuConfig, count_off_cpu};
 use super::notes::off_cpu_notes;
-use super::recorded_waits::{WaitScope, count_recorded_waits};
+use super::recorded_waits::{RecordedWaits, WaitScope, count_recorded_waits};
 use super::stack_store::StackStore;
-use super::table::TaskWaits;
-use crate::oncpu::OnCpu;
+use super::table::{OffCpuTable, TaskWaits};
+use crate::oncpu::{OnCpu, RecordingBegin};
+use crate::profile::Profile;
 use crate::tasks::SchedSelection;
 
 /// A task's time.
@@ -63,23 +65,70 @@ pub enum TaskTimesError {
     NoSwitches,
 }
 
-/// Counts the times of tasks; `accounts` are those of switch records, where they were read.
+/// Waits of tasks as a recording tells of them.
+enum CountedWaits<'a> {
+    /// Of switch records, which are those of the recorded tasks.
+    Records(RecordedWaits<'a>),
+    /// Of the switches of all CPUs.
+    Events(OffCpuTable),
+}
+
+/// Counts the times of tasks, and reads the samples of each perf.data by `samples`: of one alone
+/// out of the same reading.
 ///
 /// # Errors
 /// If reading fails, or the recording tells of no switches.
-pub fn count_task_times(
+pub fn count_task_times<E: From<TaskTimesError> + From<SourceError> + Send>(
     source: &EventSource,
     selection: &EventSelection,
-    accounts: Option<OnCpu>,
-) -> Result<TaskTimes, TaskTimesError> {
+    samples: impl Fn(&mut PerfData, Option<TeedBatches>) -> Result<Profile, E> + Sync,
+) -> Result<(TaskTimes, Vec<Profile>), E> {
     if source.is_piped() {
-        return Err(TaskTimesError::Piped);
+        return Err(TaskTimesError::Piped.into());
     }
-    let times = match accounts.filter(|_| has_switch_records(source)) {
-        Some(accounts) => of_records(source, selection, accounts)?,
-        None => of_events(source, selection)?,
+    let has_records = has_switch_records(source);
+    if has_records && (!selection.times.is_empty() || selection.cpus().is_some()) {
+        return Err(TaskTimesError::Cut.into());
+    }
+    let nothing = FxHashMap::default();
+    let events = SchedSelection { events: selection.clone() };
+    let count = || -> Result<CountedWaits<'_>, SourceError> {
+        if has_records {
+            let (begin, before) = (RecordingBegin::FirstRecord, &nothing);
+            let scope = WaitScope { begin, before, may_count: &|_| true, names: selection };
+            return Ok(CountedWaits::Records(count_recorded_waits(source, scope)?));
+        }
+        let config = OffCpuConfig { selection: &events, by_task: true };
+        Ok(CountedWaits::Events(count_off_cpu(source, &config)?))
     };
-    if times.tasks.is_empty() { Err(TaskTimesError::NoSwitches) } else { Ok(times) }
+    let mut profiles = Vec::new();
+    let waits = if source.is_one_perf_data() {
+        let mut data = source.reopen(0)?;
+        let (waits, profile) =
+            source.read_for_two(count, |batches| samples(&mut data, Some(batches)));
+        // A reading that failed tells of it itself.
+        let waits = waits?;
+        profiles.push(profile?);
+        waits
+    } else {
+        for number in 0..source.perf_count() {
+            if let Some(mut data) = source.perf(number) {
+                profiles.push(samples(&mut data, None)?);
+            }
+        }
+        count()?
+    };
+    let times = match waits {
+        CountedWaits::Records(waits) => {
+            let accounts = profiles.first_mut().map(|p| std::mem::take(&mut p.on_cpu));
+            of_records(source, selection, (waits, accounts.unwrap_or_default()))
+        }
+        CountedWaits::Events(table) => of_events(source, table),
+    };
+    match times.tasks.is_empty() {
+        true => Err(TaskTimesError::NoSwitches.into()),
+        false => Ok((times, profiles)),
+    }
 }
 
 /// Whether the switches of the tasks that were recorded are records of their own, so that
@@ -95,18 +144,12 @@ pub fn has_switch_records(source: &EventSource) -> bool {
 fn of_records(
     source: &EventSource,
     selection: &EventSelection,
-    accounts: OnCpu,
-) -> Result<TaskTimes, TaskTimesError> {
-    if !selection.times.is_empty() || selection.cpus().is_some() {
-        return Err(TaskTimesError::Cut);
-    }
+    (waits, accounts): (RecordedWaits<'_>, OnCpu),
+) -> TaskTimes {
     let span = accounts.seen();
     let (begin, end) = span.unwrap_or_default();
     let threads = accounts.finish(begin, end);
-    let nothing = FxHashMap::default();
-    let wants = &|_| true;
-    let scope = WaitScope { span: (begin, end), before: &nothing, wants, names: selection };
-    let mut table = count_recorded_waits(source, scope)?;
+    let mut table = waits.of_threads(end, &|_| true);
     let tasks = threads.into_iter().filter_map(|(tid, time)| {
         let (comm, pid) = table.names.get(&tid).copied().unwrap_or_default();
         let comm = comm.padded()[..comm.len()].to_vec();
@@ -134,15 +177,10 @@ fn of_records(
         notes.push(Note::doubt(NoteKind::Stacks, fact, None));
     }
     let damaged = table.summary.is_damaged(source);
-    Ok(TaskTimes { tasks, stacks: table.stacks, span, notes, damaged })
+    TaskTimes { tasks, stacks: table.stacks, span, notes, damaged }
 }
 
-fn of_events(
-    source: &EventSource,
-    selection: &EventSelection,
-) -> Result<TaskTimes, TaskTimesError> {
-    let selection = SchedSelection { events: selection.clone() };
-    let table = count_off_cpu(source, &OffCpuConfig { selection: &selection, by_task: true })?;
+fn of_events(source: &EventSource, table: OffCpuTable) -> TaskTimes {
     let mut notes = table.read.summary.notes(source);
     notes.extend(off_cpu_notes(&table));
     let damaged = table.read.summary.is_damaged(source);
@@ -154,7 +192,7 @@ fn of_events(
         waits: row.waits,
     });
     let tasks = tasks.collect();
-    Ok(TaskTimes { tasks, stacks: table.stacks, span: table.read.span, notes, damaged })
+    TaskTimes { tasks, stacks: table.stacks, span: table.read.span, notes, damaged }
 }
 
 fn named(comm: &[u8], tid: u32) -> String {

@@ -229,7 +229,7 @@ impl LatencyTable {
         config: &LatencyConfig<'_>,
     ) -> Result<LatencyTable, SourceError> {
         let mut counting = LatencyCounting::new(config);
-        let read = read_sched(source, ReadOptions::default(), &mut |step, machine| {
+        let read = read_sched(source, ReadOptions::default(), |step, machine| {
             counting.step(step, machine);
             ControlFlow::Continue(())
         })?;

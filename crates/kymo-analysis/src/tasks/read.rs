@@ -87,7 +87,7 @@ pub struct SchedStep<'a, 'e> {
 pub fn read_sched(
     source: &EventSource,
     options: ReadOptions,
-    sink: SchedSink<'_>,
+    mut sink: impl FnMut(&SchedStep<'_, '_>, &TaskMachine) -> ControlFlow<()>,
 ) -> Result<SchedRead, SourceError> {
     let mut reader = SchedReader::new(source.losses());
     let select = select_events(&SCHED_EVENTS);
@@ -95,7 +95,7 @@ pub fn read_sched(
         &select,
         options,
         SchedDecoder::default,
-        &mut |event, (cpu, sched)| reader.decoded(event, cpu, &sched, sink),
+        |event, (cpu, sched)| reader.decoded(event, cpu, &sched, &mut sink),
     )?;
     reader.decoder.malformed += decoders.iter().map(|d| d.malformed).sum::<u64>();
     Ok(reader.finish(summary))
@@ -138,7 +138,7 @@ impl SchedReader {
         event: &RecordedEvent<'_>,
         cpu: Option<u32>,
         sched: &SchedEvent,
-        sink: SchedSink<'_>,
+        mut sink: impl FnMut(&SchedStep<'_, '_>, &TaskMachine) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let SchedReader { machine, span, .. } = self;
         if let Some(time) = event.time {

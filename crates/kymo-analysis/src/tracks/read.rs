@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kymo_events::{
-    BatchTee, ClassOrigin, EventSelection, EventSource, LayoutMemo, PerfItem, ReadOptions,
+    ClassOrigin, EventPass, EventSelection, EventSource, LayoutMemo, PerfItem, ReadOptions,
     ReadSummary, RecordedEvent, SourceError,
 };
 use kymo_model::{RecordKind, Sideband};
@@ -129,16 +129,16 @@ pub struct TraceTracks {
     pub sched: SchedRead,
 }
 
-/// Reads recordings. Of one perf.data `tee` hands the records to somebody else, who needs all of
-/// them.
+/// Reads recordings. Of trace.dat and CTF alone `beside` takes its events out of the same reading,
+/// whose summary is the second one.
 ///
 /// # Errors
 /// If reading fails.
 pub fn read_tracks(
     source: &EventSource,
     config: &TrackConfig,
-    mut tee: Option<BatchTee>,
-) -> Result<TraceTracks, SourceError> {
+    beside: Option<EventPass<'_>>,
+) -> Result<(TraceTracks, Option<ReadSummary>), SourceError> {
     // Waits are what `kymo offcpu` counts, and cut where they are drawn.
     let everything = SchedSelection::default();
     let waits = OffCpuConfig { selection: &everything, by_task: false };
@@ -179,8 +179,10 @@ pub fn read_tracks(
         }
         ControlFlow::Continue(())
     };
-    let summary = if source.perf_count() == 1 && source.timeline().is_none() {
-        source.for_each_with_tee(&select, tee.as_mut(), &mut |item| match item {
+    let mut summary_beside = None;
+    let options = ReadOptions::default();
+    let summary = if source.is_one_perf_data() {
+        source.for_each_with_records(&select, &mut |item| match item {
             PerfItem::Event(event) => see(event),
             PerfItem::Record(entry) => {
                 if matches!(entry.raw.kind, RecordKind::FORK | RecordKind::EXIT) {
@@ -195,12 +197,15 @@ pub fn read_tracks(
                 ControlFlow::Continue(())
             }
         })?
+    } else if let Some(beside) = beside.filter(|_| source.perf_count() == 0) {
+        let own = EventPass { selection: &select, options, sink: &mut see };
+        let beside = EventPass { sink: &mut *beside.sink, ..beside };
+        let mut summaries = source.for_each_of_timeline(&mut [own, beside])?;
+        summary_beside = summaries.pop();
+        summaries.pop().unwrap_or_default()
     } else {
-        source.for_each(&select, ReadOptions::default(), &mut see)?
+        source.for_each(&select, options, &mut see)?
     };
-    if let (Some(tee), Some(read)) = (tee, summary.perf.first()) {
-        tee.end(read.stats.clone());
-    }
     for (tid, time) in exits {
         tracking.exits.insert(tid, tracking.since_base(time));
     }
@@ -210,7 +215,7 @@ pub fn read_tracks(
     if reader.machine().counts.mismatched > 0 {
         tracking.doubt_first_waits();
     }
-    Ok(tracking.finish(reader.into_read(summary), forks))
+    Ok((tracking.finish(reader.into_read(summary), forks), summary_beside))
 }
 
 /// Which parts of the tracks an event may be of.

@@ -95,7 +95,7 @@ impl LiveKernel {
             self.groups.learn(known, (tid, payload), Endian::NATIVE, |_, _| {});
         }
         let task = task((self.groups.get(tid), tid), name.or_else(|| names.find(tid)));
-        let body = EventBody::Ftrace(FtraceBody {
+        let body = FtraceBody {
             payload,
             endian: Endian::NATIVE,
             cpu,
@@ -106,8 +106,8 @@ impl LiveKernel {
             user_process: None,
             names: &self.functions,
             live: Some(LiveText { flags, known, names: &self.functions.0 }),
-        });
-        let event = RecordedEvent::new(&of.class, Some(time), body);
+        };
+        let event = RecordedEvent::new(&of.class, Some(time), EventBody::Ftrace(&body));
         registry.give(&event, &mut |event| sink(LiveItem::Event(event)))
     }
 

@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use kymo_files::perfdata::{Batch, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder};
+
+use super::batch_tee::BatchTee;
 
 /// Batches that wait at most, where all of them are worked on by one who takes them.
 pub(super) const WAITING: usize = 2;
@@ -22,19 +24,31 @@ pub(super) struct BatchReader<'s, T> {
 
 impl<'s, T: Send + 's> BatchReader<'s, T> {
     /// Begins to read; the recording is locked until the reader is finished. `prepare` works
-    /// on each batch on the thread that reads, at most `waiting` wait then.
+    /// on each batch on the thread that reads, at most `waiting` wait then. A second consumer
+    /// gets all batches, also where the first one wants no more.
     pub(super) fn start(
         scope: &'s Scope<'s, '_>,
         (data, waiting): (&'s Mutex<PerfData>, usize),
-        mut prepare: impl FnMut(Batch) -> T + Send + 's,
+        mut tee: Option<BatchTee>,
+        mut prepare: impl FnMut(Arc<Batch>) -> T + Send + 's,
     ) -> BatchReader<'s, T> {
         let (sender, batches) = sync_channel(waiting);
         let thread = scope.spawn(move || {
             let mut data = data.lock().unwrap_or_else(PoisonError::into_inner);
-            data.for_each_batch(RecordOrder::Time, &mut |batch| match sender.send(prepare(batch)) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            })
+            let mut is_wanted = true;
+            let stats = data.for_each_batch(RecordOrder::Time, &mut |batch| {
+                let batch = Arc::new(batch);
+                let is_shared = tee.as_mut().is_some_and(|tee| tee.give(&batch));
+                is_wanted = is_wanted && sender.send(prepare(batch)).is_ok();
+                match is_wanted || is_shared {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            })?;
+            if let Some(tee) = tee {
+                tee.end(stats.clone());
+            }
+            Ok(stats)
         });
         BatchReader { batches, thread }
     }

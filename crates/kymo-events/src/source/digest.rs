@@ -46,7 +46,7 @@ struct DigestedRecord<D> {
 
 /// A batch, with the records of it that matter if they have been read.
 struct DigestedBatch<D> {
-    batch: Batch,
+    batch: Arc<Batch>,
     records: Option<Vec<DigestedRecord<D>>>,
 }
 
@@ -128,9 +128,6 @@ impl PerfState for NoState {
     fn write_payload(&self, _entry: &Entry<'_>, _raw: &[u8], _out: &mut Vec<u8>) {}
 }
 
-/// Takes events by time, with what was read of each.
-pub type DigestSink<'k, D> = &'k mut dyn FnMut(&RecordedEvent<'_>, D) -> ControlFlow<()>;
-
 impl EventSource {
     /// Hands the selected events to `sink` as [`for_each`](Self::for_each) does, each with what
     /// a digester read of it: one of several, which come back in the end.
@@ -142,12 +139,11 @@ impl EventSource {
         selection: &EventSelection,
         options: ReadOptions,
         digester: impl Fn() -> D,
-        sink: DigestSink<'_, D::Digest>,
+        mut sink: impl FnMut(&RecordedEvent<'_>, D::Digest) -> ControlFlow<()>,
     ) -> Result<(ReadSummary, Vec<D>), SourceError> {
         self.check(selection)?;
-        let is_alone = self.perf.len() == 1 && self.timeline.is_none();
         // Conditions on tasks need the state of the machine.
-        if is_alone && selection.is_of_classes() && !options.without_perf_data {
+        if self.is_one_perf_data() && selection.is_of_classes() && !options.without_perf_data {
             return self.digest_perf(selection, [digester(), digester()], sink);
         }
         let mut digester = digester();
@@ -163,7 +159,7 @@ impl EventSource {
         &self,
         selection: &EventSelection,
         digesters: [D; 2],
-        sink: DigestSink<'_, D::Digest>,
+        mut sink: impl FnMut(&RecordedEvent<'_>, D::Digest) -> ControlFlow<()>,
     ) -> Result<(ReadSummary, Vec<D>), SourceError> {
         let (Some(recording), Some(context)) = (self.perf.first(), self.perf_context()) else {
             return Ok((ReadSummary::default(), digesters.into()));
@@ -177,16 +173,17 @@ impl EventSource {
         });
         let queue = DigestQueue { waiting: AtomicUsize::new(0), spare: Mutex::default() };
         let stats = std::thread::scope(|scope| {
-            let reader = BatchReader::start(scope, (recording, WAITING), |batch| {
-                // Who has less to do digests.
-                let is_ahead = queue.waiting.fetch_add(1, Ordering::Relaxed) >= AHEAD;
-                let records = is_ahead.then(|| {
-                    let mut records = queue.list();
-                    there.digest(&batch, &mut records);
-                    records
+            let reader =
+                BatchReader::start(scope, (recording, WAITING), self.take_tee(), |batch| {
+                    // Who has less to do digests.
+                    let is_ahead = queue.waiting.fetch_add(1, Ordering::Relaxed) >= AHEAD;
+                    let records = is_ahead.then(|| {
+                        let mut records = queue.list();
+                        there.digest(&batch, &mut records);
+                        records
+                    });
+                    DigestedBatch { batch, records }
                 });
-                DigestedBatch { batch, records }
-            });
             while let Some(read) = reader.next() {
                 queue.waiting.fetch_sub(1, Ordering::Relaxed);
                 let records = read.records.unwrap_or_else(|| {
@@ -194,7 +191,7 @@ impl EventSource {
                     here.digest(&read.batch, &mut records);
                     records
                 });
-                let flow = hand_on(&read.batch, &records, &mut lane, &mut registry, sink);
+                let flow = hand_on(&read.batch, &records, &mut lane, &mut registry, &mut sink);
                 queue.give_back(records);
                 if flow.is_break() {
                     break;
@@ -216,14 +213,14 @@ fn hand_on<D: Copy>(
     records: &[DigestedRecord<D>],
     lane: &mut PerfLane<&PerfContext>,
     registry: &mut Registry<'_>,
-    sink: DigestSink<'_, D>,
+    sink: &mut impl FnMut(&RecordedEvent<'_>, D) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     for record in records {
         let Some(entry) = batch.get_with_header(record.index as usize, record.header) else {
             continue;
         };
         match record.digest {
-            Some(digest) => lane.sample(&entry, registry, &mut |event| sink(event, digest))?,
+            Some(digest) => lane.digested(&entry, registry, |event| sink(event, digest))?,
             None => lane.sideband(&entry),
         }
     }

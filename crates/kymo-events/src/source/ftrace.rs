@@ -263,7 +263,7 @@ impl<'s> KernelLane<'s> {
             kernel: &kernel,
             ..context.facts().body((e.buffer, e.cpu), e.payload, &task)
         };
-        let event = RecordedEvent::new(class, Some(e.time), EventBody::Ftrace(body));
+        let event = RecordedEvent::new(class, Some(e.time), EventBody::Ftrace(&body));
         registry.give(&event.after_loss(lost), sink)
     }
 
@@ -364,7 +364,7 @@ impl<'s> KernelLane<'s> {
             user_process: event.user_process,
             ..self.context.facts().body(ring, &event.payload, &event.task)
         };
-        let recorded = RecordedEvent::new(class, Some(event.time), EventBody::Ftrace(body));
+        let recorded = RecordedEvent::new(class, Some(event.time), EventBody::Ftrace(&body));
         registry.give(&recorded.after_loss(event.lost), sink)
     }
 

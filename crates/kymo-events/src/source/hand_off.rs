@@ -94,8 +94,8 @@ impl<'s, 'f, C: EventConsumer> EventReader<'s, 'f, C> {
                     let payload = batch.payload(body);
                     let (kernel, user, user_process) = batch.stack(body);
                     let of = facts.body(of, payload, task);
-                    let body = EventBody::Ftrace(FtraceBody { kernel, user, user_process, ..of });
-                    give(RecordedEvent::new(class, Some(item.time), body))?;
+                    let body = FtraceBody { kernel, user, user_process, ..of };
+                    give(RecordedEvent::new(class, Some(item.time), EventBody::Ftrace(&body)))?;
                 }
                 ItemBody::Ctf(body) => {
                     let Some(reader) = programs else { continue };

@@ -35,7 +35,7 @@ pub(crate) mod summary;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, Entry, PerfData};
 use kymo_files::{Moment, RecordingFormat, Timeline, TimelineError, TimelineSelect, TimelineWalk};
@@ -52,16 +52,17 @@ use crate::selection_census::RecordedExtent;
 use crate::task_tree::TaskTree;
 
 use batch_reader::{BatchReader, WAITING, WAITING_FOR_TWO};
-pub use batch_tee::{BatchTee, TeedBatches};
+use batch_tee::BatchTee;
+pub use batch_tee::TeedBatches;
 pub use cgroup_tasks::note_blocked;
 pub use count::ClassCounts;
 use ctf::CtfContext;
-pub use digest::{DigestSink, EventDigester};
+pub use digest::EventDigester;
 use ftrace::{KernelContext, KernelLane};
 pub use hand_off::EventConsumer;
 use perf::{PerfContext, PerfLane};
 use perf_merge::BatchMerge;
-pub use recorded_command::RecordedCommand;
+pub use recorded_command::{CommandWatch, RecordedCommand};
 use registry::Registry;
 pub use sample_selector::SampleSelector;
 pub use summary::{
@@ -117,6 +118,16 @@ pub struct ReadOptions {
     pub without_perf_data: bool,
 }
 
+/// A consumer of events, with its choice of them.
+pub struct EventPass<'p> {
+    /// Events that are handed out.
+    pub selection: &'p EventSelection,
+    /// Form in which they are.
+    pub options: ReadOptions,
+    /// Takes them; `Break` ends this pass.
+    pub sink: &'p mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+}
+
 /// What one perf.data holds, by time.
 #[derive(Clone, Copy)]
 pub enum PerfItem<'a, 'e> {
@@ -145,6 +156,10 @@ pub struct EventSource {
     /// Events of a flight recorder from before this time are not handed out.
     whole_from: Option<u64>,
     losses: LossWindows,
+    /// Second consumer of the next reading.
+    tee: Mutex<Option<BatchTee>>,
+    /// Search for the recorded command.
+    command: Mutex<Option<CommandWatch>>,
 }
 
 impl EventSource {
@@ -199,6 +214,8 @@ impl EventSource {
             blocked: BlockedThreads::default(),
             whole_from: None,
             losses: LossWindows::default(),
+            tee: Mutex::default(),
+            command: Mutex::default(),
         })
     }
 
@@ -276,13 +293,23 @@ impl EventSource {
         self.perf.get(number).map(|p| p.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Another reader of one of those of perf.data.
+    ///
+    /// # Errors
+    /// If there is none of this number, or it is a pipe.
+    pub fn reopen(&self, number: usize) -> Result<PerfData, SourceError> {
+        match self.perf(number) {
+            Some(data) => Ok(data.reopen()?),
+            None => Err(SourceError::NoSamples { name: self.name.clone() }),
+        }
+    }
+
     /// The recording, if it is one perf.data: for whoever looks at samples of code.
     ///
     /// # Errors
     /// If it is of another format.
     pub fn samples(&self) -> Result<MutexGuard<'_, PerfData>, SourceError> {
-        let alone = self.perf.len() == 1 && self.timeline.is_none();
-        let data = self.perf(0).filter(|_| alone);
+        let data = self.perf(0).filter(|_| self.is_one_perf_data());
         data.ok_or_else(|| SourceError::NoSamples { name: self.name.clone() })
     }
 
@@ -457,13 +484,31 @@ impl EventSource {
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
         self.check(selection)?;
-        let registry = Registry::new(selection);
         let perf = if options.without_perf_data { 0 } else { self.perf.len() };
         match (perf, &self.timeline) {
             (0, None) => Ok(ReadSummary::default()),
-            (0, Some(timeline)) => self.read_timeline(timeline, registry, options, sink),
-            (1, None) => self.read_perf(registry, sink),
-            _ => self.read_merged(registry, options, sink),
+            (0, Some(timeline)) => {
+                let mut passes = [EventPass { selection, options, sink }];
+                Ok(self.read_timeline(timeline, &mut passes)?.pop().unwrap_or_default())
+            }
+            (1, None) => self.read_perf(Registry::new(selection), sink),
+            _ => self.read_merged(Registry::new(selection), options, sink),
+        }
+    }
+
+    /// Several consumers of events of trace.dat and CTF, out of one reading; a summary for each.
+    ///
+    /// # Errors
+    /// If reading fails, the filter of one fits no event class, or a perf.data is among the
+    /// recordings.
+    pub fn for_each_of_timeline(
+        &self,
+        passes: &mut [EventPass<'_>],
+    ) -> Result<Vec<ReadSummary>, SourceError> {
+        passes.iter().try_for_each(|pass| self.check(pass.selection))?;
+        match &self.timeline {
+            Some(timeline) => self.read_timeline(timeline, passes),
+            None => Ok(passes.iter().map(|_| ReadSummary::default()).collect()),
         }
     }
 
@@ -477,24 +522,11 @@ impl EventSource {
         selection: &EventSelection,
         sink: &mut dyn FnMut(PerfItem<'_, '_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
-        self.for_each_with_tee(selection, None, sink)
-    }
-
-    /// The same, with somebody beside who works on the same batches.
-    ///
-    /// # Errors
-    /// As [`for_each_with_records`](Self::for_each_with_records).
-    pub fn for_each_with_tee(
-        &self,
-        selection: &EventSelection,
-        tee: Option<&mut BatchTee>,
-        sink: &mut dyn FnMut(PerfItem<'_, '_>) -> ControlFlow<()>,
-    ) -> Result<ReadSummary, SourceError> {
         self.check(selection)?;
-        if self.perf.len() != 1 || self.timeline.is_some() {
+        if !self.is_one_perf_data() {
             return Err(SourceError::NoSamples { name: self.name.clone() });
         }
-        self.read_perf_with(Registry::new(selection), tee, |lane, entry, registry| {
+        self.read_perf_with(Registry::new(selection), |lane, entry, registry| {
             if entry.raw.kind != kymo_model::RecordKind::SAMPLE {
                 lane.sideband(entry);
                 return sink(PerfItem::Record(entry));
@@ -509,15 +541,12 @@ impl EventSource {
         registry: Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
-        self.read_perf_with(registry, None, |lane, entry, registry| {
-            lane.record(entry, registry, sink)
-        })
+        self.read_perf_with(registry, |lane, entry, registry| lane.record(entry, registry, sink))
     }
 
     fn read_perf_with(
         &self,
         mut registry: Registry<'_>,
-        mut tee: Option<&mut BatchTee>,
         mut take: impl FnMut(
             &mut PerfLane<&PerfContext>,
             &Entry<'_>,
@@ -527,15 +556,12 @@ impl EventSource {
         let Some(recording) = self.perf.first() else { return Ok(ReadSummary::default()) };
         let Some(context) = self.perf_context() else { return Ok(ReadSummary::default()) };
         let mut lane = PerfLane::new(&context, 0);
-        let mut waiting = WAITING;
-        if tee.is_some() {
-            waiting = WAITING_FOR_TWO;
-            crate::mapped::map_any(&mut recording.lock().unwrap_or_else(PoisonError::into_inner));
-        }
+        let tee = self.take_tee();
+        let waiting = if tee.is_some() { WAITING_FOR_TWO } else { WAITING };
         let stats = std::thread::scope(|scope| {
-            let reader = BatchReader::start(scope, (recording, waiting), Arc::new);
+            let reader =
+                BatchReader::start(scope, (recording, waiting), tee, std::convert::identity);
             while let Some(batch) = reader.next() {
-                tee.iter_mut().for_each(|tee| tee.give(&batch));
                 let mut entries = batch.entries();
                 if entries.try_for_each(|e| take(&mut lane, &e, &mut registry)).is_break() {
                     break;
@@ -550,29 +576,51 @@ impl EventSource {
         Ok(summary)
     }
 
-    /// trace.dat and CTF.
+    /// trace.dat and CTF, for each of several consumers.
     fn read_timeline(
         &self,
         timeline: &Timeline,
-        mut registry: Registry<'_>,
-        options: ReadOptions,
-        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
-    ) -> Result<ReadSummary, SourceError> {
-        let kernels = self.kernel_contexts(timeline);
-        let mut lanes = TimelineLanes::new((self, timeline), &kernels, options);
-        let mut walk = timeline.walk(&self.select(registry.selection()))?;
-        let (from, until) = (self.whole_from.unwrap_or(0), registry.selection().until());
-        let _ = walk.run(u64::MAX, &mut |moment| match time_of(&moment) {
-            time if time > until => ControlFlow::Break(()),
-            // What tasks are called is learned all the same.
-            time if time < from => {
-                lanes.moment(moment, &mut registry, &mut |_| ControlFlow::Continue(()))
+        passes: &mut [EventPass<'_>],
+    ) -> Result<Vec<ReadSummary>, SourceError> {
+        let contexts: Vec<_> = passes.iter().map(|_| self.kernel_contexts(timeline)).collect();
+        let mut select = TimelineSelect { from: u64::MAX, ..TimelineSelect::default() };
+        let mut open = Vec::new();
+        for (number, (pass, kernels)) in passes.iter_mut().zip(&contexts).enumerate() {
+            let own = self.select(pass.selection);
+            select.from = select.from.min(own.from);
+            select = TimelineSelect {
+                from: select.from,
+                cpus: if number == 0 { own.cpus } else { None },
+                ..own
+            };
+            open.push(TimelinePass {
+                lanes: TimelineLanes::new((self, timeline), kernels, pass.options),
+                registry: Registry::new(pass.selection),
+                until: pass.selection.until(),
+                is_over: false,
+                sink: &mut *pass.sink,
+            });
+        }
+        let mut walk = timeline.walk(&select)?;
+        let from = self.whole_from.unwrap_or(0);
+        let _ = walk.run(u64::MAX, &mut |moment| {
+            let time = time_of(&moment);
+            let mut flow = ControlFlow::Break(());
+            for pass in open.iter_mut().filter(|pass| !pass.is_over) {
+                pass.is_over = pass.moment(moment, time, from).is_break();
+                if !pass.is_over {
+                    flow = ControlFlow::Continue(());
+                }
             }
-            _ => lanes.moment(moment, &mut registry, sink),
+            flow
         })?;
-        lanes.finish(&mut registry, sink);
-        let timeline = Some(walk.into_stats());
-        Ok(ReadSummary { timeline, notes: lanes.notes(), ..ReadSummary::default() })
+        let stats = walk.into_stats();
+        let finish = |mut pass: TimelinePass<'_, '_, '_>| {
+            pass.lanes.finish(&mut pass.registry, pass.sink);
+            let (timeline, notes) = (Some(stats.clone()), pass.lanes.notes());
+            ReadSummary { timeline, notes, ..ReadSummary::default() }
+        };
+        Ok(open.into_iter().map(finish).collect())
     }
 
     /// Several, of which at least one is a perf.data.
@@ -683,7 +731,8 @@ impl EventSource {
     }
 
     fn perf_context_of(&self, number: usize) -> Option<PerfContext> {
-        let context = PerfContext::new(self.perf(number)?.features(), &self.symbols);
+        let mut context = PerfContext::new(self.perf(number)?.features(), &self.symbols);
+        context.command = self.command.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(tree) = &self.tree {
             context.follow(tree);
         }
@@ -762,6 +811,29 @@ fn time_of(moment: &Moment<'_>) -> u64 {
         Moment::Kernel(_, e) => e.time,
         Moment::Program(e) => e.time,
         Moment::Run(run) => run.events.first().map_or(0, |e| e.time),
+    }
+}
+
+/// One consumer of the events of trace.dat and CTF.
+struct TimelinePass<'s, 'f, 'k> {
+    lanes: TimelineLanes<'s>,
+    registry: Registry<'f>,
+    until: u64,
+    is_over: bool,
+    sink: &'k mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+}
+
+impl TimelinePass<'_, '_, '_> {
+    /// Hands an event on; what comes before `from` names tasks only.
+    fn moment(&mut self, moment: Moment<'_>, time: u64, from: u64) -> ControlFlow<()> {
+        let TimelinePass { lanes, registry, sink, .. } = self;
+        match time {
+            time if time > self.until => ControlFlow::Break(()),
+            time if time < from => {
+                lanes.moment(moment, registry, &mut |_| ControlFlow::Continue(()))
+            }
+            _ => lanes.moment(moment, registry, sink),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::hand_off::EventConsumer;
 use super::loss_marks::LossMarks;
+use super::recorded_command::CommandWatch;
 use super::registry::Registry;
 use crate::chain_frames::{ChainFacts, ChainFrame, ChainResolver, SharedTally};
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
@@ -28,6 +29,8 @@ pub(crate) struct PerfContext {
     payloads: RefCell<TracepointPayloads>,
     /// Tasks as they were stated last, by the end of their thread's number.
     tasks: RefCell<[Option<(CommId, TaskInfo)>; STATED]>,
+    /// The recorded command, where it is searched.
+    pub(super) command: Option<CommandWatch>,
 }
 
 /// Tasks whose texts are kept at hand; a power of two.
@@ -40,7 +43,7 @@ impl PerfContext {
         let payloads = RefCell::new(TracepointPayloads::new(symbols.bundle.clone()));
         let chains = RefCell::new(ChainResolver::new(&machine.symbols));
         let machine = RefCell::new(machine);
-        PerfContext { machine, chains, payloads, tasks: RefCell::default() }
+        PerfContext { machine, chains, payloads, tasks: RefCell::default(), command: None }
     }
 
     /// Follows the tasks of a command.
@@ -51,6 +54,25 @@ impl PerfContext {
     /// No classes yet, for a thread that makes them of the same formats.
     pub(super) fn classes(&self) -> PerfClasses {
         PerfClasses::new(self.payloads.borrow().fork_for_thread())
+    }
+
+    /// A sample as an event.
+    #[inline]
+    fn event<'e>(
+        &'e self,
+        class: &'e RecordedClass,
+        entry: &'e Entry<'e>,
+        losses: &mut LossMarks,
+    ) -> RecordedEvent<'e> {
+        let body = EventBody::Perf { entry, sample: OnceCell::new(), state: self };
+        let mut event = RecordedEvent::new(class, entry.time, body);
+        event.lost = losses.take(|| event.cpu());
+        if let Some(tree) = self.machine.borrow().cgroup_tree()
+            && let (Some(tid), Some(id)) = (event.task().tid, event.cgroup_id())
+        {
+            tree.see(tid, id, || event.cgroup());
+        }
+        event
     }
 
     /// Notes on payloads, and what is known of call chains.
@@ -250,6 +272,7 @@ impl<C: Borrow<PerfContext>> PerfLane<C> {
             self.losses.note(cpu, lost);
         }
         let context: &PerfContext = self.context.borrow();
+        context.command.iter().for_each(|watch| watch.record(entry));
         let mut machine = context.machine.borrow_mut();
         if matches!(entry.raw.kind, RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE) {
             machine.adopt(entry.features);
@@ -265,22 +288,28 @@ impl<C: Borrow<PerfContext>> PerfLane<C> {
         registry: &mut Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let context: &PerfContext = self.context.borrow();
         let Some(class) = self.classes.class(entry, self.number, registry) else {
             return ControlFlow::Continue(());
         };
         if !registry.wants_layout(class.layout) {
             return ControlFlow::Continue(());
         }
-        let body = EventBody::Perf { entry, sample: OnceCell::new(), state: context };
-        let mut event = RecordedEvent::new(class, entry.time, body);
-        event.lost = self.losses.take(|| event.cpu());
-        if let Some(tree) = context.machine.borrow().cgroup_tree()
-            && let (Some(tid), Some(id)) = (event.task().tid, event.cgroup_id())
-        {
-            tree.see(tid, id, || event.cgroup());
-        }
+        let event = self.context.borrow().event(class, entry, &mut self.losses);
         registry.give(&event, sink)
+    }
+
+    /// Hands on a sample that was found to be wanted where its fields were read.
+    #[inline]
+    pub(super) fn digested(
+        &mut self,
+        entry: &Entry<'_>,
+        registry: &mut Registry<'_>,
+        sink: impl FnOnce(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        match self.classes.class(entry, self.number, registry) {
+            Some(class) => sink(&self.context.borrow().event(class, entry, &mut self.losses)),
+            None => ControlFlow::Continue(()),
+        }
     }
 }
 

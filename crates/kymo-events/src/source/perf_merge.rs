@@ -1,6 +1,6 @@
 //! Several perf.data by time, each read and ordered by a thread of its own.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 
 use kymo_files::perfdata::{Batch, Entry, PerfData, PerfDataReadError, PerfDataReadStats};
@@ -10,8 +10,8 @@ use super::perf::{PerfContext, PerfLane};
 
 /// A recording among others.
 struct BatchLane<'s> {
-    reader: BatchReader<'s, Batch>,
-    batch: Option<Batch>,
+    reader: BatchReader<'s, Arc<Batch>>,
+    batch: Option<Arc<Batch>>,
     at: usize,
 }
 
@@ -43,7 +43,7 @@ impl<'s, 'c> BatchMerge<'s, 'c> {
         contexts: &'c [PerfContext],
     ) -> BatchMerge<'s, 'c> {
         let reader = |data: &'s Mutex<PerfData>| BatchLane {
-            reader: BatchReader::start(scope, (data, WAITING), std::convert::identity),
+            reader: BatchReader::start(scope, (data, WAITING), None, std::convert::identity),
             batch: None,
             at: 0,
         };

@@ -1,15 +1,14 @@
 //! The process of the command that a perf.data was recorded of: the child of the recorder, which
 //! is there when the recording begins and then executes the program.
 
-use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kymo_model::Sideband;
+use kymo_files::perfdata::Entry;
+use kymo_model::{RecordKind, Sideband};
 use rustc_hash::FxHashMap;
 
-use super::registry::Registry;
-use super::{EventSource, SourceError};
-use crate::selection::EventSelection;
+use super::EventSource;
 
 /// Bytes of a task's name that the kernel keeps.
 const COMM_LENGTH: usize = 15;
@@ -40,6 +39,7 @@ struct KnownTask {
     was_there: bool,
 }
 
+#[derive(Debug)]
 struct CommandSearch {
     /// The process, where the caller knows it.
     child: Option<u32>,
@@ -128,31 +128,53 @@ impl CommandSearch {
     }
 }
 
+/// The search for the command of a recording while that is read; clones are of one search.
+#[derive(Clone, Debug)]
+pub struct CommandWatch(Arc<Mutex<WatchedSearch>>);
+
+#[derive(Debug)]
+struct WatchedSearch {
+    search: CommandSearch,
+    certain: Option<RecordedCommand>,
+}
+
+impl CommandWatch {
+    fn lock(&self) -> MutexGuard<'_, WatchedSearch> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn record(&self, entry: &Entry<'_>) {
+        if !matches!(entry.raw.kind, RecordKind::FORK | RecordKind::COMM) {
+            return;
+        }
+        let watched = &mut *self.lock();
+        if watched.certain.is_none()
+            && let Ok(Some(record)) = Sideband::parse(&entry.raw)
+        {
+            watched.certain = watched.search.record(&record, entry.time);
+        }
+    }
+
+    /// The command, as far as the records that were read tell: one that is certain takes the
+    /// place of one of its name.
+    pub fn found(&self) -> Option<RecordedCommand> {
+        let watched = self.lock();
+        watched.certain.or(watched.search.by_name)
+    }
+}
+
 impl EventSource {
-    /// The command that a perf.data was recorded of; `child`: its process, where it is known.
-    ///
-    /// # Errors
-    /// If reading fails.
-    pub fn recorded_command(
-        &self,
-        child: Option<u32>,
-    ) -> Result<Option<RecordedCommand>, SourceError> {
+    /// Has the command that a perf.data was recorded of found by the next reading;
+    /// `child`: its process, where it is known. Of other recordings no command is known.
+    pub fn watch_command(&self, child: Option<u32>) -> Option<CommandWatch> {
         if self.perf_count() != 1 || self.is_piped() {
-            return Ok(None);
+            return None;
         }
         let words = self.perf(0).map(|data| data.features().cmdline.clone());
-        let mut search = CommandSearch::new(child, &words.unwrap_or_default());
-        let mut found = None;
-        let mut selection = EventSelection::default();
-        // Names without globs are always a selection. Records come whatever is selected.
-        let _ = selection.set_events(&["sched:sched_process_exec".to_owned()]);
-        self.read_perf_with(Registry::new(&selection), None, |_, entry, _| {
-            if let Ok(Some(record)) = Sideband::parse(&entry.raw) {
-                found = search.record(&record, entry.time);
-            }
-            if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        Ok(found.or(search.by_name))
+        let search = CommandSearch::new(child, &words.unwrap_or_default());
+        let watch = CommandWatch(Arc::new(Mutex::new(WatchedSearch { search, certain: None })));
+        *self.command.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.clone());
+        Some(watch)
     }
 }
 

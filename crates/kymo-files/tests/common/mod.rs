@@ -2,12 +2,13 @@
 //! of them.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::io::Write as _;
+use std::io::{Cursor, Write as _};
 use std::ops::ControlFlow;
 use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use kymo_files::RecordingBytes;
 use kymo_files::perfdata::{
     FileMapping, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder,
 };
@@ -60,10 +61,27 @@ impl Collected {
     }
 }
 
-/// Reads the bytes as a file; where that is mapped to memory the same must come out.
+/// A recording of these bytes.
+pub(crate) fn open(bytes: &[u8]) -> Result<PerfData, PerfDataReadError> {
+    PerfData::from_bytes("recording", RecordingBytes::from_memory(bytes.to_vec()))
+}
+
+/// Reads the bytes as a file; where that is mapped, or they are in memory or behind a reader, the
+/// same must come out.
 pub(crate) fn collect(bytes: &[u8], order: RecordOrder) -> Result<Collected, PerfDataReadError> {
     let file = write_temp(bytes);
     let read = Collected::of(&mut PerfData::open(file.path())?, order)?;
+    let behind = RecordingBytes::from_reader(Cursor::new(bytes.to_vec()));
+    let mut others = vec![open(bytes)?, PerfData::from_bytes("reader", behind)?];
+    let opened = PerfData::open(file.path())?;
+    if !opened.is_pipe() {
+        others.push(opened.reopen()?);
+    }
+    for mut other in others {
+        let again = Collected::of(&mut other, order)?;
+        assert_eq!(again.records, read.records);
+        assert_eq!(format!("{:?}", again.stats), format!("{:?}", read.stats));
+    }
     let mut mapped = PerfData::open(file.path())?;
     let memory = Arc::new(Memory { bytes: bytes.to_vec(), forgotten: Mutex::default() });
     let map = Arc::clone(&memory);

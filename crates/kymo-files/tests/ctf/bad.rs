@@ -5,8 +5,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use kymo_files::RecordingBytes;
 use kymo_files::ctf::Metadata;
-use kymo_files::ctf::read::{Ctf, CtfReadStats, CtfSelect, FieldInfo, Group, Visit};
+use kymo_files::ctf::read::{
+    Ctf, CtfReadError, CtfReadStats, CtfSelect, CtfTraceBytes, FieldInfo, Group, Visit,
+};
 use kymo_model::Endian;
 
 use crate::made::{self, Form, Header, Packing};
@@ -28,11 +31,37 @@ impl Visit for Count {
     }
 }
 
-/// Reads all there is, and does not hang. `None`: it cannot be opened.
+/// The trace of a directory, out of memory.
+fn in_memory(directory: &Path) -> Result<Ctf, CtfReadError> {
+    let bytes = |path: &Path| RecordingBytes::from_memory(std::fs::read(path).unwrap());
+    let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files.filter(|path| !path.ends_with("metadata")).collect();
+    files.sort();
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let streams = files.iter().filter(|path| std::fs::metadata(path).unwrap().len() > 0);
+    let trace = CtfTraceBytes {
+        name: String::new(),
+        metadata: bytes(&directory.join("metadata")),
+        streams: streams.map(|path| (name(path), bytes(path))).collect(),
+    };
+    Ctf::from_bytes("trace", [trace])
+}
+
+/// Reads all there is, and does not hang; out of memory the same comes. `None`: it cannot be
+/// opened.
 #[track_caller]
 fn read(directory: &Path) -> Option<(u64, CtfReadStats, Vec<String>)> {
+    let files = Ctf::open(directory).ok().map(read_all);
+    if files.is_some() {
+        let memory = in_memory(directory).ok().map(read_all);
+        assert_eq!(format!("{memory:?}"), format!("{files:?}"));
+    }
+    files
+}
+
+#[track_caller]
+fn read_all(ctf: Ctf) -> (u64, CtfReadStats, Vec<String>) {
     let start = Instant::now();
-    let ctf = Ctf::open(directory).ok()?;
     let (mut reader, mut seen) = (ctf.reader(), Count::default());
     let stats = ctf
         .for_each(&CtfSelect::default(), &mut |e| {
@@ -42,7 +71,7 @@ fn read(directory: &Path) -> Option<(u64, CtfReadStats, Vec<String>)> {
         })
         .unwrap();
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
-    Some((stats.events, stats, ctf.damage().to_vec()))
+    (stats.events, stats, ctf.damage().to_vec())
 }
 
 /// A trace with this text and these bytes of a stream.

@@ -1,11 +1,11 @@
 //! A small machine with two CPUs, made by hand, in any form a file can have.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use kymo_files::Machine;
+use kymo_files::RecordingBytes;
 use kymo_files::tracedat::{
     BufferSpec, Compression, CpuShift, Format, Guest, TimeShift, TraceDat, TraceDatOptions,
     TraceDatReadStats, TraceDatSelect, TraceDatWriter, TraceFacts, TscToNsec,
@@ -203,11 +203,7 @@ pub(crate) fn events(data: &TraceDat) -> (Vec<Seen>, TraceDatReadStats) {
     (seen, stats.unwrap())
 }
 
-/// Opens bytes as a file.
-pub(crate) fn open(
-    bytes: &[u8],
-) -> Result<(TraceDat, File), kymo_files::tracedat::TraceDatReadError> {
-    let file = temp(bytes);
-    let data = TraceDat::open(file.path())?;
-    Ok((data, file.into_file()))
+/// A recording of these bytes.
+pub(crate) fn open(bytes: &[u8]) -> Result<TraceDat, kymo_files::tracedat::TraceDatReadError> {
+    TraceDat::from_bytes("recording", RecordingBytes::from_memory(bytes.to_vec()))
 }

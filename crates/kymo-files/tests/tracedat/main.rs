@@ -21,7 +21,7 @@ fn what_is_written_is_read_in_every_form() {
                 let what = format!("{endian:?} {long} {format:?}");
                 let mut facts = facts(endian, long);
                 made::all_options(&mut facts.options);
-                let (data, _file) = open(&made(format, &facts)).unwrap();
+                let data = open(&made(format, &facts)).unwrap();
                 assert_eq!(data.damage(), [], "{what}");
                 assert_eq!((data.version(), data.endian()), (format.version, endian));
                 assert_eq!((data.long_size(), data.page_size()), (long, 4096));
@@ -40,7 +40,7 @@ fn events_come_by_time_over_all_cpus_and_instances() {
     for endian in ENDS {
         for long in [4, 8] {
             for format in formats() {
-                let (data, _file) = open(&made(format, &facts(endian, long))).unwrap();
+                let data = open(&made(format, &facts(endian, long))).unwrap();
                 let (seen, stats) = events(&data);
                 let what = format!("{endian:?} {long} {format:?}");
                 assert_eq!(seen.len(), 1200, "{what}");
@@ -64,7 +64,7 @@ fn events_come_by_time_over_all_cpus_and_instances() {
 
 #[test]
 fn only_what_is_selected_is_delivered() {
-    let (data, _file) = open(&made(Format::default(), &facts(Endian::Little, 8))).unwrap();
+    let data = open(&made(Format::default(), &facts(Endian::Little, 8))).unwrap();
     let count = |select: TraceDatSelect| {
         let mut seen = std::collections::BTreeMap::<(usize, u32), u32>::new();
         let mut sink = |e: &kymo_files::tracedat::TraceDatEvent<'_>| {
@@ -86,7 +86,7 @@ fn only_what_is_selected_is_delivered() {
 #[test]
 fn pages_before_a_time_are_passed_over_and_nothing_else() {
     for format in formats() {
-        let (data, _file) = open(&made(format, &facts(Endian::Little, 8))).unwrap();
+        let data = open(&made(format, &facts(Endian::Little, 8))).unwrap();
         let all = events(&data).0;
         let span = data.span().unwrap();
         assert_eq!(span, (all[0].2, all[1199].2), "{format:?}");
@@ -111,7 +111,7 @@ fn pages_before_a_time_are_passed_over_and_nothing_else() {
 fn times_are_corrected_as_the_options_ask_unless_raw_ones_are_wanted() {
     let mut f = facts(Endian::Little, 8);
     made::all_options(&mut f.options);
-    let (data, _file) = open(&made(Format::default(), &f)).unwrap();
+    let data = open(&made(Format::default(), &f)).unwrap();
     let first = |raw_times| {
         let mut time = 0;
         let select = TraceDatSelect { raw_times, ..TraceDatSelect::default() };

@@ -115,14 +115,15 @@ impl<'a> EventStacks<'a> {
 
     /// Reads the events that are not of perf.data.
     pub(super) fn read(&mut self, source: &EventSource) -> Result<ReadSummary, SourceError> {
-        let options = ReadOptions { join_stacks: true, without_perf_data: true };
-        source.for_each(self.plan.selection, options, &mut |event| {
-            self.event(event);
-            ControlFlow::Continue(())
-        })
+        source.for_each(self.plan.selection, EventStacks::OPTIONS, &mut |event| self.event(event))
     }
 
-    fn event(&mut self, event: &RecordedEvent<'_>) {
+    /// Form in which it takes events.
+    pub(super) const OPTIONS: ReadOptions =
+        ReadOptions { join_stacks: true, without_perf_data: true };
+
+    /// Takes an event.
+    pub(super) fn event(&mut self, event: &RecordedEvent<'_>) -> ControlFlow<()> {
         let class = self.class(event.class);
         match class.function {
             // A stack whose event is not there is nobody's.
@@ -140,6 +141,7 @@ impl<'a> EventStacks<'a> {
             }
             call => self.plain(event, class, call),
         }
+        ControlFlow::Continue(())
     }
 
     /// A function ends.

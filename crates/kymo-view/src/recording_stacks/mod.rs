@@ -15,7 +15,7 @@ mod task_times;
 use kymo_analysis::offcpu::TaskTimesError;
 use kymo_analysis::payload_weights::PayloadWeights;
 use kymo_analysis::profile::{LoadOptions, Profile, ProfileError, SampleLabels, has_chains};
-use kymo_events::{EventSource, SourceError, TeedBatches};
+use kymo_events::{EventPass, EventSource, ReadSummary, RecordedEvent, SourceError, TeedBatches};
 use kymo_files::perfdata::{Entry, PerfData};
 use kymo_model::{Note, NoteKind, Sample};
 
@@ -45,6 +45,7 @@ pub enum StackError {
 }
 
 /// Stacks of recordings, and how far they can be trusted.
+#[derive(Default)]
 pub struct RecordingStacks {
     /// The stacks.
     pub stacks: Stacks,
@@ -60,30 +61,9 @@ impl RecordingStacks {
     /// # Errors
     /// If they cannot be read, or have nothing of what was named.
     pub fn read(source: &EventSource, plan: &StackPlan<'_>) -> Result<RecordingStacks, StackError> {
-        RecordingStacks::read_with(source, plan, None)
-    }
-
-    /// The same of one perf.data whose records somebody else reads.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn read_teed(
-        source: &EventSource,
-        plan: &StackPlan<'_>,
-        batches: TeedBatches,
-    ) -> Result<RecordingStacks, StackError> {
-        RecordingStacks::read_with(source, plan, Some(batches))
-    }
-
-    fn read_with(
-        source: &EventSource,
-        plan: &StackPlan<'_>,
-        mut batches: Option<TeedBatches>,
-    ) -> Result<RecordingStacks, StackError> {
         check(source, plan)?;
         let mut builder = StackBuilder::new(plan);
-        let mut read =
-            RecordingStacks { stacks: Stacks::default(), ledger: Ledger::default(), damage: None };
+        let mut read = RecordingStacks::default();
         if let Some(part) = plan.weight.time_part() {
             task_times::add(source, plan, part, (&mut builder, &mut read))?;
             read.stacks = builder.finish();
@@ -92,30 +72,85 @@ impl RecordingStacks {
         let mut weights = WeightCounts::default();
         for number in 0..source.perf_count() {
             if let Some(mut data) = source.perf(number) {
-                let beside = batches.take();
-                read.samples(source, (&mut data, beside), plan, (&mut builder, &mut weights))?;
+                read.samples(source, (&mut data, None), plan, (&mut builder, &mut weights))?;
             }
         }
         if source.timeline().is_some() {
             builder.begin_recording();
             let mut events = EventStacks::new(plan, &mut builder);
             let summary = events.read(source)?;
-            summary.notes(source).into_iter().for_each(|n| read.ledger.push(n));
-            events.note(source, &mut read.ledger);
+            read.add_events(source, &events, &summary);
             weights.add(&events.weights);
-            if summary.is_damaged(source) {
-                let why = || "damaged; what can be read is converted".to_owned();
-                read.damage.get_or_insert_with(why);
-            }
         }
-        weights.note(plan, &mut read.ledger);
+        read.finish(source, plan, (builder, weights))
+    }
+
+    /// Reads recordings for `other`, too: out of one reading where they are one perf.data, or
+    /// trace.dat and CTF, of which `other` has the pass that it gets take its events.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), or if `other` fails.
+    pub fn read_beside<T>(
+        source: &EventSource,
+        plan: &StackPlan<'_>,
+        other: impl FnOnce(Option<EventPass<'_>>) -> Result<(T, Option<ReadSummary>), SourceError>,
+    ) -> Result<(T, RecordingStacks), StackError> {
+        check(source, plan)?;
+        let (mut builder, mut weights) = (StackBuilder::new(plan), WeightCounts::default());
+        let mut read = RecordingStacks::default();
+        if source.is_one_perf_data() {
+            let mut data = source.reopen(0)?;
+            let parts = (&mut builder, &mut weights);
+            let (other, samples) = source.read_for_two(
+                || other(None),
+                |batches| read.samples(source, (&mut data, Some(batches)), plan, parts),
+            );
+            // A reading that failed tells of it itself.
+            let (other, _) = other?;
+            samples?;
+            return Ok((other, read.finish(source, plan, (builder, weights))?));
+        }
+        if source.perf_count() > 0 {
+            return Ok((other(None)?.0, RecordingStacks::read(source, plan)?));
+        }
+        builder.begin_recording();
+        let mut events = EventStacks::new(plan, &mut builder);
+        let sink = &mut |event: &RecordedEvent<'_>| events.event(event);
+        let pass = EventPass { selection: plan.selection, options: EventStacks::OPTIONS, sink };
+        let (other, summary) = other(Some(pass))?;
+        read.add_events(source, &events, &summary.unwrap_or_default());
+        weights.add(&events.weights);
+        Ok((other, read.finish(source, plan, (builder, weights))?))
+    }
+
+    fn add_events(
+        &mut self,
+        source: &EventSource,
+        events: &EventStacks<'_>,
+        summary: &ReadSummary,
+    ) {
+        summary.notes(source).into_iter().for_each(|n| self.ledger.push(n));
+        events.note(source, &mut self.ledger);
+        if summary.is_damaged(source) {
+            let why = || "damaged; what can be read is converted".to_owned();
+            self.damage.get_or_insert_with(why);
+        }
+    }
+
+    fn finish(
+        mut self,
+        source: &EventSource,
+        plan: &StackPlan<'_>,
+        (builder, weights): (StackBuilder, WeightCounts),
+    ) -> Result<RecordingStacks, StackError> {
+        weights.note(plan, &mut self.ledger);
         let unmet = plan.selection.unmet_notes(|| source.extent());
-        unmet.into_iter().for_each(|note| read.ledger.push(note));
-        read.stacks = builder.finish();
+        unmet.into_iter().for_each(|note| self.ledger.push(note));
+        self.stacks = builder.finish();
         if plan.one_event {
-            read.choose_event(plan)?;
+            self.choose_event(plan)?;
         }
-        Ok(read)
+        Ok(self)
     }
 
     /// The samples of a perf.data.

@@ -1,9 +1,9 @@
 //! The time of tasks as stacks: what ran, by samples, and what was waited for, and where.
 
 use kymo_analysis::offcpu::{OffCpuCause, StackNode, TaskTime, TaskTimes, count_task_times};
-use kymo_analysis::oncpu::OnCpu;
 use kymo_analysis::profile::{LoadOptions, Profile, has_chains};
-use kymo_events::EventSource;
+use kymo_events::{EventSource, TeedBatches};
+use kymo_files::perfdata::PerfData;
 use rustc_hash::FxHashMap;
 
 use super::builder::StackBuilder;
@@ -21,12 +21,7 @@ pub(super) fn add(
     part: TimePart,
     (builder, read): (&mut StackBuilder, &mut RecordingStacks),
 ) -> Result<(), StackError> {
-    let mut profiles = Vec::new();
-    let mut accounts: Option<OnCpu> = None;
-    // That is an error, which comes soon.
-    let count = if source.is_piped() { 0 } else { source.perf_count() };
-    for number in 0..count {
-        let Some(mut data) = source.perf(number) else { continue };
+    let samples = |data: &mut PerfData, batches: Option<TeedBatches>| {
         let options = LoadOptions {
             symbols: source.symbols().clone(),
             merge_threads: false,
@@ -34,16 +29,17 @@ pub(super) fn add(
             inlines: plan.inlines && data.events().iter().any(has_chains),
             lines: plan.inlines && plan.addresses,
             selection: Some(plan.selection),
+            batches,
             ..LoadOptions::default()
         };
-        let mut profile = Profile::read(&mut data, options)?;
-        accounts.get_or_insert(std::mem::take(&mut profile.on_cpu));
-        if builder.made.title.is_empty() {
-            builder.made.title = data.features().cmdline.join(" ");
-        }
-        profiles.push(profile);
+        Ok::<_, StackError>(Profile::read(data, options)?)
+    };
+    let (times, profiles) = count_task_times(source, plan.selection, samples)?;
+    let titles =
+        (0..source.perf_count()).filter_map(|n| Some(source.perf(n)?.features().cmdline.join(" ")));
+    if let Some(title) = titles.into_iter().find(|title| !title.is_empty()) {
+        builder.made.title = title;
     }
-    let times = count_task_times(source, plan.selection, accounts)?;
     builder.begin_recording();
     if let Some(span) = times.span {
         builder.cover(span);

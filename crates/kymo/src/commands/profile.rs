@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use anyhow::bail;
 use kymo_analysis::offcpu::{
-    OffCpuCause, OffCpuConfig, TaskTimesError, WaitScope, WakerInfo, count_off_cpu,
-    count_recorded_waits, has_switch_records, off_cpu_notes,
+    OffCpuCause, OffCpuConfig, OffCpuTable, RecordedWaits, TaskTimesError, WaitScope, WakerInfo,
+    count_off_cpu, count_recorded_waits, has_switch_records, off_cpu_notes,
 };
+use kymo_analysis::oncpu::RecordingBegin;
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_analysis::tasks::SchedSelection;
-use kymo_events::{EventSelection, EventSource, parse_times};
+use kymo_events::{EventSelection, EventSource, SourceError, parse_times};
+use kymo_files::perfdata::PerfData;
 use kymo_kernel::target;
 use kymo_model::{EventType, Note, NoteKind, counted, shell_word};
 use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target, record};
@@ -343,12 +345,36 @@ fn show(
     if has_records && (!selection.times.is_empty() || selection.cpus().is_some()) {
         return Err(TaskTimesError::Cut.into());
     }
-    let mut profile = samples(&source, &selection, symbols)?;
-    let mut times = match &mut profile {
-        Some(profile) if has_records => {
-            of_records(args, &source, (profile, &selection), (&mut run, live))?
+    let nothing = FxHashMap::default();
+    let begin = match live.map(|live| live.span) {
+        None => RecordingBegin::FirstRecord,
+        Some((begin, _)) if run.attached => RecordingBegin::At(begin),
+        Some((begin, end)) => RecordingBegin::FirstExec(begin, end),
+    };
+    // Of the machine its idle tasks are left out, and of chosen threads the others.
+    let may_count = |tid: u32| {
+        let is_chosen = args.tid.is_empty() || args.tid.contains(&tid);
+        (tid != 0 || !args.all_cpus) && (is_chosen || args.input.is_none() || has_more_tasks(args))
+    };
+    let before = live.map_or(&nothing, |live| &live.before);
+    let scope = WaitScope { begin, before, may_count: &may_count, names: &selection };
+    let (mut profile, waits) = read(args, &source, (&selection, &symbols), scope)?;
+    let mut times = match (&mut profile, waits) {
+        (Some(profile), waits) if has_records => {
+            let waits = match waits {
+                Some(CountedWaits::Records(waits)) => Some(waits),
+                _ => None,
+            };
+            of_records(args, &source, (profile, waits, &selection), (&mut run, live))
         }
-        _ => of_events(args, &source, &selection, &mut run)?,
+        (_, Some(CountedWaits::Events(table))) => of_events(&source, *table, &selection, &mut run),
+        _ => {
+            let span = source.span()?.and_then(|(from, to)| cut(&selection, from, to));
+            if let (Some((from, to)), true) = (span, args.input.is_some()) {
+                run.elapsed = Duration::from_nanos(to.saturating_sub(from));
+            }
+            ProfileTimes::default()
+        }
     };
     run.notes.extend(selection.unmet_notes(|| source.extent()));
     if args.input.is_some() {
@@ -406,24 +432,67 @@ fn show(
     Ok(status(path.display(), None, &ledger, args.strict))
 }
 
-/// Samples of the recording, if it is one that has such.
-fn samples(
+/// Whether tasks are chosen by more than thread numbers.
+fn has_more_tasks(args: &Args) -> bool {
+    !args.comm.is_empty() || args.pid.is_some() || args.cgroup.is_some()
+}
+
+/// The part of a span of time that is selected.
+fn cut(selection: &EventSelection, from: u64, to: u64) -> Option<(u64, u64)> {
+    SchedSelection { events: selection.clone() }.cut(from, to)
+}
+
+/// Waits as a recording tells of them.
+enum CountedWaits<'a> {
+    /// Of switch records, and events that say more of them.
+    Records(RecordedWaits<'a>),
+    /// Of the switches of all CPUs.
+    Events(Box<OffCpuTable>),
+}
+
+/// Reads samples of code and waits of tasks, of whichever there are.
+fn read<'a>(
+    args: &Args,
     source: &EventSource,
-    selection: &EventSelection,
-    symbols: kymo_symbols::ResolverOptions,
-) -> anyhow::Result<Option<Profile>> {
-    let Ok(mut data) = source.samples() else { return Ok(None) };
-    let load = LoadOptions { symbols, selection: Some(selection), ..LoadOptions::default() };
-    Ok(Some(Profile::read(&mut data, load)?))
+    (selection, symbols): (&EventSelection, &kymo_symbols::ResolverOptions),
+    scope: WaitScope<'a>,
+) -> anyhow::Result<(Option<Profile>, Option<CountedWaits<'a>>)> {
+    let samples = |data: &mut PerfData, batches| {
+        let symbols = symbols.clone();
+        let selection = Some(selection);
+        Profile::read(data, LoadOptions { symbols, selection, batches, ..LoadOptions::default() })
+    };
+    let has_waits = source.classes().iter().any(|class| class.is_named(WAIT_EVENTS[0]));
+    if args.cpu_only || !has_waits {
+        return Ok(match source.samples() {
+            Ok(mut data) => (Some(samples(&mut data, None)?), None),
+            Err(_) => (None, None),
+        });
+    }
+    let events = SchedSelection { events: selection.clone() };
+    let count = || -> Result<CountedWaits<'a>, SourceError> {
+        if has_switch_records(source) {
+            return Ok(CountedWaits::Records(count_recorded_waits(source, scope)?));
+        }
+        let config = OffCpuConfig { selection: &events, by_task: true };
+        Ok(CountedWaits::Events(Box::new(count_off_cpu(source, &config)?)))
+    };
+    if !source.is_one_perf_data() {
+        return Ok((None, Some(count()?)));
+    }
+    let mut data = source.reopen(0)?;
+    let (waits, profile) = source.read_for_two(count, |batches| samples(&mut data, Some(batches)));
+    let waits = waits?;
+    Ok((Some(profile?), Some(waits)))
 }
 
 /// Times of a recording with switch records of the tasks that it is of.
 fn of_records(
     args: &Args,
     source: &EventSource,
-    (profile, selection): (&mut Profile, &EventSelection),
+    (profile, waits, selection): (&mut Profile, Option<RecordedWaits<'_>>, &EventSelection),
     (run, live): (&mut CommandRun, Option<&LiveFacts>),
-) -> anyhow::Result<ProfileTimes> {
+) -> ProfileTimes {
     let on_cpu = std::mem::take(&mut profile.on_cpu);
     let first = on_cpu.first_thread();
     run.first_thread = first.map(|(tid, _)| tid);
@@ -448,47 +517,30 @@ fn of_records(
     if args.all_cpus {
         threads.retain(|(tid, time)| *tid != 0 && time.on_cpu > 0);
     }
-    let has_waits = source.classes().iter().any(|class| class.is_named(WAIT_EVENTS[0]));
-    if !has_waits || args.cpu_only {
-        return Ok(ProfileTimes::new(threads, None));
-    }
-    let nothing = FxHashMap::default();
-    let before = live.map_or(&nothing, |live| &live.before);
+    let Some(waits) = waits else { return ProfileTimes::new(threads, None) };
     let wanted: HashSet<u32> = threads.iter().map(|(tid, _)| *tid).collect();
-    let wants = |tid| wanted.contains(&tid);
-    let scope = WaitScope { span: (begin, end), before, wants: &wants, names: selection };
-    let mut waits = count_recorded_waits(source, scope)?;
+    let mut waits = waits.of_threads(end, &|tid| wanted.contains(&tid));
     match args.input.is_none() {
         true => waits.wakers.iter_mut().for_each(name_waker),
         // Of one that is made now, the recorder told.
         false => run.notes.extend(waits.summary.notes(source)),
     }
-    Ok(ProfileTimes::new(threads, Some(waits)))
+    ProfileTimes::new(threads, Some(waits))
 }
 
-/// Times of a recording with the switches of all CPUs, if it has them.
+/// Times of a recording with the switches of all CPUs.
 fn of_events(
-    args: &Args,
     source: &EventSource,
+    table: OffCpuTable,
     selection: &EventSelection,
     run: &mut CommandRun,
-) -> anyhow::Result<ProfileTimes> {
-    let is_switch = |class: &kymo_events::RecordedClass| class.is_named(WAIT_EVENTS[0]);
-    let selection = SchedSelection { events: selection.clone() };
-    if args.cpu_only || !source.classes().iter().any(is_switch) {
-        let span = source.span()?.and_then(|(from, to)| selection.cut(from, to));
-        if let (Some((from, to)), true) = (span, args.input.is_some()) {
-            run.elapsed = Duration::from_nanos(to.saturating_sub(from));
-        }
-        return Ok(ProfileTimes::default());
-    }
-    let table = count_off_cpu(source, &OffCpuConfig { selection: &selection, by_task: true })?;
+) -> ProfileTimes {
     run.notes.extend(table.read.summary.notes(source));
     run.notes.extend(off_cpu_notes(&table));
-    if let Some((from, to)) = table.read.span.and_then(|(from, to)| selection.cut(from, to)) {
+    if let Some((from, to)) = table.read.span.and_then(|(from, to)| cut(selection, from, to)) {
         run.elapsed = Duration::from_nanos(to.saturating_sub(from));
     }
-    Ok(ProfileTimes::of_events(table))
+    ProfileTimes::of_events(table)
 }
 
 /// What the recording has to say, with advice that this command has flags for.

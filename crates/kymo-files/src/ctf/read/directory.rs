@@ -81,7 +81,7 @@ fn directories(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The files of a trace that hold events: all but metadata and hidden ones, by name.
-fn files(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries
         .flatten()
@@ -102,13 +102,13 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 type Identity = ([u8; 16], u64, u64);
 
 /// The streams of all traces, each with its files in the order of their beginnings.
-pub(crate) fn streams(directories: &[PathBuf], traces: &[Trace]) -> Vec<Vec<Part>> {
+pub(crate) fn streams(files: Vec<Part>, traces: &[Trace]) -> Vec<Vec<Part>> {
     let mut streams: Vec<Vec<(u64, Part)>> = Vec::new();
     let mut known: FxHashMap<Identity, usize> = FxHashMap::default();
-    for (n, (directory, trace)) in directories.iter().zip(traces).enumerate() {
-        for path in files(directory) {
-            let (identity, begin) = identify(n, trace, &path);
-            let part = (begin, Part { path, trace: n });
+    for part in files {
+        if let Some(trace) = traces.get(part.trace) {
+            let (identity, begin) = identify(trace, &part);
+            let part = (begin, part);
             let place = identity.and_then(|i| {
                 let next = streams.len();
                 Some(*known.entry(i).or_insert(next)).filter(|at| *at < next)
@@ -127,9 +127,10 @@ pub(crate) fn streams(directories: &[PathBuf], traces: &[Trace]) -> Vec<Vec<Part
 }
 
 /// What stream a file is of, if its first packet says so, and when it begins.
-fn identify(n: usize, trace: &Trace, path: &Path) -> (Option<Identity>, u64) {
+fn identify(trace: &Trace, part: &Part) -> (Option<Identity>, u64) {
     let mut window = Window::new(0);
-    if window.open(path).and_then(|()| window.want(0, 4096)).is_err() {
+    let opened = part.open().and_then(|bytes| window.open(bytes));
+    if opened.and_then(|()| window.want(0, 4096)).is_err() {
         return (None, 0);
     }
     let mut slots = Slots::default();
@@ -139,7 +140,7 @@ fn identify(n: usize, trace: &Trace, path: &Path) -> (Option<Identity>, u64) {
     };
     let begin = facts.begin.unwrap_or(0);
     // Traces without an identity are told apart by their places.
-    let own = (n as u128).to_be_bytes();
+    let own = (part.trace as u128).to_be_bytes();
     let identity = facts.instance.map(|number| (trace.metadata.uuid.unwrap_or(own), number));
     (identity.map(|(uuid, number)| (uuid, facts.stream_id.unwrap_or(0), number)), begin)
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use kymo_model::{Cursor, Endian};
 
 use super::json::RECORD_SEPARATOR;
+use crate::RecordingBytes;
 
 /// First four bytes of metadata in packets, as a number.
 pub(crate) const MAGIC: u32 = 0x75d1_1d57;
@@ -101,11 +102,11 @@ pub(crate) fn why_unreadable(directory: &Path) -> Option<&'static str> {
 }
 
 /// Reads the file.
-pub(crate) fn read(path: &Path) -> std::io::Result<MetadataText> {
-    let mut bytes = Vec::new();
-    let file = File::open(path)?;
-    let len = file.metadata()?.len();
-    file.take(MAX_TEXT).read_to_end(&mut bytes)?;
+pub(crate) fn read(file: &RecordingBytes) -> std::io::Result<MetadataText> {
+    let len = file.size()?;
+    let mut bytes = vec![0; len.min(MAX_TEXT) as usize];
+    let have = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(have);
     let mut text = unpack(&bytes);
     if len > MAX_TEXT {
         text.damage = Some((MAX_TEXT, format!("the metadata of {len} bytes is not read further")));

@@ -31,6 +31,7 @@ mod window;
 use std::path::{Path, PathBuf};
 
 use super::types::Metadata;
+use crate::RecordingBytes;
 
 pub use bits::DecodeError;
 pub use curve::Agreement;
@@ -127,6 +128,24 @@ pub enum Times {
     Real,
 }
 
+/// A trace in memory, or wherever its bytes are.
+#[derive(Debug)]
+pub struct CtfTraceBytes {
+    /// Name of the trace; empty where there is one.
+    pub name: String,
+    /// Its metadata.
+    pub metadata: RecordingBytes,
+    /// Files of its streams, with their names.
+    pub streams: Vec<(String, RecordingBytes)>,
+}
+
+/// Files of a trace, with their bytes where these are not behind the paths.
+struct TraceFiles {
+    name: String,
+    metadata: (PathBuf, Option<RecordingBytes>),
+    streams: Vec<(PathBuf, Option<RecordingBytes>)>,
+}
+
 /// Opened traces.
 #[derive(Debug)]
 pub struct Ctf {
@@ -183,39 +202,69 @@ impl Ctf {
             [one] => directory.strip_prefix(one).unwrap_or(directory).display().to_string(),
             _ => directory.display().to_string(),
         };
+        let found = directories.iter().map(|directory| TraceFiles {
+            name: below(directory),
+            metadata: (directory.join("metadata"), None),
+            streams: directory::files(directory).into_iter().map(|path| (path, None)).collect(),
+        });
+        let names: Vec<String> = top.iter().map(|p| p.display().to_string()).collect();
+        let broken = broken.iter().map(|(path, why)| format!("{}: {why}", below(path)));
+        Ctf::of_traces(names.join(", "), broken.collect(), found)
+    }
+
+    /// Traces whose metadata and streams are bytes; `name` is for messages.
+    ///
+    /// # Errors
+    /// If no trace has metadata that can be read.
+    pub fn from_bytes(
+        name: &str,
+        traces: impl IntoIterator<Item = CtfTraceBytes>,
+    ) -> Result<Ctf, CtfReadError> {
+        let traces = traces.into_iter().map(|trace| TraceFiles {
+            metadata: (Path::new(&trace.name).join("metadata"), Some(trace.metadata)),
+            streams: trace.streams.into_iter().map(|(n, b)| (n.into(), Some(b))).collect(),
+            name: trace.name,
+        });
+        Ctf::of_traces(name.to_owned(), Vec::new(), traces)
+    }
+
+    fn of_traces(
+        name: String,
+        broken: Vec<String>,
+        found: impl IntoIterator<Item = TraceFiles>,
+    ) -> Result<Ctf, CtfReadError> {
         let mut traces: Vec<Trace> = Vec::new();
-        let (mut read, mut damage, mut classes) = (Vec::new(), Vec::new(), Vec::new());
-        for directory in directories {
-            let name = below(&directory);
-            let trace = match trace::open(&directory, name.clone(), classes.len() as u32) {
+        let (mut files, mut unread, mut classes) = (Vec::new(), Vec::new(), Vec::new());
+        for TraceFiles { name, metadata: (path, bytes), streams } in found {
+            let bytes = bytes.map_or_else(|| RecordingBytes::open(&path), Ok);
+            let trace = match trace::open(&path, bytes, name, classes.len() as u32) {
                 Ok(trace) => trace,
                 // The others can still be read.
                 Err(e) => {
-                    damage.push((name, e));
+                    unread.push(e);
                     continue;
                 }
             };
-            let of = traces.len() as u32;
+            let number = traces.len();
             for (k, kind) in trace.metadata.streams.iter().enumerate() {
-                classes.extend((0..kind.events.len()).map(|e| (of, k as u32, e as u32)));
+                classes.extend((0..kind.events.len()).map(|e| (number as u32, k as u32, e as u32)));
             }
             traces.push(trace);
-            read.push(directory);
+            let part = |(path, bytes)| stream::Part { path, bytes, trace: number };
+            files.extend(streams.into_iter().map(part));
         }
         if traces.is_empty()
-            && let Some((_, error)) = damage.pop()
+            && let Some(error) = unread.pop()
         {
             return Err(error);
         }
-        let streams = directory::streams(&read, &traces);
-        let mut damage: Vec<String> = damage.into_iter().map(|(_, e)| e.to_string()).collect();
-        damage.extend(broken.iter().map(|(path, why)| format!("{}: {why}", below(path))));
+        let streams = directory::streams(files, &traces);
+        let mut damage: Vec<String> = unread.iter().map(ToString::to_string).collect();
+        damage.extend(broken);
         for t in &traces {
             let name = if t.name.is_empty() { String::new() } else { format!("{}: ", t.name) };
             damage.extend(t.damage.iter().map(|d| format!("{name}{d}")));
         }
-        let names: Vec<String> = top.iter().map(|p| p.display().to_string()).collect();
-        let name = names.join(", ");
         let mut ctf = Ctf { name, traces, streams, times: Times::Clock, damage, classes };
         ctf.read_anchors();
         ctf.check_origins()?;

@@ -182,7 +182,7 @@ fn stated(trace: &Trace) -> Option<Readings> {
 /// its second part, and says so with the largest error there is.
 fn of_packets(trace: &Trace, part: &Part, readings: &mut Readings) {
     let (mut window, mut slots) = (Window::new(0), Slots::default());
-    if window.open(&part.path).is_err() {
+    if part.open().and_then(|bytes| window.open(bytes)).is_err() {
         return;
     }
     let mut start = 0u64;

@@ -12,6 +12,7 @@ use super::trace::{OUTER_EVENT, Trace};
 use super::walk::Slots;
 use super::window::Window;
 use super::{CtfReadError, CtfReadStats};
+use crate::RecordingBytes;
 
 /// The most that one event, or what a packet begins with, may take.
 const MOST: usize = 64 << 20;
@@ -20,8 +21,20 @@ const MOST: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
+    /// Its bytes, where they are not in a file of that path.
+    pub(crate) bytes: Option<RecordingBytes>,
     /// The trace whose metadata describes it.
     pub(crate) trace: usize,
+}
+
+impl Part {
+    /// Its bytes. Of a trace with many streams those of a few are open at a time.
+    pub(crate) fn open(&self) -> std::io::Result<RecordingBytes> {
+        match &self.bytes {
+            Some(bytes) => Ok(bytes.clone()),
+            None => RecordingBytes::open(&self.path),
+        }
+    }
 }
 
 /// The packet that is being read.
@@ -280,7 +293,8 @@ impl Stream {
         loop {
             let Some(part) = self.parts.get(self.part) else { return Ok(false) };
             if !self.opened {
-                self.window.open(&part.path).map_err(|error| self.failed(error))?;
+                let opened = part.open().and_then(|bytes| self.window.open(bytes));
+                opened.map_err(|error| self.failed(error))?;
                 (self.opened, self.trace) = (true, part.trace);
                 self.packet = Packet::default();
             }

@@ -1,6 +1,6 @@
 //! One trace: its metadata, compiled.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
@@ -11,6 +11,7 @@ use super::curve::Readings;
 use super::packet::HeaderPlan;
 use super::walk::{FieldInfo, Part, Program};
 use super::{CtfReadError, json, metadata, tsdl};
+use crate::RecordingBytes;
 
 /// Values from outside that go with an event.
 pub(crate) const OUTER_EVENT: usize = OUTER_SLOTS;
@@ -177,15 +178,17 @@ impl<'c> Class<'c> {
     }
 }
 
-/// Reads the metadata of a directory. `first_class`: how many events other traces have.
+/// Reads the metadata of a trace; `path` is that of their file. `first_class`: how many events
+/// other traces have.
 pub(crate) fn open(
-    directory: &Path,
+    path: &Path,
+    bytes: std::io::Result<RecordingBytes>,
     name: String,
     first_class: u32,
 ) -> Result<Trace, CtfReadError> {
-    let path: PathBuf = directory.join("metadata");
     let shown = || path.display().to_string();
-    let text = metadata::read(&path).map_err(|error| CtfReadError::Io { path: shown(), error })?;
+    let text = bytes.and_then(|bytes| metadata::read(&bytes));
+    let text = text.map_err(|error| CtfReadError::Io { path: shown(), error })?;
     let parsed = match text.text.first() {
         Some(&json::RECORD_SEPARATOR) => json::parse(&text.text),
         _ => tsdl::parse(&text.text),

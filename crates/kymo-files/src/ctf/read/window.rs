@@ -1,13 +1,12 @@
 //! The part of a file that is in memory.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+
+use crate::RecordingBytes;
 
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    file: Option<File>,
+    file: Option<RecordingBytes>,
     bytes: Vec<u8>,
     /// Offset of the bytes in the file.
     at: u64,
@@ -23,9 +22,8 @@ impl Window {
     }
 
     /// Goes to the beginning of another file.
-    pub(crate) fn open(&mut self, path: &Path) -> io::Result<()> {
-        let file = File::open(path)?;
-        self.len = file.metadata()?.len();
+    pub(crate) fn open(&mut self, file: RecordingBytes) -> io::Result<()> {
+        self.len = file.size()?;
         self.file = Some(file);
         self.bytes.clear();
         self.at = 0;
@@ -75,20 +73,13 @@ impl Window {
         let rest = self.len.saturating_sub(self.end());
         let more = rest.min(count.max(self.step).saturating_sub(have) as u64) as usize;
         self.bytes.resize(have + more, 0);
-        let mut filled = have;
-        while let Some(file) = &self.file
-            && filled < self.bytes.len()
-        {
-            let place = self.bytes.get_mut(filled..).unwrap_or(&mut []);
-            match file.read_at(place, self.at + filled as u64) {
-                // It has become shorter.
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        crate::read_tally::add((filled - have) as u64);
+        let place = self.bytes.get_mut(have..).unwrap_or(&mut []);
+        let read = match &self.file {
+            Some(file) => file.read_at(place, self.at + have as u64)?,
+            None => 0,
+        };
+        let filled = have + read;
+        // It may have become shorter.
         if filled < self.bytes.len() {
             self.bytes.truncate(filled);
             self.len = self.end();
@@ -109,7 +100,7 @@ mod tests {
         let bytes: Vec<u8> = (0..20_000u32).map(|n| (n % 251) as u8).collect();
         file.write_all(&bytes).unwrap();
         let mut w = Window::new(0);
-        w.open(file.path()).unwrap();
+        w.open(RecordingBytes::open(file.path()).unwrap()).unwrap();
         assert_eq!((w.len(), w.end()), (20_000, 0));
         w.want(0, 10).unwrap();
         assert_eq!((w.from(5).0, w.end()), (&bytes[5..4096], 4096));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kymo_model::{Attr, Cursor, Endian};
 
-use super::input::Input;
+use super::input::{Input, InputFile};
 use super::{EventDesc, Features, PerfData, PerfDataReadError, names, stream};
 use crate::perfdata::{Feature, MAGIC_V1, MAGIC_V2};
 
@@ -63,7 +63,7 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
         File::open(file_in_directory(path).as_deref().unwrap_or(path))
     };
     let open_error = |error| PerfDataReadError::Open { path: name.clone(), error };
-    let mut file = opened.map_err(open_error)?;
+    let file = opened.map_err(open_error)?;
     if file.metadata().map_err(open_error)?.is_dir() {
         return Err(match path.join(FIRST_OF_THREADS).exists() {
             true => PerfDataReadError::Threads { path: name },
@@ -73,6 +73,10 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
             },
         });
     }
+    read(name, InputFile::File(file))
+}
+
+pub(super) fn read(name: String, mut file: InputFile) -> Result<PerfData, PerfDataReadError> {
     let mut begin = Vec::new();
     read_up_to(&mut file, &mut begin, PIPE_HEADER)?;
     if begin.is_empty() {
@@ -121,9 +125,8 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
 }
 
 /// Whether records of the pipe form lie in a regular file, of which the header was read.
-fn is_rereadable(file: &mut File) -> bool {
-    file.metadata().is_ok_and(|m| m.is_file())
-        && file.stream_position().is_ok_and(|at| at == PIPE_HEADER)
+fn is_rereadable(file: &mut InputFile) -> bool {
+    file.is_regular() && file.stream_position().is_ok_and(|at| at == PIPE_HEADER)
 }
 
 fn magic(begin: &[u8]) -> Option<(u8, Option<Endian>)> {
@@ -138,7 +141,7 @@ fn magic(begin: &[u8]) -> Option<(u8, Option<Endian>)> {
     }
 }
 
-fn read_up_to(file: &mut File, into: &mut Vec<u8>, n: u64) -> Result<(), PerfDataReadError> {
+fn read_up_to(file: &mut InputFile, into: &mut Vec<u8>, n: u64) -> Result<(), PerfDataReadError> {
     let at = into.len() as u64;
     file.take(n).read_to_end(into).map_err(|error| PerfDataReadError::Io { offset: at, error })?;
     Ok(())

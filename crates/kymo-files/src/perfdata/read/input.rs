@@ -3,20 +3,84 @@
 //! buffer that the file is read into, or of the mapped file itself.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use super::block::{BLOCK as CHUNK, Block, Origin, Pool, forget, hand_over};
 use super::{FileMapping, PerfDataReadError};
+use crate::RecordingBytes;
 
 /// Bytes by which a window of a mapped file grows: giving pages back costs a call.
 const STEP: usize = 4 << 20;
 /// So far ahead of it a disk is asked: what an unwinder touches comes one page at a time else.
 const AHEAD: usize = 32 << 20;
 
+/// What is read, from its beginning on.
+pub(super) enum InputFile {
+    /// A file, which may be a pipe.
+    File(File),
+    /// Bytes, and the place of the next one.
+    Bytes(RecordingBytes, u64),
+}
+
+impl InputFile {
+    /// The file, where it is one.
+    pub(super) fn as_file(&self) -> Option<&File> {
+        match self {
+            InputFile::File(file) => Some(file),
+            InputFile::Bytes(bytes, _) => bytes.file(),
+        }
+    }
+
+    /// Its bytes for another reader, whose place in them is its own.
+    pub(super) fn bytes(&self) -> io::Result<RecordingBytes> {
+        match self {
+            InputFile::File(file) => file.try_clone().map(RecordingBytes::from_file),
+            InputFile::Bytes(bytes, _) => Ok(bytes.clone()),
+        }
+    }
+
+    /// Whether it can be read again.
+    pub(super) fn is_regular(&self) -> bool {
+        match self {
+            InputFile::File(file) => file.metadata().is_ok_and(|m| m.is_file()),
+            InputFile::Bytes(..) => true,
+        }
+    }
+}
+
+impl Read for InputFile {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            InputFile::File(file) => file.read(buf),
+            InputFile::Bytes(bytes, at) => {
+                let read = bytes.read_uncounted(buf, *at)?;
+                *at += read as u64;
+                Ok(read)
+            }
+        }
+    }
+}
+
+impl Seek for InputFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (bytes, at) = match self {
+            InputFile::File(file) => return file.seek(to),
+            InputFile::Bytes(bytes, at) => (bytes, at),
+        };
+        let target = match to {
+            SeekFrom::Start(target) => Some(target),
+            SeekFrom::End(by) => bytes.size()?.checked_add_signed(by),
+            SeekFrom::Current(by) => at.checked_add_signed(by),
+        };
+        *at = target.ok_or(ErrorKind::InvalidInput)?;
+        Ok(*at)
+    }
+}
+
 /// The file behind a recording and a window of what was read of it.
 pub(super) struct Input {
-    pub(super) file: File,
+    pub(super) file: InputFile,
     buf: Vec<u8>,
     /// Instead of the buffer; the window's places count from `base` on.
     map: Option<Arc<dyn FileMapping>>,
@@ -33,7 +97,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn new(file: File) -> Input {
+    pub(super) fn new(file: InputFile) -> Input {
         Input {
             file,
             buf: Vec::new(),

@@ -28,6 +28,8 @@ use std::sync::Arc;
 
 use kymo_model::{Attr, Endian, LossWindows, RawRecord, RecordKind};
 
+use crate::RecordingBytes;
+
 pub use crate::damage::Damage;
 pub use feature_section::{
     BpfFunction, Capabilities, ClockData, CompressionInfo, CpuCache, CpuPlace, CpuTopology,
@@ -252,6 +254,24 @@ impl PerfData {
         header::open(path.as_ref())
     }
 
+    /// The same of bytes that are not in a file of that name; `name` is for messages.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_bytes(name: &str, bytes: RecordingBytes) -> Result<PerfData, PerfDataReadError> {
+        header::read(name.to_owned(), input::InputFile::Bytes(bytes, 0))
+    }
+
+    /// Another reader of the same file; of a pipe there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read once more.
+    pub fn reopen(&self) -> Result<PerfData, PerfDataReadError> {
+        let bytes = self.input.file.bytes();
+        let open_error = |error| PerfDataReadError::Open { path: self.name.clone(), error };
+        header::read(self.name.clone(), input::InputFile::Bytes(bytes.map_err(open_error)?, 0))
+    }
+
     /// Has samples handed on without the user part of their call chain, where that was recorded
     /// later, and the records with that part.
     pub fn keep_deferred_chains(&mut self) {
@@ -279,7 +299,7 @@ impl PerfData {
     /// a pipe.
     pub fn map(&mut self, map: impl FnOnce(&File) -> Option<Arc<dyn FileMapping>>) {
         if !self.is_pipe()
-            && let Some(map) = map(&self.input.file)
+            && let Some(map) = self.input.file.as_file().and_then(map)
         {
             self.input.map(map);
         }

@@ -10,8 +10,8 @@ use super::{
     Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, TraceDat, TraceDatReadError,
     machine, sections,
 };
-use crate::Machine;
 use crate::tracedat::{Compression, MAGIC, OptionId, TraceDatOptions};
+use crate::{Machine, RecordingBytes};
 
 pub(super) fn open(path: &Path) -> Result<TraceDat, TraceDatReadError> {
     let name = path.display().to_string();
@@ -24,12 +24,17 @@ pub(super) fn open(path: &Path) -> Result<TraceDat, TraceDatReadError> {
     if !meta.is_file() {
         return Err(TraceDatReadError::NotSeekable { path: name });
     }
-    let len = meta.len();
+    read(name, RecordingBytes::from_file(file))
+}
+
+pub(super) fn read(name: String, file: RecordingBytes) -> Result<TraceDat, TraceDatReadError> {
+    let open_error = |error| TraceDatReadError::Open { path: name.clone(), error };
+    let len = file.size().map_err(open_error)?;
     if len == 0 {
         return Err(TraceDatReadError::Empty { path: name });
     }
     let mut begin = [0; MAGIC.len()];
-    let have = super::section_reader::read_at(&file, &mut begin, 0).map_err(open_error)?;
+    let have = file.read_at(&mut begin, 0).map_err(open_error)?;
     if begin != MAGIC {
         let begin = begin.get(..have).unwrap_or(&[]).escape_ascii().to_string();
         return Err(TraceDatReadError::NotTraceDat { path: name, begin });
@@ -93,7 +98,7 @@ fn initial(s: &mut SectionReader<'_>, name: &str) -> Result<TraceDat, TraceDatRe
 fn version6(
     data: &mut TraceDat,
     s: &mut SectionReader<'_>,
-    file: &File,
+    file: &RecordingBytes,
     len: u64,
 ) -> Result<(), Damage> {
     for table in machine::ALL {

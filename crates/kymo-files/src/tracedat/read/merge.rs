@@ -1,13 +1,13 @@
 //! The events of all CPUs and instances by time. Between equal times the earlier
 //! stream of the file comes first.
 
-use std::fs::File;
 use std::ops::ControlFlow;
 
 use kymo_model::LossWindows;
 
 use super::pages::{Sizes, Stream};
 use super::{Clock, TraceDat, TraceDatEvent, TraceDatReadError, TraceDatReadStats};
+use crate::RecordingBytes;
 use crate::merge_heap::{Lane, Merge};
 
 /// All windows together take about this much, more where pages are larger.
@@ -33,7 +33,7 @@ pub struct TraceDatSelect {
 
 /// What it takes to find the next event.
 struct Context<'d> {
-    file: &'d File,
+    file: &'d RecordingBytes,
     stats: TraceDatReadStats,
     clock: Clock,
     losses: LossWindows,

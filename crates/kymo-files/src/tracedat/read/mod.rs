@@ -16,7 +16,6 @@ mod sections;
 mod span;
 mod text;
 
-use std::fs::File;
 use std::path::Path;
 
 use kymo_format::ring::{Missed, PageLayout, RingError};
@@ -24,6 +23,7 @@ use kymo_model::Endian;
 
 use super::{Compression, TraceDatOptions};
 use crate::Machine;
+use crate::RecordingBytes;
 pub use crate::damage::Damage;
 pub use merge::TraceDatSelect;
 pub(crate) use merge::Walk;
@@ -153,7 +153,7 @@ pub enum TraceDatReadError {
 #[derive(Debug)]
 pub struct TraceDat {
     name: String,
-    file: Option<File>,
+    file: Option<RecordingBytes>,
     len: u64,
     version: u32,
     endian: Endian,
@@ -172,6 +172,14 @@ impl TraceDat {
     /// Opens a recording and reads all of it but the events.
     pub fn open(path: impl AsRef<Path>) -> Result<TraceDat, TraceDatReadError> {
         header::open(path.as_ref())
+    }
+
+    /// The same of bytes that are not in a file of that name; `name` is for messages.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_bytes(name: &str, bytes: RecordingBytes) -> Result<TraceDat, TraceDatReadError> {
+        header::read(name.to_owned(), bytes)
     }
 
     /// What the recording is called in messages.
@@ -241,7 +249,7 @@ impl TraceDat {
     }
 
     /// The file, for the text of [`Buffer::text`].
-    pub fn file(&self) -> Option<&File> {
+    pub fn file(&self) -> Option<&RecordingBytes> {
         self.file.as_ref()
     }
 

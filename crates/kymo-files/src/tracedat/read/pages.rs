@@ -1,12 +1,10 @@
 //! The events of one CPU: its pages, through a window of bounded size.
 
-use std::fs::File;
-
 use kymo_format::ring::{Missed, PageLayout};
 use kymo_model::Endian;
 
-use super::section_reader::read_at;
 use super::{Buffer, CpuData, TraceDatReadError, TraceDatReadStats};
+use crate::RecordingBytes;
 use crate::tracedat::Compression;
 
 /// The largest chunk of a compressed run that is unpacked.
@@ -102,12 +100,12 @@ impl Stream {
     }
 
     /// Passes over all but the last few pages, of which nothing was read yet.
-    pub(super) fn skip_to_tail(&mut self, file: &File) -> Result<(), TraceDatReadError> {
+    pub(super) fn skip_to_tail(&mut self, file: &RecordingBytes) -> Result<(), TraceDatReadError> {
         let page = u64::from(self.layout.page_size);
         match &mut self.supply {
             Supply::Plain { at } => {
                 let len =
-                    file.metadata().map_or(self.end, |m| m.len().min(self.end)).saturating_sub(*at);
+                    file.size().map_or(self.end, |size| size.min(self.end)).saturating_sub(*at);
                 *at += (len / page).saturating_sub(4) * page;
             }
             Supply::Chunks { at, left, .. } => {
@@ -127,13 +125,18 @@ impl Stream {
     /// Passes over pages that end before `time`, of which nothing was read yet.
     /// Pages are in order of time; where one seems not to be, nothing is passed
     /// over. Compressed ones are not either: unpacking shows their times.
-    pub(super) fn skip_to_time(&mut self, file: &File, time: u64) -> Result<(), TraceDatReadError> {
+    pub(super) fn skip_to_time(
+        &mut self,
+        file: &RecordingBytes,
+        time: u64,
+    ) -> Result<(), TraceDatReadError> {
         let Supply::Plain { at } = &mut self.supply else { return Ok(()) };
         let page = u64::from(self.layout.page_size);
         let begins = |n: u64| -> Result<Option<u64>, TraceDatReadError> {
             let offset = *at + n * page + u64::from(self.layout.timestamp);
             let mut word = [0; 8];
-            let got = read_at(file, &mut word, offset)
+            let got = file
+                .read_at(&mut word, offset)
                 .map_err(|error| TraceDatReadError::Io { offset, error })?;
             Ok((got == 8).then(|| self.layout.endian.u64(word)).filter(|t| *t != 0))
         };
@@ -203,7 +206,7 @@ impl Stream {
     /// Walks pages until one has events. `false`: that was all.
     pub(super) fn fill(
         &mut self,
-        file: &File,
+        file: &RecordingBytes,
         stats: &mut TraceDatReadStats,
     ) -> Result<bool, TraceDatReadError> {
         loop {
@@ -264,7 +267,7 @@ impl Stream {
     /// Moves the window on.
     fn more(
         &mut self,
-        file: &File,
+        file: &RecordingBytes,
         stats: &mut TraceDatReadStats,
     ) -> Result<bool, TraceDatReadError> {
         self.page = 0;
@@ -273,7 +276,8 @@ impl Stream {
                 let left = self.end.saturating_sub(*at);
                 let take = left.min(self.sizes.ask as u64) as usize;
                 self.window.resize(take, 0);
-                let got = read_at(file, &mut self.window, *at)
+                let got = file
+                    .read_at(&mut self.window, *at)
                     .map_err(|error| TraceDatReadError::Io { offset: *at, error })?;
                 self.window.truncate(got);
                 self.window_at = *at;
@@ -305,7 +309,7 @@ impl Stream {
     /// there is none.
     fn chunk(
         &mut self,
-        file: &File,
+        file: &RecordingBytes,
         stats: &mut TraceDatReadStats,
     ) -> Result<bool, TraceDatReadError> {
         let endian = self.layout.endian;
@@ -347,7 +351,8 @@ impl Stream {
             return Ok(false);
         }
         packed.resize(size as usize, 0);
-        let got = read_at(file, packed, *at + 8)
+        let got = file
+            .read_at(packed, *at + 8)
             .map_err(|error| TraceDatReadError::Io { offset: *at + 8, error })?;
         packed.truncate(got);
         if let Err(e) = compression.decompress(packed, unpacked as usize, &mut self.window) {
@@ -360,12 +365,13 @@ impl Stream {
 
 /// `N` 32-bit words at `at`; `None` where the file ends.
 fn words<const N: usize>(
-    file: &File,
+    file: &RecordingBytes,
     at: u64,
     endian: Endian,
 ) -> Result<Option<[u32; N]>, TraceDatReadError> {
     let mut bytes = [[0; 4]; N];
-    let got = read_at(file, bytes.as_flattened_mut(), at)
+    let got = file
+        .read_at(bytes.as_flattened_mut(), at)
         .map_err(|error| TraceDatReadError::Io { offset: at, error })?;
     Ok((got == N * 4).then(|| bytes.map(|b| endian.u32(b))))
 }

@@ -1,13 +1,10 @@
 //! Checked reading of the parts that describe: straight from the file through
 //! a small window, or from a section that was unpacked.
 
-use std::fs::File;
-use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
-
 use kymo_model::Endian;
 
 use super::Damage;
+use crate::RecordingBytes;
 use crate::text::text;
 
 /// Bytes asked of the file at once.
@@ -21,7 +18,7 @@ type Result<T> = std::result::Result<T, Damage>;
 
 /// Bytes and a position among them.
 pub(super) struct SectionReader<'f> {
-    file: Option<&'f File>,
+    file: Option<&'f RecordingBytes>,
     buf: Vec<u8>,
     /// Offset in the file of `buf[0]`; of an unpacked section, where that begins.
     base: u64,
@@ -33,7 +30,12 @@ pub(super) struct SectionReader<'f> {
 
 impl<'f> SectionReader<'f> {
     /// The bytes of `file` from `at` up to `end`.
-    pub(super) fn file(file: &'f File, at: u64, end: u64, endian: Endian) -> SectionReader<'f> {
+    pub(super) fn file(
+        file: &'f RecordingBytes,
+        at: u64,
+        end: u64,
+        endian: Endian,
+    ) -> SectionReader<'f> {
         SectionReader { file: Some(file), buf: Vec::new(), base: at, pos: 0, end, endian }
     }
 
@@ -77,7 +79,8 @@ impl<'f> SectionReader<'f> {
             let have = self.buf.len();
             // Grown step by step: a size that lies costs no more than what is there.
             self.buf.resize(aim.min(have + (4 << 20)), 0);
-            let got = read_at(file, &mut self.buf[have..], at + have as u64)
+            let got = file
+                .read_at(&mut self.buf[have..], at + have as u64)
                 .map_err(|e| self.damage(format!("read: {e}")))?;
             self.buf.truncate(have + got);
             if got == 0 {
@@ -160,20 +163,4 @@ impl<'f> SectionReader<'f> {
         self.pos += n;
         Ok(())
     }
-}
-
-/// Reads until `buf` is full or the file ends.
-pub(super) fn read_at(file: &File, buf: &mut [u8], at: u64) -> std::io::Result<usize> {
-    let mut have = 0;
-    // The system knows no offsets beyond; no file has anything there.
-    while have < buf.len() && at <= i64::MAX as u64 - buf.len() as u64 {
-        match file.read_at(&mut buf[have..], at + have as u64) {
-            Ok(0) => break,
-            Ok(n) => have += n,
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    crate::read_tally::add(have as u64);
-    Ok(have)
 }

@@ -1,9 +1,8 @@
 //! Version 7: a chain of option sections tells where all others are.
 
-use std::fs::File;
-
 use super::section_reader::{MAX_TEXT, SectionReader};
 use super::{Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, TraceDat};
+use crate::RecordingBytes;
 use crate::tracedat::ids::{SECTION_COMPRESSED, SECTION_HEADER};
 use crate::tracedat::{Compression, OptionId, SectionId};
 
@@ -14,7 +13,7 @@ const MAX_OPTION_SECTIONS: usize = 4096;
 pub(super) fn read(
     data: &mut TraceDat,
     s: &mut SectionReader<'_>,
-    file: &File,
+    file: &RecordingBytes,
     len: u64,
 ) -> Result<(), Damage> {
     let name = s.cstr("name of the compression")?;
@@ -46,7 +45,7 @@ struct Header {
 
 struct Reader<'d> {
     data: &'d mut TraceDat,
-    file: &'d File,
+    file: &'d RecordingBytes,
     len: u64,
     /// Where the offset that is followed is written.
     place: u64,

@@ -1,9 +1,8 @@
 //! When a recording begins and ends, without reading what lies between.
 
-use std::fs::File;
-
 use super::pages::Stream;
 use super::{Clock, TraceDat, TraceDatReadStats, TraceDatSelect};
+use crate::RecordingBytes;
 
 impl TraceDat {
     /// Times of the first and the last event, corrected as the file asks;
@@ -44,24 +43,24 @@ impl TraceDat {
     }
 }
 
-fn first(mut s: Stream, file: &File) -> Option<u64> {
+fn first(mut s: Stream, file: &RecordingBytes) -> Option<u64> {
     begin(&mut s, file, &mut TraceDatReadStats::default())
 }
 
-fn begin(s: &mut Stream, file: &File, stats: &mut TraceDatReadStats) -> Option<u64> {
+fn begin(s: &mut Stream, file: &RecordingBytes, stats: &mut TraceDatReadStats) -> Option<u64> {
     s.fill(file, stats).ok().filter(|more| *more)?;
     s.time()
 }
 
 /// The last pages may be empty: then the whole is read.
-fn last(mut s: Stream, file: &File) -> Option<u64> {
+fn last(mut s: Stream, file: &RecordingBytes) -> Option<u64> {
     let mut stats = TraceDatReadStats::default();
     let whole = s.clone_unread();
     s.skip_to_tail(file).ok()?;
     last_of(s, file, &mut stats).or_else(|| last_of(whole, file, &mut stats))
 }
 
-fn last_of(mut s: Stream, file: &File, stats: &mut TraceDatReadStats) -> Option<u64> {
+fn last_of(mut s: Stream, file: &RecordingBytes, stats: &mut TraceDatReadStats) -> Option<u64> {
     let mut last = None;
     while s.fill(file, stats).ok()? {
         last = s.last_time();

@@ -7,7 +7,7 @@ use anyhow::bail;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use kymo_analysis::tracks::{TrackConfig, read_tracks};
-use kymo_events::{ClassOrigin, EventSelection, EventSource};
+use kymo_events::{ClassOrigin, EventPass, EventSelection, EventSource};
 use kymo_model::NoteKind;
 use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
@@ -36,7 +36,6 @@ pub(super) fn convert(
         progress: None,
     };
     source.explain(selection);
-    let tracks = read_tracks(source, &config, None)?;
     // Tracepoints are on the tracks already, unless they are named.
     let mut sampled = selection.clone();
     let names = source.classes();
@@ -56,13 +55,13 @@ pub(super) fn convert(
         inlines: !args.no_inline,
         one_event: false,
     };
-    let (stacks, told, damage) = match has_samples {
-        true => {
-            let read = RecordingStacks::read(source, &plan)?;
-            (read.stacks, read.ledger, read.damage)
-        }
-        false => Default::default(),
+    let (tracks, read) = if has_samples {
+        let tracks = |beside: Option<EventPass<'_>>| read_tracks(source, &config, beside);
+        RecordingStacks::read_beside(source, &plan, tracks)?
+    } else {
+        (read_tracks(source, &config, None)?.0, RecordingStacks::default())
     };
+    let RecordingStacks { stacks, ledger: told, damage } = read;
     let mut ledger = Ledger::from_notes(tracks.summary().notes(source));
     ledger.extend(told);
     if tracks.sched.machine.counts.switches == 0 {

@@ -60,7 +60,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let tasks = MappedTasks { names: args.task_name.clone(), fuzzy: args.fuzzy_name };
     let mut writer = MapWriter::new(&mut out, (&selection, &tasks), cpus, style);
     let mut failed = Ok(());
-    let read = read_sched(&source, ReadOptions::default(), &mut |step, machine| {
+    let read = read_sched(&source, ReadOptions::default(), |step, machine| {
         failed = writer.step(step, machine);
         if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;

@@ -197,7 +197,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         failed = failed.and_then(|()| writer.write_complete(true));
         reader.finish(summary)
     } else {
-        read_sched(&source, ReadOptions::default(), &mut |step, machine| {
+        read_sched(&source, ReadOptions::default(), |step, machine| {
             failed = take(&mut writer, step, machine);
             flow(&failed)
         })?

@@ -13,7 +13,7 @@ use kymo_analysis::critical_path::{PathConfig, PathTarget, find_paths};
 use kymo_analysis::tasks::sched_notes;
 use kymo_analysis::tracks::{PyramidLevel, TraceTracks, TrackConfig, build_pyramids, read_tracks};
 use kymo_events::{
-    BatchTee, ClassOrigin, EventSelection, EventSource, RecordedClass, SourceError, TeedBatches,
+    ClassOrigin, EventPass, EventSelection, EventSource, ReadSummary, RecordedClass, SourceError,
     parse_times,
 };
 use kymo_kernel::system::release_freed_memory;
@@ -123,32 +123,25 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         serving = Some(server::serve(reading, &paths, args.port)?);
     }
-    let (tracks, stacks) = match source.timeline() {
+    let command = source.watch_command(None);
+    let plan = StackSelection::new(&source, selection);
+    let (tracks, pyramids, read) = match &plan {
         None => {
-            // One perf.data is read once, several are, each by two readers.
-            let (tee, batches) = match source.perf_count() {
-                1 => Some(BatchTee::new()).unzip(),
-                _ => (None, None),
-            };
-            let again = EventSource::open(&paths, args.symbols.options(&first))?;
-            std::thread::scope(|scope| {
-                let stacks = scope.spawn(move || read_stacks(&again, selection, batches));
-                let tracks = read_with_pyramids(&source, &config, tee);
-                (tracks, stacks.join())
-            })
+            let ((tracks, pyramids), _) = read_with_pyramids(&source, &config, None)?;
+            (tracks, pyramids, RecordingStacks::default())
         }
-        Some(_) => {
-            let tracks = read_with_pyramids(&source, &config, None);
-            // Of most recordings there is nothing more to read.
-            let without = source.perf_count() == 0
-                && tracks.as_ref().is_ok_and(|(tracks, _)| !tracks.may_have_stacks);
-            let selection = (!without).then_some(selection);
-            (tracks, Ok(selection.map_or(Ok(no_stacks()), |s| read_stacks(&source, s, None))))
+        Some(plan) => {
+            let tracks =
+                |beside: Option<EventPass<'_>>| read_with_pyramids(&source, &config, beside);
+            let read = RecordingStacks::read_beside(&source, &plan.plan(), tracks);
+            let ((tracks, pyramids), stacks) = read.context("stacks")?;
+            // Events of most recordings have none.
+            let has_none = source.perf_count() == 0 && !tracks.may_have_stacks;
+            let stacks = if has_none { RecordingStacks::default() } else { stacks };
+            (tracks, pyramids, stacks)
         }
     };
-    let (tracks, pyramids) = tracks?;
-    let RecordingStacks { stacks, ledger: told, damage } =
-        stacks.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let RecordingStacks { stacks, ledger: told, damage } = read;
     // What reading took is not needed beside what packing takes.
     release_freed_memory();
     let mut ledger = Ledger::from_notes(tracks.summary().notes(&source));
@@ -168,7 +161,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let base = match &base {
         Some(path) => {
             let source = EventSource::open(std::slice::from_ref(path), args.symbols.options(path))?;
-            let read = read_stacks(&source, EventSelection::default(), None)?;
+            let read = match StackSelection::new(&source, EventSelection::default()) {
+                Some(plan) => RecordingStacks::read(&source, &plan.plan()).context("stacks")?,
+                None => RecordingStacks::default(),
+            };
             anyhow::ensure!(!read.stacks.stacks.is_empty(), "{}: no samples", path.display());
             Some((read.stacks, recording_words(&[path.display().to_string()])))
         }
@@ -184,7 +180,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ledger: &ledger,
         title: &title.unwrap_or_else(|| names.join(", ")),
         recordings: &recording_words(&names),
-        command: source.recorded_command(None)?.map(|command| command.tid),
+        command: command.and_then(|command| command.found()).map(|command| command.tid),
         chosen_times: args.time.is_some(),
         clock: &source.clock(),
         fragment: &fragment,
@@ -221,12 +217,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn read_with_pyramids(
     source: &EventSource,
     config: &TrackConfig,
-    tee: Option<BatchTee>,
-) -> Result<(TraceTracks, Vec<Vec<PyramidLevel>>), SourceError> {
-    let tracks = read_tracks(source, config, tee)?;
+    beside: Option<EventPass<'_>>,
+) -> Result<(TracksAndPyramids, Option<ReadSummary>), SourceError> {
+    let (tracks, beside) = read_tracks(source, config, beside)?;
     let pyramids = build_pyramids(&tracks.span_tracks());
-    Ok((tracks, pyramids))
+    Ok(((tracks, pyramids), beside))
 }
+
+type TracksAndPyramids = (TraceTracks, Vec<Vec<PyramidLevel>>);
 
 /// The earlier of two recordings, of which neither begins before the other ends; the later one
 /// stays in `paths`.
@@ -278,47 +276,41 @@ fn fragment(tracks: &TraceTracks, selected: Option<(u64, u64)>, tid: Option<u32>
     if parts.is_empty() { String::new() } else { format!("#{}", parts.join("&")) }
 }
 
-/// Of a recording that has none.
-fn no_stacks() -> RecordingStacks {
-    let (stacks, ledger) = Default::default();
-    RecordingStacks { stacks, ledger, damage: None }
-}
-
 /// Samples of code, and the stacks in which tasks left their CPUs.
-fn read_stacks(
-    source: &EventSource,
-    mut selection: EventSelection,
-    batches: Option<TeedBatches>,
-) -> anyhow::Result<RecordingStacks> {
-    let classes = source.classes();
-    let is_wanted = |name: &str| name == "sched_switch" || name.ends_with(":sched_switch");
-    // A switch without a stack says nothing that the tracks do not.
-    let has_chain = |c: &RecordedClass| {
-        c.attr.as_ref().is_none_or(|a| a.sample_type.contains(SampleType::CALLCHAIN))
-    };
-    let chosen = classes
-        .iter()
-        .filter(|c| c.origin == ClassOrigin::Sample || is_wanted(&c.name) && has_chain(c));
-    let names: Vec<String> = chosen.map(|c| c.full_name.clone()).collect();
-    if names.is_empty() {
-        return Ok(no_stacks());
+struct StackSelection(EventSelection);
+
+impl StackSelection {
+    /// None if the recordings have no such events.
+    fn new(source: &EventSource, mut selection: EventSelection) -> Option<StackSelection> {
+        let classes = source.classes();
+        let is_wanted = |name: &str| name == "sched_switch" || name.ends_with(":sched_switch");
+        // A switch without a stack says nothing that the tracks do not.
+        let has_chain = |c: &RecordedClass| {
+            c.attr.as_ref().is_none_or(|a| a.sample_type.contains(SampleType::CALLCHAIN))
+        };
+        let chosen = classes
+            .iter()
+            .filter(|c| c.origin == ClassOrigin::Sample || is_wanted(&c.name) && has_chain(c));
+        let names: Vec<String> = chosen.map(|c| c.full_name.clone()).collect();
+        if names.is_empty() {
+            return None;
+        }
+        selection.set_event_names(names);
+        Some(StackSelection(selection))
     }
-    selection.set_event_names(names);
-    let plan = StackPlan {
-        selection: &selection,
-        binaries: &[],
-        split: TaskSplit::Tid,
-        weight: SampleWeight::Period,
-        moments: true,
-        addresses: false,
-        inlines: true,
-        one_event: false,
-    };
-    let read = match batches {
-        Some(batches) => RecordingStacks::read_teed(source, &plan, batches),
-        None => RecordingStacks::read(source, &plan),
-    };
-    read.context("stacks")
+
+    fn plan(&self) -> StackPlan<'_> {
+        StackPlan {
+            selection: &self.0,
+            binaries: &[],
+            split: TaskSplit::Tid,
+            weight: SampleWeight::Period,
+            moments: true,
+            addresses: false,
+            inlines: true,
+            one_event: false,
+        }
+    }
 }
 
 fn note(tracks: &TraceTracks, ledger: &mut Ledger) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use kymo_analysis::critical_path::{
     PathConfig, PathTable, PathTarget, SpanExpr, find_paths, path_notes,
@@ -155,6 +155,9 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
     }
     let config = PathConfig { target: target(args, &source)?, times: times(args, &source)? };
     let table = find_paths(&source, &config)?;
+    if let PathTarget::Command(command) = &config.target {
+        command.found().context(WHICH_TASK)?;
+    }
     let notes = table.read.summary.notes(&source).into_iter().chain(path_notes(&table));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.read.summary, &mut ledger);
@@ -229,13 +232,10 @@ fn target(args: &PathArgs, source: &EventSource) -> anyhow::Result<PathTarget> {
     }
 }
 
+const WHICH_TASK: &str = "which task? name --tid, --pid or --comm (kymo offcpu report --tasks \
+                          lists them), or a --span of events";
+
 /// The command that was recorded.
 fn recorded_command(source: &EventSource, child: Option<u32>) -> anyhow::Result<PathTarget> {
-    match source.recorded_command(child)? {
-        Some(command) => Ok(PathTarget::Command(command)),
-        None => bail!(
-            "which task? name --tid, --pid or --comm (kymo offcpu report --tasks lists them), or a \
-             --span of events"
-        ),
-    }
+    Ok(PathTarget::Command(source.watch_command(child).context(WHICH_TASK)?))
 }
