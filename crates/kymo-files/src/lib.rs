@@ -23,3 +23,7 @@ pub use machine::Machine;
 pub use read_tally::bytes_read;
 pub use recording_format::RecordingFormat;
 pub use timeline::{Moment, Stats, Timeline, TimelineError, TimelineSelect, TimelineWalk};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ExamplesOfReadme;
