@@ -31,7 +31,7 @@ pub mod offcpu;
 pub mod oncpu;
 pub mod payload_labels;
 pub mod payload_weights;
-pub mod print_argument;
+
 pub mod profile;
 pub mod record_overview;
 pub mod referenced_addresses;
@@ -44,6 +44,15 @@ pub mod task_activity;
 pub mod tasks;
 pub mod timechart;
 pub mod tracks;
+
+/// Definitions of all answers that are tables.
+pub fn answer_schemas() -> Vec<kymo_table::AnswerSchema> {
+    let mut all = Vec::new();
+    all.extend(kwork::schemas());
+    all.extend(syscalls::schemas());
+    all.extend(tasks::schemas());
+    all
+}
 
 /// A share in percent; nothing of nothing is nothing.
 pub fn percent(part: u64, whole: u64) -> f64 {

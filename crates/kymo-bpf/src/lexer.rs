@@ -74,7 +74,13 @@ pub(crate) struct IncludedHeader {
 
 /// An error at a position.
 pub(crate) fn error_at(position: ProgramPosition, text: impl Into<String>) -> SourceMessage {
-    SourceMessage { position, text: text.into(), hint: None, needs_kernel: false }
+    SourceMessage {
+        position,
+        text: text.into(),
+        hint: None,
+        needs_kernel: false,
+        warnings: Vec::new(),
+    }
 }
 
 struct TextLexer<'t, 'p, 'f> {

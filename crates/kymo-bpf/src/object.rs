@@ -54,6 +54,8 @@ pub struct SourceMessage {
     pub hint: Option<String>,
     /// Whether programs in the kernel could do it.
     pub needs_kernel: bool,
+    /// Warnings on the program that came before this error.
+    pub warnings: Vec<SourceMessage>,
 }
 
 /// An option of the program, as `getopt` declares it.
@@ -479,7 +481,8 @@ pub struct FormatConversion {
     pub precision_from_field: bool,
     /// The letters before it (`ll`, `h` …).
     pub length: String,
-    /// `d i u x X o c p s b` and bpftrace's `r rx rh`: for those, `r`, with `length` `x`, `h`.
+    /// `d i u x X o c p s b` and bpftrace's `r rx rh`: for those, `r`, with `length` `x`, `h`;
+    /// `g` for `gr`, the names of allocation flags.
     pub letter: char,
 }
 

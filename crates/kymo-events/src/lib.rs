@@ -28,6 +28,7 @@ pub mod perf_data;
 pub mod running_kernel;
 mod schema;
 mod selection;
+mod selection_census;
 mod source;
 pub mod state;
 pub mod state_history;
@@ -53,10 +54,11 @@ pub use schema::{
     ClassOrigin, CtfClass, FieldDesc, FieldId, FieldPart, FunctionEvent, LayoutId, RecordedClass,
 };
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
+pub use selection_census::RecordedExtent;
 pub use source::{
     BatchTee, ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, PerfItem,
     ReadOptions, ReadSummary, RecordedCommand, SampleSelector, SourceError, SourcePiece,
-    TeedBatches, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
+    TeedBatches, is_ctf_damaged, is_damaged, is_trace_dat_damaged, note_blocked, notes_on_ctf,
     notes_on_perf_data, notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
 };
 pub use task_tree::TaskTree;

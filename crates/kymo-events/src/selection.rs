@@ -1,14 +1,17 @@
 //! Which events are wanted: by time, CPU, task, name and the values of their fields. The
 //! same for recordings of all formats; what a format can pass over it passes over.
 
+use std::sync::Arc;
+
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use kymo_files::perfdata::{EventDesc, PerfData};
-use kymo_model::{EventType, SampleType, sw};
+use kymo_model::{EventType, Note, SampleType, sw};
 
 use crate::cgroup_pattern::CgroupPattern;
 use crate::event_switch::EventSwitch;
 use crate::filter::FilterExpr;
 use crate::schema::RecordedClass;
+use crate::selection_census::{ListTally, RecordedExtent, SelectionCensus, SelectionValues};
 use crate::task_tree::TaskTree;
 
 /// Time, CPU and task of an event: what is known of every event at once.
@@ -57,6 +60,8 @@ pub struct EventSelection {
     pub filter: Option<FilterExpr>,
     /// Events that switch, of samples of a perf.data.
     pub switch: EventSwitch,
+    /// Values that events had, shared with the clones of this selection.
+    census: Arc<SelectionCensus>,
 }
 
 /// Most CPUs that a list may name.
@@ -244,29 +249,95 @@ impl EventSelection {
     /// The conditions on the time.
     #[inline]
     pub fn wants_time(&self, time: Option<u64>) -> bool {
+        if self.times.is_empty() {
+            return true;
+        }
         let within = |t: u64| self.times.iter().any(|(from, to)| (*from..=*to).contains(&t));
-        self.times.is_empty() || time.is_none_or(within)
+        let is_wanted = time.is_none_or(within);
+        self.census.times.note(is_wanted.then_some(0), || None);
+        is_wanted
     }
 
     /// The condition on the CPU.
     #[inline]
     pub fn wants_cpu(&self, cpu: Option<u32>) -> bool {
-        self.cpus.is_empty() || cpu.is_some_and(|c| self.cpus.get(c as usize) == Some(&true))
+        if self.cpus.is_empty() {
+            return true;
+        }
+        let is_wanted = cpu.is_some_and(|c| self.cpus.get(c as usize) == Some(&true));
+        let other = || cpu.map(|cpu| format!("CPU {cpu}"));
+        self.census.cpus.note(is_wanted.then_some(0), other);
+        is_wanted
     }
 
     /// The conditions on the task.
     pub fn wants_task(&self, pid: Option<u32>, tid: Option<u32>, comm: &[u8]) -> bool {
-        let among =
-            |list: &[u32], n: Option<u32>| list.is_empty() || n.is_some_and(|n| list.contains(&n));
         // Where a recording has one number of a task only, it stands for both.
         let is_member =
             |members: &Vec<u32>| tid.is_some_and(|tid| members.binary_search(&tid).is_ok());
         let is_of = |tree: &TaskTree| tid.or(pid).is_some_and(|n| tree.has(n));
         self.members.as_ref().is_none_or(is_member)
             && self.tree.as_ref().is_none_or(is_of)
-            && among(&self.pids, pid.or(tid))
-            && among(&self.tids, tid.or(pid))
-            && (self.comms.is_empty() || self.comms.iter().any(|c| c.as_bytes() == comm))
+            && self.names_task(pid, tid, comm)
+    }
+
+    /// The conditions on numbers and name of the task, each noted by itself.
+    fn names_task(&self, pid: Option<u32>, tid: Option<u32>, comm: &[u8]) -> bool {
+        let is_idle = tid.or(pid) == Some(0);
+        let is_among = |list: &[u32], n: Option<u32>, tally: &ListTally| {
+            if list.is_empty() {
+                return true;
+            }
+            let place = n.and_then(|n| list.iter().position(|known| *known == n));
+            let named = || n.map(|n| format!("{n} ({})", String::from_utf8_lossy(comm)));
+            tally.note(place, || named().filter(|_| !is_idle));
+            place.is_some()
+        };
+        let is_named = || {
+            if self.comms.is_empty() {
+                return true;
+            }
+            let place = self.comms.iter().position(|c| c.as_bytes() == comm);
+            let named = || (!is_idle).then(|| String::from_utf8_lossy(comm).into_owned());
+            self.census.comms.note(place, named);
+            place.is_some()
+        };
+        let is_pid = is_among(&self.pids, pid.or(tid), &self.census.pids);
+        let is_tid = is_among(&self.tids, tid.or(pid), &self.census.tids);
+        is_named() && is_pid && is_tid
+    }
+
+    /// Notes whether the condition on the fields holds for an event.
+    #[inline]
+    pub(crate) fn note_filter(&self, holds: bool) -> bool {
+        self.census.filter.note(holds.then_some(0), || None);
+        holds
+    }
+
+    /// Notes on values of the selection that no event had, after events were read: why a result is
+    /// empty. `extent` is asked for only where times or CPUs are chosen.
+    pub fn unmet_notes(&self, extent: impl FnOnce() -> RecordedExtent) -> Vec<Note> {
+        if !self.is_restricted() {
+            return Vec::new();
+        }
+        let needs_extent = !self.times.is_empty() || !self.cpus.is_empty();
+        let extent = if needs_extent { extent() } else { RecordedExtent::default() };
+        let values = SelectionValues {
+            times: &self.times,
+            cpus: self.cpus().unwrap_or_default(),
+            pids: &self.pids,
+            tids: &self.tids,
+            comms: &self.comms,
+        };
+        self.census.notes(&values, extent)
+    }
+
+    /// The same of one perf.data.
+    pub fn unmet_notes_in(&self, data: &mut PerfData) -> Vec<Note> {
+        self.unmet_notes(|| RecordedExtent {
+            span: data.sample_span().ok().flatten(),
+            cpus: data.features().nrcpus.map(|cpus| cpus.0 as usize),
+        })
     }
 
     /// The CPUs that are wanted, if not all.

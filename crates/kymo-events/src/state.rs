@@ -165,7 +165,7 @@ impl MachineState {
     pub fn adopt(&mut self, features: &kymo_files::perfdata::Features) {
         self.symbols.set_recorded();
         for b in &features.build_ids {
-            self.symbols.set_build_id(&b.filename, b.build_id);
+            self.symbols.set_build_id(b.path(), b.build_id);
         }
         if let Some(release) = &features.osrelease {
             self.symbols.set_kernel_release(release.clone());
@@ -269,7 +269,7 @@ impl MachineState {
             if m.start == 0 && !name.starts_with("[kernel") {
                 return;
             }
-            let dso = self.symbols.dso(&name, m.build_id, u32::MAX);
+            let dso = self.symbols.dso(m.filename, m.build_id, u32::MAX);
             self.symbols.set_module_base(dso, m.start);
             // A hidden kernel states no place: all of its half is then it.
             let (start, end) = if m.start == 0 { (1 << 63, u64::MAX) } else { (m.start, end) };
@@ -278,7 +278,7 @@ impl MachineState {
             });
             return;
         }
-        let dso = self.symbols.dso(&name, m.build_id, m.pid);
+        let dso = self.symbols.dso(m.filename, m.build_id, m.pid);
         let kind = self.symbols.get(dso).map(|d| d.kind);
         let identity = kind == Some(DsoKind::PerfMap);
         let new = Mapping { start: m.start, end, pgoff: m.pgoff, dso, identity };

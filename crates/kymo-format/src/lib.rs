@@ -28,6 +28,7 @@ mod lex;
 mod line_writer;
 mod parse;
 mod pointer;
+pub mod print_argument;
 mod print_fmt;
 mod render;
 pub mod ring;

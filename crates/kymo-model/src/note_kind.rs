@@ -87,6 +87,9 @@ note_kinds! {
     Code "code" [Doubt, Choice]
         "Functions with samples are not shown, because their code cannot be had."
         "Install or name the binary (`--symfs`, a bundle); `--skip-missing` accepts it.";
+    Comparison "comparison" [Doubt, Choice]
+        "The sides of a comparison differ in more than the program: events, rates, machines, names, what is inlined."
+        "Record both sides alike, in turns: `kymo diff --run`.";
     Compression "compression" [Doubt]
         "The recording could not be compressed and is whole, but larger."
         "Make room on the disk and record again, or keep it as it is.";
@@ -246,9 +249,15 @@ note_kinds! {
     Sources "sources" [Choice]
         "Source files are not in the bundle."
         "Make the bundle where they are readable.";
+    Sequential "sequential" [Doubt]
+        "One side of a comparison was recorded after the other: what changed on the machine meanwhile counts as a change, and false alarms are more frequent than stated."
+        "Record both in turns: `kymo diff --run`.";
     Stacks "stacks" [Doubt, Choice]
         "States how many stacks are complete, and why others are not."
         "Follow the notes `cut` and `stopped`; `-g` or `--call-graph dwarf` record stacks.";
+    Stalled "stalled" [Doubt]
+        "Runs stand out from the others of their side, as if something had held them up."
+        "Repeat the measurement on a quiet machine; ranks limit what such a run does to the result.";
     Stopped "stopped" [Doubt]
         "Stacks end in binaries whose call frame information is absent or wrong."
         "Install their debug packages, or rebuild with frame pointers.";
@@ -282,6 +291,9 @@ note_kinds! {
     Weight "weight" [Doubt, Choice]
         "Events without the field that was to be summed, or with a negative one, are left out."
         "Name the events that have it with `-e`.";
+    Work "work" [Choice]
+        "States which unit of work amounts are per."
+        "`kymo diff --per` names another one.";
 }
 
 impl fmt::Display for NoteKind {

@@ -77,6 +77,14 @@ impl<'s> ArgFetcher<'_, 's> {
             return Ok(Ok(self.fetch_type(None, &part)?));
         }
         let text = self.dwarf.type_text(&self.context.function)?.unwrap_or_default();
+        if let Some(kind) = &part.kind
+            && self.dwarf.is_float(kind)?
+        {
+            return Ok(Err(format!(
+                "the function returns {text} in a register of floating-point numbers, which a \
+                 probe cannot read"
+            )));
+        }
         Ok(Err(format!(
             "the function returns {text}, which is not one number in a register; $retval:x64 \
              records what the register has"
@@ -98,9 +106,13 @@ impl<'s> ArgFetcher<'_, 's> {
         }
         if self.dwarf.is_float(kind)? {
             let bits = self.dwarf.byte_size(kind)?.unwrap_or(8).saturating_mul(8).min(64);
+            let as_bits = self.plain(Some(&format!("x{bits}")), part.clone(), what, "bits")?;
+            let way_out = match as_bits {
+                Ok(_) => format!(": {what}:x{bits} records its bits"),
+                Err(why) => format!("; {why}"),
+            };
             return Ok(Some(format!(
-                "{what} is a floating-point number, which fetch arguments do not have: \
-                 {what}:x{bits} records its bits"
+                "{what} is a floating-point number, which fetch arguments do not have{way_out}"
             )));
         }
         let size = self.dwarf.byte_size(kind)?;

@@ -1,6 +1,6 @@
 //! What user space does with records of the ring: prints, reads and clears maps, ends.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read as _, Write};
 use std::process::Command;
 
@@ -44,6 +44,8 @@ pub(crate) struct ActionRunner {
     pub is_behind: bool,
     /// Commands that were not run any more.
     commands_left: u64,
+    /// Values by line of which `%d` and its like showed the lower 32 bits.
+    cut_numbers: BTreeMap<u32, u64>,
     /// Addresses to watch or to watch no more.
     pub watches: Vec<WatchRequest>,
     /// Maps without keys whose value `zero()` set.
@@ -99,6 +101,7 @@ impl ActionRunner {
             is_silent: false,
             is_behind: false,
             commands_left: 0,
+            cut_numbers: BTreeMap::new(),
             watches: Vec::new(),
             zeroed: HashSet::new(),
             taken: HashMap::new(),
@@ -150,7 +153,11 @@ impl ActionRunner {
                 let stack = |map, id| stack_frames(program, maps, map, id);
                 let probe_names = &program.probe_names;
                 let mut decoder = ValueDecoder { names, stack: &stack, probe_names };
-                format_values(text, format, &action.fields, record, &mut decoder);
+                let is_old = form == OutputForm::OldText;
+                let cut = format_values(text, format, &action.fields, record, &mut decoder, is_old);
+                if cut > 0 {
+                    *self.cut_numbers.entry(action.position.line).or_default() += cut;
+                }
             }
             _ => {}
         }
@@ -423,6 +430,16 @@ impl ActionRunner {
                 "commands of system() were not run: the run ended",
             );
             notes.push(Note::doubt(NoteKind::Missing, fact, None));
+        }
+        for (line, count) in &self.cut_numbers {
+            let fact = counted(
+                *count,
+                "number was cut to 32 bits by a conversion such as %d",
+                "numbers were cut to 32 bits by conversions such as %d",
+            );
+            let advice = "write %ld, %lu or %lx for numbers of 64 bits";
+            let fact = format!("line {line}: {fact}");
+            notes.push(Note::doubt(NoteKind::Cut, fact, Some(advice.into())));
         }
         if let Some(count) = self.maps.hasty().filter(|count| *count > 0) {
             let fact = counted(

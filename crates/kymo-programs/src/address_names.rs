@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kymo_bpf::BpfClock;
+use kymo_format::print_argument::FlagNames;
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::proc_maps::{self, ProcMapping};
 use kymo_kernel::process::format_local_time;
 use kymo_kernel::target;
+use kymo_kernel::tracefs::Tracefs;
 use kymo_model::BuildId;
 use kymo_symbols::debug_files::BinaryFiles;
 use kymo_symbols::{Kallsyms, NameChoice, Resolver, ResolverOptions, running_symbols};
@@ -31,6 +33,7 @@ pub(crate) struct AddressNames {
     build_ids: FxHashMap<String, Option<BuildId>>,
     users: FxHashMap<u32, String>,
     cgroups: FxHashMap<u64, Option<String>>,
+    allocation_flags: OnceCell<FlagNames>,
     /// Places of probes, where all addresses of user space are of such a place, or of a stack
     /// that begins with one: path and offset in the file.
     pub probed: Vec<(PathBuf, u64)>,
@@ -46,6 +49,18 @@ impl AddressNames {
     /// The kernel's symbols.
     pub(crate) fn kernel(&self) -> &Kallsyms {
         self.kernel.get_or_init(|| running_symbols(NameChoice::First))
+    }
+
+    /// Names of `gfp_t` flags as this kernel's events print them, in hexadecimal without those.
+    pub(crate) fn allocation_flags(&self, flags: u64) -> String {
+        let names = self.allocation_flags.get_or_init(|| {
+            let text = Tracefs::open().ok().and_then(|t| t.event_format("kmem", "kmalloc").ok());
+            let format = text.as_deref().and_then(|text| text.split_once("print fmt:"));
+            format.map_or_else(FlagNames::default, |(_, format)| {
+                FlagNames::from_print_format(format, "gfp_flags=", "gfp_flags")
+            })
+        });
+        names.text(flags)
     }
 
     /// Reads the mappings of a process now: it may be gone when its addresses are printed.

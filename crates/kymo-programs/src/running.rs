@@ -467,6 +467,7 @@ impl RunningProgram {
                     text,
                     hint: None,
                     needs_kernel: false,
+                    warnings: Vec::new(),
                 });
                 return Ok(());
             }

@@ -73,6 +73,11 @@ impl RuntimeErrors {
                                               entries in a map declaration e.g. \
                                               `let @a = hash(5000)`"
                     .to_owned(),
+                ErrorKind::IndexOutOfBounds => {
+                    "Array access out of bounds. This can lead to unexpected results. 0 is being \
+                     used as the result."
+                        .to_owned()
+                }
                 kind => describe(program, kind, count - printed).1,
             };
             let mut output = ProgramOutput { form: actions.form, sink: &mut *sinks.output };
@@ -88,7 +93,10 @@ impl RuntimeErrors {
 
 /// Errors whose result is a number like any other, or missing.
 fn is_usual(kind: &ErrorKind) -> bool {
-    matches!(kind, ErrorKind::DivisionByZero | ErrorKind::MapFull { .. })
+    matches!(
+        kind,
+        ErrorKind::DivisionByZero | ErrorKind::MapFull { .. } | ErrorKind::IndexOutOfBounds
+    )
 }
 
 /// Note on probes that `missing_probes = ignore` left out.

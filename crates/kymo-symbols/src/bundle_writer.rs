@@ -363,6 +363,7 @@ impl Making {
                 p,
                 Problem::KernelHidden { .. }
                     | Problem::OtherKernel { .. }
+                    | Problem::UnknownKernel
                     | Problem::NoKernelSymbols
             )
         });

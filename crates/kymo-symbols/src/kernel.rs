@@ -138,8 +138,7 @@ impl KernelChoice {
             return (table, None);
         }
         if self.is_unidentified(&table) {
-            let problem = Problem::OtherKernel { recorded: None, running: running_release() };
-            return (Kallsyms::default(), Some(problem));
+            return (Kallsyms::default(), Some(Problem::UnknownKernel));
         }
         let table = self.where_recorded(table);
         let problem = if table.hidden() {

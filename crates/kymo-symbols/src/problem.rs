@@ -54,6 +54,8 @@ pub enum Problem {
         /// The running kernel's.
         running: Option<String>,
     },
+    /// Nothing in the recording identifies the kernel it was made on.
+    UnknownKernel,
     /// The kernel's symbols could not be read at all.
     NoKernelSymbols,
     /// Debugging information could not be read, or not all of it.

@@ -2,7 +2,9 @@
 //! table is read when its first address is asked for; each symbol gets a
 //! number, and its readable name is made once.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use kymo_debuginfo::dwarf::Dwarf;
@@ -27,8 +29,10 @@ use crate::{perf_map, read_symbols};
 pub struct Dso {
     /// What it is.
     pub kind: DsoKind,
-    /// Path or bracketed name.
+    /// Path or bracketed name, as text.
     pub long_name: String,
+    /// The same as bytes, which may be no text.
+    pub path: PathBuf,
     /// Last part of the path; what reports show.
     pub short_name: String,
     /// As recorded.
@@ -43,7 +47,7 @@ impl Dso {
     /// What to ask a [`Finder`] for.
     pub fn binary(&self) -> Binary<'_> {
         let pid = (self.pid != u32::MAX).then_some(self.pid);
-        Binary { path: Path::new(&self.long_name), build_id: self.build_id, pid }
+        Binary { path: &self.path, build_id: self.build_id, pid }
     }
 }
 
@@ -66,7 +70,7 @@ enum Name {
 /// Facts that a recording states about its binaries and its kernel.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedFacts {
-    build_ids: FxHashMap<String, BuildId>,
+    build_ids: FxHashMap<PathBuf, BuildId>,
     kallsyms: Option<Arc<String>>,
     release: Option<String>,
     /// They are those of a recording.
@@ -83,7 +87,7 @@ pub struct Resolver {
     options: ResolverOptions,
     files: Arc<Finder>,
     dsos: IndexVec<DsoId, Arc<Dso>>,
-    by_name: FxHashMap<(String, Option<BuildId>), DsoId>,
+    by_name: FxHashMap<(PathBuf, Option<BuildId>), DsoId>,
     recorded: Arc<RecordedFacts>,
     pub(crate) symbol_cache: Arc<SymbolCache>,
     symbols: IndexVec<SymId, Symbol>,
@@ -145,8 +149,8 @@ impl Resolver {
     }
 
     /// Tells the build-id that a recording states for a path.
-    pub fn set_build_id(&mut self, path: &str, id: BuildId) {
-        self.recorded_mut().build_ids.insert(path.to_string(), id);
+    pub fn set_build_id(&mut self, path: &Path, id: BuildId) {
+        self.recorded_mut().build_ids.insert(path.to_owned(), id);
     }
 
     /// Offers kernel symbols that came with the recording.
@@ -190,42 +194,38 @@ impl Resolver {
         self.files.set_hostname(name);
     }
 
-    /// The number of the binary of a mapping; `pid` is the process that mapped it.
-    pub fn dso(&mut self, name: &str, build_id: Option<BuildId>, pid: u32) -> DsoId {
-        let (long_name, kind) = if Mmap::names_anonymous(name.as_bytes()) {
-            (format!("/tmp/perf-{pid}.map"), DsoKind::PerfMap)
-        } else if name.starts_with("[kernel.") || name.starts_with("[guest.kernel.") {
-            (KERNEL.to_string(), DsoKind::Kernel)
-        } else if name == "[vdso]" {
-            (name.to_string(), DsoKind::Vdso)
-        } else if name.starts_with('[') {
-            let module = pid == u32::MAX;
-            (name.to_string(), if module { DsoKind::Module } else { DsoKind::Other })
-        } else if pid == u32::MAX && !name.starts_with('/') {
-            (name.to_string(), DsoKind::Bpf)
-        } else if pid == u32::MAX {
-            (name.to_string(), DsoKind::Module)
-        } else {
-            (name.to_string(), DsoKind::File)
+    /// The number of the binary of a mapping; `pid` is the process that mapped it. A name is
+    /// bytes, which need not be text.
+    pub fn dso(&mut self, name: impl AsRef<[u8]>, build_id: Option<BuildId>, pid: u32) -> DsoId {
+        self.dso_of(name.as_ref(), build_id, pid)
+    }
+
+    fn dso_of(&mut self, raw: &[u8], build_id: Option<BuildId>, pid: u32) -> DsoId {
+        let kind = kind_of(raw, pid);
+        let path = match kind {
+            DsoKind::PerfMap => PathBuf::from(format!("/tmp/perf-{pid}.map")),
+            DsoKind::Kernel => PathBuf::from(KERNEL),
+            _ => PathBuf::from(OsStr::from_bytes(raw)),
         };
+        let long_name = path.to_string_lossy().into_owned();
         // A just-in-time compiler maps its file to say where it is.
         if kind == DsoKind::File && jitdump::process_of(&long_name).is_some() {
-            self.binaries.add_jit(pid, &long_name);
+            self.binaries.add_jit(pid, &path);
         }
-        let build_id = build_id.or_else(|| self.recorded.build_ids.get(&long_name).copied());
-        let key = (long_name, build_id);
+        let build_id = build_id.or_else(|| self.recorded.build_ids.get(&path).copied());
+        let key = (path, build_id);
         if let Some(id) = self.by_name.get(&key) {
             return *id;
         }
         debug_assert!(!self.is_fork, "a forked resolver takes binaries over");
         let id = self.dsos.next_index();
-        let long_name = key.0.clone();
+        let path = key.0.clone();
         self.by_name.insert(key, id);
         let short_name = short_name(&long_name, kind);
-        self.binaries.add(kind, &long_name, build_id, pid);
-        let table = self.symbol_cache.table(kind, &long_name, build_id);
+        self.binaries.add(kind, &path, build_id, pid);
+        let table = self.symbol_cache.table(kind, &path, build_id);
         let variables = Arc::default();
-        let dso = Dso { kind, long_name, short_name, build_id, pid, table, variables };
+        let dso = Dso { kind, long_name, path, short_name, build_id, pid, table, variables };
         self.dsos.push(Arc::new(dso));
         id
     }
@@ -440,7 +440,7 @@ impl Resolver {
         &self,
     ) -> (Option<BuildId>, Option<&str>, Option<&(String, u64)>) {
         let recorded = &self.recorded;
-        let id = recorded.build_ids.get(KERNEL).copied();
+        let id = recorded.build_ids.get(Path::new(KERNEL)).copied();
         (id, recorded.release.as_deref(), recorded.kernel_reference.as_ref())
     }
 
@@ -460,12 +460,29 @@ impl Resolver {
             files: Arc::clone(&self.files),
             kallsyms: self.options.kallsyms.clone(),
             vmlinux: self.options.vmlinux.clone(),
-            build_id: self.recorded.build_ids.get(KERNEL).copied(),
+            build_id: self.recorded.build_ids.get(Path::new(KERNEL)).copied(),
             release: self.recorded.release.clone(),
             is_recorded: self.recorded.is_recorded,
             reference: self.recorded.kernel_reference.clone(),
             embedded: self.recorded.kallsyms.clone(),
         }
+    }
+}
+
+/// Kind of the binary that a mapping names; `pid` is all ones for the kernel.
+fn kind_of(name: &[u8], pid: u32) -> DsoKind {
+    let is_kernel = pid == u32::MAX;
+    match name {
+        _ if Mmap::names_anonymous(name) => DsoKind::PerfMap,
+        _ if name.starts_with(b"[kernel.") || name.starts_with(b"[guest.kernel.") => {
+            DsoKind::Kernel
+        }
+        b"[vdso]" => DsoKind::Vdso,
+        [b'[', ..] if is_kernel => DsoKind::Module,
+        [b'[', ..] => DsoKind::Other,
+        [b'/', ..] if is_kernel => DsoKind::Module,
+        _ if is_kernel => DsoKind::Bpf,
+        _ => DsoKind::File,
     }
 }
 
@@ -489,7 +506,7 @@ fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
             }
             let text = match files.kept(&dso.binary()) {
                 Some(kept) => perf_map::read(&kept),
-                None => perf_map::read_of(dso.pid, Path::new(&dso.long_name)),
+                None => perf_map::read_of(dso.pid, &dso.path),
             };
             let text = text.unwrap_or_else(|e| {
                 let (path, why) = (dso.long_name.clone(), e.to_string());

@@ -1,6 +1,7 @@
 //! What was read of files, for all resolvers of one recording: the tables of symbols,
 //! the kernel's, and where the kernel's code is in its files.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kymo_debuginfo::{Elf, SymbolTable};
@@ -20,7 +21,7 @@ pub(crate) struct Table {
 }
 
 /// What tells binaries apart; memory has a name of its process.
-type BinaryKey = (DsoKind, String, Option<BuildId>);
+type BinaryKey = (DsoKind, PathBuf, Option<BuildId>);
 
 /// What was read of files.
 #[derive(Debug, Default)]
@@ -35,10 +36,10 @@ impl SymbolCache {
     pub(crate) fn table(
         &self,
         kind: DsoKind,
-        name: &str,
+        path: &Path,
         build_id: Option<BuildId>,
     ) -> Arc<OnceLock<Table>> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(tables.entry((kind, name.to_owned(), build_id)).or_default())
+        Arc::clone(tables.entry((kind, path.to_owned(), build_id)).or_default())
     }
 }

@@ -109,8 +109,8 @@ impl Binaries {
         Binaries { files, ..Binaries::default() }
     }
 
-    pub(crate) fn add(&self, kind: DsoKind, path: &str, build_id: Option<BuildId>, pid: u32) {
-        let path = PathBuf::from(path);
+    pub(crate) fn add(&self, kind: DsoKind, path: &Path, build_id: Option<BuildId>, pid: u32) {
+        let path = path.to_owned();
         let new = || Entry { kind, path: path.clone(), build_id, pid, code: OnceLock::new() };
         let key = (kind, path.clone(), build_id);
         let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +119,7 @@ impl Binaries {
         self.entries.write().unwrap_or_else(PoisonError::into_inner).push(entry);
     }
 
-    pub(crate) fn add_jit(&self, pid: u32, path: &str) {
+    pub(crate) fn add_jit(&self, pid: u32, path: &Path) {
         self.jit.write().unwrap_or_else(PoisonError::into_inner).insert(pid, path.into());
     }
 

@@ -2,30 +2,49 @@
 
 use std::io::{self, Write};
 
-use kymo_analysis::tasks::DelayStats;
+use kymo_table::{Cell, Row};
 
 use crate::units::{Grouped, Span};
 
 /// Blocks of the longest row.
 const BAR: u64 = 40;
-/// Pieces of a table that histograms are shown of.
+/// Rows of a table that histograms are shown of.
 pub(crate) const HISTOGRAMS: usize = 5;
 
-/// Writes the histogram of durations, with a title.
-pub(crate) fn write_histogram(out: &mut dyn Write, title: &str, d: &DelayStats) -> io::Result<()> {
-    let (Some((max, _)), Some(average)) = (d.max, d.average()) else { return Ok(()) };
-    let quantile = |share| Span(d.histogram.quantile(share).map_or(max, |q| q.min(max)));
-    writeln!(out, "\n  {title}: {} of {} together", Grouped(d.count), Span(d.total))?;
+/// Doublings of durations in a cell: begin and number.
+pub(crate) fn doublings(cell: &Cell) -> Vec<(u64, u64)> {
+    let Cell::List(all) = cell else { return Vec::new() };
+    let pair = |pair: &Cell| match pair {
+        Cell::List(pair) => Some((pair.first()?.number()?, pair.get(1)?.number()?)),
+        _ => None,
+    };
+    all.iter().filter_map(pair).collect()
+}
+
+/// Writes the histogram of durations, with a title; `group` is the prefix of their columns.
+pub(crate) fn write_histogram(
+    out: &mut dyn Write,
+    title: &str,
+    row: Row<'_>,
+    group: &str,
+) -> io::Result<()> {
+    let name = |column: &str| format!("{group}{column}");
+    let span = |column: &str| Span(row.number(&name(column)));
+    if row.number(&name("count")) == 0 {
+        return Ok(());
+    }
+    let count = Grouped(row.number(&name("count")));
+    writeln!(out, "\n  {title}: {count} of {} together", span("total_ns"))?;
     writeln!(
         out,
         "    avg {}  p50 {}  p90 {}  p99 {}  max {}",
-        Span(average),
-        quantile(0.5),
-        quantile(0.9),
-        quantile(0.99),
-        Span(max)
+        span("average_ns"),
+        span("p50_ns"),
+        span("p90_ns"),
+        span("p99_ns"),
+        span("max_ns")
     )?;
-    let rows = d.histogram.doublings();
+    let rows = doublings(row.cell(&name("histogram")));
     let most = rows.iter().map(|(_, n)| *n).max().unwrap_or(1).max(1);
     let mut is_gap = false;
     for (begin, count) in rows {

@@ -13,6 +13,7 @@ pub mod class_list;
 mod containers;
 pub mod counts;
 pub mod critical_path;
+pub mod diff;
 pub mod event_counts;
 mod event_table;
 pub mod export;
@@ -36,9 +37,9 @@ pub mod timechart;
 pub mod top;
 pub mod trace_page;
 pub mod trust;
-pub mod units;
 
 pub use kymo_analysis::percent;
+pub use kymo_table::units;
 
 pub use call_tree::{GraphStyle, TreeNode, write_flat, write_folded, write_graph};
 pub use containers::container_of;

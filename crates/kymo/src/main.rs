@@ -99,6 +99,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     stat, "Count events for a command, a process, a cgroup, the machine";
     record, "Record samples and tracepoints into perf.data";
     report, "Show where the samples of a recording come from";
+    diff, "Compare two versions: what became slower, and how certain that is";
     annotate, "Show what each instruction and line of a function cost";
     convert, "Turn the stacks of a recording into other programs' formats";
     data, "Convert a perf.data to JSON or a CTF trace";
@@ -153,6 +154,7 @@ Why is my program slow?                 kymo profile -- COMMAND
 What does the machine do just now?      kymo top
 What does it really wait for?           kymo why record -- COMMAND, kymo why
 Where do its samples come from?         kymo record -g -- COMMAND, kymo report
+Is the new version slower?              kymo diff --run -- ./old -- ./new
 Which system calls does it make?        kymo trace -- COMMAND
 How often does an event happen?         kymo count -e EVENT, kymo stat -- COMMAND
 Who waits for whom, for a lock, a disk? kymo sched, kymo lock, kymo io
@@ -278,7 +280,7 @@ fn ledger_output(matches: &ArgMatches) -> exit::LedgerOutput {
     let separated = || matches!(matches.try_get_one::<String>("field_separator"), Ok(Some(_)));
     exit::LedgerOutput {
         file: matches.try_get_one::<PathBuf>(LEDGER_FILE).ok().flatten().cloned(),
-        is_machine_readable: is_set("json") || name == "report" && separated(),
+        is_machine_readable: is_set("json") || is_set("csv") || name == "report" && separated(),
         is_quiet: is_set("quiet"),
     }
 }

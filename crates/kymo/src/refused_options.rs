@@ -233,7 +233,6 @@ const REFUSED_COMMANDS: &[(&str, &str)] = &[
          accesses to memory, and `kymo script -F addr,data_src,weight` prints them",
     ),
     ("daemon", "`kymo session` keeps traces running, and takes their last seconds"),
-    ("diff", "recordings are not compared; `kymo report` shows each"),
     (
         "ftrace",
         "`kymo trace --tracer function` and `--tracer function_graph` show functions of the \

@@ -463,7 +463,10 @@ fn numbers_of_a_32_bit_recording_are_whole() {
 /// Two clocks of one origin, 100 and 200 s after it, as babeltrace2 merges them.
 #[test]
 fn clocks_with_an_origin_of_their_own_are_merged_by_their_offsets() {
-    let text = run(KYMO, ["script", "-i", &made_file("ctf2-origin")]).success().stdout;
+    let out = run(KYMO, ["script", "-i", &made_file("ctf2-origin")]).success();
+    let text = out.stdout;
+    assert!(!out.stderr.contains("real time"), "{}", out.stderr);
+    assert!(out.stderr.contains("counted from the origin of their clocks"), "{}", out.stderr);
     let time = |line: &str| {
         let mut words = line.split_whitespace().map(|w| w.trim_end_matches(':'));
         words.find_map(|w| w.contains('.').then(|| w.parse::<f64>().ok()).flatten())
@@ -474,6 +477,34 @@ fn clocks_with_an_origin_of_their_own_are_merged_by_their_offsets() {
     };
     assert_eq!(of("evA"), [101, 102, 103], "{text}");
     assert_eq!(of("evB"), [201, 202, 203], "{text}");
+}
+
+/// The same traces, of which one names another origin, or 1970.
+#[test]
+fn clocks_with_different_origins_are_not_merged() {
+    let origin = r#""origin": {"namespace": "lab", "name": "start", "uid": "x"}"#;
+    for other in [
+        r#""origin": {"namespace": "lab", "name": "stop", "uid": "x"}"#,
+        r#""origin": "unix-epoch""#,
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        for trace in ["A", "B"] {
+            std::fs::create_dir(dir.path().join(trace)).unwrap();
+            for file in ["metadata", "stream"] {
+                let from = made_file(&format!("ctf2-origin/{trace}/{file}"));
+                std::fs::copy(from, dir.path().join(trace).join(file)).unwrap();
+            }
+        }
+        let metadata = dir.path().join("B/metadata");
+        let text = std::fs::read_to_string(&metadata).unwrap();
+        assert!(text.contains(origin), "{text}");
+        std::fs::write(&metadata, text.replace(origin, other)).unwrap();
+        let out = run(KYMO, ["script", "-i", dir.path().to_str().unwrap()]);
+        assert_eq!((out.status, &*out.stdout), (1, ""));
+        assert!(out.stderr.contains("count from different origins"), "{}", out.stderr);
+        let alone = run(KYMO, ["script", "-i", dir.path().join("B").to_str().unwrap()]).success();
+        assert!(alone.stdout.contains("evB"), "{}", alone.stdout);
+    }
 }
 
 /// Nothing in it tells that its kernel is the running one, and a module's path that it is not.

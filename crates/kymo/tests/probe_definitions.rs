@@ -492,7 +492,7 @@ fn a_number_in_a_vector_register_is_refused_by_its_name() {
         &program,
         &[
             ("scaled n", Same),
-            ("scaled factor", Refused("factor is a floating-point number, which fetch arguments")),
+            ("scaled factor", Refused("do not have; factor is in xmm0, which a probe cannot read")),
             ("scaled factor:x64", Refused("factor is in xmm0, which a probe cannot read")),
         ],
     );

@@ -3,7 +3,7 @@
 
 use kymo_events::{EventFields, FieldId, LayoutMemo, RecordedClass, RecordedEvent};
 
-use crate::print_argument::constant_argument;
+use kymo_format::print_argument::constant_argument;
 
 /// Events of the slab allocator; those with `_node` are of kernels before 6.2.
 pub const SLAB_EVENTS: [&str; 6] = [

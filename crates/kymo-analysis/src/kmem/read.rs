@@ -16,7 +16,7 @@ use super::slab::{SlabAllocation, SlabTable};
 use super::stack_wait::StackWait;
 use crate::call_sites::{CallSites, SiteId};
 use crate::losses::{LossWindows, MOST_CPUS, select_events};
-use crate::print_argument::FlagNames;
+use kymo_format::print_argument::FlagNames;
 
 /// Event that tells who the parent of a new task is.
 const FORK: &str = "sched:sched_process_fork";

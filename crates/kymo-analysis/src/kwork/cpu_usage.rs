@@ -8,7 +8,7 @@ use super::machine::KworkStep;
 use super::read::{KworkConfig, KworkRead, KworkSight, KworkSink, read_into};
 use crate::call_sites::CallSites;
 use crate::losses::{LossWindows, MOST_CPUS};
-use crate::print_argument::FlagNames;
+use kymo_format::print_argument::FlagNames;
 
 /// Tasks on CPUs that have rows.
 const MOST_ROWS: usize = 200_000;

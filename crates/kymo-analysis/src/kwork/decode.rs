@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use kymo_events::{FieldId, LayoutId, LayoutMemo, RecordedClass, RecordedEvent};
 
-use crate::print_argument::FlagNames;
+use kymo_format::print_argument::FlagNames;
 
 /// What a piece of the kernel's work is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,6 +5,7 @@
 //! RecordedEvent ─ KworkDecoder ─► KworkEvent ─ KworkMachine ─► KworkStep ─► tables, lines
 //! ```
 
+mod answers;
 mod cpu_usage;
 mod decode;
 mod machine;
@@ -12,6 +13,8 @@ mod notes;
 mod read;
 mod table;
 
+pub(crate) use answers::schemas;
+pub use answers::{KworkTimes, is_kwork_named, kwork_line_columns};
 pub use cpu_usage::{CpuShare, CpuUsage, TaskShare};
 pub use decode::{KworkDecoder, KworkEvent, KworkKind, KworkPhase};
 pub use machine::{KworkCounts, KworkInterval, KworkMachine, KworkStart, KworkStep};

@@ -10,7 +10,7 @@ use super::decode::{KworkDecoder, KworkEvent, KworkKind};
 use super::machine::{KworkMachine, KworkStep};
 use crate::call_sites::{CallSites, SiteId};
 use crate::losses::{MOST_CPUS, select_events};
-use crate::print_argument::FlagNames;
+use kymo_format::print_argument::FlagNames;
 
 /// What is read.
 #[derive(Debug, Default)]
@@ -175,6 +175,25 @@ pub struct KworkLine<'a> {
     pub cpu: u32,
     /// The task it happened in.
     pub task: &'a kymo_events::TaskInfo,
+}
+
+impl KworkLine<'_> {
+    /// Time from the first raise to the begin, where the raise is known.
+    pub fn delay(&self) -> Option<u64> {
+        let start = &self.interval.start;
+        start.raised.map(|raised| start.time - raised)
+    }
+
+    /// Whether events were lost meanwhile.
+    pub fn is_uncertain(&self) -> bool {
+        self.interval.touches_loss || self.interval.start.delay_touches_loss
+    }
+
+    /// Callers of the begin, a number of them at most.
+    pub fn stack(&self, most: usize) -> &[String] {
+        let stack = &self.interval.start.stack;
+        stack.get(..most).unwrap_or(stack)
+    }
 }
 
 struct LineSink<'a> {

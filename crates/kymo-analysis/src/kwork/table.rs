@@ -8,8 +8,8 @@ use super::decode::KworkKind;
 use super::machine::KworkStep;
 use super::read::{KworkConfig, KworkRead, KworkSight, KworkSink, read_into};
 use crate::call_sites::{CallSites, SiteId};
-use crate::print_argument::FlagNames;
 use crate::tasks::DelayStats;
+use kymo_format::print_argument::FlagNames;
 
 /// Rows of pieces of work, and of tasks.
 const MOST_ROWS: usize = 100_000;

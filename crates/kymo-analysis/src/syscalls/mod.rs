@@ -6,11 +6,14 @@
 //!               ─ SchedDecoder ─► TaskMachine ────┴► SyscallCounting ─► SyscallTable
 //! ```
 
+mod answers;
 mod count;
 mod decode;
 mod notes;
 mod stats;
 
+pub use answers::CallNames;
+pub(crate) use answers::schemas;
 pub use count::{
     CallBlock, CallWaits, SlowCall, SyscallConfig, SyscallTable, SyscallTask, cause_of_call,
     count_syscalls,

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use kymo_events::live::SampleSink;
 use kymo_events::{EventSource, ReadOptions, ReadSummary, SourceError};
+use kymo_table::Columns;
 
 use super::machine::{TaskMachine, Transition};
 use super::read::{SchedRead, SchedReader, SchedSelection, SchedStep, read_sched};
@@ -65,6 +66,33 @@ impl DelayStats {
     pub fn average(&self) -> Option<u64> {
         self.total.checked_div(self.count)
     }
+
+    /// Duration that this share of them does not exceed, at most 1/16 above the truth.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        let (max, _) = self.max?;
+        self.histogram.quantile(share).map(|q| q.min(max))
+    }
+}
+
+/// Columns of durations.
+pub(crate) fn delay_columns<'a, C: 'a>() -> Columns<'a, DelayStats, C> {
+    Columns::new()
+        .sum("count", "number", |d: &DelayStats, _: &C| d.count)
+        .sum("total_ns", "sum", |d, _| d.total)
+        .measure("average_ns", "mean", |d, _| d.average())
+        .measure("p50_ns", "median, at most 1/16 above the truth", |d, _| d.quantile(0.5))
+        .measure("p90_ns", "90th percentile, likewise", |d, _| d.quantile(0.9))
+        .measure("p99_ns", "99th percentile, likewise", |d, _| d.quantile(0.99))
+        .measure("max_ns", "the longest", |d, _| d.max.map(|m| m.0))
+        .measure("max_start_ns", "when the longest began", |d, _| d.max.map(|m| m.1))
+        .detail(
+            "histogram",
+            "pairs of the begin of a doubling in nanoseconds and a number; 0 stands for 0 to 15",
+            |d, _| {
+                let doublings = d.histogram.doublings().into_iter();
+                doublings.map(|(begin, count)| vec![begin, count]).collect::<Vec<_>>()
+            },
+        )
 }
 
 /// A task, or tasks of one name.

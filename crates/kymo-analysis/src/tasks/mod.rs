@@ -8,6 +8,7 @@
 //! Words are perf's: *run time* is time on a CPU, *wait time* is time between two runs, and
 //! *scheduling delay* the part of it in which the task could have run.
 
+mod answers;
 mod decode;
 mod latency;
 mod machine;
@@ -19,7 +20,9 @@ mod task;
 mod thread_map;
 mod wait;
 
+pub(crate) use answers::schemas;
 pub use decode::{SCHED_EVENTS, SchedDecoder, SchedEvent, TaskRef, WakeupContext, WakeupKind};
+pub(crate) use latency::delay_columns;
 pub use latency::{DelayStats, LatencyConfig, LatencyRow, LatencyTable, LongestDelay};
 pub use machine::{SchedCounts, SwitchIn, SwitchOut, TaskMachine, Transition};
 pub use notes::sched_notes;

@@ -114,7 +114,7 @@ impl Lowering<'_> {
             }
             ("config", [], _) => {
                 if !super::finish::is_setting(name) {
-                    return self.error(format!("no such setting {name:?}"));
+                    return self.error(super::finish::unknown_setting(name));
                 }
                 let usual = super::finish::usual_setting(name);
                 let text = self.config.get(name).cloned().unwrap_or_else(|| usual.to_owned());
@@ -607,7 +607,8 @@ impl Lowering<'_> {
                     .map(|n| n * 8),
             }
         } else {
-            register_offset(name)
+            // Names that all machines have.
+            register_offset(if name == "pc" { "ip" } else { name })
         };
         let Some(offset) = offset else {
             return self.error(format!("no such register: {name:?}"));

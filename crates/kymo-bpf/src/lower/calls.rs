@@ -14,6 +14,8 @@ use crate::object::{AttachPoint, AttachTarget, BpfClock, ErrorKind, ProgramOptio
 const FAMILY_4: i64 = 2;
 const FAMILY_6: i64 = 10;
 
+const NEEDS_KEYS: &str = "call to {}() expects a map with explicit keys (non-scalar map)";
+
 /// Of the command line, not of a place in the program.
 fn wrong_option(name: &str, kind: &str, given: &str) -> Lowered<Value> {
     let what = format!("program command line option --{name} invalid {kind} (value: {given})");
@@ -101,8 +103,9 @@ impl Lowering<'_> {
                     None => key,
                 };
                 if name == "has_key" {
-                    if key.is_empty() {
-                        return self.error("has_key() takes a map with a key, and a key");
+                    let number = self.map_number(&self.map_name(&map_name));
+                    if key.is_empty() || self.user_map(number).has_key == Some(false) {
+                        return self.error(NEEDS_KEYS.replacen("{}", "has_key", 1));
                     }
                     self.has_key(&map_name, &key)?
                 } else if arguments.len() > 2 {
@@ -148,7 +151,7 @@ impl Lowering<'_> {
         let name = self.map_name(name);
         let number = self.map_number(&name);
         if self.user_map(number).has_key == Some(false) {
-            return Ok(Value::constant(1));
+            return self.error(NEEDS_KEYS.replacen("{}", "len", 1));
         }
         let function = self.begin_callback();
         self.emit(Instruction::Exit(Operand::Immediate(0)));
@@ -459,6 +462,10 @@ impl Lowering<'_> {
                 self.takes(name, arguments, 4, 4)?;
                 self.output_packet(arguments)?
             }
+            "container_of" => {
+                self.takes(name, arguments, 3, 3)?;
+                self.container_of(&arguments[0], &arguments[1], &arguments[2])?
+            }
             "dw_ustack" => {
                 let what = "dw_ustack() is not supported: programs do not unwind by DWARF; \
                             `kymo record --call-graph dwarf` does";
@@ -489,6 +496,37 @@ impl Lowering<'_> {
             "globmatch" => return self.error("globmatch() is not supported"),
             _ => return Ok(None),
         }))
+    }
+
+    /// `container_of(pointer, typeof(struct x), member)`: a pointer to the structure.
+    fn container_of(
+        &mut self,
+        pointer: &Expression,
+        of: &Expression,
+        member: &Expression,
+    ) -> Lowered<Value> {
+        let Some(target) = self.type_argument(of)? else {
+            return self.error("second argument of container_of() must be a type");
+        };
+        let mut path = Vec::new();
+        let mut rest = member;
+        while let ExpressionKind::Field(inner, name) = &*rest.kind {
+            path.insert(0, name.clone());
+            rest = inner;
+        }
+        match &*rest.kind {
+            ExpressionKind::Name(name) => path.insert(0, name.clone()),
+            _ => return self.error("third argument of container_of() must be a member"),
+        }
+        let offset = self.offset_of(target.clone(), &path)?;
+        let value = self.scalar(pointer)?;
+        let space = match &value.ty {
+            Type::Pointer { space, .. } => *space,
+            _ => self.default_space(),
+        };
+        let (value, offset) = (self.operand(&value)?, self.operand(&offset)?);
+        let register = self.computed(ComputeOperation::Subtract, value, offset);
+        Ok(Value::register(Type::Pointer { target, space }, register))
     }
 
     /// `percpu_kaddr("symbol"[, cpu])`: the symbol's address plus the offset of the CPU.

@@ -189,7 +189,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn offset_of(&mut self, ctype: CType, path: &[String]) -> Lowered<Value> {
+    pub(super) fn offset_of(&mut self, ctype: CType, path: &[String]) -> Lowered<Value> {
         let (mut ctype, mut offset) = (ctype, 0);
         for name in path {
             let CType::Record { id } = ctype else {
@@ -254,6 +254,11 @@ impl Lowering<'_> {
     /// The type that a macro was given for a parameter.
     fn bound_type_name(&self, name: &str) -> Option<TypeName> {
         self.scopes[self.scope].bound_type(name, &self.scopes)
+    }
+
+    /// The type that an argument is: `typeof(struct x)`, or a macro's parameter for one.
+    pub(super) fn type_argument(&mut self, argument: &Expression) -> Lowered<Option<CType>> {
+        self.bound_type(argument).map(|name| self.c_type(&name)).transpose()
     }
 
     /// The type that an expression stands for in a macro: `t`, `t[2]`.
@@ -729,6 +734,9 @@ impl Lowering<'_> {
             (Type::Record(_) | Type::Array { .. }, ValueHome::Remote(address, offset, space)) => {
                 return Ok(Value { ty, home: ValueHome::Remote(*address, *offset, *space) });
             }
+            (Type::Array { .. }, _) if matches!(value.ty, Type::Text(_)) => {
+                return self.text_as_array(value, ty);
+            }
             (Type::Array { .. }, _) if value.ty.is_scalar() => {
                 return self.integer_as_array(value, ty);
             }
@@ -796,6 +804,27 @@ impl Lowering<'_> {
             other if self.size_of(&other) <= 8 => other,
             _ => return self.error("the array is larger than the integer"),
         };
+        Ok(Value::memory(ty, place))
+    }
+
+    /// The bytes of a text, with its NUL, as elements.
+    fn text_as_array(&mut self, value: Value, ty: Type) -> Lowered<Value> {
+        let value = self.settle(value)?;
+        let size = self.size_of(&value.ty);
+        let ty = match ty {
+            Type::Array { element, count: 0 } => {
+                let of = self.types.size(&element).max(1);
+                if size % of != 0 {
+                    return self.error(format!("{size} bytes are no whole number of elements"));
+                }
+                Type::Array { element, count: size / of }
+            }
+            other if self.size_of(&other) <= size => other,
+            _ => return self.error("the array is larger than the string"),
+        };
+        let of_text = value.ty.clone();
+        let place = self.room(self.types.storage(&of_text));
+        self.store_value(&value, place, &of_text)?;
         Ok(Value::memory(ty, place))
     }
 

@@ -56,6 +56,10 @@ pub(super) fn is_setting(key: &str) -> bool {
     KEYS.contains(&key)
 }
 
+pub(super) fn unknown_setting(key: &str) -> String {
+    format!("{key}: not a known configuration option")
+}
+
 /// What a setting is without being set.
 pub(super) fn usual_setting(key: &str) -> &'static str {
     match key {
@@ -67,7 +71,10 @@ pub(super) fn usual_setting(key: &str) -> &'static str {
         "missing_probes" => "error",
         "license" => "GPL",
         "stack_mode" => "bpftrace",
-        "print_maps_on_exit" => "1",
+        "print_maps_on_exit" | "cpp_demangle" | "lazy_symbolication" => "1",
+        "log_size" => "1000000",
+        "on_stack_limit" => "32",
+        "show_debug_info" => "0",
         _ => "",
     }
 }

@@ -263,8 +263,7 @@ impl<'c> Lowering<'c> {
         let mut config = HashMap::new();
         for (key, value, position) in &tree.config {
             if !finish::is_setting(key) {
-                let what = format!("no such setting {key:?}");
-                return Err(error_at(*position, what));
+                return Err(error_at(*position, finish::unknown_setting(key)));
             }
             if let Some(what) = finish::setting_problem(key, value) {
                 return Err(error_at(*position, what));
@@ -372,6 +371,16 @@ impl<'c> Lowering<'c> {
                     let what = point.name.replacen(':', " ", 1);
                     let what = format!("No matches for {what}.");
                     let hint = "`config = { missing_probes = \"warn\" }` goes on without it";
+                    if let AttachTarget::Kprobe { function, .. } = &point.target
+                        && !wild
+                        && missing != "ignore"
+                    {
+                        let what = format!(
+                            "{function} is not traceable (either non-existing, inlined, or \
+                             marked as \"notrace\"); attaching to it will likely fail"
+                        );
+                        self.warnings.push(error_at(*position, what));
+                    }
                     match missing.as_str() {
                         "error" if !wild => {
                             let mut message = error_at(*position, what);
@@ -428,6 +437,16 @@ impl<'c> Lowering<'c> {
 
     /// Lowers everything.
     pub(crate) fn run(mut self) -> Lowered<crate::object::CompiledProgram> {
+        match self.programs() {
+            Ok(programs) => self.finish(programs),
+            Err(mut message) => {
+                message.warnings = self.warnings;
+                Err(message)
+            }
+        }
+    }
+
+    fn programs(&mut self) -> Lowered<Vec<LoweredProgram>> {
         if self.tree.probes.is_empty() {
             return self.error("program has no probe");
         }
@@ -445,7 +464,7 @@ impl<'c> Lowering<'c> {
             self.slots = 0;
             let programs = self.pass(&expanded)?;
             if !self.changed && self.last_pass {
-                return self.finish(programs);
+                return Ok(programs);
             }
             if pass >= MAX_PASSES {
                 return self.error("types of maps do not settle");

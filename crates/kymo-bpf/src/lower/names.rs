@@ -233,8 +233,9 @@ impl Lowering<'_> {
             },
             "has_cpid" => Value::boolean(self.options.child_pid.is_some()),
             _ => {
+                // Markers of programs have up to 12.
                 if let Some(n) = name.strip_prefix("arg").and_then(|n| n.parse::<u32>().ok())
-                    && n < 10
+                    && (n < 10 || matches!(self.point.target, AttachTarget::Usdt { .. }))
                 {
                     let register = self.argument_word(n)?;
                     return Ok(Some(Value::register(U64, register)));

@@ -468,6 +468,8 @@ impl Lowering<'_> {
                         conversion.length = form.to_string();
                     }
                 }
+                // `%gr`: flags of an allocation.
+                'g' if rest.next_if_eq(&'r').is_some() => conversion.letter = 'g',
                 other => return self.error(format!("unknown conversion %{other}")),
             }
             wanted += 1;

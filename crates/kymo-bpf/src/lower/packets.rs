@@ -35,6 +35,7 @@ impl Lowering<'_> {
                     text: format!("{name}() can not be used with {kind:?} probes"),
                     hint: Some("it works in fentry, fexit and rawtracepoint probes".into()),
                     needs_kernel: false,
+                    warnings: Vec::new(),
                 })
             }
         }

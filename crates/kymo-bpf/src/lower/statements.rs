@@ -26,11 +26,15 @@ impl Lowering<'_> {
     }
 
     fn block_in_scope(&mut self, block: &BlockTree) -> Lowered<()> {
-        for (n, statement) in block.statements.iter().enumerate() {
-            if n > 0 && ends_here(&block.statements[n - 1]) {
+        let behind = block.statements.iter().skip(1).map(|statement| statement.position);
+        let behind = behind.chain(block.value.iter().map(|value| value.position));
+        for (statement, position) in block.statements.iter().zip(behind) {
+            if ends_here(statement) {
                 let what = "Unreachable statement.";
-                self.warnings.push(crate::lexer::error_at(statement.position, what));
+                self.warnings.push(crate::lexer::error_at(position, what));
             }
+        }
+        for (n, statement) in block.statements.iter().enumerate() {
             self.print_takes = is_emptied_behind(&block.statements, n);
             self.statement(statement)?;
         }

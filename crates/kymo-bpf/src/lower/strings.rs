@@ -430,11 +430,11 @@ impl Lowering<'_> {
         }
         let (hay, needle) = (self.text_memory(hay)?, self.text_memory(needle)?);
         let result = self.copy_of(Operand::Immediate(-1));
-        let zero = self.copy_of(Operand::Immediate(0));
-        self.unknown(zero);
-        let at = self.copy_of(Operand::Register(zero));
-        let agree = self.copy_of(Operand::Register(zero));
         let (again, differs, found, end) = (self.label(), self.label(), self.label(), self.label());
+        // Zeros that are read one by one: copies of one would share what the verifier learns of
+        // each, and it would walk through every pair of places.
+        let zeros = self.zeros(8, end);
+        let (at, agree) = (self.load(zeros, 8), self.load(zeros, 8));
         self.place_label(again);
         self.bound_loop(end);
         let size = Operand::Immediate(needle.1 as i32);
@@ -452,6 +452,7 @@ impl Lowering<'_> {
         self.jump(again);
         self.place_label(differs);
         self.compute(ComputeOperation::Add, at, Operand::Immediate(1));
+        let zero = self.load(zeros, 8);
         self.emit(Instruction::Move(agree, Operand::Register(zero)));
         self.jump(again);
         self.place_label(found);

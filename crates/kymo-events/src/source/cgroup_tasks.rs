@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
 
+use kymo_kernel::blocked::BlockedThreads;
 use kymo_model::{Note, NoteKind, counted};
 use rustc_hash::FxHashMap;
 
@@ -60,33 +61,10 @@ impl EventSource {
     /// What was found out before events were read for a result.
     pub(super) fn found_notes(&self) -> Vec<Note> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        notes.extend(self.note_blocked());
+        notes.extend(note_blocked(&self.blocked));
+        let selection = self.selection.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        notes.extend(selection.unmet_notes(|| self.extent()));
         notes
-    }
-
-    /// Of the chosen threads those that events cannot tell of: they have not run since before.
-    fn note_blocked(&self) -> Option<Note> {
-        let mut blocked = self.blocked.clone();
-        blocked.retain_unmoved();
-        let threads = blocked.threads();
-        let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for thread in threads {
-            let place = thread.function.as_deref().unwrap_or("a place that may not be read");
-            places.entry(place).or_default().push(thread.tid.to_string());
-        }
-        let places = places.into_iter().map(|(place, tids)| {
-            let shown = tids.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
-            let more = if tids.len() > MOST_NAMED { ", …" } else { "" };
-            format!("{place} ({shown}{more})")
-        });
-        let places = places.collect::<Vec<_>>().join(", ");
-        let n = threads.len() as u64;
-        let did = counted(n, "chosen thread was", "chosen threads were");
-        let fact = format!(
-            "{did} blocked all the time, which no event tells and no table has: in {places}"
-        );
-        let advice = "kymo trace -p shows the calls, kymo profile -p counts the time".to_owned();
-        (n > 0).then(|| Note::doubt(NoteKind::Scope, fact, Some(advice)))
     }
 
     /// The threads that samples saw in cgroups, or in those below them; the numbers are in
@@ -129,4 +107,28 @@ impl EventSource {
         tids.sort_unstable();
         Ok(tids)
     }
+}
+
+/// Of the chosen threads those that events cannot tell of: they have not run since before.
+pub fn note_blocked(blocked: &BlockedThreads) -> Option<Note> {
+    let mut blocked = blocked.clone();
+    blocked.retain_unmoved();
+    let threads = blocked.threads();
+    let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for thread in threads {
+        let place = thread.function.as_deref().unwrap_or("a place that may not be read");
+        places.entry(place).or_default().push(thread.tid.to_string());
+    }
+    let places = places.into_iter().map(|(place, tids)| {
+        let shown = tids.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let more = if tids.len() > MOST_NAMED { ", …" } else { "" };
+        format!("{place} ({shown}{more})")
+    });
+    let places = places.collect::<Vec<_>>().join(", ");
+    let n = threads.len() as u64;
+    let did = counted(n, "chosen thread was", "chosen threads were");
+    let fact =
+        format!("{did} blocked all the time, which no event tells and no table has: in {places}");
+    let advice = "kymo trace -p shows the calls, kymo profile -p counts the time".to_owned();
+    (n > 0).then(|| Note::doubt(NoteKind::Scope, fact, Some(advice)))
 }

@@ -48,10 +48,12 @@ use crate::event::RecordedEvent;
 use crate::filter::FilterExprError;
 use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::{EventSelection, SelectionError};
+use crate::selection_census::RecordedExtent;
 use crate::task_tree::TaskTree;
 
 use batch_reader::{BatchReader, WAITING, WAITING_FOR_TWO};
 pub use batch_tee::{BatchTee, TeedBatches};
+pub use cgroup_tasks::note_blocked;
 pub use count::ClassCounts;
 use ctf::CtfContext;
 pub use digest::{DigestSink, EventDigester};
@@ -135,6 +137,8 @@ pub struct EventSource {
     kallsyms: Option<String>,
     /// What was found out before events were read for a result.
     notes: Mutex<Vec<Note>>,
+    /// The selection that results are made with, once it is known.
+    selection: Mutex<EventSelection>,
     tree: Option<TaskTree>,
     /// Threads whose events are wanted and that had been blocked before there were events.
     blocked: BlockedThreads,
@@ -190,6 +194,7 @@ impl EventSource {
             symbols,
             kallsyms,
             notes: Mutex::default(),
+            selection: Mutex::default(),
             tree: None,
             blocked: BlockedThreads::default(),
             whole_from: None,
@@ -237,6 +242,17 @@ impl EventSource {
     /// Puts a note in front of those of reading.
     pub fn tell(&self, note: Note) {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+    }
+
+    /// Has the notes on what is read name the values of `selection` that no event has.
+    pub fn explain(&self, selection: &EventSelection) {
+        *self.selection.lock().unwrap_or_else(PoisonError::into_inner) = selection.clone();
+    }
+
+    /// What is known of times and CPUs of the recordings without reading a pipe again.
+    pub fn extent(&self) -> RecordedExtent {
+        let span = (!self.is_piped()).then(|| self.span().ok().flatten()).flatten();
+        RecordedExtent { span, cpus: self.cpu_count() }
     }
 
     /// What the recordings are called in messages; empty if they cannot be named.

@@ -100,6 +100,6 @@ impl<'f> Registry<'f> {
             && s.wants_cpu(event.cpu())
             && (!s.has_task_conditions() || wants_task())
             && (!s.names_cgroups() || s.wants_cgroup(event.cgroup().as_deref()))
-            && layout.filter.as_ref().is_none_or(|f| f.matches(event))
+            && layout.filter.as_ref().is_none_or(|f| s.note_filter(f.matches(event)))
     }
 }

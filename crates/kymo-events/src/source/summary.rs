@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kymo_files::ctf::UNFINISHED;
 use kymo_files::ctf::read::{Ctf, Times};
+use kymo_files::ctf::{ClockOrigin, UNFINISHED};
 use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
 use kymo_files::{Stats, Timeline, ctf};
@@ -473,8 +473,14 @@ pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
         l.tell(NoteKind::Metadata, remark, None);
     }
     if ctf.times() == Times::Real && ctf.traces().len() > 1 {
-        let fact = "the traces have clocks of their own: times are real time, as good as each \
-                    clock's offset";
+        let clocks = || ctf.traces().iter().filter_map(|t| t.clock());
+        let times = match clocks().all(|clock| clock.origin == ClockOrigin::UnixEpoch) {
+            true => "real time",
+            false => "counted from the origin of their clocks",
+        };
+        let fact = format!(
+            "the traces have clocks of their own: times are {times}, as good as each clock's offset"
+        );
         l.tell(NoteKind::Clock, fact, None);
     }
     if ctf.traces().iter().any(|t| t.clock().is_none()) {

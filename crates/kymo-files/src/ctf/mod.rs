@@ -17,4 +17,4 @@ pub const UNFINISHED: &str = "kymo_unfinished";
 pub use anchor::Anchor;
 pub use attributes::CodeMapping;
 pub use read::{Ctf, CtfReadError, CtfReadStats};
-pub use types::Metadata;
+pub use types::{ClockOrigin, Metadata};

@@ -82,8 +82,20 @@ impl std::fmt::Display for EnvValue {
     }
 }
 
-/// A clock and how it stands to real time: `offset_s` seconds and `offset` ticks
-/// after 1970 its value was 0.
+/// Moment that the offset of a clock is counted from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClockOrigin {
+    /// 1970.
+    #[default]
+    UnixEpoch,
+    /// One that the metadata of CTF 2 name, as JSON.
+    Custom(String),
+    /// One that the metadata do not name.
+    Unstated,
+}
+
+/// A clock and how it stands to its origin: `offset_s` seconds and `offset` ticks
+/// after that its value was 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockClass {
     /// What fields call it.
@@ -102,6 +114,8 @@ pub struct ClockClass {
     pub offset: i64,
     /// Whether its values mean the same everywhere.
     pub absolute: bool,
+    /// Moment that the offset is counted from.
+    pub origin: ClockOrigin,
 }
 
 impl ClockClass {
@@ -116,6 +130,7 @@ impl ClockClass {
             offset_s: 0,
             offset: 0,
             absolute: false,
+            origin: ClockOrigin::UnixEpoch,
         }
     }
 }

@@ -239,7 +239,7 @@ fn sections(features: &Features, added: &[BuildIdOf]) -> FeatureSections {
 fn build_ids(features: &Features, added: &[BuildIdOf]) -> Vec<BuildIdOf> {
     let told = features.build_ids.iter().map(|entry| BuildIdOf {
         kernel: entry.misc & kymo_model::Misc::CPUMODE_MASK == kymo_model::Misc::KERNEL,
-        name: entry.filename.clone().into_bytes(),
+        name: entry.filename.clone(),
         id: entry.build_id,
     });
     let mut all: Vec<BuildIdOf> = told.collect();

@@ -7,15 +7,18 @@ use kymo_bpf::{FormatConversion, FormatPiece, FormatText, TypedField, ValueType}
 use super::text::{write_escaped, write_value};
 use crate::value::{ProgramValue, ValueDecoder};
 
-/// Text of a format whose conversions take the fields of a record in order.
+/// Text of a format whose conversions take the fields of a record in order. Returns the number of
+/// values of which a conversion without a length showed the lower 32 bits and others are set.
 pub(crate) fn format_values(
     out: &mut Vec<u8>,
     format: &FormatText,
     fields: &[TypedField],
     record: &[u8],
     decoder: &mut ValueDecoder<'_>,
-) {
+    is_old: bool,
+) -> u64 {
     let mut fields = fields.iter();
+    let mut cut = 0;
     for piece in &format.pieces {
         match piece {
             FormatPiece::Literal(text) => out.extend(text.as_bytes()),
@@ -30,11 +33,33 @@ pub(crate) fn format_values(
                 let width = number(conversion.width_from_field, conversion.width);
                 let precision = number(conversion.precision_from_field, conversion.precision);
                 let Some(field) = fields.next() else { continue };
-                let value = decoder.field(field, record);
-                convert(out, conversion, width, precision, field, &value);
+                let value = match (conversion.letter, decoder.field(field, record)) {
+                    ('g', value) => {
+                        let flags = decoder.names.allocation_flags(value.bits());
+                        ProgramValue::Text(flags.into_bytes())
+                    }
+                    (_, value) => value,
+                };
+                let size = conversion_size(conversion, field, is_old);
+                cut += u64::from(is_cut(conversion, size, &value));
+                convert(out, conversion, width, precision, size, &value);
             }
         }
     }
+    cut
+}
+
+/// Whether a conversion that states no length hides bits of a value.
+fn is_cut(conversion: &FormatConversion, size: u32, value: &ProgramValue) -> bool {
+    let is_number = matches!(conversion.letter, 'd' | 'i' | 'u' | 'x' | 'X' | 'o');
+    is_number
+        && size == 4
+        && match value {
+            ProgramValue::Signed(n) | ProgramValue::Enumerator(n, _) => {
+                i32::try_from(*n).is_err() && u32::try_from(*n).is_err()
+            }
+            value => u32::try_from(value.bits()).is_err(),
+        }
 }
 
 /// The widest field: more is a mistake, and memory.
@@ -45,7 +70,7 @@ fn convert(
     conversion: &FormatConversion,
     width: Option<i32>,
     precision: Option<i32>,
-    field: &TypedField,
+    size: u32,
     value: &ProgramValue,
 ) {
     let left = conversion.left || width.is_some_and(|w| w < 0);
@@ -53,7 +78,7 @@ fn convert(
     let precision = precision.and_then(|p| usize::try_from(p).ok()).map(|p| p.min(WIDEST));
     let is_number = matches!(conversion.letter, 'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'p' | 'b');
     let (sign, mut body) = match conversion.letter {
-        'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'p' | 'b' => number_parts(conversion, field, value),
+        'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'p' | 'b' => number_parts(conversion, size, value),
         'c' => (String::new(), vec![value.bits() as u8]),
         'r' => (String::new(), bytes_text(conversion, value)),
         _ => {
@@ -90,7 +115,7 @@ fn convert(
 /// Sign or prefix, and digits.
 fn number_parts(
     conversion: &FormatConversion,
-    field: &TypedField,
+    size: u32,
     value: &ProgramValue,
 ) -> (String, Vec<u8>) {
     // An enumerator prints its number there.
@@ -98,7 +123,6 @@ fn number_parts(
         ProgramValue::Enumerator(number, _) => *number as u64,
         value => value.bits(),
     };
-    let size = conversion_size(conversion, field);
     let masked = if size >= 8 { bits } else { bits & ((1u64 << (8 * size)) - 1) };
     let prefix =
         |text: &str| if conversion.alternate && masked != 0 { text.into() } else { String::new() };
@@ -125,11 +149,20 @@ fn number_parts(
 }
 
 /// Bytes of the number that are printed: of the conversion, or of the value's type.
-fn conversion_size(conversion: &FormatConversion, field: &TypedField) -> u32 {
+fn conversion_size(conversion: &FormatConversion, field: &TypedField, is_old: bool) -> u32 {
+    let is_int = matches!(conversion.letter, 'd' | 'i' | 'u' | 'x' | 'X' | 'o');
     match (conversion.length.as_str(), &field.value_type) {
         ("hh", _) => 1,
         ("h", _) => 2,
         ("l" | "ll" | "j" | "z" | "t", _) => 8,
+        // An `int`, as in C.
+        (
+            _,
+            ValueType::Integer { .. }
+            | ValueType::Boolean
+            | ValueType::Pointer
+            | ValueType::Enumerator { .. },
+        ) if is_int && !is_old => 4,
         (_, ValueType::Integer { size, signed: true })
             if matches!(conversion.letter, 'x' | 'X' | 'o' | 'b' | 'u') =>
         {

@@ -104,7 +104,12 @@ pub(super) struct DetailCache<I> {
     found: FxHashMap<(i32, u64), CallDetails>,
     /// Processes of tasks, as far as known.
     processes: FxHashMap<i32, i32>,
-    /// What descriptors stand for since a call that was seen opened them, by process.
+    /// Tables of descriptors of tasks that do not use the one of their process: negative numbers,
+    /// or those of other processes.
+    tables: FxHashMap<i32, i32>,
+    /// The last number of a table that is no process's.
+    last_table: i32,
+    /// What descriptors stand for since a call that was seen opened them, by table.
     opened: FxHashMap<(i32, i32), String>,
     /// Files that the inspector found for others.
     asked: FxHashMap<(i32, i32), FoundFile>,
@@ -128,8 +133,19 @@ pub(super) struct CallDetails {
 impl<I: TaskInspector> DetailCache<I> {
     pub(super) fn new(inspector: I, most: usize) -> DetailCache<I> {
         let (found, processes, opened, asked) = Default::default();
-        let (changed, replaced) = Default::default();
-        DetailCache { inspector, found, processes, opened, asked, changed, replaced, most }
+        let (changed, replaced, tables) = Default::default();
+        DetailCache {
+            inspector,
+            found,
+            processes,
+            tables,
+            last_table: 0,
+            opened,
+            asked,
+            changed,
+            replaced,
+            most,
+        }
     }
 
     /// Looks up what the arguments of a call that was just entered point to.
@@ -192,7 +208,7 @@ impl<I: TaskInspector> DetailCache<I> {
         if fd < 0 {
             return ArgumentDetail::None;
         }
-        let key = (self.process(tid), fd);
+        let key = (self.table(tid), fd);
         if let Some(file) = self.asked.get(&key) {
             return ArgumentDetail::File(file.clone());
         }
@@ -206,8 +222,8 @@ impl<I: TaskInspector> DetailCache<I> {
 
     /// What a descriptor stands for by the calls that were seen.
     pub(super) fn descriptor(&mut self, tid: i32, fd: i32) -> Option<&str> {
-        let process = self.process(tid);
-        self.opened.get(&(process, fd)).map(String::as_str)
+        let table = self.table(tid);
+        self.opened.get(&(table, fd)).map(String::as_str)
     }
 
     /// What a descriptor stood for in the call at hand: by the calls before it, or as it was found,
@@ -223,8 +239,8 @@ impl<I: TaskInspector> DetailCache<I> {
             let path = path.to_owned();
             return ArgumentDetail::File(FoundFile { path, found_at: None });
         }
-        let process = self.process(tid);
-        let since = self.changed.get(&(process, fd)).max(self.replaced.get(&process));
+        let table = self.table(tid);
+        let since = self.changed.get(&(table, fd)).max(self.replaced.get(&table));
         match (&found, since) {
             // Times of other clocks cannot be compared.
             (ArgumentDetail::File(file), Some(since))
@@ -240,21 +256,21 @@ impl<I: TaskInspector> DetailCache<I> {
     pub(super) fn note_opened(&mut self, (tid, at): (i32, u64), fd: i32, path: Option<String>) {
         self.note_closed(tid, fd, at);
         if let Some(path) = path {
-            let key = (self.process(tid), fd);
+            let key = (self.table(tid), fd);
             self.opened.insert(key, path);
         }
     }
 
     /// A descriptor stands for nothing any more.
     pub(super) fn note_closed(&mut self, tid: i32, fd: i32, at: u64) {
-        let key = (self.process(tid), fd);
+        let key = (self.table(tid), fd);
         self.opened.remove(&key);
         self.asked.remove(&key);
         if self.changed.len() >= MAX_KEPT {
             // What was found until now is in doubt for all.
-            let processes = self.changed.drain().map(|((process, _), time)| (process, time));
-            for (process, time) in processes {
-                let since = self.replaced.entry(process).or_default();
+            let tables = self.changed.drain().map(|((table, _), time)| (table, time));
+            for (table, time) in tables {
+                let since = self.replaced.entry(table).or_default();
                 *since = time.max(*since);
             }
         }
@@ -263,14 +279,55 @@ impl<I: TaskInspector> DetailCache<I> {
 
     /// The descriptors of a range stand for nothing any more.
     pub(super) fn note_range_closed(&mut self, tid: i32, (first, last): (u32, u32), at: u64) {
-        let process = self.process(tid);
-        let is_kept = |(p, fd): &(i32, i32)| {
-            *p != process || !(first..=last).contains(&u32::try_from(*fd).unwrap_or(u32::MAX))
+        let table = self.table(tid);
+        let is_kept = |(t, fd): &(i32, i32)| {
+            *t != table || !(first..=last).contains(&u32::try_from(*fd).unwrap_or(u32::MAX))
         };
         self.opened.retain(|key, _| is_kept(key));
         self.asked.retain(|key, _| is_kept(key));
         // Answers for descriptors that were not used yet are on their way.
-        self.replaced.insert(process, at);
+        self.replaced.insert(table, at);
+    }
+
+    /// A task got a copy of its table of descriptors, which was that of others, too.
+    pub(super) fn note_own_table(&mut self, tid: i32) {
+        let old = self.table(tid);
+        self.last_table = self.last_table.saturating_sub(1);
+        self.tables.insert(tid, self.last_table);
+        self.copy_table(old, self.last_table);
+    }
+
+    /// A task started another, which uses its table of descriptors or a copy of that.
+    pub(super) fn note_started(&mut self, tid: i32, child: i32, shares_table: bool) {
+        let table = self.table(tid);
+        let is_thread = self.process(tid) == self.process(child);
+        match shares_table {
+            true if table == self.process(child) => {}
+            true => _ = self.tables.insert(child, table),
+            // The copy of a new process is found where its descriptors are used.
+            false if !is_thread => {}
+            false => {
+                self.tables.insert(child, table);
+                self.note_own_table(child);
+            }
+        }
+    }
+
+    /// Whether two tasks are of one process.
+    pub(super) fn is_thread_of(&mut self, tid: i32, other: i32) -> bool {
+        self.process(tid) == self.process(other)
+    }
+
+    fn copy_table(&mut self, from: i32, to: i32) {
+        let of = |key: &(i32, i32)| key.0 == from;
+        let opened = self.opened.iter().filter(|(key, _)| of(key));
+        let opened: Vec<_> = opened.map(|(key, path)| ((to, key.1), path.clone())).collect();
+        self.opened.extend(opened);
+        let changed = self.changed.iter().filter(|(key, _)| of(key));
+        let changed: Vec<_> = changed.map(|(key, time)| ((to, key.1), *time)).collect();
+        self.changed.extend(changed);
+        let replaced = self.replaced.get(&from).copied();
+        replaced.into_iter().for_each(|time| _ = self.replaced.insert(to, time));
     }
 
     /// A process became another program: some descriptors are closed by that.
@@ -280,16 +337,33 @@ impl<I: TaskInspector> DetailCache<I> {
         self.replaced.insert(process, at);
     }
 
-    /// A task ended.
+    /// A task ended, or has a new table of descriptors.
     pub(super) fn forget(&mut self, tid: i32) {
         let process = self.process(tid);
         if process == tid {
-            self.opened.retain(|(p, _), _| *p != process);
-            self.asked.retain(|(p, _), _| *p != process);
-            self.changed.retain(|(p, _), _| *p != process);
-            self.replaced.remove(&process);
+            self.forget_table(process);
+        }
+        if let Some(table) = self.tables.remove(&tid).filter(|table| *table < 0)
+            && !self.tables.values().any(|known| *known == table)
+        {
+            self.forget_table(table);
         }
         self.processes.remove(&tid);
+    }
+
+    fn forget_table(&mut self, table: i32) {
+        self.opened.retain(|(t, _), _| *t != table);
+        self.asked.retain(|(t, _), _| *t != table);
+        self.changed.retain(|(t, _), _| *t != table);
+        self.replaced.remove(&table);
+    }
+
+    /// Number of the table of descriptors of a task.
+    fn table(&mut self, tid: i32) -> i32 {
+        match self.tables.get(&tid) {
+            Some(table) => *table,
+            None => self.process(tid),
+        }
     }
 
     fn process(&mut self, tid: i32) -> i32 {
@@ -301,4 +375,76 @@ impl<I: TaskInspector> DetailCache<I> {
 /// A duration as strace writes it: seconds with microseconds.
 pub(super) fn seconds(d: Duration) -> String {
     format!("{}.{:06}", d.as_secs(), d.subsec_micros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process 10 with the threads 10 and 11, and a process 20; it knows no files.
+    struct Threads;
+
+    impl TaskInspector for Threads {
+        fn call_format(&self, _name: &str) -> Option<EventFormat> {
+            None
+        }
+
+        fn read_text(&self, _tid: i32, _address: u64, _most: usize) -> Option<(Vec<u8>, bool)> {
+            None
+        }
+
+        fn read_memory(&self, _tid: i32, _address: u64, _buffer: &mut [u8]) -> Option<usize> {
+            None
+        }
+
+        fn descriptor_path(&self, _tid: i32, _fd: i32) -> Option<String> {
+            None
+        }
+
+        fn process_of(&self, tid: i32) -> Option<i32> {
+            Some(if tid < 20 { 10 } else { 20 })
+        }
+
+        fn monotonic_time(&self) -> u64 {
+            0
+        }
+
+        fn refresh_names(&mut self) {}
+
+        fn task_name(&mut self, _tid: i32) -> &[u8] {
+            b"x"
+        }
+    }
+
+    #[test]
+    fn a_copied_table_of_descriptors_is_another() {
+        let mut details = DetailCache::new(Threads, 32);
+        let open = |details: &mut DetailCache<Threads>, tid, path: &str| {
+            details.note_opened((tid, 1), 3, Some(path.to_owned()));
+        };
+        open(&mut details, 10, "/a");
+        assert_eq!(details.descriptor(11, 3), Some("/a"));
+        // unshare(CLONE_FILES), or close_range(…, CLOSE_RANGE_UNSHARE).
+        details.note_own_table(11);
+        assert_eq!(details.descriptor(11, 3), Some("/a"));
+        open(&mut details, 11, "/b");
+        assert_eq!(
+            (details.descriptor(10, 3), details.descriptor(11, 3)),
+            (Some("/a"), Some("/b"))
+        );
+        // What it starts uses its table, or a copy of it.
+        details.note_started(11, 12, true);
+        details.note_started(11, 13, false);
+        details.note_closed(11, 3, 2);
+        assert_eq!((details.descriptor(12, 3), details.descriptor(13, 3)), (None, Some("/b")));
+        // A process with the table of another.
+        details.note_started(10, 20, true);
+        assert_eq!(details.descriptor(20, 3), Some("/a"));
+        details.note_closed(20, 3, 3);
+        assert_eq!(details.descriptor(10, 3), None);
+        // An exec ends that.
+        open(&mut details, 10, "/c");
+        details.forget_process(20, 4);
+        assert_eq!((details.descriptor(20, 3), details.descriptor(10, 3)), (None, Some("/c")));
+    }
 }

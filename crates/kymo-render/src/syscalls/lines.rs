@@ -704,8 +704,33 @@ impl<I: TaskInspector> SyscallLines<I> {
         };
         match pending.call.name.as_str() {
             "close" => self.details.note_closed(tid, arg(0), at),
-            "close_range" if value == 0 && word(2) & libc::CLOSE_RANGE_CLOEXEC == 0 => {
-                self.details.note_range_closed(tid, (word(0), word(1)), at);
+            "close_range" if value == 0 => {
+                if word(2) & libc::CLOSE_RANGE_UNSHARE != 0 {
+                    self.details.note_own_table(tid);
+                }
+                if word(2) & libc::CLOSE_RANGE_CLOEXEC == 0 {
+                    self.details.note_range_closed(tid, (word(0), word(1)), at);
+                }
+            }
+            "unshare" if value == 0 && arg(0) & libc::CLONE_FILES != 0 => {
+                self.details.note_own_table(tid);
+            }
+            "clone" if value > 0 => {
+                let shares_table = arg(0) & libc::CLONE_FILES != 0;
+                self.details.note_started(tid, value as i32, shares_table);
+            }
+            "clone3" if value > 0 => {
+                // The flags lie in memory, which may not have been read: threads use one table.
+                let flags = pending.details.arguments.first().and_then(|flags| match flags {
+                    ArgumentDetail::Written(text) => Some(text),
+                    _ => None,
+                });
+                const FILES: &[u8] = b"CLONE_FILES";
+                let has_files = |text: &Vec<u8>| text.windows(FILES.len()).any(|w| w == FILES);
+                let shares_table = flags.is_none_or(has_files);
+                if flags.is_some() || self.details.is_thread_of(tid, value as i32) {
+                    self.details.note_started(tid, value as i32, shares_table);
+                }
             }
             "dup2" | "dup3" if value >= 0 && arg(0) == arg(1) => {}
             "dup" | "dup2" | "dup3" if value >= 0 => {

@@ -165,8 +165,8 @@ impl CallTable {
                 ms(Some(s.durations.total)),
                 ms(s.min),
                 ms(s.durations.average()),
-                ms(s.quantile(0.5)),
-                ms(s.quantile(0.99)),
+                ms(s.durations.quantile(0.5)),
+                ms(s.durations.quantile(0.99)),
                 ms(s.durations.max.map(|m| m.0)),
                 s.relative_error(),
             );

@@ -96,6 +96,7 @@ fn fields(problem: &Problem) -> Option<Vec<String>> {
             word("other-kernel", &[&a, &b])
         }
         Problem::DebugInfo { path, why } => word("debuginfo", &[path, why]),
+        Problem::UnknownKernel => word("unknown-kernel", &[]),
         Problem::NoKernelSymbols => word("no-kernel-symbols", &[]),
         Problem::Cache { .. } | Problem::Bundle(_) | Problem::OtherMachine { .. } => None,
     }
@@ -119,6 +120,7 @@ fn problem(fields: &[String]) -> Option<Problem> {
         }
         ("other-kernel", [a, b]) => Problem::OtherKernel { recorded: known(a), running: known(b) },
         ("debuginfo", [path, why]) => Problem::DebugInfo { path: path.clone(), why: why.clone() },
+        ("unknown-kernel", []) => Problem::UnknownKernel,
         ("no-kernel-symbols", []) => Problem::NoKernelSymbols,
         _ => return None,
     })

@@ -1,75 +1,27 @@
 //! `kymo kwork report` and `latency`: tables of run times and of delays, and whom interrupts
 //! and softirqs held up.
 
-use std::cmp::Reverse;
 use std::io::{self, Write};
-use std::str::FromStr;
 
-use kymo_analysis::kwork::{DelayedTask, KworkRow, KworkTable};
-use kymo_analysis::tasks::DelayStats;
-use kymo_model::CompactSort as _;
-use serde_json::{Value, json};
+use kymo_analysis::kwork::KworkTimes;
+use kymo_table::{Answer, Layout, Row, Table, TextColumn};
 
-use super::{RULE_WIDTH, counts_json, cut_name};
+use super::{RULE_WIDTH, cut_name};
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
-use crate::units::{Grouped, Seconds, Span, TimeUnits, shown, write_more};
+use crate::units::{Grouped, RoundedMillis, Seconds, Span, TimeUnits, write_more};
 
-/// Which of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KworkReportKind {
-    /// Times from begin to end.
-    Runtime,
-    /// Times from raise to begin.
-    Delay,
-}
-
-/// Columns that rows are sorted by, the largest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KworkColumn {
-    /// All run times together (`report`).
-    Runtime,
-    /// Mean delay (`latency`).
-    Avg,
-    /// The longest.
-    Max,
-    /// How many.
-    Count,
-}
-
-impl FromStr for KworkColumn {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<KworkColumn, String> {
-        Ok(match text {
-            "runtime" => KworkColumn::Runtime,
-            "avg" => KworkColumn::Avg,
-            "max" => KworkColumn::Max,
-            "count" => KworkColumn::Count,
-            _ => {
-                return Err(format!(
-                    "there is no key {text:?}; there are runtime, avg, max and count"
-                ));
-            }
-        })
-    }
-}
-
-/// The table as it is shown.
+/// The answer as it is shown.
 pub struct KworkReport<'a> {
-    /// What was counted.
-    pub table: &'a KworkTable,
+    /// The answer.
+    pub answer: &'a Answer,
     /// Run times or delays.
-    pub kind: KworkReportKind,
-    /// What rows are sorted by.
-    pub sort: Vec<KworkColumn>,
-    /// Only rows with this name.
-    pub name: Option<String>,
+    pub times: KworkTimes,
     /// With a summary behind the table.
     pub summary: bool,
     /// Tasks that were held up that are shown at most.
     pub delayed: usize,
-    /// Rows of the text at most.
+    /// Rows at most.
     pub most: usize,
     /// With histograms of the first rows.
     pub histogram: bool,
@@ -80,36 +32,12 @@ pub struct KworkReport<'a> {
 }
 
 impl KworkReport<'_> {
-    fn stats<'r>(&self, row: &'r KworkRow) -> &'r DelayStats {
-        match self.kind {
-            KworkReportKind::Runtime => &row.runtime,
-            KworkReportKind::Delay => &row.delay,
+    /// Name of a column of the times.
+    fn of(&self, name: &str) -> String {
+        match self.times {
+            KworkTimes::Runtime => format!("runtime.{name}"),
+            KworkTimes::Delay => format!("delay.{name}"),
         }
-    }
-
-    fn rows(&self) -> Vec<&KworkRow> {
-        let bare = |row: &KworkRow| {
-            let name = row.name.rsplit_once(':').map_or(row.name.as_str(), |(name, _)| name);
-            name.trim_start_matches("(s)").trim_start_matches("(w)").to_owned()
-        };
-        let named = |row: &&KworkRow| {
-            self.name.as_ref().is_none_or(|name| row.name == *name || bare(row) == *name)
-        };
-        let counts = |row: &&KworkRow| self.stats(row).count > 0 || row.uncertain > 0;
-        let mut rows: Vec<&KworkRow> =
-            self.table.rows.iter().filter(counts).filter(named).collect();
-        rows.compact_sort_by_cached_key(|row| {
-            let stats = self.stats(row);
-            let key = |column: &KworkColumn| match column {
-                KworkColumn::Runtime => stats.total,
-                KworkColumn::Avg => stats.average().unwrap_or(0),
-                KworkColumn::Max => stats.max.map_or(0, |m| m.0),
-                KworkColumn::Count => stats.count,
-            };
-            let keys: Vec<Reverse<u64>> = self.sort.iter().map(|c| Reverse(key(c))).collect();
-            (keys, row.name.clone(), row.cpu, row.id)
-        });
-        rows
     }
 
     /// Writes the answer, the tables and the ledger.
@@ -117,14 +45,14 @@ impl KworkReport<'_> {
     /// # Errors
     /// If writing fails.
     pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
-        let rows = self.rows();
-        self.write_answer(out, &rows)?;
-        self.write_rows(out, &rows)?;
-        for row in rows.iter().take(if self.histogram { HISTOGRAMS } else { 0 }) {
-            let title = format!("{} on CPU {}", row.name, row.cpu);
-            write_histogram(out, &title, self.stats(row))?;
+        let rows = self.answer.table("rows");
+        self.write_answer(out, rows)?;
+        self.write_rows(out, rows)?;
+        for row in rows.rows().take(if self.histogram { HISTOGRAMS } else { 0 }) {
+            let title = format!("{} on CPU {}", row.text("name"), row.number("cpu"));
+            write_histogram(out, &title, row, &self.of(""))?;
         }
-        if self.kind == KworkReportKind::Runtime {
+        if self.times == KworkTimes::Runtime {
             self.write_delayed(out)?;
         }
         if !ledger.is_empty() {
@@ -133,193 +61,131 @@ impl KworkReport<'_> {
         Ok(())
     }
 
-    fn write_answer(&self, out: &mut dyn Write, rows: &[&KworkRow]) -> io::Result<()> {
-        let longest = rows.iter().filter_map(|row| Some((self.stats(row).max?, row)));
-        let Some(((max, from), row)) = longest.max_by_key(|((max, _), _)| *max) else {
-            return Ok(());
-        };
-        match self.kind {
-            KworkReportKind::Runtime => {
-                let total = rows.iter().map(|r| r.runtime.total).sum();
-                let count = rows.iter().map(|r| r.runtime.count).sum();
+    fn write_answer(&self, out: &mut dyn Write, rows: Table<'_>) -> io::Result<()> {
+        let max = |row: &Row<'_>| row.number(&self.of("max_ns"));
+        let seen = rows.rows().filter(|row| row.has(&self.of("max_ns")));
+        let Some(row) = seen.max_by_key(max) else { return Ok(()) };
+        let (name, cpu, max) = (row.text("name"), row.number("cpu"), max(&row));
+        match self.times {
+            KworkTimes::Runtime => {
                 writeln!(
                     out,
-                    "\n {} in {} interrupts, softirqs and work items; the longest: {}, {} on CPU {}.",
-                    Span(total),
-                    Grouped(count),
+                    "\n {} in {} interrupts, softirqs and work items; the longest: {}, {name} on CPU {cpu}.",
+                    Span(rows.total("runtime.total_ns")),
+                    Grouped(rows.total("runtime.count")),
                     Span(max),
-                    row.name,
-                    row.cpu
                 )?;
-                if let Some(task) = self.table.delayed.first() {
+                if let Some(task) = self.answer.table("held_up").rows().next() {
                     writeln!(
                         out,
                         " Most held up by interrupts and softirqs: {}:{}, {} in {} of them.",
-                        shown(&task.comm),
-                        task.tid,
-                        Span(task.held_up.total),
-                        Grouped(task.held_up.count)
+                        task.text("comm"),
+                        task.number("tid"),
+                        Span(task.number("total_ns")),
+                        Grouped(task.number("count"))
                     )?;
                 }
             }
-            KworkReportKind::Delay => writeln!(
+            KworkTimes::Delay => writeln!(
                 out,
-                "\n Longest wait of a softirq or work item: {}, {} on CPU {}.",
+                "\n Longest wait of a softirq or work item: {}, {name} on CPU {cpu}.",
                 Span(max),
-                row.name,
-                row.cpu
             )?,
         }
         if self.recording.is_empty() {
             return Ok(());
         }
-        let nano = TimeUnits { nanos: true };
+        let (nano, from) = (TimeUnits { nanos: true }, row.number(&self.of("max_start_ns")));
         let (from, to) = (Seconds(from, nano), Seconds(from + max, nano));
         writeln!(out, " Its events: kymo script {} --time {from},{to}", self.recording)
     }
 
     fn millis(&self, nanos: u64) -> String {
-        let millis = nanos as f64 / 1e6;
-        if self.units.nanos { format!("{millis:.6}") } else { format!("{millis:.3}") }
+        format!("{} ms", RoundedMillis(nanos, self.units))
     }
 
-    fn write_rows(&self, out: &mut dyn Write, rows: &[&KworkRow]) -> io::Result<()> {
-        let rule = "-".repeat(RULE_WIDTH);
-        let (total, what) = match self.kind {
-            KworkReportKind::Runtime => ("Total Runtime", "runtime"),
-            KworkReportKind::Delay => ("Avg delay", "delay"),
+    fn write_rows(&self, out: &mut dyn Write, rows: Table<'_>) -> io::Result<()> {
+        let (total, what, first) = match self.times {
+            KworkTimes::Runtime => ("Total Runtime", "runtime", self.of("total_ns")),
+            KworkTimes::Delay => ("Avg delay", "delay", self.of("average_ns")),
         };
-        let (max, start, end) =
-            (format!("Max {what}"), format!("Max {what} start"), format!("Max {what} end"));
-        writeln!(
-            out,
-            "\n  {:<30} | {:<4} | {total:<13} | {:<9} | {max:<13} | {start:<19} | {end:<19} |",
-            "Kwork Name", "Cpu", "Count"
-        )?;
+        let (count, max, start) = (self.of("count"), self.of("max_ns"), self.of("max_start_ns"));
+        let (max, start) = (&max, &start);
+        let seconds = |time| format!("{} s", Seconds(time, self.units));
+        let layout = Layout {
+            indent: "  ",
+            gap: " | ",
+            end: " |",
+            columns: vec![
+                TextColumn::left("Kwork Name", 30, |r| {
+                    format!("{}{}", cut_name(&r.text("name")), r.mark())
+                }),
+                TextColumn::left("Cpu", 4, |r| format!("{:04}", r.number("cpu"))),
+                TextColumn::right(total, 13, |r| self.millis(r.number(&first))).titled_left(),
+                TextColumn::number("Count", 9, &count).titled_left(),
+                TextColumn::right(format!("Max {what}"), 13, |r| self.millis(r.number(max)))
+                    .titled_left(),
+                TextColumn::right(format!("Max {what} start"), 19, |r| seconds(r.number(start)))
+                    .titled_left(),
+                TextColumn::right(format!("Max {what} end"), 19, |r| {
+                    seconds(r.number(start) + r.number(max))
+                })
+                .titled_left(),
+            ],
+        };
+        let rule = "-".repeat(RULE_WIDTH);
+        writeln!(out)?;
+        layout.write_head(out)?;
         writeln!(out, " {rule}")?;
-        for row in rows.iter().take(self.most) {
-            let stats = self.stats(row);
-            let first = match self.kind {
-                KworkReportKind::Runtime => stats.total,
-                KworkReportKind::Delay => stats.average().unwrap_or(0),
-            };
-            let (max, start) = stats.max.unwrap_or((0, 0));
-            let mark = if row.uncertain > 0 { "*" } else { "" };
-            writeln!(
-                out,
-                "  {:<30} | {:04} | {:>10} ms | {:>9} | {:>10} ms | {:>17} s | {:>17} s |",
-                format!("{}{mark}", cut_name(&row.name)),
-                row.cpu,
-                self.millis(first),
-                stats.count,
-                self.millis(max),
-                Seconds(start, self.units),
-                Seconds(start + max, self.units),
-            )?;
-        }
-        write_more(out, rows.len(), self.most)?;
+        layout.write_rows(out, rows.first(self.most))?;
+        write_more(out, rows.rows.len(), self.most)?;
         writeln!(out, " {rule}")?;
         if self.summary {
             self.write_summary(out, rows)?;
             writeln!(out, " {rule}")?;
         }
-        if rows.iter().any(|row| row.uncertain > 0) {
+        if rows.any("uncertain") {
             writeln!(out, "  * events were lost in some of them, which are left out")?;
         }
         Ok(())
     }
 
-    fn write_summary(&self, out: &mut dyn Write, rows: &[&KworkRow]) -> io::Result<()> {
-        let total: u64 = rows.iter().map(|row| self.stats(row).total).sum();
-        let count: u64 = rows.iter().map(|row| self.stats(row).count).sum();
-        let span = self.table.read.span.map_or(0, |(first, last)| last - first);
-        let load = if span == 0 { 0.0 } else { total as f64 * 100.0 / span as f64 };
-        writeln!(out, "  Total count            : {count:>9}")?;
+    fn write_summary(&self, out: &mut dyn Write, rows: Table<'_>) -> io::Result<()> {
+        let (total, facts) = (rows.total(&self.of("total_ns")), self.answer.facts());
+        let span = facts.number("last_ns") - facts.number("first_ns");
+        let load = kymo_analysis::percent(total, span);
+        let millis = |nanos| RoundedMillis(nanos, self.units);
+        writeln!(out, "  Total count            : {:>9}", rows.total(&self.of("count")))?;
         // perf 7.2 shows the hundredth of it.
-        writeln!(
-            out,
-            "  Total runtime   (msec) : {:>9} ({load:.3}% of a CPU)",
-            self.millis(total)
-        )?;
-        writeln!(out, "  Total time span (msec) : {:>9}", self.millis(span))
+        writeln!(out, "  Total runtime   (msec) : {:>9} ({load:.3}% of a CPU)", millis(total))?;
+        writeln!(out, "  Total time span (msec) : {:>9}", millis(span))
     }
 
     fn write_delayed(&self, out: &mut dyn Write) -> io::Result<()> {
-        let tasks = &self.table.delayed;
-        if tasks.is_empty() || self.delayed == 0 {
+        let tasks = self.answer.table("held_up");
+        if tasks.rows.is_empty() || self.delayed == 0 {
             return Ok(());
         }
+        let layout = Layout {
+            indent: "  ",
+            gap: " | ",
+            end: "",
+            columns: vec![
+                TextColumn::left("Task", 24, |r| format!("{}:{}", r.text("comm"), r.number("tid"))),
+                TextColumn::right("Held up", 13, |r| self.millis(r.number("total_ns")))
+                    .titled_left(),
+                TextColumn::number("Count", 9, "count").titled_left(),
+                TextColumn::right("Longest", 13, |r| self.millis(r.number("max_ns"))).titled_left(),
+                TextColumn::left("Longest by", 0, |r| r.text("longest_by")),
+            ],
+        };
         writeln!(out, "\n  Tasks that interrupts and softirqs held up:")?;
-        writeln!(
-            out,
-            "  {:<24} | {:<13} | {:<9} | {:<13} | Longest by",
-            "Task", "Held up", "Count", "Longest"
-        )?;
+        layout.write_head(out)?;
         writeln!(out, " {}", "-".repeat(84))?;
-        for task in tasks.iter().take(self.delayed) {
-            writeln!(
-                out,
-                "  {:<24} | {:>10} ms | {:>9} | {:>10} ms | {}",
-                format!("{}:{}", shown(&task.comm), task.tid),
-                self.millis(task.held_up.total),
-                task.held_up.count,
-                self.millis(task.held_up.max.map_or(0, |m| m.0)),
-                task.longest_by,
-            )?;
-        }
-        if tasks.len() > self.delayed {
-            writeln!(out, "  ... and {} more", tasks.len() - self.delayed)?;
+        layout.write_rows(out, tasks.first(self.delayed))?;
+        if tasks.rows.len() > self.delayed {
+            writeln!(out, "  ... and {} more", tasks.rows.len() - self.delayed)?;
         }
         Ok(())
     }
-
-    /// Writes the table and the ledger as one object.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let row = |row: &&KworkRow| {
-            json!({
-                "kind": row.kind.name(),
-                "name": row.name,
-                "cpu": row.cpu,
-                "id": row.id,
-                "runtime": stats_json(&row.runtime),
-                "delay": stats_json(&row.delay),
-                "uncertain": row.uncertain,
-            })
-        };
-        let task = |task: &DelayedTask| {
-            let mut value = stats_json(&task.held_up);
-            if let Some(members) = value.as_object_mut() {
-                members.insert("comm".into(), String::from_utf8_lossy(&task.comm).into());
-                members.insert("tid".into(), task.tid.into());
-                members.insert("longest_by".into(), task.longest_by.as_str().into());
-            }
-            value
-        };
-        let span = self.table.read.span;
-        let page = json!({
-            "rows": self.rows().iter().map(row).collect::<Vec<Value>>(),
-            "held_up": self.table.delayed.iter().map(task).collect::<Vec<Value>>(),
-            "halves": counts_json(&self.table.read.machine.counts),
-            "first_ns": span.map(|s| s.0),
-            "last_ns": span.map(|s| s.1),
-        });
-        writeln!(out, "{page:#}")
-    }
-}
-
-fn stats_json(d: &DelayStats) -> Value {
-    let max = d.max.map(|m| m.0);
-    let quantile = |share| d.histogram.quantile(share).map(|q| q.min(max.unwrap_or(q)));
-    json!({
-        "count": d.count,
-        "total_ns": d.total,
-        "average_ns": d.average(),
-        "p50_ns": quantile(0.5),
-        "p99_ns": quantile(0.99),
-        "max_ns": max,
-        "max_start_ns": d.max.map(|m| m.1),
-    })
 }

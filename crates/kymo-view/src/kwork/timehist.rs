@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 
-use kymo_analysis::kwork::KworkLine;
-use serde_json::json;
+use kymo_analysis::kwork::{KworkLine, kwork_line_columns};
 
 use super::cut_name;
-use crate::units::{Seconds, TimeUnits};
+use crate::units::{RoundedMillis, Seconds, TimeUnits};
 
 /// Writes lines.
 pub struct KworkLineWriter<'o> {
@@ -54,48 +53,25 @@ impl KworkLineWriter<'_> {
     /// # Errors
     /// If writing fails.
     pub fn write(&mut self, line: &KworkLine<'_>) -> io::Result<()> {
-        let interval = line.interval;
-        let start = &interval.start;
-        let delay = start.raised.map(|raised| start.time - raised);
-        let runtime = interval.end - start.time;
-        let is_uncertain = interval.touches_loss || start.delay_touches_loss;
-        let stack = start.stack.get(..self.max_stack).unwrap_or(&start.stack);
         if self.json {
-            let value = json!({
-                "type": "kwork",
-                "kind": line.kind.name(),
-                "name": line.name,
-                "id": line.id,
-                "start_ns": start.time,
-                "end_ns": interval.end,
-                "cpu": start.cpu,
-                "end_cpu": line.cpu,
-                "runtime_ns": runtime,
-                "raised_ns": start.raised,
-                "delay_ns": delay,
-                "comm": String::from_utf8_lossy(line.task.comm()),
-                "tid": line.task.tid,
-                "pid": line.task.pid,
-                "uncertain": is_uncertain,
-                "stack": stack,
-            });
-            return writeln!(self.out, "{value}");
+            return kwork_line_columns().write_json_line(self.out, line, &self.max_stack);
         }
-        let digits = if self.units.nanos { 6 } else { 3 };
-        let millis = |nanos: u64| format!("{:.digits$}", nanos as f64 / 1e6);
+        let start = &line.interval.start;
+        let stack = line.stack(self.max_stack);
+        let millis = |nanos: u64| RoundedMillis(nanos, self.units).to_string();
         write!(
             self.out,
             " {:>17}  {:>17}  [{:04}]  {:<30}  {:>10}  {:>10} ",
             Seconds(start.time, self.units),
-            Seconds(interval.end, self.units),
+            Seconds(line.interval.end, self.units),
             start.cpu,
             cut_name(line.name),
-            millis(runtime),
-            delay.map(millis).unwrap_or_default(),
+            millis(line.interval.end - start.time),
+            line.delay().map(millis).unwrap_or_default(),
         )?;
         if !stack.is_empty() {
             write!(self.out, " {}", stack.join(" <- "))?;
         }
-        writeln!(self.out, "{}", if is_uncertain { " !lost" } else { "" })
+        writeln!(self.out, "{}", if line.is_uncertain() { " !lost" } else { "" })
     }
 }

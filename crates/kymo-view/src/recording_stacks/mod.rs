@@ -109,6 +109,8 @@ impl RecordingStacks {
             }
         }
         weights.note(plan, &mut read.ledger);
+        let unmet = plan.selection.unmet_notes(|| source.extent());
+        unmet.into_iter().for_each(|note| read.ledger.push(note));
         read.stacks = builder.finish();
         if plan.one_event {
             read.choose_event(plan)?;

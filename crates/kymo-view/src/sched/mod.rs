@@ -6,7 +6,7 @@ mod stats;
 mod timehist;
 mod timehist_summary;
 
-pub use latency::{LatencyColumn, LatencyView};
+pub use latency::LatencyView;
 pub use map::{MapWriter, MappedTasks};
 pub use stats::SchedStatsView;
 pub use timehist::{TimehistColumns, TimehistWriter};

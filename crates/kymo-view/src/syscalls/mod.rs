@@ -1,20 +1,17 @@
-//! Output of `kymo syscalls`: text with the columns of `perf trace -s`, and JSON (docs/json.md).
+//! Text of `kymo syscalls`, with the columns of `perf trace -s`.
 
-use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::percent;
-use kymo_analysis::syscalls::{
-    CallId, CallWaits, SlowCall, SyscallStats, SyscallTable, SyscallTask,
-};
-use kymo_analysis::tasks::WakeupContext;
-use kymo_model::CompactSort as _;
-use serde_json::{Value, json};
+use kymo_analysis::syscalls::{CallWaits, SlowCall};
+use kymo_table::{Answer, Cell, Layout, Row, Table, TextColumn};
 
 use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
-use crate::units::{Grouped, Millis, Seconds, Span, TimeUnits, grouped_count, shown, write_more};
+use crate::units::{
+    Grouped, Millis, RoundedMillis, Seconds, Span, TimeUnits, grouped_count, shown, write_more,
+};
 
 /// What tables are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,54 +34,17 @@ impl FromStr for SummaryMode {
     }
 }
 
-/// Columns that calls are sorted by, the largest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyscallColumn {
-    /// Time together.
-    Total,
-    /// Number.
-    Calls,
-    /// Number of those that failed.
-    Errors,
-    /// Mean time.
-    Avg,
-    /// 99th percentile.
-    P99,
-    /// The longest.
-    Max,
-}
-
-impl FromStr for SyscallColumn {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<SyscallColumn, String> {
-        Ok(match text {
-            "total" => SyscallColumn::Total,
-            "calls" => SyscallColumn::Calls,
-            "errors" => SyscallColumn::Errors,
-            "avg" => SyscallColumn::Avg,
-            "p99" => SyscallColumn::P99,
-            "max" => SyscallColumn::Max,
-            _ => {
-                return Err(format!(
-                    "there is no key {text:?}; there are total, calls, errors, avg, p99 and max"
-                ));
-            }
-        })
-    }
-}
-
-/// The table as it is shown.
+/// The answer as it is shown.
 pub struct SyscallView<'a> {
-    /// What was counted.
-    pub table: &'a SyscallTable,
+    /// The answer.
+    pub answer: &'a Answer,
+    /// What the slowest calls waited for.
+    pub slowest: &'a [SlowCall],
     /// Which tables.
     pub mode: SummaryMode,
-    /// What calls are sorted by.
-    pub sort: SyscallColumn,
     /// Rows of threads that are shown at most.
     pub threads: usize,
-    /// Rows of calls of the text at most.
+    /// Rows of calls at most.
     pub most: usize,
     /// With numbers by error.
     pub errno_summary: bool,
@@ -94,10 +54,12 @@ pub struct SyscallView<'a> {
     pub units: TimeUnits,
     /// The recording as arguments of a command, `-i FILE`.
     pub recording: String,
-    /// Name of an error.
-    pub errno_name: fn(i32) -> Option<&'static str>,
-    /// Text of the arguments of each of the slowest calls.
-    pub arguments: Vec<String>,
+}
+
+/// Row with the largest total.
+fn longest(table: Table<'_>) -> Option<Row<'_>> {
+    // Of equal ones the first.
+    table.rows().rev().max_by_key(|row| row.number("total_ns"))
 }
 
 impl SyscallView<'_> {
@@ -106,26 +68,29 @@ impl SyscallView<'_> {
     /// # Errors
     /// If writing fails.
     pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
-        self.write_answer(out)?;
+        let (calls, threads) = (self.answer.table("calls"), self.answer.table("threads"));
+        self.write_answer(out, calls)?;
         match self.mode {
             SummaryMode::Total => {
-                self.write_calls(out, &self.table.calls)?;
-                self.write_threads(out)?;
+                self.write_calls(out, calls)?;
+                self.write_threads(out, threads)?;
             }
             SummaryMode::Thread => {
                 writeln!(out, "\n Summary of events:")?;
-                let all: u64 = self.table.tasks.iter().map(|t| t.events).sum();
-                for task in &self.table.tasks {
-                    let share = percent(task.events, all);
-                    let (name, events) = (thread_name(task), task.events);
+                let all = threads.total("events");
+                for thread in threads.rows() {
+                    let (name, events) = (thread_name(thread), thread.number("events"));
+                    let share = percent(events, all);
                     writeln!(out, "\n {name}, {events} events, {share:.1}%")?;
-                    self.write_calls(out, &task.calls)?;
+                    self.write_calls(out, thread.table("calls"))?;
                 }
             }
         }
         if self.histogram {
-            for (call, stats) in self.table.calls.iter().take(HISTOGRAMS) {
-                write_histogram(out, self.table.name(*call), &stats.durations)?;
+            let mut rows: Vec<Row<'_>> = calls.rows().collect();
+            rows.sort_by_key(|row| std::cmp::Reverse(row.number("total_ns")));
+            for row in rows.into_iter().take(HISTOGRAMS) {
+                write_histogram(out, &row.text("syscall"), row, "")?;
             }
         }
         self.write_slowest(out)?;
@@ -135,29 +100,29 @@ impl SyscallView<'_> {
         Ok(())
     }
 
-    fn write_answer(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Some((call, most)) = self.table.calls.first() else { return Ok(()) };
-        let count: u64 = self.table.calls.iter().map(|(_, s)| s.durations.count).sum();
-        let failed: u64 = self.table.calls.iter().map(|(_, s)| s.failed()).sum();
-        let name = self.table.name(*call);
+    fn write_answer(&self, out: &mut dyn Write, calls: Table<'_>) -> io::Result<()> {
+        let Some(most) = longest(calls) else { return Ok(()) };
+        let threads = self.answer.table("threads").rows.len() as u64;
         writeln!(
             out,
-            "\n {} of {}, {} of them failed; most time in {name}: {} in {}.",
-            grouped_count(count, "system call", "system calls"),
-            grouped_count(self.table.tasks.len() as u64, "thread", "threads"),
-            Grouped(failed),
-            Span(most.durations.total),
-            grouped_count(most.durations.count, "call", "calls"),
+            "\n {} of {}, {} of them failed; most time in {}: {} in {}.",
+            grouped_count(calls.total("count"), "system call", "system calls"),
+            grouped_count(threads, "thread", "threads"),
+            Grouped(calls.total("errors")),
+            most.text("syscall"),
+            Span(most.number("total_ns")),
+            grouped_count(most.number("count"), "call", "calls"),
         )?;
-        let Some(slow) = self.table.slowest.first() else { return Ok(()) };
+        let slowest = self.answer.table("slowest");
+        let Some((row, slow)) = slowest.rows().zip(self.slowest).next() else { return Ok(()) };
         writeln!(
             out,
             " The slowest: {} of {}:{}, {}: {}.",
-            self.table.name(slow.call),
-            shown(slow.task.comm()),
-            slow.task.tid.unwrap_or(0),
+            row.text("syscall"),
+            row.text("comm"),
+            row.number("tid"),
             Span(slow.duration),
-            spent_on(slow)
+            call_time_words(&slow.waits, slow.duration)
         )?;
         if self.recording.is_empty() {
             return Ok(());
@@ -167,278 +132,116 @@ impl SyscallView<'_> {
         writeln!(out, " Its events: kymo script {} --time {from},{to}", self.recording)
     }
 
-    fn sorted<'r>(&self, calls: &'r [(CallId, SyscallStats)]) -> Vec<&'r (CallId, SyscallStats)> {
-        let mut rows: Vec<_> = calls.iter().collect();
-        rows.compact_sort_by_cached_key(|(id, s)| {
-            let key = match self.sort {
-                SyscallColumn::Total => s.durations.total,
-                SyscallColumn::Calls => s.durations.count,
-                SyscallColumn::Errors => s.failed(),
-                SyscallColumn::Avg => s.durations.average().unwrap_or(0),
-                SyscallColumn::P99 => s.quantile(0.99).unwrap_or(0),
-                SyscallColumn::Max => s.durations.max.map_or(0, |m| m.0),
-            };
-            (Reverse(key), Reverse(s.durations.total), self.table.name(*id).to_owned())
-        });
-        rows
-    }
-
-    fn write_calls(&self, out: &mut dyn Write, calls: &[(CallId, SyscallStats)]) -> io::Result<()> {
-        let has_waits = self.table.sched.switches > 0;
-        let head =
-            |a: &str, b: &str| if has_waits { format!(" {a:>9} {b:>9}") } else { String::new() };
-        writeln!(
-            out,
-            "\n   {:<15} {:>8} {:>7} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}{}",
-            "syscall",
-            "calls",
-            "errors",
-            "total",
-            "min",
-            "avg",
-            "p50",
-            "p99",
-            "max",
-            "stddev",
-            head("blocked", "runnable")
-        )?;
-        let ms = "(msec)";
-        writeln!(
-            out,
-            "   {:<15} {:>8} {:>7} {ms:>10} {ms:>9} {ms:>9} {ms:>9} {ms:>9} {ms:>9} {:>8}{}",
-            "",
-            "",
-            "",
-            "(%)",
-            head(ms, ms)
-        )?;
-        let rule = |n| "-".repeat(n);
-        let nine = rule(9);
-        writeln!(
-            out,
-            "   {} {} {} {} {nine} {nine} {nine} {nine} {nine} {}{}",
-            rule(15),
-            rule(8),
-            rule(7),
-            rule(10),
-            rule(8),
-            head(&nine, &nine)
-        )?;
-        let mut is_marked = false;
-        for (id, s) in self.sorted(calls).into_iter().take(self.most) {
-            let mark = if s.uncertain > 0 { "*" } else { "" };
-            is_marked |= s.uncertain > 0;
-            let time = |nanos: Option<u64>| self.millis(nanos.unwrap_or(0));
-            let waits = head(&self.millis(s.blocked), &self.millis(s.runnable));
-            writeln!(
-                out,
-                "   {:<15} {:>8} {:>7} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7.2}%{waits}",
-                format!("{}{mark}", shown(self.table.name(*id).as_bytes())),
-                s.durations.count,
-                s.failed(),
-                self.millis(s.durations.total),
-                time(s.min),
-                time(s.durations.average()),
-                time(s.quantile(0.5)),
-                time(s.quantile(0.99)),
-                time(s.durations.max.map(|m| m.0)),
-                s.relative_error(),
-            )?;
-            if self.errno_summary {
-                for (error, count) in &s.errors {
-                    writeln!(out, "{:>35}: {count}", self.error_name(*error))?;
+    fn write_calls(&self, out: &mut dyn Write, calls: Table<'_>) -> io::Result<()> {
+        let ms = |title, width, name: &'static str| {
+            TextColumn::right(title, width, move |r| {
+                RoundedMillis(r.number(name), self.units).to_string()
+            })
+        };
+        let mut columns = vec![
+            TextColumn::left("syscall", 15, |r| format!("{}{}", r.text("syscall"), r.mark())),
+            TextColumn::number("calls", 8, "count"),
+            TextColumn::number("errors", 7, "errors"),
+            ms("total", 10, "total_ns").with_unit("(msec)"),
+            ms("min", 9, "min_ns").with_unit("(msec)"),
+            ms("avg", 9, "average_ns").with_unit("(msec)"),
+            ms("p50", 9, "p50_ns").with_unit("(msec)"),
+            ms("p99", 9, "p99_ns").with_unit("(msec)"),
+            ms("max", 9, "max_ns").with_unit("(msec)"),
+            TextColumn::right("stddev", 8, |r| format!("{:.2}%", r.float("stddev_percent")))
+                .with_unit("(%)"),
+        ];
+        // Of all calls, or of none.
+        if self.answer.table("calls").rows().any(|row| row.has("blocked_ns")) {
+            columns.push(ms("blocked", 9, "blocked_ns").with_unit("(msec)"));
+            columns.push(ms("runnable", 9, "runnable_ns").with_unit("(msec)"));
+        }
+        let layout = Layout { indent: "   ", gap: " ", end: "", columns };
+        writeln!(out)?;
+        layout.write_head(out)?;
+        layout.write_units(out)?;
+        layout.write_rules(out)?;
+        let shown = calls.first(self.most);
+        for row in shown.rows() {
+            layout.write_row(out, row)?;
+            if let (true, Cell::Map(errors)) = (self.errno_summary, row.cell("errnos")) {
+                for (error, count) in errors {
+                    writeln!(out, "{error:>35}: {}", count.number().unwrap_or(0))?;
                 }
             }
         }
-        write_more(out, calls.len(), self.most)?;
-        if is_marked {
+        write_more(out, calls.rows.len(), self.most)?;
+        if shown.any("uncertain") {
             writeln!(out, "   * events were lost in some of them, which are left out")?;
         }
         Ok(())
     }
 
-    fn millis(&self, nanos: u64) -> String {
-        // Rounded, as perf does here.
-        let millis = nanos as f64 / 1e6;
-        if self.units.nanos { format!("{millis:.6}") } else { format!("{millis:.3}") }
-    }
-
-    fn error_name(&self, error: i32) -> String {
-        (self.errno_name)(error).map_or_else(|| error.to_string(), str::to_owned)
-    }
-
-    fn write_threads(&self, out: &mut dyn Write) -> io::Result<()> {
-        let tasks = &self.table.tasks;
-        if tasks.len() < 2 || self.threads == 0 {
+    fn write_threads(&self, out: &mut dyn Write, threads: Table<'_>) -> io::Result<()> {
+        if threads.rows.len() < 2 || self.threads == 0 {
             return Ok(());
         }
-        writeln!(
-            out,
-            "\n   {:<24} {:>8} {:>7} {:>10} {:>10}  most time in",
-            "thread", "calls", "errors", "total", "blocked"
-        )?;
+        let sum = |r: Row<'_>, name| r.table("calls").total(name);
+        let millis = |nanos| Millis(nanos, self.units).to_string();
+        let layout = Layout {
+            indent: "   ",
+            gap: " ",
+            end: "",
+            columns: vec![
+                TextColumn::left("thread", 24, thread_name),
+                TextColumn::right("calls", 8, |r| sum(r, "count").to_string()),
+                TextColumn::right("errors", 7, |r| sum(r, "errors").to_string()),
+                TextColumn::right("total", 10, |r| millis(sum(r, "total_ns"))),
+                TextColumn::right("blocked", 10, |r| millis(sum(r, "blocked_ns"))),
+                TextColumn::left(" most time in", 0, |r| {
+                    let most = longest(r.table("calls"));
+                    format!(" {}", most.map(|call| call.text("syscall")).unwrap_or_default())
+                }),
+            ],
+        };
+        writeln!(out)?;
+        layout.write_head(out)?;
         writeln!(out, "   {}", "-".repeat(80))?;
-        for task in tasks.iter().take(self.threads) {
-            let sum = |of: fn(&SyscallStats) -> u64| task.calls.iter().map(|(_, s)| of(s)).sum();
-            let most = task.calls.first().map_or("", |(id, _)| self.table.name(*id));
-            let (count, failed): (u64, u64) =
-                (sum(|s| s.durations.count), sum(SyscallStats::failed));
-            let (total, blocked) = (sum(|s| s.durations.total), sum(|s| s.blocked));
-            writeln!(
-                out,
-                "   {:<24} {count:>8} {failed:>7} {:>10} {:>10}  {most}",
-                thread_name(task),
-                Millis(total, self.units),
-                Millis(blocked, self.units),
-            )?;
-        }
-        if tasks.len() > self.threads {
-            writeln!(out, "   ... and {} more (--threads)", tasks.len() - self.threads)?;
+        layout.write_rows(out, threads.first(self.threads))?;
+        if threads.rows.len() > self.threads {
+            writeln!(out, "   ... and {} more (--threads)", threads.rows.len() - self.threads)?;
         }
         Ok(())
     }
 
     fn write_slowest(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.table.slowest.is_empty() {
+        let slowest = self.answer.table("slowest");
+        if slowest.rows.is_empty() {
             return Ok(());
         }
         writeln!(out, "\n   The slowest calls:")?;
-        for (slow, arguments) in self.table.slowest.iter().zip(&self.arguments) {
+        for (row, slow) in slowest.rows().zip(self.slowest) {
+            let result = match slow.result {
+                -4095..0 => format!("-1 {}", row.text("errno")),
+                0x1_0000_0000.. => format!("{:#x}", slow.result),
+                result => result.to_string(),
+            };
             writeln!(
                 out,
-                "   {:>17} {:>10} {}:{} {}({}) = {}",
+                "   {:>17} {:>10} {}:{} {}({}) = {result}",
                 Seconds(slow.start, self.units),
-                Span(slow.duration).to_string(),
-                shown(slow.task.comm()),
-                slow.task.tid.unwrap_or(0),
-                shown(self.table.name(slow.call).as_bytes()),
-                shown(arguments.as_bytes()),
-                self.result(slow.result),
+                Span(slow.duration),
+                row.text("comm"),
+                row.number("tid"),
+                row.text("syscall"),
+                row.text("arguments"),
             )?;
-            writeln!(out, "   {:>28} {}", "", spent_on(slow))?;
+            writeln!(out, "   {:>28} {}", "", call_time_words(&slow.waits, slow.duration))?;
         }
         Ok(())
     }
-
-    fn result(&self, result: i64) -> String {
-        match result {
-            -4095..0 => format!("-1 {}", self.error_name(-result as i32)),
-            0x1_0000_0000.. => format!("{result:#x}"),
-            _ => result.to_string(),
-        }
-    }
-
-    /// Writes the tables and the ledger as one object.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let t = self.table;
-        let calls = |calls: &[(CallId, SyscallStats)]| -> Vec<Value> {
-            self.sorted(calls).into_iter().map(|(id, s)| self.stats_json(*id, s)).collect()
-        };
-        let tasks = t.tasks.iter().map(|task| {
-            json!({
-                "comm": String::from_utf8_lossy(&task.comm),
-                "tid": task.tid,
-                "pid": task.pid,
-                "events": task.events,
-                "calls": calls(&task.calls),
-            })
-        });
-        let slowest = t.slowest.iter().zip(&self.arguments);
-        let slowest = slowest.map(|(slow, arguments)| self.slow_json(slow, arguments));
-        let page = json!({
-            "calls": calls(&t.calls),
-            "threads": tasks.collect::<Vec<Value>>(),
-            "slowest": slowest.collect::<Vec<Value>>(),
-            "halves": {
-                "open_at_end": t.open_at_end,
-                "entries_only": t.entries,
-                "exits_only": t.exits,
-                "uncertain": t.touching_loss,
-            },
-            "first_ns": t.span.map(|s| s.0),
-            "last_ns": t.span.map(|s| s.1),
-        });
-        writeln!(out, "{page:#}")
-    }
-
-    fn stats_json(&self, id: CallId, s: &SyscallStats) -> Value {
-        let errors = s.errors.iter();
-        let errors: serde_json::Map<String, Value> =
-            errors.map(|(e, n)| (self.error_name(*e), (*n).into())).collect();
-        let has_waits = self.table.sched.switches > 0;
-        json!({
-            "syscall": self.table.name(id),
-            "count": s.durations.count,
-            "errors": s.failed(),
-            "errnos": errors,
-            "total_ns": s.durations.total,
-            "min_ns": s.min,
-            "average_ns": s.durations.average(),
-            "p50_ns": s.quantile(0.5),
-            "p90_ns": s.quantile(0.9),
-            "p99_ns": s.quantile(0.99),
-            "max_ns": s.durations.max.map(|m| m.0),
-            "max_start_ns": s.durations.max.map(|m| m.1),
-            "stddev_percent": s.relative_error(),
-            "blocked_ns": has_waits.then_some(s.blocked),
-            "runnable_ns": has_waits.then_some(s.runnable),
-            "uncertain": s.uncertain,
-        })
-    }
-
-    fn slow_json(&self, slow: &SlowCall, arguments: &str) -> Value {
-        let blocks = slow.waits.blocks.iter().map(|b| {
-            let waker = b.woken_by.as_ref().map(|(comm, tid, context)| {
-                json!({
-                    "comm": String::from_utf8_lossy(comm),
-                    "tid": tid,
-                    "context": context_name(*context),
-                })
-            });
-            json!({
-                "cause": b.cause.code(),
-                "duration_ns": b.nanos,
-                "woken_by": waker,
-                "stack": b.stack,
-            })
-        });
-        let failed = (-4095..0).contains(&slow.result);
-        json!({
-            "syscall": self.table.name(slow.call),
-            "start_ns": slow.start,
-            "duration_ns": slow.duration,
-            "cpu": slow.cpu,
-            "comm": String::from_utf8_lossy(slow.task.comm()),
-            "tid": slow.task.tid,
-            "pid": slow.task.pid,
-            "arguments": arguments,
-            "ret": slow.result,
-            "errno": failed.then(|| self.error_name(-slow.result as i32)),
-            "blocked": blocks.collect::<Vec<Value>>(),
-            "runnable_ns": slow.waits.runnable,
-        })
-    }
 }
 
-fn thread_name(task: &SyscallTask) -> String {
-    match task.tid {
-        Some(tid) => format!("{} ({tid})", shown(&task.comm)),
-        None => shown(&task.comm),
+fn thread_name(thread: Row<'_>) -> String {
+    match thread.has("tid") {
+        true => format!("{} ({})", thread.text("comm"), thread.number("tid")),
+        false => thread.text("comm"),
     }
-}
-
-fn context_name(context: WakeupContext) -> &'static str {
-    match context {
-        WakeupContext::HardIrq => "irq",
-        context => context.code(),
-    }
-}
-
-fn spent_on(slow: &SlowCall) -> String {
-    call_time_words(&slow.waits, slow.duration)
 }
 
 /// What a call's time went to, in words.

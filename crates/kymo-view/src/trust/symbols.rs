@@ -73,6 +73,12 @@ fn note_problem(problem: &Problem, ledger: &mut Ledger) {
                 Some("give that kernel's symbols with --kallsyms or --vmlinux".into()),
             );
         }
+        Problem::UnknownKernel => {
+            let fact = "which kernel it was recorded on is not known: kernel addresses have no \
+                        names";
+            let advice = "give that kernel's symbols with --kallsyms or --vmlinux".to_owned();
+            ledger.note(NoteKind::Kernel, fact, Some(advice));
+        }
         Problem::DebugInfo { path, why } => {
             ledger.note(NoteKind::DebugInfo, format!("{path}: {why}"), None);
         }

@@ -7,5 +7,6 @@ pub(crate) mod probes;
 pub(crate) mod samples;
 pub(crate) mod switch;
 pub(crate) mod symbols;
+pub(crate) mod tables;
 pub(crate) mod targets;
 pub(crate) mod values;

@@ -5,7 +5,9 @@ use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use kymo_events::{EventSelection, EventSource, ReadSummary, TaskTree, parse_times};
+use kymo_events::{
+    EventSelection, EventSource, ReadSummary, RecordedExtent, TaskTree, note_blocked, parse_times,
+};
 use kymo_kernel::blocked::BlockedThreads;
 use kymo_kernel::target;
 use kymo_kernel::terminal_output::output_is_terminal;
@@ -144,6 +146,16 @@ impl AnalysisArgs {
         Ok(())
     }
 
+    /// Notes on what events that were counted while they happened cannot tell: chosen threads that
+    /// were blocked all the time, and names that no task had.
+    pub(crate) fn live_notes(&self, selection: &EventSelection) -> Vec<Note> {
+        let unmet = selection.unmet_notes(RecordedExtent::default).into_iter();
+        note_blocked(&self.blocked)
+            .into_iter()
+            .chain(unmet.filter(|_| !self.comm.is_empty()))
+            .collect()
+    }
+
     /// Whether events come from a recorder of this process.
     pub(crate) fn is_live(&self) -> bool {
         self.is_live
@@ -189,6 +201,10 @@ impl AnalysisArgs {
         }
         if self.names_cgroups() && !self.is_live {
             events.members = Some(source.tasks_of_cgroups(&self.cgroup)?);
+        }
+        // Of what happens now, tasks that did nothing are named by their numbers.
+        if !self.is_live || !self.comm.is_empty() {
+            source.explain(&events);
         }
         Ok(events)
     }

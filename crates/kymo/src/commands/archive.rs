@@ -80,7 +80,7 @@ fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
     let hit = hit_binaries(&mut file, &recording)?;
     let mut wanted: Vec<_> = file.features().build_ids.clone();
     wanted.retain(|entry| {
-        hit.contains(&entry.filename) && !excluded.contains(entry.build_id.to_string().as_str())
+        hit.contains(entry.path()) && !excluded.contains(entry.build_id.to_string().as_str())
     });
     if wanted.is_empty() {
         bail!("no build-ids to pack: no binary with samples in {} has one", recording.display());
@@ -97,13 +97,13 @@ fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
     write_whole(&name, |out| {
         let mut archive = ArchiveWriter::new(out);
         for entry in &wanted {
-            let binary = Path::new(&entry.filename);
+            let binary = entry.path();
             if archive.add_binary(cache, &finder, binary, entry.build_id)? {
                 packed += 1;
             } else {
                 sayln!(
                     "kymo: {} of build-id {} is neither in the cache nor here",
-                    entry.filename,
+                    binary.display(),
                     entry.build_id
                 );
             }

@@ -120,7 +120,7 @@ pub(crate) fn cache_binaries(recording: &Path) {
     };
     let cache = BuildIdCache::new(directory);
     for entry in &file.features().build_ids {
-        let path = Path::new(&entry.filename);
+        let path = entry.path();
         let Ok(files) = BinaryFiles::user(path) else { continue };
         if files.build_id != Some(entry.build_id) || cache.holds(entry.build_id) {
             continue;
@@ -232,7 +232,7 @@ impl CacheManager {
         let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
         for entry in &file.features().build_ids {
             if !self.cache.holds(entry.build_id) {
-                writeln!(out, "{} {}", entry.build_id, entry.filename)?;
+                writeln!(out, "{} {}", entry.build_id, entry.path().display())?;
             }
         }
         out.flush()?;

@@ -60,7 +60,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             false => None,
         };
         for entry in &file.features().build_ids {
-            if hit.as_ref().is_none_or(|hit| hit.contains(&entry.filename)) {
+            if hit.as_ref().is_none_or(|hit| hit.contains(entry.path())) {
                 let path = UntrustedText::new(&entry.filename).to_text();
                 writeln!(out, "{} {path}", entry.build_id)?;
             }

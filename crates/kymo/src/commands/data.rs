@@ -96,9 +96,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
     let stats = match &args.to_ctf {
         Some(directory) => to_ctf(&args, directory, &mut data, &selection, &mut ledger)?,
-        None => to_json(&args, &path, &mut data, selection, &mut ledger)?,
+        None => to_json(&args, &path, &mut data, selection.clone(), &mut ledger)?,
     };
     let mut all = Ledger::from_notes(notes_on_perf_data(&data, &stats));
+    selection.unmet_notes_in(&mut data).into_iter().for_each(|note| all.push(note));
     all.extend(ledger);
     say!("{}", all.to_text(""));
     let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was converted"));

@@ -4,9 +4,11 @@ mod chains;
 mod jit;
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -108,7 +110,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         records: input.is_pipe() && to_pipe,
         verbose: args.verbose,
         hit,
-        known: args.known_build_ids.iter().map(|(id, path)| (path.clone(), *id)).collect(),
+        known: args.known_build_ids.iter().map(|(id, path)| (PathBuf::from(path), *id)).collect(),
         same_kernel: None,
         files: HashMap::new(),
         found: Vec::new(),
@@ -153,7 +155,10 @@ fn target(args: &Args) -> anyhow::Result<(RewriteTarget, bool)> {
 }
 
 /// A file as a mapping names it: with its inode, where the record states one.
-type MappedFile = (String, Option<u64>);
+type MappedFile = (PathBuf, Option<u64>);
+
+/// Name of the kernel in mappings.
+const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
 struct Injection {
     /// Build-ids are told by themselves.
@@ -164,8 +169,8 @@ struct Injection {
     records: bool,
     verbose: bool,
     /// The only binaries that are looked at.
-    hit: Option<BTreeSet<String>>,
-    known: HashMap<String, BuildId>,
+    hit: Option<BTreeSet<PathBuf>>,
+    known: HashMap<PathBuf, BuildId>,
     /// Whether the recorded kernel is the one that runs.
     same_kernel: Option<bool>,
     files: HashMap<MappedFile, Option<BuildId>>,
@@ -193,7 +198,7 @@ impl Injection {
             return None;
         }
         let Ok(Some(Sideband::Mmap(map))) = Sideband::parse(&entry.raw) else { return None };
-        let name = String::from_utf8_lossy(map.filename).into_owned();
+        let name = PathBuf::from(OsStr::from_bytes(map.filename));
         if self.hit.as_ref().is_some_and(|hit| !hit.contains(&name)) {
             return None;
         }
@@ -211,22 +216,24 @@ impl Injection {
         let first = known.is_none();
         if first {
             if self.verbose {
-                sayln!("build id event injected for {id} {}", key.0);
+                sayln!("build id event injected for {id} {}", key.0.display());
             }
             let kernel = entry.raw.misc.cpumode() == Misc::KERNEL;
-            let name = match key.0.starts_with("[kernel.kallsyms]") {
-                true => "[kernel.kallsyms]".to_owned(),
-                false => key.0,
+            let name = key.0.into_os_string().into_vec();
+            let name = match name.starts_with(KERNEL) {
+                true => KERNEL.to_vec(),
+                false => name,
             };
-            self.found.push(BuildIdOf { kernel, name: name.into(), id });
+            self.found.push(BuildIdOf { kernel, name, id });
         }
         Some((id, first))
     }
 
-    fn build_id(&mut self, (name, inode): &MappedFile, features: &Features) -> Option<BuildId> {
-        if let Some(id) = self.known.get(name) {
+    fn build_id(&mut self, (path, inode): &MappedFile, features: &Features) -> Option<BuildId> {
+        if let Some(id) = self.known.get(path) {
             return Some(*id);
         }
+        let name = path.to_string_lossy();
         if name.starts_with('[') {
             let same = *self.same_kernel.get_or_insert_with(|| {
                 let running = KernelName::running();
@@ -243,7 +250,6 @@ impl Injection {
         if !name.starts_with('/') || name.starts_with("//") {
             return None;
         }
-        let path = Path::new(name);
         if let Some(inode) = inode
             && fs::metadata(path).is_ok_and(|there| there.ino() != *inode)
         {

@@ -14,6 +14,7 @@ mod container_files;
 pub(crate) mod convert;
 pub(crate) mod count;
 pub(crate) mod data;
+pub(crate) mod diff;
 pub(crate) mod event;
 pub(crate) mod event_recording;
 pub(crate) mod evlist;

@@ -393,6 +393,7 @@ fn show(
         }
         _ => of_events(args, &source, &selection, &mut run)?,
     };
+    run.notes.extend(selection.unmet_notes(|| source.extent()));
     if args.input.is_some() {
         let file = shell_word(path.as_os_str());
         run.target = ProfileTarget::Recording(file, !has_records && times.waits.is_some());

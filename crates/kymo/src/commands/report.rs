@@ -288,6 +288,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
+    let unmet = selection.unmet_notes_in(&mut file);
     labels.name_cgroups(&|id| {
         let path = profile.machine.cgroup(id);
         path.map(|path| {
@@ -327,9 +328,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         // It is printed last.
         let ledger = scope.spawn(|| {
             let mut ledger = profile_ledger(&profile, &file);
-            if nothing {
+            if unmet.is_empty() && nothing {
                 ledger.tell(NoteKind::Nothing, "no samples match", None);
             }
+            unmet.into_iter().for_each(|note| ledger.push(note));
             ledger
         });
         let ledger = || ledger.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

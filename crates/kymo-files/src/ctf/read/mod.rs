@@ -110,6 +110,11 @@ pub enum CtfReadError {
     Metadata { path: String, error: MetadataError },
     #[error("{path}: {what}")]
     Types { path: String, what: String },
+    #[error(
+        "the clocks of {first} and {other} count from different origins ({first_origin} and \
+         {other_origin}), and how these relate is not known: name one trace at a time"
+    )]
+    Origins { first: String, other: String, first_origin: String, other_origin: String },
 }
 
 /// How the times of events are counted.
@@ -213,6 +218,7 @@ impl Ctf {
         let name = names.join(", ");
         let mut ctf = Ctf { name, traces, streams, times: Times::Clock, damage, classes };
         ctf.read_anchors();
+        ctf.check_origins()?;
         ctf.set_times(if ctf.one_clock() { Times::Clock } else { Times::Real });
         Ok(ctf)
     }

@@ -9,7 +9,8 @@ use super::stream::{Part, read_head};
 use super::trace::Trace;
 use super::walk::Slots;
 use super::window::Window;
-use super::{Ctf, Times};
+use super::{Ctf, CtfReadError, Times};
+use crate::ctf::types::{ClockClass, ClockOrigin};
 
 /// Why times cannot be laid on `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +41,34 @@ impl Ctf {
                 trace.readings = Some(readings);
             }
         }
+    }
+
+    /// Checks that offsets of clocks can be compared, where nothing but these relates them.
+    pub(super) fn check_origins(&self) -> Result<(), CtfReadError> {
+        let mut first: Option<(&Trace, &ClockClass)> = None;
+        let clocks = self.traces.iter().filter(|t| t.readings.is_none());
+        for (trace, clock) in clocks.filter_map(|t| Some((t, t.clock()?))) {
+            let Some((known, of)) = first else {
+                first = Some((trace, clock));
+                continue;
+            };
+            let is_same = clock.uuid.is_some() && clock.uuid == of.uuid;
+            if is_same || clock.origin == of.origin {
+                continue;
+            }
+            let text = |clock: &ClockClass| match &clock.origin {
+                ClockOrigin::UnixEpoch => "1970".to_owned(),
+                ClockOrigin::Custom(origin) => origin.clone(),
+                ClockOrigin::Unstated => "one that is not stated".to_owned(),
+            };
+            return Err(CtfReadError::Origins {
+                first: known.name().to_owned(),
+                other: trace.name().to_owned(),
+                first_origin: text(of),
+                other_origin: text(clock),
+            });
+        }
+        Ok(())
     }
 
     /// Whether the clocks of all traces are one.

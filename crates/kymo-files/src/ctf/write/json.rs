@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::ctf::attributes;
 use crate::ctf::read::{LOG_LEVELS, RECORD_SEPARATOR};
 use crate::ctf::types::{
-    ClockClass, CtfVersion, Encoding, Enum, EnumMapping, EnvValue, EventClass, FieldPath, Int,
-    KYMO_NAMESPACE, Metadata, StreamClass, Struct, StructureMember, Type, Variant, is_boolean,
-    shown,
+    ClockClass, ClockOrigin, CtfVersion, Encoding, Enum, EnumMapping, EnvValue, EventClass,
+    FieldPath, Int, KYMO_NAMESPACE, Metadata, StreamClass, Struct, StructureMember, Type, Variant,
+    is_boolean, shown,
 };
 
 /// The namespace of attributes that babeltrace's own writer has for log levels.
@@ -87,8 +87,16 @@ fn clock_fragment(clock: &ClockClass) -> Value {
         "frequency": clock.freq,
         "precision": clock.precision,
         "offset-from-origin": {"seconds": clock.offset_s, "cycles": clock.offset},
-        "origin": "unix-epoch",
     });
+    match &clock.origin {
+        ClockOrigin::UnixEpoch => insert(&mut of, "origin", json!("unix-epoch")),
+        // It was JSON when it was read.
+        ClockOrigin::Custom(text) => {
+            let origin = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+            insert(&mut of, "origin", origin);
+        }
+        ClockOrigin::Unstated => {}
+    }
     if !clock.description.is_empty() {
         insert(&mut of, "description", json!(clock.description));
     }

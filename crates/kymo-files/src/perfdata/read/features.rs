@@ -2,6 +2,9 @@
 //! read; a section that lies about its size costs only itself.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use kymo_model::{Attr, BuildId, Cursor, Endian, Truncated};
@@ -19,7 +22,14 @@ pub struct BuildIdEntry {
     /// The id.
     pub build_id: BuildId,
     /// Path, `[kernel.kallsyms]` or `[vdso]`.
-    pub filename: String,
+    pub filename: Vec<u8>,
+}
+
+impl BuildIdEntry {
+    /// The name as a path.
+    pub fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.filename))
+    }
 }
 
 /// An event as the EVENT_DESC section tells it.
@@ -187,7 +197,7 @@ impl Features {
         let id = c.bytes(24)?;
         let len = if misc & SIZE_IS_STATED != 0 { usize::from(id[20]).min(20) } else { 20 };
         let build_id = BuildId::new(&id[..len]);
-        let filename = String::from_utf8_lossy(c.cstr()).into_owned();
+        let filename = c.cstr().to_vec();
         self.build_ids.push(BuildIdEntry { misc, pid, build_id, filename });
         Ok(())
     }

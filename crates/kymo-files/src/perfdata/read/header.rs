@@ -108,6 +108,7 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
         cut_at: None,
         span: None,
         consumed: false,
+        table: None,
         keeps_deferred_chains: false,
         losses: None,
     };
@@ -182,8 +183,14 @@ fn file_form(data: &mut PerfData, mut head: Vec<u8>) -> Result<(), PerfDataReadE
     if records.size != 0 {
         read_features(data, records, &bits, len)?;
     }
-    // The table is that of a mark in the middle of the data, which goes on behind it.
+    // The table is that of a mark in the middle of the data, which goes on behind it: inside of
+    // the mark's record, or of one that had its header before the table.
+    let growing = data.features.raw.get(&Feature::UNFINISHED);
     if bits.contains(&Feature::RESERVED) {
+        data.data.size = 0;
+    } else if growing.is_some_and(|bytes| bytes.starts_with(b"growing")) {
+        let end = records.offset.saturating_add(records.size);
+        data.table = Some((end, bits.len() * 16));
         data.data.size = 0;
     }
     name_events(Arc::<Vec<EventDesc>>::make_mut(&mut data.events), &data.features);

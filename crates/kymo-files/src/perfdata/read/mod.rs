@@ -237,6 +237,9 @@ pub struct PerfData {
     /// Times of the first and the last sample, once they were read.
     span: Option<Option<(u64, u64)>>,
     consumed: bool,
+    /// Where the table of sections of a file that was being written lies among its records, and
+    /// its size.
+    table: Option<(u64, usize)>,
     /// Records of deferred call chains are handed on as they are.
     keeps_deferred_chains: bool,
     /// Where losses go, if somebody uses them.

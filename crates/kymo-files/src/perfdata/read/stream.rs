@@ -163,6 +163,8 @@ struct Reading<'s, 'f> {
     /// The first record that is too short for its fields.
     short: Option<Damage>,
     unpacked: Unpacked,
+    /// Where a table of sections lies among the records, and its size.
+    table: Option<(u64, usize)>,
     /// The sink wants no more.
     stopped: bool,
     sink: &'s mut Sink<'f>,
@@ -214,6 +216,7 @@ impl<'s, 'f> Reading<'s, 'f> {
             stats: PerfDataReadStats::default(),
             short: None,
             unpacked: Unpacked::default(),
+            table: data.table,
             stopped: false,
             sink,
         }
@@ -226,6 +229,12 @@ impl<'s, 'f> Reading<'s, 'f> {
     ) -> Result<ControlFlow<()>, PerfDataReadError> {
         const GO_ON: Result<ControlFlow<()>, PerfDataReadError> = Ok(ControlFlow::Continue(()));
         while !self.stopped {
+            if let Some((_, size)) = self.table.filter(|(at, _)| *at == input.offset()) {
+                self.table = None;
+                if self.want(input, size)? {
+                    input.consume(size);
+                }
+            }
             let offset = input.offset();
             if !self.want(input, RecordHeader::SIZE)? {
                 self.end_of_input(input, limit);

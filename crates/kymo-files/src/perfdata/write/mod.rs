@@ -6,12 +6,12 @@
 //!
 //! **A killed writer leaves a whole file.** Readers look for the table of
 //! sections right behind the data, which does not end while recording. So every
-//! now and then a *mark* goes into the data: a FINISHED_ROUND record that is
-//! larger than its header, whose bytes are also a table of sections. The header
-//! states that the data ends before the last mark. The first entry of that
-//! table is the mark's own record header; it stands for feature 0, which is
-//! reserved and which readers pass over. The finished file has a table of its
-//! own at its end, and the marks in it are records without a meaning.
+//! now and then a *mark* goes into the data: a FINISHED_ROUND record with a
+//! table of sections behind its header. While the mark is the last one, its
+//! header states no more than itself, and the file's header states that the data
+//! ends behind that: there the table is. One of its sections says that more may
+//! follow. Before the next mark the record is made as long as it is, so that the
+//! table is its body, without a meaning, as in the finished file.
 
 mod compress;
 pub mod features;
@@ -112,8 +112,8 @@ pub struct PerfDataWriter {
     attrs_at: u64,
     data_at: u64,
     data: u64,
-    /// What the header says of the data's end: where the last mark begins.
-    marked: u64,
+    /// The last mark: where it begins in the data, and its size with its table.
+    marked: Option<(u64, u16)>,
     /// Sections that lie before the data: where, and what they say.
     early: BTreeMap<Feature, (u64, Vec<u8>)>,
     gathered: Vec<u8>,
@@ -140,7 +140,9 @@ impl PerfDataWriter {
         let attrs_at = head.len() as u64;
         head.extend(entries);
         let mut early = BTreeMap::new();
-        for (feature, bytes) in features {
+        let mut growing = features.clone();
+        growing.insert(Feature::UNFINISHED, GROWING.to_vec());
+        for (feature, bytes) in &growing {
             early.insert(*feature, (head.len() as u64, bytes.clone()));
             head.extend_from_slice(bytes);
             head.resize(head.len().next_multiple_of(8), 0);
@@ -152,7 +154,7 @@ impl PerfDataWriter {
             attrs_at,
             data_at,
             data: 0,
-            marked: 0,
+            marked: None,
             early,
             gathered: Vec::new(),
             compressor: None,
@@ -213,7 +215,7 @@ impl PerfDataWriter {
             attrs_at: 0,
             data_at: 0,
             data: 0,
-            marked: 0,
+            marked: None,
             early: BTreeMap::new(),
             gathered: Vec::new(),
             compressor: None,
@@ -350,12 +352,10 @@ impl PerfDataWriter {
             return Ok(());
         }
         self.flush()?;
-        let size = RecordHeader::SIZE + 8 + 16 * self.early.len();
-        let kind = RecordKind::FINISHED_ROUND;
+        let size = RecordHeader::SIZE + 16 * self.early.len();
         let size = u16::try_from(size).map_err(io::Error::other)?;
-        let mut mark = RecordHeader { kind, misc: Default::default(), size }.to_bytes().to_vec();
-        mark.extend([0; 8]);
-        let mut bits = [1u64, 0, 0, 0];
+        let mut mark = round(RecordHeader::SIZE as u16).to_vec();
+        let mut bits = [0u64; 4];
         for (feature, (at, bytes)) in &self.early {
             set_bit(&mut bits, *feature);
             mark.extend(at.to_ne_bytes());
@@ -363,11 +363,20 @@ impl PerfDataWriter {
         }
         let at = self.data;
         self.put_data(&[IoSlice::new(&mark)])?;
-        self.marked = at;
-        let header = self.header(at, bits);
+        self.seal_mark()?;
+        self.marked = Some((at, size));
+        let header = self.header(at + RecordHeader::SIZE as u64, bits);
         match &self.out {
             Out::File(f) => f.write_all_at(&header, 0),
             Out::Pipe(_) => Ok(()),
+        }
+    }
+
+    /// Makes the table of the last mark the body of its record.
+    fn seal_mark(&mut self) -> io::Result<()> {
+        match (self.marked.take(), &self.out) {
+            (Some((at, size)), Out::File(f)) => f.write_all_at(&round(size), self.data_at + at),
+            _ => Ok(()),
         }
     }
 
@@ -376,6 +385,7 @@ impl PerfDataWriter {
     /// Gives the bytes of records that are left.
     pub fn abandon(mut self, features: &FeatureSections) -> io::Result<u64> {
         self.gathered.clear();
+        self.seal_mark()?;
         let Out::File(file) = &self.out else { return Ok(self.data) };
         if !file.metadata()?.is_file() {
             return Ok(0);
@@ -411,6 +421,7 @@ impl PerfDataWriter {
     /// Ends the recording with its sections; gives the file's size.
     pub fn finish(mut self, features: &FeatureSections) -> io::Result<u64> {
         self.flush()?;
+        self.seal_mark()?;
         let Out::File(file) = &self.out else {
             if let Out::Pipe(p) = &mut self.out {
                 p.flush()?;
@@ -436,6 +447,11 @@ impl PerfDataWriter {
         file.write_all_at(&self.header(self.data, bits), 0)?;
         Ok(table_at + table.len() as u64)
     }
+}
+
+/// Header of a mark's record.
+fn round(size: u16) -> [u8; RecordHeader::SIZE] {
+    RecordHeader { kind: RecordKind::FINISHED_ROUND, misc: Default::default(), size }.to_bytes()
 }
 
 /// The sections, with one that says that the recording is incomplete. perf passes over it, as over
@@ -473,6 +489,10 @@ fn whole_records(file: &File, at: u64, len: u64) -> io::Result<u64> {
         }
     }
 }
+
+/// The section of a file that is being written; perf passes over it, as over all that it does not
+/// know.
+const GROWING: &[u8] = b"growing\0";
 
 /// The magic as a number: writing it natively states the byte order.
 const MAGIC_V2_NATIVE: u64 = u64::from_le_bytes(MAGIC_V2);
@@ -529,12 +549,40 @@ mod tests {
         file.read_exact_at(&mut all, 0).unwrap();
         let word = |at: usize| u64::from_ne_bytes(*all[at..].first_chunk().unwrap());
         let (data, size, bits) = (word(40) as usize, word(48) as usize, word(72));
-        assert_eq!((size, bits), (8, 1 | 1 << 6));
-        let mark = data + size;
-        let record = synth::record(RecordKind::FINISHED_ROUND, 0, &[0; 24]).unwrap();
-        assert_eq!(all[mark..mark + 16], record[..16]);
-        let (at, len) = (word(mark + 16) as usize, word(mark + 24) as usize);
-        assert_eq!(all[at..at + len], features::string("x86_64"));
-        assert_eq!(all[mark + 32..], synth::finished_round());
+        // The data ends behind the mark's record, where the table of sections is.
+        assert_eq!((size, bits), (16, 1 << 6));
+        assert_eq!(word(72 + 3 * 8), 1 << (250 - 192));
+        let table = data + size;
+        assert_eq!(all[table - 8..table], synth::finished_round());
+        let section = |n: usize| {
+            let at = word(table + 16 * n) as usize;
+            &all[at..at + word(table + 16 * n + 8) as usize]
+        };
+        assert_eq!(section(0), features::string("x86_64"));
+        assert_eq!(section(1), GROWING);
+        assert_eq!(all[table + 32..], synth::finished_round());
+    }
+
+    #[test]
+    fn the_table_of_a_mark_that_is_not_the_last_is_its_body() {
+        let file = tempfile();
+        let event = EventMeta { ids: vec![7], ..Default::default() };
+        let none = FeatureSections::new();
+        let mut w = PerfDataWriter::file(file.try_clone().unwrap(), vec![event], &none).unwrap();
+        w.mark().unwrap();
+        w.record(&synth::finished_init()).unwrap();
+        w.mark().unwrap();
+        let data = w.data_at as usize;
+        let all = || {
+            let mut all = vec![0; file.metadata().unwrap().len() as usize];
+            file.read_exact_at(&mut all, 0).unwrap();
+            all
+        };
+        let size = |at: usize| all()[data + at + 6];
+        let word = |at: usize| u64::from_ne_bytes(*all()[at..].first_chunk().unwrap());
+        // A mark with one section, the record, a mark.
+        assert_eq!((size(0), size(24), size(32), word(48)), (24, 8, 8, 40));
+        w.finish(&none).unwrap();
+        assert_eq!((size(32), word(48), word(72), word(96)), (24, 56, 0, 0));
     }
 }

@@ -143,6 +143,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let profile = Profile::read(file, options).context("annotate")?;
     let costs = FunctionCosts::new(&profile, BinaryFilter(&args.chosen.dsos));
     let mut ledger = profile_ledger(&profile, file);
+    selection.unmet_notes_in(file).into_iter().for_each(|note| ledger.push(note));
     let chosen = choose(&args, &profile, &costs).inspect_err(|_| {
         say!("{}", ledger.to_text(""));
     })?;
@@ -302,7 +303,7 @@ impl Args {
         let files = Arc::clone(symbols.files());
         let (prefix, strip) = (self.prefix.clone(), self.prefix_strip);
         let Some(dso) = symbols.get(dso) else { return Box::new(|_| None) };
-        let (path, facts) = (PathBuf::from(&dso.long_name), dso.binary());
+        let (path, facts) = (dso.path.clone(), dso.binary());
         let (build_id, pid) = (facts.build_id, facts.pid);
         Box::new(move |source| {
             let moved = prefix.as_ref().and_then(|prefix| moved(source, prefix, strip));

@@ -262,7 +262,8 @@ fn refuse_time(args: &Args, format: Format) -> anyhow::Result<()> {
 
 /// Writes the result where it belongs.
 fn export(args: &Args, format: Format, stacks: &Stacks, ledger: &mut Ledger) -> anyhow::Result<()> {
-    if stacks.stacks.is_empty() {
+    let is_explained = ledger.notes().iter().any(|note| note.kind == NoteKind::Empty);
+    if stacks.stacks.is_empty() && !is_explained {
         ledger.note(NoteKind::Empty, "no sample is in the result", None);
     }
     let mut drawn = flame::Drawn::default();

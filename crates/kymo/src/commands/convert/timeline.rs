@@ -35,6 +35,7 @@ pub(super) fn convert(
         text_limit: 0,
         progress: None,
     };
+    source.explain(selection);
     let tracks = read_tracks(source, &config, None)?;
     // Tracepoints are on the tracks already, unless they are named.
     let mut sampled = selection.clone();

@@ -2,16 +2,18 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::kwork::KworkTable;
+use kymo_analysis::kwork::{KworkTable, KworkTimes};
 use kymo_model::NoteKind;
-use kymo_view::kwork::{KworkColumn, KworkReport, KworkReportKind};
+use kymo_view::kwork::KworkReport;
 
 use super::super::analysis::stdout;
 use super::super::live::LiveArgs;
 use super::ReadArgs;
+use crate::args::tables::{MainTable, TableArgs, sort_by};
 
 /// Flags of `kymo kwork latency`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", sort_by("avg, max, count", "avg,max,count")))]
 #[command(after_help = "\
 A softirq is asked for by softirq_raise, a work item by workqueue_activate_work; handlers of
 interrupts have no such event. Delays count from the first time since it last began; a work item
@@ -26,15 +28,8 @@ pub(super) struct Args {
     read: ReadArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// Sort by these: avg, max, count
-    #[arg(
-        short = 's',
-        long,
-        value_name = "KEYS",
-        value_delimiter = ',',
-        default_value = "avg,max,count"
-    )]
-    sort: Vec<KworkColumn>,
+    #[command(flatten)]
+    table: TableArgs,
     /// Show a row for each work item instead of one for each function, as perf does
     #[arg(long)]
     per_work: bool,
@@ -43,7 +38,20 @@ pub(super) struct Args {
     histogram: bool,
 }
 
+const ROWS: MainTable = MainTable {
+    answer: "kwork_report",
+    table: "rows",
+    alike: &[],
+    aliases: &[
+        ("runtime", "delay.total_ns"),
+        ("avg", "delay.average_ns"),
+        ("max", "delay.max_ns"),
+        ("count", "delay.count"),
+    ],
+};
+
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+    args.table.check(&ROWS)?;
     let Some(live) = args.live.take() else { return show(&args, kinds) };
     args.read.watch(&live)?;
     let kinds_of = [kinds, &args.read.kwork].concat();
@@ -69,21 +77,20 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         ledger.note(NoteKind::Entries, fact, None);
     }
     let mut out = stdout();
-    let view = KworkReport {
-        most: args.read.analysis.screen_rows().unwrap_or(usize::MAX),
-        table: &table,
-        kind: KworkReportKind::Delay,
-        sort: args.sort.clone(),
-        name: args.read.name.clone(),
-        summary: false,
-        delayed: 0,
-        histogram: args.histogram,
-        units: args.read.analysis.units(),
-        recording: source.arguments().to_owned(),
-    };
-    match args.read.analysis.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    let mut answer = table.answer(KworkTimes::Delay, args.read.name.as_deref());
+    let analysis = &args.read.analysis;
+    args.table.write(&mut out, (&mut answer, &ROWS), (analysis.json, &ledger), |answer, out| {
+        let view = KworkReport {
+            answer,
+            times: KworkTimes::Delay,
+            most: args.table.most(analysis.screen_rows()),
+            summary: false,
+            delayed: 0,
+            histogram: args.histogram,
+            units: analysis.units(),
+            recording: source.arguments().to_owned(),
+        };
+        view.write_text(out, &ledger)
+    })?;
     args.read.analysis.close(out, &source, &table.read.summary, &ledger)
 }

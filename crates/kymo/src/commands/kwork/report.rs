@@ -2,16 +2,18 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::kwork::KworkTable;
+use kymo_analysis::kwork::{KworkTable, KworkTimes};
 use kymo_model::NoteKind;
-use kymo_view::kwork::{KworkColumn, KworkReport, KworkReportKind};
+use kymo_view::kwork::KworkReport;
 
 use super::super::analysis::stdout;
 use super::super::live::LiveArgs;
 use super::ReadArgs;
+use crate::args::tables::{MainTable, TableArgs, sort_by};
 
 /// Flags of `kymo kwork report`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", sort_by("runtime, max, count", "runtime,max,count")))]
 #[command(after_help = "\
 Names are those of perf: interrupts by name and number, (s) softirqs, (w) functions of work items.
 Run times of softirqs contain the interrupts within them. A work item belongs to the CPU where it
@@ -26,15 +28,8 @@ pub(super) struct Args {
     read: ReadArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// Sort by these: runtime, max, count
-    #[arg(
-        short = 's',
-        long,
-        value_name = "KEYS",
-        value_delimiter = ',',
-        default_value = "runtime,max,count"
-    )]
-    sort: Vec<KworkColumn>,
+    #[command(flatten)]
+    table: TableArgs,
     /// Show a row for each work item instead of one for each function, as perf does
     #[arg(long)]
     per_work: bool,
@@ -49,7 +44,20 @@ pub(super) struct Args {
     held_up: usize,
 }
 
+const ROWS: MainTable = MainTable {
+    answer: "kwork_report",
+    table: "rows",
+    alike: &[],
+    aliases: &[
+        ("runtime", "runtime.total_ns"),
+        ("avg", "runtime.average_ns"),
+        ("max", "runtime.max_ns"),
+        ("count", "runtime.count"),
+    ],
+};
+
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+    args.table.check(&ROWS)?;
     let Some(live) = args.live.take() else { return show(&args, kinds) };
     args.read.watch(&live)?;
     let kinds_of = [kinds, &args.read.kwork].concat();
@@ -71,21 +79,20 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         ledger.note(NoteKind::Entries, fact, None);
     }
     let mut out = stdout();
-    let view = KworkReport {
-        most: args.read.analysis.screen_rows().unwrap_or(usize::MAX),
-        table: &table,
-        kind: KworkReportKind::Runtime,
-        sort: args.sort.clone(),
-        name: args.read.name.clone(),
-        summary: args.with_summary,
-        delayed: args.held_up,
-        histogram: args.histogram,
-        units: args.read.analysis.units(),
-        recording: source.arguments().to_owned(),
-    };
-    match args.read.analysis.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    let mut answer = table.answer(KworkTimes::Runtime, args.read.name.as_deref());
+    let analysis = &args.read.analysis;
+    args.table.write(&mut out, (&mut answer, &ROWS), (analysis.json, &ledger), |answer, out| {
+        let view = KworkReport {
+            answer,
+            times: KworkTimes::Runtime,
+            most: args.table.most(analysis.screen_rows()),
+            summary: args.with_summary,
+            delayed: args.held_up,
+            histogram: args.histogram,
+            units: analysis.units(),
+            recording: source.arguments().to_owned(),
+        };
+        view.write_text(out, &ledger)
+    })?;
     args.read.analysis.close(out, &source, &table.read.summary, &ledger)
 }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_analysis::kwork::{KworkConfig, read_kwork};
+use kymo_analysis::kwork::{KworkConfig, is_kwork_named, read_kwork};
 use kymo_view::kwork::{KworkLineWriter, write_kwork_head};
 
 use super::super::analysis::stdout;
@@ -65,13 +65,8 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         max_stack: args.max_stack,
     };
     let mut failed = Ok(());
-    let named = |name: &str| {
-        let bare = name.rsplit_once(':').map_or(name, |(bare, _)| bare);
-        let bare = bare.trim_start_matches("(s)").trim_start_matches("(w)");
-        args.read.name.as_deref().is_none_or(|wanted| wanted == name || wanted == bare)
-    };
     let read = read_kwork(&source, &config, &mut |line| {
-        if named(line.name) {
+        if args.read.name.as_deref().is_none_or(|name| is_kwork_named(line.name, name)) {
             failed = writer.write(line);
         }
         failed.is_ok()

@@ -4,14 +4,17 @@ use std::process::ExitCode;
 
 use kymo_analysis::kwork::{CpuUsage, KworkConfig, KworkKind};
 use kymo_model::NoteKind;
-use kymo_view::kwork::{TopColumn, TopView};
+use kymo_view::kwork::TopView;
 
 use super::super::analysis::stdout;
 use super::super::live::LiveArgs;
 use super::ReadArgs;
+use crate::args::tables::{MainTable, TableArgs, sort_by};
 
 /// Flags of `kymo kwork top`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", sort_by("rate, runtime, tid, held", "rate,runtime")))]
+#[command(mut_arg("limit", |limit| limit.short('l').alias("line")))]
 #[command(after_help = "\
 Needs sched_switch beside events of interrupts and softirqs (kymo kwork -k
 irq,softirq,workqueue,sched record). Run times are without interrupts and softirqs, which are in HELD UP;
@@ -25,21 +28,19 @@ pub(super) struct Args {
     read: ReadArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// Sort by these: rate, runtime, tid, held
-    #[arg(
-        short = 's',
-        long,
-        value_name = "KEYS",
-        value_delimiter = ',',
-        default_value = "rate,runtime"
-    )]
-    sort: Vec<TopColumn>,
-    /// Rows at most
-    #[arg(short = 'l', long = "line", value_name = "N")]
-    lines: Option<usize>,
+    #[command(flatten)]
+    table: TableArgs,
 }
 
+const TASKS: MainTable = MainTable {
+    answer: "kwork_top",
+    table: "tasks",
+    alike: &[],
+    aliases: &[("rate", "usage_percent"), ("runtime", "runtime_ns"), ("held", "held_up_ns")],
+};
+
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+    args.table.check(&TASKS)?;
     let Some(live) = args.live.take() else { return show(&args, kinds) };
     args.read.watch(&live)?;
     let mut kinds_of = [kinds, &args.read.kwork].concat();
@@ -74,15 +75,10 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         ledger.note(NoteKind::Entries, fact, None);
     }
     let mut out = stdout();
-    let view = TopView {
-        usage: &usage,
-        sort: args.sort.clone(),
-        name: args.read.name.clone(),
-        lines: args.lines,
-    };
-    match args.read.analysis.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    let mut answer = usage.answer(args.read.name.as_deref());
+    let is_json = args.read.analysis.json;
+    args.table.write(&mut out, (&mut answer, &TASKS), (is_json, &ledger), |answer, out| {
+        TopView { answer, most: args.table.most(None) }.write_text(out, &ledger)
+    })?;
     args.read.analysis.close(out, &source, &usage.read.summary, &ledger)
 }

@@ -40,9 +40,11 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let notes = summary.notes(&source).into_iter().chain(table.notes());
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&summary, &mut ledger);
-    if table.events == 0 && !selection.is_everything() {
+    let unmet = selection.unmet_notes(|| source.extent());
+    if unmet.is_empty() && table.events == 0 && !selection.is_everything() {
         ledger.tell(NoteKind::Nothing, "no events match", None);
     }
+    unmet.into_iter().for_each(|note| ledger.push(note));
     let view = view(args, &keys, &table, (source.clock(), stacks));
     crate::screen::page_tables();
     let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());

@@ -90,7 +90,10 @@ impl ProgramText {
     ) -> anyhow::Result<ExitCode> {
         match error {
             ProgramError::Compile(messages) => {
-                messages.iter().take(20).for_each(|message| self.say("ERROR", message));
+                for message in messages.iter().take(20) {
+                    message.warnings.iter().for_each(|warning| self.say("WARNING", warning));
+                    self.say("ERROR", message);
+                }
             }
             ProgramError::Refused { position, log, .. } => {
                 self.say_at(

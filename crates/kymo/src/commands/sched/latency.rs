@@ -8,16 +8,21 @@ use anyhow::bail;
 use kymo_analysis::tasks::{LatencyConfig, LatencyTable, SchedSelection};
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
-use kymo_view::sched::{LatencyColumn, LatencyView};
+use kymo_view::sched::LatencyView;
 
 use super::super::live::{LiveArgs, WatchArgs};
 use super::AnalysisArgs;
 use super::live::{LiveOutcome, LiveStep, watch};
 use crate::args::symbols::SymbolArgs;
+use crate::args::tables::{MainTable, TableArgs, sort_by};
 use crate::exit;
 
 /// Flags of `kymo sched latency`.
 #[derive(clap::Args)]
+#[command(mut_arg(
+    "sort",
+    sort_by("runtime, switch, avg, max, p99, migrations, pid", "avg,max,switch,runtime",)
+))]
 #[command(after_help = "\
 Switches are how often a task got a CPU, delays are from when it could run until it did: after a
 wake-up, after it was preempted, or when it was new. Waits whose begin is not in the recording are
@@ -42,15 +47,8 @@ pub(super) struct Args {
     /// By task instead of by name
     #[arg(short = 'p', long)]
     pids: bool,
-    /// Sort by these: runtime, switch, avg, max, p99, migrations, pid
-    #[arg(
-        short = 's',
-        long,
-        value_name = "KEYS",
-        value_delimiter = ',',
-        default_value = "avg,max,switch,runtime"
-    )]
-    sort: Vec<LatencyColumn>,
+    #[command(flatten)]
+    table: TableArgs,
     /// Show delays after wake-ups, after preemptions and of new tasks apart, and migrations
     #[arg(long)]
     causes: bool,
@@ -65,7 +63,23 @@ pub(super) struct Args {
     tid: Vec<u32>,
 }
 
+const TASKS: MainTable = MainTable {
+    answer: "sched_latency",
+    table: "tasks",
+    alike: &[],
+    aliases: &[
+        ("runtime", "runtime_ns"),
+        ("switch", "switches"),
+        ("avg", "delay.average_ns"),
+        ("max", "delay.max_ns"),
+        ("p99", "delay.p99_ns"),
+        ("migrations", "migrations"),
+        ("pid", "-tid"),
+    ],
+};
+
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.table.check(&TASKS)?;
     let Some(live) = args.live.take() else {
         let first = args.read.files.first().filter(|file| args.pids && !file.exists());
         if let Some(pid) = first.and_then(|file| file.to_str()?.parse::<u32>().ok()) {
@@ -103,6 +117,7 @@ fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
             LiveStep::RoundEnd => ControlFlow::Continue(()),
         })
     })?;
+    outcome.notes.extend(args.read.live_notes(&selection.events));
     let exit = outcome.exit;
     let mut ledger = super::live_ledger(&table.read, outcome);
     note(&table, &mut ledger);
@@ -130,18 +145,16 @@ fn write(
     ledger: &Ledger,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let view = LatencyView {
-        most: args.read.screen_rows().unwrap_or(usize::MAX),
-        table,
-        sort: args.sort.clone(),
-        causes: args.causes,
-        histogram: args.histogram,
-        units: args.read.units(),
-        recording,
-    };
-    match args.read.json {
-        true => view.write_json(out)?,
-        false => view.write_text(out, ledger)?,
-    }
-    Ok(())
+    let (read, mut answer) = (&args.read, table.answer());
+    args.table.write(out, (&mut answer, &TASKS), (read.json, ledger), |answer, out| {
+        let view = LatencyView {
+            answer,
+            most: args.table.most(read.screen_rows()),
+            causes: args.causes,
+            histogram: args.histogram,
+            units: read.units(),
+            recording,
+        };
+        view.write_text(out, ledger)
+    })
 }

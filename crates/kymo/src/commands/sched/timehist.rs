@@ -242,6 +242,7 @@ fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
     })?;
     failed?;
     let read = reader.finish(summary);
+    outcome.notes.extend(args.read.live_notes(&selection.events));
     let exit = outcome.exit;
     let mut ledger = super::live_ledger(&read, outcome);
     write_end(args, (summing, &read, &selection), &mut ledger, &mut out)?;

@@ -59,9 +59,11 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
         read_and_render(&mut data, (order, selector), tracker, renderers)?;
     let mut ledger = Ledger::from_notes(notes_on_perf_data(&data, &stats));
     note(&renderers, machine.as_ref(), &mut ledger);
-    if !renderers.iter().any(PerfRenderer::has_shown) {
+    let unmet = selection.unmet_notes_in(&mut data);
+    if unmet.is_empty() && !renderers.iter().any(PerfRenderer::has_shown) {
         ledger.tell(NoteKind::Nothing, super::nothing(args), None);
     }
+    unmet.into_iter().for_each(|note| ledger.push(note));
     exit::tell(&ledger);
     let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was printed"));
     Ok(exit::status(data.name(), damage.as_deref(), &ledger, args.strict))

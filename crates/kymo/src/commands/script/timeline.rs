@@ -61,9 +61,11 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     note_chains(&summary, &mut ledger);
     timeline_notes(&renderers).into_iter().for_each(|note| ledger.push(note));
     let texts = trace_dats().flat_map(|k| k.buffers()).any(|b| b.text.is_some());
-    if !texts && !renderers.iter().any(TimelineRenderer::has_shown) {
+    let unmet = filter.unmet_notes(|| source.extent());
+    if unmet.is_empty() && !texts && !renderers.iter().any(TimelineRenderer::has_shown) {
         ledger.tell(NoteKind::Nothing, nothing(args), None);
     }
+    unmet.into_iter().for_each(|note| ledger.push(note));
     exit::tell(&ledger);
     let damage = summary.is_damaged(&source).then_some("damaged; what can be read was printed");
     Ok(exit::status(source.name(), damage, &ledger, args.strict))

@@ -3,20 +3,22 @@
 use std::process::ExitCode;
 
 use kymo_analysis::syscalls::{
-    SlowCall, SyscallConfig, SyscallTable, count_syscalls, syscall_notes,
+    CallNames, SlowCall, SyscallConfig, SyscallTable, count_syscalls, syscall_notes,
 };
 use kymo_format::EventFormat;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_render::syscalls::{CallDescriptions, errno_name, syscall_name, syscall_names};
 use kymo_view::Ledger;
-use kymo_view::syscalls::{SummaryMode, SyscallColumn, SyscallView};
+use kymo_view::syscalls::{SummaryMode, SyscallView};
 
 use super::super::analysis::{AnalysisArgs, stdout};
 use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
+use crate::args::tables::{MainTable, TableArgs, sort_by};
 
 /// Flags of `kymo syscalls report`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", sort_by("total, calls, errors, avg, p99, max", "total")))]
 #[command(after_help = "\
 Columns are those of perf trace -s, with the median and the 99th percentile (at most a sixteenth
 above the truth), and the time in which calls waited for something or for a CPU, where the recording
@@ -41,9 +43,8 @@ pub(super) struct Args {
     /// Show how often which error came
     #[arg(long)]
     errno_summary: bool,
-    /// Sort calls by this: total, calls, errors, avg, p99, max
-    #[arg(short = 's', long, value_name = "KEY", default_value = "total")]
-    sort: SyscallColumn,
+    #[command(flatten)]
+    table: TableArgs,
     /// Only these system calls
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     calls: Vec<String>,
@@ -70,7 +71,22 @@ pub(super) struct Args {
 /// The slowest calls that can be asked for.
 const MOST_SLOWEST: usize = 100_000;
 
+const CALLS: MainTable = MainTable {
+    answer: "syscalls",
+    table: "calls",
+    alike: &["threads.calls"],
+    aliases: &[
+        ("total", "total_ns"),
+        ("calls", "count"),
+        ("errors", "errors"),
+        ("avg", "average_ns"),
+        ("p99", "p99_ns"),
+        ("max", "max_ns"),
+    ],
+};
+
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.table.check(&CALLS)?;
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.watch(&live, &args.pid, &args.tid)?;
     super::record::with_events(|events| {
@@ -94,24 +110,28 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let table = count_syscalls(&source, &config)?;
     let notes = table.summary.notes(&source).into_iter().chain(syscall_notes(&table));
     let ledger = Ledger::from_notes(notes);
-    let view = SyscallView {
-        most: args.read.screen_rows().unwrap_or(usize::MAX),
-        mode: args.summary_mode,
-        sort: args.sort,
-        threads: args.threads,
-        histogram: args.histogram,
-        errno_summary: args.errno_summary,
-        units: args.read.units(),
-        recording: source.arguments().to_owned(),
-        errno_name,
-        arguments: argument_texts(&table, architecture.as_deref()),
-        table: &table,
-    };
+    let arguments = argument_texts(&table, architecture.as_deref());
+    let mut answer = table.answer(CallNames { errno: errno_name, arguments: &arguments });
     let mut out = stdout();
-    match args.read.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    args.table.write(
+        &mut out,
+        (&mut answer, &CALLS),
+        (args.read.json, &ledger),
+        |answer, out| {
+            let view = SyscallView {
+                answer,
+                slowest: &table.slowest,
+                most: args.table.most(args.read.screen_rows()),
+                mode: args.summary_mode,
+                threads: args.threads,
+                histogram: args.histogram,
+                errno_summary: args.errno_summary,
+                units: args.read.units(),
+                recording: source.arguments().to_owned(),
+            };
+            view.write_text(out, &ledger)
+        },
+    )?;
     args.read.close(out, &source, &table.summary, &ledger)
 }
 

@@ -63,11 +63,13 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     syscalls::flush(&mut lines.output)?;
     let mut ledger = Ledger::from_notes(summary.notes(&source));
     lines.note(&mut |note| ledger.push(note));
+    let unmet = selection.unmet_notes(|| source.extent());
     feed.width_note().into_iter().for_each(|note| ledger.push(note));
-    if lines.inspected == 0 {
+    if unmet.is_empty() && lines.inspected == 0 {
         let advice = "`kymo syscalls record` and `perf trace record` make such a recording";
         ledger.tell(NoteKind::Nothing, "there are no system calls", Some(advice.into()));
     }
+    unmet.into_iter().for_each(|note| ledger.push(note));
     if !args.quiet {
         exit::tell(&ledger);
     }

@@ -428,7 +428,7 @@ fn start_texts(args: &Args, system_wide: bool) -> Result<Option<CallTexts>, BpfE
 }
 
 /// Calls that make descriptors, or after which they stand for something else.
-const DESCRIPTOR_CALLS: [&str; 25] = [
+const DESCRIPTOR_CALLS: [&str; 27] = [
     "open",
     "openat",
     "openat2",
@@ -454,6 +454,8 @@ const DESCRIPTOR_CALLS: [&str; 25] = [
     "pidfd_open",
     "execve",
     "unshare",
+    "clone",
+    "clone3",
 ];
 
 /// Events of the scheduler that tell what calls wait for.

@@ -106,6 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let span = if text.contains('%') { source.span()? } else { None };
         selection.times = parse_times(text, span)?;
     }
+    source.explain(&selection);
     let config = TrackConfig {
         selection: selection.clone(),
         name_of: source.architecture().as_deref().map_or(syscall_name, syscall_names),

@@ -9,8 +9,10 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::bail;
 use clap::Subcommand;
-use kymo_analysis::critical_path::{PathConfig, PathTarget, SpanExpr, find_paths, path_notes};
-use kymo_events::{EventSelection, EventSource};
+use kymo_analysis::critical_path::{
+    PathConfig, PathTable, PathTarget, SpanExpr, find_paths, path_notes,
+};
+use kymo_events::{EventSelection, EventSource, RecordedExtent};
 use kymo_kernel::cpu_quota::{ThrottledCgroup, throttled_cgroups, throttled_since};
 use kymo_model::NoteKind;
 use kymo_record::CallGraph;
@@ -156,6 +158,9 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
     let notes = table.read.summary.notes(&source).into_iter().chain(path_notes(&table));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.read.summary, &mut ledger);
+    if table.paths.is_empty() && args.span.is_none() {
+        note_tasks(args, &table, &mut ledger);
+    }
     for cgroup in &args.throttled {
         let fact = format!(
             "cgroup {} was throttled by its CPU quota for {:.3} ms (all its CPUs together): tasks \
@@ -182,6 +187,17 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
         match become_view(Path::new(source.name()), Some((path.from, path.to)), tid)? {}
     }
     Ok(if table.paths.is_empty() { ExitCode::FAILURE } else { status })
+}
+
+/// Notes which tasks there are where the chosen one is not.
+fn note_tasks(args: &PathArgs, table: &PathTable, ledger: &mut Ledger) {
+    let (pids, tids) = (args.pid.into_iter().collect(), args.tid.into_iter().collect());
+    let events = EventSelection::of_tasks(args.read.comm.clone(), pids, tids);
+    for task in &table.tasks {
+        events.wants_task(task.pid, Some(task.tid), &task.comm);
+    }
+    let notes = events.unmet_notes(RecordedExtent::default);
+    notes.into_iter().for_each(|note| ledger.push(note));
 }
 
 /// The one span of time.

@@ -17,7 +17,8 @@ use serde_json::Value;
 use super::tsdl::{MetadataError, Parsed};
 use crate::ctf::attributes;
 use crate::ctf::types::{
-    ClockClass, CtfVersion, EnvValue, EventClass, KYMO_NAMESPACE, Metadata, StreamClass,
+    ClockClass, ClockOrigin, CtfVersion, EnvValue, EventClass, KYMO_NAMESPACE, Metadata,
+    StreamClass,
 };
 use field_class::Aliases;
 use object::{Object, Wrong, short};
@@ -232,7 +233,12 @@ impl FragmentReader {
             clock.offset_s = offset.signed("seconds")?.unwrap_or(0);
             clock.offset = offset.signed("cycles")?.unwrap_or(0);
         }
-        if of.get("origin").and_then(Value::as_str) != Some("unix-epoch") {
+        clock.origin = match of.get("origin") {
+            Some(Value::String(known)) if known == "unix-epoch" => ClockOrigin::UnixEpoch,
+            Some(custom) => ClockOrigin::Custom(custom.to_string()),
+            None => ClockOrigin::Unstated,
+        };
+        if clock.origin != ClockOrigin::UnixEpoch {
             let name = &clock.name;
             self.remarks.push(format!(
                 "clock `{name}` does not count from 1970: its times are from an origin of its own"

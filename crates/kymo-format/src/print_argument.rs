@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use kymo_format::{EventFormat, NoSymbols, RenderContext};
+use crate::{EventFormat, NoSymbols, RenderContext};
 use kymo_model::Endian;
 
 /// Expression that a print format shows behind a word such as `gfp_flags=`.

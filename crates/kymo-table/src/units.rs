@@ -39,12 +39,18 @@ impl fmt::Display for Millis {
     }
 }
 
+/// A duration in milliseconds, rounded.
+pub struct RoundedMillis(pub u64, pub TimeUnits);
+
+impl fmt::Display for RoundedMillis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = if self.1.nanos { 6 } else { 3 };
+        f.pad(&format!("{:.digits$}", self.0 as f64 / 1e6))
+    }
+}
+
 /// Says how many rows a screen has no room for; a file or a pipe gets all.
-pub(crate) fn write_more(
-    out: &mut dyn std::io::Write,
-    all: usize,
-    most: usize,
-) -> std::io::Result<()> {
+pub fn write_more(out: &mut dyn std::io::Write, all: usize, most: usize) -> std::io::Result<()> {
     match all.checked_sub(most) {
         Some(more) if more > 0 => writeln!(out, "  ... and {more} more (| less shows all)"),
         _ => Ok(()),
@@ -112,12 +118,12 @@ pub fn shown(comm: &[u8]) -> String {
 }
 
 /// Text from outside, escaped.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+pub fn visible(text: &str) -> Cow<'_, str> {
     UntrustedText::new(text).to_text()
 }
 
 /// Writes one line of which parts come from outside: what would end it before is escaped.
-pub(crate) fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<()> {
+pub fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<()> {
     let line = line.to_string();
     out.write_all(visible(&line).as_bytes())?;
     out.write_all(b"\n")

@@ -1,0 +1,580 @@
+//! Two sets of runs compared: one test over all functions and quantities, then for each function
+//! its effect, its verdict and the callers of what changed.
+
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::binaries::BinaryPairs;
+use crate::effect::{RatioEstimate, Z_INTERVAL, Z_POWER, median};
+use crate::max_t::max_t;
+use crate::sums::{FunctionKey, FunctionSum, RunSums};
+
+/// Level of the family-wise error.
+pub(crate) const LEVEL: f64 = 0.05;
+/// Fewest runs of a side for a verdict.
+pub(crate) const FEWEST_RUNS: usize = 4;
+/// Most functions of a quantity that are tested, by weight.
+const MOST_FUNCTIONS: usize = 20_000;
+/// Functions whose intervals are computed: those with the most weight, and all that changed.
+const MOST_ESTIMATES: usize = 200;
+/// Callers shown of a function that changed.
+const MOST_CALLERS: usize = 5;
+/// A run with so many times the weight of the median run of its side is named as stalled.
+const STALLED: f64 = 3.0;
+
+/// Quantity that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MeasureKind {
+    /// Samples of code: time on the CPU, or an event that was sampled.
+    Samples,
+    /// Time off the CPUs.
+    OffCpu,
+    /// A number for each run, without functions.
+    Count,
+}
+
+/// Runs of both sides with the sums of one quantity.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    /// Kind.
+    pub kind: MeasureKind,
+    /// Name of the event, or of the count.
+    pub name: String,
+    /// Unit of the weights: `nanoseconds`, `count`.
+    pub unit: &'static str,
+    /// Runs before.
+    pub before: Vec<RunSums>,
+    /// Runs after.
+    pub after: Vec<RunSums>,
+}
+
+/// Choices of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct CompareOptions {
+    /// Largest relative change that counts as none.
+    pub margin: f64,
+    /// Seed of permutations and resamples.
+    pub seed: u64,
+    /// Samples of both sides together that a function needs to be tested; by default half as many
+    /// as there are runs, and at least 10.
+    pub floor: Option<u64>,
+}
+
+impl Default for CompareOptions {
+    fn default() -> CompareOptions {
+        CompareOptions { margin: 0.05, seed: 1, floor: None }
+    }
+}
+
+/// Two sets of runs cannot be compared.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CompareError {
+    /// A side has one run or none.
+    #[error(
+        "{before} runs before and {after} after: without several runs of each side no change can be told from chance"
+    )]
+    FewRuns {
+        /// Runs before.
+        before: usize,
+        /// Runs after.
+        after: usize,
+    },
+    /// A side has no samples.
+    #[error("no samples {0}")]
+    NoSamples(&'static str),
+}
+
+/// What is known of a change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// More than before.
+    More,
+    /// Less than before.
+    Less,
+    /// Nothing of it before.
+    New,
+    /// Nothing of it after.
+    Vanished,
+    /// No larger change, relative to before.
+    NoChange {
+        /// Bound of the change.
+        within: f64,
+    },
+    /// Neither a change nor its absence is shown.
+    Undecided {
+        /// Further runs of each side that would decide it, if that can be told.
+        more_runs: Option<u64>,
+    },
+}
+
+impl Verdict {
+    /// Whether a change is shown.
+    pub fn is_change(self) -> bool {
+        matches!(self, Verdict::More | Verdict::Less | Verdict::New | Verdict::Vanished)
+    }
+}
+
+/// A quantity before and after, per unit of work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// Median of the runs before.
+    pub before: f64,
+    /// Median of the runs after.
+    pub after: f64,
+    /// Samples of all runs before and after.
+    pub samples: (u64, u64),
+    /// Ratio with its interval.
+    pub estimate: Option<RatioEstimate>,
+    /// p-value, adjusted for all functions and quantities.
+    pub p: f64,
+    /// Verdict.
+    pub verdict: Verdict,
+}
+
+/// A caller of a function that changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallerChange {
+    /// Name of the caller.
+    pub name: String,
+    /// Mean weight of the function under this caller before, per unit of work.
+    pub before: f64,
+    /// The same after.
+    pub after: f64,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionRow {
+    /// Name and binary.
+    pub key: FunctionKey,
+    /// In the function itself; `None` below the floor.
+    pub own: Option<Change>,
+    /// In it and in all that it called; `None` below the floor.
+    pub total: Option<Change>,
+    /// Callers, the largest difference first, of a function that changed.
+    pub callers: Vec<CallerChange>,
+    /// Inlined on one side only.
+    pub inlined_on_one_side: bool,
+}
+
+/// Result of a quantity.
+#[derive(Clone, Debug)]
+pub struct MeasureChanges {
+    /// Kind.
+    pub kind: MeasureKind,
+    /// Name of the event, or of the count.
+    pub name: String,
+    /// Unit of the weights.
+    pub unit: &'static str,
+    /// All of it.
+    pub whole: Change,
+    /// Functions: those that changed first, by the size of the change, then by weight.
+    pub rows: Vec<FunctionRow>,
+    /// Functions below the floor.
+    pub below_floor: usize,
+    /// Their share of the weight of both sides.
+    pub below_floor_share: f64,
+}
+
+/// A run with far more weight than its side's median.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StalledRun {
+    /// File or block.
+    pub name: String,
+    /// Multiple of the median.
+    pub times: f64,
+}
+
+/// Result.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// By quantity.
+    pub measures: Vec<MeasureChanges>,
+    /// Runs before and after.
+    pub runs: (usize, usize),
+    /// Columns that were tested together.
+    pub tested: usize,
+    /// Smallest p-value that this number of runs can give.
+    pub smallest_p: f64,
+    /// Binaries whose names differ: before and after.
+    pub renamed: Vec<(String, String)>,
+    /// Binaries whose functions have names on one side only.
+    pub nameless: Vec<String>,
+    /// Runs that stand out.
+    pub stalled: Vec<StalledRun>,
+}
+
+/// A column of the test on its way to a [`Change`].
+struct Column {
+    values: Vec<f64>,
+    samples: (u64, u64),
+}
+
+/// Functions of a quantity, joined over the runs.
+struct Joined {
+    keys: Vec<FunctionKey>,
+    own: Vec<Column>,
+    total: Vec<Column>,
+    inlined: Vec<(u64, u64)>,
+    callers: FxHashMap<(u32, u32), (f64, f64)>,
+}
+
+impl Comparison {
+    /// Compares the runs of both sides; all quantities are of the same runs.
+    ///
+    /// # Errors
+    /// If a side has fewer than two runs, or no samples at all.
+    pub fn new(measures: &[Measure], options: &CompareOptions) -> Result<Comparison, CompareError> {
+        let Some(first) = measures.first() else {
+            return Err(CompareError::NoSamples("on either side"));
+        };
+        let (before, after) = (first.before.len(), first.after.len());
+        if before < 2 || after < 2 {
+            return Err(CompareError::FewRuns { before, after });
+        }
+        for (side, runs) in [
+            ("before", measures.iter().flat_map(|m| &m.before).collect::<Vec<_>>()),
+            ("after", measures.iter().flat_map(|m| &m.after).collect()),
+        ] {
+            if runs.iter().all(|r| r.samples == 0 && r.whole == 0.0) {
+                return Err(CompareError::NoSamples(side));
+            }
+        }
+        let sampled = measures.iter().filter(|m| m.kind == MeasureKind::Samples);
+        let (old, new): (Vec<_>, Vec<_>) = sampled.map(|m| (&m.before, &m.after)).unzip();
+        let old: Vec<&RunSums> = old.into_iter().flatten().collect();
+        let pairs = BinaryPairs::find(&old, &new.into_iter().flatten().collect::<Vec<_>>());
+        let joined: Vec<Joined> = measures.iter().map(|m| join(m, &pairs)).collect();
+        let floor = options.floor.unwrap_or(((before + after) as u64 / 2).max(10));
+        Ok(Comparison::of_joined(measures, (joined, &pairs), options, floor))
+    }
+
+    fn of_joined(
+        measures: &[Measure],
+        (joined, pairs): (Vec<Joined>, &BinaryPairs),
+        options: &CompareOptions,
+        floor: u64,
+    ) -> Comparison {
+        let runs = measures.first().map_or((0, 0), |m| (m.before.len(), m.after.len()));
+        let wholes: Vec<Column> = measures.iter().map(whole_column).collect();
+        let kept: Vec<KeptColumns> = joined.iter().map(|j| KeptColumns::above(j, floor)).collect();
+        let mut columns: Vec<Vec<f64>> = Vec::new();
+        for ((whole, joined), kept) in wholes.iter().zip(&joined).zip(&kept) {
+            columns.push(whole.values.clone());
+            columns.extend(kept.own.iter().map(|f| joined.own[*f].values.clone()));
+            columns.extend(kept.total.iter().map(|f| joined.total[*f].values.clone()));
+        }
+        let tested = max_t(&columns, runs.0, options.seed);
+        let judge = Judge { runs, options, critical: tested.critical };
+        let mut p = tested.p.iter().copied();
+        let mut next = || p.next().unwrap_or(1.0);
+        let mut changes = Vec::new();
+        for (((measure, whole), joined), kept) in
+            measures.iter().zip(&wholes).zip(&joined).zip(&kept)
+        {
+            let whole = judge.change(whole, next(), true);
+            let own_p: Vec<f64> = kept.own.iter().map(|_| next()).collect();
+            let total_p: Vec<f64> = kept.total.iter().map(|_| next()).collect();
+            let own = judge.changes(&joined.own, &kept.own, &own_p);
+            let total = judge.changes(&joined.total, &kept.total, &total_p);
+            changes.push(measure_changes((measure, whole), joined, kept, (own, total)));
+        }
+        let mut nameless: Vec<String> = pairs.nameless.iter().cloned().collect();
+        nameless.sort();
+        let renamed = pairs.renamed.iter().map(|(new, old)| (old.clone(), new.clone()));
+        let mut renamed: Vec<(String, String)> = renamed.collect();
+        renamed.sort();
+        Comparison {
+            measures: changes,
+            runs,
+            tested: columns.len(),
+            smallest_p: tested.smallest,
+            renamed,
+            nameless,
+            stalled: measures.iter().flat_map(stalled_runs).collect(),
+        }
+    }
+}
+
+/// Functions with enough samples.
+struct KeptColumns {
+    own: Vec<usize>,
+    total: Vec<usize>,
+}
+
+impl KeptColumns {
+    /// The floor is on the samples of both sides together, so that it favors neither.
+    fn above(joined: &Joined, floor: u64) -> KeptColumns {
+        let kept = |columns: &[Column]| {
+            let enough = |c: &Column| c.samples.0 + c.samples.1 >= floor;
+            let mut kept: Vec<usize> =
+                (0..columns.len()).filter(|f| enough(&columns[*f])).collect();
+            let weight = |f: &usize| columns[*f].values.iter().sum::<f64>();
+            kept.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+            kept.truncate(MOST_FUNCTIONS);
+            kept
+        };
+        KeptColumns { own: kept(&joined.own), total: kept(&joined.total) }
+    }
+}
+
+struct Judge<'a> {
+    runs: (usize, usize),
+    options: &'a CompareOptions,
+    critical: f64,
+}
+
+impl Judge<'_> {
+    /// Changes by number of function. Intervals of functions with little weight that did not
+    /// change are left out.
+    fn changes(&self, columns: &[Column], kept: &[usize], p: &[f64]) -> FxHashMap<usize, Change> {
+        let numbered: Vec<(usize, usize, f64)> =
+            kept.iter().zip(p).enumerate().map(|(at, (f, p))| (at, *f, *p)).collect();
+        let judged = numbered.par_iter().map(|(at, function, p)| {
+            let estimates = *at < MOST_ESTIMATES || *p <= LEVEL;
+            (*function, self.change(&columns[*function], *p, estimates))
+        });
+        judged.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    fn change(&self, column: &Column, p: f64, estimates: bool) -> Change {
+        let (before, after) = column.values.split_at(self.runs.0.min(column.values.len()));
+        let estimate = estimates
+            .then(|| RatioEstimate::new(before, after, self.critical, self.options.seed))
+            .flatten();
+        Change {
+            before: median(&mut before.to_vec()),
+            after: median(&mut after.to_vec()),
+            samples: column.samples,
+            estimate,
+            p,
+            verdict: self.verdict((before, after), estimate.as_ref(), p),
+        }
+    }
+
+    fn verdict(
+        &self,
+        (before, after): (&[f64], &[f64]),
+        estimate: Option<&RatioEstimate>,
+        p: f64,
+    ) -> Verdict {
+        let is_nothing = |side: &[f64]| side.iter().all(|v| *v == 0.0);
+        if p <= LEVEL {
+            return match (is_nothing(before), is_nothing(after)) {
+                (true, false) => Verdict::New,
+                (false, true) => Verdict::Vanished,
+                _ if rank_sum_is_larger(before, after) => Verdict::More,
+                _ => Verdict::Less,
+            };
+        }
+        let fewest = before.len().min(after.len());
+        let missing = FEWEST_RUNS.saturating_sub(fewest) as u64;
+        let Some(estimate) = estimate else {
+            return Verdict::Undecided { more_runs: (missing > 0).then_some(missing) };
+        };
+        let within = (estimate.low - 1.0).abs().max((estimate.high - 1.0).abs());
+        if missing > 0 {
+            return Verdict::Undecided { more_runs: Some(missing) };
+        }
+        if within <= self.options.margin {
+            return Verdict::NoChange { within };
+        }
+        let shift = estimate.ratio.ln().abs();
+        let error = estimate.error();
+        // Either the change is shown, or its absence.
+        let shown = (self.critical.max(Z_INTERVAL) + Z_POWER) * error / shift;
+        let room = self.options.margin.ln_1p() - shift;
+        let absent = if room > 0.0 { Z_INTERVAL * error / room } else { f64::INFINITY };
+        Verdict::Undecided { more_runs: more_runs(fewest, shown.min(absent)) }
+    }
+}
+
+/// Further runs where the error must shrink by a factor.
+pub(crate) fn more_runs(runs: usize, factor: f64) -> Option<u64> {
+    let wanted = runs as f64 * factor * factor;
+    wanted.is_finite().then(|| ((wanted.ceil() - runs as f64).max(1.0)) as u64)
+}
+
+/// Whether the values after are larger by rank: pairs won against pairs lost.
+fn rank_sum_is_larger(before: &[f64], after: &[f64]) -> bool {
+    let mut sorted = before.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let won: i64 = after
+        .iter()
+        .map(|v| {
+            let below = sorted.partition_point(|b| b < v) as i64;
+            let up_to = sorted.partition_point(|b| b <= v) as i64;
+            below - (sorted.len() as i64 - up_to)
+        })
+        .sum();
+    won > 0
+}
+
+fn whole_column(measure: &Measure) -> Column {
+    let all = measure.before.iter().chain(&measure.after);
+    let samples = |runs: &[RunSums]| runs.iter().map(|r| r.samples).sum();
+    Column {
+        values: all.map(|run| run.whole / run.work).collect(),
+        samples: (samples(&measure.before), samples(&measure.after)),
+    }
+}
+
+fn join(measure: &Measure, pairs: &BinaryPairs) -> Joined {
+    let runs = measure.before.len() + measure.after.len();
+    let mut joined = Joined {
+        keys: Vec::new(),
+        own: Vec::new(),
+        total: Vec::new(),
+        inlined: Vec::new(),
+        callers: FxHashMap::default(),
+    };
+    let mut numbers: FxHashMap<FunctionKey, u32> = FxHashMap::default();
+    let sides = [(&measure.before, false), (&measure.after, true)];
+    let all = sides.iter().flat_map(|(runs, is_after)| runs.iter().map(|run| (run, *is_after)));
+    for (at, (run, is_after)) in all.enumerate() {
+        let side_runs = if is_after { measure.after.len() } else { measure.before.len() } as f64;
+        let mut of_run = Vec::with_capacity(run.keys.len());
+        for (key, sum) in run.functions() {
+            // A binary that was renamed is one after.
+            let key = if is_after { pairs.common_key(key) } else { pairs.common_key_before(key) };
+            let next = numbers.len() as u32;
+            let number = *numbers.entry(key.clone()).or_insert(next);
+            if number == next {
+                joined.keys.push(key);
+                joined.inlined.push((0, 0));
+                for columns in [&mut joined.own, &mut joined.total] {
+                    columns.push(Column { values: vec![0.0; runs], samples: (0, 0) });
+                }
+            }
+            joined.add(number as usize, at, is_after, (sum, run.work));
+            of_run.push(number);
+        }
+        for ((callee, caller), weight) in &run.callers {
+            let number = |of: &u32| of_run.get(*of as usize).copied();
+            let (Some(callee), Some(caller)) = (number(callee), number(caller)) else { continue };
+            let sums = joined.callers.entry((callee, caller)).or_default();
+            let mean = weight / run.work / side_runs;
+            if is_after { sums.1 += mean } else { sums.0 += mean }
+        }
+    }
+    joined
+}
+
+impl Joined {
+    fn add(
+        &mut self,
+        function: usize,
+        run: usize,
+        is_after: bool,
+        (sum, work): (&FunctionSum, f64),
+    ) {
+        let parts = [
+            (&mut self.own[function], sum.own, sum.own_samples),
+            (&mut self.total[function], sum.total, sum.total_samples),
+        ];
+        for (column, weight, samples) in parts {
+            column.values[run] += weight / work;
+            if is_after { column.samples.1 += samples } else { column.samples.0 += samples }
+        }
+        let inlined = &mut self.inlined[function];
+        if is_after { inlined.1 += sum.inlined_samples } else { inlined.0 += sum.inlined_samples }
+    }
+
+    /// Whether samples of a function are of inlined copies on one side, and of calls on the other.
+    fn is_inlined_on_one_side(&self, function: usize) -> bool {
+        let (before, after) = self.inlined[function];
+        let total = self.total[function].samples;
+        let share =
+            |part: u64, whole: u64| if whole == 0 { 0.5 } else { part as f64 / whole as f64 };
+        let (one, two) = (share(before, total.0), share(after, total.1));
+        one.min(two) < 0.1 && one.max(two) > 0.9
+    }
+
+    fn callers_of(&self, function: usize) -> Vec<CallerChange> {
+        let of_function =
+            self.callers.iter().filter(|((callee, _), _)| *callee as usize == function);
+        let mut callers: Vec<CallerChange> = of_function
+            .map(|((_, caller), (before, after))| CallerChange {
+                name: self.keys[*caller as usize].name.clone(),
+                before: *before,
+                after: *after,
+            })
+            .collect();
+        let size = |c: &CallerChange| (c.after - c.before).abs();
+        callers.sort_by(|a, b| size(b).total_cmp(&size(a)).then_with(|| a.name.cmp(&b.name)));
+        callers.truncate(MOST_CALLERS);
+        callers
+    }
+}
+
+fn measure_changes(
+    (measure, whole): (&Measure, Change),
+    joined: &Joined,
+    kept: &KeptColumns,
+    (own, total): (FxHashMap<usize, Change>, FxHashMap<usize, Change>),
+) -> MeasureChanges {
+    let mut numbers: Vec<usize> = own.keys().chain(total.keys()).copied().collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut rows: Vec<FunctionRow> = numbers
+        .iter()
+        .map(|f| {
+            let own = own.get(f).copied();
+            let changed = own.is_some_and(|c| c.verdict.is_change());
+            FunctionRow {
+                key: joined.keys[*f].clone(),
+                own,
+                total: total.get(f).copied(),
+                callers: if changed { joined.callers_of(*f) } else { Vec::new() },
+                inlined_on_one_side: joined.is_inlined_on_one_side(*f),
+            }
+        })
+        .collect();
+    let rank = |row: &FunctionRow| {
+        let change = row.own.or(row.total);
+        let is_change = row.own.is_some_and(|c| c.verdict.is_change());
+        let size = change.map_or(0.0, |c| {
+            if is_change { (c.after - c.before).abs() } else { c.before + c.after }
+        });
+        (is_change, row.own.is_some(), size)
+    };
+    rows.sort_by(|a, b| {
+        let (one, two) = (rank(a), rank(b));
+        let order = (two.0, two.1).cmp(&(one.0, one.1)).then(two.2.total_cmp(&one.2));
+        order.then_with(|| a.key.cmp(&b.key))
+    });
+    let kept_own: FxHashSet<usize> = kept.own.iter().copied().collect();
+    let below = (0..joined.own.len()).filter(|f| !kept_own.contains(f));
+    let below: Vec<usize> = below.filter(|f| joined.own[*f].samples != (0, 0)).collect();
+    let weight = |f: &usize| joined.own[*f].values.iter().sum::<f64>();
+    let all: f64 = (0..joined.own.len()).map(|f| weight(&f)).sum();
+    MeasureChanges {
+        kind: measure.kind,
+        name: measure.name.clone(),
+        unit: measure.unit,
+        whole,
+        rows,
+        below_floor: below.len(),
+        below_floor_share: if all > 0.0 {
+            below.iter().map(weight).sum::<f64>() / all
+        } else {
+            0.0
+        },
+    }
+}
+
+fn stalled_runs(measure: &Measure) -> Vec<StalledRun> {
+    let mut stalled = Vec::new();
+    for side in [&measure.before, &measure.after] {
+        let mut values: Vec<f64> = side.iter().map(|r| r.whole / r.work).collect();
+        let middle = median(&mut values);
+        for run in side.iter().filter(|r| middle > 0.0 && r.whole / r.work > STALLED * middle) {
+            let times = run.whole / run.work / middle;
+            stalled.push(StalledRun { name: run.name.clone(), times });
+        }
+    }
+    stalled
+}
+
+#[cfg(test)]
+mod tests;

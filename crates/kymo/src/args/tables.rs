@@ -1,0 +1,104 @@
+//! Flags that all answers share which are tables: order, columns and number of rows, formats.
+
+use std::io::{self, Write};
+
+use clap::Arg;
+use kymo_table::{Answer, SortAlias, SortKeys, check_columns};
+use kymo_view::Ledger;
+
+/// Flags of a table.
+#[derive(clap::Args)]
+pub(crate) struct TableArgs {
+    /// Sort by these columns, numbers largest first; `-KEY` reverses the order
+    #[arg(
+        short = 's',
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
+    sort: Vec<String>,
+    /// Show only these columns (docs/json.md has their names)
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Rows at most
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// The table as comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+}
+
+/// Words for the help of `--sort`, and its default.
+pub(crate) fn sort_by(keys: &'static str, default: &'static str) -> impl FnOnce(Arg) -> Arg {
+    move |arg| arg.help(format!("Sort by these: {keys}; or columns")).default_value(default)
+}
+
+/// Table of an answer that the flags are for.
+pub(crate) struct MainTable {
+    /// Name of the answer.
+    pub(crate) answer: &'static str,
+    /// Name of the table within.
+    pub(crate) table: &'static str,
+    /// Tables of the same columns that are sorted alike.
+    pub(crate) alike: &'static [&'static str],
+    /// Short words for columns.
+    pub(crate) aliases: &'static [SortAlias],
+}
+
+impl TableArgs {
+    /// Checks the names, before anything is read.
+    ///
+    /// # Errors
+    /// If a key or column does not exist.
+    pub(crate) fn check(&self, of: &MainTable) -> anyhow::Result<()> {
+        let schemas = kymo_analysis::answer_schemas();
+        let schema = schemas.iter().find(|schema| schema.name == of.answer);
+        let columns = schema.map_or(&[][..], |schema| schema.table(of.table));
+        check_columns(columns, &self.columns).map_err(anyhow::Error::msg)?;
+        let keys = SortKeys::resolve(&self.sort, of.aliases, columns);
+        keys.map(|_| ()).map_err(anyhow::Error::msg)
+    }
+
+    /// Rows at most, of a table that shows `rows` otherwise.
+    pub(crate) fn most(&self, rows: Option<usize>) -> usize {
+        self.limit.or(rows).unwrap_or(usize::MAX)
+    }
+
+    /// Writes the answer in the format that the flags choose; `text` writes it as text, with all
+    /// of its rows in their order.
+    ///
+    /// # Errors
+    /// If a name does not exist, or writing fails.
+    pub(crate) fn write(
+        &self,
+        out: &mut dyn Write,
+        (answer, of): (&mut Answer, &MainTable),
+        (is_json, ledger): (bool, &Ledger),
+        text: impl FnOnce(&Answer, &mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        let columns = answer.table(of.table).columns;
+        let keys =
+            SortKeys::resolve(&self.sort, of.aliases, columns).map_err(anyhow::Error::msg)?;
+        answer.sort(of.table, &keys);
+        of.alike.iter().for_each(|table| answer.sort(table, &keys));
+        if !is_json && !self.csv && self.columns.is_empty() {
+            return Ok(text(answer, out)?);
+        }
+        let dropped = answer.limit(of.table, self.most(None));
+        if !self.columns.is_empty() {
+            answer.choose(of.table, &self.columns).map_err(anyhow::Error::msg)?;
+        }
+        if is_json {
+            answer.write_json(out)?;
+        } else if self.csv {
+            answer.write_csv(out, of.table, ",")?;
+        } else {
+            answer.write_plain(out, of.table, dropped)?;
+            if !ledger.is_empty() {
+                write!(out, "\n{}", ledger.to_text(""))?;
+            }
+        }
+        Ok(())
+    }
+}

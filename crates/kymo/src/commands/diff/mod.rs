@@ -1,0 +1,298 @@
+//! `kymo diff`: two versions, days or hosts compared, with the error of the result.
+
+mod read;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context as _, bail};
+use kymo_compare::{CompareOptions, Comparison, Gate, GateOutcome};
+use kymo_events::{EventSelection, EventSource};
+use kymo_model::NoteKind;
+use kymo_view::Ledger;
+use kymo_view::diff::DiffReport;
+
+use crate::args::events::EventSelectionArgs;
+use crate::args::symbols::SymbolArgs;
+use crate::exit;
+use read::Sides;
+
+/// Exit statuses of gates.
+const FAILED: u8 = 4;
+const UNDECIDED: u8 = 5;
+/// Functions of a quantity that are shown.
+const ROWS: usize = 12;
+
+/// Flags of `kymo diff`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+EXAMPLES
+  kymo diff before.data after.data
+  kymo diff --before a*.data --after b*.data
+  kymo diff --run -n 20 -- ./old ARGS -- ./new ARGS
+  kymo diff --run --gate 'self:parse < +5%' --gate 'total < +2%' -- ./old -- ./new
+
+Exit status with --gate: 0 passed, 4 failed, 5 undecided.")]
+pub(crate) struct Args {
+    /// Recording before and recording after, each cut into blocks of time; --before and --after
+    /// name several runs of each
+    #[arg(value_name = "FILE", conflicts_with_all = ["before", "after"])]
+    files: Vec<PathBuf>,
+    /// Recordings before, one for each run
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "after")]
+    before: Vec<PathBuf>,
+    /// Recordings after, one for each run
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
+    after: Vec<PathBuf>,
+    /// Unit of work that amounts are per: `run`, `second`, or an event of the recordings
+    #[arg(long, value_name = "UNIT")]
+    per: Option<Per>,
+    /// Largest change that counts as none, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    margin: f64,
+    /// Bound on a change: `self:FUNCTION < +5%`, `total:FUNCTION`, `offcpu:FUNCTION`, `total`,
+    /// `offcpu`, `elapsed`; patterns match several functions
+    #[arg(long, value_name = "BOUND")]
+    gate: Vec<Gate>,
+    /// Compare time on CPU only
+    #[arg(long)]
+    cpu_only: bool,
+    /// Compare names as they are, with what the compiler appends (`.isra.0`, `.llvm.123`)
+    #[arg(long)]
+    exact_names: bool,
+    /// Show no inlined functions
+    #[arg(long)]
+    no_inline: bool,
+    /// Only tasks with these names
+    #[arg(short = 'C', long, value_name = "NAMES", value_delimiter = ',')]
+    comms: Vec<String>,
+    /// Only samples taken in these binaries
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
+    dsos: Vec<String>,
+    /// Only this event
+    #[arg(short = 'e', long = "event", value_name = "NAMES", value_delimiter = ',')]
+    events: Vec<String>,
+    /// Only what is between START,STOP (seconds, or shares of the whole: 10%-20%)
+    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
+    time: Option<String>,
+    /// Only these processes
+    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Only these threads
+    #[arg(long, value_name = "TIDS", value_delimiter = ',')]
+    tid: Vec<u32>,
+    /// Only these CPUs (`0,2-3`)
+    #[arg(long, value_name = "LIST")]
+    cpu: Option<String>,
+    #[command(flatten)]
+    finding: SymbolArgs,
+    /// Show all functions
+    #[arg(short, long)]
+    verbose: bool,
+    /// Machine-readable output (docs/json.md)
+    #[arg(long)]
+    json: bool,
+    /// A line for each function and quantity, fields separated by commas
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Summary for a pull request
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv"])]
+    report: Option<ReportFormat>,
+    /// Exit with status 3 if anything could make the result wrong
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Formats of summaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ReportFormat {
+    /// Markdown
+    Md,
+}
+
+/// Unit of work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Per {
+    Run,
+    Second,
+    Event(String),
+}
+
+impl FromStr for Per {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Per, String> {
+        match text {
+            "run" => Ok(Per::Run),
+            "second" => Ok(Per::Second),
+            "" => Err("not `run`, `second` or an event".into()),
+            event => Ok(Per::Event(event.to_owned())),
+        }
+    }
+}
+
+impl Per {
+    fn word(&self) -> &str {
+        match self {
+            Per::Run => "run",
+            Per::Second => "second",
+            Per::Event(event) => event,
+        }
+    }
+}
+
+impl Args {
+    fn selection(&self, source: &EventSource) -> anyhow::Result<EventSelection> {
+        let select = EventSelectionArgs {
+            time: self.time.clone(),
+            cpu: self.cpu.clone(),
+            pid: self.pid.clone(),
+            tid: self.tid.clone(),
+            events: self.events.clone(),
+            ..EventSelectionArgs::default()
+        };
+        let selection = select.selection(self.comms.clone(), || Ok(source.span()?))?;
+        source.check_events(&selection)?;
+        Ok(selection)
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if !(0.0..=1_000.0).contains(&args.margin) || args.margin == 0.0 {
+        bail!("--margin {}: a margin is between 0 and 1000 %", args.margin);
+    }
+    let (before, after) = match &*args.files {
+        [] if !args.before.is_empty() => (args.before.clone(), args.after.clone()),
+        [before, after] => (vec![before.clone()], vec![after.clone()]),
+        [] => bail!(
+            "which recordings? `kymo diff BEFORE AFTER`, or `kymo diff --run -- ./old -- ./new`"
+        ),
+        [one] => bail!("{} is before; what is after?", one.display()),
+        more => bail!("{} recordings: --before and --after say which side each is of", more.len()),
+    };
+    crate::progress::begin(before.first().map_or("", |p| p.to_str().unwrap_or_default()));
+    compare_files(&args, &before, &after)
+}
+
+/// Compares recordings and shows the result.
+fn compare_files(args: &Args, before: &[PathBuf], after: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    let blocks = before.len() == 1 && after.len() == 1;
+    if !blocks && (before.len() == 1 || after.len() == 1) {
+        bail!(
+            "{} recordings before and {} after: one run shows no spread; name one long recording \
+             of each side, or several runs of each",
+            before.len(),
+            after.len()
+        );
+    }
+    let per = match &args.per {
+        Some(per) => per.clone(),
+        None => read::usual_unit(args, [before, after])?,
+    };
+    let all: Vec<PathBuf> = before.iter().chain(after).cloned().collect();
+    let mut read = read::read_all(args, &all, &per, blocks)?;
+    let later = read.split_off(before.len());
+    let sides = Sides { before: read, after: later };
+    let mut ledger = Ledger::default();
+    sides.notes(false, &mut ledger);
+    note_unit(args, &per, blocks, &mut ledger);
+    let options = CompareOptions { margin: args.margin / 100.0, ..CompareOptions::default() };
+    let comparison = Comparison::new(&sides.measures()?, &options)?;
+    note_comparison(&comparison, &mut ledger);
+    let names = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect();
+    let report = DiffReport {
+        gates: args.gate.iter().map(|gate| gate.judge(&comparison)).collect(),
+        comparison,
+        sides: [names(before), names(after)],
+        per: per.word().to_owned(),
+        run_word: if blocks { "block" } else { "run" },
+    };
+    show(args, &report, &ledger, sides.damage())
+}
+
+/// States what amounts are per, where that was chosen.
+fn note_unit(args: &Args, per: &Per, blocks: bool, ledger: &mut Ledger) {
+    if args.per.is_some() || !blocks {
+        return;
+    }
+    let fact = if *per == Per::Run {
+        "each recording is taken for one run of the same work, cut into blocks of time"
+    } else {
+        "amounts are per second of recording: a share of the time moves when another one does"
+    };
+    let advice = "--per EVENT counts work by an event; several runs of each side say more";
+    ledger.tell(NoteKind::Work, fact, Some(advice.to_owned()));
+}
+
+/// Notes on what may make functions look different.
+fn note_comparison(comparison: &Comparison, ledger: &mut Ledger) {
+    for stalled in &comparison.stalled {
+        let fact = format!("{}: {:.1} times the median of its side", stalled.name, stalled.times);
+        ledger.note(NoteKind::Stalled, fact, None);
+    }
+    for (before, after) in &comparison.renamed {
+        let fact = format!("{before} before is taken for {after} after: they share functions");
+        ledger.tell(NoteKind::Comparison, fact, None);
+    }
+    for name in &comparison.nameless {
+        let fact =
+            format!("functions of {name} have names on one side only: it is compared as a whole");
+        let advice = "install its symbols, or compare builds that are both unstripped";
+        ledger.note(NoteKind::Comparison, fact, Some(advice.to_owned()));
+    }
+    let rows = comparison.measures.iter().flat_map(|m| &m.rows);
+    let inlined: Vec<&str> = rows
+        .filter(|r| r.inlined_on_one_side && r.own.is_some_and(|c| c.verdict.is_change()))
+        .map(|r| r.key.name.as_str())
+        .collect();
+    if let [first, ..] = &*inlined {
+        let fact = format!("{} functions are inlined on one side only ({first})", inlined.len());
+        let advice = "their totals, and those of their callers, can be compared";
+        ledger.tell(NoteKind::Comparison, fact, Some(advice.to_owned()));
+    }
+    if comparison.smallest_p > 0.05 {
+        let fact = format!(
+            "{} and {} runs cannot show any change: the smallest possible p-value is {:.2}",
+            comparison.runs.0, comparison.runs.1, comparison.smallest_p
+        );
+        ledger.note(NoteKind::Few, fact, Some("four runs of each side can".to_owned()));
+    }
+}
+
+fn show(
+    args: &Args,
+    report: &DiffReport,
+    ledger: &Ledger,
+    damage: Option<(String, String)>,
+) -> anyhow::Result<ExitCode> {
+    crate::progress::end();
+    let mut out = Vec::new();
+    if args.json {
+        writeln!(out, "{:#}", report.to_json(ledger))?;
+    } else if args.csv {
+        report.write_csv(&mut out)?;
+    } else if args.report == Some(ReportFormat::Md) {
+        out.extend(report.to_markdown(ledger).into_bytes());
+    } else {
+        crate::screen::page_tables();
+        let rows = if args.verbose { None } else { Some(ROWS) };
+        out.extend(report.to_text(rows).into_bytes());
+        if !ledger.is_empty() {
+            write!(out, "\n{}", ledger.to_text(""))?;
+        }
+    }
+    let mut stdout = crate::streams::stdout().lock();
+    stdout.write_all(&out).context("cannot write the result")?;
+    stdout.flush()?;
+    let (name, damage) = damage.unzip();
+    let status =
+        exit::status_of_whole(name.unwrap_or_default(), damage.as_deref(), ledger, args.strict);
+    Ok(match report.gate_outcome() {
+        Some(GateOutcome::Failed) => ExitCode::from(FAILED),
+        Some(GateOutcome::Undecided) => ExitCode::from(UNDECIDED),
+        _ => status,
+    })
+}

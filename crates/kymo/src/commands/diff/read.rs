@@ -1,0 +1,352 @@
+//! Recordings of both sides as runs: read several at a time, checked for what they have in common.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, bail};
+use kymo_compare::{Measure, MeasureKind, RunSums};
+use kymo_events::{ClassOrigin, EventSelection, EventSource};
+use kymo_model::{Note, NoteKind};
+use kymo_view::Ledger;
+use kymo_view::diff::StackSums;
+use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit, TimePart};
+
+use super::{Args, Per};
+
+/// One recording.
+pub(super) struct ReadRun {
+    pub(super) path: PathBuf,
+    /// Sums of samples; several for blocks of time.
+    samples: Vec<RunSums>,
+    /// Sums of time off the CPUs.
+    off_cpu: Option<RunSums>,
+    event: SampledEvent,
+    facts: RunFacts,
+    ledger: Ledger,
+    damage: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct SampledEvent {
+    name: String,
+    unit: &'static str,
+    period: u64,
+}
+
+/// Facts that should be alike on both sides.
+#[derive(Clone, Debug, Default)]
+struct RunFacts {
+    span: Option<(u64, u64)>,
+    kernel: Option<String>,
+    cpus: Option<u32>,
+    host: Option<String>,
+    /// The recording is of a command from its start to its end.
+    is_command: bool,
+}
+
+/// Both sides.
+pub(super) struct Sides {
+    pub(super) before: Vec<ReadRun>,
+    pub(super) after: Vec<ReadRun>,
+}
+
+/// Reads recordings, several at a time.
+pub(super) fn read_all(
+    args: &Args,
+    paths: &[PathBuf],
+    per: &Per,
+    blocks: bool,
+) -> anyhow::Result<Vec<ReadRun>> {
+    let next = AtomicUsize::new(0);
+    let slots: Vec<Mutex<Option<anyhow::Result<ReadRun>>>> =
+        paths.iter().map(|_| Mutex::new(None)).collect();
+    let workers = kymo_events::worker_pool::worker_count().min(paths.len()).max(1);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let (Some(path), Some(slot)) = (paths.get(number), slots.get(number)) else {
+                        break;
+                    };
+                    let read =
+                        read(args, path, per, blocks).with_context(|| path.display().to_string());
+                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
+                }
+            });
+        }
+    });
+    let read = slots.into_iter().map(|slot| {
+        let read = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
+        read.unwrap_or_else(|| bail!("a recording was not read"))
+    });
+    read.collect()
+}
+
+fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<ReadRun> {
+    let paths = [path.to_owned()];
+    let source = EventSource::open(&paths, args.finding.options(path))?;
+    if source.is_piped() {
+        bail!("a comparison needs recordings that can be read twice: files");
+    }
+    let mut selection = args.selection(&source)?;
+    let classes = source.classes();
+    let has_switches = classes.iter().any(|c| c.is_named("sched:sched_switch"));
+    let sampled: Vec<String> = classes
+        .iter()
+        .filter(|c| c.origin == ClassOrigin::Sample)
+        .map(|c| c.full_name.clone())
+        .collect();
+    let off_selection = selection.clone();
+    if args.events.is_empty() && !sampled.is_empty() {
+        selection.set_event_names(sampled);
+    }
+    let plan = StackPlan {
+        selection: &selection,
+        binaries: &args.dsos,
+        split: TaskSplit::None,
+        weight: SampleWeight::Period,
+        moments: blocks,
+        addresses: false,
+        inlines: !args.no_inline,
+        one_event: true,
+    };
+    let RecordingStacks { stacks, ledger, damage } = RecordingStacks::read(&source, &plan)?;
+    let name = path.display().to_string();
+    let seconds = stacks.span.map_or(0.0, |(from, to)| to.saturating_sub(from) as f64 / 1e9);
+    let work = match per {
+        Per::Run => 1.0,
+        Per::Second => seconds,
+        Per::Event(event) => count_events(&source, event)? as f64,
+    };
+    if work <= 0.0 {
+        bail!("no {} in it: amounts per {} cannot be told", per.word(), per.word());
+    }
+    let sums = StackSums::new(&stacks, args.exact_names, false);
+    let samples = if blocks { sums.blocks(&name, work)? } else { vec![sums.run(&name, work)] };
+    let event = stacks.events.first().map_or_else(SampledEvent::default, |e| SampledEvent {
+        name: e.name.clone(),
+        unit: e.unit,
+        period: e.period,
+    });
+    let mut read = ReadRun {
+        path: path.to_owned(),
+        samples,
+        off_cpu: None,
+        event,
+        facts: facts(&source, stacks.span),
+        ledger,
+        damage,
+    };
+    if has_switches && !args.cpu_only && !blocks {
+        let plan = StackPlan {
+            selection: &off_selection,
+            weight: SampleWeight::Time(TimePart::Off),
+            moments: false,
+            ..plan
+        };
+        let off = RecordingStacks::read(&source, &plan)?;
+        read.off_cpu = Some(StackSums::new(&off.stacks, args.exact_names, true).run(&name, work));
+        read.ledger.extend(off.ledger);
+        read.damage = read.damage.or(off.damage);
+    }
+    Ok(read)
+}
+
+/// Number of events of a name.
+fn count_events(source: &EventSource, event: &str) -> anyhow::Result<u64> {
+    let mut selection = EventSelection::default();
+    selection.set_events(&[event.to_owned()])?;
+    source.check_events(&selection)?;
+    let plan = StackPlan {
+        selection: &selection,
+        binaries: &[],
+        split: TaskSplit::None,
+        weight: SampleWeight::Samples,
+        moments: false,
+        addresses: false,
+        inlines: false,
+        one_event: true,
+    };
+    let counted = RecordingStacks::read(source, &plan)?;
+    Ok(counted.stacks.stacks.iter().map(|s| s.samples).sum())
+}
+
+fn facts(source: &EventSource, span: Option<(u64, u64)>) -> RunFacts {
+    let Some(data) = source.perf(0) else { return RunFacts { span, ..RunFacts::default() } };
+    let features = data.features();
+    let is_attached = |word: &String| {
+        let short = word.strip_prefix('-').filter(|w| !w.starts_with('-'));
+        short.is_some_and(|w| w.starts_with(['a', 'p', 't', 'C', 'G']))
+            || ["--all-cpus", "--pid", "--tid", "--cpu", "--cgroup"]
+                .iter()
+                .any(|long| word == long || word.starts_with(&format!("{long}=")))
+    };
+    // Options of the recorded command are not those of the recorder.
+    let of_recorder = features.cmdline.iter().take_while(|word| *word != "--");
+    RunFacts {
+        span,
+        kernel: features.osrelease.clone(),
+        cpus: features.nrcpus.map(|(_, online)| online),
+        host: features.hostname.clone(),
+        is_command: !features.cmdline.is_empty() && !of_recorder.into_iter().any(is_attached),
+    }
+}
+
+/// Unit of work where none is named: the run, unless one recording of a side is of what goes on
+/// all the time.
+pub(super) fn usual_unit(args: &Args, sides: [&[PathBuf]; 2]) -> anyhow::Result<Per> {
+    if sides.iter().any(|side| side.len() > 1) {
+        return Ok(Per::Run);
+    }
+    for path in sides.into_iter().flatten() {
+        let source = EventSource::open(std::slice::from_ref(path), args.finding.options(path))?;
+        if !facts(&source, None).is_command {
+            return Ok(Per::Second);
+        }
+    }
+    Ok(Per::Run)
+}
+
+impl Sides {
+    /// The quantities that both sides have.
+    pub(super) fn measures(&self) -> anyhow::Result<Vec<Measure>> {
+        let event = self.common_event()?;
+        let samples = |side: &[ReadRun]| side.iter().flat_map(|r| r.samples.clone()).collect();
+        let mut measures = vec![Measure {
+            kind: MeasureKind::Samples,
+            name: event.name,
+            unit: event.unit,
+            before: samples(&self.before),
+            after: samples(&self.after),
+        }];
+        let off = |side: &[ReadRun]| -> Option<Vec<RunSums>> {
+            side.iter().map(|run| run.off_cpu.clone()).collect()
+        };
+        if let (Some(before), Some(after)) = (off(&self.before), off(&self.after)) {
+            let (kind, name) = (MeasureKind::OffCpu, "off-cpu".to_owned());
+            measures.push(Measure { kind, name, unit: "nanoseconds", before, after });
+        }
+        Ok(measures)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ReadRun> {
+        self.before.iter().chain(&self.after)
+    }
+
+    /// The event that all recordings sampled.
+    fn common_event(&self) -> anyhow::Result<SampledEvent> {
+        let mut common: Option<&ReadRun> = None;
+        for run in self.all().filter(|run| !run.event.name.is_empty()) {
+            let first = *common.get_or_insert(run);
+            let (one, other) = (&first.event, &run.event);
+            if (&one.name, one.unit) != (&other.name, other.unit) {
+                bail!(
+                    "{} has samples of {}, and {} of {}: these cannot be compared; record the same \
+                     event (-e), or choose one that both have (-e)",
+                    first.path.display(),
+                    one.name,
+                    run.path.display(),
+                    other.name
+                );
+            }
+        }
+        let event = common.map(|run| run.event.clone());
+        event.with_context(|| "no samples in any of the recordings")
+    }
+
+    /// Damage of the first recording that is damaged.
+    pub(super) fn damage(&self) -> Option<(String, String)> {
+        let damaged = self.all().find_map(|run| Some((run, run.damage.clone()?)));
+        damaged.map(|(run, damage)| (run.path.display().to_string(), damage))
+    }
+
+    /// Notes on the recordings and on what differs between them.
+    pub(super) fn notes(&self, is_interleaved: bool, ledger: &mut Ledger) {
+        self.recording_notes(ledger);
+        let rates = |side: &[ReadRun]| -> Vec<u64> {
+            let mut rates: Vec<u64> = side.iter().map(|run| run.event.period).collect();
+            rates.sort_unstable();
+            rates.dedup();
+            rates
+        };
+        let (before, after) = (rates(&self.before), rates(&self.after));
+        if before != after {
+            let fact = format!(
+                "samples stand for {before:?} before and {after:?} after (in the unit of the \
+                 event): they are weighed by that"
+            );
+            ledger.tell(NoteKind::Comparison, fact, None);
+        }
+        self.note_difference("kernels", |f| f.kernel.clone(), ledger);
+        self.note_difference("numbers of CPUs", |f| f.cpus.map(|n| n.to_string()), ledger);
+        self.note_difference("machines", |f| f.host.clone(), ledger);
+        if !is_interleaved && self.is_sequential() {
+            let fact = "one side was recorded after the other: what else changed on the machine \
+                        meanwhile looks like a change of the program, and the rate of false alarms \
+                        is not held";
+            let advice = Some("kymo diff --run -- BEFORE -- AFTER records in turns".to_owned());
+            ledger.note(NoteKind::Sequential, fact, advice);
+        }
+    }
+
+    /// Notes of the recordings, each kind once.
+    fn recording_notes(&self, ledger: &mut Ledger) {
+        let mut kinds: Vec<(&Note, &ReadRun, usize)> = Vec::new();
+        for run in self.all() {
+            for note in run.ledger.notes() {
+                let is_alike = |(known, ..): &&mut (&Note, &ReadRun, usize)| {
+                    known.kind == note.kind && known.weight == note.weight
+                };
+                match kinds.iter_mut().find(is_alike) {
+                    Some((_, first, others)) if first.path != run.path => *others += 1,
+                    Some(_) => {}
+                    None => kinds.push((note, run, 0)),
+                }
+            }
+        }
+        for (note, run, others) in kinds {
+            let others = if others > 0 {
+                format!(" (and {others} notes of this kind on other recordings)")
+            } else {
+                String::new()
+            };
+            let fact = format!("{}: {}{others}", run.path.display(), note.fact);
+            ledger.push(Note { fact, ..note.clone() });
+        }
+    }
+
+    fn note_difference(
+        &self,
+        what: &str,
+        fact: impl Fn(&RunFacts) -> Option<String>,
+        ledger: &mut Ledger,
+    ) {
+        let of_side = |side: &[ReadRun]| {
+            let mut facts: Vec<String> = side.iter().filter_map(|r| fact(&r.facts)).collect();
+            facts.sort();
+            facts.dedup();
+            facts
+        };
+        let (before, after) = (of_side(&self.before), of_side(&self.after));
+        if before != after && !before.is_empty() && !after.is_empty() {
+            let (before, after) = (before.join(", "), after.join(", "));
+            let fact = format!("the sides are of other {what}: {before} before, {after} after");
+            ledger.note(NoteKind::Comparison, fact, None);
+        }
+    }
+
+    /// Whether all recordings of one side end before those of the other side begin.
+    fn is_sequential(&self) -> bool {
+        let ends = |side: &[ReadRun]| {
+            let spans: Vec<(u64, u64)> = side.iter().filter_map(|r| r.facts.span).collect();
+            let first = spans.iter().map(|s| s.0).min()?;
+            Some((first, spans.iter().map(|s| s.1).max()?))
+        };
+        match (ends(&self.before), ends(&self.after)) {
+            (Some(before), Some(after)) => before.1 <= after.0 || after.1 <= before.0,
+            _ => false,
+        }
+    }
+}
