@@ -52,6 +52,8 @@ const RECORDING: &[&[&str]] = &[
     &["why", "--pid", "1", "-i", "@"],
     &["profile", "-i", "@"],
     &["convert", "-f", "folded", "-i", "@"],
+    &["diff", "@", "@"],
+    &["diff", "-c", "ratio", "@", "@"],
     &["convert", "--to", "perfetto", "-i", "@", "-o", "/dev/null"],
     &["list", "-i", "@"],
 ];

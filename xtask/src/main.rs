@@ -51,6 +51,7 @@ usage: cargo xtask <task>
   book                the book of docs/ as HTML, into target/book
   crates              pack the crates as crates.io receives them, and check what was packed
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
+  bench diff          false alarms and power of kymo diff, on recordings made in turns
   bench probes        what a hit of a probe costs; renews its section of BENCHMARKS.md
   bench ust           events of programs against LTTng-UST; writes docs/bench-ust.md
         [--only PART] one part (script, report, dwarf, inlines, addresses, analyses, record,
@@ -92,6 +93,8 @@ fn main() -> ExitCode {
         ["hostile", rest @ ..] => hostile::main(rest).map(done),
         ["fuzz", rest @ ..] => fuzz::main(rest).map(done),
         ["bench"] => bench::run(bench::Effort::Full, None).map(done),
+        ["bench", "diff"] => bench::diff::run(bench::Effort::Full).map(done),
+        ["bench", "diff", "--quick"] => bench::diff::run(bench::Effort::Quick).map(done),
         ["bench", "probes"] => bench::probes::run().map(done),
         ["bench", "ust"] => bench::ust::run().map(done),
         ["bench", "--against", revision] => {

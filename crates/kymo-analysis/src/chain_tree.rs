@@ -2,7 +2,7 @@
 //! shown of it, of a whole or of the parts below some nodes, is merged on
 //! demand and no deeper than its weight asks for.
 
-use kymo_model::{CompactSort as _, IndexVec, impl_vec_index};
+use kymo_model::{IndexVec, impl_vec_index};
 use rustc_hash::FxHashMap;
 
 use crate::profile::FrameId;
@@ -259,7 +259,7 @@ impl<'a> Viewer<'a> {
             }
             push(&mut todo, below, depth + 1);
         }
-        found.compact_sort_by_key(|c| std::cmp::Reverse(c.own));
+        found.sort_by_key(|c| std::cmp::Reverse(c.own));
         self.unmark();
         found
     }
@@ -332,12 +332,12 @@ impl<'a> Viewer<'a> {
 
     /// Puts equal frames together, with their weight, in the order of rank.
     fn groups(&self, mut items: Vec<Item>) -> Vec<(u64, Vec<Item>)> {
-        items.compact_sort_by_cached_key(|(frame, _, at, _)| ((self.same)(*frame), *at));
+        items.sort_by_cached_key(|(frame, _, at, _)| ((self.same)(*frame), *at));
         let mut groups: Vec<(u64, Vec<Item>)> = items
             .chunk_by(|a, b| self.are_one(a.0, b.0))
             .map(|run| (run.iter().map(|i| i.1).sum(), run.to_vec()))
             .collect();
-        groups.compact_sort_by_cached_key(|(_, items)| items.first().map(|i| (self.rank)(i.0)));
+        groups.sort_by_cached_key(|(_, items)| items.first().map(|i| (self.rank)(i.0)));
         groups
     }
 
@@ -354,7 +354,7 @@ impl<'a> Viewer<'a> {
         }
         let mut groups = self.groups(items);
         groups.retain(|(total, _)| *total >= least);
-        groups.compact_sort_by_key(|(total, _)| std::cmp::Reverse(*total));
+        groups.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
         groups.into_iter().map(|(_, items)| self.branch(items, limit, depth)).collect()
     }
 

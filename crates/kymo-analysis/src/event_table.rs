@@ -7,7 +7,7 @@ use kymo_events::{
     ClassOrigin, EventConsumer, EventSelection, EventSource, FieldId, ReadSummary, RecordedClass,
     RecordedEvent, SourceError,
 };
-use kymo_model::{CompactSort as _, Note, NoteKind};
+use kymo_model::{Note, NoteKind};
 use rustc_hash::FxHashMap;
 
 /// Entries that are kept apart at most; what comes later is counted together.
@@ -450,7 +450,7 @@ impl<'k> Counter<'k> {
 
     fn finish(self) -> EventTable {
         let mut entries: Vec<_> = self.entries.into_iter().collect();
-        entries.compact_sort_by(|a, b| b.1.events.cmp(&a.1.events).then_with(|| a.0.cmp(&b.0)));
+        entries.sort_by(|a, b| b.1.events.cmp(&a.1.events).then_with(|| a.0.cmp(&b.0)));
         let cells = |key: &[u8]| {
             let cells = key.split(|b| *b == SEPARATOR);
             cells.map(|c| String::from_utf8_lossy(c).into_owned()).collect()

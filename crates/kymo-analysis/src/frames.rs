@@ -4,7 +4,7 @@
 
 use kymo_events::BinaryAddress;
 use kymo_events::chain::returns_of_signals;
-use kymo_model::{CompactSort as _, IndexVec, impl_vec_index, internal_error};
+use kymo_model::{IndexVec, impl_vec_index, internal_error};
 use kymo_symbols::{DsoId, DsoKind, Resolver, SourceFrame, Sources, SymId, TextId};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -177,7 +177,7 @@ pub(crate) fn resolve(all: &mut [Addresses], symbols: &mut Resolver, detail: Det
             lacking.lines.extend((without > 0).then_some((*dso, without as u64)));
         }
     }
-    lacking.lines.compact_sort_by_key(|(dso, n)| (std::cmp::Reverse(*n), *dso));
+    lacking.lines.sort_by_key(|(dso, n)| (std::cmp::Reverse(*n), *dso));
     let mut maker = Maker {
         detail,
         symbols,
@@ -229,7 +229,7 @@ fn by_binary(all: &[Addresses], wanted: impl Fn(&Address) -> bool) -> Vec<(DsoId
     }
     let mut asked: Vec<(DsoId, Vec<Asked>)> = by_dso.into_iter().collect();
     // The longest work first.
-    asked.compact_sort_by_key(|(id, places)| (std::cmp::Reverse(places.len()), *id));
+    asked.sort_by_key(|(id, places)| (std::cmp::Reverse(places.len()), *id));
     asked.par_iter_mut().with_max_len(1).for_each(|(_, places)| places.par_sort_unstable());
     asked
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kymo_model::CompactSort as _;
 use kymo_symbols::{DsoId, SymId};
 use rustc_hash::FxHashMap;
 
@@ -141,7 +140,7 @@ impl FunctionCosts {
         };
         let mut ranked: Vec<(f64, FunctionCost)> =
             std::mem::take(&mut costs.hot).into_iter().map(|hot| (share(&hot), hot)).collect();
-        ranked.compact_sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.symbol.cmp(&b.1.symbol)));
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.symbol.cmp(&b.1.symbol)));
         costs.hot = ranked.into_iter().map(|(_, hot)| hot).collect();
         costs
     }

@@ -4,7 +4,7 @@
 
 use std::hash::Hash;
 
-use kymo_model::{CompactSort as _, IndexVec, impl_vec_index};
+use kymo_model::{IndexVec, impl_vec_index};
 use kymo_symbols::{DsoId, Resolver, SymId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -655,7 +655,7 @@ impl<T: Copy + Eq + Hash> Ranks<T> {
     fn of<N: Ord>(used: impl Iterator<Item = T>, name: impl Fn(T) -> N) -> Ranks<T> {
         let mut ranks: FxHashMap<T, u32> = used.map(|t| (t, 0)).collect();
         let mut named: Vec<(N, T)> = ranks.keys().map(|t| (name(*t), *t)).collect();
-        named.compact_sort_by(|a, b| a.0.cmp(&b.0));
+        named.sort_by(|a, b| a.0.cmp(&b.0));
         let mut rank = 0;
         for run in named.chunk_by(|a, b| a.0 == b.0) {
             rank += 1;

@@ -6,6 +6,7 @@
 //! a preemption, *blocked* time otherwise (which includes the wait for a CPU
 //! after the wake-up: the records do not tell when that came).
 
+use kymo_events::EventSelection;
 use kymo_files::perfdata::Entry;
 use kymo_model::{RecordKind, Sideband, Switch};
 use rustc_hash::FxHashMap;
@@ -85,6 +86,9 @@ pub struct OnCpu {
     existing: Vec<(u32, bool)>,
     /// Times of the first and the last record.
     seen: Option<(u64, u64)>,
+    /// Where tasks are chosen by their names: the selection, and whether each thread has such a
+    /// name now.
+    names: Option<(EventSelection, FxHashMap<u32, bool>)>,
 }
 
 impl OnCpu {
@@ -92,6 +96,13 @@ impl OnCpu {
     /// ([`OnCpu::take_ended`]).
     pub fn with_intervals(begin: u64) -> OnCpu {
         OnCpu { ended: Some(Vec::new()), begin, ..OnCpu::default() }
+    }
+
+    /// The same, of threads only while they have names that the selection wants.
+    #[must_use]
+    pub fn with_names(self, selection: &EventSelection) -> OnCpu {
+        let chooses = !selection.comms.is_empty();
+        OnCpu { names: chooses.then(|| (selection.clone(), FxHashMap::default())), ..self }
     }
 
     /// Intervals that have ended since this was last asked.
@@ -107,10 +118,11 @@ impl OnCpu {
 
     /// Takes note of what a record of a recording tells; answers the thread that it is of.
     pub fn take_record(&mut self, entry: &Entry<'_>) -> Option<(u32, RecordKind)> {
-        // Births without a time are made of what was there before.
+        // Births and names without a time are made of what was there before.
         let time = match (entry.time, entry.raw.kind) {
             (Some(time), _) => time,
             (None, RecordKind::FORK) => 0,
+            (None, RecordKind::COMM) if self.names.is_some() => 0,
             (None, _) => return None,
         };
         let wanted = [
@@ -145,6 +157,9 @@ impl OnCpu {
             let (first, last) = self.seen.unwrap_or((time, time));
             self.seen = Some((first.min(time), last.max(time)));
         }
+        if !self.has_wanted_name(tid, time, record) {
+            return;
+        }
         match record {
             Sideband::Switch(s) => self.switch(tid, time, *s),
             // Made of what was there before the recording.
@@ -155,12 +170,53 @@ impl OnCpu {
                 self.threads.insert(f.tid, (ThreadTime::default(), Since::Off(OffKind::New, time)));
             }
             // The program counted from its exec is running as it does it.
-            Sideband::Comm(c) if c.exec => {
+            Sideband::Comm(c) if c.exec && time > 0 => {
                 self.first.get_or_insert((tid, time));
                 self.threads.entry(tid).or_insert((ThreadTime::default(), Since::Running(time)));
             }
             Sideband::Exit(e) => self.settle(e.tid, time, Since::Dead, false),
             _ => {}
+        }
+    }
+
+    /// Whether a record is of a thread with a wanted name. A thread that gets such a name, which
+    /// happens while it runs, is counted from then on, and one that loses it until then.
+    fn has_wanted_name(&mut self, tid: u32, time: u64, record: &Sideband<'_>) -> bool {
+        let Some((selection, names)) = &mut self.names else { return true };
+        let is_wanted = |names: &FxHashMap<u32, bool>, tid| names.get(&tid) == Some(&true);
+        match record {
+            Sideband::Fork(f) => {
+                let known = is_wanted(names, f.tid) && time == 0;
+                let wanted = known || is_wanted(names, f.ptid);
+                names.insert(f.tid, wanted);
+                wanted
+            }
+            Sideband::Comm(c) => {
+                let now = selection.wants_comm(c.tid, c.comm);
+                let before = names.insert(c.tid, now) == Some(true);
+                match (before, now, time) {
+                    (false, true, 0) => {
+                        let new = (ThreadTime::default(), Since::Existing);
+                        self.threads.entry(c.tid).or_insert(new);
+                    }
+                    (false, true, _) => {
+                        let (_, since) = self
+                            .threads
+                            .entry(c.tid)
+                            .or_insert_with(|| (ThreadTime::default(), Since::Dead));
+                        *since = Since::Running(time);
+                    }
+                    (true, false, _) => self.settle(c.tid, time, Since::Dead, false),
+                    _ => {}
+                }
+                now
+            }
+            Sideband::Exit(e) => {
+                let wanted = is_wanted(names, e.tid);
+                names.remove(&e.tid);
+                wanted
+            }
+            _ => is_wanted(names, tid),
         }
     }
 
@@ -253,6 +309,33 @@ mod tests {
         let t = on.finish(100, 900);
         let want = ThreadTime { on_cpu: 43, ready: 20, blocked: 40, switches: 3, preemptions: 1 };
         assert_eq!(t, [(5, want)]);
+    }
+
+    /// perf's child waits for long before it executes the program; a thread renames itself.
+    #[test]
+    fn a_thread_counts_while_it_has_a_wanted_name() {
+        let comms = vec!["sl8".to_owned()];
+        let selection = EventSelection::of_tasks(comms, Vec::new(), Vec::new());
+        let mut on = OnCpu::default().with_names(&selection);
+        let named = |comm: &'static [u8], exec| Sideband::Comm(Comm { pid: 5, tid: 5, comm, exec });
+        on.apply(5, 0, &named(b"perf", false));
+        let fork = |tid| Task { pid: tid, ppid: 5, tid, ptid: 5, time: 0 };
+        on.apply(5, 0, &Sideband::Fork(fork(5)));
+        on.apply(5, 10, &switch(true, false));
+        on.apply(5, 110, &switch(false, false));
+        on.apply(5, 112, &named(b"sl8", true));
+        on.apply(5, 115, &switch(true, false));
+        on.apply(5, 118, &switch(false, false));
+        on.apply(5, 119, &Sideband::Fork(Task { time: 119, ..fork(6) }));
+        on.apply(6, 120, &switch(false, false));
+        on.apply(5, 121, &named(b"other", false));
+        on.apply(5, 130, &switch(true, false));
+        on.apply(5, 140, &switch(false, false));
+        on.apply(6, 125, &Sideband::Exit(Task { time: 125, ..fork(6) }));
+        let mut times = on.finish(10, 200);
+        times.sort_by_key(|(tid, _)| *tid);
+        let of = |n: usize| (times[n].0, times[n].1.on_cpu, times[n].1.blocked, times[n].1.ready);
+        assert_eq!((times.len(), of(0), of(1)), (2, (5, 3 + 3, 3, 0), (6, 5, 0, 1)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kymo_events::perf_data::{TracepointPayloads, payload_endian};
 use kymo_files::perfdata::{Entry, EventDesc};
 use kymo_format::{Field, FieldKind, Value};
-use kymo_model::{CompactSort as _, Endian, Sample, SampleType};
+use kymo_model::{Endian, Sample, SampleType};
 use kymo_symbols::bundle::Bundle;
 use rustc_hash::FxHashMap;
 
@@ -501,7 +501,7 @@ impl PayloadLabels {
             Some(ColumnValue::Field(_)) => true,
             Some(ColumnValue::Text) | None => false,
         };
-        sorted.compact_sort_by(|a, b| match falls {
+        sorted.sort_by(|a, b| match falls {
             true => raw(*b).cmp(raw(*a)),
             false => raw(*a).cmp(raw(*b)),
         });

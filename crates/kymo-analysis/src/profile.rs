@@ -342,7 +342,7 @@ impl Profile {
                 piped: file.is_pipe(),
                 all_count: label_all || running.is_some(),
                 samples: 0,
-                on_cpu: OnCpu::default(),
+                on_cpu: selection.map_or_else(OnCpu::default, |s| OnCpu::default().with_names(s)),
                 span: None,
                 running,
                 parallelism,

@@ -4,7 +4,6 @@
 use std::ops::ControlFlow;
 
 use kymo_events::RecordedEvent;
-use kymo_model::CompactSort as _;
 
 use crate::losses::LossWindows;
 use crate::offcpu::{OffCpuCause, StackRole, StackStore};
@@ -250,7 +249,7 @@ impl ActivityCounting {
             );
             rows.extend(row(done, task));
         }
-        rows.compact_sort_by_key(|r| std::cmp::Reverse((r.run, r.wait, r.blocked)));
+        rows.sort_by_key(|r| std::cmp::Reverse((r.run, r.wait, r.blocked)));
         ActivityInterval { from, to, rows, switches: std::mem::take(&mut self.switches) }
     }
 }

@@ -4,7 +4,6 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{EventSource, ReadOptions, SourceError};
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use crate::tasks::{
@@ -114,7 +113,7 @@ impl Timechart {
         })?;
         let span = first.span.unwrap_or_default();
         let mut longest: Vec<(u32, u64)> = std::mem::take(&mut sums.runtimes).into_iter().collect();
-        longest.compact_sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+        longest.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
         let more_tasks = longest.len().saturating_sub(config.tasks);
         longest.truncate(config.tasks);
         let places = longest.iter().enumerate().map(|(place, (task, _))| (*task, place)).collect();

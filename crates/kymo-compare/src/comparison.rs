@@ -79,6 +79,9 @@ pub enum CompareError {
         /// Runs after.
         after: usize,
     },
+    /// Quantities are not of the same runs.
+    #[error("{0} has another number of runs than the other quantities")]
+    OtherRuns(String),
     /// A side has no samples.
     #[error("no samples {0}")]
     NoSamples(&'static str),
@@ -232,6 +235,10 @@ impl Comparison {
         if before < 2 || after < 2 {
             return Err(CompareError::FewRuns { before, after });
         }
+        let is_other = |m: &&Measure| (m.before.len(), m.after.len()) != (before, after);
+        if let Some(other) = measures.iter().find(is_other) {
+            return Err(CompareError::OtherRuns(other.name.clone()));
+        }
         for (side, runs) in [
             ("before", measures.iter().flat_map(|m| &m.before).collect::<Vec<_>>()),
             ("after", measures.iter().flat_map(|m| &m.after).collect()),
@@ -339,12 +346,14 @@ impl Judge<'_> {
 
     fn change(&self, column: &Column, p: f64, estimates: bool) -> Change {
         let (before, after) = column.values.split_at(self.runs.0.min(column.values.len()));
-        let estimate = estimates
+        let medians = (median(&mut before.to_vec()), median(&mut after.to_vec()));
+        // A ratio to runs of which most have nothing means nothing.
+        let estimate = (estimates && medians.0 > 0.0 && medians.1 > 0.0)
             .then(|| RatioEstimate::new(before, after, self.critical, self.options.seed))
             .flatten();
         Change {
-            before: median(&mut before.to_vec()),
-            after: median(&mut after.to_vec()),
+            before: medians.0,
+            after: medians.1,
             samples: column.samples,
             estimate,
             p,

@@ -6,6 +6,7 @@
 //! permutations, `effect` estimates ratios, `comparison` turns both into verdicts.
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod binaries;
 mod blocks;
 mod comparison;
@@ -16,6 +17,7 @@ mod names;
 mod random;
 mod sums;
 
+pub use baseline::{BaselineError, baseline_json, read_baseline};
 pub use blocks::{BlockError, block_count};
 pub use comparison::{
     CallerChange, Change, CompareError, CompareOptions, Comparison, FunctionRow, Measure,

@@ -9,12 +9,7 @@ use std::time::Instant;
 use crate::cache::{self, Arriving, Held};
 use crate::env::ClientConfig;
 use crate::error::FetchError;
-use crate::http::{self, Response};
-use crate::stream::is_late;
-use crate::url::{Url, escaped};
-
-/// Redirections that are followed.
-const MAX_REDIRECTIONS: usize = 5;
+use crate::request::{self, Response};
 
 /// What of a build is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,8 +197,8 @@ impl Client {
         place: &Path,
         check: Check<'_>,
     ) -> Result<u64, FetchError> {
-        let url = Url::parse(&format!("{server}/buildid/{build_id}/{}", what.request()))?;
-        let mut response = self.follow(url)?;
+        let url = format!("{server}/buildid/{build_id}/{}", what.request());
+        let mut response = request::get(&url, self.config.largest, self.config.timeout)?;
         let limit = self.config.largest;
         if let Some(size) = response.length.filter(|size| *size > limit) {
             return Err(FetchError::TooLarge { size, limit });
@@ -216,27 +211,6 @@ impl Client {
         check(arriving.path()).map_err(FetchError::Refused)?;
         arriving.keep(place)?;
         Ok(response.got)
-    }
-
-    /// Asks, and goes where the answer sends us.
-    fn follow(&self, mut url: Url) -> Result<Response, FetchError> {
-        let headers = format!("X-DEBUGINFOD-MAXSIZE: {}\r\n", self.config.largest);
-        for _ in 0..=MAX_REDIRECTIONS {
-            let response = http::get(&url, &headers, self.config.timeout)?;
-            match (response.status, &response.location) {
-                (200, _) => return Ok(response),
-                (404, _) => return Err(FetchError::NotFound),
-                (301 | 302 | 303 | 307 | 308, Some(location)) => {
-                    let next = url.join(location)?;
-                    if url.secure && !next.secure {
-                        return Err(FetchError::Malformed("it leads from https to http"));
-                    }
-                    url = next;
-                }
-                (status, _) => return Err(FetchError::Status { status }),
-            }
-        }
-        Err(FetchError::Redirected)
     }
 
     fn receive(
@@ -265,17 +239,11 @@ impl Client {
                 (stretch, before) = (now + timeout, response.got);
             }
             response.set_deadline(end.map_or(stretch, |end| end.min(stretch)));
-            let got = match response.read(&mut buf) {
-                Ok(0) => return Ok(()),
-                Ok(got) => got,
+            let got = match response.read(&mut buf)? {
+                Some(0) => return Ok(()),
+                Some(got) => got,
                 // Whether that is too slow is decided above.
-                Err(FetchError::Broken { error, .. }) if is_late(&error) && !response.torn => {
-                    continue;
-                }
-                Err(FetchError::Broken { error, .. }) if is_late(&error) => {
-                    return Err(FetchError::Slow { got: response.got, after: begin.elapsed() });
-                }
-                Err(e) => return Err(e),
+                None => continue,
             };
             if response.got > largest {
                 return Err(FetchError::TooLarge { size: response.got, limit: largest });
@@ -286,5 +254,27 @@ impl Client {
                 .map_err(|error| FetchError::Cache { path: arriving.path().to_owned(), error })?;
             self.show(server, build_id, response.got, response.length, false);
         }
+    }
+}
+
+/// A path as part of an address.
+fn escaped(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for b in path.bytes() {
+        match b {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(char::from(b));
+            }
+            _ => out.push_str(&format!("%{b:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn paths_are_escaped() {
+        assert_eq!(super::escaped("/a b/c++.h"), "/a%20b/c%2B%2B.h");
     }
 }

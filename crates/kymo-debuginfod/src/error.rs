@@ -16,7 +16,7 @@ pub enum FetchError {
         /// The address.
         url: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
     },
     /// The host's name has no address.
     #[error("cannot find the host {host}: {error}")]
@@ -55,12 +55,12 @@ pub enum FetchError {
         after: Duration,
     },
     /// The connection ended before the file did.
-    #[error("the file was cut: {got} of {expected} bytes came")]
+    #[error("the file was cut: {got}{} bytes came", expected.map(|n| format!(" of {n}")).unwrap_or_default())]
     Cut {
         /// Bytes that came.
         got: u64,
-        /// Bytes that were announced.
-        expected: u64,
+        /// Bytes that were announced, if any.
+        expected: Option<u64>,
     },
     /// It is larger than allowed.
     #[error("the file has {size} bytes, at most {limit} are taken (DEBUGINFOD_MAXSIZE)")]
@@ -78,7 +78,7 @@ pub enum FetchError {
     },
     /// It is not HTTP.
     #[error("the server's answer makes no sense: {0}")]
-    Malformed(&'static str),
+    Malformed(String),
     /// The server sends us around.
     #[error("too many redirections")]
     Redirected,

@@ -1,5 +1,5 @@
 //! A client of debuginfod servers: debug files, binaries and sources by
-//! build-id. It speaks HTTP/1.1, over TLS where the address says so, keeps what
+//! build-id. It speaks HTTP/1.1 by the crate `ureq`, through the proxies that the environment names, keeps what
 //! came in the cache that libdebuginfod uses, and is told what to do by the same
 //! variables. It never waits longer than those say, and every failure is kept
 //! for whoever asks ([`Client::report`]): a server may hang, redirect, lie or
@@ -12,10 +12,7 @@ mod cache;
 mod client;
 mod env;
 mod error;
-mod http;
-mod stream;
-mod tls;
-mod url;
+mod request;
 
 pub use client::{Artifact, Check, Client, OnProgress, Progress, Report};
 pub use env::ClientConfig;

@@ -149,7 +149,10 @@ fn redirections_are_followed_and_circles_are_left() {
     let s = server(move |path, stream| match path {
         "/away" => say(stream, &format!("HTTP/1.1 302 F\r\nLocation: {to}/x\r\n\r\n")),
         "/circle" => say(stream, "HTTP/1.1 307 T\r\nLocation: /circle\r\n\r\n"),
-        p if p.ends_with("debuginfo") => say(stream, "HTTP/1.1 301 M\r\nLocation: /away\r\n\r\n"),
+        p if p == format!("/buildid/{ID}/near") => {
+            say(stream, "HTTP/1.1 308 P\r\nLocation: /away\r\n\r\n");
+        }
+        p if p.ends_with("debuginfo") => say(stream, "HTTP/1.1 301 M\r\nLocation: near\r\n\r\n"),
         _ => say(stream, "HTTP/1.1 301 M\r\nLocation: /circle\r\n\r\n"),
     });
     let dir = tempfile::tempdir().unwrap();
@@ -166,8 +169,8 @@ fn bad_answers_are_named_in_time_and_leave_nothing() {
     let cases: &[(&str, Answer, &str)] = &[
         ("silence", |_| std::thread::sleep(TIMEOUT * 20), "no answer within 1.5 s"),
         ("a closed door", |_| {}, "the connection broke"),
-        ("garbage", |s| say(s, "SSH-2.0-OpenSSH_9\r\n\r\n"), "it is not HTTP"),
-        ("bytes", |s| drop(s.write_all(&[0xff; 100_000])), "the connection broke"),
+        ("garbage", |s| say(s, "SSH-2.0-OpenSSH_9\r\n\r\n"), "makes no sense"),
+        ("bytes", |s| drop(s.write_all(&[0xff; 100_000])), "makes no sense"),
         ("an error", |s| say(s, "HTTP/1.1 500 No\r\n\r\nsorry"), "answered 500"),
         ("refused", |s| say(s, "HTTP/1.1 403 No\r\n\r\nsorry"), "answered 403"),
         ("a page", |s| ok(s, b"<html>log in first</html>"), "no ELF file"),
@@ -180,7 +183,7 @@ fn bad_answers_are_named_in_time_and_leave_nothing() {
         (
             "no number",
             |s| say(s, "HTTP/1.1 200 O\r\nContent-Length: 1e9\r\n\r\n"),
-            "a length that is none",
+            "content-length header not a number",
         ),
         (
             "unasked packing",
@@ -200,7 +203,7 @@ fn bad_answers_are_named_in_time_and_leave_nothing() {
         (
             "a bad chunk",
             |s| say(s, "HTTP/1.1 200 O\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nab"),
-            "without a size",
+            "chunk length",
         ),
         (
             "endless headers",
@@ -208,7 +211,7 @@ fn bad_answers_are_named_in_time_and_leave_nothing() {
                 say(s, "HTTP/1.1 200 OK\r\n");
                 while s.write_all(b"x: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n").is_ok() {}
             },
-            "the connection broke",
+            "headers",
         ),
         (
             "endless data",
@@ -227,6 +230,31 @@ fn bad_answers_are_named_in_time_and_leave_nothing() {
                 }
             },
             "too slow",
+        ),
+        (
+            "a trickle within the size of a chunk",
+            |s| {
+                say(s, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf;");
+                while s.write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            },
+            "too slow: 0 bytes",
+        ),
+        (
+            "a trickle behind a redirection",
+            |s| {
+                say(s, "HTTP/1.1 302 F\r\nLocation: /x\r\nContent-Length: 100000\r\n\r\n");
+                while s.write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            },
+            "no answer within 1.5 s",
+        ),
+        (
+            "another scheme",
+            |s| say(s, "HTTP/1.1 302 F\r\nLocation: ftp://localhost/x\r\n\r\n"),
+            "unknown scheme",
         ),
         (
             "a trickle of headers",

@@ -1,5 +1,4 @@
-//! Events that a perf.data lost, stated alike by every command; and what helps: rings of
-//! twice the size. No part of a perf.data says how large they were but the recorded
+//! Events that a perf.data lost, stated alike by every command; and what helps: larger rings. No part of a perf.data says how large they were but the recorded
 //! command line, if they were stated there.
 
 use kymo_files::perfdata::PerfDataReadStats;
@@ -7,7 +6,7 @@ use kymo_model::{Note, NoteKind, counted};
 
 /// The note on what was lost, if anything was.
 pub fn note(stats: &PerfDataReadStats, command_line: &[String]) -> Option<Note> {
-    note_with(stats, || advice(command_line))
+    note_with(stats, || advice(command_line, (stats.samples, stats.lost_events())))
 }
 
 /// The same of rings that were read while they were written.
@@ -31,13 +30,18 @@ fn note_with(stats: &PerfDataReadStats, advice: impl FnOnce() -> String) -> Opti
     Some(Note::doubt(NoteKind::Lost, fact, Some(advice())))
 }
 
-/// Advice for a recording whose rings were full.
-fn advice(command_line: &[String]) -> String {
-    match ring(command_line).and_then(twice) {
+/// Advice for a recording whose rings were full: rings that would have held what was lost beside
+/// what was not, as the recorder advises.
+fn advice(command_line: &[String], (kept, lost): (u64, u64)) -> String {
+    let times = kept.saturating_add(lost).div_ceil(kept.max(1)).max(2);
+    match ring(command_line).and_then(|size| larger(size, times)) {
         Some(size) => format!("record with larger rings: -m {size}"),
         None => "record with a larger -m".into(),
     }
 }
+
+/// Largest ring that is recommended, in bytes.
+const MAX_RING: u64 = 1 << 30;
 
 /// Short options of `perf record` and `kymo record` that take a value, in the same word
 /// or in the next; others may be behind each other in a word.
@@ -85,9 +89,9 @@ fn is_like_ours(word: &str) -> bool {
     word.starts_with("-m") || word.starts_with("--mmap-pages")
 }
 
-/// Twice a size, worded alike: pages, or bytes with a suffix; perf's may have a second
+/// A multiple of a size, worded alike: pages, or bytes with a suffix; perf's may have a second
 /// size behind a comma.
-fn twice(size: &str) -> Option<String> {
+fn larger(size: &str, times: u64) -> Option<String> {
     let size = size.split(',').next()?;
     let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let suffix = size.strip_prefix(digits)?;
@@ -96,8 +100,16 @@ fn twice(size: &str) -> Option<String> {
     }
     let number: u64 = digits.parse().ok().filter(|n| *n > 0)?;
     // Rings are powers of two, rounded up.
-    let number = if suffix.is_empty() { number.checked_next_power_of_two()? } else { number };
-    Some(format!("{}{suffix}", number.checked_mul(2)?))
+    let number = number.checked_next_power_of_two()?.checked_mul(times)?;
+    let number = number.checked_next_power_of_two()?;
+    let most = match suffix {
+        "G" | "g" => MAX_RING >> 30,
+        "M" | "m" => MAX_RING >> 20,
+        "K" | "k" => MAX_RING >> 10,
+        "" => MAX_RING >> 12,
+        _ => MAX_RING,
+    };
+    Some(format!("{}{suffix}", number.min(most)))
 }
 
 #[cfg(test)]
@@ -105,14 +117,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_advice_is_twice_what_was_used() {
+    fn the_advice_is_a_multiple_of_what_was_used() {
         let check = |line: &str, expected: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let wanted = match expected {
                 "" => "record with a larger -m".to_owned(),
                 size => format!("record with larger rings: -m {size}"),
             };
-            assert_eq!(advice(&words), wanted, "{line}");
+            assert_eq!(advice(&words, (1000, 10)), wanted, "{line}");
         };
         check("perf record -m 64 -e cycles ls", "128");
         check("/usr/bin/perf record -q -e raw_syscalls:* -m1 -o x -- ls -m 5", "2");
@@ -131,5 +143,10 @@ mod tests {
         check("perf record -m x ls", "");
         check("perf record -m", "");
         check("perf record", "");
+        // As the recorder says it of the same recording.
+        let words = ["kymo", "record", "-m", "4K", "x"].map(str::to_owned);
+        assert_eq!(advice(&words, (1000, 2500)), "record with larger rings: -m 16K");
+        assert_eq!(advice(&words, (0, 9)), "record with larger rings: -m 64K");
+        assert_eq!(advice(&words, (1, 1 << 40)), "record with larger rings: -m 1048576K");
     }
 }

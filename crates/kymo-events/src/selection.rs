@@ -241,7 +241,11 @@ impl EventSelection {
         match &self.events {
             None => true,
             Some((set, given)) => {
-                names.iter().any(|n| set.is_match(n) || given.iter().any(|g| g == n))
+                let is_wanted =
+                    names.iter().any(|n| set.is_match(n) || given.iter().any(|g| g == n));
+                let named = || names.first().map(|name| (*name).to_owned());
+                self.census.events.note(is_wanted.then_some(0), named);
+                is_wanted
             }
         }
     }
@@ -281,6 +285,27 @@ impl EventSelection {
             && self.names_task(pid, tid, comm)
     }
 
+    /// The condition on the name of a task.
+    pub fn wants_comm(&self, tid: u32, comm: &[u8]) -> bool {
+        self.names_comm(tid == 0, comm)
+    }
+
+    fn names_comm(&self, is_idle: bool, comm: &[u8]) -> bool {
+        if self.comms.is_empty() {
+            return true;
+        }
+        let place = self.comms.iter().position(|c| c.as_bytes() == comm);
+        let named = || (!is_idle).then(|| String::from_utf8_lossy(comm).into_owned());
+        self.census.comms.note(place, named);
+        place.is_some()
+    }
+
+    /// The conditions on a task but that on its name.
+    pub fn wants_numbers(&self, pid: Option<u32>, tid: u32) -> bool {
+        let nameless = EventSelection { comms: Vec::new(), ..self.clone() };
+        nameless.wants_task(pid, Some(tid), b"")
+    }
+
     /// The conditions on numbers and name of the task, each noted by itself.
     fn names_task(&self, pid: Option<u32>, tid: Option<u32>, comm: &[u8]) -> bool {
         let is_idle = tid.or(pid) == Some(0);
@@ -293,18 +318,9 @@ impl EventSelection {
             tally.note(place, || named().filter(|_| !is_idle));
             place.is_some()
         };
-        let is_named = || {
-            if self.comms.is_empty() {
-                return true;
-            }
-            let place = self.comms.iter().position(|c| c.as_bytes() == comm);
-            let named = || (!is_idle).then(|| String::from_utf8_lossy(comm).into_owned());
-            self.census.comms.note(place, named);
-            place.is_some()
-        };
         let is_pid = is_among(&self.pids, pid.or(tid), &self.census.pids);
         let is_tid = is_among(&self.tids, tid.or(pid), &self.census.tids);
-        is_named() && is_pid && is_tid
+        self.names_comm(is_idle, comm) && is_pid && is_tid
     }
 
     /// Notes whether the condition on the fields holds for an event.
@@ -328,6 +344,7 @@ impl EventSelection {
             pids: &self.pids,
             tids: &self.tids,
             comms: &self.comms,
+            events: self.events.as_ref().map_or(&[], |(_, names)| names),
         };
         self.census.notes(&values, extent)
     }

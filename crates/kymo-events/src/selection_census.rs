@@ -105,6 +105,7 @@ pub(crate) struct SelectionCensus {
     pub(crate) pids: ListTally,
     pub(crate) tids: ListTally,
     pub(crate) comms: ListTally,
+    pub(crate) events: ListTally,
     pub(crate) filter: ListTally,
 }
 
@@ -115,6 +116,7 @@ pub(crate) struct SelectionValues<'s> {
     pub(crate) pids: &'s [u32],
     pub(crate) tids: &'s [u32],
     pub(crate) comms: &'s [String],
+    pub(crate) events: &'s [String],
 }
 
 impl SelectionCensus {
@@ -141,6 +143,9 @@ impl SelectionCensus {
         list("--tid", &self.tids, numbers(self.tids.unmet(of.tids)));
         let comms = self.comms.unmet(of.comms).into_iter().cloned().collect();
         list("--comm", &self.comms, comms);
+        if !self.events.is_met() {
+            list("--event", &self.events, of.events.to_vec());
+        }
         if notes.is_empty() && self.filter.is_asked() && !self.filter.is_met() {
             let fact = "no event matches --filter".to_owned();
             notes.push(Note::doubt(NoteKind::Empty, fact, None));

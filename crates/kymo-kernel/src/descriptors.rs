@@ -13,6 +13,39 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 
 pub use rustix::event::{PollFd, PollFlags};
 
+/// Standard output is `/dev/null`, for programs that are started meanwhile, until this is dropped.
+#[derive(Debug)]
+pub struct MutedStdout(OwnedFd);
+
+impl MutedStdout {
+    /// Mutes it.
+    ///
+    /// # Errors
+    /// If a descriptor cannot be had.
+    pub fn new() -> io::Result<MutedStdout> {
+        let kept = io::stdout().as_fd().try_clone_to_owned()?;
+        let null = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
+        replace_stdout(null.as_fd())?;
+        Ok(MutedStdout(kept))
+    }
+}
+
+impl Drop for MutedStdout {
+    fn drop(&mut self) {
+        // It was the same descriptor before: nothing can be said of an error anyway.
+        let _ = replace_stdout(self.0.as_fd());
+    }
+}
+
+fn replace_stdout(by: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both are numbers of descriptors, the first one open as long as it is borrowed; nobody
+    // owns that of standard output, whose number stays open.
+    if unsafe { libc::dup2(by.as_raw_fd(), libc::STDOUT_FILENO) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// A descriptor to wait for until it can be read.
 pub fn readable<'a>(fd: &'a impl AsFd) -> PollFd<'a> {
     PollFd::new(fd, PollFlags::IN)

@@ -6,7 +6,7 @@
 //! the exceptions.
 //!
 //! - what the system is: [`system`], [`kernel_log`], [`cpus`], [`clock`], [`pmu`], [`vmstat`]
-//! - processes: [`process`], [`target`], [`proc_maps`], [`memory`]
+//! - processes: [`process`], [`ptrace`], [`calendar`], [`target`], [`proc_maps`], [`memory`]
 //! - the kernel's code: [`kallsyms`], [`kcore`], [`vdso`]
 //! - the terminal: [`terminal`], [`terminal_output`]
 //! - files: [`regular_file`], [`output_file`], [`mapped`], [`shared`], [`file_space`],
@@ -18,6 +18,7 @@
 
 pub mod blocked;
 pub mod bpf;
+pub mod calendar;
 pub mod clock;
 pub mod cpu_quota;
 pub mod cpus;
@@ -43,6 +44,7 @@ pub mod probe_guard;
 pub mod probe_notes;
 pub mod proc_maps;
 pub mod process;
+pub mod ptrace;
 pub mod regular_file;
 pub mod sandbox;
 pub mod schedstat;

@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use kymo_model::CompactSort as _;
-
 use crate::system_root::system_path;
 
 /// All PMUs of a machine.
@@ -85,7 +83,7 @@ impl Pmus {
                 Some(Pmu { name: entry.file_name().into_string().ok()?, kind, path })
             })
             .collect();
-        list.compact_sort_by(|a, b| a.name.cmp(&b.name));
+        list.sort_by(|a, b| a.name.cmp(&b.name));
         Pmus { list }
     }
 

@@ -106,6 +106,40 @@ pub fn maps(pid: u32, timeout: Duration) -> io::Result<ProcMaps> {
     }
 }
 
+/// Longest time for the mappings of one process, where many are read.
+const QUICK: Duration = Duration::from_millis(100);
+/// Processes that a text names at most.
+const MOST_NAMED: usize = 8;
+
+/// Fact about processes that run code of a file that was at `path` and is there no longer, since
+/// it was replaced or removed while they had it mapped: probes of the file at the path are not in
+/// their code. `among`: the processes to check; all of this mount namespace if there are none.
+pub fn replaced_binary(path: &Path, among: &[u32]) -> Option<String> {
+    let path = fs::canonicalize(path).ok()?;
+    let removed = [path.as_os_str().as_encoded_bytes(), b" (deleted)"].concat();
+    let space = |pid: &str| fs::read_link(system_path(format!("/proc/{pid}/ns/mnt"))).ok();
+    let own = space("self");
+    let all = if among.is_empty() { processes().ok()? } else { among.to_vec() };
+    let runs_removed = |pid: &u32| {
+        let is_removed = |m: &ProcMapping| m.executable() && m.path == removed;
+        maps(*pid, QUICK).is_ok_and(|maps| maps.mappings.iter().any(is_removed))
+    };
+    let is_here = |pid: &u32| space(&pid.to_string()) == own;
+    let found: Vec<u32> = all.into_iter().filter(|pid| is_here(pid) && runs_removed(pid)).collect();
+    let mut shown: Vec<String> = found.iter().take(MOST_NAMED).map(u32::to_string).collect();
+    if found.len() > MOST_NAMED {
+        shown.push(format!("{} more", found.len() - MOST_NAMED));
+    }
+    let (noun, verb) = if found.len() == 1 { ("process", "runs") } else { ("processes", "run") };
+    (!found.is_empty()).then(|| {
+        format!(
+            "{} was replaced: {noun} {} {verb} the code of the file before, in which no probe is",
+            path.display(),
+            shown.join(", ")
+        )
+    })
+}
+
 /// When a process started, in ticks since boot: field 22 of its `stat`. A
 /// process that is dead and only waits to be reaped has none.
 pub fn start_time(pid: u32) -> Option<u64> {

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -174,6 +174,28 @@ impl GatedChild {
         let error = exec(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)));
         let _ = self.wait();
         Err(error)
+    }
+
+    /// Opens the gate without waiting: for who traces the child, which runs only as far as the
+    /// tracer lets it.
+    ///
+    /// # Errors
+    /// If the child is gone.
+    pub fn open_gate(&mut self) -> Result<(), SpawnError> {
+        let Some(gate) = self.gate.take() else { return Ok(()) };
+        let exec = |error: io::Error| SpawnError::Exec { command: self.command.clone(), error };
+        rustix::io::write(&gate, &[1]).map_err(|e| exec(e.into()))?;
+        Ok(())
+    }
+
+    /// Why a child that has ended did not become the command, if it did not.
+    pub fn exec_error(&self) -> Option<SpawnError> {
+        let mut errno = [0u8; 4];
+        let n = rustix::io::read(&self.exec_error, &mut errno).ok()?;
+        (n == errno.len()).then(|| SpawnError::Exec {
+            command: self.command.clone(),
+            error: io::Error::from_raw_os_error(i32::from_ne_bytes(errno)),
+        })
     }
 
     /// Waits for the end.
@@ -587,90 +609,6 @@ pub fn die_by(signal: Signal) -> ! {
         libc::raise(signal.number());
     }
     std::process::exit(128 + signal.number())
-}
-
-/// The time now where the machine is, as `Sat Nov 21 14:42:17 2026`.
-pub fn local_time() -> String {
-    local_time_of(now().0)
-}
-
-/// The same of another time, in seconds since 1970.
-pub fn local_time_of(seconds: i64) -> String {
-    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let tm = local(seconds);
-    format!(
-        "{} {} {:2} {:02}:{:02}:{:02} {}",
-        DAYS.get(tm.tm_wday as usize).unwrap_or(&"???"),
-        MONTHS.get(tm.tm_mon as usize).unwrap_or(&"???"),
-        tm.tm_mday,
-        tm.tm_hour,
-        tm.tm_min,
-        tm.tm_sec,
-        tm.tm_year + 1900
-    )
-}
-
-/// The time now where the machine is, as `2026112114421705`, down to hundredths:
-/// what perf puts behind the names of the files of `--switch-output`.
-pub fn local_stamp() -> String {
-    let (seconds, nanos) = now();
-    let tm = local(seconds);
-    format!(
-        "{:04}{:02}{:02}{:02}{:02}{:02}{:02}",
-        tm.tm_year + 1900,
-        tm.tm_mon + 1,
-        tm.tm_mday,
-        tm.tm_hour,
-        tm.tm_min,
-        tm.tm_sec,
-        nanos / 10_000_000
-    )
-}
-
-/// A time in seconds since 1970, where the machine is, by a format of strftime(3).
-pub fn format_local_time(format: &str, seconds: i64) -> String {
-    format_calendar(format, &local(seconds))
-}
-
-/// The same in UTC.
-pub fn format_utc_time(format: &str, seconds: i64) -> String {
-    // SAFETY: `tm` is plain data (its pointer may be null), and the call reads and writes only
-    // the two locals.
-    let tm = unsafe {
-        let mut tm: libc::tm = std::mem::zeroed();
-        libc::gmtime_r(&raw const seconds, &raw mut tm);
-        tm
-    };
-    format_calendar(format, &tm)
-}
-
-fn format_calendar(format: &str, tm: &libc::tm) -> String {
-    let Ok(text) = CString::new(format) else { return String::new() };
-    let mut out = vec![0u8; 256 + 8 * format.len()];
-    // SAFETY: the call writes at most `out.len()` bytes, and reads the format, which is
-    // NUL-terminated, and the time; all of them are live locals.
-    let len = unsafe { libc::strftime(out.as_mut_ptr().cast(), out.len(), text.as_ptr(), tm) };
-    out.truncate(len);
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-/// Seconds and nanoseconds since 1970.
-fn now() -> (libc::time_t, u32) {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    (since.as_secs() as libc::time_t, since.subsec_nanos())
-}
-
-/// The calendar's words for a time, where the machine is.
-fn local(seconds: libc::time_t) -> libc::tm {
-    // SAFETY: `tm` is plain data (its pointer may be null), and the call reads and writes only
-    // the two locals.
-    unsafe {
-        let mut tm: libc::tm = std::mem::zeroed();
-        libc::localtime_r(&raw const seconds, &raw mut tm);
-        tm
-    }
 }
 
 /// Lets this thread run before all ordinary ones as soon as it has something to

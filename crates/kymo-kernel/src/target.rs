@@ -215,6 +215,20 @@ pub fn descriptor_path(tid: u32, fd: u32) -> Option<String> {
     Some(path.to_string_lossy().into_owned())
 }
 
+/// The same as bytes, which need not be UTF-8.
+pub fn descriptor_bytes(tid: u32, fd: u32) -> Option<Vec<u8>> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let path = fs::read_link(system_path(format!("/proc/{tid}/fd/{fd}"))).ok()?;
+    Some(path.into_os_string().into_vec())
+}
+
+/// Working directory of a task.
+pub fn directory(tid: u32) -> Option<Vec<u8>> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let path = fs::read_link(system_path(format!("/proc/{tid}/cwd"))).ok()?;
+    Some(path.into_os_string().into_vec())
+}
+
 /// Whether the program that a task executes is one of 32 bits, if it can be read.
 pub fn runs_32_bit(tid: u32) -> Option<bool> {
     let mut ident = [0; 5];

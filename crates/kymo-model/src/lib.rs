@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod attr;
-mod compact_sort;
 mod count;
 mod counted;
 mod cursor;
@@ -34,7 +33,6 @@ mod untrusted;
 mod width;
 
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
-pub use compact_sort::CompactSort;
 pub use count::{Aggregation, CountKey, CountRow, CountState, Metric, MetricKind};
 pub use counted::{by_number, counted};
 pub use cursor::{Cursor, Endian, Truncated};
@@ -43,7 +41,7 @@ pub use index_vec::{IndexVec, VecIndex, index_number};
 pub use internal::{internal_error, internal_error_notes};
 pub use loss_windows::{LossWindows, PassedWindows};
 pub use near_names::near_names;
-pub use note::Note;
+pub use note::{Note, NoteList};
 pub use note_kind::{NoteKind, Weight};
 pub use open_table::{OpenTable, TableSlot, hash_address};
 pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};

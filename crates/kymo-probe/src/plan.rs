@@ -2,6 +2,7 @@
 //! changed here.
 
 use kymo_kernel::probe_events::{ProbeChange, ProbeFile};
+use kymo_kernel::proc_maps::replaced_binary;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::probe::ProbeDefinition;
 use kymo_model::{Note, NoteKind};
@@ -89,6 +90,12 @@ pub fn plan_probes(
     let path = opened.map(|f| f.path.display().to_string()).unwrap_or_default();
     let mut resolver = None;
     let mut planned = PlannedProbes::default();
+    if let Some(files) = opened.filter(|f| f.kind == BinaryKind::User)
+        && let Some(fact) = replaced_binary(&files.path, &[])
+    {
+        let advice = Some("start these processes again".to_owned());
+        planned.notes.push(Note::doubt(NoteKind::Program, fact, advice));
+    }
     for text in descriptions {
         if is_kernel_line(text) {
             let change = kernel_change(KernelLine::parse(text)?, tracefs)?;

@@ -9,7 +9,7 @@ use kymo_model::glob::{glob_match, is_glob};
 use kymo_model::probe::{
     FetchArg, FetchBase, FetchExpr, FetchType, ProbeDefinition, ProbeKind, ProbeTarget,
 };
-use kymo_model::{CompactSort as _, Note, NoteKind, near_names};
+use kymo_model::{Note, NoteKind, near_names};
 use kymo_symbols::debug_files::{BinaryError, BinaryFiles, BinaryKind, SourceDirectories};
 
 use crate::finder_options::{DataNaming, FinderOptions};
@@ -300,7 +300,7 @@ impl<'a> ProbedBinary<'a> {
         };
         let mut near: Vec<&str> =
             self.symbols.all().filter(|s| s.code).map(|s| s.name).filter(close).take(4).collect();
-        near.compact_sort_by(Ord::cmp);
+        near.sort_unstable();
         near.dedup();
         let near: Vec<String> = match near.is_empty() {
             true => near_names(wanted, self.symbols.all().filter(|s| s.code).map(|s| s.name)),

@@ -5,7 +5,7 @@ use kymo_model::glob::{glob_match, is_glob};
 use kymo_model::probe::{
     Dereference, FetchArg, FetchType, ProbeDefinition, ProbeKind, ProbeTarget,
 };
-use kymo_model::{CompactSort as _, Note, NoteKind};
+use kymo_model::{Note, NoteKind};
 use kymo_symbols::debug_files::BinaryFiles;
 
 use crate::grammar::{ArgValue, ProbeDescription, UsdtName};
@@ -94,7 +94,7 @@ impl ProbedBinary<'_> {
         if resolved.definitions.is_empty() {
             let mut known: Vec<String> =
                 all.iter().map(|m| format!("%{}:{}", m.provider, m.name)).collect();
-            known.compact_sort_by(Ord::cmp);
+            known.sort_unstable();
             known.dedup();
             let known = match known.len() {
                 0 => "; it has no USDT probes at all".to_owned(),

@@ -5,7 +5,6 @@ use gimli::UnitOffset;
 use kymo_debuginfo::dwarf::{
     Liveness, Result, SpanSet, VariableLocation, VisibleVariable, WalkStep,
 };
-use kymo_model::CompactSort as _;
 
 use crate::grammar::{ArgDescription, ArgValue, ProbeDescription};
 use crate::point_finder::{CodeSite, PointError, PointFinder, ProbePoint};
@@ -59,7 +58,7 @@ impl<'s> PointFinder<'_, 's> {
         for seen in self.dwarf.variables_at(&site.scope, site.addr)? {
             all.extend(self.variable(site, &seen)?);
         }
-        all.compact_sort_by(Ord::cmp);
+        all.sort_unstable();
         all.dedup();
         Ok(all)
     }
@@ -125,7 +124,7 @@ impl<'s> PointFinder<'_, 's> {
             }
             Ok(if e.tag() == gimli::DW_TAG_namespace { WalkStep::Into } else { WalkStep::Past })
         })?;
-        all.compact_sort_by(Ord::cmp);
+        all.sort_unstable();
         all.dedup();
         Ok(all)
     }
@@ -166,7 +165,7 @@ impl<'s> PointFinder<'_, 's> {
                 near.push((row.addr, row.line));
             }
         }
-        near.compact_sort_by_key(|(addr, line)| (addr.abs_diff(site.addr), *line));
+        near.sort_by_key(|(addr, line)| (addr.abs_diff(site.addr), *line));
         let mut readable: Vec<u64> = Vec::new();
         for (addr, line) in near.into_iter().take(NEAR_ROWS) {
             let line = u64::from(line) - declared;

@@ -7,7 +7,7 @@ use std::process::Command;
 use kymo_bpf::{
     ActionKind, CompiledProgram, MapDefinition, MapPurpose, ProgramPosition, RingAction, ValueType,
 };
-use kymo_model::{CompactSort as _, Note, NoteKind, counted};
+use kymo_model::{Note, NoteKind, counted};
 
 use crate::address_names::{AddressNames, local_time_now};
 use crate::bytes::u64_at;
@@ -369,7 +369,7 @@ impl ActionRunner {
             entries.push((0, Vec::new(), decoder.decode(&definition.value_type, &zeros)));
         }
         // By value, then by key: numbers by their size, which is not that of their bytes.
-        entries.compact_sort_by(|a, b| (a.0, number_first(&a.1)).cmp(&(b.0, number_first(&b.1))));
+        entries.sort_by(|a, b| (a.0, number_first(&a.1)).cmp(&(b.0, number_first(&b.1))));
         let left_out = match top {
             0 => 0,
             top => entries.len().saturating_sub(top as usize),
@@ -397,7 +397,7 @@ impl ActionRunner {
         let own = |(_, map): &(usize, &MapDefinition)| map.purpose == MapPurpose::User;
         let mut maps: Vec<(usize, &MapDefinition)> =
             program.maps.iter().enumerate().filter(own).collect();
-        maps.compact_sort_by(|a, b| a.1.name.cmp(&b.1.name));
+        maps.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let done = maps
             .iter()
             .try_for_each(|(map, _)| self.print_map(&program, (*map, false), 0, 0, sinks));

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use kymo_bpf::BpfClock;
 use kymo_format::print_argument::FlagNames;
+use kymo_kernel::calendar::format_local_time;
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::proc_maps::{self, ProcMapping};
-use kymo_kernel::process::format_local_time;
 use kymo_kernel::target;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::BuildId;

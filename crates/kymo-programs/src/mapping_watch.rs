@@ -9,8 +9,8 @@ use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::perf_ring::{PerfRing, RingMode};
 use kymo_kernel::proc_maps::ProcMapping;
 use kymo_model::{
-    Attr, AttrFlags, CompactSort as _, Endian, EventType, RawRecord, RecordHeader, RecordKind,
-    SampleType, Sideband, sw,
+    Attr, AttrFlags, Endian, EventType, RawRecord, RecordHeader, RecordKind, SampleType, Sideband,
+    sw,
 };
 use rustc_hash::FxHashMap;
 
@@ -66,7 +66,7 @@ impl MappingWatch {
             });
             done.unwrap_or_else(|never| match never {});
         }
-        records.compact_sort_by(|a, b| a.0.cmp(&b.0));
+        records.sort_by(|a, b| a.0.cmp(&b.0));
         for (_, bytes) in &records {
             if let Some(record) = raw(bytes) {
                 apply(&record, mappings);

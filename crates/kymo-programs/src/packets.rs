@@ -9,7 +9,7 @@ use kymo_bpf::{ActionKind, CompiledProgram, PACKET_HEADER, RingAction};
 use kymo_kernel::bpf::BpfPerfRings;
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::regular_file;
-use kymo_model::{CompactSort as _, Note, NoteKind, counted};
+use kymo_model::{Note, NoteKind, counted};
 
 use crate::bytes::u64_at;
 use crate::error::ProgramError;
@@ -88,7 +88,7 @@ impl PacketCapture {
             Some(packet) => packets.push(packet),
             None => *unknown += 1,
         });
-        packets.compact_sort_by(|a, b| a.time.cmp(&b.time));
+        packets.sort_by(|a, b| a.time.cmp(&b.time));
         for packet in &packets {
             let action = actions.get(packet.action).map(|action| &action.kind);
             let Some(ActionKind::WritePacket { path, offset }) = action else {

@@ -9,6 +9,7 @@ use kymo_bpf::{
 };
 use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfPerfRings, BpfProgram, BpfRing, ProgramInfo};
 use kymo_kernel::clock::KernelClock;
+use kymo_kernel::proc_maps::replaced_binary;
 use kymo_kernel::system::{KernelName, SystemRoot};
 use kymo_kernel::target::has_kernel_pids;
 use kymo_model::{Note, NoteKind};
@@ -364,6 +365,15 @@ impl RunningProgram {
             let done = ordered
                 .into_iter()
                 .try_for_each(|probe| self.start_probe(&loader, &attacher, probe));
+            let mut binaries: Vec<_> =
+                attacher.places.borrow().iter().map(|place| place.path.clone()).collect();
+            binaries.sort_unstable();
+            binaries.dedup();
+            let among: Vec<u32> = facts.user_process().into_iter().collect();
+            for fact in binaries.iter().filter_map(|path| replaced_binary(path, &among)) {
+                let advice = Some("start these processes again".to_owned());
+                self.notes.push(Note::doubt(NoteKind::Program, fact, advice));
+            }
             if program.probes.iter().flat_map(|probe| &probe.points).all(has_probed_address) {
                 let places = attacher.places.take().into_iter();
                 self.actions.names.probed = places.map(|p| (p.path, p.offset)).collect();

@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use kymo_files::perfdata::{MAGIC_V1, MAGIC_V2};
+use kymo_kernel::calendar::local_stamp;
 use kymo_kernel::output_file::{OutputPlace, PRIVATE};
-use kymo_kernel::process::local_stamp;
 use kymo_kernel::terminal_output;
 
 use crate::error::RecordError;

@@ -99,7 +99,7 @@ impl<W: Write> ArchiveWriter<W> {
     /// # Errors
     /// If it cannot be written.
     pub fn finish(self) -> io::Result<W> {
-        self.tar.finish()?.0.finish()
+        self.tar.finish()?.finish()
     }
 }
 
@@ -294,7 +294,7 @@ mod tests {
     fn archive(make: impl FnOnce(&mut tar::Writer<BzEncoder<Vec<u8>>>)) -> Vec<u8> {
         let mut tar = tar::Writer::new(BzEncoder::new(Vec::new(), Compression::fast()));
         make(&mut tar);
-        tar.finish().unwrap().0.finish().unwrap()
+        tar.finish().unwrap().finish().unwrap()
     }
 
     fn none(name: &str, _: &mut dyn Read) -> io::Result<()> {

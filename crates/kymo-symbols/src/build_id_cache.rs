@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use kymo_kernel::output_file::{self, Existing, PRIVATE};
-use kymo_model::{BuildId, CompactSort as _};
+use kymo_model::BuildId;
 
 use crate::build_id_directory::BuildIdDirectory;
 use crate::compressed_modules;
@@ -124,7 +124,7 @@ impl BuildIdCache {
             .iter()
             .filter_map(|name| BuildId::parse(name))
             .collect();
-        ids.compact_sort_by_key(BuildId::to_string);
+        ids.sort_by_key(BuildId::to_string);
         for id in &ids {
             let link = self.directory.link(*id);
             // The link may belong to a copy of the binary at another path.
@@ -162,7 +162,7 @@ impl BuildIdCache {
                 }
             }
         }
-        found.compact_sort_by_key(|binary| binary.build_id.to_string());
+        found.sort_by_key(|binary| binary.build_id.to_string());
         Ok(found)
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use kymo_debuginfo::LazyElf;
 use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::output_file::{self, Existing, PRIVATE};
-use kymo_model::{BuildId, CompactSort as _};
+use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
 use crate::bundle::manifest::{self, Entry, Manifest, Recording, word_of};
@@ -114,7 +114,7 @@ fn make(
     let mut code: Vec<(DsoId, Vec<u64>)> = Vec::new();
     let mut order: Vec<usize> = (0..asked.len()).collect();
     // The same recording gives the same bundle.
-    order.compact_sort_by_key(|n| {
+    order.sort_by_key(|n| {
         let dso = asked.get(*n).and_then(|a| resolver.get(a.0));
         dso.map(|d| (d.long_name.clone(), d.build_id.map(|id| id.to_string())))
     });
@@ -142,9 +142,10 @@ impl Making {
     fn finish(mut self) -> io::Result<BundleSummary> {
         let text = self.manifest.to_text();
         self.archive.file(manifest::NAME, text.as_bytes())?;
-        let (out, bytes) = self.archive.finish()?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()?;
-        Ok(BundleSummary { bytes, ..self.summary })
+        let out = self.archive.finish()?;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_data()?;
+        Ok(BundleSummary { bytes: file.metadata()?.len(), ..self.summary })
     }
 
     /// Adds an entry for a binary; gives its directory among the members.

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::{regular_file, system};
-use kymo_model::{BuildId, CompactSort as _};
+use kymo_model::BuildId;
 
 /// What a cache file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +240,7 @@ impl SymbolCache {
             Err(error) => return Err(CacheError::Io { path: self.directory.clone(), error }),
         };
         let mut all: Vec<CachedFile> = entries.flatten().filter_map(|e| listed(e.path())).collect();
-        all.compact_sort_by_key(|l| std::cmp::Reverse(l.used));
+        all.sort_by_key(|l| std::cmp::Reverse(l.used));
         Ok(all)
     }
 

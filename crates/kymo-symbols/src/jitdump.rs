@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, SymbolType};
-use kymo_model::{CompactSort as _, Cursor, Endian, counted};
+use kymo_model::{Cursor, Endian, counted};
 use kymo_unwind::{Arch, CfiSections, CfiTable, Section};
 
 /// Larger files are not read.
@@ -257,7 +257,7 @@ fn debug_info(record: &[u8], endian: Endian) -> Option<Vec<Line<'_>>> {
         };
         lines.push(Line { addr, line, file });
     }
-    lines.compact_sort_by_key(|l| l.addr);
+    lines.sort_by_key(|l| l.addr);
     Some(lines)
 }
 

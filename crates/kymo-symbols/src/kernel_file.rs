@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use kymo_model::{BuildId, CompactSort as _};
+use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
 use crate::dso::DsoId;
@@ -55,7 +55,7 @@ impl KernelFile {
         build_id: Option<BuildId>,
         mut spans: Vec<Span>,
     ) -> Option<KernelFile> {
-        spans.compact_sort_by_key(|s| s.start);
+        spans.sort_by_key(|s| s.start);
         (!spans.is_empty()).then_some(KernelFile { path, build_id, spans })
     }
 }

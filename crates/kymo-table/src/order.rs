@@ -2,8 +2,6 @@
 
 use std::cmp::Ordering;
 
-use kymo_model::CompactSort as _;
-
 use crate::{Cell, Column, Role};
 
 /// Word that `--sort` takes for a column: another program's, or a shorter one.
@@ -53,7 +51,7 @@ impl SortKeys {
             });
             by.fold(Ordering::Equal, Ordering::then)
         };
-        rows.compact_sort_by(compare);
+        rows.sort_by(compare);
     }
 }
 

@@ -10,7 +10,7 @@ use kymo_analysis::function_cost::{
     CostSum, CostSums, FunctionCost, FunctionCosts, PercentType, add_columns,
 };
 use kymo_debuginfo::disasm::Flow;
-use kymo_model::{CompactSort as _, NoteKind, counted};
+use kymo_model::{NoteKind, counted};
 
 use crate::arrows::Arrows;
 use crate::units::visible;
@@ -276,7 +276,7 @@ impl ListingWriter<'_> {
         let mut ranked: Vec<(f64, usize)> =
             all.iter().enumerate().map(|(i, (_, sums))| (share(sums), i)).collect();
         ranked.retain(|(share, _)| *share >= self.style.least);
-        ranked.compact_sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         ranked.truncate(HOTTEST);
         if ranked.is_empty() {
             return Ok(());

@@ -10,8 +10,6 @@
 //! Jumps to one row share a line. The shortest are nearest to the rows; what does
 //! not fit is left out.
 
-use kymo_model::CompactSort as _;
-
 /// A line beside the rows, and who uses it.
 #[derive(Clone, Debug)]
 struct Way {
@@ -50,7 +48,7 @@ impl Arrows {
                 Some(Way { top, bottom, target, sources, lane: 0 })
             })
             .collect();
-        ways.compact_sort_by_key(|w| (w.bottom - w.top, w.top));
+        ways.sort_by_key(|w| (w.bottom - w.top, w.top));
         let mut placed: Vec<Vec<Way>> = Vec::new();
         let mut left_out = 0;
         for mut way in ways {

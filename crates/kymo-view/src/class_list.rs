@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kymo_events::{ClassOrigin, FieldDesc, FieldPart, RecordedClass};
-use kymo_model::{Attr, AttrFlags, CompactSort as _};
+use kymo_model::{Attr, AttrFlags};
 use serde_json::{Value, json};
 
 use crate::units::{visible, write_line};
@@ -110,7 +110,7 @@ fn write_details(out: &mut dyn Write, class: &RecordedClass) -> io::Result<()> {
 /// The fields, as they lie in an event.
 fn fields(class: &RecordedClass) -> Vec<&FieldDesc> {
     let mut fields: Vec<&FieldDesc> = class.fields.iter().collect();
-    fields.compact_sort_by_key(|f| match f.part {
+    fields.sort_by_key(|f| match f.part {
         FieldPart::Common | FieldPart::StreamContext => 0,
         FieldPart::EventContext => 1,
         FieldPart::Own => 2,

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use kymo_model::CompactSort as _;
 use serde_json::{Map, Value, json};
 
 use crate::units::visible;
@@ -118,7 +117,7 @@ impl EventTableView {
         let often = || {
             let mut stacks: Vec<_> =
                 row.stacks.iter().filter(|(_, n)| *n >= least).cloned().collect();
-            stacks.compact_sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            stacks.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
             stacks
         };
         match self.stacks {
@@ -151,7 +150,7 @@ impl EventTableView {
             }
             if !row.stacks.is_empty() {
                 let mut stacks = row.stacks.clone();
-                stacks.compact_sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+                stacks.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
                 let stack = |(names, n): &(Vec<String>, u64)| json!({"events": n, "stack": names});
                 o.insert("stacks".into(), stacks.iter().map(stack).collect());
             }
@@ -169,7 +168,7 @@ fn tree(stacks: &[(&[String], u64)], depth: usize, least: u64) -> Vec<TreeNode> 
     let longer = groups.filter(|g| g.iter().any(|(s, _)| s.len() > depth));
     let mut nodes: Vec<TreeNode> =
         longer.map(|g| branch(g, depth, least)).filter(|n| n.total >= least).collect();
-    nodes.compact_sort_by_key(|n| std::cmp::Reverse(n.total));
+    nodes.sort_by_key(|n| std::cmp::Reverse(n.total));
     nodes
 }
 

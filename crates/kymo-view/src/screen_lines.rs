@@ -1,7 +1,6 @@
 //! Lines as wide as a screen: rules end there, and names that do not fit are shortened in the
 //! middle of their template arguments, of C++ and Rust alike.
 
-use kymo_model::CompactSort as _;
 use std::borrow::Cow;
 
 /// Fewer characters of arguments tell nothing.
@@ -19,7 +18,7 @@ pub fn fit_line(line: &str, columns: usize) -> Cow<'_, str> {
     }
     let mut too_many = shown_width(line).saturating_sub(columns);
     let mut groups = argument_groups(line);
-    groups.compact_sort_by_key(|(begin, end)| std::cmp::Reverse(end - begin));
+    groups.sort_by_key(|(begin, end)| std::cmp::Reverse(end - begin));
     // Parts that are left out, in bytes.
     let mut cuts = Vec::new();
     for (begin, end) in groups {

@@ -1,5 +1,5 @@
-//! The name that kymo is called under: a link `perf` or `bpftrace` takes the place of that
-//! program, and behaves as it does where the two choices differ.
+//! The name that kymo is called under: a link `perf`, `bpftrace` or `strace` takes the place of
+//! that program, and behaves as it does where the two choices differ.
 
 use std::path::Path;
 
@@ -9,6 +9,7 @@ pub(crate) enum CalledName {
     Kymo,
     Perf,
     Bpftrace,
+    Strace,
 }
 
 impl CalledName {
@@ -21,6 +22,7 @@ impl CalledName {
         match path.file_name().and_then(|name| name.to_str()) {
             Some("perf") => CalledName::Perf,
             Some("bpftrace") => CalledName::Bpftrace,
+            Some("strace") => CalledName::Strace,
             _ => CalledName::Kymo,
         }
     }
@@ -29,6 +31,7 @@ impl CalledName {
     pub(crate) fn word(self) -> &'static str {
         match self {
             CalledName::Perf => "perf",
+            CalledName::Strace => "strace",
             _ => "kymo",
         }
     }
@@ -41,6 +44,7 @@ impl CalledName {
             CalledName::Kymo => kymo.to_owned(),
             CalledName::Perf => format!("perf version 7.2 ({kymo})"),
             CalledName::Bpftrace => format!("bpftrace v0.27.0 ({kymo})"),
+            CalledName::Strace => format!("strace -- version 6.1 ({kymo})"),
         }
     }
 
@@ -48,6 +52,7 @@ impl CalledName {
     pub(crate) fn usage_status(self) -> i32 {
         match self {
             CalledName::Perf => 129,
+            CalledName::Strace => 1,
             _ => 2,
         }
     }
@@ -61,6 +66,7 @@ mod tests {
     fn the_last_part_of_the_path_counts() {
         assert_eq!(CalledName::of(Path::new("/usr/local/bin/perf")), CalledName::Perf);
         assert_eq!(CalledName::of(Path::new("bpftrace")), CalledName::Bpftrace);
+        assert_eq!(CalledName::of(Path::new("/usr/bin/strace")), CalledName::Strace);
         assert_eq!(CalledName::of(Path::new("perf/kymo")), CalledName::Kymo);
     }
 

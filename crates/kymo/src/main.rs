@@ -119,6 +119,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     session, "Keep traces running, and take their last seconds";
     event, "Switch, filter and look at the kernel's tracepoints";
     trace, "Watch events of the kernel as they happen, or record them into a trace.dat";
+    strace, "Show system calls and signals of a program as strace does";
     count, "Count and measure events in the kernel, by their fields";
     run, "Run programs of bpftrace's language in the kernel";
     probe, "Add new events to functions and lines of the kernel and of programs";
@@ -399,11 +400,13 @@ fn command_place(args: &[OsString]) -> Option<usize> {
     None
 }
 
-/// What was typed. Under the name `bpftrace` this is `kymo run`.
+/// What was typed. Under the name `bpftrace` this is `kymo run`, under `strace` `kymo strace`.
 fn typed_args() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
-    if CalledName::get() == CalledName::Bpftrace {
-        args.insert(1, "run".into());
+    match CalledName::get() {
+        CalledName::Bpftrace => args.insert(1, "run".into()),
+        CalledName::Strace => args.insert(1, "strace".into()),
+        CalledName::Kymo | CalledName::Perf => {}
     }
     args
 }

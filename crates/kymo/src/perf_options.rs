@@ -278,7 +278,7 @@ const IDLE: &[IdleOption] = &[
         "no code is shown here: `kymo annotate` does",
     ),
     idle(
-        &["report", "annotate"],
+        &["report", "annotate", "diff"],
         "modules",
         Some('m'),
         NoValue,

@@ -218,6 +218,16 @@ const REFUSED: &[RefusedOption] = &[
         reason: "`kymo offcpu` shows where tasks slept, out of sched events as they are",
     },
     RefusedOption {
+        commands: &["diff"],
+        options: &["cycles-hist", "stream"],
+        reason: "branch records are not counted; use perf",
+    },
+    RefusedOption {
+        commands: &["diff"],
+        options: &["dump-raw-trace", "D"],
+        reason: "`kymo script -D` prints the records of a file",
+    },
+    RefusedOption {
         commands: &["inject"],
         options: &["aslr"],
         reason: "addresses stay as they were recorded",

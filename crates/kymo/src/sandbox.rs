@@ -70,6 +70,7 @@ fn is_reader(name: &str, matches: &ArgMatches) -> bool {
         // Servers that no other command asks, and files as a process sees them.
         "buildid-cache" => !["debuginfod", "target_ns"].iter().any(|id| given(matches, id)),
         "profile" | "trace" | "list" => given(matches, "input"),
+        "diff" => !given(matches, "run"),
         _ => READERS.contains(&name),
     }
 }
@@ -88,7 +89,8 @@ pub(crate) fn enter(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
         sandbox.keep_roots();
     }
     let unnamed = unnamed_outputs(name, matches);
-    let files = output.into_iter().chain(path(crate::LEDGER_FILE)).chain(&unnamed);
+    let files = output.into_iter().chain(path("save")).chain(path(crate::LEDGER_FILE));
+    let files = files.chain(&unnamed);
     for file in files.filter(|file| file.as_os_str() != "-") {
         // Where a link leads to another directory, the file is in that one, if it is there or not.
         if let Ok(target) = OutputPlace::find(file) {

@@ -263,3 +263,19 @@ fn a_count_ends_when_its_time_is_over() {
     let refused = count(&["-e", "cpu-clock", "--timeout", "9", "--", "true"]).expect_status(2);
     assert!(refused.stderr.contains("--timeout"), "{}", refused.stderr);
 }
+
+/// Reads that fail are counted, without the line of a program that nobody sees.
+#[test]
+fn failed_reads_name_no_line_of_a_program_that_is_not_shown() {
+    if !begin() || !require(&[Need::Gcc]) {
+        return;
+    }
+    const SOURCE: &str = "#include <fcntl.h>\n\
+        int main(void) { for (int i = 0; i < 3; i++) open((char *)8, O_RDONLY); }\n";
+    let work = Workload::compile("opens_nothing", SOURCE);
+    let flags = ["-e", "syscalls:sys_enter_openat", "--filter", "filename == 8"];
+    let by = ["--by", "str(args.filename)", "--", work.arg()];
+    let o = count(&[&flags[..], &by].concat()).success();
+    let note = o.stderr.lines().chain(o.stdout.lines()).find(|l| l.contains("of memory failed"));
+    assert!(note.is_some_and(|l| l.trim().starts_with("unread: 3 reads")), "{o:?}");
+}

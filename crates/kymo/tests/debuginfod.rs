@@ -57,6 +57,9 @@ impl Stripped {
         command.args(["report", "--stdio", "--no-children", "-s", "dso,sym", "-i", &file]);
         command.args(more).env("HOME", self.home.path()).env("DEBUGINFOD_URLS", urls);
         command.env_remove("DEBUGINFOD_CACHE_PATH").env_remove("XDG_CACHE_HOME");
+        for proxy in ["all_proxy", "https_proxy", "http_proxy"] {
+            command.env_remove(proxy).env_remove(proxy.to_uppercase());
+        }
         command.envs(env.iter().copied());
         run_command(command).success()
     }
@@ -229,12 +232,50 @@ fn bad_servers_are_named_and_the_report_comes_in_time() {
         (wrong, "what came was refused: its build-id is "),
         (circle, "too many redirections"),
         (drip, "too slow"),
-        (garbage, "it is not HTTP"),
+        (garbage, "makes no sense"),
         ("gopher://x".into(), "is no http or https address"),
     ] {
         let note = text.lines().find(|l| l.contains(&format!("{server}: ")));
         assert!(note.is_some_and(|l| l.contains(what)), "{server} {what}: {text}");
     }
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_asked_for_a_way() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let s = Stripped::new();
+    let (served, path) = (s.debug_file(), format!("/buildid/{}/debuginfo", s.build_id));
+    let (proxy, _) = serve_paths(move |to, stream| {
+        if to != "debug.invalid:8002" {
+            return;
+        }
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        let mut request = Vec::new();
+        let mut byte = [0];
+        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) > 0 {
+            request.push(byte[0]);
+        }
+        let request = String::from_utf8_lossy(&request);
+        assert!(request.to_lowercase().contains("host: debug.invalid:8002"), "{request}");
+        let (status, body) = match request.split(' ').nth(1) == Some(&path) {
+            true => ("200 OK", &served[..]),
+            false => ("404 Not Found", &[][..]),
+        };
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let _ = stream.write_all(&[head.as_bytes(), body].concat());
+    });
+    let url = "http://debug.invalid:8002";
+    let without = s.report(url, &[], &[]).stdout;
+    assert!(!without.contains("[.] hot"), "{without}");
+    assert!(without.contains("cannot find the host debug.invalid: "), "{without}");
+    let text = s.report(url, &[], &[("http_proxy", &proxy)]).stdout;
+    assert!(text.contains("[.] hot") && text.contains("1 file fetched"), "{text}");
+    // What the environment excepts is asked directly.
+    let (s, except) = (Stripped::new(), [("http_proxy", &*proxy), ("no_proxy", "debug.invalid")]);
+    let direct = s.report(url, &[], &except).stdout;
+    assert!(direct.contains("cannot find the host debug.invalid: "), "{direct}");
 }
 
 #[test]

@@ -183,3 +183,37 @@ fn a_name_is_longer_than_any_column() {
         assert!(outcome.stdout.contains(&name), "{args:?}: {} bytes", outcome.stdout.len());
     }
 }
+
+/// A program whose path is no text is found by its bytes.
+#[test]
+fn a_path_that_is_no_text_has_symbols() {
+    use std::os::unix::ffi::OsStrExt as _;
+    if !require(NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9\xff");
+    let (program, data) = (w.dir().join(name), w.dir().join(name).with_extension("data"));
+    std::fs::rename(w.program(), &program).unwrap();
+    let kymo = |args: &[&std::ffi::OsStr]| {
+        let mut command = Command::new(KYMO);
+        command.args(args).env("KYMO_CACHE", "off").env_remove("DEBUGINFOD_URLS");
+        run_command(command)
+    };
+    let os = std::ffi::OsStr::new;
+    let record = ["record", "-q", "-e", "cpu-clock:u", "-o"].map(os);
+    let end = [data.as_os_str(), os("--"), program.as_os_str(), os("300")];
+    let _ = kymo(&[&record[..], &end].concat()).success();
+    let injected = w.dir().join(name).with_extension("injected");
+    let inject = [os("inject"), os("-b"), os("-i"), data.as_os_str(), os("-o")];
+    let _ = kymo(&[&inject[..], &[injected.as_os_str()]].concat()).success();
+    for file in [&data, &injected] {
+        let report = kymo(&[os("report"), os("-i"), file.as_os_str()]).success().stdout;
+        assert!(report.contains("[.] hot"), "{report}");
+        let code = kymo(&[os("annotate"), os("-i"), file.as_os_str(), os("hot")]).success().stdout;
+        assert!(code.contains("hot"), "{code}");
+    }
+    // Its name is in the file as it is.
+    let bytes = std::fs::read(&injected).unwrap();
+    assert!(!bytes.windows(6).any(|w| w == b"caf\xef\xbf\xbd"), "the name became text");
+}

@@ -384,3 +384,144 @@ fn missing_events_are_named() {
         assert!(!text.contains("panicked"), "{text}");
     }
 }
+
+/// Events that all answers need, of the whole machine while a shell runs programs.
+const ALL_EVENTS: [&str; 12] = [
+    "sched:sched_switch",
+    "sched:sched_waking",
+    "sched:sched_process_fork",
+    "raw_syscalls:sys_enter",
+    "raw_syscalls:sys_exit",
+    "irq:softirq_entry",
+    "irq:softirq_exit",
+    "irq:softirq_raise",
+    "kmem:kmalloc",
+    "kmem:kfree",
+    "kmem:mm_page_alloc",
+    "kmem:mm_page_free",
+];
+
+/// Commands that read recordings and choose tasks, CPUs or times.
+const READERS: [&str; 22] = [
+    "offcpu report",
+    "sched latency",
+    "sched timehist",
+    "sched map",
+    "syscalls report",
+    "why",
+    "profile",
+    "lock contention",
+    "io latency",
+    "io top",
+    "io timehist",
+    "kmem stat",
+    "kmem pagealloc",
+    "kwork report",
+    "kwork latency",
+    "kwork timehist",
+    "timechart -o page --force",
+    "view -o page --force",
+    "script",
+    "report -s event,comm",
+    "convert -f folded",
+    "trace -s",
+];
+
+/// A choice that nothing meets is named with what there is, whatever command it is given to; what
+/// a command does not know it refuses.
+#[test]
+fn no_answer_is_empty_without_a_word() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (perf, ftrace, bare) = (path("x.data"), path("x.dat"), path("bare.data"));
+    let events = ALL_EVENTS.map(|event| ["-e", event]).concat();
+    let command = ["--", "sh", "-c", "for i in 1 2 3; do sleep 0.02; ls / >/dev/null; done"];
+    let record = [&["record", "-q", "-a", "-o", &perf][..], &events, &command].concat();
+    let _ = run(KYMO, record).success();
+    let trace = [&["trace", "-o", &ftrace][..], &events, &command].concat();
+    let _ = run(KYMO, trace).success();
+    let plain = [&["record", "-q", "-e", "cpu-clock", "-o", &bare][..], &command].concat();
+    let _ = run(KYMO, plain).success();
+    let said = |command: &str, file: &str, more: &[&str]| {
+        let words: Vec<&str> = command.split(' ').collect();
+        let args = [&words[..], &["-i", file], more].concat();
+        let out = std::process::Command::new(KYMO)
+            .args(args)
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let all = text(&out.stdout) + &text(&out.stderr);
+        // What a command refuses it has said.
+        let is_refused = out.status.code() == Some(2)
+            || text(&out.stderr).lines().any(|line| line.starts_with("kymo: "));
+        (is_refused, all)
+    };
+    let nothing = [
+        ("--comm", "nosuchname", "no event matches --comm nosuchname; the recording has "),
+        ("--pid", "4194303", "no event matches --pid 4194303; the recording has "),
+        ("--tid", "4194303", "no event matches --tid 4194303; the recording has "),
+        ("--cpu", "4095", "no event is on --cpu 4095; the "),
+        ("--time", "1,2", "no event is within --time 1.000000,2.000000; the recording is from "),
+    ];
+    let needs_requests = |command: &str| {
+        // Of a machine at rest there is nothing to choose from.
+        command.starts_with("io ") || command.starts_with("lock ")
+    };
+    for command in READERS {
+        for file in [&perf, &ftrace] {
+            for (flag, value, expected) in nothing {
+                let (is_refused, text) = said(command, file, &[flag, value]);
+                let has_word = text.contains(expected)
+                    || needs_requests(command) && text.contains("empty: there are no ");
+                assert!(is_refused || has_word, "{command} {flag} on {file}: {text}");
+            }
+        }
+        // Without the events that it is about.
+        let (is_refused, text) = said(command, &bare, &[]);
+        let is_of_samples = ["profile", "script", "report", "convert", "view"]
+            .iter()
+            .any(|name| command.starts_with(name));
+        let has_word = text.contains("there are no") || text.contains("there is no");
+        assert!(is_refused || is_of_samples || has_word, "{command} on {bare}: {text}");
+    }
+    for command in ["script", "report -s event,comm", "convert -f folded"] {
+        let (_, text) = said(command, &perf, &["--filter", "common_pid == 4194303"]);
+        assert!(text.contains("no event matches --filter"), "{command}: {text}");
+        let (_, text) = said(command, &perf, &["-e", "nosuch:event"]);
+        let said = ["no such event", "no event matches --event nosuch:event; the recording has "];
+        assert!(said.iter().any(|fact| text.contains(fact)), "{command}: {text}");
+    }
+}
+
+/// Threads that sleep from before the begin to the end are in no table, but they are named.
+#[test]
+fn a_thread_that_sleeps_all_the_time_is_named() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let mut sleep = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = sleep.id().to_string();
+    let is_asleep = || {
+        let path = |name: &str| format!("/proc/{pid}/{name}");
+        let read = |name: &str| std::fs::read_to_string(path(name)).unwrap_or_default();
+        read("comm").trim() == "sleep" && read("status").contains("State:\tS")
+    };
+    let begin = std::time::Instant::now();
+    while !is_asleep() {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(60));
+        std::thread::yield_now();
+    }
+    let outs = [&["sched", "latency", "--pid"][..], &["sched", "timehist", "--pid"]]
+        .map(|command| run(KYMO, [command, &[&pid, "--timeout", "200"]].concat()));
+    sleep.kill().unwrap();
+    sleep.wait().unwrap();
+    for out in outs {
+        let all = format!("{}{}", out.stdout, out.stderr);
+        assert!(all.contains("1 chosen thread was blocked all the time"), "{all}");
+        assert!(all.contains(&format!("({pid})")), "{all}");
+    }
+}

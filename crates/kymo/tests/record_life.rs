@@ -415,3 +415,39 @@ fn a_removed_program_has_names_while_it_runs() {
     let report = report.success().stdout;
     assert!(report.contains("[.] hot"), "{report}");
 }
+
+/// A library or program that was replaced while processes run it: probes of the new file are not
+/// in their code, which is said by every command with probes of programs.
+#[test]
+fn probes_of_a_replaced_program_name_the_processes_that_run_the_old_one() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::spin();
+    let mut spin = Command::new(w.program()).arg("1000000").stdout(Stdio::null()).spawn().unwrap();
+    let pid = spin.id().to_string();
+    let exe = || std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    until("the program runs", || exe() == w.program().canonicalize().unwrap());
+    let (program, copy) = (w.arg(), w.file("copy"));
+    std::fs::copy(program, &copy).unwrap();
+    std::fs::rename(&copy, program).unwrap();
+    let (place, probe) = (format!("uprobe:{program}:hot"), format!("{program} hot"));
+    let text = format!("{place} {{ @ = count(); }}");
+    let end = ["--timeout", "300"];
+    let commands: [(&str, Vec<&str>); 5] = [
+        ("run", vec!["run", "-p", &pid, "-e", &text, "--timeout", "300"]),
+        ("count", [&["count", "-e", &place, "-p", &pid], &end[..]].concat()),
+        ("trace", [&["trace", "--probe", &probe, "-p", &pid], &end[..]].concat()),
+        ("stat", [&["stat", "--probe", &probe, "-p", &pid], &end[..]].concat()),
+        ("probe", vec!["probe", "-x", program, "-n", "hot"]),
+    ];
+    let outs = commands.map(|(name, args)| (name, run(KYMO, args)));
+    spin.kill().unwrap();
+    spin.wait().unwrap();
+    for (name, out) in outs {
+        let said = format!("was replaced: process {pid} runs the code of the file before");
+        let all = format!("{}{}", out.stdout, out.stderr);
+        assert!(all.contains(&said), "{name}: {all}");
+    }
+}

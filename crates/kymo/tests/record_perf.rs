@@ -374,6 +374,13 @@ fn a_killed_recorder_leaves_a_whole_file() {
     let r = Recorded::of(Workload::spin());
     killed(&r, &["-m", "2", "-F", "20000", "-e", "cpu-clock"], "100000");
     assert!(lines_with(&perf_script_with_losses(&r.data, "comm,ip,sym"), "hot").len() > 100);
+    // The newest checks that each section of the file lies in it.
+    let newest = |event: &str| {
+        let perf = kymo_testkit::peer("perf").run(["script", "-i", &r.data]);
+        let count = lines_with(&perf.stdout, event).len();
+        assert!(count > 100, "{}: {}", kymo_testkit::peer("perf").version(), perf.stderr);
+    };
+    newest("cpu-clock");
     // Tracepoints can be read only with their formats, which are a section of the file.
     for packed in [&[][..], &["-z"]] {
         let r = Recorded::of(Workload::syscalls());
@@ -383,6 +390,9 @@ fn a_killed_recorder_leaves_a_whole_file() {
         assert!(perfs > 1000, "{packed:?}: {perfs}");
         let header = perf(["report", "--header-only", "-i", &r.data]).success().stdout;
         assert_eq!(lines_with(&header, "# hostname :").len(), 1, "{header}");
+        let newest = kymo_testkit::peer("perf").run(["script", "-i", &r.data]);
+        let seen = lines_with(&newest.stdout, EVENT).len();
+        assert!(seen > 1000, "{seen}: {}", newest.stderr);
         // kymo goes on behind the last mark, and says what happened.
         let ours = run(KYMO, ["script", "-i", &r.data]).success();
         assert!(lines_with(&ours.stdout, EVENT).len() >= perfs);

@@ -244,9 +244,14 @@ fn a_selection_of_nothing_says_so() {
         let out = kymo.arg("script").args(args).arg("-i").arg(&file).output().unwrap();
         (out.stdout.is_empty(), String::from_utf8_lossy(&out.stderr).into_owned())
     };
-    for args in [["--comm", "nobody"], ["--event", "cycles"], ["-C", "999"], ["-S", "no_such"]] {
+    for (args, fact) in [
+        (["--comm", "nobody"], "no event matches --comm nobody; the recording has "),
+        (["--event", "cycles"], "no event matches --event cycles; the recording has page-faults"),
+        (["-C", "999"], "no event is on --cpu 999; the "),
+        (["-S", "no_such"], "no events of the recording match"),
+    ] {
         let (empty, text) = said(&args);
-        assert!(empty && text.contains("no events of the recording match"), "{args:?}: {text}");
+        assert!(empty && text.contains(fact), "{args:?}: {text}");
     }
     assert!(!said(&["--comm", "ls"]).1.contains("passes"), "{:?}", said(&["--comm", "ls"]));
     assert!(said(&["-C", "x"]).1.contains("not a list of CPUs"), "{:?}", said(&["-C", "x"]));

@@ -6,6 +6,7 @@ mod addresses;
 pub(crate) mod against;
 mod analyses;
 mod ctf;
+pub(crate) mod diff;
 mod dwarf;
 mod inlines;
 mod inputs;

@@ -1,6 +1,6 @@
 //! What did not fit together, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind, counted};
+use kymo_model::{Note, NoteKind, NoteList, counted};
 
 use super::read::BlockRead;
 
@@ -12,25 +12,22 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
     /// Requests that a busy machine may have under way.
     const MOST_IN_FLIGHT: u64 = 256;
     let c = &read.machine.counts;
-    let mut notes = Vec::new();
-    let mut doubt = |kind, fact: String, advice: Option<&str>| {
-        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
-    };
+    let mut notes = NoteList::default();
     if c.events == 0 && is_recorded {
-        doubt(NoteKind::Empty, "no block request was made in that time".to_owned(), None);
+        notes.doubt(NoteKind::Empty, "no block request was made in that time".to_owned(), None);
     } else if c.events == 0 {
-        doubt(NoteKind::Empty, "there are no events of block requests".to_owned(), Some(RECORD));
+        notes.doubt(NoteKind::Empty, "there are no events of block requests", Some(RECORD));
     }
     if c.touching_loss > 0 {
         let fact = format!(
             "events were lost within {} no times",
             counted(c.touching_loss, "request, which has", "requests, which have")
         );
-        doubt(NoteKind::Lost, fact, None);
+        notes.doubt(NoteKind::Lost, fact, None);
     }
     if read.machine.has_losses() && c.completions_only + c.open_at_end > 0 {
         let n = c.completions_only + c.open_at_end;
-        doubt(
+        notes.doubt(
             NoteKind::Unmatched,
             counted(
                 n,
@@ -40,35 +37,23 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
             None,
         );
     }
-    if c.alike > 0 {
-        let fact = counted(
-            c.alike,
-            "request has no times: others to the same sectors had no end yet, and completions do not tell which is done",
-            "requests have no times: others to the same sectors had no end yet, and completions do not tell which is done",
-        );
-        doubt(NoteKind::Unmatched, fact, None);
-    }
-    if c.unplaced + read.malformed > 0 {
-        let n = c.unplaced + read.malformed;
-        let fact = counted(
-            n,
-            "event without time or a field that is needed is left out",
-            "events without time or a field that is needed are left out",
-        );
-        doubt(NoteKind::Malformed, fact, None);
-    }
-    if c.crowded > 0 {
-        let fact = counted(
-            c.crowded,
-            "request of more than are told apart at a time",
-            "requests of more than are told apart at a time",
-        );
-        doubt(NoteKind::Entries, fact, None);
-    }
+    notes.counted(c.alike, NoteKind::Unmatched, "request has no times: others to the same sectors had no end yet, and completions do not tell which is done", "requests have no times: others to the same sectors had no end yet, and completions do not tell which is done");
+    notes.counted(
+        c.unplaced + read.malformed,
+        NoteKind::Malformed,
+        "event without time or a field that is needed is left out",
+        "events without time or a field that is needed are left out",
+    );
+    notes.counted(
+        c.crowded,
+        NoteKind::Entries,
+        "request of more than are told apart at a time",
+        "requests of more than are told apart at a time",
+    );
     let owners = &read.machine.owners;
     if owners.crowded > 0 {
         let fact = format!("{} tasks and inodes of more than are followed", owners.crowded);
-        doubt(NoteKind::Entries, format!("{fact}: fewer files are known"), None);
+        notes.doubt(NoteKind::Entries, format!("{fact}: fewer files are known"), None);
     }
     let halves = [
         (c.open_at_end, "have no end in it: not done when it ended, or done unseen"),
@@ -79,14 +64,14 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
     if !halves.is_empty() {
         let fact = format!("requests of the recording that are not counted: {}", halves.join("; "));
         // Devices work on few requests at a time: ends of more than were seen are missing.
-        notes.push(match c.open_at_end > c.completed.max(MOST_IN_FLIGHT) {
-            true => Note::doubt(NoteKind::Unmatched, fact, Some(ENDS.to_owned())),
-            false => Note::choice(NoteKind::Unmatched, fact, None),
-        });
+        match c.open_at_end > c.completed.max(MOST_IN_FLIGHT) {
+            true => notes.doubt(NoteKind::Unmatched, fact, Some(ENDS)),
+            false => notes.choice(NoteKind::Unmatched, fact, None),
+        }
     }
     if c.events > 0 && read.sched.switches == 0 {
         let fact = "there are no sched_switch events: who waited is not known".to_owned();
-        notes.push(Note::choice(NoteKind::Events, fact, Some(RECORD.to_owned())));
+        notes.choice(NoteKind::Events, fact, Some(RECORD));
     }
-    notes
+    notes.0
 }

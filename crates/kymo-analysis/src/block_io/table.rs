@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use kymo_events::{EventSource, SourceError};
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::decode::{BlockDevice, BlockOp};
@@ -259,23 +258,23 @@ impl BlockTable {
         })?;
         let rows = rows.into_iter().map(|((device, op), stats)| BlockRow { device, op, stats });
         let mut rows: Vec<BlockRow> = rows.collect();
-        rows.compact_sort_by_key(|r| (Reverse(r.stats.total.total), r.device, r.op));
+        rows.sort_by_key(|r| (Reverse(r.stats.total.total), r.device, r.op));
         let mut processes: Vec<BlockProcess> = processes.into_values().collect();
-        processes.compact_sort_by_key(|p| (Reverse(p.stats.total.total), p.tid, p.device));
+        processes.sort_by_key(|p| (Reverse(p.stats.total.total), p.tid, p.device));
         let files = files.into_iter().map(|((owner, device), moved)| {
             let MovedBytes { read, written, stats } = moved;
             BlockFileRow { owner, device, read, written, stats, files: 1 }
         });
         let mut files: Vec<BlockFileRow> = files.collect();
-        files.compact_sort_by_key(|f| (Reverse(f.stats.total.total), f.owner, f.device));
+        files.sort_by_key(|f| (Reverse(f.stats.total.total), f.owner, f.device));
         let devices = devices.into_iter().map(|(device, moved)| {
             let MovedBytes { read, written, stats } = moved;
             BlockDeviceRow { device, read, written, stats }
         });
         let mut devices: Vec<BlockDeviceRow> = devices.collect();
-        devices.compact_sort_by_key(|d| (Reverse(d.stats.total.total), d.device));
+        devices.sort_by_key(|d| (Reverse(d.stats.total.total), d.device));
         let mut waiters: Vec<BlockWaiter> = waiters.into_values().collect();
-        waiters.compact_sort_by_key(|w| (Reverse(w.waits.total), w.tid, w.device));
+        waiters.sort_by_key(|w| (Reverse(w.waits.total), w.tid, w.device));
         let crowded = crowded + crowded_waits;
         Ok(BlockTable { rows, processes, files, devices, waiters, slowest, crowded, read })
     }

@@ -1,7 +1,6 @@
 //! What each task does when: initcalls, modules, work items, processes, as intervals that nest.
 
 use kymo_events::RecordedEvent;
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 /// Intervals of all tasks together; more are counted.
@@ -315,7 +314,7 @@ impl ActivityMap {
         tids.into_iter().for_each(|tid| self.end_all(tid, end));
         for all in self.intervals.values_mut() {
             // Of those that begin together the outer one first.
-            all.compact_sort_by_key(|i| (i.from, std::cmp::Reverse(i.to)));
+            all.sort_by_key(|i| (i.from, std::cmp::Reverse(i.to)));
         }
     }
 
@@ -353,7 +352,7 @@ impl ActivityMap {
         };
         let all = self.intervals.values().flatten().filter(|i| wanted(i.activity));
         let mut all: Vec<_> = all.map(|i| (i.activity, i.from, i.to - i.from)).collect();
-        all.compact_sort_by_key(|(id, from, nanos)| (std::cmp::Reverse(*nanos), *from, *id));
+        all.sort_by_key(|(id, from, nanos)| (std::cmp::Reverse(*nanos), *from, *id));
         all.truncate(count);
         all
     }

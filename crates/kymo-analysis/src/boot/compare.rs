@@ -3,8 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use kymo_model::CompactSort as _;
-
 use super::activity::BootActivity;
 use super::report::BootReport;
 
@@ -50,6 +48,6 @@ pub fn compare_boots(reports: [&BootReport; 2]) -> Vec<BootDifference> {
         }
     }
     let mut rows: Vec<BootDifference> = all.into_values().collect();
-    rows.compact_sort_by_key(|r| Reverse(r.change().unsigned_abs()));
+    rows.sort_by_key(|r| Reverse(r.change().unsigned_abs()));
     rows
 }

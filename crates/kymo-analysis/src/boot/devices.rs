@@ -1,7 +1,6 @@
 //! Commands of SCSI devices, and requests of block devices: when each was under way, and how many
 //! of a host at a time.
 
-use kymo_model::CompactSort as _;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -100,7 +99,7 @@ impl DeviceLoad {
                 load.devices.push(*device);
             }
         }
-        changes.compact_sort_by(Ord::cmp);
+        changes.sort_unstable();
         let (mut under_way, mut before) = (0_i64, 0);
         for (time, change) in changes {
             if under_way > 0 {
@@ -109,7 +108,7 @@ impl DeviceLoad {
             (under_way, before) = (under_way + change, time);
             load.most = load.most.max(u64::try_from(under_way).unwrap_or(0));
         }
-        load.devices.compact_sort_by(Ord::cmp);
+        load.devices.sort_unstable();
         load
     }
 }
@@ -219,7 +218,7 @@ impl DeviceWatch {
 
     /// Nothing more comes.
     pub(super) fn finish(&mut self) -> Vec<(BootHost, DeviceLoad)> {
-        self.ended.compact_sort_by(Ord::cmp);
+        self.ended.sort_unstable();
         let mut hosts: BTreeMap<BootHost, Vec<(u64, u64, BootDevice)>> = BTreeMap::new();
         for (to, from, device) in &mut self.ended {
             // A number that several disks had tells of none.

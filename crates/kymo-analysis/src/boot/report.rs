@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
 use kymo_events::{EventSource, ReadOptions, SourceError};
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::BOOT_EVENTS;
@@ -254,7 +253,7 @@ fn rows(parts: &[BootPart]) -> Vec<BootRow> {
         row.count += 1;
     }
     let mut rows: Vec<BootRow> = rows.into_values().collect();
-    rows.compact_sort_by_key(|r| (Reverse(r.total), r.first, r.activity));
+    rows.sort_by_key(|r| (Reverse(r.total), r.first, r.activity));
     rows
 }
 

@@ -5,7 +5,6 @@
 mod jit;
 mod kernel;
 
-use kymo_model::CompactSort as _;
 use std::cell::OnceCell;
 use std::path::PathBuf;
 
@@ -205,7 +204,7 @@ impl<'a> ListedBinary<'a> {
         rest.merge(&plt);
         let mut named: Vec<u64> = symbols.all().map(|s| s.addr).collect();
         named.extend(rest.iter().map(|(start, ..)| start));
-        named.compact_sort_by(Ord::cmp);
+        named.sort_unstable();
         named.dedup();
         Ok(ListedBinary { file, symbols, rest, sections, inlines: OnceCell::new(), named, plain })
     }

@@ -7,10 +7,9 @@ use kymo_events::name_map::recorded_names;
 use kymo_events::{
     EventSelection, EventSource, ReadOptions, RecordedCommand, RecordedEvent, SourceError,
 };
-use kymo_model::CompactSort as _;
 
 use super::history::{RunHistory, TaskRun, WokenBy};
-use super::path::{CriticalPath, PathTable, PathTask, PathTaskId};
+use super::path::{CriticalPath, PathTable, PathTask, PathTaskId, SpanStats};
 use super::span::{EndedSpan, SpanExpr, SpanMatcher};
 use super::stacks::add_stacks;
 use super::wake_source::WakeSource;
@@ -19,8 +18,8 @@ use super::work_items::WORK_EVENTS;
 use crate::losses::{LossWindows, MOST_CPUS};
 use crate::offcpu::{OFF_CPU_EVENTS, OffCpuCause, StackRole, StackStore};
 use crate::tasks::{
-    DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOut, SwitchOutState, TaskId,
-    TaskMachine, TaskState, Transition, Wait, WaitCause, WakeupContext, WakeupKind,
+    SchedDecoder, SchedEvent, SchedRead, SwitchOut, SwitchOutState, TaskId, TaskMachine, TaskState,
+    Transition, Wait, WaitCause, WakeupContext, WakeupKind,
 };
 
 /// Whose path is wanted.
@@ -47,21 +46,6 @@ pub struct PathConfig {
     pub target: PathTarget,
     /// Within this time.
     pub times: Option<(u64, u64)>,
-}
-
-/// Spans of a program's events.
-#[derive(Clone, Debug, Default)]
-pub struct SpanStats {
-    /// Those that ended.
-    pub spans: DelayStats,
-    /// Begins without an end.
-    pub no_end: u64,
-    /// Ends without a begin.
-    pub no_begin: u64,
-    /// Events that lack the field that is the key.
-    pub no_key: u64,
-    /// Spans whose task is not known to the scheduler's events.
-    pub no_task: u64,
 }
 
 /// Beginnings of the names of kernel threads that sleep interruptibly where they have no work: a
@@ -437,7 +421,7 @@ impl<'a> PathCollector<'a> {
             return;
         }
         self.slowest.push(find_path(&self.history, self.losses, key, (from, to)));
-        self.slowest.compact_sort_by_key(|path| (std::cmp::Reverse(path.nanos()), path.from));
+        self.slowest.sort_by_key(|path| (std::cmp::Reverse(path.nanos()), path.from));
         self.slowest.truncate(*count);
     }
 
@@ -477,7 +461,7 @@ impl<'a> PathCollector<'a> {
                 let mut fitting = self.fitting(target);
                 if let PathTarget::Busiest(_) = target {
                     let ran = |(key, span): &_| Reverse(self.history.ran(*key, *span));
-                    fitting.compact_sort_by_cached_key(ran);
+                    fitting.sort_by_cached_key(ran);
                 }
                 fitting.truncate(8);
                 let first = fitting.first().copied();
@@ -539,7 +523,7 @@ impl<'a> PathCollector<'a> {
             PathTarget::Process(pid) => tid(key) != Some(*pid),
             _ => false,
         };
-        found.compact_sort_by_key(|(key, (from, to))| (is_other(*key), Reverse(to - from), *key));
+        found.sort_by_key(|(key, (from, to))| (is_other(*key), Reverse(to - from), *key));
         found
     }
 

@@ -21,10 +21,11 @@ mod wake_source;
 mod walk;
 mod work_items;
 
-pub use collect::{PathConfig, PathTarget, SpanStats, find_paths};
+pub use collect::{PathConfig, PathTarget, find_paths};
 pub use notes::path_notes;
 pub use path::{
     CriticalPath, PathCulprit, PathKind, PathLine, PathSegment, PathTable, PathTask, PathTaskId,
+    SpanStats,
 };
 pub use span::{SpanError, SpanExpr};
 pub use wake_source::WakeSource;

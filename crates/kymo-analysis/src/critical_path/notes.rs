@@ -1,6 +1,6 @@
 //! What makes paths less certain, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind, by_number, counted};
+use kymo_model::{Note, NoteKind, NoteList, by_number, counted};
 
 use super::path::{CriticalPath, PathKind, PathSegment, PathTable};
 use super::wake_source::WakeSource;
@@ -11,10 +11,7 @@ const RECORD: &str = "kymo why record";
 
 /// Notes on paths that were found.
 pub fn path_notes(table: &PathTable) -> Vec<Note> {
-    let mut notes = sched_notes(&table.read, RECORD);
-    let mut doubt = |kind, fact: String, advice: Option<&str>| {
-        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
-    };
+    let mut notes = NoteList(sched_notes(&table.read, RECORD));
     let total = table.total();
     let segments = || table.paths.iter().flat_map(|p| &p.segments);
     let sum = |wanted: &dyn Fn(PathKind) -> bool| -> u64 {
@@ -26,7 +23,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
             "{:.1} % of the path are not known: switches or wake-ups are missing",
             percent(unknown, total)
         );
-        doubt(NoteKind::Unmatched, fact, Some(RECORD));
+        notes.doubt(NoteKind::Unmatched, fact, Some(RECORD));
     }
     let is_seen = |s: &&PathSegment| s.is_unsplit || s.kind.ended_by() != Some(WakeSource::Unseen);
     let unseen: u64 = segments().filter(|s| !is_seen(s)).map(|s| s.nanos()).sum();
@@ -36,7 +33,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
              there",
             percent(unseen, total)
         );
-        doubt(NoteKind::Unmatched, fact, None);
+        notes.doubt(NoteKind::Unmatched, fact, None);
     }
     let unsplit: u64 = segments().filter(|s| s.is_unsplit).map(|s| s.nanos()).sum();
     if unsplit > 0 {
@@ -45,7 +42,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
              not told apart there",
             percent(unsplit, total)
         );
-        doubt(NoteKind::Unmatched, fact, None);
+        notes.doubt(NoteKind::Unmatched, fact, None);
     }
     let lossy: u64 = segments().filter(|s| s.touches_loss).map(|s| s.nanos()).sum();
     if lossy > 0 {
@@ -53,17 +50,17 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
             "events were lost within {:.1} % of the path, which may have been otherwise",
             percent(lossy, total)
         );
-        doubt(NoteKind::Lost, fact, None);
+        notes.doubt(NoteKind::Lost, fact, None);
     }
     let (wanted, found) = table.stacked;
     if wanted > 0 && found == 0 {
         let fact = "no event of the path has a stack: what tasks were blocked on is not known";
-        doubt(NoteKind::Stacks, fact.to_owned(), Some(RECORD));
+        notes.doubt(NoteKind::Stacks, fact, Some(RECORD));
     } else if found < wanted {
         let missing = wanted - found;
         let have = by_number(missing, "has", "have");
         let fact = format!("{missing} of {wanted} events of the path {have} no stack");
-        doubt(NoteKind::Stacks, fact, None);
+        notes.doubt(NoteKind::Stacks, fact, None);
     }
     let is_worker = |s: &PathSegment| {
         s.depth > 0 && table.task(s.task).is_some_and(|t| t.comm.starts_with(b"kworker/"))
@@ -71,12 +68,12 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
     if !table.has_work_events && segments().any(is_worker) {
         let fact = "the path leads through kernel workers, and the recording has no events of \
                     workqueues: which task queued their work is inferred from wake-ups";
-        doubt(NoteKind::Unmatched, fact.to_owned(), Some(RECORD));
+        notes.doubt(NoteKind::Unmatched, fact, Some(RECORD));
     }
     if table.is_command_by_name {
         let fact = "the recording does not identify the process of its command: the path is that \
                     of the first process that executed a program of its name";
-        doubt(NoteKind::Unmatched, fact.to_owned(), Some("--pid or --tid selects another one"));
+        notes.doubt(NoteKind::Unmatched, fact, Some("--pid or --tid selects another one"));
     }
     let left_out: u64 = table.paths.iter().map(|p: &CriticalPath| p.left_out).sum();
     if left_out > 0 {
@@ -85,7 +82,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
              out",
             percent(left_out, total)
         );
-        doubt(NoteKind::Entries, fact, Some("--time chooses less"));
+        notes.doubt(NoteKind::Entries, fact, Some("--time chooses less"));
     }
     if let Some(time) = table.forgotten
         && table.paths.iter().any(|p| p.from <= time)
@@ -95,33 +92,31 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
             time / 1_000_000_000,
             time % 1_000_000_000
         );
-        doubt(NoteKind::Entries, fact, Some("--time chooses less"));
+        notes.doubt(NoteKind::Entries, fact, Some("--time chooses less"));
     }
-    if table.crowded > 0 {
-        let fact = counted(
-            table.crowded,
-            "task beyond those that are told apart is left out",
-            "tasks beyond those that are told apart are left out",
-        );
-        doubt(NoteKind::Entries, fact, None);
-    }
-    let Some(spans) = &table.spans else { return notes };
+    notes.counted(
+        table.crowded,
+        NoteKind::Entries,
+        "task beyond those that are told apart is left out",
+        "tasks beyond those that are told apart are left out",
+    );
+    let Some(spans) = &table.spans else { return notes.0 };
     if spans.no_key > 0 {
         let events = counted(spans.no_key, "event lacks", "events lack");
         let fact = format!("{events} the field that spans are matched by");
-        doubt(NoteKind::Malformed, fact, None);
+        notes.doubt(NoteKind::Malformed, fact, None);
     }
     // Without any events of the scheduler that is said of all tasks.
     if spans.no_task > 0 && table.read.machine.counts.switches > 0 {
         let spans = counted(spans.no_task, "span", "spans");
         let fact = format!("the task of {spans} is not known to the events of the scheduler");
-        doubt(NoteKind::Unmatched, fact, None);
+        notes.doubt(NoteKind::Unmatched, fact, None);
     }
     if spans.no_end + spans.no_begin > 0 {
         let begins = counted(spans.no_end, "begin has", "begins have");
         let ends = counted(spans.no_begin, "end", "ends");
         let fact = format!("{begins} no end, {ends} no begin");
-        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+        notes.choice(NoteKind::Unmatched, fact, None);
     }
-    notes
+    notes.0
 }

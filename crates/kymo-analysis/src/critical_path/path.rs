@@ -1,12 +1,10 @@
 //! A critical path: its segments, and what they add up to by kind and by culprit.
 
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
-use super::collect::SpanStats;
 use super::wake_source::WakeSource;
 use crate::offcpu::{OffCpuCause, StackNode, StackStore};
-use crate::tasks::SchedRead;
+use crate::tasks::{DelayStats, SchedRead};
 
 /// Number of a task of a path; two tasks with one thread id have two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -180,6 +178,21 @@ pub struct PathLine {
     pub line: u32,
 }
 
+/// Spans of a program's events.
+#[derive(Clone, Debug, Default)]
+pub struct SpanStats {
+    /// Those that ended.
+    pub spans: DelayStats,
+    /// Begins without an end.
+    pub no_end: u64,
+    /// Ends without a begin.
+    pub no_begin: u64,
+    /// Events that lack the field that is the key.
+    pub no_key: u64,
+    /// Spans whose task is not known to the scheduler's events.
+    pub no_task: u64,
+}
+
 /// Critical paths, and what they are made of.
 #[derive(Debug)]
 pub struct PathTable {
@@ -255,7 +268,7 @@ impl PathTable {
             }
         }
         let mut rows: Vec<PathCulprit> = rows.into_values().collect();
-        rows.compact_sort_by_key(|r| (std::cmp::Reverse(r.total), r.kind, r.task, r.ran_instead));
+        rows.sort_by_key(|r| (std::cmp::Reverse(r.total), r.kind, r.task, r.ran_instead));
         rows
     }
 
@@ -276,7 +289,7 @@ impl PathTable {
             (0..path.segments.len()).map(move |at| (number, at))
         };
         let mut all: Vec<_> = self.paths.iter().enumerate().flat_map(places).collect();
-        all.compact_sort_by_key(|p| {
+        all.sort_by_key(|p| {
             (std::cmp::Reverse(self.segment(*p).map_or(0, PathSegment::nanos)), *p)
         });
         all.truncate(count);

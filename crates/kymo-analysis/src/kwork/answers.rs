@@ -1,6 +1,5 @@
 //! Answers about interrupts, softirqs and work items as tables.
 
-use kymo_model::CompactSort as _;
 use kymo_table::{Answer, AnswerSchema, Columns, Name};
 
 use super::{
@@ -83,7 +82,7 @@ fn report_columns<'a>() -> Columns<'a, KworkTable, Wanted<'a>> {
             row_columns(),
             |t: &KworkTable, wanted: &Wanted<'_>, each| {
                 let mut rows: Vec<_> = t.rows.iter().filter(|row| wanted.has(row)).collect();
-                rows.compact_sort_by_key(|row| (&row.name, row.cpu, row.id));
+                rows.sort_by_key(|row| (&row.name, row.cpu, row.id));
                 rows.into_iter().for_each(each);
             },
         )
@@ -162,7 +161,7 @@ fn top_columns<'a>() -> Columns<'a, CpuUsage, TopContext<'a>> {
             let named = |t: &&TaskShare| c.name.is_none_or(|name| t.comm == name.as_bytes());
             let mut tasks: Vec<_> =
                 u.tasks.iter().filter(|t| t.runtime > 0).filter(named).collect();
-            tasks.compact_sort_by_key(|t| (t.tid, t.cpu));
+            tasks.sort_by_key(|t| (t.tid, t.cpu));
             tasks.into_iter().for_each(each);
         })
         .inline(read_columns(), |u, _| &u.read)

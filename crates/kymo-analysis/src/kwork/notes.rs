@@ -1,50 +1,41 @@
 //! What did not fit together, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind, counted};
+use kymo_model::{Note, NoteKind, NoteList, counted};
 
 use super::read::KworkRead;
 
 /// Notes on what was read.
 pub fn kwork_notes(read: &KworkRead) -> Vec<Note> {
     let c = &read.machine.counts;
-    let mut notes = Vec::new();
-    let mut doubt = |kind, fact: String, advice: Option<&str>| {
-        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
-    };
+    let mut notes = NoteList::default();
     if read.events == 0 {
         let fact = "there are no events of interrupts, softirqs or work items".to_owned();
-        doubt(NoteKind::Empty, fact, Some("record them: kymo kwork record"));
+        notes.doubt(NoteKind::Empty, fact, Some("record them: kymo kwork record"));
     }
     if c.touching_loss > 0 {
         let fact = format!(
             "events were lost within {}",
             counted(c.touching_loss, "interval", "intervals")
         );
-        doubt(NoteKind::Lost, fact, None);
+        notes.doubt(NoteKind::Lost, fact, None);
     }
     let missing = c.entries.saturating_sub(read.open_at_end) + c.exits;
     if read.machine.has_losses() && missing > 0 {
         let fact = format!("{missing} begins and ends have no partner: events were lost");
-        doubt(NoteKind::Unmatched, fact, None);
+        notes.doubt(NoteKind::Unmatched, fact, None);
     }
-    if c.unplaced + read.malformed > 0 {
-        let n = c.unplaced + read.malformed;
-        let fact = counted(
-            n,
-            "event without time, CPU or a field that is needed is left out",
-            "events without time, CPU or a field that is needed are left out",
-        );
-        doubt(NoteKind::Malformed, fact, None);
-    }
-    if c.crowded + read.sites.crowded > 0 {
-        let n = c.crowded + read.sites.crowded;
-        let fact = counted(
-            n,
-            "piece of work of more than are told apart at a time is left out",
-            "pieces of work of more than are told apart at a time are left out",
-        );
-        doubt(NoteKind::Entries, fact, None);
-    }
+    notes.counted(
+        c.unplaced + read.malformed,
+        NoteKind::Malformed,
+        "event without time, CPU or a field that is needed is left out",
+        "events without time, CPU or a field that is needed are left out",
+    );
+    notes.counted(
+        c.crowded + read.sites.crowded,
+        NoteKind::Entries,
+        "piece of work of more than are told apart at a time is left out",
+        "pieces of work of more than are told apart at a time are left out",
+    );
     let halves = [
         (c.raises, "were asked for and did not begin"),
         (c.entries, "began and did not end"),
@@ -56,7 +47,7 @@ pub fn kwork_notes(read: &KworkRead) -> Vec<Note> {
         .map(|(n, what)| format!("{n} {what} in the recording"))
         .collect();
     if !halves.is_empty() {
-        notes.push(Note::choice(NoteKind::Unmatched, halves.join("; "), None));
+        notes.choice(NoteKind::Unmatched, halves.join("; "), None);
     }
     if c.unraised > 0 && read.machine.has_raises.contains(&true) {
         let fact = format!(
@@ -64,7 +55,7 @@ pub fn kwork_notes(read: &KworkRead) -> Vec<Note> {
              have no delay",
             c.unraised
         );
-        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+        notes.choice(NoteKind::Unmatched, fact, None);
     }
-    notes
+    notes.0
 }

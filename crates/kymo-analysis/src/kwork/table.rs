@@ -1,7 +1,6 @@
 //! Run times and delays of pieces of work, and the tasks that they held up.
 
 use kymo_events::{EventSource, SourceError};
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::decode::KworkKind;
@@ -198,7 +197,7 @@ impl KworkTable {
         let read = read_into(source, config, &mut sink)?;
         let TableSink { rows, tasks, crowded, .. } = sink;
         let mut delayed: Vec<DelayedTask> = tasks.into_values().collect();
-        delayed.compact_sort_by(|a, b| {
+        delayed.sort_by(|a, b| {
             (b.held_up.total, &a.comm, a.tid).cmp(&(a.held_up.total, &b.comm, b.tid))
         });
         Ok(KworkTable { rows, delayed, crowded, read })

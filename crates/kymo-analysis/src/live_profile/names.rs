@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use kymo_events::BinaryAddress;
 use kymo_events::chain::returns_of_signals;
-use kymo_model::CompactSort as _;
 use kymo_symbols::{Dso, DsoId, RecordedFacts, Resolver, SymId};
 use rustc_hash::FxHashMap;
 
@@ -350,7 +349,7 @@ impl NameFinder {
         let mut asked: Vec<_> = by_dso.into_iter().collect();
         for (dso, places) in &mut asked {
             self.exact_trampolines(*dso, places);
-            places.compact_sort_by_key(|p| p.0);
+            places.sort_by_key(|p| p.0);
         }
         let wanted: Vec<(DsoId, Vec<u64>)> = asked
             .iter()

@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 
 use kymo_events::state::CommId;
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::LiveProfile;
@@ -133,8 +132,7 @@ impl LiveProfile {
         });
         let order: Vec<(u64, NodeKind)> = nodes.iter().map(|n| (n.total, n.kind)).collect();
         for node in &mut nodes {
-            node.children
-                .compact_sort_by_key(|id| order.get(id.0 as usize).map(|o| (Reverse(o.0), o.1)));
+            node.children.sort_by_key(|id| order.get(id.0 as usize).map(|o| (Reverse(o.0), o.1)));
         }
         LiveTree { nodes }
     }

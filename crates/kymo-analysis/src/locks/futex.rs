@@ -7,7 +7,6 @@ use kymo_events::{
     EventSelection, EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass,
     RecordedEvent, SourceError,
 };
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::wait_pairs::{LockWaker, WaitCell, WaitPairs};
@@ -355,7 +354,7 @@ impl FutexCounting<'_> {
             }
         }
         let key = |r: &FutexRow| (std::cmp::Reverse(r.waits.total), r.pid, r.address);
-        self.rows.compact_sort_by_cached_key(key);
+        self.rows.sort_by_cached_key(key);
         FutexTable {
             rows: self.rows,
             stacks: self.stacks,

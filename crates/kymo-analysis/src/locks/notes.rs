@@ -1,6 +1,6 @@
 //! What makes waits for locks less certain, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind, by_number, counted};
+use kymo_model::{Note, NoteKind, NoteList, by_number, counted};
 
 use super::LockEvents;
 use super::contention::ContentionTable;
@@ -8,45 +8,38 @@ use super::futex::FutexTable;
 
 /// Notes on waits that were counted.
 pub fn contention_notes(table: &ContentionTable) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let mut doubt = |kind, fact: String, advice: Option<&str>| {
-        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
-    };
+    let mut notes = NoteList::default();
     if table.events == 0 {
         let fact = "there are no events lock:contention_begin and lock:contention_end";
         let advice = "record them: kymo lock record (Linux 5.19 and later have them)";
-        doubt(NoteKind::Empty, fact.to_owned(), Some(advice));
+        notes.doubt(NoteKind::Empty, fact, Some(advice));
     }
     let (begins, stacks) = table.begins;
     if stacks < begins {
         let missing = begins - stacks;
         let have = by_number(missing, "has", "have");
         let fact = format!("{missing} of {begins} waits {have} no stack, and no caller");
-        doubt(NoteKind::Stacks, fact, Some("kymo lock record"));
+        notes.doubt(NoteKind::Stacks, fact, Some("kymo lock record"));
     }
     if table.touching_loss > 0 {
         let fact = format!(
             "events were lost in {} in no time",
             counted(table.touching_loss, "wait, which is", "waits, which are")
         );
-        doubt(NoteKind::Lost, fact, None);
+        notes.doubt(NoteKind::Lost, fact, None);
     }
-    if table.malformed > 0 {
-        let fact = counted(
-            table.malformed,
-            "event without time, task or lock is left out",
-            "events without time, task or lock are left out",
-        );
-        doubt(NoteKind::Malformed, fact, None);
-    }
-    if table.crowded > 0 {
-        let fact = counted(
-            table.crowded,
-            "wait is beyond those that are told apart",
-            "waits are beyond those that are told apart",
-        );
-        doubt(NoteKind::Entries, fact, None);
-    }
+    notes.counted(
+        table.malformed,
+        NoteKind::Malformed,
+        "event without time, task or lock is left out",
+        "events without time, task or lock are left out",
+    );
+    notes.counted(
+        table.crowded,
+        NoteKind::Entries,
+        "wait is beyond those that are told apart",
+        "waits are beyond those that are told apart",
+    );
     let mut open = Vec::new();
     if table.no_begin > 0 && table.of == LockEvents::Lockdep {
         let fact = counted(
@@ -54,7 +47,7 @@ pub fn contention_notes(table: &ContentionTable) -> Vec<Note> {
             "event is of a lock that was taken before the recording began, or unseen: it is not counted",
             "events are of locks that were taken before the recording began, or unseen: these are not counted",
         );
-        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+        notes.choice(NoteKind::Unmatched, fact, None);
     } else if table.no_begin > 0 {
         open.push(counted(
             table.no_begin,
@@ -71,27 +64,24 @@ pub fn contention_notes(table: &ContentionTable) -> Vec<Note> {
     }
     if !open.is_empty() {
         let fact = format!("{}: they are in no time", open.join("; "));
-        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+        notes.choice(NoteKind::Unmatched, fact, None);
     }
-    notes
+    notes.0
 }
 
 /// Notes on waits for futexes.
 pub fn futex_notes(table: &FutexTable) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let mut doubt = |kind, fact: String, advice: Option<&str>| {
-        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
-    };
+    let mut notes = NoteList::default();
     if table.events == 0 {
         let fact = "there are no system calls of futexes";
-        doubt(NoteKind::Empty, fact.to_owned(), Some("record them: kymo lock record --futex"));
+        notes.doubt(NoteKind::Empty, fact, Some("record them: kymo lock record --futex"));
     }
     let (waits, stacks) = table.stacked;
     if stacks < waits {
         let missing = waits - stacks;
         let have = by_number(missing, "has", "have");
         let fact = format!("{missing} of {waits} waits {have} no stack");
-        doubt(NoteKind::Stacks, fact, Some("kymo lock record --futex into a perf.data"));
+        notes.doubt(NoteKind::Stacks, fact, Some("kymo lock record --futex into a perf.data"));
     }
     let lost: u64 = table.rows.iter().map(|r| r.uncertain).sum();
     if lost > 0 {
@@ -99,25 +89,21 @@ pub fn futex_notes(table: &FutexTable) -> Vec<Note> {
             "events were lost in {} in no time",
             counted(lost, "wait, which is", "waits, which are")
         );
-        doubt(NoteKind::Lost, fact, None);
+        notes.doubt(NoteKind::Lost, fact, None);
     }
-    if table.malformed > 0 {
-        let fact = counted(
-            table.malformed,
-            "event without time, task or a field is left out",
-            "events without time, task or a field are left out",
-        );
-        doubt(NoteKind::Malformed, fact, None);
-    }
+    notes.counted(
+        table.malformed,
+        NoteKind::Malformed,
+        "event without time, task or a field is left out",
+        "events without time, task or a field are left out",
+    );
     let left_out = table.crowded + table.stacks.left_out;
-    if left_out > 0 {
-        let fact = counted(
-            left_out,
-            "call is beyond the futexes and stacks that are told apart",
-            "calls are beyond the futexes and stacks that are told apart",
-        );
-        doubt(NoteKind::Entries, fact, None);
-    }
+    notes.counted(
+        left_out,
+        NoteKind::Entries,
+        "call is beyond the futexes and stacks that are told apart",
+        "calls are beyond the futexes and stacks that are told apart",
+    );
     let open: u64 = table.rows.iter().map(|r| r.open).sum();
     if open > 0 {
         let fact = counted(
@@ -125,7 +111,7 @@ pub fn futex_notes(table: &FutexTable) -> Vec<Note> {
             "wait has no end in the recording: it is in no time",
             "waits have no end in the recording: they are in no time",
         );
-        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+        notes.choice(NoteKind::Unmatched, fact, None);
     }
-    notes
+    notes.0
 }

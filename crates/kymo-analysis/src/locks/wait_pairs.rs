@@ -1,6 +1,5 @@
 //! Waits for locks by the stack of who waits and of who ends the wait.
 
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use crate::offcpu::StackNode;
@@ -67,7 +66,7 @@ impl WaitPairs {
             (row, WaitCell { stack, waker, count, total, max })
         };
         let mut cells: Vec<(usize, WaitCell)> = self.cells.into_iter().map(cell).collect();
-        cells.compact_sort_by_key(|(row, c)| (*row, std::cmp::Reverse(c.total), c.stack));
+        cells.sort_by_key(|(row, c)| (*row, std::cmp::Reverse(c.total), c.stack));
         cells
     }
 }

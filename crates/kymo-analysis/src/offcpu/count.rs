@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError};
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
@@ -495,16 +494,14 @@ impl<'a> OffCpuCounting<'a> {
         if crowded > 0 {
             rows.push(OffCpuRow { comm: b"[ended tasks]".to_vec(), ..self.crowded });
         }
-        rows.compact_sort_by_key(|r| {
-            (std::cmp::Reverse(r.waiting.saturating_add(r.blocked)), r.tid)
-        });
+        rows.sort_by_key(|r| (std::cmp::Reverse(r.waiting.saturating_add(r.blocked)), r.tid));
         let mut total = OffCpuRow::default();
         rows.iter().for_each(|row| total.merge(row));
         let mut cells: Vec<_> = self.cells.into_iter().collect();
-        cells.compact_sort_by_key(|(key, cell)| {
+        cells.sort_by_key(|(key, cell)| {
             (std::cmp::Reverse(cell.total), key.0, key.1, key.2.map(|w| w.0))
         });
-        self.longest.compact_sort_by_key(|l| (std::cmp::Reverse(l.to - l.from), l.from));
+        self.longest.sort_by_key(|l| (std::cmp::Reverse(l.to - l.from), l.from));
         OffCpuTable {
             causes: OffCpuCause::ALL.into_iter().zip(self.causes).collect(),
             cells,

@@ -1,6 +1,6 @@
 //! What makes waits less certain, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind, by_number, counted};
+use kymo_model::{Note, NoteKind, NoteList, by_number, counted};
 
 use super::table::OffCpuTable;
 use crate::tasks::sched_notes;
@@ -9,19 +9,16 @@ const RECORD: &str = "kymo offcpu record";
 
 /// Notes on waits that were counted.
 pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
-    let mut notes = sched_notes(&table.read, RECORD);
-    let mut doubt = |kind, fact: String, advice: Option<&str>| {
-        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
-    };
+    let mut notes = NoteList(sched_notes(&table.read, RECORD));
     let (switches, stacks) = table.switches;
     if switches > 0 && stacks == 0 {
         let fact = "no sched_switch has a stack: what tasks were blocked on is not known";
-        doubt(NoteKind::Stacks, fact.to_owned(), Some(RECORD));
+        notes.doubt(NoteKind::Stacks, fact, Some(RECORD));
     } else if stacks < switches {
         let missing = switches - stacks;
         let have = by_number(missing, "has", "have");
         let fact = format!("{missing} of {switches} switches {have} no stack");
-        doubt(NoteKind::Stacks, fact, None);
+        notes.doubt(NoteKind::Stacks, fact, None);
     }
     if table.unbalanced > 0 {
         let fact = format!(
@@ -29,7 +26,7 @@ pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
              the time between their first and last event",
             table.unbalanced, table.total.tasks
         );
-        doubt(NoteKind::Unmatched, fact, None);
+        notes.doubt(NoteKind::Unmatched, fact, None);
     }
     let left_out = table.stacks.left_out;
     if left_out + table.merged > 0 {
@@ -38,23 +35,21 @@ pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
             counted(left_out, "event has", "events have"),
             counted(table.merged, "wait is", "waits are")
         );
-        doubt(NoteKind::Entries, fact, Some("--time, --pid or --comm choose fewer"));
+        notes.doubt(NoteKind::Entries, fact, Some("--time, --pid or --comm choose fewer"));
     }
-    if table.crowded > 0 {
-        let fact = counted(
-            table.crowded,
-            "ended task is in one row together",
-            "ended tasks are in one row together",
-        );
-        doubt(NoteKind::Entries, fact, None);
-    }
+    notes.counted(
+        table.crowded,
+        NoteKind::Entries,
+        "ended task is in one row together",
+        "ended tasks are in one row together",
+    );
     if table.no_begin > 0 {
         let fact = counted(
             table.no_begin,
             "wait began before the recording, or unseen, and is in no number",
             "waits began before the recording, or unseen, and are in no number",
         );
-        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+        notes.choice(NoteKind::Unmatched, fact, None);
     }
-    notes
+    notes.0
 }

@@ -6,9 +6,10 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSource, FieldId, LayoutId, PerfItem, ReadSummary, RecordedEvent, SourceError, TaskComm,
+    EventSelection, EventSource, FieldId, LayoutId, PerfItem, ReadSummary, RecordedEvent,
+    SourceError, TaskComm,
 };
-use kymo_model::{CompactSort as _, RecordKind};
+use kymo_model::RecordKind;
 use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
@@ -73,7 +74,7 @@ impl WaitTable {
                     None => own.push((*cause, cell.total)),
                 }
             }
-            own.compact_sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
+            own.sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
             thread_waits.insert(row.tid, row.waits);
         }
         WaitTable {
@@ -133,6 +134,8 @@ pub struct WaitScope<'a> {
     pub before: &'a FxHashMap<u32, OffCpuCause>,
     /// Whether a thread counts.
     pub wants: &'a dyn Fn(u32) -> bool,
+    /// Selection by names that threads have at the time.
+    pub names: &'a EventSelection,
 }
 
 struct WaitReader<'a> {
@@ -190,7 +193,7 @@ impl<'a> WaitReader<'a> {
     fn new(scope: WaitScope<'a>) -> WaitReader<'a> {
         WaitReader {
             scope,
-            on_cpu: OnCpu::with_intervals(scope.span.0),
+            on_cpu: OnCpu::with_intervals(scope.span.0).with_names(scope.names),
             threads: FxHashMap::default(),
             thread_cells: 0,
             causes: OffCpuCause::ALL.into_iter().map(|c| (c, CauseStats::default())).collect(),
@@ -365,12 +368,12 @@ impl WaitReader<'_> {
         let mut threads: FxHashMap<u32, Vec<(OffCpuCause, u64)>> = FxHashMap::default();
         let mut thread_waits: FxHashMap<u32, TaskWaits> = FxHashMap::default();
         for (tid, mut thread) in self.threads.into_iter().filter(|(_, t)| t.has_waited) {
-            thread.causes.compact_sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
+            thread.causes.sort_by_key(|(c, n)| (std::cmp::Reverse(*n), *c));
             threads.insert(tid, thread.causes);
             thread_waits.insert(tid, thread.waits);
         }
         let mut cells: Vec<_> = self.cells.into_iter().collect();
-        cells.compact_sort_by_key(|(key, cell)| {
+        cells.sort_by_key(|(key, cell)| {
             (std::cmp::Reverse(cell.total), key.0, key.1, key.2.map(|w| w.0))
         });
         WaitTable {
@@ -410,7 +413,9 @@ mod tests {
     fn no_wait_is_left_out_however_many_there_are() {
         const WAITS: u64 = (1 << 20) + 3;
         let nothing = FxHashMap::default();
-        let scope = WaitScope { span: (1, 10 * WAITS + 1), before: &nothing, wants: &|_| true };
+        let names = &EventSelection::default();
+        let span = (1, 10 * WAITS + 1);
+        let scope = WaitScope { span, before: &nothing, wants: &|_| true, names };
         let mut reader = WaitReader::new(scope);
         let switch = |out| Sideband::Switch(Switch { out, preempt: false, next_prev: None });
         for n in 0..WAITS {

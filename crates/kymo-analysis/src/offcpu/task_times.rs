@@ -2,7 +2,7 @@
 //! recordings of whichever kind tells of switches.
 
 use kymo_events::{EventSelection, EventSource, SourceError};
-use kymo_model::{AttrFlags, CompactSort as _, Note, NoteKind, by_number};
+use kymo_model::{AttrFlags, Note, NoteKind, by_number};
 use rustc_hash::FxHashMap;
 
 use super::count::{OffCpuConfig, count_off_cpu};
@@ -104,12 +104,14 @@ fn of_records(
     let (begin, end) = span.unwrap_or_default();
     let threads = accounts.finish(begin, end);
     let nothing = FxHashMap::default();
-    let scope = WaitScope { span: (begin, end), before: &nothing, wants: &|_| true };
+    let wants = &|_| true;
+    let scope = WaitScope { span: (begin, end), before: &nothing, wants, names: selection };
     let mut table = count_recorded_waits(source, scope)?;
     let tasks = threads.into_iter().filter_map(|(tid, time)| {
         let (comm, pid) = table.names.get(&tid).copied().unwrap_or_default();
         let comm = comm.padded()[..comm.len()].to_vec();
-        let wants = selection.wants_task(pid, Some(tid), &comm);
+        // Threads without a wanted name have no account.
+        let wants = selection.wants_numbers(pid, tid);
         let waits = table.thread_waits.remove(&tid).unwrap_or_default();
         // The idle task is nobody.
         let counts = tid != 0 && (time.on_cpu > 0 || !waits.is_empty());
@@ -122,7 +124,7 @@ fn of_records(
         })
     });
     let mut tasks: Vec<TaskTime> = tasks.collect();
-    tasks.compact_sort_by_key(|t| t.tid);
+    tasks.sort_by_key(|t| t.tid);
     let mut notes = table.summary.notes(source);
     let (waits, stacked) = table.stacked;
     if stacked < waits {

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use kymo_model::CompactSort as _;
 use kymo_table::{Answer, AnswerSchema, Columns, Name};
 
 use super::count::{CallBlock, SlowCall, SyscallTable, SyscallTask};
@@ -77,7 +76,7 @@ fn call_columns<'a>() -> Columns<'a, CallRow, Context<'a>> {
 /// Calls by total time, then by name.
 fn each_call(calls: &[CallRow], c: &Context<'_>, each: &mut dyn FnMut(&CallRow)) {
     let mut rows: Vec<&CallRow> = calls.iter().collect();
-    rows.compact_sort_by_key(|(id, s)| (Reverse(s.durations.total), c.table.name(*id)));
+    rows.sort_by_key(|(id, s)| (Reverse(s.durations.total), c.table.name(*id)));
     rows.into_iter().for_each(each);
 }
 

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use kymo_events::{
     EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError, TaskInfo,
 };
-use kymo_model::{CompactSort as _, Note};
+use kymo_model::Note;
 use rustc_hash::FxHashMap;
 
 use super::decode::{CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
@@ -569,7 +569,7 @@ impl<'a> SyscallCounting<'a> {
     fn finish(self, sched: SchedCounts, malformed: u64, summary: ReadSummary) -> SyscallTable {
         let by_total = |rows: FxHashMap<CallId, SyscallStats>| {
             let mut calls: Vec<(CallId, SyscallStats)> = rows.into_iter().collect();
-            calls.compact_sort_by_key(|(id, s)| (Reverse(s.durations.total), *id));
+            calls.sort_by_key(|(id, s)| (Reverse(s.durations.total), *id));
             calls
         };
         let mut all: FxHashMap<CallId, SyscallStats> = FxHashMap::default();
@@ -579,7 +579,7 @@ impl<'a> SyscallCounting<'a> {
             task.calls = by_total(rows);
         }
         let total = |t: &SyscallTask| t.calls.iter().map(|(_, s)| s.durations.total).sum::<u64>();
-        tasks.compact_sort_by_cached_key(|t| (Reverse(total(t)), t.tid));
+        tasks.sort_by_cached_key(|t| (Reverse(total(t)), t.tid));
         let slowest = self.slowest.into_sorted_vec().into_iter().map(|key| key.0.3).collect();
         let open_at_end = self.open.len() as u64;
         SyscallTable {

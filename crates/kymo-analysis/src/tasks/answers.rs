@@ -1,6 +1,5 @@
 //! The answer of `kymo sched latency` as tables.
 
-use kymo_model::CompactSort as _;
 use kymo_table::{Answer, AnswerSchema, Columns, Name};
 
 use super::latency::{LatencyRow, LatencyTable, LongestDelay, delay_columns};
@@ -75,7 +74,7 @@ fn columns<'a>() -> Columns<'a, LatencyTable, LatencyTable> {
             row_columns(),
             |t: &LatencyTable, _: &LatencyTable, each| {
                 let mut rows: Vec<_> = t.rows.iter().collect();
-                rows.compact_sort_by_key(|row| (&row.comm, row.tid));
+                rows.sort_by_key(|row| (&row.comm, row.tid));
                 rows.into_iter().for_each(each);
             },
         )

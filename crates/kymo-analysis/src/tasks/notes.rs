@@ -1,6 +1,6 @@
 //! What did not fit together in a recording, as notes for the ledger.
 
-use kymo_model::{Note, NoteKind, counted};
+use kymo_model::{Note, NoteKind, NoteList, counted};
 
 use super::machine::SchedCounts;
 use super::read::SchedRead;
@@ -8,18 +8,15 @@ use super::read::SchedRead;
 /// Notes on what was read; `record` is the command that records what is missing.
 pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
     let c: &SchedCounts = &read.machine.counts;
-    let mut notes = Vec::new();
-    let mut doubt = |kind, fact: String, advice: Option<&str>| {
-        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
-    };
+    let mut notes = NoteList::default();
     if c.switches == 0 {
         let advice = format!("record them: {record}");
-        doubt(NoteKind::Empty, "there are no sched_switch events".to_owned(), Some(&advice));
+        notes.doubt(NoteKind::Empty, "there are no sched_switch events", Some(&advice));
     }
     if c.touching_loss > 0 {
         let what = counted(c.touching_loss, "interval", "intervals");
         let fact = format!("events were lost within {what}, which may have been others");
-        doubt(NoteKind::Lost, fact, None);
+        notes.doubt(NoteKind::Lost, fact, None);
     }
     if c.mismatched_idle > 0 {
         let what = counted(
@@ -30,7 +27,7 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
         let fact = format!(
             "{what} missing, as some kernels leave them out: since when the next task ran is not known"
         );
-        doubt(NoteKind::Unmatched, fact, None);
+        notes.doubt(NoteKind::Unmatched, fact, None);
     }
     let others = c.mismatched - c.mismatched_idle.min(c.mismatched);
     if others > 0 {
@@ -40,28 +37,28 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
              a recording of some tasks only; times of other tasks may be wrong"
         );
         let advice = format!("record all tasks on all CPUs: {record}");
-        doubt(NoteKind::Unmatched, fact, Some(&advice));
+        notes.doubt(NoteKind::Unmatched, fact, Some(&advice));
     }
     if c.no_wakeup > 0 {
         let what = counted(c.no_wakeup, "run", "runs");
         let fact = format!("{what} of tasks that slept begin without a wake-up in the recording");
         let advice = format!("record sched_waking or sched_wakeup of all CPUs: {record}");
-        doubt(NoteKind::Unmatched, fact, Some(&advice));
+        notes.doubt(NoteKind::Unmatched, fact, Some(&advice));
     }
     if c.backwards > 0 {
         let fact =
             format!("{} are older than one before them", counted(c.backwards, "event", "events"));
-        doubt(NoteKind::Order, fact, None);
+        notes.doubt(NoteKind::Order, fact, None);
     }
     if c.unplaced + read.malformed > 0 {
         let what = counted(c.unplaced + read.malformed, "event", "events");
         let fact = format!("{what} without time, CPU or a field that is needed are left out");
-        doubt(NoteKind::Malformed, fact, None);
+        notes.doubt(NoteKind::Malformed, fact, None);
     }
     if c.crowded_out > 0 {
         let what = counted(c.crowded_out, "event", "events");
         let fact = format!("{what} of more tasks than are told apart at a time are left out");
-        doubt(NoteKind::Entries, fact, None);
+        notes.doubt(NoteKind::Entries, fact, None);
     }
     let mut open = Vec::new();
     // What began before a CPU's first switch is so in every recording.
@@ -74,7 +71,7 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
         open.push(format!("{what} for a CPU at its end"));
     }
     if !open.is_empty() {
-        notes.push(Note::choice(NoteKind::Unmatched, open.join("; "), None));
+        notes.choice(NoteKind::Unmatched, open.join("; "), None);
     }
-    notes
+    notes.0
 }

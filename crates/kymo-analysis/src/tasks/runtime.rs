@@ -1,7 +1,5 @@
 //! Run and wait times by task: the summary of `sched timehist`.
 
-use kymo_model::CompactSort as _;
-
 use super::machine::{SwitchOut, TaskMachine};
 use super::switch_state::SwitchOutState;
 use super::task::{SchedTask, TaskId};
@@ -172,8 +170,8 @@ impl RuntimeTable {
     pub fn finish(mut self, machine: &TaskMachine) -> (Vec<RuntimeRow>, Vec<IdleTime>) {
         let alive: Vec<TaskId> = machine.tasks.iter().map(|(id, _)| id).collect();
         alive.into_iter().for_each(|id| self.keep(id, machine, false));
-        self.ended.compact_sort_by(|a, b| b.runs.total.cmp(&a.runs.total).then(a.tid.cmp(&b.tid)));
-        self.idle.compact_sort_by_key(|i| i.cpu);
+        self.ended.sort_by(|a, b| b.runs.total.cmp(&a.runs.total).then(a.tid.cmp(&b.tid)));
+        self.idle.sort_by_key(|i| i.cpu);
         (self.ended, self.idle)
     }
 }

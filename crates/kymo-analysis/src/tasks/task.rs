@@ -1,7 +1,6 @@
 //! A task, and the table of those that are alive.
 
 use kymo_events::{RecordedEvent, TaskComm, TaskInfo};
-use kymo_model::CompactSort as _;
 
 use super::decode::{TaskRef, WakeupContext};
 use super::switch_state::SwitchOutState;
@@ -168,7 +167,7 @@ impl TaskTable {
     pub fn iter(&self) -> impl Iterator<Item = (TaskId, &SchedTask)> {
         let idle = self.idle.iter().flatten().copied();
         let mut ids: Vec<TaskId> = self.by_tid.values().chain(idle).collect();
-        ids.compact_sort_by_key(|id| id.0);
+        ids.sort_by_key(|id| id.0);
         ids.into_iter().filter_map(|id| Some((id, self.get(id)?)))
     }
 

@@ -5,7 +5,6 @@
 use kymo_events::{
     ClassOrigin, FieldId, FieldPart, FieldType, LayoutMemo, RecordedClass, RecordedEvent,
 };
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::span_track::{SpanTrack, TrackSpan};
@@ -153,7 +152,7 @@ impl ThreadSpans {
     /// Draws what is open at the end of the recording until then.
     pub(super) fn finish(&mut self, end: u64) {
         let mut open = std::mem::take(&mut self.open);
-        open.compact_sort_by_key(|o| o.from);
+        open.sort_by_key(|o| o.from);
         open.iter().for_each(|o| self.push(o, end));
     }
 }

@@ -31,6 +31,7 @@ impl MemoryBudget {
     }
 
     /// Bytes that are kept.
+    #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
         self.used.get()
     }

@@ -151,7 +151,8 @@ impl<'s> Dwarf<'s> {
     }
 
     /// Bytes that are kept of units and answers.
-    pub fn memory_used(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn memory_used(&self) -> usize {
         self.budget.used()
     }
 

@@ -7,7 +7,7 @@ use kymo_files::ctf::{ClockOrigin, UNFINISHED};
 use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
 use kymo_files::{Stats, Timeline, ctf};
-use kymo_model::{Note, NoteKind, by_number, counted, sampled_tracepoints};
+use kymo_model::{Note, NoteKind, NoteList, by_number, counted, sampled_tracepoints};
 
 use super::EventSource;
 use crate::chain_frames::ChainFacts;
@@ -141,67 +141,49 @@ pub fn notes_on_perf_data(data: &PerfData, s: &PerfDataReadStats) -> Vec<Note> {
 
 /// The same of records, wherever they were, but for those that were lost.
 fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let mut doubt = |kind: NoteKind, fact: String, advice: Option<&str>| {
-        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
-    };
+    let mut notes = NoteList::default();
     if s.throttled > 0 {
         let fact = format!("sampling was throttled {}", counted(s.throttled, "time", "times"));
-        doubt(NoteKind::Throttled, fact, Some("record at a lower frequency: -F"));
+        notes.doubt(NoteKind::Throttled, fact, Some("record at a lower frequency: -F"));
     }
     for (kind, n) in &s.unknown_kinds {
         let fact =
             format!("{} of unknown kind {kind} passed over", counted(*n, "record", "records"));
-        doubt(NoteKind::Unknown, fact, None);
+        notes.doubt(NoteKind::Unknown, fact, None);
     }
-    if s.unknown_ids > 0 {
-        doubt(
-            NoteKind::Unknown,
-            counted(s.unknown_ids, "sample of no known event", "samples of no known event"),
-            None,
-        );
-    }
-    if s.malformed > 0 {
-        doubt(
-            NoteKind::Malformed,
-            counted(s.malformed, "record is too short", "records are too short"),
-            None,
-        );
-    }
+    notes.counted(
+        s.unknown_ids,
+        NoteKind::Unknown,
+        "sample of no known event",
+        "samples of no known event",
+    );
+    notes.counted(s.malformed, NoteKind::Malformed, "record is too short", "records are too short");
     if s.cut_compressed > 0 {
         let n = s.cut_compressed;
         let fact = format!(
             "the compressed data ends {n} bytes into a record, as perf record -z at times \
              leaves it: the last event is missing, those before are complete"
         );
-        doubt(NoteKind::Cut, fact, None);
+        notes.doubt(NoteKind::Cut, fact, None);
     }
-    if s.out_of_order > 0 {
-        doubt(
-            NoteKind::Order,
-            counted(s.out_of_order, "event is out of order", "events are out of order"),
-            None,
-        );
-    }
+    notes.counted(
+        s.out_of_order,
+        NoteKind::Order,
+        "event is out of order",
+        "events are out of order",
+    );
     if s.forced_flushes > 0 {
         let fact =
             format!("the reorder window overflowed {}", counted(s.forced_flushes, "time", "times"));
-        doubt(NoteKind::Order, fact, None);
+        notes.doubt(NoteKind::Order, fact, None);
     }
-    if s.missing_user_stacks > 0 {
-        let fact = counted(
-            s.missing_user_stacks,
-            "sample lacks the user part of its stack: it was to be recorded on the way back to user space, and was not",
-            "samples lack the user part of their stack: it was to be recorded on the way back to user space, and was not",
-        );
-        doubt(NoteKind::Stacks, fact, None);
-    }
+    notes.counted(s.missing_user_stacks, NoteKind::Stacks, "sample lacks the user part of its stack: it was to be recorded on the way back to user space, and was not", "samples lack the user part of their stack: it was to be recorded on the way back to user space, and was not");
     if s.unfinished {
         let fact = "the recorder did not finish the file: its end is missing".to_owned();
-        doubt(NoteKind::Unfinished, fact, None);
+        notes.doubt(NoteKind::Unfinished, fact, None);
     }
     notes.extend(notes_on_trace_data(s));
-    notes
+    notes.0
 }
 
 /// Notes on the trace data of hardware (AUX area), which are not decoded.
@@ -238,9 +220,9 @@ pub fn notes_on_trace_data(s: &PerfDataReadStats) -> Vec<Note> {
 
 /// Notes that grow; the same one twice is kept once.
 #[derive(Default)]
-struct Notes(Vec<Note>);
+struct DistinctNotes(Vec<Note>);
 
-impl Notes {
+impl DistinctNotes {
     fn note(&mut self, kind: NoteKind, fact: impl Into<String>, advice: Option<String>) {
         self.push(Note::doubt(kind, fact, advice));
     }
@@ -258,7 +240,7 @@ impl Notes {
 
 /// What could make a result of the recordings less than the truth.
 pub fn notes_on_timeline(timeline: &Timeline, stats: &Stats) -> Vec<Note> {
-    let mut all = Notes::default();
+    let mut all = DistinctNotes::default();
     let several = timeline.kernels().len() + usize::from(timeline.programs().is_some()) > 1;
     let mut add = |name: &str, notes: Vec<Note>| {
         for note in &notes {
@@ -294,7 +276,7 @@ pub fn notes_on_timeline(timeline: &Timeline, stats: &Stats) -> Vec<Note> {
 }
 
 /// How far the order of events of the kernel and of programs can be trusted.
-fn agreement(timeline: &Timeline, ledger: &mut Notes) {
+fn agreement(timeline: &Timeline, ledger: &mut DistinctNotes) {
     let Some(a) = timeline.agreement() else { return };
     if a.readings == 0 {
         let fact = "times of programs are those of CLOCK_MONOTONIC, as their traces call it; the \
@@ -333,7 +315,7 @@ pub fn is_damaged(timeline: &Timeline, stats: &Stats) -> bool {
 
 /// What could make a result of the recording less than the truth.
 pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> Vec<Note> {
-    let mut l = Notes::default();
+    let mut l = DistinctNotes::default();
     let more = || Some("record with larger rings: kymo trace --buffer-size".to_owned());
     // Pages may say no more than that something is missing before them; the kernel's counters,
     // where the recorder kept them, know how much it was in all.
@@ -403,7 +385,7 @@ pub fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::TraceDatReadStats) ->
 
 /// What could make a result of the traces less than the truth.
 pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
-    let mut l = Notes::default();
+    let mut l = DistinctNotes::default();
     let more = || Some("record with larger or more sub-buffers".to_owned());
     let unfinished = ctf.traces().iter().filter(|t| t.metadata().env(UNFINISHED).is_some()).count();
     if unfinished > 0 {

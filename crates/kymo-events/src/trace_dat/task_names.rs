@@ -44,6 +44,8 @@ pub struct TaskNames {
     saved: FxHashMap<i32, TaskName>,
     /// An event changed a name: what was stated is not outdated by changes that no event states.
     has_changes: bool,
+    /// The saved names are those at the end of a recording.
+    is_over: bool,
 }
 
 /// Event that changes the name of a task, where its fields are not a name beside a number.
@@ -100,7 +102,7 @@ pub struct NewName {
 impl TaskNames {
     /// Reads `saved_cmdlines`: lines of `pid name`.
     pub fn new(saved_cmdlines: &str) -> TaskNames {
-        let mut names = TaskNames::default();
+        let mut names = TaskNames { is_over: !saved_cmdlines.is_empty(), ..TaskNames::default() };
         names.save(0, TaskName::new(b"<idle>"));
         for (pid, comm) in saved_lines(saved_cmdlines) {
             names.save(pid, TaskName::new(comm.as_bytes()));
@@ -154,8 +156,18 @@ impl TaskNames {
     ) -> Option<TaskName> {
         let task = |pid: &Field| i32::try_from(pid.int(payload, endian)?).ok();
         for (comm, pid) in &known.names_of_tasks {
+            let Some(pid) = task(pid) else { continue };
+            // A child is born with its parent's name, and most take another: where no event tells
+            // of that, the name at the end is more likely.
+            let is_birth = comm.name == "child_comm" && self.is_over && !self.has_changes;
+            if is_birth && self.saved.contains_key(&pid) {
+                if self.stated.remove(&pid).is_some() {
+                    new(NewName { tid: pid, name: None, is_after: false });
+                }
+                continue;
+            }
             let text = comm.bytes(payload, endian);
-            task(pid).into_iter().for_each(|pid| self.state(pid, text, &mut new));
+            self.state(pid, text, &mut new);
         }
         let change = known.name_change.as_ref()?;
         self.has_changes |= !matches!(change, NameChange::Free { .. });
@@ -228,6 +240,27 @@ mod tests {
             bytes.extend(field);
         }
         bytes
+    }
+
+    #[test]
+    fn the_name_of_a_birth_yields_to_the_last_one_unless_renames_are_recorded() {
+        let fork = known("sched", "sched_process_fork", "child_pid", &["child_comm"]);
+        let rename = known("task", "task_rename", "pid", &["oldcomm", "newcomm"]);
+        let learn = |names: &mut TaskNames, event: &KnownEvent, payload: &[u8]| {
+            names.learn(event, (3, payload), Endian::Little, |_| {});
+        };
+        let mut names = TaskNames::new("12 ls\n");
+        learn(&mut names, &fork, &payload(12, &["sh"]));
+        learn(&mut names, &fork, &payload(13, &["sh"]));
+        assert_eq!((&*name(&names, 12), &*name(&names, 13)), ("ls", "sh"));
+        learn(&mut names, &rename, &payload(3, &["a", "b"]));
+        learn(&mut names, &fork, &payload(12, &["sh"]));
+        assert_eq!(name(&names, 12), "sh");
+        // What the kernel has saved by now is older than what happens.
+        let mut names = TaskNames::new("");
+        names.save(12, TaskName::new(b"old"));
+        learn(&mut names, &fork, &payload(12, &["sh"]));
+        assert_eq!(name(&names, 12), "sh");
     }
 
     fn name(names: &TaskNames, pid: i32) -> String {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kymo_model::CompactSort as _;
-
 use super::SystemRoot;
 use crate::cpus;
 
@@ -153,7 +151,7 @@ impl SystemRoot {
                 }
             }
         }
-        found.compact_sort_by_key(|cache| cache.level);
+        found.sort_by_key(|cache| cache.level);
         found
     }
 
@@ -214,11 +212,6 @@ impl SystemRoot {
         };
         let all = self.names(PMUS).into_iter().map(|pmu| (of(&pmu), pmu));
         all.filter(|(held, _)| !held.is_empty()).map(|(held, pmu)| (pmu, held)).collect()
-    }
-
-    /// Whether the kernel names an event of a PMU.
-    pub fn has_pmu_event(&self, pmu: &str, event: &str) -> bool {
-        self.path(format!("{PMUS}/{pmu}/events/{event}")).exists()
     }
 }
 
@@ -320,6 +313,5 @@ mod tests {
         ];
         assert_eq!(system.pmu_capabilities(), BTreeMap::from(expected));
         assert_eq!(system.pmu_types(), [(1, "software".to_owned()), (4, "cpu".to_owned())]);
-        assert!(system.has_pmu_event("cpu", "cycles") && !system.has_pmu_event("cpu", "none"));
     }
 }

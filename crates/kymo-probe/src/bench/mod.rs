@@ -12,7 +12,6 @@ use kymo_kernel::ftrace::Instance;
 use kymo_kernel::probe_events::ProbeFile;
 use kymo_kernel::process::{Signal, Signals};
 use kymo_kernel::tracefs::Tracefs;
-use kymo_model::CompactSort as _;
 use kymo_model::glob::glob_match;
 
 /// Cost of a hit, or why there is none.
@@ -177,7 +176,7 @@ impl<'a> Bench<'a> {
 }
 
 fn summary(mut each: Vec<f64>) -> HitCost {
-    each.compact_sort_by(f64::total_cmp);
+    each.sort_by(f64::total_cmp);
     let last = each.len().saturating_sub(1);
     let at = |share: f64| each.get((last as f64 * share).round() as usize).copied();
     match (at(0.5), at(0.1), at(0.9)) {

@@ -2,7 +2,6 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 use kymo_bpf::{AttachPoint, AttachTarget, TypeFacts as _};
-use kymo_model::CompactSort as _;
 
 use super::user_variables::is_source_line;
 use super::{MachineFacts, binaries, user_variables};
@@ -413,7 +412,7 @@ impl PointCatalog<'_> {
         let (found, notes) = binaries::usdt_probes(path, self.facts.pid, &is_wanted)?;
         let mut pairs: Vec<(String, String)> =
             notes.into_iter().map(|note| (note.provider, note.name)).collect();
-        pairs.compact_sort_by(Ord::cmp);
+        pairs.sort_unstable();
         pairs.dedup();
         let path = found.to_string_lossy().into_owned();
         let made = |(provider, name)| {

@@ -5,7 +5,7 @@ use kymo_kernel::cpus;
 use kymo_kernel::events::{CounterSource, EventSpec, Tool};
 use kymo_kernel::process::Usage;
 use kymo_kernel::target;
-use kymo_model::{Aggregation, CompactSort as _, CountKey, CountRow, CountState, EventType, sw};
+use kymo_model::{Aggregation, CountKey, CountRow, CountState, EventType, sw};
 
 use super::counters::{Count, Counter, Counters};
 use crate::open::CounterPlace;
@@ -81,12 +81,12 @@ pub(super) fn event_rows(
         let mut new: Vec<CountRow> = keyed.into_iter().map(row).collect();
         if options.by == Aggregation::Thread {
             // The busiest thread first, as perf has it.
-            new.compact_sort_by(|a, b| b.value.total_cmp(&a.value));
+            new.sort_by(|a, b| b.value.total_cmp(&a.value));
         }
         rows.append(&mut new);
     }
     if options.by.is_topology() {
-        rows.compact_sort_by_key(|r| match r.key {
+        rows.sort_by_key(|r| match r.key {
             CountKey::Core { socket, die, core } => (socket, die, core),
             CountKey::Cluster { socket, die, cluster } => (socket, die, cluster),
             CountKey::Cache { socket, die, first, .. } => (socket, die, first),

@@ -11,7 +11,7 @@ use kymo_files::perfdata::write::update::IdPlace;
 use kymo_kernel::descriptors::{self, PollFlags, readable_fd};
 use kymo_kernel::perf_event::PerfEvent;
 use kymo_kernel::perf_ring::{MapError, PerfRing, RingMode};
-use kymo_model::{AttrFlags, CompactSort as _, Note, NoteKind, ReadFormat};
+use kymo_model::{AttrFlags, Note, NoteKind, ReadFormat};
 
 use super::{EventInstance, EventSet, PlannedEvent};
 use crate::error::RecordError;
@@ -190,7 +190,7 @@ fn index(set: &EventSet, cpus: &[u32]) -> Vec<IdPlace> {
         Some(IdPlace { id: *id, ring, cpu, tid: instance.place.pid() })
     };
     let mut index: Vec<IdPlace> = set.open_instances().filter_map(|(_, i)| place(i)).collect();
-    index.compact_sort_by_key(|p| p.ring);
+    index.sort_by_key(|p| p.ring);
     index
 }
 

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use kymo_files::ctf::types::{CtfVersion, Metadata};
 use kymo_files::ctf::write::Directory;
 use kymo_files::ctf::{Anchor, UNFINISHED};
-use kymo_model::CompactSort as _;
 use kymo_ring::{ClockFacts, Config, LayoutError};
 use kymo_ust::SlotAnswer;
 
@@ -238,7 +237,7 @@ impl Drain {
         let mut rings = program.rings()?;
         rings.retain(|r| r.attached.slot == attached.slot);
         // Turns count up and begin again; the longest ago is the oldest.
-        rings.compact_sort_by_key(|r| {
+        rings.sort_by_key(|r| {
             std::cmp::Reverse(attached.generation.wrapping_sub(r.attached.generation))
         });
         let (session, config) = (self.session.clone(), channel.name().to_string_lossy());

@@ -10,7 +10,6 @@ use std::time::Duration;
 use kymo_files::ctf::types::CtfVersion;
 use kymo_kernel::ftrace::is_owned;
 use kymo_kernel::shared::{DirLock, SharedDir};
-use kymo_model::CompactSort as _;
 use kymo_ust::{ChannelConfig, EventRule, Pids};
 
 use super::channel::{Channel, ChannelOptions, DEFAULT_CHANNEL, check_name};
@@ -270,7 +269,7 @@ impl ProgramSession {
         new.put(store)?;
         self.channels.retain(|c| c.name() != new.name());
         self.channels.push(new.clone());
-        self.channels.compact_sort_by(|a, b| a.name().cmp(b.name()));
+        self.channels.sort_by(|a, b| a.name().cmp(b.name()));
         let (places, mut notes) = places();
         for place in &places {
             let here = place.channel(&new);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use kymo_files::ctf::CodeMapping;
 use kymo_files::ctf::read::Ctf;
 use kymo_files::ctf::types::EnvValue;
-use kymo_model::CompactSort as _;
 use kymo_symbols::{Resolver, ResolverOptions};
 
 /// The mappings of one program, by address.
@@ -19,7 +18,7 @@ struct ProgramCode {
 
 impl ProgramCode {
     fn new(pid: u32, mut mappings: Vec<CodeMapping>) -> ProgramCode {
-        mappings.compact_sort_by_key(|m| m.start);
+        mappings.sort_by_key(|m| m.start);
         ProgramCode { pid, mappings }
     }
 

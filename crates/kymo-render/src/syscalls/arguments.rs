@@ -77,6 +77,7 @@ impl SyscallDescription {
         format: impl FnOnce(&str) -> Option<EventFormat>,
     ) -> SyscallDescription {
         let is_compat = numbers::is_compat(number);
+        let has_32_bit_layouts = is_compat || numbers::is_x32(number);
         let name = numbers::syscall_name(number);
         let unnamed = || format!("syscall_{}", numbers::plain_number(number));
         let name = name.map_or_else(unnamed, str::to_owned);
@@ -104,7 +105,9 @@ impl SyscallDescription {
                     .collect();
                 let kind = |i| match argument_kind(&name, &fields, i) {
                     // Structures of 32-bit programs have another layout.
-                    ArgumentKind::Memory(shape) if is_compat && !shape.is_same_in_compat() => {
+                    ArgumentKind::Memory(shape)
+                        if has_32_bit_layouts && !shape.is_same_in_compat() =>
+                    {
                         ArgumentKind::Pointer
                     }
                     kind => kind,

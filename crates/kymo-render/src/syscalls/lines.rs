@@ -13,7 +13,7 @@ use std::time::Duration;
 use kymo_analysis::syscalls::CallWaits;
 use kymo_bpf::{CALL_NUMBERS, MemoryPiece};
 use kymo_format::{EventFormat, json_string};
-use kymo_model::{CompactSort as _, Endian, Note, NoteKind, UntrustedText, counted};
+use kymo_model::{Endian, Note, NoteKind, UntrustedText, counted};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::enum_names::EnumNames;
@@ -206,13 +206,15 @@ impl<I: TaskInspector> SyscallLines<I> {
         SyscallLines { waiting: Some(CallWaiting::new(formats)), ..self }
     }
 
-    /// The slowest calls, the slowest first, with the names that their wakers have now.
+    /// The slowest calls, the slowest first, with the names of their wakers.
     pub fn take_slowest(&mut self) -> Vec<SlowestCall> {
         let mut slowest =
             self.waiting.take().map_or_else(Vec::new, |mut w| std::mem::take(&mut w.slowest));
         self.details.inspector.refresh_names();
         let blocks = slowest.iter_mut().flat_map(|call| &mut call.waits.blocks);
-        for (comm, tid, _) in blocks.filter_map(|block| block.woken_by.as_mut()) {
+        // Names that were not known yet when the calls ended.
+        let wakers = blocks.filter_map(|block| block.woken_by.as_mut());
+        for (comm, tid, _) in wakers.filter(|(comm, ..)| comm.is_empty() || comm == b"<...>") {
             *comm = self.details.inspector.task_name(*tid as i32).to_vec();
         }
         slowest
@@ -396,6 +398,11 @@ impl<I: TaskInspector> SyscallLines<I> {
         if let Some(pending) = self.open.remove(&tid) {
             self.finish_call(tid, pending, CallEnd::Task);
         }
+        if let Some(summary) = self.summary.as_mut().filter(|summary| summary.has_thread(tid)) {
+            let name = self.details.inspector.task_name(tid).iter();
+            let name = name.map(|b| if b.is_ascii_control() { b'?' } else { *b });
+            summary.end_thread(tid, name.collect());
+        }
         self.details.forget(tid);
         self.details.inspector.forget_memory(Some(tid));
     }
@@ -438,7 +445,7 @@ impl<I: TaskInspector> SyscallLines<I> {
     /// Writes the calls that have not returned, and the table: the trace is over.
     pub fn finish(&mut self) {
         let mut rest: Vec<(i32, PendingCall)> = self.open.drain().collect();
-        rest.compact_sort_by_key(|(_, b)| b.time);
+        rest.sort_by_key(|(_, b)| b.time);
         for (tid, pending) in rest {
             if !self.is_full() {
                 self.finish_call(tid, pending, CallEnd::Trace);
@@ -600,7 +607,11 @@ impl<I: TaskInspector> SyscallLines<I> {
                     argument_texts(&pending, &self.enums).map(|(_, text)| text).collect();
                 text.extend(arguments.join(&b", "[..]));
                 text.extend(format!(") = {result}").into_bytes());
-                let waits = std::mem::take(&mut pending.waits);
+                let mut waits = std::mem::take(&mut pending.waits);
+                // A waker's number may be another's at the end.
+                for (name, by, _) in waits.blocks.iter_mut().filter_map(|b| b.woken_by.as_mut()) {
+                    *name = self.details.inspector.task_name(*by as i32).to_vec();
+                }
                 let call = SlowestCall { tid, start: pending.time, duration: took, text, waits };
                 self.waiting.iter_mut().for_each(|waiting| waiting.keep(call.clone()));
             }

@@ -271,7 +271,7 @@ impl ReadMemory<'_> {
     }
 }
 
-const FILE_TYPES: ValueNames =
+pub(super) const FILE_TYPES: ValueNames =
     value_names![S_IFREG S_IFDIR S_IFLNK S_IFCHR S_IFBLK S_IFIFO S_IFSOCK];
 
 /// `struct stat` of 64-bit x86.

@@ -3,7 +3,7 @@
 //! [`numbers`](syscall_number) and `errno` name calls and errors, `arguments` and `flags` say
 //! what an argument is, `details` is what was found out about arguments beside their numbers,
 //! `memory` is what they point to, `lines` pairs a call's entry with its exit, `summary` counts,
-//! `waits` keeps the slowest and what they waited for.
+//! `waits` keeps the slowest and what they waited for. [`strace`] writes calls whose task stands still.
 
 mod arguments;
 mod classes;
@@ -13,6 +13,7 @@ mod flags;
 mod lines;
 mod memory;
 mod numbers;
+pub mod strace;
 mod summary;
 mod waits;
 

@@ -30,6 +30,67 @@ pub(super) fn is_compat(number: i64) -> bool {
     (COMPAT_CALLS..COMPAT_CALLS << 1).contains(&number)
 }
 
+/// Bit that marks calls of x32 programs: 64-bit registers, pointers of 32 bits.
+const X32_BIT: i64 = 1 << 30;
+/// Calls that x32 programs have numbers of their own for, from 512 on: their arguments point to
+/// structures of 32-bit programs.
+const X32_CALLS: [&str; 36] = [
+    "rt_sigaction",
+    "rt_sigreturn",
+    "ioctl",
+    "readv",
+    "writev",
+    "recvfrom",
+    "sendmsg",
+    "recvmsg",
+    "execve",
+    "ptrace",
+    "rt_sigpending",
+    "rt_sigtimedwait",
+    "rt_sigqueueinfo",
+    "sigaltstack",
+    "timer_create",
+    "mq_notify",
+    "kexec_load",
+    "waitid",
+    "set_robust_list",
+    "get_robust_list",
+    "vmsplice",
+    "move_pages",
+    "preadv",
+    "pwritev",
+    "rt_tgsigqueueinfo",
+    "recvmmsg",
+    "sendmmsg",
+    "process_vm_readv",
+    "process_vm_writev",
+    "setsockopt",
+    "getsockopt",
+    "io_setup",
+    "io_submit",
+    "execveat",
+    "preadv2",
+    "pwritev2",
+];
+
+/// Whether a number of an x86-64 machine is of an x32 program.
+pub(super) fn is_x32(number: i64) -> bool {
+    (X32_BIT..X32_BIT << 1).contains(&number)
+}
+
+/// Name of a call of x86-64, whose programs may be those of x32.
+fn x86_64_name(number: i64) -> Option<&'static str> {
+    let name = |number| Some(syscalls::x86_64::Sysno::new(usize::try_from(number).ok()?)?.name());
+    if !is_x32(number) {
+        return name(number);
+    }
+    match usize::try_from(number - X32_BIT).ok()?.checked_sub(512) {
+        Some(own) => X32_CALLS.get(own).copied(),
+        // The others have the same numbers, unless there is a later one for them.
+        None => name(number - X32_BIT).filter(|name| !X32_CALLS.contains(name)),
+    }
+}
+
 /// Names of system calls by their numbers.
 pub type SyscallNames = fn(i64) -> Option<&'static str>;
 
@@ -42,7 +103,7 @@ pub fn syscall_names(architecture: &str) -> SyscallNames {
     match architecture {
         "x86_64" => |n| match is_compat(n) {
             true => of(n - COMPAT_CALLS, syscalls::x86::Sysno::new).map(|call| call.name()),
-            false => of(n, syscalls::x86_64::Sysno::new).map(|call| call.name()),
+            false => x86_64_name(n),
         },
         "aarch64" => |n| match is_compat(n) {
             true => of(n - COMPAT_CALLS, syscalls::arm::Sysno::new).map(|call| call.name()),
@@ -55,7 +116,7 @@ pub fn syscall_names(architecture: &str) -> SyscallNames {
 
 /// Name of the system call `number` on this machine.
 pub fn syscall_name(number: i64) -> Option<&'static str> {
-    match is_compat(number) {
+    match is_compat(number) || is_x32(number) {
         true => syscall_names(std::env::consts::ARCH)(number),
         false => Sysno::new(usize::try_from(number).ok()?).map(|call| call.name()),
     }
@@ -161,6 +222,19 @@ mod tests {
             ("x86_64", COMPAT_CALLS + 295, Some("openat")),
             ("x86_64", COMPAT_CALLS + 0xffff_ffff, None),
             ("aarch64", COMPAT_CALLS + 322, Some("openat")),
+            ("aarch64", COMPAT_CALLS + 20, Some("getpid")),
+            ("aarch64", COMPAT_CALLS + 192, Some("mmap2")),
+            ("aarch64", COMPAT_CALLS + 403, Some("clock_gettime64")),
+            // syscall_64.tbl, "x32": the bit, and numbers of its own from 512 on.
+            ("x86_64", X32_BIT + 39, Some("getpid")),
+            ("x86_64", X32_BIT + 257, Some("openat")),
+            ("x86_64", X32_BIT + 512, Some("rt_sigaction")),
+            ("x86_64", X32_BIT + 516, Some("writev")),
+            ("x86_64", X32_BIT + 545, Some("execveat")),
+            ("x86_64", X32_BIT + 547, Some("pwritev2")),
+            ("x86_64", X32_BIT + 548, None),
+            ("x86_64", X32_BIT + 13, None),
+            ("aarch64", X32_BIT + 39, None),
             ("riscv64", COMPAT_CALLS + 3, None),
         ] {
             assert_eq!(syscall_names(architecture)(number), name, "{number} on {architecture}");

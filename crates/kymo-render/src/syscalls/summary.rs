@@ -6,7 +6,6 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use kymo_analysis::syscalls::SyscallStats;
-use kymo_model::CompactSort as _;
 use kymo_model::format_width;
 use rustc_hash::FxHashMap;
 
@@ -29,6 +28,9 @@ pub enum SummaryGrouping {
 pub(super) enum SummaryGroup {
     All,
     Thread(i32),
+    /// A thread that ended, whose number others may have since: its place among those, and its
+    /// name.
+    Ended(i32, u32, Vec<u8>),
     /// Of the tasks in a cgroup; `None`: it is not known which.
     Cgroup(Option<Arc<[u8]>>),
     /// Of those for whom there was no room.
@@ -50,6 +52,8 @@ struct CallTable {
 pub(super) struct SyscallSummary {
     tables: BTreeMap<SummaryGroup, CallTable>,
     style: SummaryStyle,
+    /// Threads that ended.
+    ended: u32,
 }
 
 /// Layout of the tables.
@@ -65,7 +69,7 @@ pub struct SummaryStyle {
 
 impl SyscallSummary {
     pub(super) fn new(style: SummaryStyle) -> SyscallSummary {
-        SyscallSummary { tables: BTreeMap::new(), style }
+        SyscallSummary { tables: BTreeMap::new(), style, ended: 0 }
     }
 
     /// Whose table a call is counted in.
@@ -93,6 +97,18 @@ impl SyscallSummary {
         row.or_insert_with(|| (name.to_owned(), SyscallStats::default())).1.add(nanos, 0, error);
     }
 
+    /// Whether there is a table of a thread.
+    pub(super) fn has_thread(&self, tid: i32) -> bool {
+        self.tables.contains_key(&SummaryGroup::Thread(tid))
+    }
+
+    /// Keeps the table of a thread that ends apart from that of the next one with its number.
+    pub(super) fn end_thread(&mut self, tid: i32, name: Vec<u8>) {
+        let Some(table) = self.tables.remove(&SummaryGroup::Thread(tid)) else { return };
+        self.ended = self.ended.saturating_add(1);
+        self.tables.insert(SummaryGroup::Ended(tid, self.ended, name), table);
+    }
+
     /// Counts time that a task ran.
     pub(super) fn add_runtime(&mut self, group: SummaryGroup, nanos: u64) {
         let runtime = &mut self.tables.entry(group).or_default().runtime;
@@ -105,13 +121,17 @@ impl SyscallSummary {
             return CallTable::default().write(self.style, out);
         }
         let mut tables: Vec<_> = self.tables.iter().collect();
-        tables.compact_sort_by_key(|(group, table)| (Reverse(table.count()), *group));
+        tables.sort_by_key(|(group, table)| (Reverse(table.count()), *group));
         for (n, (group, table)) in tables.into_iter().enumerate() {
             if *group != SummaryGroup::All {
                 out.extend_from_slice(if n > 0 { b"\n" } else { b"" });
                 match group {
                     SummaryGroup::Thread(tid) => {
                         name(*tid, out);
+                        let _ = write!(out, " ({tid})");
+                    }
+                    SummaryGroup::Ended(tid, _, name) => {
+                        out.extend_from_slice(name);
                         let _ = write!(out, " ({tid})");
                     }
                     SummaryGroup::Cgroup(Some(path)) => out.extend_from_slice(path),
@@ -134,7 +154,7 @@ impl CallTable {
     /// The table, the longest total first, and the sum of all.
     fn write(&self, style: SummaryStyle, out: &mut Vec<u8>) {
         let mut rows: Vec<&(String, SyscallStats)> = self.calls.values().collect();
-        rows.compact_sort_by_key(|(name, s)| (Reverse(s.durations.total), name));
+        rows.sort_by_key(|(name, s)| (Reverse(s.durations.total), name));
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(12);
         let width = format_width(width);
         let _ = writeln!(
@@ -209,6 +229,22 @@ mod tests {
         assert_eq!(rows[3], [&["read", "2", "1"][..], &times].concat());
         assert_eq!(rows[4], ["EINTR:", "1"]);
         assert_eq!(rows[5], ["total", "3", "1", "2.040"]);
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_is_another_thread() {
+        let style = SummaryStyle { mode: SummaryGrouping::Thread, ..SummaryStyle::default() };
+        let mut s = SyscallSummary::new(style);
+        s.count(s.group(7, None), (0, "read"), None, 9_000);
+        s.count(s.group(7, None), (0, "read"), None, 9_000);
+        assert!(s.has_thread(7) && !s.has_thread(8));
+        s.end_thread(7, b"firstlife".to_vec());
+        s.count(s.group(7, None), (1, "write"), None, 9_000);
+        let mut out = Vec::new();
+        s.write(&mut out, &mut |_, out| out.extend_from_slice(b"secondlife"));
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("firstlife (7), 2 calls\n"), "{text}");
+        assert!(text.contains("\nsecondlife (7), 1 call\n"), "{text}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use kymo_debuginfo::LazyElf;
 use kymo_debuginfod::{Artifact, Client, Report};
 use kymo_kernel::system::SystemRoot;
-use kymo_model::{BuildId, CompactSort as _};
+use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
 use crate::bundle::{Bundle, Known as InBundle};
@@ -283,7 +283,7 @@ impl Finder {
     pub fn problems(&self) -> Vec<Problem> {
         let mut all = self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // Whichever thread was first.
-        all.compact_sort_by_cached_key(|p| format!("{p:?}"));
+        all.sort_by_cached_key(|p| format!("{p:?}"));
         all
     }
 

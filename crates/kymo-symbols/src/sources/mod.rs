@@ -13,7 +13,7 @@ use kymo_debuginfo::dwarf::inlines::{Answers, Inlines, SourceFrame, TextId};
 use kymo_debuginfo::dwarf::{Pages, Sections};
 use kymo_debuginfo::{LazyElf, demangle};
 use kymo_kernel::mapped::MappedFile;
-use kymo_model::{BuildId, CompactSort as _};
+use kymo_model::BuildId;
 use rayon::prelude::*;
 
 use crate::cache::{CacheError, SymbolCache};
@@ -135,7 +135,7 @@ impl Resolver {
         };
         let frames = (0..found.len()).flat_map(|n| found.frames(n));
         let mut ids: Vec<TextId> = frames.map(|f| f.file).collect();
-        ids.compact_sort_by_key(|id| id.0);
+        ids.sort_by_key(|id| id.0);
         ids.dedup();
         let mut names: Vec<String> = ids.iter().map(|id| found.text(*id).to_owned()).collect();
         names.retain(|name| !name.is_empty());

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use kymo_analysis::block_io::{BlockFile, BlockFileRow, BlockOwner};
-use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::{DeviceNames, device_json, device_text, quantile, stats_json};
@@ -78,7 +77,7 @@ pub(super) fn merged_deleted(rows: &[BlockFileRow], names: BlockNames<'_>) -> Ve
             None => merged.push(row.clone()),
         }
     }
-    merged.compact_sort_by_key(|row| Reverse(row.stats.total.total));
+    merged.sort_by_key(|row| Reverse(row.stats.total.total));
     merged
 }
 

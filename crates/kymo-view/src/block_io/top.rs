@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use kymo_analysis::block_io::{BlockDeviceRow, BlockFileRow, BlockProcess, BlockStats, BlockTable};
-use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::files::{FileTable, file_json, merged_deleted, write_find_hint};
@@ -109,7 +108,7 @@ pub struct BlockTop<'a> {
 impl BlockTop<'_> {
     fn sorted<'t, T>(&self, rows: &'t [T], stats: fn(&T) -> &BlockStats) -> Vec<&'t T> {
         let mut rows: Vec<&T> = rows.iter().collect();
-        rows.compact_sort_by_key(|row| Reverse(self.sort.of(stats(row))));
+        rows.sort_by_key(|row| Reverse(self.sort.of(stats(row))));
         rows
     }
 

@@ -31,7 +31,7 @@ impl DiffReport {
                 let word = if gate.outcome == GateOutcome::Failed {
                     format!("**{word}**")
                 } else {
-                    format!("{word}{}", needs(gate.more_runs))
+                    format!("{word}{}", needs(gate.more_runs, self.run_word))
                 };
                 let _ = writeln!(out, "| {} | {word} | {} |", code(&gate.text), because.join(", "));
             }
@@ -67,7 +67,7 @@ impl DiffReport {
                 "| {name} | {} | {} | {ratio} | {interval} | {} |",
                 amount(change.before, measure.unit),
                 amount(change.after, measure.unit),
-                verdict(measure, &change)
+                verdict(measure, &change, self.run_word)
             );
         }
         out.push('\n');

@@ -33,3 +33,82 @@ impl DiffReport {
         self.gates.iter().map(|gate| gate.outcome).max()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kymo_compare::{
+        CompareOptions, FunctionKey, Gate, Measure, MeasureKind, RunSums, StackFrameKey,
+    };
+
+    use super::*;
+    use crate::Ledger;
+
+    /// Eight runs of a side: `f`, called by `g`, has a multiple of 100 to 107 ms, `same` 300 ms and
+    /// a little.
+    fn side(factor: f64) -> Vec<RunSums> {
+        let run = |n: u32| {
+            let mut run = RunSums::new(format!("run {n}"), 1.0);
+            let mut frame = |name: &str| StackFrameKey {
+                function: run.function(FunctionKey::new(name, "a", false)),
+                is_inlined: false,
+            };
+            let (f, g, same) = (frame("f"), frame("g"), frame("sa|me"));
+            run.add_stack(&[f, g], (100.0 + f64::from(n)) * 1e6 * factor, 100);
+            run.add_stack(&[same, g], (300.0 + f64::from(n * 5 % 8)) * 1e6, 300);
+            run
+        };
+        (0..8).map(run).collect()
+    }
+
+    fn report(factor: f64, gates: &[&str]) -> DiffReport {
+        let (kind, name, unit) = (MeasureKind::Samples, "cpu-clock".to_owned(), "nanoseconds");
+        let measure = Measure { kind, name, unit, before: side(1.0), after: side(factor) };
+        let comparison = Comparison::new(&[measure], &CompareOptions::default()).unwrap();
+        let gates = gates.iter().map(|g| g.parse::<Gate>().unwrap().judge(&comparison));
+        DiffReport {
+            gates: gates.collect(),
+            comparison,
+            sides: [vec!["old.data".to_owned()], vec!["new.data".to_owned()]],
+            per: "run".to_owned(),
+            run_word: "run",
+        }
+    }
+
+    #[test]
+    fn the_sentence_names_the_function_its_size_and_its_caller() {
+        let slower = report(2.0, &[]).sentence();
+        assert!(slower.starts_with("`f` is 100 % slower (95 % interval "), "{slower}");
+        assert!(slower.contains(", called from `g`; nothing else"), "{slower}");
+        let faster = report(0.5, &[]).sentence();
+        assert!(faster.starts_with("`f` is 50 % faster (95 % interval "), "{faster}");
+        let alike = report(1.0, &[]).sentence();
+        assert!(alike.starts_with("No change: the time on CPU did not change by more"), "{alike}");
+    }
+
+    #[test]
+    fn gates_files_and_tables_are_in_the_text() {
+        let report = report(2.0, &["self:f < +5%", "total < +90%"]);
+        assert_eq!(report.gate_outcome(), Some(GateOutcome::Failed));
+        let text = report.to_text(None);
+        assert!(text.contains("\nfailed     self:f < +5%\n"), "{text}");
+        assert!(text.contains("\npassed     total < +90%\n"), "{text}");
+        assert!(text.contains("\nBefore  old.data\nAfter   new.data\n"), "{text}");
+        let row = text.lines().find(|l| l.starts_with("  f ")).unwrap();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells[..6], ["f", "103.5", "ms", "207.0", "ms", "2.000"], "{row}");
+        assert!(row.ends_with("slower"), "{row}");
+        let markdown = report.to_markdown(&Ledger::default());
+        assert!(markdown.contains("| `self:f < +5%` | **failed** | `f` "), "{markdown}");
+        assert!(markdown.contains("| `sa\\|me` | "), "{markdown}");
+    }
+
+    #[test]
+    fn a_csv_line_has_as_many_fields_as_the_head() {
+        let mut out = Vec::new();
+        report(2.0, &[]).write_csv(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let fields: Vec<usize> = text.lines().map(|l| l.split(',').count()).collect();
+        assert!(fields.len() > 5 && fields.iter().all(|n| *n == 14), "{text}");
+        assert!(text.contains("\ncpu-clock,nanoseconds,f,a,self,103500000,207000000,800,800,2"), "{text}");
+    }
+}

@@ -94,7 +94,7 @@ impl DiffReport {
                     format!(" (between {from} and {to})")
                 });
                 let word = whole_word(first);
-                let needs = needs(more_runs);
+                let needs = needs(more_runs, self.run_word);
                 (format!("Undecided whether {word} changed{interval}{needs}"), false)
             }
             _ => ("No change".into(), false),

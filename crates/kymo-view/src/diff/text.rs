@@ -38,7 +38,7 @@ impl DiffReport {
                 out,
                 "{word:<9}  {}{}{reason}",
                 visible(&gate.text),
-                needs(gate.more_runs)
+                needs(gate.more_runs, self.run_word)
             );
             for (name, change, one) in gate.because.iter().filter(|b| b.2 == gate.outcome).take(3) {
                 let interval = change.estimate.map_or_else(String::new, |e| {
@@ -60,13 +60,13 @@ impl DiffReport {
         );
         let mut table = vec![
             ["Function", "Before", "After", "Ratio", "95% interval", "Verdict"].map(str::to_owned),
-            cells("(all)", measure, Some(&measure.whole)),
+            self.cells("(all)", measure, Some(&measure.whole)),
         ];
         let own: Vec<&FunctionRow> = measure.rows.iter().filter(|r| r.own.is_some()).collect();
         let changed = own.iter().filter(|r| is_change(r.own)).count();
         let shown = most.map_or(own.len(), |most| most.max(changed)).min(own.len());
         for row in own.iter().take(shown) {
-            table.push(cells(&visible(&row.key.name), measure, row.own.as_ref()));
+            table.push(self.cells(&visible(&row.key.name), measure, row.own.as_ref()));
         }
         write_table(&table, out);
         if own.len() > shown {
@@ -97,12 +97,25 @@ impl DiffReport {
         ];
         let shown = most.unwrap_or(with_callees.len());
         for row in with_callees.iter().take(shown) {
-            table.push(cells(&visible(&row.key.name), measure, row.total.as_ref()));
+            table.push(self.cells(&visible(&row.key.name), measure, row.total.as_ref()));
         }
         write_table(&table, out);
         if let Some(more) = with_callees.len().checked_sub(shown).filter(|n| *n > 0) {
             let _ = writeln!(out, "  ... and {more} more (-v shows all)");
         }
+    }
+
+    fn cells(&self, name: &str, measure: &MeasureChanges, change: Option<&Change>) -> [String; 6] {
+        let Some(change) = change else { return Default::default() };
+        let (ratio, interval) = ratio_cells(change.estimate);
+        [
+            fitted(name),
+            amount(change.before, measure.unit),
+            amount(change.after, measure.unit),
+            ratio,
+            interval,
+            verdict(measure, change, self.run_word),
+        ]
     }
 
     /// Callers of functions that changed.
@@ -153,19 +166,6 @@ fn fitted(name: &str) -> String {
     let mut short: String = name.chars().take(NAME_WIDTH - 1).collect();
     short.push('…');
     short
-}
-
-fn cells(name: &str, measure: &MeasureChanges, change: Option<&Change>) -> [String; 6] {
-    let Some(change) = change else { return Default::default() };
-    let (ratio, interval) = ratio_cells(change.estimate);
-    [
-        fitted(name),
-        amount(change.before, measure.unit),
-        amount(change.after, measure.unit),
-        ratio,
-        interval,
-        verdict(measure, change),
-    ]
 }
 
 /// Names and verdicts stand to the left, numbers to the right.

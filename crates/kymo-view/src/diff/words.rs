@@ -76,7 +76,7 @@ pub(super) fn change_words(measure: &MeasureChanges, change: &Change) -> String 
 }
 
 /// Verdict in a cell.
-pub(super) fn verdict(measure: &MeasureChanges, change: &Change) -> String {
+pub(super) fn verdict(measure: &MeasureChanges, change: &Change, run_word: &str) -> String {
     let (more, less) = directions(measure);
     match change.verdict {
         Verdict::More => more.to_owned(),
@@ -84,17 +84,17 @@ pub(super) fn verdict(measure: &MeasureChanges, change: &Change) -> String {
         Verdict::New => "new".to_owned(),
         Verdict::Vanished => "vanished".to_owned(),
         Verdict::NoChange { within } => format!("no change within ±{}", percent(within)),
-        Verdict::Undecided { more_runs } => format!("undecided{}", needs(more_runs)),
+        Verdict::Undecided { more_runs } => format!("undecided{}", needs(more_runs, run_word)),
     }
 }
 
 /// `: needs 12 more runs`.
-pub(super) fn needs(more_runs: Option<u64>) -> String {
+pub(super) fn needs(more_runs: Option<u64>, run_word: &str) -> String {
     match more_runs {
         None => String::new(),
-        Some(1) => ": needs 1 more run".to_owned(),
-        Some(more) if more > 1_000 => ": needs over 1,000 more runs".to_owned(),
-        Some(more) => format!(": needs {} more runs", Grouped(more)),
+        Some(1) => format!(": needs 1 more {run_word}"),
+        Some(more) if more > 1_000 => format!(": needs over 1,000 more {run_word}s"),
+        Some(more) => format!(": needs {more} more {run_word}s"),
     }
 }
 
@@ -122,7 +122,7 @@ pub(super) fn outcome(outcome: GateOutcome) -> &'static str {
 /// `1.051`, and its interval.
 pub(super) fn ratio_cells(estimate: Option<RatioEstimate>) -> (String, String) {
     let Some(e) = estimate else { return ("-".to_owned(), String::new()) };
-    let number = |v: f64| if v.is_finite() { format!("{v:.3}") } else { "-".to_owned() };
+    let number = |v: f64| if v.is_finite() { format!("{v:.3}") } else { "any".to_owned() };
     (number(e.ratio), format!("{} to {}", number(e.low), number(e.high)))
 }
 

@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 
-use kymo_model::CompactSort as _;
 use kymo_programs::{HistogramBucket, ProgramValue};
 
 use super::histogram::{by_doublings, write_bars};
@@ -67,9 +66,7 @@ impl EventCounts<'_> {
             })
             .filter(|row| row.count > 0)
             .collect();
-        rows.compact_sort_by_key(|row| {
-            std::cmp::Reverse(u128::from(row.average) * u128::from(row.count))
-        });
+        rows.sort_by_key(|row| std::cmp::Reverse(u128::from(row.average) * u128::from(row.count)));
         rows
     }
 
@@ -87,7 +84,7 @@ impl EventCounts<'_> {
             _ => None,
         });
         let mut slow: Vec<SlowLatency<'_>> = slow.filter(|s| s.end_ns > 0).collect();
-        slow.compact_sort_by_key(|s| std::cmp::Reverse(s.nanos));
+        slow.sort_by_key(|s| std::cmp::Reverse(s.nanos));
         slow.truncate(SLOWEST);
         slow
     }

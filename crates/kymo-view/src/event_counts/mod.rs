@@ -10,7 +10,6 @@ mod text;
 use std::collections::HashMap;
 
 use kymo_bpf::CountMeasure;
-use kymo_model::CompactSort as _;
 use kymo_programs::{HistogramBucket, PrintedMap, ProgramValue};
 pub use programs::ProgramCounts;
 
@@ -49,7 +48,7 @@ impl CountedMap {
             .map(|(keys, value)| (keys.clone(), growth(value, before.get(&name(keys)).copied())))
             .filter(|(_, value)| size(value) != 0)
             .collect();
-        entries.compact_sort_by_key(|(_, value)| std::cmp::Reverse(size(value)));
+        entries.sort_by_key(|(_, value)| std::cmp::Reverse(size(value)));
         let kept = if top == 0 { entries.len() } else { top.min(entries.len()) };
         let left_out = entries.split_off(kept).into_iter().map(|(_, value)| value).collect();
         CountedMap { name: self.name.clone(), entries, left_out }

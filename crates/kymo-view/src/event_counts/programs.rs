@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 
-use kymo_model::CompactSort as _;
 use kymo_programs::HistogramBucket;
 use kymo_ust::{
     CountedKey, CountedUnder, CounterKind, CounterRow, CounterTotals, CounterValue,
@@ -106,7 +105,7 @@ impl ProgramCounts<'_> {
             }
         }
         for group in &mut groups {
-            group.shown.compact_sort_by_key(|(_, value)| std::cmp::Reverse(value.count()));
+            group.shown.sort_by_key(|(_, value)| std::cmp::Reverse(value.count()));
             if self.top != 0 && group.shown.len() > self.top {
                 let rest = group.shown.split_off(self.top);
                 group.left_out = rest.into_iter().map(|(_, value)| value).collect();

@@ -8,7 +8,6 @@ use kymo_analysis::tracks::{
     OPEN, RUNNABLE, RUNNING, SLEEPING, TraceTracks, TrackSpan, TrackTask, UNINTERRUPTIBLE,
     span_state,
 };
-use kymo_model::CompactSort as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::instants::Instants;
@@ -298,7 +297,7 @@ fn ftrace_events(tracks: &TraceTracks) -> Vec<(u32, u64, Message)> {
         });
         events.push((cpu as u32, base + wakeup.time, event));
     }
-    events.compact_sort_by_key(|e| (e.0, e.1));
+    events.sort_by_key(|e| (e.0, e.1));
     events
 }
 

@@ -4,7 +4,6 @@
 
 use std::io::{self, Write};
 
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::json::text;
@@ -68,7 +67,7 @@ fn profiles(stacks: &Stacks) -> Vec<Profile> {
         }
     }
     let weight = |p: &Profile| p.samples.iter().fold(0u64, |sum, s| sum.saturating_add(s.1));
-    profiles.compact_sort_by_cached_key(|p| std::cmp::Reverse(weight(p)));
+    profiles.sort_by_cached_key(|p| std::cmp::Reverse(weight(p)));
     profiles
 }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kymo_analysis::kmem::{ChainRow, KmemRead, ProcessRow};
-use kymo_model::CompactSort as _;
 use kymo_model::format_width;
 use serde_json::{Value, json};
 
@@ -75,15 +74,13 @@ impl PageProcessView<'_> {
             }
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
-        rows.compact_sort_by_key(|(_, r)| {
-            std::cmp::Reverse((r.allocated, r.freed + r.freed_batched))
-        });
+        rows.sort_by_key(|(_, r)| std::cmp::Reverse((r.allocated, r.freed + r.freed_batched)));
         rows
     }
 
     fn chains(&self) -> Vec<ChainText<'_>> {
         let mut rows: Vec<&ChainRow> = self.read.chains.rows().collect();
-        rows.compact_sort_by_key(|row| std::cmp::Reverse((row.live_bytes, row.allocs.bytes)));
+        rows.sort_by_key(|row| std::cmp::Reverse((row.live_bytes, row.allocs.bytes)));
         let text = |row| ChainText { row, frames: self.frames(row) };
         rows.into_iter().map(text).collect()
     }

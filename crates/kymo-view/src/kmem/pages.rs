@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use kymo_analysis::kmem::{
     KmemRead, MIGRATE_TYPES, PageAllocRow, PageCallerRow, PageSum, PageTable,
 };
-use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::{KmemKey, rule, site_text};
@@ -80,7 +79,7 @@ impl PageView<'_> {
 
     fn sorted(&self, mut rows: Vec<PageRow>) -> Vec<PageRow> {
         rows.retain(|row| !self.live_only || row.live_bytes > 0);
-        rows.compact_sort_by(|a, b| self.compare(a, b));
+        rows.sort_by(|a, b| self.compare(a, b));
         rows
     }
 

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 
 use kymo_analysis::call_sites::SiteId;
 use kymo_analysis::kmem::{KmemRead, SlabAllocRow, SlabCallerRow, SlabTable};
-use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::{KmemKey, rule, site_text};
@@ -109,7 +108,7 @@ impl SlabView<'_> {
     fn rows(&self, rows: impl Iterator<Item = SlabRow>) -> Vec<SlabRow> {
         let mut rows: Vec<SlabRow> =
             rows.filter(|row| !self.live_only || row.live_bytes > 0).collect();
-        rows.compact_sort_by(|a, b| self.compare(a, b));
+        rows.sort_by(|a, b| self.compare(a, b));
         rows
     }
 

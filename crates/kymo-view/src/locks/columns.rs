@@ -3,7 +3,6 @@
 use std::str::FromStr;
 
 use kymo_analysis::locks::LockRow;
-use kymo_model::CompactSort as _;
 
 use super::ScaledTime;
 
@@ -88,7 +87,7 @@ impl LockColumn {
 /// Rows by a column, the largest first.
 pub(super) fn sorted(rows: &[LockRow], key: LockColumn) -> Vec<&LockRow> {
     let mut rows: Vec<&LockRow> = rows.iter().collect();
-    rows.compact_sort_by_cached_key(|row| {
+    rows.sort_by_cached_key(|row| {
         (std::cmp::Reverse(key.value(row)), row.caller.name.clone(), row.address, row.tid)
     });
     rows

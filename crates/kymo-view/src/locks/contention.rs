@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kymo_analysis::locks::{ContentionTable, LockEvents, LockGroup, LockRow, lock_type};
+use kymo_model::UntrustedText;
 use serde_json::{Value, json};
 
 use super::ScaledTime;
@@ -136,18 +137,20 @@ impl ContentionView<'_> {
         let titles: Vec<&str> =
             self.columns.iter().map(|c| c.title()).chain(last.iter().copied()).collect();
         let between = format!("{separator} ");
+        let name = |text: &[u8]| UntrustedText::new(text).to_csv_field(separator).into_owned();
         writeln!(out, "# output: {}", titles.join(&between))?;
         for row in self.rows() {
             let mut cells: Vec<String> =
                 self.columns.iter().map(|c| c.value(row).to_string()).collect();
             match self.group {
                 LockGroup::Caller => {
-                    cells.extend([lock_type(row.flags).to_owned(), row.caller.name.clone()]);
+                    let caller = name(row.caller.name.as_bytes());
+                    cells.extend([lock_type(row.flags).to_owned(), caller]);
                 }
-                LockGroup::Task => cells.extend([row.tid.to_string(), shown(&row.comm)]),
+                LockGroup::Task => cells.extend([row.tid.to_string(), name(&row.comm)]),
                 LockGroup::Address => cells.extend([
                     format!("{:x}", row.address),
-                    row.symbol.clone().unwrap_or_default(),
+                    name(row.symbol.clone().unwrap_or_default().as_bytes()),
                     lock_type(row.flags).to_owned(),
                 ]),
             }

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 
 use kymo_analysis::locks::WaitCell;
 use kymo_analysis::offcpu::{StackNode, StackStore};
-use kymo_model::CompactSort as _;
 use serde_json::{Value, json};
 
 use super::ScaledTime;
@@ -27,7 +26,7 @@ impl PairList<'_> {
         let names =
             |stack: Option<StackNode>| stack.map_or_else(Vec::new, |s| self.stacks.names(s));
         self.cells.retain(|(_, cell)| cell.stack.is_some());
-        self.cells.compact_sort_by_key(|(_, cell)| Reverse(cell.total));
+        self.cells.sort_by_key(|(_, cell)| Reverse(cell.total));
         for (n, (of, cell)) in self.cells.into_iter().take(self.most).enumerate() {
             if n == 0 {
                 writeln!(out, "\n Who waited, and who woke it (innermost function first)\n")?;

@@ -8,7 +8,7 @@ use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuTable, WaitTable};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
-use kymo_model::{CompactSort as _, IndexVec, Note, NoteKind, by_number, counted};
+use kymo_model::{IndexVec, Note, NoteKind, by_number, counted};
 use kymo_symbols::DsoId;
 use rustc_hash::FxHashMap;
 
@@ -220,9 +220,7 @@ fn programs(profile: Option<&Profile>, times: &ProfileTimes) -> Vec<ProgramShare
         row.blocked += Duration::from_nanos(time.blocked);
     }
     let mut rows: Vec<ProgramShare> = rows.into_values().collect();
-    rows.compact_sort_by(|a, b| {
-        (b.on_cpu, b.blocked, &a.name).cmp(&(a.on_cpu, a.blocked, &b.name))
-    });
+    rows.sort_by(|a, b| (b.on_cpu, b.blocked, &a.name).cmp(&(a.on_cpu, a.blocked, &b.name)));
     rows.truncate(PROGRAMS);
     rows
 }
@@ -282,7 +280,7 @@ fn functions(
         }
     }
     let mut order: Vec<_> = costs.into_iter().filter(|(_, c)| c.0 > 0).collect();
-    order.compact_sort_by_key(|(f, c)| (Reverse(c.0), *f));
+    order.sort_by_key(|(f, c)| (Reverse(c.0), *f));
     let row = |(frame, (own, total)): (FrameId, (u64, u64))| FunctionShare {
         own: share(own, event.period),
         total: share(total, event.period),
@@ -373,7 +371,7 @@ fn threads(
     let profile = seen.map(|(p, ..)| p);
     let time = |tid: &u32| times.threads.get(tid).copied().unwrap_or_default();
     let mut order: Vec<(u32, Row)> = rows.into_iter().collect();
-    order.compact_sort_by_key(|(tid, r)| {
+    order.sort_by_key(|(tid, r)| {
         let time = time(tid);
         (Reverse((r.period, time.on_cpu, time.ready, time.blocked)), *tid)
     });

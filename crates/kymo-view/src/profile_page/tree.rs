@@ -7,7 +7,6 @@ use std::time::Duration;
 use kymo_analysis::offcpu::WaitTable;
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, FrameId, Profile};
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::build::{MergedFrames, label};
@@ -120,7 +119,7 @@ impl TimeTree {
             let sum = |at: &usize| self.nodes.get(*at).map_or(0, |n| n.on.saturating_add(n.off));
             let large = node.children.iter().filter(|at| sum(at) >= least.max(1));
             let mut large: Vec<usize> = large.copied().collect();
-            large.compact_sort_by_key(|at| Reverse(sum(at)));
+            large.sort_by_key(|at| Reverse(sum(at)));
             let inner = if at == 0 { 0 } else { depth + usize::from(large.len() > 1) };
             open.extend(large.into_iter().rev().map(|at| (at, inner)));
         }

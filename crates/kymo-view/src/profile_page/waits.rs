@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuCell, StackNode, WaitTable, WakerId};
-use kymo_model::{CompactSort as _, counted};
+use kymo_model::counted;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ impl WaitSection {
         // What nobody waits for comes last.
         let worker = OffCpuCause::IdleWorker.text();
         let key = |r: &TimeRow| (r.what == worker, std::cmp::Reverse(r.shown()));
-        rows[1..].compact_sort_by_key(key);
+        rows[1..].sort_by_key(key);
         let all: Duration = rows.iter().map(TimeRow::shown).sum();
         let least = (all.as_nanos() as f64 * LEAST_SHARE) as u64;
         let pairs = stacks_of_waits(table).into_iter().filter(|w| w.cell.total >= least);
@@ -151,7 +151,7 @@ impl WaitSection {
             let idle: Duration = self.rows.iter().map(|r| r.idle.1).sum();
             let mut causes: Vec<&TimeRow> =
                 self.rows.iter().filter(|r| !r.idle.1.is_zero()).collect();
-            causes.compact_sort_by_key(|r| std::cmp::Reverse(r.idle.1));
+            causes.sort_by_key(|r| std::cmp::Reverse(r.idle.1));
             let causes: Vec<&str> = causes.into_iter().map(|r| r.what).collect();
             let _ = writeln!(o, "  {what:<34} {:>10}  {}", time(idle), visible(&causes.join("; ")));
         }
@@ -247,7 +247,7 @@ fn stacks_of_waits(table: &WaitTable) -> Vec<StackWaits> {
             None => all.push(StackWaits { cause: *cause, stack, waker: *waker, cell: *cell }),
         }
     }
-    all.compact_sort_by_key(|w| std::cmp::Reverse(w.cell.total));
+    all.sort_by_key(|w| std::cmp::Reverse(w.cell.total));
     all
 }
 

@@ -4,7 +4,6 @@ use kymo_analysis::offcpu::{OffCpuCause, StackNode, TaskTime, TaskTimes, count_t
 use kymo_analysis::oncpu::OnCpu;
 use kymo_analysis::profile::{LoadOptions, Profile, has_chains};
 use kymo_events::EventSource;
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::builder::StackBuilder;
@@ -106,7 +105,7 @@ fn add_waits(task: &TaskTime, times: &TaskTimes, (event, builder): (u32, &mut St
     let number = builder.task(|| task.comm.clone(), task.pid, task.tid);
     let mut waits: Vec<_> = task.waits.iter().collect();
     // The order of a hash table is not that of the next run.
-    waits.compact_sort_by_key(|((cause, stack), _)| (*cause, *stack));
+    waits.sort_by_key(|((cause, stack), _)| (*cause, *stack));
     for ((cause, stack), cell) in waits {
         let node = wait_node(*cause, *stack, times, builder);
         let stack = builder.stack(event, number, Some(node));

@@ -6,7 +6,7 @@ use std::io;
 use kymo_analysis::chain_tree::{Chains, Viewer};
 use kymo_analysis::histogram::{EntryNumbers, HistEntry, Histogram};
 use kymo_analysis::report_config::{EventLayout, ReportColumn, ReportWhole};
-use kymo_model::{CompactSort as _, format_width};
+use kymo_model::format_width;
 use rustc_hash::FxHashMap;
 
 use super::columns::{CellSource, column, separated, write_cell};
@@ -77,7 +77,7 @@ fn rows<'h>(
     };
     let weights: Vec<Reverse<Vec<u64>>> = rows.iter().map(weight).collect();
     let weight = |n: &usize| weights.get(*n);
-    rows.iter_mut().for_each(|row| row.below.compact_sort_by_key(weight));
+    rows.iter_mut().for_each(|row| row.below.sort_by_key(weight));
     rows
 }
 

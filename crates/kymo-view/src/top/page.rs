@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use kymo_analysis::live_profile::{
     FunctionId, LiveFunction, LiveKey, LiveProfile, LiveQuery, LiveRow, LiveRows, RowKey,
 };
-use kymo_model::CompactSort as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::percent;
@@ -124,7 +123,7 @@ pub fn build_page(profile: &LiveProfile, query: &LiveQuery, shape: &TopShape) ->
         is_heavy || time(r) > 0
     });
     let first = |r: &LiveRow| if shape.by_off_cpu { time(r) } else { 0 };
-    rows.compact_sort_by_key(|r| {
+    rows.sort_by_key(|r| {
         (Reverse(first(r)), Reverse(weight(r)), Reverse(r.own), Reverse(time(r)), r.key)
     });
     let filter = shape.filter.to_lowercase();

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use kymo_analysis::task_activity::{ActivityInterval, ActivityRow, ActivityState};
-use kymo_model::CompactSort as _;
 
 use crate::percent;
 use crate::units::shown;
@@ -55,7 +54,7 @@ impl ActivitySort {
     /// Puts rows into the order.
     pub fn apply(self, rows: &mut [ActivityRow]) {
         let most = |rows: &mut [ActivityRow], of: fn(&ActivityRow) -> u64| {
-            rows.compact_sort_by_key(|r| (Reverse(of(r)), r.task.tid));
+            rows.sort_by_key(|r| (Reverse(of(r)), r.task.tid));
         };
         match self {
             ActivitySort::Run => most(rows, |r| r.run),
@@ -64,9 +63,7 @@ impl ActivitySort {
             ActivitySort::Switches => most(rows, |r| r.switches),
             ActivitySort::Longest => most(rows, |r| r.longest_wait),
             ActivitySort::Name => {
-                rows.compact_sort_by(|a, b| {
-                    (a.task.comm(), a.task.tid).cmp(&(b.task.comm(), b.task.tid))
-                });
+                rows.sort_by(|a, b| (a.task.comm(), a.task.tid).cmp(&(b.task.comm(), b.task.tid)));
             }
         }
     }

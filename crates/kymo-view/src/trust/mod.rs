@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use kymo_analysis::profile::{FrameId, Profile};
 use kymo_events::{losses, notes_on_trace_data};
 use kymo_files::perfdata::PerfData;
-use kymo_model::{CompactSort as _, NoteKind, counted};
+use kymo_model::{NoteKind, counted};
 use kymo_symbols::{DsoId, DsoKind};
 
 use crate::{Ledger, percent};
@@ -172,7 +172,7 @@ impl<'a> NamelessCode<'a> {
             }
         }
         let mut worst: Vec<(&str, (u64, Option<DsoId>))> = by_dso.into_iter().collect();
-        worst.compact_sort_by_key(|(_, (n, _))| std::cmp::Reverse(*n));
+        worst.sort_by_key(|(_, (n, _))| std::cmp::Reverse(*n));
         let first = worst.first().and_then(|(_, (_, dso))| symbols.get((*dso)?));
         let is_missing = first.is_some_and(|dso| {
             dso.kind == DsoKind::File && symbols.files().binary(&dso.binary()).is_none()

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use kymo_analysis::profile::{EventProfile, Profile};
 use kymo_events::ReadSummary;
 use kymo_events::unwind::{LARGEST_COPY, Needed, Tally, UnwindStop};
-use kymo_model::{AttrFlags, CompactSort as _, NoteKind, SampleType, by_number};
+use kymo_model::{AttrFlags, NoteKind, SampleType, by_number};
 use kymo_symbols::unwind::CfiError;
 use kymo_symbols::{DsoKind, Resolver};
 
@@ -104,7 +104,7 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
         return;
     }
     let mut ends: Vec<(&str, u64)> = ends.into_iter().collect();
-    ends.compact_sort_by_key(|(name, n)| (std::cmp::Reverse(*n), *name));
+    ends.sort_by_key(|(name, n)| (std::cmp::Reverse(*n), *name));
     let named: Vec<String> =
         ends.iter().take(NAMED).map(|(name, n)| format!("{name} ({n})")).collect();
     let fact = format!(
@@ -155,7 +155,7 @@ fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
         if percent(sum, tally.stacks) < HARMLESS_PERCENT {
             continue;
         }
-        stops.compact_sort_by_key(|(stop, n)| (std::cmp::Reverse(*n), *stop));
+        stops.sort_by_key(|(stop, n)| (std::cmp::Reverse(*n), *stop));
         let name = |stop: &UnwindStop| match stop.dso {
             Some(_) => symbols.dso_name(stop.dso).to_owned(),
             None => "memory without a mapping".to_owned(),

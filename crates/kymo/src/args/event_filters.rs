@@ -4,7 +4,6 @@
 use anyhow::bail;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use kymo_kernel::events::{Catalog, EventSpec};
-use kymo_model::CompactSort as _;
 
 /// One `-e` or `--filter`, as typed.
 #[derive(Clone, Debug)]
@@ -129,7 +128,7 @@ impl clap::FromArgMatches for EventArgs {
             let places = matches.indices_of(PROGRAMS).into_iter().flatten();
             typed.extend(places.map(|at| (at, Typed::Programs)));
         }
-        typed.compact_sort_by_key(|(at, _)| *at);
+        typed.sort_by_key(|(at, _)| *at);
         Ok(EventArgs(typed.into_iter().map(|(_, t)| t).collect()))
     }
 

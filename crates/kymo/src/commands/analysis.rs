@@ -16,6 +16,7 @@ use kymo_view::Ledger;
 use kymo_view::units::TimeUnits;
 
 use super::default_recording;
+use super::event_recording::RecordedEvents;
 use super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::args::targets::kernel_numbers;
@@ -253,6 +254,23 @@ impl AnalysisArgs {
         let damage = summary.is_damaged(source).then_some("damaged; what can be read is counted");
         Ok(exit::status(source.name(), damage, ledger, self.strict))
     }
+}
+
+/// Records events and shows them while they come, by `show`, which reads them as it reads a
+/// recording. `read_of`: the flags that name the recording.
+pub(crate) fn show_live<A: Send>(
+    live: &WatchArgs,
+    events: &RecordedEvents,
+    chains: bool,
+    mut args: A,
+    read_of: fn(&mut A) -> &mut AnalysisArgs,
+    show: impl FnOnce(&A) -> anyhow::Result<ExitCode> + Send,
+) -> anyhow::Result<ExitCode> {
+    let cgroups = read_of(&mut args).names_cgroups();
+    live.pass_on(events, (chains, cgroups), move |pipe| {
+        read_of(&mut args).set_live(pipe)?;
+        show(&args)
+    })
 }
 
 /// Tells that a result is of the tasks of a command.

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use kymo_files::perfdata::PerfData;
+use kymo_kernel::calendar::format_local_time;
 use kymo_kernel::output_file::{self, Existing, PRIVATE};
-use kymo_kernel::process::format_local_time;
 use kymo_kernel::system::SystemRoot;
-use kymo_model::{CompactSort as _, counted};
+use kymo_model::counted;
 use kymo_symbols::build_id_archive::{ArchiveWriter, INNER, unpack};
 use kymo_symbols::build_id_cache::BuildIdCache;
 use kymo_symbols::{BuildIdDirectory, Finder, ResolverOptions};
@@ -213,7 +213,7 @@ fn only_archive() -> anyhow::Result<PathBuf> {
             found.push(name);
         }
     }
-    found.compact_sort_by(Ord::cmp);
+    found.sort_unstable();
     match found.as_slice() {
         [only] => Ok(PathBuf::from(only)),
         [] => bail!("no perf*.tar.bz2 lies in this directory; name the archive"),

@@ -16,7 +16,7 @@ use kymo_files::ctf::types::CtfVersion;
 use kymo_files::ctf::write::Directory;
 use kymo_files::perfdata::{PerfData, PerfDataReadStats, RecordOrder};
 use kymo_format::json_string;
-use kymo_kernel::process::format_utc_time;
+use kymo_kernel::calendar::format_utc_time;
 use kymo_model::{Note, NoteKind, RecordKind};
 use kymo_render::perf_ctf::PerfCtf;
 use kymo_render::perf_script::{DataJsonWriter, LineStyle, SampleTextOptions, SourceOptions};

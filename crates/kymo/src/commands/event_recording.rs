@@ -79,25 +79,52 @@ pub(crate) const READER: &str = "kymo-live";
 pub(crate) const CALLS: [&str; 2] = ["raw_syscalls", "syscalls"];
 
 /// Events that a command records.
-pub(crate) struct RecordedEvents<'a> {
+pub(crate) struct RecordedEvents {
     /// The command, as it is typed: `kymo sched record`.
-    pub(crate) command: &'a str,
-    /// Without these there is nothing to show.
-    pub(crate) required: &'a [&'a str],
-    /// Those that are recorded if the kernel has them.
-    pub(crate) optional: &'a [&'a str],
+    pub(crate) command: &'static str,
+    required: Vec<String>,
+    optional: Vec<String>,
 }
 
-impl RecordedEvents<'_> {
+impl RecordedEvents {
+    /// Events of a command; none yet.
+    pub(crate) fn of(command: &'static str) -> RecordedEvents {
+        RecordedEvents { command, required: Vec::new(), optional: Vec::new() }
+    }
+
+    /// Switches, and those of these events of tasks that the kernel has.
+    pub(crate) fn of_tasks<'a>(
+        command: &'static str,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> RecordedEvents {
+        let required = "sched:sched_switch";
+        // With both of them each wake-up would be recorded twice.
+        let twice = has_event("sched:sched_waking").then_some("sched:sched_wakeup");
+        let names = names.into_iter().filter(|name| *name != required && Some(*name) != twice);
+        RecordedEvents::of(command).require([required]).prefer(names)
+    }
+
+    /// Adds events without which there is nothing to show.
+    pub(crate) fn require<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.required.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds events that are recorded if the kernel has them.
+    pub(crate) fn prefer<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.optional.extend(names.into_iter().map(Into::into));
+        self
+    }
+
     /// The events that the kernel has, each once; of these systems without those of the recorder's
     /// own, and of threads that read along.
     pub(crate) fn specs(&self, without_own: &[&str]) -> anyhow::Result<Vec<EventSpec>> {
         let catalog = Catalog::open();
         let mut specs = Vec::new();
-        for name in self.required {
+        for name in &self.required {
             specs.extend(catalog.parse(name)?);
         }
-        for name in self.optional {
+        for name in &self.optional {
             specs.extend(catalog.parse(name).into_iter().flatten());
         }
         let own = format!("common_pid != {} && comm != \"{READER}\"", std::process::id());
@@ -119,7 +146,7 @@ pub(crate) fn has_event(name: &str) -> bool {
 /// stops it.
 pub(crate) fn record_events(
     args: &EventRecordingArgs,
-    events: &RecordedEvents<'_>,
+    events: &RecordedEvents,
 ) -> anyhow::Result<ExitCode> {
     let cpus = args.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
     let cpus = cpus.unwrap_or_default();

@@ -106,7 +106,7 @@ impl WatchArgs {
     /// What is recorded, of all CPUs; with the cgroup of each event for who asks for some.
     pub(crate) fn options(
         &self,
-        events: &RecordedEvents<'_>,
+        events: &RecordedEvents,
         chains: bool,
         cgroups: bool,
     ) -> anyhow::Result<RecordOptions> {
@@ -127,7 +127,7 @@ impl WatchArgs {
     /// Records events, and has `read` take them out of the file that it is given, until the end.
     pub(crate) fn pass_on(
         &self,
-        events: &RecordedEvents<'_>,
+        events: &RecordedEvents,
         (chains, cgroups): (bool, bool),
         read: impl FnOnce(PathBuf) -> anyhow::Result<ExitCode> + Send,
     ) -> anyhow::Result<ExitCode> {

@@ -36,6 +36,7 @@ mod output;
 mod page_command;
 pub(crate) mod probe;
 pub(crate) mod profile;
+mod profile_recording;
 pub(crate) mod program_run;
 pub(crate) mod record;
 pub(crate) mod report;
@@ -45,6 +46,7 @@ pub(crate) mod scratch;
 pub(crate) mod script;
 pub(crate) mod session;
 pub(crate) mod stat;
+pub(crate) mod strace;
 pub(crate) mod syscalls;
 pub(crate) mod test;
 pub(crate) mod timechart;
@@ -85,7 +87,7 @@ pub(crate) fn captured_on(path: &Path) -> Option<String> {
     let meta = meta.ok()?;
     // A pipe has no past; perf states its time all the same.
     let has_time = meta.is_file() || CalledName::get() == CalledName::Perf;
-    has_time.then(|| kymo_kernel::process::local_time_of(meta.mtime()))
+    has_time.then(|| kymo_kernel::calendar::local_time_of(meta.mtime()))
 }
 
 /// Prints an error with its causes and gives the exit status for it.

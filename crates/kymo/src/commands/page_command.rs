@@ -24,8 +24,21 @@ pub(crate) fn become_view(
     times: Option<(u64, u64)>,
     tid: Option<u32>,
 ) -> anyhow::Result<Infallible> {
+    become_view_since(None, recording, times, tid)
+}
+
+/// Goes on as `kymo view` with the differential flame graph since another recording.
+pub(crate) fn become_view_since(
+    base: Option<&Path>,
+    recording: &Path,
+    times: Option<(u64, u64)>,
+    tid: Option<u32>,
+) -> anyhow::Result<Infallible> {
     let mut arguments: Vec<OsString> = ["view", "-i"].map(Into::into).into();
     arguments.push(recording.into());
+    if let Some(base) = base {
+        arguments.extend(["--diff".into(), base.into()]);
+    }
     if let Some((from, to)) = times {
         let seconds = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
         arguments.push(format!("--select={},{}", seconds(from), seconds(to)).into());

@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use anyhow::bail;
 use kymo_analysis::offcpu::{
-    FUTEX_CALL, OffCpuCause, OffCpuConfig, TaskTimesError, WaitScope, WakerInfo, count_off_cpu,
+    OffCpuCause, OffCpuConfig, TaskTimesError, WaitScope, WakerInfo, count_off_cpu,
     count_recorded_waits, has_switch_records, off_cpu_notes,
 };
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_analysis::tasks::SchedSelection;
 use kymo_events::{EventSelection, EventSource, parse_times};
-use kymo_kernel::events::{Catalog, EventSpec, paranoid};
 use kymo_kernel::target;
 use kymo_model::{EventType, Note, NoteKind, counted, shell_word};
 use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target, record};
@@ -25,8 +24,8 @@ use kymo_view::profile_page::{CommandRun, ProfileTarget, ProfileTimes, build_pag
 use rustc_hash::FxHashMap;
 
 use super::container_files;
-use super::frame_pointers::without_frame_pointers;
 use super::page_command::become_view;
+use super::profile_recording::{FREQUENCY, StackChoice, WAIT_EVENTS, wait_events};
 use super::scratch::ScratchDirectory;
 use crate::args::symbols::DebuginfodArgs;
 use crate::args::values::{call_graph, millis};
@@ -125,17 +124,6 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Samples a second.
-const FREQUENCY: u64 = 4000;
-/// The same where stacks are copied though nobody asked for it.
-const COPY_FREQUENCY: u64 = 1000;
-/// Bytes of a copy.
-const COPY_BYTES: u32 = 8192;
-
-/// Events that tell what a command waits for, and who wakes it.
-const WAIT_EVENTS: [&str; 3] = ["sched:sched_switch", WAKE_UP, "sched:sched_wakeup_new"];
-const WAKE_UP: &str = "sched:sched_waking";
-
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let recording = args.input.clone().or_else(|| args.output.clone());
     if args.view && recording.is_none() {
@@ -171,7 +159,7 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
     let scratch = ScratchDirectory::new(args.output.is_none())?;
     let path = args.output.clone().unwrap_or_else(|| scratch.file());
     let options = options(&args, &path)?;
-    let stacks = StackChoice::of(&args, &options);
+    let stacks = StackChoice::of((args.call_graph, args.freq), &options.target, &args.command);
     let options =
         RecordOptions { freq: Some(stacks.freq), call_graph: Some(stacks.mode), ..options };
     let before = blocked_before(&options)?;
@@ -234,37 +222,6 @@ fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..RecordOptions::default()
     })
-}
-
-/// How stacks are recorded, and how often.
-struct StackChoice {
-    mode: CallGraph,
-    freq: u64,
-    /// Why, if nobody asked for it.
-    note: Option<Note>,
-}
-
-impl StackChoice {
-    /// What was asked for, or what the program needs.
-    fn of(args: &Args, options: &RecordOptions) -> StackChoice {
-        let without = match args.call_graph {
-            None => without_frame_pointers(&options.target, &args.command),
-            Some(_) => None,
-        };
-        let Some(program) = without else {
-            let mode = args.call_graph.unwrap_or(CallGraph::FramePointers);
-            return StackChoice { mode, freq: args.freq.unwrap_or(FREQUENCY), note: None };
-        };
-        let freq = args.freq.unwrap_or(COPY_FREQUENCY);
-        let fact = format!(
-            "{} keeps no frame pointers: stacks are copied (--call-graph dwarf), {freq} times a \
-             second",
-            program.display()
-        );
-        let advice = "--call-graph fp is cheaper, and loses callers";
-        let note = Note::choice(NoteKind::Stacks, fact, Some(advice.to_owned()));
-        StackChoice { mode: CallGraph::Dwarf(COPY_BYTES), freq, note: Some(note) }
-    }
 }
 
 /// What the page is headed with.
@@ -482,10 +439,8 @@ fn of_records(
     }
     let mut threads = on_cpu.finish(begin, end);
     let machine = &profile.machine;
-    let is_chosen = |tid: u32| {
-        let comm = machine.name_of(tid).map_or("", |id| machine.comm(id));
-        selection.wants_task(machine.pid_of(tid), Some(tid), comm.as_bytes())
-    };
+    // Threads without a wanted name have no account.
+    let is_chosen = |tid: u32| selection.wants_numbers(machine.pid_of(tid), tid);
     if selection.has_task_conditions() {
         threads.retain(|(tid, _)| is_chosen(*tid));
     }
@@ -501,7 +456,7 @@ fn of_records(
     let before = live.map_or(&nothing, |live| &live.before);
     let wanted: HashSet<u32> = threads.iter().map(|(tid, _)| *tid).collect();
     let wants = |tid| wanted.contains(&tid);
-    let scope = WaitScope { span: (begin, end), before, wants: &wants };
+    let scope = WaitScope { span: (begin, end), before, wants: &wants, names: selection };
     let mut waits = count_recorded_waits(source, scope)?;
     match args.input.is_none() {
         true => waits.wakers.iter_mut().for_each(name_waker),
@@ -553,40 +508,6 @@ fn name_waker(waker: &mut WakerInfo) {
     let Some(tid) = tid else { return };
     let name = target::comm(tid).map_or_else(String::new, |name| format!(" (now {name})"));
     waker.comm = format!("task {tid}{name}").into_bytes();
-}
-
-/// The events of waits, if this user may record them.
-fn wait_events(target: &Target) -> Vec<EventSpec> {
-    let rights = paranoid();
-    if !rights.privileged && rights.level.is_none_or(|level| level > -1) {
-        return Vec::new();
-    }
-    let catalog = Catalog::open();
-    let mut events: Vec<EventSpec> =
-        WAIT_EVENTS.iter().flat_map(|name| catalog.parse(name).unwrap_or_default()).collect();
-    for event in &mut events {
-        event.terms.period = Some(1);
-    }
-    if events.len() < WAIT_EVENTS.len() {
-        return Vec::new();
-    }
-    // Whoever wakes the command may be of another process: of all wake-ups of the machine those
-    // of the command are kept, without copies of the wakers' stacks.
-    if *target != Target::System {
-        let mut others = events.iter().find(|e| e.name == WAKE_UP).cloned();
-        others.iter_mut().for_each(|event| {
-            event.terms.system_wide = true;
-            event.terms.call_graph = Some("fp".to_owned());
-        });
-        events.extend(others);
-    }
-    // Which futex it is that a thread waits for; kernels without events of system calls do not
-    // tell.
-    for mut futex in catalog.parse(FUTEX_CALL).unwrap_or_default() {
-        futex.terms.period = Some(1);
-        events.push(futex);
-    }
-    events
 }
 
 /// What is said of every run.

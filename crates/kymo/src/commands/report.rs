@@ -16,7 +16,7 @@ use kymo_analysis::profile::{
 };
 use kymo_analysis::record_overview::RecordOverview;
 use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
-use kymo_events::notes_on_perf_data;
+use kymo_events::{EventSelection, RecordedExtent, notes_on_perf_data};
 use kymo_files::RecordingFormat;
 use kymo_files::perfdata::read::{FeatureSection, RecordOrder};
 use kymo_files::perfdata::{EventDesc, Feature, PerfData};
@@ -288,7 +288,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
-    let unmet = selection.unmet_notes_in(&mut file);
+    let mut unmet = selection.unmet_notes_in(&mut file);
     labels.name_cgroups(&|id| {
         let path = profile.machine.cgroup(id);
         path.map(|path| {
@@ -310,6 +310,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         && args.socket_filter.is_none()
         && !args.switch.is_given();
     let nothing = !everything && !profile.events.iter().any(left);
+    if let Some(comms) = config.comms.as_ref().filter(|_| nothing && unmet.is_empty()) {
+        // Names are chosen among what was counted.
+        let chosen = EventSelection::of_tasks(comms.clone(), Vec::new(), Vec::new());
+        for (stack, _) in profile.events.iter().flat_map(EventProfile::stacks) {
+            chosen.wants_comm(stack.tid, profile.machine.comm(stack.comm).as_bytes());
+        }
+        unmet = chosen.unmet_notes(RecordedExtent::default);
+    }
     let grouping = match (args.group, args.no_group) {
         (_, true) => EventGrouping::Apart,
         (true, false) => EventGrouping::Forced,

@@ -64,14 +64,10 @@ enum Action {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Some(Action::Record(recording)) => {
-            let optional: Vec<&str> =
-                SCHED_EVENTS.into_iter().filter(|name| *name != "sched:sched_switch").collect();
-            let events = RecordedEvents {
-                command: "kymo timechart record",
-                required: &["sched:sched_switch"],
-                optional: &optional,
-            };
-            record_events(recording, &events)
+            let required = "sched:sched_switch";
+            let others = SCHED_EVENTS.into_iter().filter(|name| *name != required);
+            let events = RecordedEvents::of("kymo timechart record").require([required]);
+            record_events(recording, &events.prefer(others))
         }
         None => draw(&args),
     }

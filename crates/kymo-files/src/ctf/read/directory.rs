@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kymo_model::CompactSort as _;
 use rustc_hash::FxHashMap;
 
 use super::metadata::{is_trace, why_unreadable};
@@ -121,7 +120,7 @@ pub(crate) fn streams(directories: &[PathBuf], traces: &[Trace]) -> Vec<Vec<Part
         }
     }
     let ordered = |mut parts: Vec<(u64, Part)>| {
-        parts.compact_sort_by_key(|p| p.0);
+        parts.sort_by_key(|p| p.0);
         parts.into_iter().map(|p| p.1).collect()
     };
     streams.into_iter().map(ordered).collect()

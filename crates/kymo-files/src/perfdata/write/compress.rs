@@ -145,4 +145,24 @@ mod tests {
         zstd::stream::read::Decoder::new(&stream[..]).unwrap().read_exact(&mut back).unwrap();
         assert!(back == input);
     }
+
+    #[test]
+    fn higher_levels_compress_more() {
+        // Words drawn at random: matches of many lengths and distances, which the strategies of
+        // higher levels find better.
+        let mut x = 1u64;
+        let mut input = Vec::new();
+        for _ in 0..30_000 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let word = (x >> 40) * (x >> 40) >> 36;
+            input.extend(format!("{word} {} ", word % 17).bytes());
+        }
+        let size = |level| {
+            let mut out = Vec::new();
+            Compressor::new(level, CompressedForm::Plain).unwrap().push(&input, &mut out).unwrap();
+            out.len()
+        };
+        let sizes = [3, 12, 15, 22].map(size);
+        assert!(sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");
+    }
 }

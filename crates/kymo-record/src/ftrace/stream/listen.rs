@@ -1,10 +1,12 @@
 //! The listener: takes connections, one thread each, until told to stop.
 
+use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kymo_kernel::descriptors;
@@ -100,6 +102,29 @@ struct State {
     open: AtomicUsize,
     complete: AtomicU64,
     broken: AtomicU64,
+    /// Connections that have not begun a recording, the oldest first.
+    silent: Mutex<VecDeque<(u64, TcpStream)>>,
+}
+
+impl State {
+    /// Ends the connection that has been silent longest, if there is one: whoever has something
+    /// to send is not kept out by those who say nothing.
+    fn end_silent(&self) -> bool {
+        let oldest = self.silent.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        // Its thread reads the end, and counts it out.
+        oldest.is_some_and(|(_, socket)| socket.shutdown(Shutdown::Both).is_ok())
+    }
+
+    fn begins(&self, number: u64, socket: &TcpStream) -> io::Result<()> {
+        let socket = socket.try_clone()?;
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, socket));
+        Ok(())
+    }
+
+    fn has_begun(&self, number: u64) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.retain(|(n, _)| *n != number);
+    }
 }
 
 /// Takes recordings until a signal asks to end or enough have come. Recordings
@@ -134,11 +159,11 @@ pub fn listen(
             options,
             signals,
             &state,
-            |socket, from| {
+            |socket, from, number| {
                 let (state, rules) = (&state, &rules);
                 state.open.fetch_add(1, Ordering::Relaxed);
                 scope.spawn(move || {
-                    serve(&socket, from, rules, state, tell);
+                    serve(&socket, (from, number), rules, state, tell);
                     state.open.fetch_sub(1, Ordering::Relaxed);
                 });
             },
@@ -157,9 +182,10 @@ fn accept(
     options: &ListenOptions,
     signals: &Signals,
     state: &State,
-    mut start: impl FnMut(TcpStream, SocketAddr),
+    mut start: impl FnMut(TcpStream, SocketAddr, u64),
     tell: &dyn Fn(ListenEvent),
 ) -> io::Result<()> {
+    let mut number = 0;
     loop {
         let listening = listener.as_fd();
         let mut fds = [descriptors::readable(&listening), descriptors::readable(signals)];
@@ -176,8 +202,10 @@ fn accept(
         match listener.accept() {
             Ok((socket, from)) => {
                 socket.set_nonblocking(false)?;
-                if state.open.load(Ordering::Relaxed) < options.max_senders {
-                    start(socket, from);
+                let has_room = state.open.load(Ordering::Relaxed) < options.max_senders;
+                if (has_room || state.end_silent()) && state.begins(number, &socket).is_ok() {
+                    start(socket, from, number);
+                    number += 1;
                 } else {
                     tell(ListenEvent::Full { from });
                 }
@@ -192,12 +220,14 @@ fn accept(
 
 fn serve(
     socket: &TcpStream,
-    from: SocketAddr,
+    (from, number): (SocketAddr, u64),
     rules: &Rules,
     state: &State,
     tell: &(dyn Fn(ListenEvent) + Sync),
 ) {
-    let arriving = match Arriving::begin(socket, rules, &state.stop) {
+    let begun = Arriving::begin(socket, rules, &state.stop);
+    state.has_begun(number);
+    let arriving = match begun {
         Ok(arriving) => arriving,
         Err(error) => {
             let _ = refuse(socket, &error);

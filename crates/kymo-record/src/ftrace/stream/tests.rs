@@ -372,3 +372,15 @@ fn nobody_listens_to_the_world_by_accident() {
     let error = listen(&options, &signals, &|_| {}).unwrap_err().to_string();
     assert!(error.contains("--no-secret"), "{error}");
 }
+
+#[test]
+fn silent_peers_keep_no_sender_out() {
+    let listener = Listener::start(1, |_| {});
+    let connect = |_| TcpStream::connect(listener.address).unwrap();
+    let silent: Vec<TcpStream> = (0..200).map(connect).collect();
+    let mut sender = listener.connect("host", &trace_header(1, b'a')).unwrap();
+    send_by_pipe(&mut sender, 0, &page(1));
+    sender.finish(None).unwrap();
+    assert_eq!(contents(&listener.file("host"), 1), [page(1)]);
+    drop(silent);
+}

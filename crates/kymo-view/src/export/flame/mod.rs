@@ -2,13 +2,15 @@
 //! it can be zoomed into and searched. Each frame is as wide as what passed
 //! through it; the order from left to right is that of names, not of time.
 
+mod differential;
+
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use kymo_model::CompactSort as _;
-
 use super::folded::{ByName, FrameKind};
 use crate::percent;
+
+pub use differential::write_differential;
 
 /// How it is drawn.
 #[derive(Clone, Debug)]
@@ -57,42 +59,79 @@ pub fn write(stacks: &ByName, look: &Look, out: &mut dyn Write) -> io::Result<Dr
     let roots = stacks.nodes.iter().zip(0..).filter(|(n, _)| n.parent.is_none());
     let whole = roots.fold(0u64, |sum, (_, n)| sum.saturating_add(total_of(n)));
     let (rects, drawn) = layout(stacks, &totals, whole, look.least);
-    let deepest = rects.iter().map(|r| r.depth).max().unwrap_or(0);
-    let height = TOP + (deepest + 1) * ROW + BOTTOM;
-    let inner = WIDTH - 2 * MARGIN;
-    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
-    writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\">"
-    )?;
-    writeln!(out, "<style>{STYLE}</style>")?;
-    writeln!(out, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>")?;
-    writeln!(
-        out,
-        "<text class=\"title\" x=\"{}\" y=\"26\">{}</text>",
-        WIDTH / 2,
-        Xml(&look.title)
-    )?;
-    writeln!(out, "<text id=\"reset\" class=\"button\" x=\"{MARGIN}\" y=\"46\">Reset zoom</text>")?;
-    writeln!(
-        out,
-        "<text id=\"search\" class=\"button\" x=\"{}\" y=\"46\">Search</text>",
-        WIDTH - MARGIN
-    )?;
-    let below = height - 12;
-    writeln!(out, "<text id=\"detail\" x=\"{MARGIN}\" y=\"{below}\"> </text>")?;
-    writeln!(out, "<text id=\"found\" x=\"{}\" y=\"{below}\"> </text>", WIDTH - MARGIN)?;
-    writeln!(out, "<svg id=\"frames\" x=\"{MARGIN}\" width=\"{inner}\" data-whole=\"{whole}\">")?;
+    let mut picture = Picture::begin(look, &rects, whole, out)?;
     let mut text = String::new();
     for rect in &rects {
         text.clear();
-        frame(stacks, rect, whole, look.unit, height, &mut text);
-        out.write_all(text.as_bytes())?;
+        frame(stacks, rect, whole, look.unit, picture.y(rect), &mut text);
+        picture.add(&text)?;
     }
-    writeln!(out, "</svg>")?;
-    // No `]]>` is in it.
-    writeln!(out, "<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>")?;
+    picture.end()?;
     Ok(drawn)
+}
+
+/// The file around the frames.
+struct Picture<'a> {
+    out: &'a mut dyn Write,
+    height: u64,
+}
+
+impl<'a> Picture<'a> {
+    fn begin(
+        look: &Look,
+        rects: &[Rect],
+        whole: u64,
+        out: &'a mut dyn Write,
+    ) -> io::Result<Picture<'a>> {
+        let deepest = rects.iter().map(|r| r.depth).max().unwrap_or(0);
+        let height = TOP + (deepest + 1) * ROW + BOTTOM;
+        let inner = WIDTH - 2 * MARGIN;
+        writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+        writeln!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\">"
+        )?;
+        writeln!(out, "<style>{STYLE}</style>")?;
+        writeln!(out, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>")?;
+        writeln!(
+            out,
+            "<text class=\"title\" x=\"{}\" y=\"26\">{}</text>",
+            WIDTH / 2,
+            Xml(&look.title)
+        )?;
+        writeln!(
+            out,
+            "<text id=\"reset\" class=\"button\" x=\"{MARGIN}\" y=\"46\">Reset zoom</text>"
+        )?;
+        writeln!(
+            out,
+            "<text id=\"search\" class=\"button\" x=\"{}\" y=\"46\">Search</text>",
+            WIDTH - MARGIN
+        )?;
+        let below = height - 12;
+        writeln!(out, "<text id=\"detail\" x=\"{MARGIN}\" y=\"{below}\"> </text>")?;
+        writeln!(out, "<text id=\"found\" x=\"{}\" y=\"{below}\"> </text>", WIDTH - MARGIN)?;
+        writeln!(
+            out,
+            "<svg id=\"frames\" x=\"{MARGIN}\" width=\"{inner}\" data-whole=\"{whole}\">"
+        )?;
+        Ok(Picture { out, height })
+    }
+
+    /// Vertical position of a frame.
+    fn y(&self, rect: &Rect) -> u64 {
+        self.height - BOTTOM - (rect.depth + 1) * ROW
+    }
+
+    fn add(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())
+    }
+
+    fn end(self) -> io::Result<()> {
+        writeln!(self.out, "</svg>")?;
+        // No `]]>` is in it.
+        writeln!(self.out, "<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>")
+    }
 }
 
 /// The frames that are wide enough, each behind the one around it.
@@ -114,7 +153,7 @@ fn layout(stacks: &ByName, totals: &[u64], whole: u64, least: f64) -> (Vec<Rect>
     let mut rects = vec![Rect { node: None, start: 0, weight: whole, depth: 0 }];
     let mut todo: Vec<(u32, u64, u64)> = Vec::new();
     let push = |todo: &mut Vec<(u32, u64, u64)>, mut list: Vec<u32>, mut start: u64, depth: u64| {
-        list.compact_sort_by(|a, b| name(a).cmp(name(b)));
+        list.sort_by(|a, b| name(a).cmp(name(b)));
         for node in list {
             todo.push((node, start, depth));
             start = start.saturating_add(total_of(node));
@@ -135,14 +174,13 @@ fn layout(stacks: &ByName, totals: &[u64], whole: u64, least: f64) -> (Vec<Rect>
     (rects, drawn)
 }
 
-fn frame(stacks: &ByName, rect: &Rect, whole: u64, unit: &str, height: u64, out: &mut String) {
+fn frame(stacks: &ByName, rect: &Rect, whole: u64, unit: &str, y: u64, out: &mut String) {
     let label = rect
         .node
         .and_then(|n| stacks.nodes.get(n as usize))
         .and_then(|n| stacks.labels.get(n.label as usize));
     let (name, kind) = label.map_or(("all", FrameKind::Task), |l| (&*l.text, l.kind));
     let (x, width) = (percent(rect.start, whole), percent(rect.weight, whole));
-    let y = height - BOTTOM - (rect.depth + 1) * ROW;
     let (start, weight, depth) = (rect.start, rect.weight, rect.depth);
     let (r, g, b) = color(name, kind);
     let amount = amount(weight, unit);

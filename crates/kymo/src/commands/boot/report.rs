@@ -8,7 +8,6 @@ use anyhow::bail;
 use kymo_analysis::boot::{BootConfig, BootReport, boot_notes, compare_boots, report_boot};
 use kymo_analysis::critical_path::PathTarget;
 use kymo_events::EventSource;
-use kymo_model::CompactSort as _;
 use kymo_symbols::ResolverOptions;
 use kymo_view::Ledger;
 use kymo_view::boot::{BootComparison, BootView, UnitTime};
@@ -163,6 +162,6 @@ fn units(directory: &Path) -> (Vec<UnitTime>, Vec<(u32, String)>) {
         Some(UnitTime { name: name.to_owned(), from_us, to_us })
     };
     let mut units: Vec<UnitTime> = text.split("\n\n").filter_map(&mut unit).collect();
-    units.compact_sort_by_key(|u| (std::cmp::Reverse(u.to_us - u.from_us), u.from_us));
+    units.sort_by_key(|u| (std::cmp::Reverse(u.to_us - u.from_us), u.from_us));
     (units, processes)
 }

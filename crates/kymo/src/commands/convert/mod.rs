@@ -38,6 +38,10 @@ pub(crate) struct Args {
     /// sessions; several of one machine become one result
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
+    /// Draw what changed since this recording, of a flame graph: frames as wide as on the larger
+    /// side, in orange what grew, in blue what shrank or vanished
+    #[arg(long, value_name = "FILE")]
+    diff: Option<PathBuf>,
     /// Output format; by default the one that the name of the output file tells
     #[arg(short, long, visible_alias = "to", value_name = "FORMAT")]
     format: Option<Format>,
@@ -188,6 +192,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             "which format? name it with -f, or with the end of the output's name (-o profile.pb.gz)"
         );
     };
+    if args.diff.is_some() && format != Format::Flamegraph {
+        bail!("--diff draws a flame graph: -o NAME.svg, or -f flamegraph; `kymo diff` compares");
+    }
     if args.output.is_none() && !format.is_text() && crate::streams::stdout().is_terminal() {
         bail!("a terminal cannot show this format: name a file with -o");
     }
@@ -219,9 +226,34 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         stacks.title = paths.iter().map(name).collect::<Vec<String>>().join(", ");
     }
     stacks.recorded = recorded(&paths, stacks.span);
-    export(&args, format, &stacks, &mut ledger)?;
+    let base = match &args.diff {
+        Some(path) => Some(base_stacks(&args, path, &plan, &mut ledger)?),
+        None => None,
+    };
+    export(&args, format, (&stacks, base.as_ref()), &mut ledger)?;
     say!("{}", ledger.to_text(""));
     Ok(exit::status(source.name(), damage.as_deref(), &ledger, args.strict))
+}
+
+/// Stacks of the recording that another one is compared with.
+fn base_stacks(
+    args: &Args,
+    path: &Path,
+    plan: &StackPlan<'_>,
+    ledger: &mut Ledger,
+) -> anyhow::Result<Stacks> {
+    let source = EventSource::open(&[path.to_owned()], args.source.symbols(path))?;
+    let selection = args.chosen.selection(&source)?;
+    let plan = StackPlan { selection: &selection, weight: args.weight.clone(), ..*plan };
+    let read = RecordingStacks::read(&source, &plan).with_context(|| path.display().to_string())?;
+    for note in read.ledger.notes() {
+        let fact = format!("{}: {}", path.display(), note.fact);
+        ledger.push(kymo_model::Note { fact, ..note.clone() });
+    }
+    if let Some(damage) = read.damage {
+        ledger.note(NoteKind::Damaged, format!("{}: {damage}", path.display()), None);
+    }
+    Ok(read.stacks)
 }
 
 /// Flags that mean nothing where there are no samples of code.
@@ -261,14 +293,25 @@ fn refuse_time(args: &Args, format: Format) -> anyhow::Result<()> {
 }
 
 /// Writes the result where it belongs.
-fn export(args: &Args, format: Format, stacks: &Stacks, ledger: &mut Ledger) -> anyhow::Result<()> {
+fn export(
+    args: &Args,
+    format: Format,
+    (stacks, base): (&Stacks, Option<&Stacks>),
+    ledger: &mut Ledger,
+) -> anyhow::Result<()> {
     let is_explained = ledger.notes().iter().any(|note| note.kind == NoteKind::Empty);
     if stacks.stacks.is_empty() && !is_explained {
         ledger.note(NoteKind::Empty, "no sample is in the result", None);
     }
     let mut drawn = flame::Drawn::default();
     output::write(args.output.as_deref(), args.force, &mut |out: &mut dyn Write| {
-        drawn = write(args, format, stacks, out)?;
+        drawn = match base {
+            Some(base) => {
+                let (before, after) = (folded::ByName::of(base), folded::ByName::of(stacks));
+                flame::write_differential(&before, &after, &look(args, stacks), out)?
+            }
+            None => write(args, format, stacks, out)?,
+        };
         Ok(())
     })?;
     if drawn.left_out > 0 {

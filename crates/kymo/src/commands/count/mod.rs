@@ -325,7 +325,7 @@ impl CountOpening<'_> {
     fn open(&self, text: &str) -> anyhow::Result<(Counting, RunTarget)> {
         let target = RunTarget::of_words(self.pid, self.command)?;
         let options = self.options(&target, false);
-        let program = match compile_program(text, &options, &self.facts) {
+        let mut program = match compile_program(text, &options, &self.facts) {
             Ok(program) => program,
             // The formats of the events that follow a command may not be readable.
             Err(error) => match UserSpaceReason::of_refusal() {
@@ -333,6 +333,8 @@ impl CountOpening<'_> {
                 None => return Err(explain(&error)),
             },
         };
+        // Lines of a program that the user has not seen say nothing.
+        program.error_sites.iter_mut().for_each(|site| site.position.line = 0);
         let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
         let signals = Signals::listen(&ends).context("cannot listen for signals")?;
         if self.preflight {
@@ -419,7 +421,8 @@ impl CountOpening<'_> {
             }
             _ => explain(&e),
         };
-        let program = compile_program(&text, &options, &self.facts).map_err(because)?;
+        let mut program = compile_program(&text, &options, &self.facts).map_err(because)?;
+        program.error_sites.iter_mut().for_each(|site| site.position.line = 0);
         let program = InterpretedProgram::new(program, &options).map_err(because)?;
         Ok(Box::new(RingRun::open(program, scope)?))
     }

@@ -13,7 +13,7 @@ use kymo_kernel::terminal_output;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_live::{LiveEvent, LiveNote, LiveValue, Subscription};
 use kymo_model::glob::is_glob;
-use kymo_model::{CompactSort as _, Note, NoteKind};
+use kymo_model::{Note, NoteKind};
 use kymo_programs::{HistogramBucket, ProgramValue};
 use kymo_view::Ledger;
 use kymo_view::event_counts::CountedMap;
@@ -258,7 +258,7 @@ impl<'r> EventTally<'r> {
                         let nanos = time.saturating_sub(begin);
                         let shown = std::iter::once(key).chain(keys.iter().cloned()).collect();
                         latency.worst.push((nanos, time, shown));
-                        latency.worst.compact_sort_by_key(|slow| std::cmp::Reverse(slow.0));
+                        latency.worst.sort_by_key(|slow| std::cmp::Reverse(slow.0));
                         latency.worst.truncate(WORST);
                         self.measure(keys, i64::try_from(nanos).unwrap_or(i64::MAX));
                     }
@@ -343,9 +343,8 @@ impl<'r> EventTally<'r> {
         let measure = &self.request.measure;
         let mut entries: Vec<Measured> = self.entries.into_values().collect();
         // By the names of keys first, so that equal values come in an order of their own.
-        entries.compact_sort_by_cached_key(|m| {
-            m.keys.iter().map(ProgramValue::to_text).collect::<Vec<_>>()
-        });
+        entries
+            .sort_by_cached_key(|m| m.keys.iter().map(ProgramValue::to_text).collect::<Vec<_>>());
         let shown = |m: &Measured| match measure {
             M::Events => ProgramValue::Unsigned(m.count),
             M::Sum(_) => number(m.sum),
@@ -367,7 +366,7 @@ impl<'r> EventTally<'r> {
             M::Minimum(_) => m.min.into(),
             M::Maximum(_) => m.max.into(),
         };
-        entries.compact_sort_by_key(|m| std::cmp::Reverse(rank(m)));
+        entries.sort_by_key(|m| std::cmp::Reverse(rank(m)));
         let map = |name: &str, entries: Vec<(Vec<ProgramValue>, ProgramValue)>| CountedMap {
             name: name.into(),
             entries,

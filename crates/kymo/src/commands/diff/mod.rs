@@ -1,5 +1,8 @@
 //! `kymo diff`: two versions, days or hosts compared, with the error of the result.
 
+mod baseline;
+mod interleaved;
+mod perf_columns;
 mod read;
 
 use std::ffi::OsString;
@@ -7,16 +10,22 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use kymo_compare::{CompareOptions, Comparison, Gate, GateOutcome};
 use kymo_events::{EventSelection, EventSource};
 use kymo_model::NoteKind;
+use kymo_record::CallGraph;
 use kymo_view::Ledger;
 use kymo_view::diff::DiffReport;
+use kymo_view::report::DiffComputation;
 
 use crate::args::events::EventSelectionArgs;
 use crate::args::symbols::SymbolArgs;
+use crate::args::values::call_graph;
+use crate::called_name::CalledName;
+use crate::commands::page_command::become_view_since;
 use crate::exit;
 use read::Sides;
 
@@ -47,6 +56,40 @@ pub(crate) struct Args {
     /// Recordings after, one for each run
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
     after: Vec<PathBuf>,
+    /// Save the sums of FILEs, one for each run, as a baseline (JSON, without stacks)
+    #[arg(long, value_name = "BASE", conflicts_with_all = ["before", "after", "run", "compute"])]
+    save: Option<PathBuf>,
+    /// Compare FILEs, one for each run, with this baseline
+    #[arg(long, value_name = "BASE", conflicts_with_all = ["before", "after", "run", "compute", "save"])]
+    against: Option<PathBuf>,
+    /// Record two commands in turns and compare them: -- ./old ARGS -- ./new ARGS
+    #[arg(long, conflicts_with_all = ["files", "before", "after", "per", "compute"])]
+    run: bool,
+    /// Runs of each command, of --run
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    runs: usize,
+    /// Add runs until the verdict is decided, or --max-time is over
+    #[arg(long, value_name = "WHEN", requires = "run")]
+    until: Option<Until>,
+    /// Start no further run after this many seconds, of --run
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    max_time: Duration,
+    /// Keep the recordings of --run in this directory; of -c, the number of the recording that
+    /// entries are in the order of (0: the first one)
+    #[arg(short, long, visible_alias = "order", value_name = "DIR|N")]
+    output: Option<PathBuf>,
+    /// Count these events in place of recording, of --run
+    #[arg(long, value_name = "EVENTS", value_delimiter = ',', requires = "run")]
+    stat: Vec<String>,
+    /// Samples per second, of --run
+    #[arg(long, value_name = "N", requires = "run")]
+    freq: Option<u64>,
+    /// Recording of call chains, of --run: fp or dwarf[,BYTES]
+    #[arg(long, value_name = "MODE", value_parser = call_graph, requires = "run")]
+    call_graph: Option<CallGraph>,
+    /// Compare runs that end with another status than 0
+    #[arg(long, requires = "run")]
+    ignore_failure: bool,
     /// Unit of work that amounts are per: `run`, `second`, or an event of the recordings
     #[arg(long, value_name = "UNIT")]
     per: Option<Per>,
@@ -87,6 +130,37 @@ pub(crate) struct Args {
     /// Only these CPUs (`0,2-3`)
     #[arg(long, value_name = "LIST")]
     cpu: Option<String>,
+    /// perf's columns, without an error of the result: delta, delta-abs, ratio, wdiff:W1,W2
+    #[arg(short, long, value_name = "HOW", value_parser = perf_columns::computation)]
+    compute: Option<DiffComputation>,
+    /// Keys of perf's columns [default: dso,symbol]
+    #[arg(short, long, value_name = "KEYS")]
+    sort: Option<String>,
+    /// Only these symbols, in perf's columns
+    #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
+    symbols: Vec<String>,
+    /// Sums of periods, in perf's columns
+    #[arg(short, long)]
+    period: bool,
+    /// The formula of each number, in perf's columns
+    #[arg(short = 'F', long)]
+    formula: bool,
+    /// Only entries of the first recording that others have, in perf's columns
+    #[arg(short, long)]
+    baseline_only: bool,
+    /// Separator of perf's columns, without padding
+    #[arg(short = 't', long, value_name = "SEP")]
+    field_separator: Option<String>,
+    /// Percentages of all samples (absolute), or of those that are shown (relative), in perf's
+    /// columns
+    #[arg(long, value_name = "OF", value_parser = ["absolute", "relative"])]
+    percentage: Option<String>,
+    /// Rows alone, in perf's columns
+    #[arg(short, long)]
+    quiet: bool,
+    /// Whoever owns the file [always on]
+    #[arg(short, long)]
+    force: bool,
     #[command(flatten)]
     finding: SymbolArgs,
     /// Show all functions
@@ -101,9 +175,28 @@ pub(crate) struct Args {
     /// Summary for a pull request
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv"])]
     report: Option<ReportFormat>,
+    /// Show both recordings as a page, too, with a differential flame graph (`kymo view --diff`)
+    #[arg(long, conflicts_with_all = ["before", "after", "run", "save", "against", "compute"])]
+    view: bool,
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     strict: bool,
+    /// The two commands of --run, each behind `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// End of the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Until {
+    /// The verdict, or each gate, is decided
+    Decided,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>();
+    let time = seconds.ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    time.filter(|t| !t.is_zero()).ok_or_else(|| "not a number of seconds".into())
 }
 
 /// Formats of summaries.
@@ -164,6 +257,32 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !(0.0..=1_000.0).contains(&args.margin) || args.margin == 0.0 {
         bail!("--margin {}: a margin is between 0 and 1000 %", args.margin);
     }
+    if args.run {
+        return interleaved::run(&args);
+    }
+    if !args.command.is_empty() {
+        bail!("commands are recorded with --run: kymo diff --run -- ./old ARGS -- ./new ARGS");
+    }
+    if args.compute.is_some() || CalledName::get() == CalledName::Perf {
+        return perf_columns::run(&args);
+    }
+    let for_perf = [
+        (args.output.is_some(), "-o"),
+        (args.sort.is_some(), "-s"),
+        (!args.symbols.is_empty(), "-S"),
+        (args.period, "-p"),
+        (args.formula, "-F"),
+        (args.baseline_only, "-b"),
+        (args.field_separator.is_some(), "-t"),
+        (args.percentage.is_some(), "--percentage"),
+        (args.quiet, "-q"),
+    ];
+    if let Some((_, option)) = for_perf.iter().find(|(given, _)| *given) {
+        bail!("{option} is for perf's columns: add -c delta, ratio or wdiff:1,2");
+    }
+    if args.save.is_some() || args.against.is_some() {
+        return baseline::run(&args);
+    }
     let (before, after) = match &*args.files {
         [] if !args.before.is_empty() => (args.before.clone(), args.after.clone()),
         [before, after] => (vec![before.clone()], vec![after.clone()]),
@@ -174,7 +293,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         more => bail!("{} recordings: --before and --after say which side each is of", more.len()),
     };
     crate::progress::begin(before.first().map_or("", |p| p.to_str().unwrap_or_default()));
-    compare_files(&args, &before, &after)
+    let status = compare_files(&args, &before, &after)?;
+    match (args.view, &*before, &*after) {
+        (true, [base], [recording]) => {
+            match become_view_since(Some(base), recording, None, None)? {}
+        }
+        _ => Ok(status),
+    }
 }
 
 /// Compares recordings and shows the result.

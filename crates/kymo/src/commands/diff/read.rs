@@ -256,6 +256,14 @@ impl Sides {
         event.with_context(|| "no samples in any of the recordings")
     }
 
+    /// Quantities of one side alone: kind, name, unit, runs.
+    pub(super) fn quantities_after(
+        &self,
+    ) -> anyhow::Result<Vec<(MeasureKind, String, &'static str, Vec<RunSums>)>> {
+        let measures = self.measures()?;
+        Ok(measures.into_iter().map(|m| (m.kind, m.name, m.unit, m.after)).collect())
+    }
+
     /// Damage of the first recording that is damaged.
     pub(super) fn damage(&self) -> Option<(String, String)> {
         let damaged = self.all().find_map(|run| Some((run, run.damage.clone()?)));
@@ -299,6 +307,10 @@ impl Sides {
                 let is_alike = |(known, ..): &&mut (&Note, &ReadRun, usize)| {
                     known.kind == note.kind && known.weight == note.weight
                 };
+                // Of what is compared, functions are named and lines are not shown.
+                if note.kind == NoteKind::Lines {
+                    continue;
+                }
                 match kinds.iter_mut().find(is_alike) {
                     Some((_, first, others)) if first.path != run.path => *others += 1,
                     Some(_) => {}
@@ -308,7 +320,7 @@ impl Sides {
         }
         for (note, run, others) in kinds {
             let others = if others > 0 {
-                format!(" (and {others} notes of this kind on other recordings)")
+                format!(" (and {others} more notes of this kind, on other recordings)")
             } else {
                 String::new()
             };

@@ -30,22 +30,14 @@ pub(super) struct Args {
     recording: EventRecordingArgs,
 }
 
-/// Hands over all that is recorded.
-pub(super) fn with_events<T>(use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
-    use_them_of(true, true, use_them)
-}
-
-fn use_them_of<T>(waits: bool, files: bool, use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
+/// Events of block requests; those that tell who waited, and which file a request is for.
+pub(super) fn events(waits: bool, files: bool) -> RecordedEvents {
     let more = BLOCK_MORE_EVENTS.iter().filter(|e| waits || e.starts_with("block:"));
     let of_files = BLOCK_FILE_EVENTS.iter().filter(|_| files);
-    let optional: Vec<&str> = more.chain(of_files).copied().collect();
-    use_them(&RecordedEvents {
-        command: "kymo io record",
-        required: &BLOCK_EVENTS,
-        optional: &optional,
-    })
+    let events = RecordedEvents::of("kymo io record").require(BLOCK_EVENTS);
+    events.prefer(more.chain(of_files).copied())
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    use_them_of(!args.no_waits, !args.no_files, |events| record_events(&args.recording, events))
+    record_events(&args.recording, &events(!args.no_waits, !args.no_files))
 }

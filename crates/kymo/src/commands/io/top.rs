@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use kymo_analysis::block_io::BlockTable;
 use kymo_view::block_io::{BlockColumn, BlockGrouping, BlockNames, BlockTop};
 
-use super::super::analysis::stdout;
+use super::super::analysis::{show_live, stdout};
 use super::super::live::LiveArgs;
 use super::ReadArgs;
 use super::file_names::KnownNames;
@@ -41,12 +41,8 @@ pub(super) struct Args {
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.watch(&live)?;
-    super::record::with_events(|events| {
-        live.pass_on(events, (false, args.read.analysis.names_cgroups()), |pipe| {
-            args.read.analysis.set_live(pipe)?;
-            show(&args)
-        })
-    })
+    let events = super::record::events(true, true);
+    show_live(&live, &events, false, args, |args| &mut args.read.analysis, show)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {

@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use kymo_analysis::kmem::{KmemConfig, page_notes, process_notes, read_kmem};
 use kymo_kernel::vmstat::Snapshot;
-use kymo_model::CompactSort as _;
 use kymo_view::kmem::{PageProcessView, VmstatDelta};
 
-use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 
@@ -78,7 +77,7 @@ fn differences(before: &Snapshot, after: &Snapshot) -> Vec<VmstatDelta> {
         .filter(|(name, delta)| *delta != 0 && PREFIXES.iter().any(|p| name.starts_with(p)))
         .map(|(name, delta)| VmstatDelta { name: name.to_owned(), delta })
         .collect();
-    all.compact_sort_by_key(|v| std::cmp::Reverse(v.delta.unsigned_abs()));
+    all.sort_by_key(|v| std::cmp::Reverse(v.delta.unsigned_abs()));
     all
 }
 
@@ -88,13 +87,9 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if !args.vmstat.is_empty() {
         bail!("--vmstat is for recordings: what happens now is compared by itself");
     }
-    super::record::with_events((false, true), |events| {
-        let before = read_counters()?;
-        watch.pass_on(events, (true, args.read.names_cgroups()), |pipe| {
-            args.read.set_live(pipe)?;
-            show(&args, Some(before))
-        })
-    })
+    let (events, before) = (super::record::events(false, true), read_counters()?);
+    let show = |args: &Args| show(args, Some(before));
+    show_live(&watch, &events, true, args, |args| &mut args.read, show)
 }
 
 fn read_counters() -> anyhow::Result<Snapshot> {

@@ -42,32 +42,21 @@ pub(super) fn record(
 ) -> anyhow::Result<ExitCode> {
     // Who called the page allocator is known by the call chain alone.
     recording.graph |= page && recording.call_graph.is_none();
-    with_events((slab, page), |events| record_events(&recording, events))
+    record_events(&recording, &events(slab, page))
 }
 
-/// Hands over what is recorded of the slab and the page allocator.
-pub(super) fn with_events<T>(
-    (slab, page): (bool, bool),
-    use_them: impl FnOnce(&RecordedEvents<'_>) -> T,
-) -> T {
-    let mut required: Vec<&str> = Vec::new();
-    let mut optional: Vec<&str> = Vec::new();
+/// Events of the slab and of the page allocator.
+pub(super) fn events(slab: bool, page: bool) -> RecordedEvents {
+    let mut events = RecordedEvents::of("kymo kmem record");
     if slab {
-        required.extend(["kmem:kmalloc", "kmem:kfree"]);
+        let required = ["kmem:kmalloc", "kmem:kfree"];
         let others = SLAB_EVENTS.into_iter().filter(|name| !required.contains(name));
-        optional.extend(others);
+        events = events.require(required).prefer(others);
     }
     if page {
-        required.extend(PAGE_EVENTS);
-        optional.extend(PAGE_STEP_EVENTS);
-        // Who the parents are.
-        optional.push("sched:sched_process_fork");
+        events = events.require(PAGE_EVENTS).prefer(PAGE_STEP_EVENTS);
         // A fork names its child after its parent; programs that are executed change that.
-        optional.push("task:task_rename");
+        events = events.prefer(["sched:sched_process_fork", "task:task_rename"]);
     }
-    use_them(&RecordedEvents {
-        command: "kymo kmem record",
-        required: &required,
-        optional: &optional,
-    })
+    events
 }

@@ -8,7 +8,7 @@ use kymo_analysis::kmem::{KmemConfig, page_notes, read_kmem, slab_notes};
 use kymo_view::kmem::{KmemKey, PageView, SlabView};
 use serde_json::json;
 
-use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 
@@ -85,13 +85,8 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(watch) = args.watch.take() else { return show(&args) };
     args.read.watch_machine(&watch, &args.pid, &args.tid)?;
     let both = args.slab == args.page;
-    super::record::with_events((args.slab || both, args.page || both), |events| {
-        // Who called the page allocator is known by the call chain alone.
-        watch.pass_on(events, (args.page || both, args.read.names_cgroups()), |pipe| {
-            args.read.set_live(pipe)?;
-            show(&args)
-        })
-    })
+    let events = super::record::events(args.slab || both, args.page || both);
+    show_live(&watch, &events, args.page || both, args, |args| &mut args.read, show)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {

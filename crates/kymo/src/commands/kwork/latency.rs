@@ -6,7 +6,7 @@ use kymo_analysis::kwork::{KworkTable, KworkTimes};
 use kymo_model::NoteKind;
 use kymo_view::kwork::KworkReport;
 
-use super::super::analysis::stdout;
+use super::super::analysis::{show_live, stdout};
 use super::super::live::LiveArgs;
 use super::ReadArgs;
 use crate::args::tables::{MainTable, TableArgs, sort_by};
@@ -54,13 +54,8 @@ pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> 
     args.table.check(&ROWS)?;
     let Some(live) = args.live.take() else { return show(&args, kinds) };
     args.read.watch(&live)?;
-    let kinds_of = [kinds, &args.read.kwork].concat();
-    super::record::with_events(kinds_of, |events| {
-        live.pass_on(events, (false, args.read.analysis.names_cgroups()), |pipe| {
-            args.read.analysis.set_live(pipe)?;
-            show(&args, kinds)
-        })
-    })
+    let events = super::record::events([kinds, &args.read.kwork].concat())?;
+    show_live(&live, &events, false, args, |args| &mut args.read.analysis, |args| show(args, kinds))
 }
 
 fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {

@@ -29,24 +29,21 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, mut kinds: Vec<String>) -> anyhow::Result<ExitCode> {
     kinds.extend(args.kwork.iter().cloned());
-    with_events(kinds, |events| record_events(&args.recording, events))
+    record_events(&args.recording, &events(kinds)?)
 }
 
-/// Hands over what is recorded: events of these kinds, or of all but sched.
-pub(super) fn with_events<T>(
-    mut kinds: Vec<String>,
-    use_them: impl FnOnce(&RecordedEvents<'_>) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+/// Events of these kinds, or of all but sched.
+pub(super) fn events(mut kinds: Vec<String>) -> anyhow::Result<RecordedEvents> {
     if kinds.is_empty() {
         kinds.extend(KworkKind::ALL.map(|kind| kind.name().to_owned()));
     }
-    let mut required: Vec<&str> = Vec::new();
+    let mut events = RecordedEvents::of("kymo kwork record");
     for kind in &kinds {
-        match (kind.trim(), kind.trim().parse::<KworkKind>()) {
-            ("sched", _) => required.push("sched:sched_switch"),
-            (_, Ok(kind)) => required.extend(kind.events()),
+        events = match (kind.trim(), kind.trim().parse::<KworkKind>()) {
+            ("sched", _) => events.require(["sched:sched_switch"]),
+            (_, Ok(kind)) => events.require(kind.events().iter().copied()),
             (_, Err(why)) => bail!("{why}, and sched"),
-        }
+        };
     }
-    use_them(&RecordedEvents { command: "kymo kwork record", required: &required, optional: &[] })
+    Ok(events)
 }

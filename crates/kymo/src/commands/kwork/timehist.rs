@@ -7,7 +7,7 @@ use anyhow::bail;
 use kymo_analysis::kwork::{KworkConfig, is_kwork_named, read_kwork};
 use kymo_view::kwork::{KworkLineWriter, write_kwork_head};
 
-use super::super::analysis::stdout;
+use super::super::analysis::{show_live, stdout};
 use super::super::live::LiveArgs;
 use super::ReadArgs;
 
@@ -38,13 +38,15 @@ pub(super) struct Args {
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args, kinds) };
     args.read.watch(&live)?;
-    let kinds_of = [kinds, &args.read.kwork].concat();
-    super::record::with_events(kinds_of, |events| {
-        live.pass_on(events, (args.call_graph, args.read.analysis.names_cgroups()), |pipe| {
-            args.read.analysis.set_live(pipe)?;
-            show(&args, kinds)
-        })
-    })
+    let events = super::record::events([kinds, &args.read.kwork].concat())?;
+    show_live(
+        &live,
+        &events,
+        args.call_graph,
+        args,
+        |args| &mut args.read.analysis,
+        |args| show(args, kinds),
+    )
 }
 
 fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {

@@ -6,7 +6,7 @@ use kymo_analysis::kwork::{CpuUsage, KworkConfig, KworkKind};
 use kymo_model::NoteKind;
 use kymo_view::kwork::TopView;
 
-use super::super::analysis::stdout;
+use super::super::analysis::{show_live, stdout};
 use super::super::live::LiveArgs;
 use super::ReadArgs;
 use crate::args::tables::{MainTable, TableArgs, sort_by};
@@ -48,12 +48,8 @@ pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> 
         kinds_of = KworkKind::ALL.map(|kind| kind.name().to_owned()).to_vec();
     }
     kinds_of.push("sched".to_owned());
-    super::record::with_events(kinds_of, |events| {
-        live.pass_on(events, (false, args.read.analysis.names_cgroups()), |pipe| {
-            args.read.analysis.set_live(pipe)?;
-            show(&args, kinds)
-        })
-    })
+    let events = super::record::events(kinds_of)?;
+    show_live(&live, &events, false, args, |args| &mut args.read.analysis, |args| show(args, kinds))
 }
 
 fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {

@@ -11,7 +11,7 @@ use kymo_view::Ledger;
 use kymo_view::locks::{ContentionView, FutexView, LockColumn};
 use kymo_view::trust::note_chains;
 
-use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
 
@@ -114,12 +114,8 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if !args.futex {
         super::record::check()?;
     }
-    super::record::with_events(args.futex, false, |events| {
-        live.pass_on(events, (true, args.read.names_cgroups()), |pipe| {
-            args.read.set_live(pipe)?;
-            show(&args)
-        })
-    })
+    let events = super::record::events(args.futex, false);
+    show_live(&live, &events, true, args, |args| &mut args.read, show)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {

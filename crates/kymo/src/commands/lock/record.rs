@@ -37,7 +37,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         return record_futexes(args.recording);
     }
     check()?;
-    with_events(false, args.wakers, |events| record_events(&args.recording, events))
+    record_events(&args.recording, &events(false, args.wakers))
 }
 
 /// Whether the kernel has events of locks.
@@ -48,33 +48,20 @@ pub(super) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Hands over what is recorded: waits for locks of the kernel, or for futexes. Every lock that is
-/// taken is too much for a stack each.
-pub(super) fn with_events<T>(
-    futex: bool,
-    wakers: bool,
-    use_them: impl FnOnce(&RecordedEvents<'_>) -> T,
-) -> T {
-    let lockdep = LOCKDEP_EVENTS.map(|name| format!("{name}/call-graph=no/"));
-    let mut optional = Vec::new();
-    let mut required = Vec::new();
+/// Events of waits for locks of the kernel, or for futexes. Every lock that is taken is too much for
+/// a stack each.
+pub(super) fn events(futex: bool, wakers: bool) -> RecordedEvents {
+    let events = RecordedEvents::of("kymo lock record").require(wakers.then_some(RELEASE_EVENT));
     if futex {
-        required.extend(FUTEX_EVENTS);
-    } else {
-        optional.extend(CONTENTION_EVENTS);
-        optional.extend(lockdep.iter().map(String::as_str));
+        return events.require(FUTEX_EVENTS);
     }
-    required.extend(wakers.then_some(RELEASE_EVENT));
-    use_them(&RecordedEvents {
-        command: "kymo lock record",
-        required: &required,
-        optional: &optional,
-    })
+    let lockdep = LOCKDEP_EVENTS.map(|name| format!("{name}/call-graph=no/"));
+    events.prefer(CONTENTION_EVENTS).prefer(lockdep)
 }
 
 fn record_futexes(mut recording: EventRecordingArgs) -> anyhow::Result<ExitCode> {
     // The kernel's stack of a system call says nothing, and a trace.dat has no other.
     let is_trace_dat = recording.output.extension().is_some_and(|e| e == "dat");
     recording.graph &= !is_trace_dat;
-    with_events(true, false, |events| record_events(&recording, events))
+    record_events(&recording, &events(true, false))
 }

@@ -8,7 +8,7 @@ use kymo_analysis::locks::{
 use kymo_events::EventSource;
 use kymo_view::locks::{ContentionView, LockColumn, LockReportView};
 
-use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::event_recording::has_event;
 use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
@@ -96,12 +96,8 @@ pub(super) fn run_report(mut args: ReportArgs) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show_report(&args) };
     args.read.watch(&live, &[], &[])?;
     super::record::check()?;
-    super::record::with_events(false, false, |events| {
-        live.pass_on(events, (true, args.read.names_cgroups()), |pipe| {
-            args.read.set_live(pipe)?;
-            show_report(&args)
-        })
-    })
+    let events = super::record::events(false, false);
+    show_live(&live, &events, true, args, |args| &mut args.read, show_report)
 }
 
 fn show_report(args: &ReportArgs) -> anyhow::Result<ExitCode> {

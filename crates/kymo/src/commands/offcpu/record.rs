@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use kymo_analysis::critical_path::WORK_EVENTS;
 use kymo_analysis::offcpu::OFF_CPU_EVENTS;
 
-use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_event, record_events};
+use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_events};
 
 /// Flags of `kymo offcpu record`.
 #[derive(clap::Args)]
@@ -25,24 +25,11 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.recording.graph |= args.recording.call_graph.is_none();
-    with_events(|events| {
-        // `kymo why` reads these recordings, too.
-        let optional: Vec<&str> = events.optional.iter().copied().chain(WORK_EVENTS).collect();
-        record_events(&args.recording, &RecordedEvents { optional: &optional, ..*events })
-    })
+    // `kymo why` reads these recordings, too.
+    record_events(&args.recording, &events().prefer(WORK_EVENTS))
 }
 
-/// Hands over what is recorded.
-pub(super) fn with_events<T>(use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
-    let has_waking = has_event("sched:sched_waking");
-    let optional: Vec<&str> = OFF_CPU_EVENTS
-        .into_iter()
-        .filter(|name| *name != "sched:sched_switch")
-        .filter(|name| *name != "sched:sched_wakeup" || !has_waking)
-        .collect();
-    use_them(&RecordedEvents {
-        command: "kymo offcpu record",
-        required: &["sched:sched_switch"],
-        optional: &optional,
-    })
+/// Switches and wake-ups.
+pub(super) fn events() -> RecordedEvents {
+    RecordedEvents::of_tasks("kymo offcpu record", OFF_CPU_EVENTS)
 }

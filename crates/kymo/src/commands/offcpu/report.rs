@@ -8,7 +8,7 @@ use kymo_view::Ledger;
 use kymo_view::offcpu::OffCpuView;
 use kymo_view::trust::note_chains;
 
-use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
 
@@ -57,12 +57,8 @@ pub(super) struct Args {
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.watch(&live, &args.pid, &args.tid)?;
-    super::record::with_events(|events| {
-        live.pass_on(events, (true, args.read.names_cgroups()), |pipe| {
-            args.read.set_live(pipe)?;
-            show(&args)
-        })
-    })
+    let events = super::record::events();
+    show_live(&live, &events, true, args, |args| &mut args.read, show)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {

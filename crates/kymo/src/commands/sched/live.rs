@@ -13,7 +13,7 @@ use kymo_symbols::ResolverOptions;
 
 use super::super::analysis::note_scope;
 use super::super::live::WatchArgs;
-use super::record::with_events;
+use super::record::events;
 
 /// Rings are read so often, or when one is half full.
 const TICK: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ pub(super) fn watch(
     sink: &mut dyn FnMut(LiveStep<'_, '_>) -> ControlFlow<()>,
 ) -> anyhow::Result<ReadSummary> {
     let cgroups = outcome.tree.as_ref().is_some_and(TaskTree::is_of_cgroups);
-    let options = with_events(|events| args.options(events, symbols.is_some(), cgroups))?;
+    let options = args.options(&events(), symbols.is_some(), cgroups)?;
     let mut capture = PerfCapture::open(&options)?;
     let selection = select_events(&SCHED_EVENTS);
     let options = symbols.cloned().unwrap_or_default();

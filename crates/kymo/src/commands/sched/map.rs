@@ -9,6 +9,7 @@ use kymo_analysis::tasks::{SchedSelection, read_sched};
 use kymo_events::ReadOptions;
 use kymo_view::sched::{MapWriter, MappedTasks};
 
+use super::super::analysis::show_live;
 use super::super::live::LiveArgs;
 use super::AnalysisArgs;
 use crate::args::symbols::SymbolArgs;
@@ -43,12 +44,8 @@ pub(super) struct Args {
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.watch_machine(&live, &[], &[])?;
-    super::record::with_events(|events| {
-        live.pass_on(events, (false, args.read.names_cgroups()), |pipe| {
-            args.read.set_live(pipe)?;
-            show(&args)
-        })
-    })
+    let events = super::record::events();
+    show_live(&live, &events, false, args, |args| &mut args.read, show)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use kymo_analysis::tasks::SCHED_EVENTS;
 
-use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_event, record_events};
+use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_events};
 
 /// Events that are recorded if the kernel has them: CONFIG_SCHEDSTATS.
 const SCHEDSTATS: [&str; 3] =
@@ -28,21 +28,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    with_events(|events| record_events(&args.recording, events))
+    record_events(&args.recording, &events())
 }
 
-/// Hands over what is recorded.
-pub(super) fn with_events<T>(use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
-    let has_waking = has_event("sched:sched_waking");
-    let all = SCHED_EVENTS.into_iter().chain(SCHEDSTATS);
-    // The same wake-up once more.
-    let optional: Vec<&str> = all
-        .filter(|name| *name != "sched:sched_switch")
-        .filter(|name| *name != "sched:sched_wakeup" || !has_waking)
-        .collect();
-    use_them(&RecordedEvents {
-        command: "kymo sched record",
-        required: &["sched:sched_switch"],
-        optional: &optional,
-    })
+/// Events of the scheduler.
+pub(super) fn events() -> RecordedEvents {
+    RecordedEvents::of_tasks("kymo sched record", SCHED_EVENTS.into_iter().chain(SCHEDSTATS))
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context as _;
+use kymo_kernel::calendar::local_time;
 use kymo_kernel::descriptors::append_to;
 use kymo_kernel::output_file::{self, SHARED};
-use kymo_kernel::process::local_time;
 use kymo_record::count::{Count, CountReading, CountResult, CountSink};
 use kymo_view::Ledger;
 use kymo_view::counts::{

@@ -26,18 +26,12 @@ pub(super) struct Args {
     recording: EventRecordingArgs,
 }
 
-/// Hands over all that is recorded.
-pub(super) fn with_events<T>(use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
-    use_them(&RecordedEvents {
-        command: "kymo syscalls record",
-        required: &SYSCALL_EVENTS,
-        optional: &SYSCALL_WAIT_EVENTS,
-    })
+/// Events of system calls, and those that tell what they waited for.
+pub(super) fn events(waits: bool) -> RecordedEvents {
+    let waits = SYSCALL_WAIT_EVENTS.into_iter().filter(|_| waits);
+    RecordedEvents::of("kymo syscalls record").require(SYSCALL_EVENTS).prefer(waits)
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let optional: &[&str] = if args.no_waits { &[] } else { &SYSCALL_WAIT_EVENTS };
-    let command = "kymo syscalls record";
-    let events = RecordedEvents { command, required: &SYSCALL_EVENTS, optional };
-    record_events(&args.recording, &events)
+    record_events(&args.recording, &events(!args.no_waits))
 }

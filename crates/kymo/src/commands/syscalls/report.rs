@@ -11,7 +11,7 @@ use kymo_render::syscalls::{CallDescriptions, errno_name, syscall_name, syscall_
 use kymo_view::Ledger;
 use kymo_view::syscalls::{SummaryMode, SyscallView};
 
-use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::args::tables::{MainTable, TableArgs, sort_by};
@@ -89,12 +89,8 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.table.check(&CALLS)?;
     let Some(live) = args.live.take() else { return show(&args) };
     args.read.watch(&live, &args.pid, &args.tid)?;
-    super::record::with_events(|events| {
-        live.pass_on(events, (false, args.read.names_cgroups()), |pipe| {
-            args.read.set_live(pipe)?;
-            show(&args)
-        })
-    })
+    let events = super::record::events(true);
+    show_live(&live, &events, false, args, |args| &mut args.read, show)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {

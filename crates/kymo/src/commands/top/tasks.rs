@@ -19,7 +19,7 @@ use kymo_symbols::ResolverOptions;
 use kymo_view::Ledger;
 use kymo_view::top::{ActivityColumns, ActivitySort, TopKey, write_tasks};
 
-use super::super::event_recording::{CALLS, RecordedEvents, has_event};
+use super::super::event_recording::{CALLS, RecordedEvents};
 use super::Args;
 use super::keys::keys;
 use crate::exit;
@@ -31,13 +31,10 @@ const TICK: Duration = Duration::from_millis(100);
 const PAGES: usize = 1024;
 
 /// What is watched: accounted run times and migrations say nothing that is shown.
-fn recorded() -> RecordedEvents<'static> {
-    let wakeup: &[&str] = match has_event("sched:sched_waking") {
-        true => &["sched:sched_waking", "sched:sched_wakeup_new", "sched:sched_process_fork"],
-        false => &["sched:sched_wakeup", "sched:sched_wakeup_new", "sched:sched_process_fork"],
-    };
-    let required = &["sched:sched_switch"];
-    RecordedEvents { command: "kymo top --tasks", required, optional: wakeup }
+fn recorded() -> RecordedEvents {
+    let names =
+        ["waking", "wakeup", "wakeup_new", "process_fork"].map(|n| format!("sched:sched_{n}"));
+    RecordedEvents::of_tasks("kymo top --tasks", names.iter().map(String::as_str))
 }
 
 /// A terminal whose keys choose the order of rows.

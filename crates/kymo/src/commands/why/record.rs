@@ -9,7 +9,7 @@ use kymo_analysis::critical_path::WORK_EVENTS;
 use kymo_analysis::offcpu::OFF_CPU_EVENTS;
 use kymo_record::CallGraph;
 
-use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_event, record_events};
+use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_events};
 use super::super::live::WatchArgs;
 
 /// Flags of `kymo why record`.
@@ -56,16 +56,6 @@ pub(super) fn watched(
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.recording.graph |= args.recording.call_graph.is_none();
-    let has_waking = has_event("sched:sched_waking");
-    let optional: Vec<&str> = OFF_CPU_EVENTS
-        .into_iter()
-        .filter(|name| *name != "sched:sched_switch")
-        .filter(|name| *name != "sched:sched_wakeup" || !has_waking)
-        .chain(WORK_EVENTS)
-        .collect();
-    let mut required = vec!["sched:sched_switch"];
-    required.extend(args.events.iter().map(String::as_str));
-    let events =
-        RecordedEvents { command: "kymo why record", required: &required, optional: &optional };
-    record_events(&args.recording, &events)
+    let events = RecordedEvents::of_tasks("kymo why record", OFF_CPU_EVENTS);
+    record_events(&args.recording, &events.prefer(WORK_EVENTS).require(args.events))
 }

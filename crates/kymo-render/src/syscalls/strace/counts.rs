@@ -1,0 +1,83 @@
+//! Numbers of arguments of calls whose arguments are written as numbers (the kernel's
+//! include/linux/syscalls.h).
+
+/// The number of arguments of a call; six where it is not known.
+pub(super) fn argument_count(name: &str) -> usize {
+    match name {
+        "uprobe" | "uretprobe" => 0,
+        "adjtimex" | "io_destroy" | "iopl" | "memfd_secret" | "mq_unlink" | "pkey_free"
+        | "shmdt" | "userfaultfd" => 1,
+        "clock_adjtime"
+        | "fanotify_init"
+        | "fsopen"
+        | "io_setup"
+        | "io_uring_setup"
+        | "ioprio_get"
+        | "landlock_restrict_self"
+        | "mq_notify"
+        | "msgget"
+        | "pkey_alloc"
+        | "process_mrelease"
+        | "settimeofday"
+        | "swapon"
+        | "ustat"
+        | "utime"
+        | "utimes" => 2,
+        "bpf"
+        | "fsmount"
+        | "fspick"
+        | "futimesat"
+        | "io_cancel"
+        | "io_submit"
+        | "ioperm"
+        | "ioprio_set"
+        | "landlock_create_ruleset"
+        | "lsm_list_modules"
+        | "modify_ldt"
+        | "mq_getsetattr"
+        | "mseal"
+        | "msgctl"
+        | "open_by_handle_at"
+        | "open_tree"
+        | "sched_setattr"
+        | "seccomp"
+        | "semget"
+        | "semop"
+        | "set_mempolicy"
+        | "shmat"
+        | "shmctl"
+        | "shmget"
+        | "signalfd"
+        | "sysfs"
+        | "syslog" => 3,
+        "cachestat"
+        | "futex_requeue"
+        | "futex_wake"
+        | "io_uring_register"
+        | "landlock_add_rule"
+        | "listmount"
+        | "lsm_get_self_attr"
+        | "lsm_set_self_attr"
+        | "migrate_pages"
+        | "mq_open"
+        | "msgsnd"
+        | "ptrace"
+        | "quotactl"
+        | "quotactl_fd"
+        | "reboot"
+        | "removexattrat"
+        | "request_key"
+        | "rt_tgsigqueueinfo"
+        | "sched_getattr"
+        | "semctl"
+        | "semtimedop"
+        | "set_mempolicy_home_node"
+        | "statmount" => 4,
+        "add_key" | "fanotify_mark" | "file_getattr" | "file_setattr" | "fsconfig"
+        | "futex_waitv" | "get_mempolicy" | "io_getevents" | "kcmp" | "keyctl" | "listxattrat"
+        | "mount_setattr" | "move_mount" | "mq_timedreceive" | "mq_timedsend" | "msgrcv"
+        | "name_to_handle_at" | "open_tree_attr" | "perf_event_open" | "process_madvise"
+        | "remap_file_pages" => 5,
+        _ => 6,
+    }
+}

@@ -1,0 +1,428 @@
+//! `kymo strace`, and kymo under the name strace: system calls and signals in strace's words, by
+//! ptrace(2). The program stands still at each call, so that everything that a call points to can
+//! be read; tracing rights are not needed for programs of one's own.
+
+mod outputs;
+mod task_view;
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use kymo_kernel::descriptors;
+use kymo_kernel::process::{self, GatedChild, Signal, Signals};
+use kymo_kernel::ptrace::{TaskStop, TracedProcesses};
+use kymo_kernel::target;
+use kymo_render::syscalls::strace::{
+    BegunCall, CallFilter, CountOrder, HexTexts, LineStyle, Moment, StraceLog, StraceStyle,
+    TaskEnd, TimeStyle,
+};
+
+use outputs::Outputs;
+use task_view::LiveTask;
+
+/// Flags of `kymo strace`.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Lines are strace's, and so is the meaning of the options: they go to standard error, or to the file
+of -o. The program is stopped twice at each call, which makes calls 10 to 100 times slower; `kymo
+trace` stops nothing, needs the rights to trace, and leaves addresses where it cannot read in time.
+
+TARGETS
+  COMMAND   the command, from its execve(2) on
+  -p PID    running processes with all their threads; Ctrl-C lets them run on
+
+Processes run on, too, if this program is killed.
+
+EXPRESSIONS of -e
+  trace=LIST      calls by name, class (%file, %network, …) or pattern; ! before them: all others
+  status=LIST     successful, failed, unfinished
+  signal=LIST     signals that are shown
+Without a word before =, trace is meant.
+
+EXAMPLES
+  kymo strace -f -o calls.txt make
+  kymo strace -e trace=%file -z ls
+  kymo strace -c -f ./server
+  kymo strace -p 1234 -T -tt")]
+pub(crate) struct Args {
+    /// Follow children; twice with -o: a file for each task, FILE.PID
+    #[arg(short = 'f', action = clap::ArgAction::Count)]
+    follow: u8,
+    /// Only a table of calls, errors and times at the end
+    #[arg(short = 'c', conflicts_with = "lines_and_counts")]
+    counts: bool,
+    /// Lines, and the table at the end
+    #[arg(short = 'C')]
+    lines_and_counts: bool,
+    /// Order of the table's rows
+    #[arg(short = 'S', value_name = "ORDER", default_value = "time")]
+    order: TableOrder,
+    /// Which calls and signals are shown: trace=, status=, signal=
+    #[arg(short = 'e', value_name = "EXPR")]
+    expressions: Vec<String>,
+    /// Only calls that name this path, or a descriptor of it
+    #[arg(short = 'P', value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Only calls that succeed
+    #[arg(short = 'z', conflicts_with = "failed")]
+    successful: bool,
+    /// Only calls that fail
+    #[arg(short = 'Z')]
+    failed: bool,
+    /// Print paths of descriptors
+    #[arg(short = 'y', action = clap::ArgAction::Count)]
+    descriptors: u8,
+    /// Time of day before lines; twice: in microseconds; three times: since 1970
+    #[arg(short = 't', action = clap::ArgAction::Count)]
+    times: u8,
+    /// Time since the line before
+    #[arg(short = 'r')]
+    relative: bool,
+    /// Time in each call
+    #[arg(short = 'T')]
+    duration: bool,
+    /// Bytes of a text that are shown
+    #[arg(short = 's', value_name = "N", default_value_t = 32)]
+    string_limit: u16,
+    /// Print texts that are not ASCII in hexadecimal; twice: all
+    #[arg(short = 'x', action = clap::ArgAction::Count)]
+    hex: u8,
+    /// Column of results
+    #[arg(short = 'a', value_name = "COLUMN", default_value_t = 40)]
+    column: u16,
+    /// Write lines into this file
+    #[arg(short = 'o', value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Add to the file of -o
+    #[arg(short = 'A', requires = "output")]
+    append: bool,
+    /// Trace this process; may be given several times
+    #[arg(short = 'p', value_name = "PID", value_delimiter = ',')]
+    pids: Vec<u32>,
+    /// No messages about attaching; twice: none about ends of tasks either
+    #[arg(short = 'q', action = clap::ArgAction::Count)]
+    quiet: u8,
+    /// Refused: stacks of calls
+    #[arg(short = 'k', hide = true)]
+    stacks: bool,
+    /// The command to trace
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Order of the table's rows, with strace's synonyms.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum TableOrder {
+    /// The longest time first
+    #[value(alias = "time_total", alias = "total_time")]
+    Time,
+    /// The most calls first
+    #[value(alias = "count")]
+    Calls,
+    /// The most errors first
+    #[value(alias = "error")]
+    Errors,
+    /// By name
+    #[value(alias = "syscall", alias = "syscall_name")]
+    Name,
+}
+
+impl Args {
+    fn check(&self) -> anyhow::Result<()> {
+        if self.stacks {
+            bail!("-k: stacks are not read here; use `kymo trace --call-graph dwarf`");
+        }
+        if self.descriptors > 1 {
+            bail!("-yy: only paths of descriptors are read; use -y");
+        }
+        if self.command.is_empty() && self.pids.is_empty() {
+            bail!("no command and no process; name a COMMAND or -p PID");
+        }
+        if self.follow > 1 && (self.counts || self.lines_and_counts) {
+            bail!("-ff writes a file for each task, and -c counts them together; use -f -c");
+        }
+        Ok(())
+    }
+
+    fn filter(&self) -> anyhow::Result<CallFilter> {
+        let mut filter = CallFilter::default();
+        for expression in &self.expressions {
+            let (word, list) = expression.split_once('=').unwrap_or(("trace", expression));
+            match word {
+                "trace" | "t" => filter.set_calls(list),
+                "signal" | "signals" | "s" => filter.set_signals(list),
+                "status" => filter.set_statuses(list),
+                "inject" | "fault" => {
+                    bail!("-e {word}=: calls are watched, not changed; use strace to inject faults")
+                }
+                _ => bail!("-e {word}=: not supported; there are trace=, status= and signal="),
+            }
+            .with_context(|| format!("-e {expression}"))?;
+        }
+        if self.successful {
+            filter.set_statuses("successful")?;
+        }
+        if self.failed {
+            filter.set_statuses("failed")?;
+        }
+        for path in &self.paths {
+            use std::os::unix::ffi::OsStrExt as _;
+            filter.paths.push(path.as_os_str().as_bytes().to_vec());
+            if let Ok(whole) = path.canonicalize() {
+                filter.paths.push(whole.as_os_str().as_bytes().to_vec());
+            }
+        }
+        Ok(filter)
+    }
+
+    fn style(&self) -> StraceStyle {
+        StraceStyle {
+            string_limit: usize::from(self.string_limit),
+            hex: match self.hex {
+                0 => HexTexts::None,
+                1 => HexTexts::NonPlain,
+                _ => HexTexts::All,
+            },
+            paths: self.descriptors > 0,
+        }
+    }
+
+    fn lines(&self) -> LineStyle {
+        let is_separate = self.follow > 1 && self.output.is_some();
+        LineStyle {
+            time: match self.times {
+                0 => TimeStyle::None,
+                1 => TimeStyle::Seconds,
+                2 => TimeStyle::Microseconds,
+                _ => TimeStyle::Epoch,
+            },
+            is_relative: self.relative,
+            has_duration: self.duration,
+            column: usize::from(self.column),
+            has_numbers: self.output.is_some()
+                && !is_separate
+                && (self.follow > 0 || self.pids.len() > 1),
+            is_separate,
+            has_brackets: self.output.is_none(),
+            shows_lines: !self.counts,
+            hides_ends: self.quiet > 1,
+        }
+    }
+
+    /// Whether descriptors are looked up.
+    fn wants_descriptors(&self) -> bool {
+        self.descriptors > 0 || !self.paths.is_empty()
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.check()?;
+    let counts = args.counts || args.lines_and_counts;
+    let log = StraceLog::new(args.style(), args.lines(), args.filter()?, counts);
+    let outputs = Outputs::open(args.output.as_deref(), args.lines().is_separate, args.append)?;
+    let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Quit])
+        .context("listening for signals")?;
+    let command = match args.command.is_empty() {
+        true => None,
+        false => Some(GatedChild::spawn(&args.command)?),
+    };
+    let traced = TracedProcesses::new(args.follow > 0).context("listening for children")?;
+    let mut session = StraceSession {
+        traced,
+        log,
+        outputs,
+        signals,
+        wants_descriptors: args.wants_descriptors(),
+        reports: args.quiet == 0 && args.output.is_none(),
+        status: 0,
+        command: None,
+        attached: HashSet::new(),
+    };
+    session.attach(&args.pids, args.quiet > 0)?;
+    if let Some(child) = command {
+        session.start(child)?;
+    }
+    let end = session.follow(args.output.is_some() && !args.command.is_empty())?;
+    session.finish(end, args.quiet > 0)?;
+    if let Some(table) = session.log.counts(match args.order {
+        TableOrder::Time => CountOrder::Time,
+        TableOrder::Calls => CountOrder::Calls,
+        TableOrder::Errors => CountOrder::Errors,
+        TableOrder::Name => CountOrder::Name,
+    }) {
+        session.outputs.write(0, &table)?;
+    }
+    // A command that ended by itself may have found no program.
+    if end.is_none()
+        && let Some(error) = session.command.as_ref().and_then(GatedChild::exec_error)
+    {
+        return Err(error.into());
+    }
+    match end {
+        Some(signal) if session.command.is_none() => process::die_by(signal),
+        _ => Ok(ExitCode::from(session.status)),
+    }
+}
+
+/// Tasks that are traced, and what is written about them.
+struct StraceSession {
+    traced: TracedProcesses,
+    log: StraceLog,
+    outputs: Outputs,
+    signals: Signals,
+    wants_descriptors: bool,
+    /// Whether new tasks are reported on standard error.
+    reports: bool,
+    status: u8,
+    command: Option<GatedChild>,
+    attached: HashSet<u32>,
+}
+
+/// Stops between two looks at signals.
+const STOPS_PER_LOOK: usize = 64;
+
+impl StraceSession {
+    fn view(&self, tid: u32) -> LiveTask {
+        LiveTask { tid, wants_descriptors: self.wants_descriptors }
+    }
+
+    /// Seizes running processes.
+    fn attach(&mut self, pids: &[u32], is_quiet: bool) -> anyhow::Result<()> {
+        for pid in pids {
+            self.traced.seize_process(*pid).map_err(|error| {
+                let reason = match error.raw_os_error() {
+                    Some(libc::EPERM) => {
+                        ": it belongs to another user, is traced already, or \
+                         kernel.yama.ptrace_scope forbids it"
+                    }
+                    _ => "",
+                };
+                anyhow::anyhow!("cannot trace process {pid}: {error}{reason}")
+            })?;
+            let threads = target::threads_of(*pid)?;
+            for tid in &threads {
+                self.log.add_task(*tid, false);
+                self.attached.insert(*tid);
+            }
+            if !is_quiet {
+                match threads.len() {
+                    0 | 1 => sayln!("strace: Process {pid} attached"),
+                    count => sayln!("strace: Process {pid} attached with {count} threads"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, mut child: GatedChild) -> anyhow::Result<()> {
+        let pid = child.pid();
+        self.traced.seize_child(&child).with_context(|| {
+            "cannot trace the command: a container's seccomp filter or \
+             kernel.yama.ptrace_scope = 3 forbids ptrace"
+        })?;
+        self.log.add_task(pid, true);
+        child.open_gate()?;
+        self.command = Some(child);
+        Ok(())
+    }
+
+    /// Writes until all tasks have ended, or a signal asks to end: that one.
+    fn follow(&mut self, ignores_signals: bool) -> anyhow::Result<Option<Signal>> {
+        loop {
+            let mut is_idle = false;
+            for _ in 0..STOPS_PER_LOOK {
+                let Some((tid, stop)) = self.traced.next().context("waiting for tasks")? else {
+                    is_idle = true;
+                    break;
+                };
+                self.take(tid, stop)?;
+                for (key, text) in self.log.take_output() {
+                    self.outputs.write(key, &text)?;
+                }
+            }
+            if self.traced.is_empty() {
+                return Ok(None);
+            }
+            while let Some(signal) = self.signals.next()? {
+                if !ignores_signals {
+                    return Ok(Some(signal));
+                }
+            }
+            // The last task that stopped runs on when the next is asked for.
+            if !is_idle {
+                continue;
+            }
+            let mut fds =
+                [descriptors::readable(&self.traced), descriptors::readable(&self.signals)];
+            descriptors::wait(&mut fds, Duration::MAX)?;
+        }
+    }
+
+    /// Lets the tasks that are left run on.
+    fn finish(&mut self, end: Option<Signal>, is_quiet: bool) -> anyhow::Result<()> {
+        if let Some(signal) = end {
+            self.traced.signal_child(signal.number());
+            self.status = 128 + signal.number() as u8;
+        }
+        for tid in self.traced.detach_all() {
+            self.log.detached(tid);
+            for (key, text) in self.log.take_output() {
+                self.outputs.write(key, &text)?;
+            }
+            if !is_quiet {
+                sayln!("strace: Process {tid} detached");
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes about one stop.
+    fn take(&mut self, tid: u32, stop: TaskStop) -> anyhow::Result<()> {
+        let now = Moment { wall: kymo_kernel::calendar::wall_time(), monotonic: process::monotonic() };
+        let mut view = self.view(tid);
+        match stop {
+            TaskStop::Enter(call) => {
+                let call = BegunCall::new(call.architecture, call.number, call.args, call.stack);
+                self.log.begin(tid, call, now, &mut view);
+            }
+            TaskStop::Leave { result, is_error } => {
+                self.log.end(tid, (result, is_error), now, &mut view);
+            }
+            TaskStop::Signal(info) => {
+                self.log.signal(tid, info.signal, &info.bytes, now, &mut view);
+            }
+            TaskStop::Stopped(signal) => self.log.stopped(tid, signal, now, &mut view),
+            TaskStop::Started { .. } => {
+                self.log.add_task(tid, false);
+                if self.reports {
+                    sayln!("strace: Process {tid} attached");
+                }
+            }
+            TaskStop::Executed { former } => {
+                if former != tid {
+                    self.log.renumber(former, tid, now, &mut view);
+                }
+            }
+            TaskStop::Exiting => self.log.exiting(tid, now, &mut view),
+            TaskStop::Exited(status) => {
+                self.end(tid, TaskEnd::Exited(status), status as u8, now);
+            }
+            TaskStop::Killed { signal, with_core } => {
+                self.end(tid, TaskEnd::Killed(signal, with_core), 128 + signal as u8, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, tid: u32, end: TaskEnd, status: u8, now: Moment) {
+        let mut view = self.view(tid);
+        if self.command.as_ref().is_some_and(|child| child.pid() == tid) {
+            self.status = status;
+        }
+        self.log.ended(tid, end, now, &mut view);
+    }
+}

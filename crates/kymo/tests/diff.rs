@@ -1,0 +1,398 @@
+//! `kymo diff`: what became slower is named with an interval that holds the truth, unchanged
+//! programs raise no alarm, gates have three outcomes; perf's columns are perf's.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use kymo_testkit::{JsonSchema, Need, Outcome, Workload, peer, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+/// `parse` and `render` do the same number of steps of the same cost; arguments: rounds, percent
+/// of `parse`, microseconds asleep in a round, times that a mutex is held by another thread.
+const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+volatile unsigned long sink;
+static pthread_mutex_t accounts = PTHREAD_MUTEX_INITIALIZER;
+static volatile int held;
+#define STEPS(n) do { unsigned long x = sink; for (long i = 0; i < (n); i++) \
+    x = x * 6364136223846793005UL + 1442695040888963407UL; sink = x; } while (0)
+__attribute__((noinline)) void parse(long n) { STEPS(n); }
+__attribute__((noinline)) void render(long n) { STEPS(n); }
+__attribute__((noinline)) void pause_a_while(long us) { if (us) usleep(us); sink++; }
+static void *holder(void *arg) {
+    pthread_mutex_lock(&accounts);
+    held = 1;
+    usleep(20000);
+    pthread_mutex_unlock(&accounts);
+    return arg;
+}
+__attribute__((noinline)) void transfer(void) {
+    pthread_t other;
+    held = 0;
+    pthread_create(&other, 0, holder, 0);
+    while (!held) usleep(100);
+    pthread_mutex_lock(&accounts);
+    pthread_mutex_unlock(&accounts);
+    pthread_join(other, 0);
+    sink++;
+}
+int main(int argc, char **argv) {
+    long rounds = argc > 1 ? atol(argv[1]) : 100, percent = argc > 2 ? atol(argv[2]) : 100;
+    long us = argc > 3 ? atol(argv[3]) : 0, locks = argc > 4 ? atol(argv[4]) : 0;
+    for (long i = 0; i < rounds; i++) {
+        parse(2000 * percent);
+        render(200000);
+        pause_a_while(us);
+    }
+    for (long i = 0; i < locks; i++) transfer();
+    return 0;
+}
+"#;
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+fn program() -> Workload {
+    Workload::compile("versions", PROGRAM)
+}
+
+/// Records two commands in turns and compares them.
+fn diff_run(w: &Workload, options: &[&str], before: &[&str], after: &[&str]) -> Outcome {
+    let mut args = vec!["diff", "--run"];
+    args.extend(options);
+    for side in [before, after] {
+        args.extend(["--", w.arg()]);
+        args.extend(side);
+    }
+    kymo(&args)
+}
+
+/// The result, which is as the schema says.
+fn json(out: &Outcome) -> Value {
+    let value = serde_json::from_str(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    let schema = JsonSchema::parse(include_str!("../../../docs/json.schema.json"));
+    assert_eq!(schema.errors("diff", &value), Vec::<String>::new(), "{value}");
+    value
+}
+
+/// The row of a function of the first quantity.
+fn function<'a>(value: &'a Value, name: &str) -> &'a Value {
+    let functions = value["measures"][0]["functions"].as_array().unwrap();
+    functions.iter().find(|f| f["function"] == name).unwrap_or_else(|| panic!("{name}: {value}"))
+}
+
+/// Records this many runs with these arguments into `NAME-N.data`; the paths.
+fn record_runs(w: &Workload, name: &str, runs: usize, args: &[&str]) -> Vec<String> {
+    let one = |n: usize| {
+        let path = w.file(&format!("{name}-{n}.data"));
+        let mut words =
+            vec!["record", "-q", "-e", "cpu-clock", "-F", "997", "-g", "-o", &path, "--", w.arg()];
+        words.extend(args);
+        let _ = kymo(&words).success();
+        path
+    };
+    (0..runs).map(one).collect()
+}
+
+#[test]
+fn the_function_that_became_slower_is_named_with_its_interval() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = program();
+    let directory = w.file("kept");
+    let options = ["-n", "8", "--cpu-only", "--json", "-o", &directory];
+    let out = diff_run(&w, &options, &["300", "100"], &["300", "150"]).success();
+    let value = json(&out);
+    let first = &value["measures"][0]["functions"][0];
+    assert_eq!((&first["function"], &first["self"]["verdict"]), (&"parse".into(), &"more".into()));
+    let sentence = value["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("`parse` is ") && sentence.contains("% slower"), "{sentence}");
+    // Half as many steps more; the machine may be busy with other things.
+    let ratio = first["self"]["ratio"].as_f64().unwrap();
+    assert!((1.3..1.7).contains(&ratio), "{value:#}");
+    assert!(
+        !["more", "new"].contains(&function(&value, "render")["self"]["verdict"].as_str().unwrap())
+    );
+    // The recordings are kept, and the same numbers are made of them again.
+    let side = |word: &str| -> Vec<String> {
+        let mut paths: Vec<String> = std::fs::read_dir(&directory)
+            .unwrap()
+            .map(|e| e.unwrap().path().display().to_string())
+            .filter(|p| p.contains(word))
+            .collect();
+        paths.sort();
+        paths
+    };
+    let (before, after) = (side("before-"), side("after-"));
+    assert_eq!((before.len(), after.len()), (8, 8));
+    let mut args = vec!["diff", "--cpu-only", "--json", "--before"];
+    args.extend(before.iter().map(String::as_str));
+    args.push("--after");
+    args.extend(after.iter().map(String::as_str));
+    let again = json(&kymo(&args).success());
+    let part = |v: &Value| {
+        let row = function(v, "parse")["self"].clone();
+        (row["before"].clone(), row["after"].clone(), row["ratio"].clone())
+    };
+    assert_eq!(part(&again), part(&value));
+    // Recorded in turns: no side is after the other.
+    let kinds = again["ledger"].as_array().unwrap().iter().map(|n| n["kind"].as_str().unwrap());
+    assert!(!kinds.clone().any(|k| k == "sequential"), "{:?}", kinds.collect::<Vec<_>>());
+}
+
+/// Of comparisons of a program with itself at most one in twenty may report a function.
+#[test]
+fn an_unchanged_program_raises_no_alarm() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = program();
+    let all = record_runs(&w, "same", 12, &["150"]);
+    // Ways to part the same twelve runs; three alarms in six have a probability of 0.2 %.
+    let mut alarms = 0;
+    for way in 0..6 {
+        let is_before = |n: usize| (n + way * (n / 2)) % 2 == 0;
+        let side = |before: bool| {
+            let numbered = all.iter().enumerate();
+            numbered.filter(move |(n, _)| is_before(*n) == before).map(|(_, p)| p.as_str())
+        };
+        let mut args = vec!["diff", "--json", "--before"];
+        args.extend(side(true));
+        args.push("--after");
+        args.extend(side(false));
+        let value = json(&kymo(&args).success());
+        let functions = value["measures"][0]["functions"].as_array().unwrap();
+        let changed = |f: &Value| {
+            let verdict = |part: &str| f[part]["verdict"].as_str().unwrap_or("").to_owned();
+            ["self", "total"]
+                .iter()
+                .any(|p| ["more", "less", "new", "vanished"].contains(&&*verdict(p)))
+        };
+        alarms += usize::from(functions.iter().any(changed));
+    }
+    assert!(alarms <= 2, "{alarms} of 6");
+}
+
+#[test]
+fn waits_that_were_added_are_named() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = program();
+    for (after, cause) in
+        [(["20", "100", "3000", "0"], "nanosleep"), (["20", "100", "0", "5"], "futex")]
+    {
+        let out = diff_run(&w, &["-n", "5", "--json"], &["20", "100", "0", "0"], &after).success();
+        let value = json(&out);
+        let sentence = value["sentence"].as_str().unwrap();
+        let first = sentence.split(';').next().unwrap();
+        let is_cause = first.contains(cause) || first.contains("lock") && cause == "futex";
+        assert!(is_cause && first.contains("new"), "{sentence}\n{value:#}");
+    }
+}
+
+#[test]
+fn a_gate_passes_fails_or_is_undecided() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = program();
+    let before = record_runs(&w, "before", 6, &["150", "100"]);
+    let after = record_runs(&w, "after", 6, &["150", "160"]);
+    let gate = |gates: &[&str], report: &[&str]| {
+        let mut args = vec!["diff"];
+        gates.iter().for_each(|g| args.extend(["--gate", g]));
+        args.extend(report);
+        args.push("--before");
+        args.extend(before.iter().map(String::as_str));
+        args.push("--after");
+        args.extend(after.iter().map(String::as_str));
+        kymo(&args)
+    };
+    let failed = gate(&["self:parse < +5%", "total < +90%"], &[]).expect_status(4);
+    assert!(failed.stdout.contains("failed     self:parse < +5%"), "{}", failed.stdout);
+    assert!(failed.stdout.contains("passed     total < +90%"), "{}", failed.stdout);
+    let _ = gate(&["self:parse < +120%", "total < +90%"], &[]).success();
+    let open = gate(&["self:no_such_function < +5%"], &[]).expect_status(5);
+    assert!(open.stdout.contains("undecided  self:no_such_function < +5%"), "{}", open.stdout);
+    let _ = gate(&["offcpu:* < +10%"], &[]).expect_status(5);
+    let report = gate(&["self:parse < +5%"], &["--report", "md"]).expect_status(4);
+    assert!(report.stdout.contains("| `self:parse < +5%` | **failed** |"), "{}", report.stdout);
+    assert!(gate(&["parse"], &[]).expect_status(2).stderr.contains("--gate"));
+    // One side after the other is said.
+    assert!(failed.stdout.contains("sequential: "), "{}", failed.stdout);
+    // A baseline has the same sums.
+    let base = w.file("base.json");
+    let mut args = vec!["diff", "--save", &base];
+    args.extend(before.iter().map(String::as_str));
+    let _ = kymo(&args).success();
+    let mut args = vec!["diff", "--json", "--against", &base];
+    args.extend(after.iter().map(String::as_str));
+    let against = json(&kymo(&args).success());
+    let direct = json(&gate(&[], &["--json"]).success());
+    let part = |v: &Value| function(v, "parse")["self"].clone();
+    assert_eq!(part(&against), part(&direct));
+}
+
+/// Rows of a table, without padding.
+fn rows(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
+    lines.map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn the_columns_of_perf_diff_are_perfs() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc, Need::Perf]) {
+        return;
+    }
+    let w = program();
+    let link = w.file("perf");
+    std::os::unix::fs::symlink(KYMO, &link).unwrap();
+    let before = record_runs(&w, "one", 1, &["300", "100"]).remove(0);
+    let after = record_runs(&w, "two", 1, &["300", "150"]).remove(0);
+    let mut peers = vec![kymo_testkit::Peer::installed("perf")];
+    peers.extend(Some(peer("perf")).filter(kymo_testkit::Peer::is_newest));
+    let options: &[&[&str]] = &[
+        &[],
+        &["-c", "delta"],
+        &["-c", "delta-abs"],
+        &["-c", "ratio"],
+        &["-c", "wdiff:2,3"],
+        &["-c", "ratio", "-p"],
+        &["-c", "delta", "-F"],
+        &["-c", "wdiff:1,2", "-F", "-p"],
+        &["-s", "dso"],
+        &["-s", "comm,sym"],
+        &["-b"],
+        &["-o", "0"],
+        &["-C", "versions"],
+        &["-S", "parse"],
+        &["-d", "versions"],
+        &["--time", "0%-50%"],
+        &["-q"],
+    ];
+    for theirs in &peers {
+        for options in options {
+            let words = [&["diff"], *options, &[&*before, &*after]].concat();
+            let ours = run(&link, &words).success().stdout;
+            let perfs = theirs.run(&words).success().stdout;
+            assert_eq!(
+                rows(&ours),
+                rows(&perfs),
+                "{} {options:?}\n{ours}\n{perfs}",
+                theirs.version()
+            );
+        }
+        let words = ["diff", &before, &after, &before];
+        let (ours, perfs) =
+            (run(&link, words).success().stdout, theirs.run(words).success().stdout);
+        assert_eq!(rows(&ours), rows(&perfs), "{}", theirs.version());
+        let heads = |text: &str| {
+            let heads = text.lines().filter(|l| l.starts_with('#') && !l.contains(".."));
+            heads.map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        };
+        assert_eq!(heads(&ours), heads(&perfs), "{}", theirs.version());
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_the_reason() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = program();
+    let all = record_runs(&w, "run", 3, &["100"]);
+    let garbage = w.file("garbage.data");
+    std::fs::write(&garbage, b"PERFILE2\xff\xff\xff\xff not a recording").unwrap();
+    let other = w.file("other.data");
+    let task = ["record", "-q", "-e", "task-clock", "-o", &other, "--", w.arg(), "100"];
+    let _ = kymo(&task).success();
+    let idle = w.file("idle.data");
+    let _ =
+        kymo(&["record", "-q", "-e", "cpu-clock", "-c", "100000000000", "-o", &idle, "--", "true"]).success();
+    let (a, b) = (all[0].as_str(), all[1].as_str());
+    for (args, reason) in [
+        (&["--before", a, "--after", b, &all[2]][..], "one run shows no spread"),
+        (&["--before", a, b, "--after", &other, &other], "these cannot be compared"),
+        (&["--before", a, b, "--after", &garbage, b], "garbage.data"),
+        (&[&idle, a], "idle.data"),
+        (&["--before", &idle, &idle, "--after", a, b], "no samples before"),
+        (&[a, b, &all[2]], "--before and --after"),
+        (&[a], "what is after"),
+        (&["--against", &garbage, a, b], "garbage.data"),
+        (&["-p", a, b], "-p is for perf's columns"),
+        (&["--run", "--", "true"], "--run compares two commands"),
+        (&["--run", "-n", "4", "--", "false", "--", "true"], "ended with status 1"),
+    ] {
+        let out = kymo(&[&["diff"], args].concat());
+        assert_eq!(out.status, 1, "{args:?}: {out:?}");
+        assert!(out.stderr.contains(reason), "{args:?}: {}", out.stderr);
+    }
+    let branches = kymo(&["diff", "--stream", a, b]).expect_status(2);
+    assert!(branches.stderr.contains("branch records"), "{}", branches.stderr);
+}
+
+/// Counts alone: nothing is recorded, and a program with twice as many faults is told.
+#[test]
+fn counts_of_two_commands_are_compared() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile(
+        "touch",
+        "#include <stdlib.h>\nint main(int c, char **v) { long n = atol(v[1]); \
+         volatile char *p = malloc(n << 12); for (long i = 0; i < n; i++) p[i << 12] = 1; return 0; }",
+    );
+    let out = diff_run(&w, &["-n", "6", "--stat", "minor-faults", "--json"], &["4000"], &["8000"]);
+    let value = json(&out.success());
+    let measures = value["measures"].as_array().unwrap();
+    let faults = measures.iter().find(|m| m["name"] == "minor-faults").unwrap();
+    assert_eq!(faults["whole"]["verdict"], "more", "{value:#}");
+    let ratio = faults["whole"]["ratio"].as_f64().unwrap();
+    assert!((1.7..2.1).contains(&ratio), "{ratio}");
+    assert!(!Path::new("perf.data").exists());
+}
+
+/// The shell part of the action writes the summary and ends with the status of the gates.
+#[test]
+fn the_action_writes_a_summary_and_ends_as_the_gates_do() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = program();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/github/kymo-diff/diff.sh");
+    let act = |gates: &str, after: &str, undecided: &str| {
+        let summary = w.file("summary.md");
+        let _ = std::fs::remove_file(&summary);
+        let out = std::process::Command::new("bash")
+            .arg(script)
+            .env("KYMO", KYMO)
+            .env("BEFORE", format!("{} 100 100", w.arg()))
+            .env("AFTER", format!("{} 100 {after}", w.arg()))
+            .env("GATES", gates)
+            .env("RUNS", "5")
+            .env("OPTIONS", "--cpu-only")
+            .env("UNDECIDED", undecided)
+            .env("GITHUB_STEP_SUMMARY", &summary)
+            .output()
+            .unwrap();
+        let text = std::fs::read_to_string(&summary).unwrap();
+        assert!(text.starts_with("### kymo diff\n"), "{text}");
+        (out.status.code().unwrap(), text)
+    };
+    let (status, text) = act("self:parse < +5%\n  total < +500%\n", "200", "pass");
+    assert_eq!(status, 4, "{text}");
+    assert!(text.contains("| `self:parse < +5%` | **failed** |"), "{text}");
+    assert!(text.contains("| `total < +500%` | passed |"), "{text}");
+    let nowhere = "self:no_such_function < +5%";
+    assert_eq!(act(nowhere, "100", "fail").0, 5);
+    assert_eq!(act(nowhere, "100", "pass").0, 0);
+}
