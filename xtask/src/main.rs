@@ -9,6 +9,7 @@ mod bpftrace_cases;
 mod c_library;
 mod cargo;
 mod chance;
+mod crates;
 mod ctf_suites;
 mod fuzz;
 mod hostile;
@@ -48,6 +49,7 @@ usage: cargo xtask <task>
                       into target/c; --check builds and runs the example with them, too
   man                 manual pages and completions, into target/man
   book                the book of docs/ as HTML, into target/book
+  crates              pack the crates as crates.io receives them, and check what was packed
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
   bench diff          false alarms and power of kymo diff, on recordings made in turns
   bench probes        what a hit of a probe costs; renews its section of BENCHMARKS.md
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),
         ["book"] => book::run().map(done),
+        ["crates"] => crates::run().map(done),
         ["perf-options"] => tidy::perf_options::renew(None).map(done),
         ["perf-options", program] => tidy::perf_options::renew(Some(program)).map(done),
         ["release"] => release::run(None).map(done),

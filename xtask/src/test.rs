@@ -114,6 +114,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     steps.step("release program", || crate::release::run(None))?;
     steps.step("library for programs in C", crate::c_library::try_as_documented)?;
     steps.step("book", crate::book::run)?;
+    steps.step("packages of the crates", crate::crates::run)?;
     let docs =
         steps.step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;
     let models = steps.step("loom models of the ring", || {

@@ -25,3 +25,7 @@ pub use read_tally::bytes_read;
 pub use recording_bytes::RecordingBytes;
 pub use recording_format::RecordingFormat;
 pub use timeline::{Moment, Stats, Timeline, TimelineError, TimelineSelect, TimelineWalk};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ExamplesOfReadme;

@@ -33,7 +33,7 @@ pub enum Moment<'a> {
     Kernel(usize, &'a tracedat::TraceDatEvent<'a>),
     /// Of a program.
     Program(&'a ctf::read::CtfEvent<'a>),
-    /// Several of a program at once, if they were [asked for so](Select::runs).
+    /// Several of a program at once, if they were requested so.
     Run(&'a ctf::read::Run<'a>),
 }
 

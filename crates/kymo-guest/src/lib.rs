@@ -1,5 +1,5 @@
 //! What the host and the guest's init say to each other: the [`Job`] that lies in
-//! the initrd, and the [`Frame`]s that come back through a virtio-serial port. The
+//! the initrd, and the frames that come back through a virtio-serial port. The
 //! console stays free for the kernel's own words. The init itself is `main.rs`,
 //! QEMU is driven by `cargo xtask vm`.
 #![forbid(unsafe_code)]

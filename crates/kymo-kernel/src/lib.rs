@@ -9,9 +9,9 @@
 //! - processes: [`process`], [`ptrace`], [`calendar`], [`target`], [`proc_maps`], [`memory`]
 //! - the kernel's code: [`kallsyms`], [`kcore`], [`vdso`]
 //! - the terminal: [`terminal`], [`terminal_output`]
-//! - files: [`regular_file`], [`output_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
+//! - files: [`regular_file`], [`output_file`], [`mapped`], [`shared`], [`file_space`],
 //!   [`descriptors`]
-//! - events: [`events`], [`perf_event`], [`ring`], [`tracefs`], [`ftrace`]
+//! - events: [`events`], [`perf_event`], [`tracefs`], [`ftrace`]
 //! - programs in the kernel: [`bpf`]
 //! - programs to be recorded: [`workloads`]
 //! - probes: [`kprobes`], [`probe_events`], [`probe_guard`], [`probe_notes`]

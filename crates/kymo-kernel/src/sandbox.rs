@@ -1,7 +1,7 @@
 //! Rights given up before foreign bytes are read: by landlock (Documentation/userspace-api/
 //! landlock.rst) files are changed below named directories alone, no program is started and no
 //! server asked; of root's capabilities those stay that reading files takes; of the system calls
-//! those that readers make ([`seccomp`]). A process with a landlock may not look into others
+//! those that readers make (`seccomp`). A process with a landlock may not look into others
 //! (ptrace(2)): roots of containers are opened before.
 
 mod seccomp;

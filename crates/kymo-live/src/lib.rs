@@ -46,3 +46,7 @@ mod subscription;
 pub use error::LiveError;
 pub use event::{LiveEvent, LiveValue};
 pub use subscription::{LiveNote, LiveSummary, Subscription};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ExamplesOfReadme;

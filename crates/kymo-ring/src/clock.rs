@@ -219,7 +219,15 @@ const COUNTER: Option<&str> = match () {
 fn tsc_is_invariant() -> bool {
     use std::arch::x86_64::__cpuid;
     const INVARIANT: u32 = 1 << 8;
-    __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT != 0
+    #[allow(
+        unused_unsafe,
+        reason = "safe since Rust 1.94, unsafe in the oldest supported compiler"
+    )]
+    let cpuid = |leaf| {
+        // SAFETY: every x86-64 processor has the instruction.
+        unsafe { __cpuid(leaf) }
+    };
+    cpuid(0x8000_0000).eax >= 0x8000_0007 && cpuid(0x8000_0007).edx & INVARIANT != 0
 }
 
 /// The generic timer always is: Arm ARM, D12.1.

@@ -395,7 +395,7 @@ impl Context {
             overwritten: word(80),
             monotonic: word(88),
             error_ns: u32_at(bytes, 96),
-            cpu: u32_at(bytes, 100).cast_signed(),
+            cpu: u32_at(bytes, 100) as i32,
         })
     }
 

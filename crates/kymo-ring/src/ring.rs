@@ -253,11 +253,10 @@ impl<'m> Ring<'m> {
         pos: u64,
     ) -> SwitchOutcome {
         let turned = area.switch_sub_buffer(&self.shape, discipline, pos);
-        if turned == SwitchOutcome::Begun
-            && let Some((filled, context)) = self.memory.filled
-            && area.is_filled(&self.shape)
-        {
-            filled(context);
+        if let (SwitchOutcome::Begun, Some((filled, context))) = (turned, self.memory.filled) {
+            if area.is_filled(&self.shape) {
+                filled(context);
+            }
         }
         turned
     }
@@ -308,12 +307,13 @@ impl<'m> Ring<'m> {
                 continue;
             }
             let mut done = write(area, &held);
-            if let Try::Full(pos) = done
-                && len <= self.max_payload()
-                && self.provided(index, tid) == READY
-                && self.switch_sub_buffer(area, &held, pos) == SwitchOutcome::Begun
-            {
-                done = write(area, &held);
+            if let Try::Full(pos) = done {
+                if len <= self.max_payload()
+                    && self.provided(index, tid) == READY
+                    && self.switch_sub_buffer(area, &held, pos) == SwitchOutcome::Begun
+                {
+                    done = write(area, &held);
+                }
             }
             if done == Try::Written {
                 return WriteOutcome::Written;
@@ -330,7 +330,7 @@ impl<'m> Ring<'m> {
     fn area(&self, index: u32) -> Area<'_> {
         let config = self.header.config();
         let (head, data) = (index as usize * AREA_HEADER, (index as usize) << self.area_bits);
-        let cpu = if index < config.cpu_areas { index.cast_signed() } else { -1 };
+        let cpu = if index < config.cpu_areas { index as i32 } else { -1 };
         // SAFETY: callers name an area of this ring; the memory is as long as the header says, aligned to 64
         // bytes, and holds zeros or what rings have written, which all is a valid header.
         unsafe {

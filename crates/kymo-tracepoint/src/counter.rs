@@ -152,7 +152,7 @@ unsafe fn record_at(histogram: *mut u8, sample: i64) {
     unsafe {
         let bucket = histogram.add(16 * bucket_of(sample));
         let extremes = histogram.add(HISTOGRAM_EXTREMES);
-        WORDS.add_pair(bucket, [1, sample.cast_unsigned()], extremes, [!ordered, ordered]);
+        WORDS.add_pair(bucket, [1, sample as u64], extremes, [!ordered, ordered]);
     }
 }
 

@@ -59,3 +59,7 @@ pub mod private {
     };
     pub use crate::value::enum_shape;
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ExamplesOfReadme;

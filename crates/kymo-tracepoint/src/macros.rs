@@ -417,7 +417,7 @@ macro_rules! __fields {
             unsafe {
                 let at = start;
                 $(let at = <$field_type as $crate::FieldType>::put(&fields.$field, at);)*
-                SITE.record(&mut scratch, at.offset_from_unsigned(start));
+                SITE.record(&mut scratch, at.addr() - start.addr());
             }
         }
 

@@ -47,7 +47,7 @@ impl Scratch {
     /// Not initialised.
     #[inline(always)]
     pub fn new() -> Self {
-        Self { words: [MaybeUninit::uninit(); _] }
+        Self { words: [MaybeUninit::uninit(); (HEADROOM + SMALL + SLACK) / 8] }
     }
 
     /// Where the payload begins.
@@ -86,7 +86,7 @@ impl Site {
         // SAFETY: the promise on `len`; slack is initialised here.
         let payload = unsafe {
             let payload = scratch.payload();
-            payload.add(len).cast::<[u8; SLACK]>().write([0; _]);
+            payload.add(len).cast::<[u8; SLACK]>().write([0; SLACK]);
             std::slice::from_raw_parts(payload, len + SLACK)
         };
         if only && self.is_rejected(slot, payload) {
@@ -95,7 +95,7 @@ impl Site {
         // SAFETY: as above; and headroom is initialised here.
         let record = unsafe {
             let start: *mut u8 = scratch.words.as_mut_ptr().cast();
-            start.cast::<[u64; HEADROOM / 8]>().write([0; _]);
+            start.cast::<[u64; HEADROOM / 8]>().write([0; HEADROOM / 8]);
             std::slice::from_raw_parts_mut(start, HEADROOM + len + SLACK)
         };
         if only {

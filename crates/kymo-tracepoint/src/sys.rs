@@ -114,7 +114,7 @@ impl Fd {
         while !buffer.is_empty() {
             // SAFETY: a buffer of that length.
             let got = unsafe {
-                libc::pread(self.0, buffer.as_mut_ptr().cast(), buffer.len(), at.cast_signed())
+                libc::pread(self.0, buffer.as_mut_ptr().cast(), buffer.len(), at as libc::off_t)
             };
             match got {
                 0 => return Err(libc::ENODATA),
@@ -143,7 +143,7 @@ impl Fd {
         while !bytes.is_empty() {
             // SAFETY: bytes of that length.
             let put = unsafe {
-                libc::pwrite(self.0, bytes.as_ptr().cast(), bytes.len(), at.cast_signed())
+                libc::pwrite(self.0, bytes.as_ptr().cast(), bytes.len(), at as libc::off_t)
             };
             match put {
                 n if n > 0 => {
@@ -159,7 +159,7 @@ impl Fd {
 
     pub(crate) fn set_size(&self, size: u64) -> Result<(), c_int> {
         // SAFETY: no memory involved.
-        checked(unsafe { libc::ftruncate(self.0, size.cast_signed()) }).map(drop)
+        checked(unsafe { libc::ftruncate(self.0, size as libc::off_t) }).map(drop)
     }
 
     /// Makes sure that the file system has the memory.
@@ -167,7 +167,7 @@ impl Fd {
         loop {
             // SAFETY: no memory involved.
             let result =
-                unsafe { libc::fallocate(self.0, 0, at.cast_signed(), size.cast_signed()) };
+                unsafe { libc::fallocate(self.0, 0, at as libc::off_t, size as libc::off_t) };
             match checked(result) {
                 Err(libc::EINTR) => {}
                 result => return result.map(drop),
@@ -178,7 +178,7 @@ impl Fd {
     /// Whether there is anything but holes from `at` on.
     pub(crate) fn has_data(&self, at: u64) -> bool {
         // SAFETY: no memory involved.
-        unsafe { libc::lseek(self.0, at.cast_signed(), libc::SEEK_DATA) >= 0 }
+        unsafe { libc::lseek(self.0, at as libc::off_t, libc::SEEK_DATA) >= 0 }
     }
 
     /// Maps all of it for reading and writing, over `place` if that is not null. Others may cut
@@ -269,7 +269,7 @@ pub(crate) fn uid() -> u32 {
 
 pub(crate) fn pid() -> u32 {
     // SAFETY: no arguments.
-    unsafe { libc::getpid() }.cast_unsigned()
+    unsafe { libc::getpid() as u32 }
 }
 
 pub(crate) fn tid() -> u32 {

@@ -27,7 +27,7 @@ impl<'a> Take<'a> {
     }
 
     pub(crate) fn i64(&mut self) -> Option<i64> {
-        self.u64().map(u64::cast_signed)
+        self.u64().map(|word| word as i64)
     }
 
     /// A text with its length before it.

@@ -133,7 +133,7 @@ impl Control {
         field("number of events", control.events <= control.capacity, control.events.into())?;
         let words_end = u64::from(control.enable) + 8 * u64::from(control.capacity);
         let enable_ok = control.enable as usize >= CONTROL_HEADER
-            && control.enable.is_multiple_of(8)
+            && control.enable % 8 == 0
             && words_end <= file_size;
         field("enable words", enable_ok, control.enable.into())?;
         field("event table", u64::from(control.table) >= words_end, control.table.into())?;

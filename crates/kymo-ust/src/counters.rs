@@ -422,7 +422,7 @@ impl CountedKey {
             Self::TEXT => CountedKey::Text(text()?),
             Self::CUT => CountedKey::Cut(text()?),
             Self::UNSIGNED => CountedKey::Unsigned(number()?),
-            Self::SIGNED => CountedKey::Signed(number()?.cast_signed()),
+            Self::SIGNED => CountedKey::Signed(number()? as i64),
             _ => return None,
         };
         Some((key, index))
@@ -488,7 +488,7 @@ impl CounterValue {
             CounterValue::Histogram(counts) => {
                 for (i, bucket) in counts.buckets.iter_mut().enumerate() {
                     *bucket = bucket.wrapping_add(word(16 * i));
-                    counts.sum += i128::from(word(16 * i + 8).cast_signed());
+                    counts.sum += i128::from(word(16 * i + 8) as i64);
                 }
                 // Both count up from 0, which is less than any value has.
                 let (least, most) = (!word(EXTREMES_AT), word(EXTREMES_AT + 8));
@@ -554,11 +554,11 @@ impl HistogramCounts {
 /// A number whose order as unsigned is that of the value.
 #[inline(always)]
 pub const fn to_ordered(value: i64) -> u64 {
-    value.cast_unsigned() ^ (1 << 63)
+    value as u64 ^ (1 << 63)
 }
 
 fn from_ordered(word: u64) -> i64 {
-    (word ^ (1 << 63)).cast_signed()
+    (word ^ (1 << 63)) as i64
 }
 
 /// Offset in a histogram of two words, of its least and its largest value: the largest

@@ -45,7 +45,7 @@ fn expression(filter: &Filter<'_>, start: usize, end: usize) -> Option<(Part, us
         let number = || Some(u64::from_le_bytes(operands.try_into().ok()?));
         let part = match opcode {
             op::END => break,
-            op::INT => Part::new(number()?.cast_signed().to_string(), VALUE),
+            op::INT => Part::new((number()? as i64).to_string(), VALUE),
             op::UINT => Part::new(number()?.to_string(), VALUE),
             op::FLOAT => Part::new(format!("{:?}", f64::from_bits(number()?)), VALUE),
             op::TEXT => Part::new(quoted(filter.text(operands)?), VALUE),

@@ -156,8 +156,7 @@ impl EventRecord {
         let mut events = Vec::new();
         while !bytes.is_empty() {
             let size = Take(bytes).u32().unwrap_or(0) as usize;
-            let record =
-                if size >= 24 && size.is_multiple_of(8) { bytes.get(..size) } else { None };
+            let record = if size >= 24 && size % 8 == 0 { bytes.get(..size) } else { None };
             let Some(record) = record else {
                 let error = UstFormatError::Field { name: "record size", value: size as u64 };
                 return (events, Some(error));

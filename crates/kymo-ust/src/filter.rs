@@ -171,12 +171,11 @@ impl<'a> Filter<'a> {
                 let here = &mut linked[code_at + at..code_at + next];
                 here[1..3].copy_from_slice(&(index as u16).to_le_bytes());
                 let shape = fields.shape(index);
-                if let Some(offset) = fixed_place(fields, index)
-                    && matches!(
-                        shape.kind,
-                        FieldTag::Int | FieldTag::Enum | FieldTag::Symbol | FieldTag::Bool
-                    )
-                {
+                let whole = matches!(
+                    shape.kind,
+                    FieldTag::Int | FieldTag::Enum | FieldTag::Symbol | FieldTag::Bool
+                );
+                if let (true, Some(offset)) = (whole, fixed_place(fields, index)) {
                     here[0] = op::INT_AT;
                     here[1..3].copy_from_slice(&offset.to_le_bytes());
                     here[3..].copy_from_slice(&[shape.size, shape.flags & Shape::SIGNED]);
@@ -263,7 +262,7 @@ impl InRange {
             [op::END] => (0, op::NE),
             [kind @ (op::INT | op::UINT), number @ .., opcode, op::END] => {
                 let number = u64::from_le_bytes(number.try_into().ok()?);
-                let signed = i128::from(number.cast_signed());
+                let signed = i128::from(number as i64);
                 (if *kind == op::INT { signed } else { number.into() }, *opcode)
             }
             _ => return None,
@@ -398,7 +397,7 @@ fn integer(bytes: &[u8], signed: bool) -> i128 {
     };
     if signed {
         let unused = 64 - 8 * bytes.len() as u32;
-        return ((value << unused).cast_signed() >> unused).into();
+        return ((value << unused) as i64 >> unused).into();
     }
     value.into()
 }

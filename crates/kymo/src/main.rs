@@ -1,6 +1,7 @@
 //! Flags and exit codes. One file per command under `commands/`; each has an
 //! `Args` (what was typed) and a `run` (what was meant).
 #![forbid(unsafe_code)]
+#![allow(rustdoc::broken_intra_doc_links, reason = "help texts have optional parts in brackets")]
 
 /// Says something on standard error, whether anybody can read it or not: the macros of
 /// the standard library panic where that is closed or full, and nobody learns why.

@@ -21,7 +21,7 @@ pub(crate) const DRIVER: &str = "virtio_blk";
 /// Modules whose debug files are on it.
 const MODULES: [&str; 1] = ["scsi_debug"];
 
-/// Sources on it, below [`fetch::SOURCES`]. A change of this list makes a new disk.
+/// Sources on it, below the directory of sources. A change of this list makes a new disk.
 const SOURCES: [&str; 6] = [
     SCRIPT,
     "fs/read_write.c",

@@ -2,7 +2,7 @@
 //! text describes. LTTng, babeltrace2 and barectf write it; a directory is a trace.
 //!
 //! [`types`] is what the metadata say, as data: [`read`] makes it of TSDL,
-//! [`write`] prints it as TSDL.
+//! [`mod@write`] prints it as TSDL.
 
 mod align;
 mod anchor;

@@ -114,7 +114,7 @@ pub(crate) type Pair = __m128i;
 #[inline(always)]
 pub(crate) fn pair(first: u64, second: u64) -> Pair {
     // SAFETY: SSE2 is part of x86-64.
-    unsafe { _mm_set_epi64x(second.cast_signed(), first.cast_signed()) }
+    unsafe { _mm_set_epi64x(second as i64, first as i64) }
 }
 
 /// Addresses of the C library's `__rseq_offset` and `__rseq_size`, null if it has none.

@@ -96,7 +96,10 @@ impl Change {
         }
         let next = 1 - PHASE.load(Ordering::Relaxed) % 2;
         PHASE.store(next, Ordering::Relaxed);
-        self.done.extend(self.held.old.extract_if(.., |old| old.seen == [true; 2]));
+        let (done, held) =
+            std::mem::take(&mut self.held.old).into_iter().partition(|old| old.seen == [true; 2]);
+        self.held.old = held;
+        self.done.extend::<Vec<_>>(done);
     }
 }
 

@@ -50,10 +50,12 @@ impl<'a> KeyWords<'a> {
     /// The words behind the first; bytes behind the text are 0.
     #[inline(always)]
     fn rest(&self) -> impl Iterator<Item = u64> {
-        let (whole, end) = self.text.as_chunks::<8>();
+        let whole = self.text.chunks_exact(8);
+        let end = whole.remainder();
         let last = self.text.last_chunk::<8>().filter(|_| !end.is_empty());
         let last = last.map(|last| u64::from_le_bytes(*last) >> (64 - 8 * end.len()));
-        whole.iter().skip(1).map(|chunk| u64::from_le_bytes(*chunk)).chain(last)
+        let words = whole.skip(1).filter_map(|chunk| chunk.first_chunk::<8>());
+        words.map(|chunk| u64::from_le_bytes(*chunk)).chain(last)
     }
 
     /// Never 0. `LONG`: it may be of more than a word.

@@ -2,6 +2,7 @@
 //! program itself was built with, so that a single copied file has them along.
 
 mod complete;
+mod markdown;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -24,9 +25,12 @@ pub(crate) struct Args {
     /// The command whose page is printed; without it, that of kymo itself
     #[arg(value_name = "COMMAND", conflicts_with_all = ["dir", "completions"])]
     command: Option<String>,
-    /// Write every page into this directory, as `kymo.1`, `kymo-record.1`, …
+    /// Write all pages into this directory: `kymo.1`, `kymo-record.1`, `kymo-sched-latency.1`, …
     #[arg(long, value_name = "DIR", conflicts_with = "completions")]
     dir: Option<PathBuf>,
+    /// Write the reference pages of the book into this directory
+    #[arg(long, value_name = "DIR", hide = true, conflicts_with_all = ["dir", "completions"])]
+    markdown: Option<PathBuf>,
     /// Print completions for this shell
     #[arg(long, value_name = "SHELL")]
     completions: Option<Shell>,
@@ -47,6 +51,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         for candidate in complete::candidates(&cli, &args.words) {
             writeln!(text, "{candidate}")?;
         }
+    } else if let Some(dir) = &args.markdown {
+        let pages = all_commands(cli).into_iter().map(|(name, command)| {
+            (markdown::file_name(&name), markdown::page(&command, &name).into_bytes())
+        });
+        write(dir, pages)?;
+        return Ok(ExitCode::SUCCESS);
     } else {
         // On a terminal nobody reads roff: the help has the same text.
         if args.dir.is_none() && output_is_terminal() {
@@ -54,7 +64,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         let pages = pages(cli)?;
         if let Some(dir) = &args.dir {
-            write(dir, &pages)?;
+            write(dir, pages.into_iter().map(|(name, page)| (format!("{name}.1"), page)))?;
             return Ok(ExitCode::SUCCESS);
         }
         let wanted = args.command.map_or("kymo".to_owned(), |c| format!("kymo-{c}"));
@@ -86,19 +96,33 @@ fn show_help(mut cli: Command, command: Option<&str>) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page of kymo and of each command, by name.
-fn pages(cli: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
-    // Names, versions and global flags reach the commands only when built.
+/// kymo and each of its commands, also those of commands, by the words that call them. Names,
+/// versions and global flags reach the commands only when built.
+fn all_commands(cli: Command) -> Vec<(String, Command)> {
     let mut cli = cli.disable_help_subcommand(true);
     cli.build();
-    let mut pages = vec![("kymo".to_owned(), page(cli.clone())?)];
-    for command in cli.get_subcommands() {
-        let name = format!("kymo-{}", command.get_name());
-        // clap names a command's page after the command alone.
-        let text = page(command.clone().display_name(name.clone()))?;
-        pages.push((name, text));
+    let mut all = vec![("kymo".to_owned(), cli)];
+    let mut next = 0;
+    while let Some((name, command)) = all.get(next) {
+        let inner =
+            command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+        let inner: Vec<_> =
+            inner.map(|c| (format!("{name} {}", c.get_name()), c.clone())).collect();
+        next += 1;
+        all.splice(next..next, inner);
     }
-    Ok(pages)
+    all
+}
+
+/// The page of kymo and of each command, by name: `kymo-sched-latency`.
+fn pages(cli: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    let pages = all_commands(cli).into_iter().map(|(name, command)| {
+        let name = name.replace(' ', "-");
+        // clap names a command's page after the command alone.
+        let text = page(command.display_name(name.clone()))?;
+        Ok((name, text))
+    });
+    pages.collect()
 }
 
 fn page(command: Command) -> anyhow::Result<Vec<u8>> {
@@ -107,12 +131,12 @@ fn page(command: Command) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn write(dir: &Path, pages: &[(String, Vec<u8>)]) -> anyhow::Result<()> {
+fn write(dir: &Path, pages: impl Iterator<Item = (String, Vec<u8>)>) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     for (name, text) in pages {
-        let path = dir.join(format!("{name}.1"));
+        let path = dir.join(name);
         output_file::open(&path, SHARED)
-            .and_then(|mut file| file.write_all(text))
+            .and_then(|mut file| file.write_all(&text))
             .with_context(|| path.display().to_string())?;
     }
     Ok(())
@@ -128,8 +152,10 @@ mod tests {
         let mut cli = crate::full_command_line();
         cli.build();
         let pages = pages(crate::full_command_line()).unwrap();
-        let commands: Vec<_> = cli.get_subcommands().filter(|c| c.get_name() != "help").collect();
-        assert_eq!(pages.len(), commands.len() + 1);
+        let shown = |c: &&clap::Command| c.get_name() != "help" && !c.is_hide_set();
+        let commands: Vec<_> = cli.get_subcommands().filter(shown).collect();
+        let inner: usize = commands.iter().map(|c| c.get_subcommands().filter(shown).count()).sum();
+        assert_eq!(pages.len(), 1 + commands.len() + inner);
         for command in commands {
             let name = format!("kymo-{}", command.get_name());
             let (_, text) = pages.iter().find(|(n, _)| *n == name).unwrap();

@@ -10,7 +10,7 @@
 //! - 32 bytes for each span of code in `.debug_aranges` or in the units' own words,
 //! - 16 bytes for each frame of an answer, and each distinct text once,
 //! - for each thread, the abbreviations and file names of one unit, and of up to
-//!   [`KEPT`] units that others refer to,
+//!   `KEPT` units that others refer to,
 //! - sections that are packed in the file, unpacked; others stay in the mapped
 //!   file, and pages that were read are given back.
 

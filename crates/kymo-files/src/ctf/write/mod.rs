@@ -1,4 +1,4 @@
-//! Writing traces: [`Metadata::to_text`] prints what is declared, as TSDL (CTF 1.8) or as
+//! Writing traces: `Metadata::to_text` prints what is declared, as TSDL (CTF 1.8) or as
 //! fragments of JSON (CTF 2), [`Directory`] makes the directory, and packets are copied into its streams as they are.
 
 mod directory;

@@ -1,0 +1,131 @@
+//! The reference pages of the book: a page of Markdown for each command, from its flags.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command};
+
+/// The page of a command: usage, text, options under their headings, examples.
+pub(super) fn page(command: &Command, name: &str) -> String {
+    let mut page = format!("# {name}\n");
+    let about = command.get_long_about().or_else(|| command.get_about());
+    if let Some(about) = about {
+        page.extend(["\n", &escaped(&about.to_string()), "\n"]);
+    }
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage);
+    page.extend(["\n```text\n", usage.trim_end(), "\n```\n"]);
+    let commands: Vec<_> =
+        command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help").collect();
+    if !commands.is_empty() {
+        page.push_str("\n## Commands\n\n");
+        for inner in commands {
+            let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+            let file = file_name(&format!("{name} {}", inner.get_name()));
+            let _ = writeln!(page, "- [`{}`]({file}): {}", inner.get_name(), escaped(&about));
+        }
+    }
+    let visible = || command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let mut headings: Vec<&str> = vec!["Arguments", "Options"];
+    headings.extend(visible().filter_map(Arg::get_help_heading));
+    let mut written: Vec<&str> = Vec::new();
+    for heading in headings {
+        if written.contains(&heading) {
+            continue;
+        }
+        written.push(heading);
+        let below: Vec<_> = visible().filter(|arg| heading_of(arg) == heading).collect();
+        if below.is_empty() {
+            continue;
+        }
+        let _ = write!(page, "\n## {}\n\n", escaped(heading));
+        below.into_iter().for_each(|arg| page.push_str(&item(arg)));
+    }
+    if let Some(after) = command.get_after_long_help().or_else(|| command.get_after_help()) {
+        page.extend(["\n## Examples and notes\n\n```text\n", after.to_string().trim_end()]);
+        page.push_str("\n```\n");
+    }
+    page
+}
+
+/// The file of the page of a command, `kymo-sched-latency.md`.
+pub(super) fn file_name(name: &str) -> String {
+    format!("{}.md", name.replace(' ', "-"))
+}
+
+fn heading_of(arg: &Arg) -> &str {
+    let own = if arg.is_positional() { "Arguments" } else { "Options" };
+    arg.get_help_heading().unwrap_or(own)
+}
+
+/// An option as an item of a list, its details below.
+fn item(arg: &Arg) -> String {
+    let mut item = format!("- `{}`", arg.to_string().replace('`', "'"));
+    if let (Some(short), Some(_)) = (arg.get_short(), arg.get_long()) {
+        item = format!("- `-{short}`, {}", &item[2..]);
+    }
+    let help = arg.get_long_help().or_else(|| arg.get_help());
+    let help = help.map(ToString::to_string).unwrap_or_default();
+    if !help.is_empty() {
+        let _ = write!(item, ": {}", escaped(&help).replace('\n', "\n  "));
+    }
+    let defaults: Vec<_> =
+        arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    if !defaults.is_empty() && arg.get_action().takes_values() && !arg.is_hide_default_value_set() {
+        let _ = write!(item, " [default: `{}`]", defaults.join(" "));
+    }
+    let possible: Vec<_> =
+        arg.get_possible_values().into_iter().filter(|value| !value.is_hide_set()).collect();
+    if !possible.is_empty() && arg.get_action().takes_values() && !arg.is_hide_possible_values_set()
+    {
+        let names: Vec<_> = possible.iter().map(|v| format!("`{}`", v.get_name())).collect();
+        let _ = write!(item, " [possible values: {}]", names.join(", "));
+    }
+    item.push('\n');
+    item
+}
+
+/// Text in which no character is markup but the backticks that it has itself.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let is_paired = text.matches('`').count() % 2 == 0;
+    let mut in_code = false;
+    for c in text.chars() {
+        match c {
+            '`' if is_paired => in_code = !in_code,
+            '`' | '*' | '_' | '<' | '>' | '[' | ']' | '\\' | '#' | '|' if !in_code => {
+                out.push('\\');
+            }
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, Command};
+
+    use super::{escaped, page};
+
+    #[test]
+    fn a_page_has_all_parts_and_no_markup_of_the_help() {
+        let command = Command::new("dance")
+            .about("Dances on <floor> with *stars*")
+            .arg(Arg::new("steps").short('s').long("steps").value_name("N").help("Number of `a_b`"))
+            .arg(Arg::new("partner").help("Who leads"))
+            .after_help("kymo dance -s 3")
+            .subcommand(Command::new("tango").about("In two"));
+        let page = page(&command, "kymo dance");
+        for part in [
+            "# kymo dance\n\nDances on \\<floor\\> with \\*stars\\*\n",
+            "- [`tango`](kymo-dance-tango.md): In two\n",
+            "## Options\n\n- `-s`, `--steps <N>`: Number of `a_b`\n",
+            "## Arguments\n\n- `[partner]`: Who leads\n",
+            "```text\nkymo dance -s 3\n```\n",
+        ] {
+            assert!(page.contains(part), "{part:?} is not in\n{page}");
+        }
+        assert_eq!(escaped("one ` tick"), "one \\` tick");
+    }
+}
