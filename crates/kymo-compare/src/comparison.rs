@@ -19,7 +19,7 @@ const MOST_FUNCTIONS: usize = 20_000;
 const MOST_ESTIMATES: usize = 200;
 /// Callers shown of a function that changed.
 const MOST_CALLERS: usize = 5;
-/// A run with so many times the weight of the median run of its side is named as stalled.
+/// A run with this number of times the weight of the median run of its side is named as stalled.
 const STALLED: f64 = 3.0;
 
 /// Quantity that is compared.

@@ -116,7 +116,7 @@ impl Gate {
                 (outcome, wanted) = (GateOutcome::Undecided, None);
             }
         }
-        because.sort_by(|a, b| b.2.cmp(&a.2));
+        because.sort_by_key(|cause| std::cmp::Reverse(cause.2));
         let is_undecided = outcome == GateOutcome::Undecided;
         GateResult {
             text: self.text.clone(),

@@ -66,7 +66,7 @@ impl MappingWatch {
             });
             done.unwrap_or_else(|never| match never {});
         }
-        records.sort_by(|a, b| a.0.cmp(&b.0));
+        records.sort_by_key(|record| record.0);
         for (_, bytes) in &records {
             if let Some(record) = raw(bytes) {
                 apply(&record, mappings);

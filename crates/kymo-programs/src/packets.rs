@@ -88,7 +88,7 @@ impl PacketCapture {
             Some(packet) => packets.push(packet),
             None => *unknown += 1,
         });
-        packets.sort_by(|a, b| a.time.cmp(&b.time));
+        packets.sort_by_key(|packet| packet.time);
         for packet in &packets {
             let action = actions.get(packet.action).map(|action| &action.kind);
             let Some(ActionKind::WritePacket { path, offset }) = action else {

@@ -6,6 +6,7 @@
 #![cfg(not(miri))]
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::incompatible_msrv, reason = "tests need not build with the oldest compiler")]
 
 mod common;
 

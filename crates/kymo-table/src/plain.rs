@@ -58,7 +58,7 @@ impl Answer {
 
 fn titles(table: Table<'_>) -> Vec<String> {
     let title = |c: &Column| {
-        let name = c.name.replace('.', " ").replace('_', " ");
+        let name = c.name.replace(['.', '_'], " ");
         let unit = name.strip_suffix(" ns").or_else(|| name.strip_suffix(" percent"));
         unit.map_or(name.clone(), str::to_owned)
     };

@@ -159,7 +159,7 @@ fn an_unchanged_program_raises_no_alarm() {
     // Ways to part the same twelve runs; three alarms in six have a probability of 0.2 %.
     let mut alarms = 0;
     for way in 0..6 {
-        let is_before = |n: usize| (n + way * (n / 2)) % 2 == 0;
+        let is_before = |n: usize| (n + way * (n / 2)).is_multiple_of(2);
         let side = |before: bool| {
             let numbered = all.iter().enumerate();
             numbered.filter(move |(n, _)| is_before(*n) == before).map(|(_, p)| p.as_str())

@@ -68,9 +68,9 @@ pub enum TaskTimesError {
 /// Waits of tasks as a recording tells of them.
 enum CountedWaits<'a> {
     /// Of switch records, which are those of the recorded tasks.
-    Records(RecordedWaits<'a>),
+    Records(Box<RecordedWaits<'a>>),
     /// Of the switches of all CPUs.
-    Events(OffCpuTable),
+    Events(Box<OffCpuTable>),
 }
 
 /// Counts the times of tasks, and reads the samples of each perf.data by `samples`: of one alone
@@ -96,10 +96,11 @@ pub fn count_task_times<E: From<TaskTimesError> + From<SourceError> + Send>(
         if has_records {
             let (begin, before) = (RecordingBegin::FirstRecord, &nothing);
             let scope = WaitScope { begin, before, may_count: &|_| true, names: selection };
-            return Ok(CountedWaits::Records(count_recorded_waits(source, scope)?));
+            let waits = Box::new(count_recorded_waits(source, scope)?);
+            return Ok(CountedWaits::Records(waits));
         }
         let config = OffCpuConfig { selection: &events, by_task: true };
-        Ok(CountedWaits::Events(count_off_cpu(source, &config)?))
+        Ok(CountedWaits::Events(Box::new(count_off_cpu(source, &config)?)))
     };
     let mut profiles = Vec::new();
     let waits = if source.is_one_perf_data() {
@@ -121,9 +122,9 @@ pub fn count_task_times<E: From<TaskTimesError> + From<SourceError> + Send>(
     let times = match waits {
         CountedWaits::Records(waits) => {
             let accounts = profiles.first_mut().map(|p| std::mem::take(&mut p.on_cpu));
-            of_records(source, selection, (waits, accounts.unwrap_or_default()))
+            of_records(source, selection, (*waits, accounts.unwrap_or_default()))
         }
-        CountedWaits::Events(table) => of_events(source, table),
+        CountedWaits::Events(table) => of_events(source, *table),
     };
     match times.tasks.is_empty() {
         true => Err(TaskTimesError::NoSwitches.into()),

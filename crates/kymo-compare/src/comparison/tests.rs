@@ -61,7 +61,7 @@ fn a_function_five_percent_slower_is_named_first_with_its_caller() {
 }
 
 #[test]
-fn another_sampling_rate_is_no_change() {
+fn a_different_sampling_rate_is_no_change() {
     // 1,000 Hz against 100 Hz of one program: the period makes up for it.
     let (fast, slow) = ([("parse", 600.0), ("lex", 400.0)], [("parse", 60.0), ("lex", 40.0)]);
     for seed in 0..10 {

@@ -161,7 +161,7 @@ impl TracedProcesses {
     ///
     /// # Errors
     /// If the kernel refuses to wait; a task that died meanwhile is no error.
-    pub fn next(&mut self) -> io::Result<Option<(u32, TaskStop)>> {
+    pub fn next_stop(&mut self) -> io::Result<Option<(u32, TaskStop)>> {
         if let Some(tid) = self.last.take() {
             self.restart(tid);
         }

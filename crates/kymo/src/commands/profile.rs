@@ -362,7 +362,7 @@ fn show(
     let mut times = match (&mut profile, waits) {
         (Some(profile), waits) if has_records => {
             let waits = match waits {
-                Some(CountedWaits::Records(waits)) => Some(waits),
+                Some(CountedWaits::Records(waits)) => Some(*waits),
                 _ => None,
             };
             of_records(args, &source, (profile, waits, &selection), (&mut run, live))
@@ -445,7 +445,7 @@ fn cut(selection: &EventSelection, from: u64, to: u64) -> Option<(u64, u64)> {
 /// Waits as a recording tells of them.
 enum CountedWaits<'a> {
     /// Of switch records, and events that say more of them.
-    Records(RecordedWaits<'a>),
+    Records(Box<RecordedWaits<'a>>),
     /// Of the switches of all CPUs.
     Events(Box<OffCpuTable>),
 }
@@ -472,7 +472,8 @@ fn read<'a>(
     let events = SchedSelection { events: selection.clone() };
     let count = || -> Result<CountedWaits<'a>, SourceError> {
         if has_switch_records(source) {
-            return Ok(CountedWaits::Records(count_recorded_waits(source, scope)?));
+            let waits = Box::new(count_recorded_waits(source, scope)?);
+            return Ok(CountedWaits::Records(waits));
         }
         let config = OffCpuConfig { selection: &events, by_task: true };
         Ok(CountedWaits::Events(Box::new(count_off_cpu(source, &config)?)))

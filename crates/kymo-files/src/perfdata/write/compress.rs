@@ -154,7 +154,7 @@ mod tests {
         let mut input = Vec::new();
         for _ in 0..30_000 {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let word = (x >> 40) * (x >> 40) >> 36;
+            let word = ((x >> 40) * (x >> 40)) >> 36;
             input.extend(format!("{word} {} ", word % 17).bytes());
         }
         let size = |level| {

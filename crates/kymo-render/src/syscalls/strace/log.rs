@@ -224,7 +224,7 @@ impl StraceLog {
     }
 
     /// Fills up to the column of results.
-    fn to_column(&mut self, tid: u32) {
+    fn move_to_column(&mut self, tid: u32) {
         let width = self.partial.get(&self.key(tid)).map_or(0, |partial| partial.width);
         let spaces = vec![b' '; self.lines.column.saturating_sub(width)];
         self.write(tid, &spaces);
@@ -302,7 +302,7 @@ impl StraceLog {
             self.resume(tid, &open, now, task);
             self.write(tid, &end.rest);
             self.write(tid, b") ");
-            self.to_column(tid);
+            self.move_to_column(tid);
             let mut text = self.result_text(&open.call, result, is_error, task);
             if let Some(aside) = end.aside {
                 text.extend_from_slice(b" (");
@@ -391,7 +391,7 @@ impl StraceLog {
                 self.write(tid, b" <unfinished ...>");
             }
             self.write(tid, b") ");
-            self.to_column(tid);
+            self.move_to_column(tid);
             self.end_line(tid, b"= ?");
         }
     }

@@ -209,6 +209,9 @@ pub(super) fn usual_unit(args: &Args, sides: [&[PathBuf]; 2]) -> anyhow::Result<
     Ok(Per::Run)
 }
 
+/// A quantity of one side alone: kind, name, unit, runs.
+type OneSide = (MeasureKind, String, &'static str, Vec<RunSums>);
+
 impl Sides {
     /// The quantities that both sides have.
     pub(super) fn measures(&self) -> anyhow::Result<Vec<Measure>> {
@@ -257,9 +260,7 @@ impl Sides {
     }
 
     /// Quantities of one side alone: kind, name, unit, runs.
-    pub(super) fn quantities_after(
-        &self,
-    ) -> anyhow::Result<Vec<(MeasureKind, String, &'static str, Vec<RunSums>)>> {
+    pub(super) fn quantities_after(&self) -> anyhow::Result<Vec<OneSide>> {
         let measures = self.measures()?;
         Ok(measures.into_iter().map(|m| (m.kind, m.name, m.unit, m.after)).collect())
     }

@@ -87,7 +87,7 @@ fn item(arg: &Arg) -> String {
 /// Text in which no character is markup but the backticks that it has itself.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let is_paired = text.matches('`').count() % 2 == 0;
+    let is_paired = text.matches('`').count().is_multiple_of(2);
     let mut in_code = false;
     for c in text.chars() {
         match c {

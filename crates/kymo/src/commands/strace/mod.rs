@@ -335,7 +335,8 @@ impl StraceSession {
         loop {
             let mut is_idle = false;
             for _ in 0..STOPS_PER_LOOK {
-                let Some((tid, stop)) = self.traced.next().context("waiting for tasks")? else {
+                let Some((tid, stop)) = self.traced.next_stop().context("waiting for tasks")?
+                else {
                     is_idle = true;
                     break;
                 };

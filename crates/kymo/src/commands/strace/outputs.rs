@@ -1,6 +1,7 @@
 //! Where lines go: standard error, a file, or a file for each task.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
@@ -48,10 +49,10 @@ impl Outputs {
             Outputs::Separate { path, append, files } => {
                 let mut name: OsString = path.clone().into();
                 name.push(format!(".{tid}"));
-                if !files.contains_key(&tid) {
-                    files.insert(tid, open_file(Path::new(&name), *append)?);
-                }
-                let Some(file) = files.get_mut(&tid) else { return Ok(()) };
+                let file = match files.entry(tid) {
+                    Entry::Occupied(file) => file.into_mut(),
+                    Entry::Vacant(place) => place.insert(open_file(Path::new(&name), *append)?),
+                };
                 file.write_all(text).with_context(|| Path::new(&name).display().to_string())
             }
         }
