@@ -243,15 +243,15 @@ note_kinds! {
     Scope "scope" [Doubt, Choice]
         "The result covers more or less than was asked for."
         "Look at the fact of the note.";
+    Sequential "sequential" [Doubt]
+        "One side of a comparison was recorded after the other: what changed on the machine meanwhile counts as a change, and false alarms are more frequent than stated."
+        "Record both in turns: `kymo diff --run`.";
     Source "source" [Doubt, Choice]
         "Source files were not found, or are younger than the binary."
         "Name where they are with `--symfs`, or take them from a bundle made with `--sources`.";
     Sources "sources" [Choice]
         "Source files are not in the bundle."
         "Make the bundle where they are readable.";
-    Sequential "sequential" [Doubt]
-        "One side of a comparison was recorded after the other: what changed on the machine meanwhile counts as a change, and false alarms are more frequent than stated."
-        "Record both in turns: `kymo diff --run`.";
     Stacks "stacks" [Doubt, Choice]
         "States how many stacks are complete, and why others are not."
         "Follow the notes `cut` and `stopped`; `-g` or `--call-graph dwarf` record stacks.";

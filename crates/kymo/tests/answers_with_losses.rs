@@ -260,7 +260,9 @@ fn certain(row: &Map<String, Value>) -> BTreeMap<String, i64> {
     let mut all = BTreeMap::new();
     let mut take = |prefix: &str, members: &Map<String, Value>| {
         for (name, value) in members {
-            if let Some(n) = value.as_i64() {
+            // A percentile is no sum: without short waits it is longer.
+            let is_percentile = ["p50", "p90", "p95", "p99"].iter().any(|p| name.starts_with(p));
+            if let Some(n) = value.as_i64().filter(|_| !is_percentile) {
                 let _ = all.insert(format!("{prefix}{name}"), n);
             }
         }

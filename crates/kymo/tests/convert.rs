@@ -255,7 +255,9 @@ fn nothing_is_overwritten_and_what_cannot_be_made_is_refused() {
     refused(&["-o", "/nowhere/a.svg"], "cannot write /nowhere/a.svg");
     refused(&["-f", "folded", "--time", "5,1"], "the start is later than the end");
     let none = kymo(&["convert", "-i", &file, "-f", "folded", "-c", "nobody", "--strict"]);
-    assert!(none.expect_status(3).stderr.contains("no sample is in the result"));
+    assert!(
+        none.expect_status(3).stderr.contains("no event matches --comm nobody; the recording has")
+    );
 }
 
 #[test]

@@ -110,12 +110,13 @@ mod tests {
 
     #[test]
     fn a_page_has_all_parts_and_no_markup_of_the_help() {
-        let command = Command::new("dance")
+        let mut command = Command::new("dance")
             .about("Dances on <floor> with *stars*")
             .arg(Arg::new("steps").short('s').long("steps").value_name("N").help("Number of `a_b`"))
             .arg(Arg::new("partner").help("Who leads"))
             .after_help("kymo dance -s 3")
             .subcommand(Command::new("tango").about("In two"));
+        command.build();
         let page = page(&command, "kymo dance");
         for part in [
             "# kymo dance\n\nDances on \\<floor\\> with \\*stars\\*\n",
