@@ -286,7 +286,10 @@ impl<I: TaskInspector> SyscallLines<I> {
             let before = int(&formats.exec, "old_pid", payload);
             self.execute((tid, time), i32::try_from(before).unwrap_or(tid), name);
         } else if id == formats.end.id {
-            self.end_task(tid);
+            let comm = formats.end.field("comm").map(|f| f.bytes(payload, Endian::NATIVE));
+            let comm = comm.unwrap_or_default().split(|b| *b == 0).next().unwrap_or_default();
+            let comm = comm.to_vec();
+            self.end_task(tid, Some(&comm));
         } else {
             self.scheduler_event(id, time, payload);
         }
@@ -393,14 +396,16 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.details.inspector.forget_memory(Some(tid));
     }
 
-    /// Ends the call of a task that ends.
-    pub fn end_task(&mut self, tid: i32) {
+    /// Ends the call of a task that ends. `comm`: its name, where the event tells it: nobody may
+    /// know it any more when the event is read.
+    pub fn end_task(&mut self, tid: i32, comm: Option<&[u8]>) {
         if let Some(pending) = self.open.remove(&tid) {
             self.finish_call(tid, pending, CallEnd::Task);
         }
         if let Some(summary) = self.summary.as_mut().filter(|summary| summary.has_thread(tid)) {
-            let name = self.details.inspector.task_name(tid).iter();
-            let name = name.map(|b| if b.is_ascii_control() { b'?' } else { *b });
+            let told = comm.filter(|comm| !comm.is_empty());
+            let name = told.unwrap_or_else(|| self.details.inspector.task_name(tid));
+            let name = name.iter().map(|b| if b.is_ascii_control() { b'?' } else { *b });
             summary.end_thread(tid, name.collect());
         }
         self.details.forget(tid);

@@ -530,10 +530,12 @@ mod tests {
         assert_eq!(&all[..8], b"PERFILE2");
         let word = |at: usize| u64::from_le_bytes(*all[at..].first_chunk().unwrap());
         assert_eq!((word(8), word(16), word(24), word(32)), (104, 144, 120, 144));
-        assert_eq!((word(40), word(48), word(72)), (264, 16, 1 << 3));
+        // Between the attributes and the data is the section of a file that grows.
+        assert_eq!(&all[264..272], GROWING);
+        assert_eq!((word(40), word(48), word(72)), (272, 16, 1 << 3));
         assert_eq!((word(104), word(112)), (7, 8));
-        assert_eq!(&all[272..280], b"abcdefgh");
-        let (at, len) = (word(280) as usize, word(288) as usize);
+        assert_eq!(&all[280..288], b"abcdefgh");
+        let (at, len) = (word(288) as usize, word(296) as usize);
         assert_eq!((len, &all[at + 4..at + 7]), (68, &b"vm\0"[..]));
     }
 

@@ -100,7 +100,10 @@ impl<'a> CallFeed<'a> {
                 let before = before.and_then(|n| i32::try_from(n).ok()).unwrap_or(tid);
                 lines.execute((tid, time), before, name.unwrap_or_default());
             }
-            None if event.class.is_named("sched:sched_process_exit") => lines.end_task(tid),
+            None if event.class.is_named("sched:sched_process_exit") => {
+                let comm = event.class.field("comm").map(|id| event.fields().text(id).to_vec());
+                lines.end_task(tid, comm.as_deref());
+            }
             None if event.class.is_named(RUNTIME) && is_wanted && self.args.sampled.sched => {
                 lines.inspector_mut().note_task(tid, event.task());
                 let cgroup = event.cgroup().filter(|_| self.args.call.has_cgroups());
