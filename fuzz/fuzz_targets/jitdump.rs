@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     let path = directory.join(format!("jit-{PROCESS}.dump"));
     std::fs::write(&path, data).expect("room in memory");
     let mut resolver = Resolver::new(ResolverOptions::default());
-    let _ = resolver.dso(&path.to_string_lossy(), None, PROCESS);
+    let _ = resolver.dso(path.as_os_str().as_encoded_bytes(), None, PROCESS);
     let made = resolver.dso("//anon", None, PROCESS);
     let code = resolver.binaries().get(made);
     let mut context = CfiContext::default();
