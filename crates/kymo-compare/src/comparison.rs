@@ -69,11 +69,9 @@ impl Default for CompareOptions {
 /// Two sets of runs cannot be compared.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CompareError {
-    /// A side has one run or none.
-    #[error(
-        "{before} runs before and {after} after: without several runs of each side no change can be told from chance"
-    )]
-    FewRuns {
+    /// A side has no runs.
+    #[error("{before} runs before and {after} after: a side has none")]
+    NoRuns {
         /// Runs before.
         before: usize,
         /// Runs after.
@@ -226,14 +224,15 @@ impl Comparison {
     /// Compares the runs of both sides; all quantities are of the same runs.
     ///
     /// # Errors
-    /// If a side has fewer than two runs, or no samples at all.
+    /// If a side has no runs, or no samples at all. A side of one run shows no spread: nothing is
+    /// decided then.
     pub fn new(measures: &[Measure], options: &CompareOptions) -> Result<Comparison, CompareError> {
         let Some(first) = measures.first() else {
             return Err(CompareError::NoSamples("on either side"));
         };
         let (before, after) = (first.before.len(), first.after.len());
-        if before < 2 || after < 2 {
-            return Err(CompareError::FewRuns { before, after });
+        if before == 0 || after == 0 {
+            return Err(CompareError::NoRuns { before, after });
         }
         let is_other = |m: &&Measure| (m.before.len(), m.after.len()) != (before, after);
         if let Some(other) = measures.iter().find(is_other) {
@@ -347,8 +346,9 @@ impl Judge<'_> {
     fn change(&self, column: &Column, p: f64, estimates: bool) -> Change {
         let (before, after) = column.values.split_at(self.runs.0.min(column.values.len()));
         let medians = (median(&mut before.to_vec()), median(&mut after.to_vec()));
+        let has_spread = before.len() > 1 && after.len() > 1;
         // A ratio to runs of which most have nothing means nothing.
-        let estimate = (estimates && medians.0 > 0.0 && medians.1 > 0.0)
+        let estimate = (estimates && has_spread && medians.0 > 0.0 && medians.1 > 0.0)
             .then(|| RatioEstimate::new(before, after, self.critical, self.options.seed))
             .flatten();
         Change {
@@ -368,7 +368,8 @@ impl Judge<'_> {
         p: f64,
     ) -> Verdict {
         let is_nothing = |side: &[f64]| side.iter().all(|v| *v == 0.0);
-        if p <= LEVEL {
+        let fewest = before.len().min(after.len());
+        if p <= LEVEL && fewest > 1 {
             return match (is_nothing(before), is_nothing(after)) {
                 (true, false) => Verdict::New,
                 (false, true) => Verdict::Vanished,
@@ -376,7 +377,6 @@ impl Judge<'_> {
                 _ => Verdict::Less,
             };
         }
-        let fewest = before.len().min(after.len());
         let missing = FEWEST_RUNS.saturating_sub(fewest) as u64;
         let Some(estimate) = estimate else {
             return Verdict::Undecided { more_runs: (missing > 0).then_some(missing) };
@@ -539,11 +539,13 @@ fn measure_changes(
             }
         })
         .collect();
+    let fewest = measure.before.len().min(measure.after.len());
     let rank = |row: &FunctionRow| {
         let change = row.own.or(row.total);
         let is_change = row.own.is_some_and(|c| c.verdict.is_change());
         let size = change.map_or(0.0, |c| {
-            if is_change { (c.after - c.before).abs() } else { c.before + c.after }
+            // Of runs that can show nothing, what differs most is looked for.
+            if is_change || fewest < FEWEST_RUNS { (c.after - c.before).abs() } else { c.before + c.after }
         });
         (is_change, row.own.is_some(), size)
     };

@@ -1,7 +1,8 @@
 //! Readers and writers of trace formats: perf.data in [`perfdata`],
 //! trace.dat in [`tracedat`], CTF in [`ctf`], each with `read` and `write` that mirror each
 //! other; [`RecordingFormat`] tells them apart by their first bytes. [`Timeline`] puts recordings of
-//! the kernel and of programs on one time. [`perf_config`] is perf's configuration file.
+//! the kernel and of programs on one time. [`perf_config`] is perf's configuration file;
+//! [`stack_file`] are profiles of pprof and folded stacks.
 //!
 //! Nothing here interprets what the records mean: they are handed on as bytes
 //! with their event and time.
@@ -16,6 +17,7 @@ pub mod perfdata;
 mod read_tally;
 mod recording_bytes;
 mod recording_format;
+pub mod stack_file;
 mod text;
 mod timeline;
 pub mod tracedat;

@@ -30,6 +30,37 @@ impl AnswerSchema {
         }
     }
 
+    /// Names and columns of its tables.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &[Column])> {
+        self.columns.iter().filter_map(|column| match &column.of {
+            ColumnType::Table(columns) => Some((&*column.name, &**columns)),
+            _ => None,
+        })
+    }
+
+    /// Number of words with which a command line names the command that prints it, if it does:
+    /// `lock contention --futex` names `kymo lock contention --futex --json` with three.
+    pub fn named_by(&self, words: &[String]) -> Option<usize> {
+        let mut group = "";
+        let mut named = None;
+        for command in self.commands.split(", ") {
+            let mut own: Vec<&str> =
+                command.split(' ').filter(|word| !["kymo", "--json"].contains(word)).collect();
+            // `kymo lock contention --json, report --json`: both are of one group.
+            match own.first() {
+                Some(first) if group.is_empty() => group = first,
+                _ => own.insert(0, group),
+            }
+            let (flags, names): (Vec<&str>, Vec<&str>) = own.iter().partition(|w| w.starts_with('-'));
+            let has_names = names.iter().zip(words).filter(|(one, two)| *one == *two).count();
+            let has_flags = flags.iter().all(|flag| words.iter().any(|word| word == flag));
+            if has_names == names.len() && has_flags {
+                named = named.max(Some(own.len()));
+            }
+        }
+        named
+    }
+
     /// The definition of an answer with these columns.
     pub fn of<'a, R: 'a, C: 'a>(
         name: &'static str,

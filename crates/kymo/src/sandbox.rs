@@ -70,7 +70,7 @@ fn is_reader(name: &str, matches: &ArgMatches) -> bool {
         // Servers that no other command asks, and files as a process sees them.
         "buildid-cache" => !["debuginfod", "target_ns"].iter().any(|id| given(matches, id)),
         "profile" | "trace" | "list" => given(matches, "input"),
-        "diff" => !given(matches, "run"),
+        "diff" => !["run", "of"].iter().any(|id| given(matches, id)),
         _ => READERS.contains(&name),
     }
 }

@@ -97,14 +97,24 @@ fn new_and_vanished_functions_are_named_so() {
 }
 
 #[test]
-fn one_run_and_no_samples_are_refused() {
+fn one_run_decides_nothing_and_no_samples_are_refused() {
     let mut random = Random::new(1, 1);
-    let mut one = || run(&mut random, "a", &[("f", 50.0)], 1.0);
-    let measures = [measure(vec![one()], vec![one(), one()])];
-    let refused = Comparison::new(&measures, &CompareOptions::default());
-    assert_eq!(refused.err(), Some(CompareError::FewRuns { before: 1, after: 2 }));
+    let mut one = |mean| run(&mut random, "a", &[("f", mean), ("g", 500.0)], 1.0);
+    // 60 runs after make the p-value small.
+    for after in [1, 2, 60] {
+        let after: Vec<RunSums> = (0..after).map(|_| one(400.0)).collect();
+        let measures = [measure(vec![one(50.0)], after)];
+        let compared = Comparison::new(&measures, &CompareOptions::default()).expect("two sides");
+        let rows = &compared.measures[0].rows;
+        let own = rows[0].own.expect("above the floor");
+        assert_eq!(rows[0].key.name, "f", "what differs most comes first");
+        assert_eq!(own.verdict, Verdict::Undecided { more_runs: Some(3) });
+        assert_eq!(own.estimate, None);
+    }
+    let refused = Comparison::new(&[measure(Vec::new(), vec![one(9.0)])], &CompareOptions::default());
+    assert_eq!(refused.err(), Some(CompareError::NoRuns { before: 0, after: 1 }));
     let empty = || vec![RunSums::new("e", 1.0), RunSums::new("e", 1.0)];
-    let measures = [measure(empty(), vec![one(), one()])];
+    let measures = [measure(empty(), vec![one(9.0), one(9.0)])];
     let refused = Comparison::new(&measures, &CompareOptions::default());
     assert_eq!(refused.err(), Some(CompareError::NoSamples("before")));
 }

@@ -69,7 +69,7 @@ impl DiffReport {
             .map(|m| format!("{} is {}", whole_word(m), change_words(m, &m.whole)))
             .collect();
         if !changed.is_empty() {
-            let functions = measures.iter().any(|m| m.kind != MeasureKind::Count);
+            let functions = measures.iter().any(|m| !m.rows.is_empty());
             let blame = if functions { "; no single function is to blame for it" } else { "" };
             return (format!("{}{blame}", changed.join("; ")), false);
         }

@@ -6,6 +6,9 @@ use crate::units::{Grouped, Span};
 
 /// An amount per unit of work.
 pub(super) fn amount(value: f64, unit: &str) -> String {
+    if unit == "bytes" {
+        return format!("{} B", Grouped(value.round().max(0.0) as u64));
+    }
     if unit == "nanoseconds" {
         return Span(value.round().max(0.0) as u64).to_string();
     }

@@ -2,6 +2,7 @@
 
 mod baseline;
 mod interleaved;
+mod of_answer;
 mod perf_columns;
 mod read;
 
@@ -56,6 +57,9 @@ pub(crate) struct Args {
     /// Recordings after, one for each run
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
     after: Vec<PathBuf>,
+    /// Compare the rows of another command's table: --of 'offcpu report'
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["run", "compute", "view"])]
+    of: Option<String>,
     /// Save the sums of FILEs, one for each run, as a baseline (JSON, without stacks)
     #[arg(long, value_name = "BASE", conflicts_with_all = ["before", "after", "run", "compute"])]
     save: Option<PathBuf>,
@@ -293,6 +297,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         more => bail!("{} recordings: --before and --after say which side each is of", more.len()),
     };
     crate::progress::begin(before.first().map_or("", |p| p.to_str().unwrap_or_default()));
+    if let Some(words) = &args.of {
+        return of_answer::run(&args, words, &before, &after);
+    }
     let status = compare_files(&args, &before, &after)?;
     match (args.view, &*before, &*after) {
         (true, [base], [recording]) => {
@@ -304,15 +311,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Compares recordings and shows the result.
 fn compare_files(args: &Args, before: &[PathBuf], after: &[PathBuf]) -> anyhow::Result<ExitCode> {
-    let blocks = before.len() == 1 && after.len() == 1;
-    if !blocks && (before.len() == 1 || after.len() == 1) {
-        bail!(
-            "{} recordings before and {} after: one run shows no spread; name one long recording \
-             of each side, or several runs of each",
-            before.len(),
-            after.len()
-        );
-    }
+    let has_times = before.iter().chain(after).all(|path| !read::is_stack_file(path));
+    let blocks = before.len() == 1 && after.len() == 1 && has_times;
     let per = match &args.per {
         Some(per) => per.clone(),
         None => read::usual_unit(args, [before, after])?,
@@ -378,7 +378,10 @@ fn note_comparison(comparison: &Comparison, ledger: &mut Ledger) {
         let advice = "their totals, and those of their callers, can be compared";
         ledger.tell(NoteKind::Comparison, fact, Some(advice.to_owned()));
     }
-    if comparison.smallest_p > 0.05 {
+    if comparison.runs.0.min(comparison.runs.1) == 1 {
+        let fact = "one run of a side shows no spread: nothing is decided";
+        ledger.note(NoteKind::Few, fact, Some("four runs of each side can show a change".into()));
+    } else if comparison.smallest_p > 0.05 {
         let fact = format!(
             "{} and {} runs cannot show any change: the smallest possible p-value is {:.2}",
             comparison.runs.0, comparison.runs.1, comparison.smallest_p

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
-use kymo_compare::{Measure, MeasureKind, RunSums};
+use kymo_compare::{FunctionKey, Measure, MeasureKind, RunSums, StackFrameKey};
 use kymo_events::{ClassOrigin, EventSelection, EventSource};
+use kymo_files::RecordingFormat;
+use kymo_files::stack_file::StackFile;
 use kymo_model::{Note, NoteKind};
 use kymo_view::Ledger;
 use kymo_view::diff::StackSums;
@@ -84,7 +86,82 @@ pub(super) fn read_all(
     read.collect()
 }
 
+/// Largest profile without times that is read, in bytes.
+const LARGEST_STACK_FILE: u64 = 1 << 30;
+
+/// Whether a file is a profile without times: of pprof, or folded stacks.
+pub(super) fn is_stack_file(path: &Path) -> bool {
+    path.is_file() && RecordingFormat::of(path).is_none()
+}
+
+/// Reads a profile without times as one run.
+fn read_stack_file(args: &Args, path: &Path, per: &Per) -> anyhow::Result<ReadRun> {
+    let chosen = [
+        (args.time.is_some(), "--time"),
+        (!args.pid.is_empty(), "--pid"),
+        (!args.tid.is_empty(), "--tid"),
+        (args.cpu.is_some(), "--cpu"),
+        (!args.comms.is_empty(), "--comms"),
+        (*per != Per::Run, "--per"),
+    ];
+    if let Some((_, option)) = chosen.iter().find(|(given, _)| *given) {
+        bail!("{option}: stacks in it have no times and tasks");
+    }
+    let value = match &*args.events {
+        [] => None,
+        [value] => Some(value.as_str()),
+        _ => bail!("-e: one value of a profile is compared at a time"),
+    };
+    let size = std::fs::metadata(path)?.len();
+    if size > LARGEST_STACK_FILE {
+        bail!("{size} bytes are too many for a profile (at most {LARGEST_STACK_FILE})");
+    }
+    let bytes = std::fs::read(path)?;
+    let file = StackFile::parse(&bytes, value).context("neither a recording nor a profile of pprof or folded stacks")?;
+    let (unit, scale) = match &*file.unit {
+        "nanoseconds" | "ns" => ("nanoseconds", 1.0),
+        "microseconds" | "us" => ("nanoseconds", 1e3),
+        "milliseconds" | "ms" => ("nanoseconds", 1e6),
+        "seconds" | "s" => ("nanoseconds", 1e9),
+        "bytes" => ("bytes", 1.0),
+        _ => ("count", 1.0),
+    };
+    let mut run = RunSums::new(path.display().to_string(), 1.0);
+    let functions: Vec<(&str, u32)> = file
+        .functions
+        .iter()
+        .map(|f| {
+            let key = FunctionKey::new(&f.name, &f.binary, args.exact_names);
+            (&*f.binary, run.function(key))
+        })
+        .collect();
+    for stack in &file.stacks {
+        let frames = || stack.frames.iter().filter_map(|f| Some((f, functions.get(f.function as usize)?)));
+        let is_wanted = args.dsos.is_empty()
+            || frames().next().is_some_and(|(_, (binary, _))| args.dsos.iter().any(|d| d == binary));
+        if is_wanted {
+            let key = |(frame, (_, function)): (&kymo_files::stack_file::FileFrame, &(&str, u32))| {
+                StackFrameKey { function: *function, is_inlined: frame.is_inlined }
+            };
+            let frames: Vec<StackFrameKey> = frames().map(key).collect();
+            run.add_stack(&frames, stack.weight * scale, stack.samples);
+        }
+    }
+    Ok(ReadRun {
+        path: path.to_owned(),
+        samples: vec![run],
+        off_cpu: None,
+        event: SampledEvent { name: file.value, unit, period: 0 },
+        facts: RunFacts::default(),
+        ledger: Ledger::default(),
+        damage: None,
+    })
+}
+
 fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<ReadRun> {
+    if is_stack_file(path) {
+        return read_stack_file(args, path, per);
+    }
     let paths = [path.to_owned()];
     let source = EventSource::open(&paths, args.finding.options(path))?;
     if source.is_piped() {
@@ -200,7 +277,7 @@ pub(super) fn usual_unit(args: &Args, sides: [&[PathBuf]; 2]) -> anyhow::Result<
     if sides.iter().any(|side| side.len() > 1) {
         return Ok(Per::Run);
     }
-    for path in sides.into_iter().flatten() {
+    for path in sides.into_iter().flatten().filter(|path| !is_stack_file(path)) {
         let source = EventSource::open(std::slice::from_ref(path), args.finding.options(path))?;
         if !facts(&source, None).is_command {
             return Ok(Per::Second);
