@@ -545,7 +545,11 @@ fn measure_changes(
         let is_change = row.own.is_some_and(|c| c.verdict.is_change());
         let size = change.map_or(0.0, |c| {
             // Of runs that can show nothing, what differs most is looked for.
-            if is_change || fewest < FEWEST_RUNS { (c.after - c.before).abs() } else { c.before + c.after }
+            if is_change || fewest < FEWEST_RUNS {
+                (c.after - c.before).abs()
+            } else {
+                c.before + c.after
+            }
         });
         (is_change, row.own.is_some(), size)
     };

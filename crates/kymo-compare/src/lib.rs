@@ -16,6 +16,7 @@ mod max_t;
 mod names;
 mod random;
 mod sums;
+mod tree;
 
 pub use baseline::{BaselineError, baseline_json, read_baseline};
 pub use blocks::{BlockError, block_count};
@@ -27,3 +28,4 @@ pub use effect::RatioEstimate;
 pub use gate::{Gate, GateOutcome, GateResult};
 pub use names::normalize_name;
 pub use sums::{FunctionKey, FunctionSum, RunSums, StackFrameKey};
+pub use tree::{StackTree, TreeBranch};

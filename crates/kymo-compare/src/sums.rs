@@ -65,6 +65,8 @@ pub struct RunSums {
     pub(crate) sums: Vec<FunctionSum>,
     /// Weight in a function by direct caller.
     pub(crate) callers: FxHashMap<(u32, u32), f64>,
+    /// Weight by stack, the innermost frame first, where stacks are kept.
+    pub(crate) stacks: Option<FxHashMap<Box<[u32]>, f64>>,
     numbers: FxHashMap<FunctionKey, u32>,
     seen: FxHashSet<u32>,
 }
@@ -73,6 +75,12 @@ impl RunSums {
     /// Sums of nothing.
     pub fn new(name: impl Into<String>, work: f64) -> RunSums {
         RunSums { name: name.into(), work, ..RunSums::default() }
+    }
+
+    /// The same with stacks kept, for a call tree, if `keeps`.
+    #[must_use]
+    pub fn with_stacks(self, keeps: bool) -> RunSums {
+        RunSums { stacks: keeps.then(FxHashMap::default), ..self }
     }
 
     /// Number of a function.
@@ -91,6 +99,10 @@ impl RunSums {
         self.whole += weight;
         self.samples += samples;
         let Some(leaf) = frames.first() else { return };
+        if let Some(stacks) = &mut self.stacks {
+            let stack: Box<[u32]> = frames.iter().map(|frame| frame.function).collect();
+            *stacks.entry(stack).or_default() += weight;
+        }
         if let Some(sum) = self.sums.get_mut(leaf.function as usize) {
             sum.own += weight;
             sum.own_samples += samples;

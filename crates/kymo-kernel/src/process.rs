@@ -143,6 +143,22 @@ impl GatedChild {
         }
     }
 
+    /// Lets the command, and all that it starts, run on these CPUs only.
+    ///
+    /// # Errors
+    /// If none of them is online, or a number is larger than the kernel's.
+    pub fn pin(&self, cpus: &[u32]) -> io::Result<()> {
+        let mut set = rustix::thread::CpuSet::new();
+        for cpu in cpus {
+            let cpu = usize::try_from(*cpu).unwrap_or(usize::MAX);
+            if cpu >= rustix::thread::CpuSet::MAX_CPU {
+                return Err(io::Error::from(io::ErrorKind::InvalidInput));
+            }
+            set.set(cpu);
+        }
+        Ok(rustix::thread::sched_setaffinity(rustix::process::Pid::from_raw(self.pid), &set)?)
+    }
+
     /// The process id, also that of its first thread.
     pub fn pid(&self) -> u32 {
         self.pid as u32

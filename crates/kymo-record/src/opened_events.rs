@@ -55,6 +55,9 @@ impl OpenedEvents {
             true => None,
             false => Some(GatedChild::spawn(&options.command)?),
         };
+        if let Some(child) = child.as_ref().filter(|_| !options.pinned.is_empty()) {
+            child.pin(&options.pinned).map_err(system("cannot pin the command to its CPUs"))?;
+        }
         if let (Some(place), Some(child)) = (&options.spawned, &child) {
             // It is of one recording alone.
             let _ = place.set(child.pid());

@@ -179,6 +179,8 @@ pub struct RecordOptions {
     pub target: Target,
     /// The command to run, if any.
     pub command: Vec<OsString>,
+    /// CPUs that the command may run on; none for those of its parent.
+    pub pinned: Vec<u32>,
     /// Where the number of the command's process is put, before its first event comes.
     pub spawned: Option<Arc<OnceLock<u32>>>,
     /// CPUs; empty means all online.
@@ -287,6 +289,7 @@ impl Default for RecordOptions {
             more_events: Vec::new(),
             target: Target::Command,
             command: Vec::new(),
+            pinned: Vec::new(),
             spawned: None,
             cpus: Vec::new(),
             freq: None,

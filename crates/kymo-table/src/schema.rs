@@ -51,7 +51,8 @@ impl AnswerSchema {
                 Some(first) if group.is_empty() => group = first,
                 _ => own.insert(0, group),
             }
-            let (flags, names): (Vec<&str>, Vec<&str>) = own.iter().partition(|w| w.starts_with('-'));
+            let (flags, names): (Vec<&str>, Vec<&str>) =
+                own.iter().partition(|w| w.starts_with('-'));
             let has_names = names.iter().zip(words).filter(|(one, two)| *one == *two).count();
             let has_flags = flags.iter().all(|flag| words.iter().any(|word| word == flag));
             if has_names == names.len() && has_flags {

@@ -111,7 +111,8 @@ fn one_run_decides_nothing_and_no_samples_are_refused() {
         assert_eq!(own.verdict, Verdict::Undecided { more_runs: Some(3) });
         assert_eq!(own.estimate, None);
     }
-    let refused = Comparison::new(&[measure(Vec::new(), vec![one(9.0)])], &CompareOptions::default());
+    let refused =
+        Comparison::new(&[measure(Vec::new(), vec![one(9.0)])], &CompareOptions::default());
     assert_eq!(refused.err(), Some(CompareError::NoRuns { before: 0, after: 1 }));
     let empty = || vec![RunSums::new("e", 1.0), RunSums::new("e", 1.0)];
     let measures = [measure(empty(), vec![one(9.0), one(9.0)])];

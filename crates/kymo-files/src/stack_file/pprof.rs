@@ -204,7 +204,8 @@ mod tests {
 
     /// `main` calls `work`, into which `leaf` was inlined: 3 samples of 30 ms; 1 of 10 ms in `main`.
     fn profile() -> Profile {
-        let texts = ["", "samples", "count", "cpu", "nanoseconds", "main", "work", "leaf", "/bin/a"];
+        let texts =
+            ["", "samples", "count", "cpu", "nanoseconds", "main", "work", "leaf", "/bin/a"];
         let line = |function_id| Line { function_id };
         Profile {
             sample_type: vec![ValueType { name: 1, unit: 2 }, ValueType { name: 3, unit: 4 }],

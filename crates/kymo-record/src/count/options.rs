@@ -59,6 +59,8 @@ pub struct CountOptions {
     pub target: CountTarget,
     /// The command to run, if any.
     pub command: Vec<OsString>,
+    /// CPUs that the command may run on; none for those of its parent.
+    pub pinned: Vec<u32>,
     /// CPUs; none for wherever the tasks run.
     pub cpus: Option<Vec<u32>>,
     /// Who says when it begins and ends, beside the command.

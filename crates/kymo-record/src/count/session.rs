@@ -208,6 +208,10 @@ impl Session<'_> {
             [] => None,
             command => Some(GatedChild::spawn(command)?),
         };
+        if let Some(child) = child.as_ref().filter(|_| !options.pinned.is_empty()) {
+            let what = "cannot pin the command to its CPUs";
+            child.pin(&options.pinned).map_err(|source| CountError::System { what, source })?;
+        }
         let on_exec = options.target == CountTarget::Command && options.delay == StartDelay::None;
         let mut run = self.open(child, on_exec)?;
         if let Some(file) = &options.file {

@@ -6,9 +6,10 @@ mod markdown;
 mod runs;
 mod sentence;
 mod text;
+mod tree;
 mod words;
 
-use kymo_compare::{Comparison, GateOutcome, GateResult};
+use kymo_compare::{Comparison, GateOutcome, GateResult, StackTree};
 
 pub use runs::StackSums;
 
@@ -23,6 +24,8 @@ pub struct DiffReport {
     pub per: String,
     /// Word for what stands for a run: `run`, `block`.
     pub run_word: &'static str,
+    /// Call trees, where they were asked for.
+    pub trees: Vec<StackTree>,
     /// Gates and their outcomes.
     pub gates: Vec<GateResult>,
 }
@@ -71,6 +74,7 @@ mod tests {
             sides: [vec!["old.data".to_owned()], vec!["new.data".to_owned()]],
             per: "run".to_owned(),
             run_word: "run",
+            trees: Vec::new(),
         }
     }
 

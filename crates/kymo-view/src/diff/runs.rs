@@ -15,17 +15,25 @@ pub struct StackSums<'a> {
     stacks: &'a Stacks,
     exact_names: bool,
     off_cpu: bool,
+    keeps_stacks: bool,
 }
 
 impl<'a> StackSums<'a> {
     /// Of samples of code; with `off_cpu` of waits, whose innermost frame is their cause.
     pub fn new(stacks: &'a Stacks, exact_names: bool, off_cpu: bool) -> StackSums<'a> {
-        StackSums { stacks, exact_names, off_cpu }
+        StackSums { stacks, exact_names, off_cpu, keeps_stacks: false }
+    }
+
+    /// The same with stacks kept, for a call tree, if `keeps`.
+    #[must_use]
+    pub fn with_stacks(self, keeps: bool) -> StackSums<'a> {
+        StackSums { keeps_stacks: keeps, ..self }
     }
 
     /// Sums of all of it, for this many units of work.
     pub fn run(&self, name: &str, work: f64) -> RunSums {
-        let mut numbered = NumberedStacks::new(self, RunSums::new(name, work));
+        let sums = RunSums::new(name, work).with_stacks(self.keeps_stacks);
+        let mut numbered = NumberedStacks::new(self, sums);
         for (number, stack) in (0u32..).zip(&self.stacks.stacks) {
             numbered.add(number, stack.weight as f64, stack.samples);
         }
@@ -44,7 +52,8 @@ impl<'a> StackSums<'a> {
         let mut blocks: Vec<NumberedStacks<'_>> = (0..count)
             .map(|n| {
                 let name = format!("{name}, block {} of {count}", n + 1);
-                NumberedStacks::new(self, RunSums::new(name, work / count as f64))
+                let sums = RunSums::new(name, work / count as f64);
+                NumberedStacks::new(self, sums.with_stacks(self.keeps_stacks))
             })
             .collect();
         for moment in moments {

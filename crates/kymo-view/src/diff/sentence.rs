@@ -21,7 +21,12 @@ impl DiffReport {
         } else {
             let named = changes.iter().take(NAMED).map(|(measure, row)| {
                 let change = row.own.map_or_else(String::new, |c| change_words(measure, &c));
-                format!("`{}` is {change}{}", visible(&row.key.name), caller_words(row))
+                let of_column = match measure.kind {
+                    MeasureKind::Count => format!(" ({})", measure.name),
+                    _ => String::new(),
+                };
+                let name = visible(&row.key.name);
+                format!("`{name}`{of_column} is {change}{}", caller_words(row))
             });
             let mut text = named.collect::<Vec<_>>().join("; ");
             if let Some(more) = changes.len().checked_sub(NAMED).filter(|n| *n > 0) {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use kymo_compare::{Change, FunctionRow, MeasureChanges};
+use kymo_compare::{Change, FunctionRow, MeasureChanges, MeasureKind};
+use kymo_model::counted;
 
 use super::DiffReport;
 use super::words::{amount, change_words, heading, needs, outcome, percent, ratio_cells, verdict};
@@ -21,6 +22,7 @@ impl DiffReport {
             self.write_measure(measure, rows, &mut out);
         }
         self.write_callers(&mut out);
+        self.write_trees(&mut out);
         self.write_sides(&mut out);
         out
     }
@@ -55,11 +57,16 @@ impl DiffReport {
         let word = self.run_word;
         let _ = writeln!(
             out,
-            "\n{}: {before} {word}s before, {after} after",
-            heading(measure, &self.per)
+            "\n{}: {} before, {after} after",
+            heading(measure, &self.per),
+            counted(before as u64, word, &format!("{word}s")),
         );
+        let (row_word, rows_word) = match measure.kind {
+            MeasureKind::Count => ("Row", "rows"),
+            _ => ("Function", "functions"),
+        };
         let mut table = vec![
-            ["Function", "Before", "After", "Ratio", "95% interval", "Verdict"].map(str::to_owned),
+            [row_word, "Before", "After", "Ratio", "95% interval", "Verdict"].map(str::to_owned),
             self.cells("(all)", measure, Some(&measure.whole)),
         ];
         let own: Vec<&FunctionRow> = measure.rows.iter().filter(|r| r.own.is_some()).collect();
@@ -72,7 +79,7 @@ impl DiffReport {
         if own.len() > shown {
             let _ = writeln!(
                 out,
-                "  ... and {} more functions without a change (-v shows all)",
+                "  ... and {} more {rows_word} without a change (-v shows all)",
                 own.len() - shown
             );
         }

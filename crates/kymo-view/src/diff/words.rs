@@ -1,6 +1,8 @@
 //! Numbers and verdicts in words.
 
-use kymo_compare::{Change, GateOutcome, MeasureChanges, MeasureKind, RatioEstimate, Verdict};
+use kymo_compare::{
+    Change, GateOutcome, MeasureChanges, MeasureKind, RatioEstimate, StackTree, Verdict,
+};
 
 use crate::units::{Grouped, Span};
 
@@ -34,8 +36,11 @@ pub(super) fn percent(relative: f64) -> String {
 
 /// Interval of a relative size: `3.8 to 6.4 %`.
 fn interval(from: f64, to: f64) -> String {
-    if !from.is_finite() || !to.is_finite() {
-        return "no interval".to_owned();
+    match (from.is_finite(), to.is_finite()) {
+        (true, true) => {}
+        (true, false) => return format!("{} or more", percent(from)),
+        (false, true) => return format!("up to {}", percent(to)),
+        (false, false) => return "unbounded".to_owned(),
     }
     let (from, to) = (percent(from), percent(to));
     format!("{} to {to}", from.trim_end_matches(" %"))
@@ -60,7 +65,8 @@ pub(super) fn change_words(measure: &MeasureChanges, change: &Change) -> String 
         (Verdict::Vanished, _) => format!("gone ({} before)", amount(change.before, unit)),
         (_, Some(e)) if e.ratio >= 1.0 && change.verdict != Verdict::Less => {
             let size = if e.ratio >= 3.0 {
-                format!("{:.1} times the time before", e.ratio)
+                let amount = if unit == "nanoseconds" { "time" } else { "amount" };
+                format!("{:.1} times the {amount} before", e.ratio)
             } else {
                 format!("{} {more}", percent(e.ratio - 1.0))
             };
@@ -131,12 +137,20 @@ pub(super) fn ratio_cells(estimate: Option<RatioEstimate>) -> (String, String) {
 
 /// Name of a quantity with what it is per.
 pub(super) fn heading(measure: &MeasureChanges, per: &str) -> String {
-    match measure.kind {
-        MeasureKind::Samples if measure.unit == "nanoseconds" => {
-            format!("Time on CPU per {per} ({})", measure.name)
-        }
-        MeasureKind::Samples => format!("{} per {per}", measure.name),
+    quantity(measure.kind, &measure.name, measure.unit, per)
+}
+
+/// The same of a call tree, within a sentence.
+pub(super) fn tree_heading(tree: &StackTree, per: &str) -> String {
+    let kind = tree.kind.unwrap_or(MeasureKind::Count);
+    let heading = quantity(kind, &tree.name, tree.unit, per);
+    heading.strip_prefix("Time").map_or(heading.clone(), |rest| format!("time{rest}"))
+}
+
+fn quantity(kind: MeasureKind, name: &str, unit: &str, per: &str) -> String {
+    match kind {
+        MeasureKind::Samples if unit == "nanoseconds" => format!("Time on CPU per {per} ({name})"),
         MeasureKind::OffCpu => format!("Time off CPU per {per}"),
-        MeasureKind::Count => format!("{} per {per}", measure.name),
+        MeasureKind::Samples | MeasureKind::Count => format!("{name} per {per}"),
     }
 }

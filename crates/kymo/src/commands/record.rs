@@ -339,6 +339,7 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
         more_events: Vec::new(),
         target: target(args)?,
         command: args.command.clone(),
+        pinned: Vec::new(),
         cpus: cpus.unwrap_or_default(),
         freq: args.freq.map(|r| r.0),
         period: args.count,

@@ -87,6 +87,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         sides: [base, args.files.iter().map(|p| p.display().to_string()).collect()],
         per: per.word().to_owned(),
         run_word: "run",
+        trees: Vec::new(),
     };
     show(args, &report, &ledger, sides.damage())
 }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use kymo_compare::{
-    CompareOptions, Comparison, GateOutcome, Measure, MeasureKind, RunSums, Verdict,
+    CompareOptions, Comparison, GateOutcome, Measure, MeasureKind, RunSums, StackTree, Verdict,
 };
+use kymo_kernel::cpus;
 use kymo_kernel::descriptors::MutedStdout;
 use kymo_kernel::events::Catalog;
 use kymo_model::{Aggregation, CountState, Note, NoteKind, shell_word};
@@ -45,6 +46,7 @@ struct Recorder<'a> {
     args: &'a Args,
     directory: PathBuf,
     stacks: Option<StackChoice>,
+    pinned: Vec<u32>,
     began: Instant,
     notes: Vec<Note>,
 }
@@ -68,6 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args,
         directory,
         stacks: args.stat.is_empty().then(|| stacks(args, [&before, &after])),
+        pinned: args.pin.as_deref().map(pinned_cpus).transpose()?.unwrap_or_default(),
         began: Instant::now(),
         notes: Vec::new(),
     };
@@ -104,6 +107,19 @@ fn commands(words: &[OsString]) -> anyhow::Result<[Vec<OsString>; 2]> {
         }
         _ => bail!("--run compares two commands: kymo diff --run -- ./old ARGS -- ./new ARGS"),
     }
+}
+
+/// CPUs of `--pin`.
+fn pinned_cpus(list: &str) -> anyhow::Result<Vec<u32>> {
+    let chosen = cpus::parse_list(list)?;
+    let online = cpus::online();
+    if let Some(off) = chosen.iter().find(|cpu| !online.contains(cpu)) {
+        bail!("--pin {list}: CPU {off} is not online");
+    }
+    if chosen.is_empty() {
+        bail!("--pin names no CPU");
+    }
+    Ok(chosen)
 }
 
 /// Stacks as both commands need them: what differs between the sides must be the program.
@@ -189,6 +205,7 @@ impl Recorder<'_> {
                     },
                     target: Target::Command,
                     command: side.command.clone(),
+                    pinned: self.pinned.clone(),
                     switch_events: true,
                     output: Output::File { path: path.to_owned(), force: true },
                     command_line: std::iter::once(OsString::from("kymo diff --"))
@@ -242,6 +259,7 @@ impl Recorder<'_> {
             default_events: false,
             target: CountTarget::Command,
             command: side.command.clone(),
+            pinned: self.pinned.clone(),
             cpus: None,
             control: None,
             by: Aggregation::Global,
@@ -338,6 +356,7 @@ fn compare(
         }),
         per: "run".to_owned(),
         run_word: "run",
+        trees: StackTree::of_all(&measures),
     };
     Ok((report, ledger))
 }

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use kymo_compare::{CompareOptions, Comparison, Gate, GateOutcome};
+use kymo_compare::{CompareOptions, Comparison, Gate, GateOutcome, StackTree};
 use kymo_events::{EventSelection, EventSource};
 use kymo_model::NoteKind;
 use kymo_record::CallGraph;
@@ -88,6 +88,9 @@ pub(crate) struct Args {
     /// Samples per second, of --run
     #[arg(long, value_name = "N", requires = "run")]
     freq: Option<u64>,
+    /// Run both commands on these CPUs only (`1`, `2-3`), of --run
+    #[arg(long, value_name = "LIST", requires = "run")]
+    pin: Option<String>,
     /// Recording of call chains, of --run: fp or dwarf[,BYTES]
     #[arg(long, value_name = "MODE", value_parser = call_graph, requires = "run")]
     call_graph: Option<CallGraph>,
@@ -167,6 +170,9 @@ pub(crate) struct Args {
     force: bool,
     #[command(flatten)]
     finding: SymbolArgs,
+    /// Show a call tree, too: mean amounts of both sides, and their difference
+    #[arg(short, long, conflicts_with_all = ["compute", "of", "save", "json", "csv"])]
+    graph: bool,
     /// Show all functions
     #[arg(short, long)]
     verbose: bool,
@@ -325,7 +331,8 @@ fn compare_files(args: &Args, before: &[PathBuf], after: &[PathBuf]) -> anyhow::
     sides.notes(false, &mut ledger);
     note_unit(args, &per, blocks, &mut ledger);
     let options = CompareOptions { margin: args.margin / 100.0, ..CompareOptions::default() };
-    let comparison = Comparison::new(&sides.measures()?, &options)?;
+    let measures = sides.measures()?;
+    let comparison = Comparison::new(&measures, &options)?;
     note_comparison(&comparison, &mut ledger);
     let names = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect();
     let report = DiffReport {
@@ -334,6 +341,7 @@ fn compare_files(args: &Args, before: &[PathBuf], after: &[PathBuf]) -> anyhow::
         sides: [names(before), names(after)],
         per: per.word().to_owned(),
         run_word: if blocks { "block" } else { "run" },
+        trees: StackTree::of_all(&measures),
     };
     show(args, &report, &ledger, sides.damage())
 }

@@ -117,7 +117,8 @@ fn read_stack_file(args: &Args, path: &Path, per: &Per) -> anyhow::Result<ReadRu
         bail!("{size} bytes are too many for a profile (at most {LARGEST_STACK_FILE})");
     }
     let bytes = std::fs::read(path)?;
-    let file = StackFile::parse(&bytes, value).context("neither a recording nor a profile of pprof or folded stacks")?;
+    let file = StackFile::parse(&bytes, value)
+        .context("neither a recording nor a profile of pprof or folded stacks")?;
     let (unit, scale) = match &*file.unit {
         "nanoseconds" | "ns" => ("nanoseconds", 1.0),
         "microseconds" | "us" => ("nanoseconds", 1e3),
@@ -126,7 +127,7 @@ fn read_stack_file(args: &Args, path: &Path, per: &Per) -> anyhow::Result<ReadRu
         "bytes" => ("bytes", 1.0),
         _ => ("count", 1.0),
     };
-    let mut run = RunSums::new(path.display().to_string(), 1.0);
+    let mut run = RunSums::new(path.display().to_string(), 1.0).with_stacks(args.graph);
     let functions: Vec<(&str, u32)> = file
         .functions
         .iter()
@@ -136,13 +137,17 @@ fn read_stack_file(args: &Args, path: &Path, per: &Per) -> anyhow::Result<ReadRu
         })
         .collect();
     for stack in &file.stacks {
-        let frames = || stack.frames.iter().filter_map(|f| Some((f, functions.get(f.function as usize)?)));
+        let frames =
+            || stack.frames.iter().filter_map(|f| Some((f, functions.get(f.function as usize)?)));
         let is_wanted = args.dsos.is_empty()
-            || frames().next().is_some_and(|(_, (binary, _))| args.dsos.iter().any(|d| d == binary));
+            || frames()
+                .next()
+                .is_some_and(|(_, (binary, _))| args.dsos.iter().any(|d| d == binary));
         if is_wanted {
-            let key = |(frame, (_, function)): (&kymo_files::stack_file::FileFrame, &(&str, u32))| {
-                StackFrameKey { function: *function, is_inlined: frame.is_inlined }
-            };
+            let key =
+                |(frame, (_, function)): (&kymo_files::stack_file::FileFrame, &(&str, u32))| {
+                    StackFrameKey { function: *function, is_inlined: frame.is_inlined }
+                };
             let frames: Vec<StackFrameKey> = frames().map(key).collect();
             run.add_stack(&frames, stack.weight * scale, stack.samples);
         }
@@ -200,7 +205,7 @@ fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<Rea
     if work <= 0.0 {
         bail!("no {} in it: amounts per {} cannot be told", per.word(), per.word());
     }
-    let sums = StackSums::new(&stacks, args.exact_names, false);
+    let sums = StackSums::new(&stacks, args.exact_names, false).with_stacks(args.graph);
     let samples = if blocks { sums.blocks(&name, work)? } else { vec![sums.run(&name, work)] };
     let event = stacks.events.first().map_or_else(SampledEvent::default, |e| SampledEvent {
         name: e.name.clone(),
@@ -224,7 +229,8 @@ fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<Rea
             ..plan
         };
         let off = RecordingStacks::read(&source, &plan)?;
-        read.off_cpu = Some(StackSums::new(&off.stacks, args.exact_names, true).run(&name, work));
+        let sums = StackSums::new(&off.stacks, args.exact_names, true).with_stacks(args.graph);
+        read.off_cpu = Some(sums.run(&name, work));
         read.ledger.extend(off.ledger);
         read.damage = read.damage.or(off.damage);
     }

@@ -47,6 +47,7 @@ pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
         default_events: args.events.is_empty() && args.metrics.is_empty(),
         target,
         command: args.command.clone(),
+        pinned: Vec::new(),
         cpus,
         by,
         inherit: !args.no_inherit && by != Aggregation::Thread,
