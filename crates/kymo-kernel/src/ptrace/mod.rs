@@ -3,7 +3,7 @@
 //!
 //! Tasks are seized, not attached: a job-control stop stays one, and when this process dies the
 //! kernel detaches them all and they run on. Every stop is handed out once by
-//! [`TracedProcesses::next`], which lets the task of the one before run on.
+//! [`TracedProcesses::next_stop`], which lets the task of the one before run on.
 
 mod request;
 
