@@ -267,8 +267,9 @@ impl Rewriting for Injection {
     }
 
     fn is_in_order_of_time(&self) -> bool {
-        // A stack is unwound by the mappings of its time.
-        self.chains.is_some()
+        // A stack is unwound by the mappings of its time, and memory that is mapped after a jitdump
+        // file must not come before it.
+        self.chains.is_some() || self.jit.is_some()
     }
 
     fn change_event(&self, attr: &mut Attr) {
