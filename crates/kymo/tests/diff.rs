@@ -319,10 +319,12 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     let _ =
         kymo(&["record", "-q", "-e", "cpu-clock", "-c", "100000000000", "-o", &idle, "--", "true"])
             .success();
+    let (folded, prose) = (w.file("some.folded"), w.file("prose.txt"));
+    std::fs::write(&folded, "main;parse 3\n").unwrap();
+    std::fs::write(&prose, "not stacks at all\n").unwrap();
     let (a, b) = (all[0].as_str(), all[1].as_str());
     for (args, reason) in [
-        (&["--before", a, "--after", b, &all[2]][..], "one run shows no spread"),
-        (&["--before", a, b, "--after", &other, &other], "these cannot be compared"),
+        (&["--before", a, b, "--after", &other, &other][..], "these cannot be compared"),
         (&["--before", a, b, "--after", &garbage, b], "garbage.data"),
         (&[&idle, a], "idle.data"),
         (&["--before", &idle, &idle, "--after", a, b], "no samples before"),
@@ -330,6 +332,13 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
         (&[a], "what is after"),
         (&["--against", &garbage, a, b], "garbage.data"),
         (&["-p", a, b], "-p is for perf's columns"),
+        (&["--time", "0,1", &folded, &folded], "--time: stacks in it have no times"),
+        (&["--per", "second", &folded, &folded], "--per: stacks in it have no times"),
+        (&[&folded, a], "these cannot be compared"),
+        (&[&prose, a], "line 1 is not a folded stack"),
+        (&["--of", "report", a, b], "not a command whose rows add up"),
+        (&["--of", "syscalls report", a, b], "kymo syscalls report: "),
+        (&["--run", "--pin", "99999", "--", "true", "--", "true"], "CPU 99999 is not online"),
         (&["--run", "--", "true"], "--run compares two commands"),
         (&["--run", "-n", "4", "--", "false", "--", "true"], "ended with status 1"),
     ] {
@@ -396,4 +405,139 @@ fn the_action_writes_a_summary_and_ends_as_the_gates_do() {
     let nowhere = "self:no_such_function < +5%";
     assert_eq!(act(nowhere, "100", "fail").0, 5);
     assert_eq!(act(nowhere, "100", "pass").0, 0);
+}
+
+/// Profiles of other tools' formats give the numbers of the recordings that they were made of.
+#[test]
+fn profiles_without_times_are_compared_as_runs() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = program();
+    let sides = [record_runs(&w, "fast", 4, &["100"]), record_runs(&w, "slow", 4, &["100", "200"])];
+    let converted = |extension: &str| -> [Vec<String>; 2] {
+        sides.clone().map(|side| {
+            let one = |path: String| {
+                let out = format!("{path}.{extension}");
+                let _ = kymo(&["convert", "-i", &path, "-o", &out]).success();
+                out
+            };
+            side.into_iter().map(one).collect()
+        })
+    };
+    let of = |sides: &[Vec<String>; 2]| {
+        let mut args = vec!["diff", "--json", "--before"];
+        args.extend(sides[0].iter().map(String::as_str));
+        args.push("--after");
+        args.extend(sides[1].iter().map(String::as_str));
+        json(&kymo(&args).success())
+    };
+    let row = |value: &Value| {
+        let own = function(value, "parse")["self"].clone();
+        ["before", "after", "ratio", "low", "high", "verdict"].map(|name| own[name].clone())
+    };
+    let recordings = of(&sides);
+    assert_eq!(row(&recordings)[5], "more", "{recordings:#}");
+    let pprof = of(&converted("pb.gz"));
+    assert_eq!(row(&pprof), row(&recordings));
+    assert_eq!(pprof["measures"][0]["unit"], "nanoseconds");
+    // Folded stacks state no unit.
+    let folded = of(&converted("folded"));
+    assert_eq!(row(&folded), row(&recordings));
+    assert_eq!(folded["measures"][0]["unit"], "count");
+    // One profile of each side is shown, and nothing is decided: 0 against 1 sample least of all.
+    let (before, after) = (w.file("one.folded"), w.file("two.folded"));
+    std::fs::write(&before, "main;parse 4000\nmain;render 4000\n").unwrap();
+    std::fs::write(&after, "main;parse 8000\nmain;render 4000\nmain;rare 1\n").unwrap();
+    let one = json(&kymo(&["diff", "--json", &before, &after]).success());
+    let functions = one["measures"][0]["functions"].as_array().unwrap();
+    assert_eq!(functions[0]["function"], "parse");
+    for change in functions.iter().map(|f| &f["self"]).filter(|change| !change.is_null()) {
+        assert_eq!((&change["verdict"], &change["more_runs"]), (&"undecided".into(), &3.into()));
+    }
+    assert!(one["ledger"].to_string().contains("one run of a side shows no spread"), "{one:#}");
+    let tree = kymo(&["diff", "-g", &before, &after]).success().stdout;
+    let branches: Vec<Vec<&str>> = tree
+        .lines()
+        .skip_while(|line| !line.starts_with("Call tree"))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(branches[2], ["8,000", "12,001", "+4,001", "main"], "{tree}");
+    assert_eq!(branches[3], ["4,000", "8,000", "+4,000", "parse"], "{tree}");
+    assert!(branches.get(4).is_none_or(Vec::is_empty), "no branch with less than 1 %: {tree}");
+}
+
+/// Rows of another command are compared by their keys.
+#[test]
+fn answers_are_compared_row_by_row() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("answers", CALLS);
+    let target = w.file("target");
+    let record = |name: &str, args: &[&str]| -> Vec<String> {
+        let one = |n: usize| {
+            let path = w.file(&format!("{name}-{n}.data"));
+            let record = ["syscalls", "record", "-o", &path, "--", w.arg(), &target];
+            let _ = kymo(&[&record[..], args].concat()).success();
+            path
+        };
+        (0..4).map(one).collect()
+    };
+    let (before, after) = (record("calm", &["0"]), record("eager", &["20"]));
+    let mut args = vec!["diff", "--json", "--of", "syscalls report", "--before"];
+    args.extend(before.iter().map(String::as_str));
+    args.push("--after");
+    args.extend(after.iter().map(String::as_str));
+    let value = json(&kymo(&args).success());
+    let sentence = value["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("`fsync` (total_ns) is new"), "{sentence}");
+    let measures = value["measures"].as_array().unwrap();
+    let counts = measures.iter().find(|m| m["name"] == "count").unwrap();
+    let calls = |name: &str| {
+        let rows = counts["functions"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["function"] == name).unwrap();
+        let own = &row["self"];
+        (own["before"].as_f64(), own["after"].as_f64(), own["verdict"].as_str().unwrap())
+    };
+    assert_eq!(calls("fsync"), (Some(0.0), Some(20.0), "new"));
+    assert_eq!(calls("getppid"), (Some(30.0), Some(30.0), "no-change"));
+}
+
+/// Calls getppid(2) 30 times, and fsync(2) as often as it is told to.
+const CALLS: &str = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int fd = open(argv[1], O_CREAT | O_RDWR, 0600);
+    for (int i = 0; i < 30; i++) getppid();
+    for (int i = 0; i < atoi(argv[2]); i++) if (fsync(fd)) return 1;
+    return 0;
+}
+"#;
+
+#[test]
+fn pinned_commands_run_on_their_cpu_alone() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = program();
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let pinned = (cpus - 1).to_string();
+    let directory = w.file("pinned");
+    let options = ["-n", "2", "--cpu-only", "--pin", &pinned, "-o", &directory];
+    let _ = diff_run(&w, &options, &["60"], &["60"]).success();
+    let mut recordings = 0;
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path().display().to_string();
+        let script = kymo(&["script", "-F", "cpu", "-i", &path]).success().stdout;
+        let found: BTreeSet<u32> = script
+            .lines()
+            .filter_map(|line| line.trim().trim_matches(['[', ']']).parse().ok())
+            .collect();
+        assert_eq!(found, BTreeSet::from([pinned.parse().unwrap()]), "{path}");
+        recordings += 1;
+    }
+    assert_eq!(recordings, 4);
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask bench diff`: the rate of false alarms of `kymo diff` and what it finds, on real
 //! recordings made in turns. Prints a table for docs/concepts/comparison.md.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -35,15 +36,32 @@ int main(int argc, char **argv) {
 
 /// Numbers of the measurement.
 struct Sizes {
-    /// Pairs of recordings.
+    /// Pairs of recordings of a kind.
     pairs: usize,
     /// Pairs in a comparison.
     runs: usize,
     /// Comparisons.
     trials: usize,
     /// Rounds of the program.
-    rounds: &'static str,
+    rounds: usize,
+    /// Rounds of the program of which one function is slower: it has 8,400 samples on each side.
+    long_rounds: usize,
 }
+
+/// A way to record a run.
+struct Way {
+    name: &'static str,
+    rate: &'static str,
+    percent: &'static str,
+    rounds: usize,
+    /// Two other programs keep the CPUs busy meanwhile.
+    is_loaded: bool,
+}
+
+/// Times the work of the other runs that a stalled one has.
+const STALL: usize = 12;
+/// Runs of each side that are too few for a function with 3 % of the time.
+const FEW: usize = 6;
 
 /// Measures it.
 pub(crate) fn run(effort: Effort) -> anyhow::Result<()> {
@@ -52,65 +70,89 @@ pub(crate) fn run(effort: Effort) -> anyhow::Result<()> {
         None => crate::cargo::build_release()?,
     };
     let sizes = match effort {
-        Effort::Full => Sizes { pairs: 100, runs: 20, trials: 1_000, rounds: "400" },
-        Effort::Quick => Sizes { pairs: 20, runs: 10, trials: 60, rounds: "100" },
+        Effort::Full => {
+            Sizes { pairs: 100, runs: 20, trials: 1_000, rounds: 400, long_rounds: 1_050 }
+        }
+        Effort::Quick => Sizes { pairs: 20, runs: 10, trials: 60, rounds: 100, long_rounds: 400 },
     };
     let directory = tempfile::tempdir().context("a directory for recordings")?;
     let program = compile(directory.path())?;
-    let record = |name: String, rate: &str, percent: &str| -> anyhow::Result<PathBuf> {
-        let path = directory.path().join(name);
+    let (rounds, long) = (sizes.rounds, sizes.long_rounds);
+    let way =
+        |name, rate, percent, rounds, is_loaded| Way { name, rate, percent, rounds, is_loaded };
+    let ways = [
+        way("a", "997", "100", rounds, false),
+        way("b", "997", "100", rounds, false),
+        way("rate", "499", "100", rounds, false),
+        way("long", "997", "100", long, false),
+        way("slow", "997", "105", long, false),
+        way("loaded-a", "997", "100", rounds, true),
+        way("loaded-b", "997", "100", rounds, true),
+    ];
+    let record = |way: &Way, pair: usize| -> anyhow::Result<PathBuf> {
+        let path = directory.path().join(format!("{}-{pair}.data", way.name));
+        let mut load = Vec::new();
+        if way.is_loaded {
+            for _ in 0..2 {
+                let mut busy = Command::new(&program);
+                load.push(Load(busy.args(["1000000", "100"]).spawn().context("the load")?));
+            }
+        }
         let mut command = Command::new(&kymo);
-        command.args(["record", "-q", "-e", "cpu-clock", "-g", "-F", rate, "-o"]).arg(&path);
-        command.arg("--").arg(&program).args([sizes.rounds, percent]);
+        command.args(["record", "-q", "-e", "cpu-clock", "-g", "-F", way.rate, "-o"]).arg(&path);
+        command.arg("--").arg(&program).args([&way.rounds.to_string(), way.percent]);
         let status = command.status().context("kymo record")?;
         if !status.success() {
             bail!("kymo record: {status}");
         }
         Ok(path)
     };
-    let kinds =
-        [("a", "997", "100"), ("b", "997", "100"), ("slow", "997", "105"), ("rate", "499", "100")];
-    let mut recorded: Vec<Vec<PathBuf>> = vec![Vec::new(); kinds.len()];
+    let mut recorded: Vec<Vec<PathBuf>> = vec![Vec::new(); ways.len()];
     for pair in 0..sizes.pairs {
         // In turns, each pair in the other direction.
-        let mut order: Vec<usize> = (0..kinds.len()).collect();
+        let mut order: Vec<usize> = (0..ways.len()).collect();
         if pair % 2 == 1 {
             order.reverse();
         }
         for kind in order {
-            let (name, rate, percent) = kinds[kind];
-            recorded[kind].push(record(format!("{name}-{pair}.data"), rate, percent)?);
+            recorded[kind].push(record(&ways[kind], pair)?);
         }
     }
-    let [a, b, slow, other_rate] = &*recorded else { bail!("four kinds of recordings") };
+    let stalled =
+        Way { name: "stalled", rounds: rounds * STALL, ..way("", "997", "100", 0, false) };
+    let stalled: Vec<PathBuf> =
+        (0..sizes.pairs / 10).map(|n| record(&stalled, n)).collect::<Result<_, _>>()?;
+    let [a, b, rate, long, slow, loaded_a, loaded_b] = &*recorded else {
+        bail!("seven ways of recording")
+    };
+    // One run in ten of both sides together stalls.
+    let stall = |runs: &[PathBuf], from: usize| -> Vec<PathBuf> {
+        let mut runs = runs.to_vec();
+        for (n, path) in stalled.iter().enumerate().skip(from).step_by(2) {
+            runs[n * 10 + from] = path.clone();
+        }
+        runs
+    };
+    let (stalled_a, stalled_b) = (stall(a, 0), stall(b, 1));
     println!(
-        "{} pairs of recordings, {} + {} runs in a comparison",
+        "{} pairs of recordings of each kind, {} + {} of them in a comparison",
         sizes.pairs, sizes.runs, sizes.runs
     );
     println!(
         "| comparison | trials | any function reported | `parse` reported first | interval of `parse` holds the truth |"
     );
     println!("|---|--:|--:|--:|--:|");
-    for (title, after, truth) in [
-        ("the same program", b, 1.0),
-        ("the same program, 997 Hz against 499 Hz", other_rate, 1.0),
-        ("`parse` 5 % slower", slow, 1.05),
+    for (title, before, after, truth) in [
+        ("the same program", a, b, 1.0),
+        ("the same program on a loaded machine", loaded_a, loaded_b, 1.0),
+        ("the same program, one run in twenty does 12 times the work", &stalled_a, &stalled_b, 1.0),
+        ("the same program, 997 Hz against 499 Hz", a, rate, 1.0),
+        ("`parse` 5 % slower", long, slow, 1.05),
     ] {
         let mut tally = Tally::default();
         for trial in 0..sizes.trials {
-            let mut chance = Chance::of_round(37, trial as u64);
-            let first = chance.between(0, (sizes.pairs - sizes.runs) as u64) as usize;
-            let mut sides = (Vec::new(), Vec::new());
-            for pair in first..first + sizes.runs {
-                let (mut one, mut two) = (&a[pair], &after[pair]);
-                // Of alike recordings, which one is "before" is a matter of chance.
-                if truth == 1.0 && chance.between(0, 1) == 1 {
-                    (one, two) = (two, one);
-                }
-                sides.0.push(one.clone());
-                sides.1.push(two.clone());
-            }
-            tally.add(&compare(&kymo, &sides.0, &sides.1)?, truth);
+            let sides = sides(&sizes, (before, after), sizes.runs, (trial, truth == 1.0));
+            tally.add(&compare(&kymo, &sides, &[])?, truth);
         }
         let share = |n: usize| format!("{:.1} %", n as f64 * 100.0 / tally.trials.max(1) as f64);
         println!(
@@ -121,7 +163,52 @@ pub(crate) fn run(effort: Effort) -> anyhow::Result<()> {
             share(tally.covered)
         );
     }
+    let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
+    for trial in 0..sizes.trials / 4 {
+        let sides = sides(&sizes, (a, b), FEW, (trial, true));
+        let value = compare(&kymo, &sides, &["--gate", "self:emit < +5%"])?;
+        let outcome = value["gates"][0]["outcome"].as_str().unwrap_or("none").to_owned();
+        *outcomes.entry(outcome).or_default() += 1;
+    }
+    let words = outcomes.iter().map(|(outcome, n)| format!("{outcome} {n}"));
+    println!(
+        "\nGate `self:emit < +5%` on {FEW} + {FEW} runs (about 50 samples a side in 2.3 % of the time): {}",
+        words.collect::<Vec<_>>().join(", ")
+    );
     Ok(())
+}
+
+/// A program in the background, which ends with this.
+struct Load(std::process::Child);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Draws the pairs of a comparison. Of alike recordings, which one is "before" is a matter of
+/// chance.
+fn sides(
+    sizes: &Sizes,
+    (before, after): (&[PathBuf], &[PathBuf]),
+    runs: usize,
+    (trial, is_alike): (usize, bool),
+) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let mut chance = Chance::of_round(37, trial as u64);
+    let mut pairs: Vec<usize> = (0..sizes.pairs).collect();
+    let mut sides = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        let pair = pairs.swap_remove(chance.between(0, pairs.len() as u64 - 1) as usize);
+        let (mut one, mut two) = (&before[pair], &after[pair]);
+        if is_alike && chance.between(0, 1) == 1 {
+            (one, two) = (two, one);
+        }
+        sides.0.push(one.clone());
+        sides.1.push(two.clone());
+    }
+    sides
 }
 
 fn compile(directory: &Path) -> anyhow::Result<PathBuf> {
@@ -136,11 +223,17 @@ fn compile(directory: &Path) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-fn compare(kymo: &Path, before: &[PathBuf], after: &[PathBuf]) -> anyhow::Result<Value> {
+fn compare(
+    kymo: &Path,
+    (before, after): &(Vec<PathBuf>, Vec<PathBuf>),
+    options: &[&str],
+) -> anyhow::Result<Value> {
     let mut command = Command::new(kymo);
-    command.args(["diff", "--json", "--before"]).args(before).arg("--after").args(after);
+    command.args(["diff", "--json"]).args(options);
+    command.arg("--before").args(before).arg("--after").args(after);
     let output = command.output().context("kymo diff")?;
-    if !output.status.success() {
+    // 4 and 5 are outcomes of gates.
+    if !matches!(output.status.code(), Some(0 | 4 | 5)) {
         bail!("kymo diff: {}", String::from_utf8_lossy(&output.stderr));
     }
     serde_json::from_slice(&output.stdout).context("kymo diff --json")

@@ -42,6 +42,10 @@ impl DiffReport {
             );
         }
         sentence.push('.');
+        // Names stay as they are.
+        if sentence.starts_with("the ") {
+            sentence.replace_range(..1, "T");
+        }
         sentence
     }
 
@@ -123,6 +127,8 @@ fn whole_word(measure: &MeasureChanges) -> String {
     match (measure.kind, measure.unit) {
         (MeasureKind::Samples, "nanoseconds") => "the time on CPU".to_owned(),
         (MeasureKind::OffCpu, _) => "the time off CPU".to_owned(),
+        (MeasureKind::Count, _) if measure.name == "elapsed" => "the elapsed time".to_owned(),
+        (MeasureKind::Count, _) if measure.rows.is_empty() => measure.name.clone(),
         _ => format!("the sum of {}", measure.name),
     }
 }
