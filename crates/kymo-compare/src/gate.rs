@@ -88,6 +88,19 @@ pub struct GateResult {
     pub reason: Option<String>,
 }
 
+impl GateResult {
+    /// The same, decided neither way for a reason that more runs do not remove.
+    #[must_use]
+    pub fn undecided(self, reason: &str) -> GateResult {
+        GateResult {
+            outcome: GateOutcome::Undecided,
+            more_runs: None,
+            reason: Some(self.reason.unwrap_or_else(|| reason.to_owned())),
+            ..self
+        }
+    }
+}
+
 impl Gate {
     /// Judges a comparison.
     pub fn judge(&self, comparison: &Comparison) -> GateResult {

@@ -11,9 +11,11 @@ use serde_json::Value;
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
 /// `parse` and `render` do the same number of steps of the same cost; arguments: rounds, percent
-/// of `parse`, microseconds asleep in a round, times that a mutex is held by another thread.
+/// of `parse`, microseconds asleep in a round, times that a mutex is held by another thread, rows
+/// that are written to a file, each with an fsync(2), the file.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -51,6 +53,11 @@ int main(int argc, char **argv) {
         pause_a_while(us);
     }
     for (long i = 0; i < locks; i++) transfer();
+    if (argc > 6) {
+        int fd = open(argv[6], O_CREAT | O_RDWR, 0600);
+        for (long i = atol(argv[5]); i > 0; i--)
+            if (pwrite(fd, "row", 3, 0) != 3 || fsync(fd)) return 1;
+    }
     return 0;
 }
 "#;
@@ -187,10 +194,16 @@ fn waits_that_were_added_are_named() {
         return;
     }
     let w = program();
-    for (after, cause) in
-        [(["20", "100", "3000", "0"], "nanosleep"), (["20", "100", "0", "5"], "futex")]
-    {
-        let out = diff_run(&w, &["-n", "5", "--json"], &["20", "100", "0", "0"], &after).success();
+    // Of a disk: what is in memory only has nothing to wait for.
+    let rows = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let rows = rows.path().join("rows").display().to_string();
+    let before = ["20", "100", "0", "0", "0", &rows];
+    for (after, cause) in [
+        (["20", "100", "3000", "0", "0", &rows], "nanosleep"),
+        (["20", "100", "0", "5", "0", &rows], "futex"),
+        (["20", "100", "0", "0", "60", &rows], "fsync"),
+    ] {
+        let out = diff_run(&w, &["-n", "6", "--json"], &before, &after).success();
         let value = json(&out);
         let sentence = value["sentence"].as_str().unwrap();
         let first = sentence.split(';').next().unwrap();
@@ -209,6 +222,9 @@ fn a_gate_passes_fails_or_is_undecided() {
     let after = record_runs(&w, "after", 6, &["150", "160"]);
     let gate = |gates: &[&str], report: &[&str]| {
         let mut args = vec!["diff"];
+        if !gates.is_empty() {
+            args.push("--accept-sequential");
+        }
         gates.iter().for_each(|g| args.extend(["--gate", g]));
         args.extend(report);
         args.push("--before");
@@ -227,8 +243,15 @@ fn a_gate_passes_fails_or_is_undecided() {
     let report = gate(&["self:parse < +5%"], &["--report", "md"]).expect_status(4);
     assert!(report.stdout.contains("| `self:parse < +5%` | **failed** |"), "{}", report.stdout);
     assert!(gate(&["parse"], &[]).expect_status(2).stderr.contains("--gate"));
-    // One side after the other is said.
+    // One side after the other is said, and decides nothing unless that is accepted.
     assert!(failed.stdout.contains("sequential: "), "{}", failed.stdout);
+    let mut args = vec!["diff", "--gate", "self:parse < +5%", "--before"];
+    args.extend(before.iter().map(String::as_str));
+    args.push("--after");
+    args.extend(after.iter().map(String::as_str));
+    let strict = kymo(&args).expect_status(5).stdout;
+    let reason = "undecided  self:parse < +5%: one side was recorded after the other";
+    assert!(strict.contains(reason), "{strict}");
     // A baseline has the same sums.
     let base = w.file("base.json");
     let mut args = vec!["diff", "--save", &base];

@@ -185,6 +185,9 @@ impl<'a> Bench<'a> {
             rows.push(time_row(what, &costs, "10×, least 4×"));
             rows.push(peak_row("the same, peak memory", &costs));
         }
+        let costs = self.each(3, &["diff", "-c", "delta", "stacks.data", "stacks.data"])?;
+        let what = format!("`diff -c delta`, twice {} samples", self.inputs.stacks.samples);
+        rows.push(time_row(what, &costs, "10×"));
         Ok(rows)
     }
 

@@ -9,6 +9,8 @@ use crate::units::visible;
 
 /// Functions that the sentence names.
 const NAMED: usize = 3;
+/// Share of the change of the elapsed time that explains it.
+const MOST_OF_IT: f64 = 0.5;
 /// Share of a quantity at which a function counts for what else could have been detected.
 const LEAST_SHARE: f64 = 0.01;
 
@@ -49,6 +51,20 @@ impl DiffReport {
         sentence
     }
 
+    /// Whether what changed on the CPU explains most of what the runs take longer or shorter. Waits
+    /// that changed are then of threads that nobody waited for.
+    fn is_explained_by_cpu(&self) -> bool {
+        let change = |wanted: &dyn Fn(&MeasureChanges) -> bool| {
+            let measure = self.comparison.measures.iter().find(|m| wanted(m))?;
+            Some(measure.whole.after - measure.whole.before)
+        };
+        let elapsed = change(&|m| m.kind == MeasureKind::Count && m.name == "elapsed");
+        let on_cpu = change(&|m| m.kind == MeasureKind::Samples && m.unit == "nanoseconds");
+        elapsed
+            .zip(on_cpu)
+            .is_some_and(|(elapsed, on_cpu)| elapsed != 0.0 && on_cpu / elapsed >= MOST_OF_IT)
+    }
+
     /// Functions that changed, the largest change first: times before counts.
     pub(super) fn changes(&self) -> Vec<(&MeasureChanges, &FunctionRow)> {
         let all = self.comparison.measures.iter();
@@ -56,11 +72,13 @@ impl DiffReport {
             .flat_map(|m| m.rows.iter().map(move |row| (m, row)))
             .filter(|(_, row)| row.own.is_some_and(|c| c.verdict.is_change()))
             .collect();
+        let cpu_first = self.is_explained_by_cpu();
         let size = |(measure, row): &(&MeasureChanges, &FunctionRow)| {
             let size = row.own.map_or(0.0, |c| (c.after - c.before).abs());
             let whole = measure.whole.before.max(measure.whole.after).max(f64::MIN_POSITIVE);
             let is_time = measure.unit == "nanoseconds";
-            (is_time, if is_time { size } else { size / whole })
+            let is_cause = cpu_first && measure.kind == MeasureKind::Samples;
+            ((is_time, is_cause), if is_time { size } else { size / whole })
         };
         changes.sort_by(|a, b| {
             let (one, two) = (size(a), size(b));

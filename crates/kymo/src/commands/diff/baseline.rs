@@ -9,7 +9,7 @@ use kymo_view::Ledger;
 use kymo_view::diff::DiffReport;
 
 use super::read::{self, Sides};
-use super::{Args, Per, note_comparison, show};
+use super::{Args, Per, judge, note_comparison, show};
 use crate::commands::output;
 use crate::exit;
 
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     note_comparison(&comparison, &mut ledger);
     let base = args.against.iter().map(|p| p.display().to_string()).collect();
     let report = DiffReport {
-        gates: args.gate.iter().map(|gate| gate.judge(&comparison)).collect(),
+        gates: judge(args, &comparison, &ledger),
         comparison,
         sides: [base, args.files.iter().map(|p| p.display().to_string()).collect()],
         per: per.word().to_owned(),

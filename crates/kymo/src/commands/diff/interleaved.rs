@@ -23,7 +23,7 @@ use kymo_view::Ledger;
 use kymo_view::diff::DiffReport;
 
 use super::read::{self, Sides};
-use super::{Args, Per, Until, note_comparison, show};
+use super::{Args, Per, Until, judge, note_comparison, show};
 use crate::commands::profile_recording::{StackChoice, wait_events};
 use crate::commands::scratch::ScratchDirectory;
 
@@ -346,7 +346,7 @@ fn compare(
     let comparison = Comparison::new(&measures, &options)?;
     note_comparison(&comparison, &mut ledger);
     let report = DiffReport {
-        gates: args.gate.iter().map(|gate| gate.judge(&comparison)).collect(),
+        gates: judge(args, &comparison, &ledger),
         comparison,
         sides: [before, after].map(|side| {
             let command = side.command.iter().map(shell_word).collect::<Vec<_>>().join(" ");

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use kymo_compare::{CompareOptions, Comparison, Gate, GateOutcome, StackTree};
+use kymo_compare::{CompareOptions, Comparison, Gate, GateOutcome, GateResult, StackTree};
 use kymo_events::{EventSelection, EventSource};
 use kymo_model::NoteKind;
 use kymo_record::CallGraph;
@@ -107,6 +107,9 @@ pub(crate) struct Args {
     /// `offcpu`, `elapsed`; patterns match several functions
     #[arg(long, value_name = "BOUND")]
     gate: Vec<Gate>,
+    /// Judge gates although one side was recorded after the other
+    #[arg(long, requires = "gate")]
+    accept_sequential: bool,
     /// Compare time on CPU only
     #[arg(long)]
     cpu_only: bool,
@@ -336,7 +339,7 @@ fn compare_files(args: &Args, before: &[PathBuf], after: &[PathBuf]) -> anyhow::
     note_comparison(&comparison, &mut ledger);
     let names = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect();
     let report = DiffReport {
-        gates: args.gate.iter().map(|gate| gate.judge(&comparison)).collect(),
+        gates: judge(args, &comparison, &ledger),
         comparison,
         sides: [names(before), names(after)],
         per: per.word().to_owned(),
@@ -358,6 +361,18 @@ fn note_unit(args: &Args, per: &Per, blocks: bool, ledger: &mut Ledger) {
     };
     let advice = "--per EVENT counts work by an event; several runs of each side say more";
     ledger.tell(NoteKind::Work, fact, Some(advice.to_owned()));
+}
+
+/// Outcomes of the gates. Sides that were not recorded in turns pass and fail none: what changed on
+/// the machine between them is larger than most bounds.
+fn judge(args: &Args, comparison: &Comparison, ledger: &Ledger) -> Vec<GateResult> {
+    let is_sequential = ledger.notes().iter().any(|note| note.kind == NoteKind::Sequential);
+    let gates = args.gate.iter().map(|gate| gate.judge(comparison));
+    if !is_sequential || args.accept_sequential {
+        return gates.collect();
+    }
+    let reason = "one side was recorded after the other (--accept-sequential judges all the same)";
+    gates.map(|gate| gate.undecided(reason)).collect()
 }
 
 /// Notes on what may make functions look different.

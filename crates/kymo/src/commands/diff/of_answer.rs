@@ -14,7 +14,7 @@ use kymo_view::Ledger;
 use kymo_view::diff::DiffReport;
 use serde_json::Value;
 
-use super::{Args, note_comparison, show};
+use super::{Args, judge, note_comparison, show};
 
 /// Columns that identify a row in one recording only.
 const NUMBERS: [&str; 7] = ["pid", "tid", "ppid", "address", "inode", "parent_tid", "incarnation"];
@@ -75,7 +75,7 @@ pub(super) fn run(
     note_comparison(&comparison, &mut ledger);
     let names = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect();
     let report = DiffReport {
-        gates: args.gate.iter().map(|gate| gate.judge(&comparison)).collect(),
+        gates: judge(args, &comparison, &ledger),
         comparison,
         sides: [names(before), names(after)],
         per: "run".to_owned(),
