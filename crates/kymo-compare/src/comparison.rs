@@ -278,11 +278,12 @@ impl Comparison {
         for (((measure, whole), joined), kept) in
             measures.iter().zip(&wholes).zip(&joined).zip(&kept)
         {
-            let whole = judge.change(whole, next(), true);
+            let of_samples = measure.kind == MeasureKind::Samples;
+            let whole = judge.change(whole, next(), true, of_samples);
             let own_p: Vec<f64> = kept.own.iter().map(|_| next()).collect();
             let total_p: Vec<f64> = kept.total.iter().map(|_| next()).collect();
-            let own = judge.changes(&joined.own, &kept.own, &own_p);
-            let total = judge.changes(&joined.total, &kept.total, &total_p);
+            let own = judge.changes(&joined.own, (&kept.own, &own_p), of_samples);
+            let total = judge.changes(&joined.total, (&kept.total, &total_p), of_samples);
             changes.push(measure_changes((measure, whole), joined, kept, (own, total)));
         }
         let mut nameless: Vec<String> = pairs.nameless.iter().cloned().collect();
@@ -333,24 +334,31 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Changes by number of function. Intervals of functions with little weight that did not
     /// change are left out.
-    fn changes(&self, columns: &[Column], kept: &[usize], p: &[f64]) -> FxHashMap<usize, Change> {
+    fn changes(
+        &self,
+        columns: &[Column],
+        (kept, p): (&[usize], &[f64]),
+        of_samples: bool,
+    ) -> FxHashMap<usize, Change> {
         let numbered: Vec<(usize, usize, f64)> =
             kept.iter().zip(p).enumerate().map(|(at, (f, p))| (at, *f, *p)).collect();
         let judged = numbered.par_iter().map(|(at, function, p)| {
             let estimates = *at < MOST_ESTIMATES || *p <= LEVEL;
-            (*function, self.change(&columns[*function], *p, estimates))
+            (*function, self.change(&columns[*function], *p, estimates, of_samples))
         });
         judged.collect::<Vec<_>>().into_iter().collect()
     }
 
-    fn change(&self, column: &Column, p: f64, estimates: bool) -> Change {
+    /// `of_samples`: the values are made of samples, whose number tells how sure they are.
+    fn change(&self, column: &Column, p: f64, estimates: bool, of_samples: bool) -> Change {
         let (before, after) = column.values.split_at(self.runs.0.min(column.values.len()));
         let medians = (median(&mut before.to_vec()), median(&mut after.to_vec()));
         let has_spread = before.len() > 1 && after.len() > 1;
         // A ratio to runs of which most have nothing means nothing.
         let estimate = (estimates && has_spread && medians.0 > 0.0 && medians.1 > 0.0)
             .then(|| RatioEstimate::new(before, after, self.critical, self.options.seed))
-            .flatten();
+            .flatten()
+            .map(|e| if of_samples { e.of_samples(column.samples, self.critical) } else { e });
         Change {
             before: medians.0,
             after: medians.1,

@@ -141,3 +141,30 @@ fn a_stalled_run_is_named_and_alarms_nobody() {
     assert_eq!(compared.stalled[0].name, "run 7");
     assert!(!compared.measures[0].whole.verdict.is_change());
 }
+
+/// 3 % of the time with 50 samples on each side: by chance all runs may have the same number.
+#[test]
+fn a_few_samples_that_are_alike_in_all_runs_are_undecided() {
+    let side = || -> Vec<RunSums> {
+        let one = |n: usize| {
+            let mut run = RunSums::new(format!("run {n}"), 1.0);
+            let mut frame = |name: &str| StackFrameKey {
+                function: run.function(FunctionKey::new(name, "a", false)),
+                is_inlined: false,
+            };
+            let (rare, common) = (frame("rare"), frame("common"));
+            run.add_stack(&[rare], 8e6, 8);
+            run.add_stack(&[common], 250e6 + n as f64 * 1e5, 250);
+            run
+        };
+        (0..6).map(one).collect()
+    };
+    let compared = Comparison::new(&[measure(side(), side())], &CompareOptions::default());
+    let compared = compared.expect("two sides");
+    let rare = compared.measures[0].rows.iter().find(|r| r.key.name == "rare");
+    let own = rare.and_then(|r| r.own).expect("above the floor");
+    assert!(matches!(own.verdict, Verdict::Undecided { more_runs: Some(_) }), "{own:?}");
+    let common = compared.measures[0].rows.iter().find(|r| r.key.name == "common");
+    let own = common.and_then(|r| r.own).expect("above the floor");
+    assert!(matches!(own.verdict, Verdict::NoChange { .. }), "{own:?}");
+}
