@@ -237,12 +237,14 @@ fn each_message_tells_its_cause_once() {
     let place = InputDirectory::new();
     let nowhere = text(&place.0.path().join("nowhere/x.data"));
     let file = place.file("plain", b"no recording");
+    let packed = place.file("packed", b"\x1f\x8b\x08\0\0\0\0\0\0\x03rest");
     let out = text(&place.0.path().join("out.data"));
     let missing = "No such file or directory";
     let mut cases: Vec<(Vec<&str>, &str)> = vec![
         (vec!["script", "-i", &nowhere], missing),
         (vec!["report", "-i", &nowhere], missing),
         (vec!["script", "-i", &file], "is not a perf.data file"),
+        (vec!["report", "-i", &packed], "as files packed by gzip do: unpack it first"),
         (vec!["record", "-e", "cpu-clock", "-o", &nowhere, "--", "true"], missing),
         (vec!["stat", "-o", &nowhere, "--", "true"], missing),
     ];

@@ -84,6 +84,9 @@ pub(super) fn read(name: String, mut file: InputFile) -> Result<PerfData, PerfDa
     }
     let (version, endian) = magic(&begin).ok_or_else(|| PerfDataReadError::NotPerfData {
         path: name.clone(),
+        packed: packed_by(&begin).map_or_else(String::new, |tool| {
+            format!(", as files packed by {tool} do: unpack it first")
+        }),
         begin: begin.get(..8).unwrap_or(&begin).escape_ascii().to_string(),
     })?;
     if (begin.len() as u64) < PIPE_HEADER {
@@ -127,6 +130,18 @@ pub(super) fn read(name: String, mut file: InputFile) -> Result<PerfData, PerfDa
 /// Whether records of the pipe form lie in a regular file, of which the header was read.
 fn is_rereadable(file: &mut InputFile) -> bool {
     file.is_regular() && file.stream_position().is_ok_and(|at| at == PIPE_HEADER)
+}
+
+/// What a file is packed by that begins so.
+fn packed_by(begin: &[u8]) -> Option<&'static str> {
+    const MAGIC: [(&[u8], &str); 5] = [
+        (b"\x1f\x8b", "gzip"),
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+        (b"\xfd7zXZ\0", "xz"),
+        (b"BZh", "bzip2"),
+        (b"PK\x03\x04", "zip"),
+    ];
+    MAGIC.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, tool)| *tool)
 }
 
 fn magic(begin: &[u8]) -> Option<(u8, Option<Endian>)> {

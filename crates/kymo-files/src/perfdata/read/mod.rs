@@ -189,8 +189,11 @@ pub enum PerfDataReadError {
     Io { offset: u64, error: std::io::Error },
     #[error("{path} is empty")]
     Empty { path: String },
-    #[error("{path} is not a perf.data file: it begins with \"{begin}\"")]
-    NotPerfData { path: String, begin: String },
+    #[error(
+        "{path} is not a perf.data file, a trace.dat file or a CTF trace: it begins with \
+         \"{begin}\"{packed}"
+    )]
+    NotPerfData { path: String, begin: String, packed: String },
     #[error("{path}: header is cut short after {have} of {need} bytes")]
     ShortHeader { path: String, have: u64, need: u64 },
     #[error("{path}: header field {field} is {value}: {why}")]

@@ -78,8 +78,10 @@ pub(super) fn run(
     let is_timed = args.interval.is_some() || args.timeout.is_some();
     if args.show_program || is_timed || args.preflight || args.budget.is_some() {
         bail!(
-            "events of programs are counted by kymo, not by a program in the kernel: \
-             --show-program, -i, --timeout, --preflight and --budget are not for them"
+            "{}: the kernel has no such events, so they are taken for those of programs; these \
+             are counted by kymo, not by a program in the kernel: --show-program, -i, --timeout, \
+             --preflight and --budget are not for them",
+            names.join(", ")
         );
     }
     let is_latency = matches!(request.measure, CountMeasure::Latency(_));
