@@ -143,7 +143,7 @@ mod tests {
             ],
             after: vec![run(&[(&["b", "main"], 20.0), (&["leaf", "a", "main"], 10.0)])],
         };
-        let trees = StackTree::of_all(&[measure.clone()]);
+        let trees = StackTree::of_all(std::slice::from_ref(&measure));
         let main = &trees[0].root.branches[0];
         assert_eq!((&*main.key.name, main.before, main.after), ("main", 6.0, 15.0));
         let of_main: Vec<(&str, f64, f64)> =

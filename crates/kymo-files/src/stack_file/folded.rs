@@ -50,7 +50,7 @@ fn split_weight(line: &[u8]) -> Option<(&[u8], f64)> {
     if !weight.iter().all(|b| b.is_ascii_digit() || *b == b'.') {
         return None;
     }
-    let weight = std::str::from_utf8(weight).ok()?.parse::<f64>().ok()?;
+    let weight = std::str::from_utf8(weight).ok()?.parse::<f64>().ok().filter(|w| w.is_finite())?;
     Some((stack.trim_ascii_end(), weight)).filter(|(stack, _)| !stack.is_empty())
 }
 
@@ -86,7 +86,9 @@ mod tests {
 
     #[test]
     fn what_is_not_a_folded_stack_is_refused_by_its_line() {
+        let endless = format!("a {}\n", "9".repeat(400));
         for (text, line) in [
+            (endless.as_bytes(), 1),
             (&b"main;a 1\nnonsense\n"[..], 2),
             (b"main -5\n", 1),
             (b"main inf\n", 1),

@@ -83,6 +83,7 @@ impl StackFile {
         if pprof::is_profile(bytes) {
             return pprof::parse(bytes, value);
         }
-        folded::parse(bytes)
+        // The members of a profile may come in another order.
+        folded::parse(bytes).or_else(|error| pprof::parse(bytes, value).map_err(|_| error))
     }
 }
