@@ -364,7 +364,7 @@ impl Sides {
             rates
         };
         let (before, after) = (rates(&self.before), rates(&self.after));
-        if before != after {
+        if before != after && !before.is_empty() && !after.is_empty() {
             let fact = format!(
                 "samples stand for {before:?} before and {after:?} after (in the unit of the \
                  event): they are weighed by that"
