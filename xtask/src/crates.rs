@@ -79,7 +79,8 @@ fn pack(names: &[String]) -> anyhow::Result<PathBuf> {
         let version = env!("CARGO_PKG_VERSION");
         let mut tar = Command::new("tar");
         let packed = target.join("package").join(format!("{name}-{version}.crate"));
-        tar.arg("-xzf").arg(packed).arg("-C").arg(&unpacked);
+        // What was packed is newer than what was built of the packages before.
+        tar.arg("-xzmf").arg(packed).arg("-C").arg(&unpacked);
         cargo::run_command(tar)?;
         std::fs::rename(unpacked.join(format!("{name}-{version}")), unpacked.join(name))?;
     }

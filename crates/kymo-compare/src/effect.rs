@@ -75,6 +75,11 @@ impl RatioEstimate {
         }
     }
 
+    /// Half of the interval of the logarithm of the ratio.
+    pub(crate) fn reach(&self) -> f64 {
+        (self.high.ln() - self.low.ln()) / 2.0
+    }
+
     /// Standard error of the logarithm of the ratio.
     pub(crate) fn error(&self) -> f64 {
         (self.high.ln() - self.low.ln()) / (2.0 * Z_INTERVAL)
