@@ -168,3 +168,24 @@ fn a_few_samples_that_are_alike_in_all_runs_are_undecided() {
     let own = common.and_then(|r| r.own).expect("above the floor");
     assert!(matches!(own.verdict, Verdict::NoChange { .. }), "{own:?}");
 }
+
+/// 1,000 Hz against 100 Hz of one program of 446 ms: 446 or 447 samples, and always 44.
+#[test]
+fn samples_that_are_too_few_for_a_difference_show_none() {
+    let side = |samples: &[u64], period: f64| -> Vec<RunSums> {
+        let one = |(n, samples): (usize, &u64)| {
+            let mut run = RunSums::new(format!("run {n}"), 1.0);
+            let key = FunctionKey::new("work", "a", false);
+            let frame = StackFrameKey { function: run.function(key), is_inlined: false };
+            run.add_stack(&[frame], *samples as f64 * period, *samples);
+            run
+        };
+        samples.iter().enumerate().map(one).collect()
+    };
+    let fine = side(&[446, 447, 446, 446, 447, 446, 447, 446], 1e6);
+    let coarse = side(&[44; 8], 1e7);
+    let compared = Comparison::new(&[measure(fine, coarse)], &CompareOptions::default());
+    let whole = compared.expect("two sides").measures[0].whole;
+    assert!(whole.p <= 0.05, "ranks differ: {whole:?}");
+    assert!(!whole.verdict.is_change(), "{whole:?}");
+}
