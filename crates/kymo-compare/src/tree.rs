@@ -19,10 +19,10 @@ pub struct TreeBranch {
 }
 
 /// Call tree of a quantity, the outermost functions first.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StackTree {
     /// Kind of the quantity.
-    pub kind: Option<MeasureKind>,
+    pub kind: MeasureKind,
     /// Name of the quantity.
     pub name: String,
     /// Unit of the amounts.
@@ -71,7 +71,7 @@ impl StackTree {
             }
         }
         let root = branch(&nodes, 0, FunctionKey::default(), &keys);
-        let (kind, name, unit) = (Some(measure.kind), measure.name.clone(), measure.unit);
+        let (kind, name, unit) = (measure.kind, measure.name.clone(), measure.unit);
         Some(StackTree { kind, name, unit, root })
     }
 }

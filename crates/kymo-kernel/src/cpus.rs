@@ -37,6 +37,34 @@ pub fn parse_list(list: &str) -> Result<Vec<u32>, ListError> {
     Ok(cpus)
 }
 
+/// A CPU list does not name CPUs that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// It could not be understood.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// A CPU is not online.
+    #[error("CPU {0} is not online")]
+    Offline(u32),
+    /// It is empty.
+    #[error("the list names no CPU")]
+    Empty,
+}
+
+/// CPUs of a list, all of which must be online.
+///
+/// # Errors
+/// If the list cannot be understood, is empty, or has a CPU that is not online.
+pub fn parse_online(list: &str) -> Result<Vec<u32>, ChoiceError> {
+    let chosen = parse_list(list)?;
+    let online = online();
+    match chosen.iter().find(|cpu| !online.contains(cpu)) {
+        Some(off) => Err(ChoiceError::Offline(*off)),
+        None if chosen.is_empty() => Err(ChoiceError::Empty),
+        None => Ok(chosen),
+    }
+}
+
 /// The CPUs that are online, in order. Without sysfs, as many as this process may use.
 pub fn online() -> Vec<u32> {
     online_under(&system_path("/sys"))

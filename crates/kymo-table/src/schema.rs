@@ -38,28 +38,33 @@ impl AnswerSchema {
         })
     }
 
+    /// Words of the commands that print it, without `kymo` and `--json`: `lock contention`.
+    pub fn command_words(&self) -> Vec<Vec<&'static str>> {
+        let words = |command: &'static str| {
+            let words = command.split(' ').filter(|word| !["kymo", "--json"].contains(word));
+            words.collect::<Vec<_>>()
+        };
+        let mut commands: Vec<Vec<&str>> = self.commands.split(", ").map(words).collect();
+        // `kymo lock contention --json, report --json`: both are of one group.
+        if let Some((first, others)) = commands.split_first_mut()
+            && let Some(group) = first.first()
+        {
+            others.iter_mut().for_each(|words| words.insert(0, *group));
+        }
+        commands
+    }
+
     /// Number of words with which a command line names the command that prints it, if it does:
     /// `lock contention --futex` names `kymo lock contention --futex --json` with three.
     pub fn named_by(&self, words: &[String]) -> Option<usize> {
-        let mut group = "";
-        let mut named = None;
-        for command in self.commands.split(", ") {
-            let mut own: Vec<&str> =
-                command.split(' ').filter(|word| !["kymo", "--json"].contains(word)).collect();
-            // `kymo lock contention --json, report --json`: both are of one group.
-            match own.first() {
-                Some(first) if group.is_empty() => group = first,
-                _ => own.insert(0, group),
-            }
+        let is_named = |own: &Vec<&str>| {
             let (flags, names): (Vec<&str>, Vec<&str>) =
                 own.iter().partition(|w| w.starts_with('-'));
-            let has_names = names.iter().zip(words).filter(|(one, two)| *one == *two).count();
-            let has_flags = flags.iter().all(|flag| words.iter().any(|word| word == flag));
-            if has_names == names.len() && has_flags {
-                named = named.max(Some(own.len()));
-            }
-        }
-        named
+            names.len() <= words.len()
+                && names.iter().zip(words).all(|(one, two)| *one == two.as_str())
+                && flags.iter().all(|flag| words.iter().any(|word| word == flag))
+        };
+        self.command_words().iter().filter(|own| is_named(own)).map(Vec::len).max()
     }
 
     /// The definition of an answer with these columns.

@@ -525,6 +525,21 @@ fn answers_are_compared_row_by_row() {
     };
     assert_eq!(calls("fsync"), (Some(0.0), Some(20.0), "new"));
     assert_eq!(calls("getppid"), (Some(30.0), Some(30.0), "no-change"));
+    // One side was recorded after the other, which the answers tell by their times.
+    let kinds: Vec<&str> =
+        value["ledger"].as_array().unwrap().iter().map(|n| n["kind"].as_str().unwrap()).collect();
+    assert!(kinds.contains(&"sequential"), "{value:#}");
+    // What the comparison would not hand on is not taken.
+    let refused =
+        kymo(&["diff", "--of", "syscalls report", "--time", "0,1", &before[0], &after[0]]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    // The reason of the other command is told in its words.
+    let cut = w.file("cut.data");
+    let whole = std::fs::read(&before[0]).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let failed = kymo(&["diff", "--of", "syscalls report", &before[0], &cut]).failure();
+    assert!(failed.stderr.contains("damaged"), "{failed:?}");
+    assert!(!failed.stderr.contains('{'), "{failed:?}");
 }
 
 /// Calls getppid(2) 30 times, and fsync(2) as often as it is told to.

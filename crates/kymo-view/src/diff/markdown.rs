@@ -55,7 +55,11 @@ impl DiffReport {
     }
 
     fn write_markdown(&self, measure: &MeasureChanges, out: &mut String) {
-        let _ = writeln!(out, "{}\n", cell(&heading(measure, &self.per)));
+        let _ = writeln!(
+            out,
+            "{}\n",
+            cell(&heading((measure.kind, &measure.name, measure.unit), &self.per))
+        );
         out.push_str("| function | before | after | ratio | 95 % interval | verdict |\n");
         out.push_str("|---|--:|--:|--:|--:|---|\n");
         let rows = measure.rows.iter().filter_map(|r| Some((code(&r.key.name), r.own?)));

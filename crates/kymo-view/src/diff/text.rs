@@ -58,7 +58,7 @@ impl DiffReport {
         let _ = writeln!(
             out,
             "\n{}: {} before, {after} after",
-            heading(measure, &self.per),
+            heading((measure.kind, &measure.name, measure.unit), &self.per),
             counted(before as u64, word, &format!("{word}s")),
         );
         let (row_word, rows_word) = match measure.kind {

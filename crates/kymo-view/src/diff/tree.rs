@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use kymo_compare::StackTree;
-use kymo_compare::TreeBranch;
+use kymo_compare::{StackTree, TreeBranch};
 
 use super::DiffReport;
-use super::words::{amount, tree_heading};
+use super::words::{amount, heading};
 use crate::units::visible;
 
 /// Share of the whole by which a branch must differ to be shown.
@@ -26,10 +25,10 @@ impl DiffReport {
         if whole <= 0.0 {
             return;
         }
-        let heading = tree_heading(tree, &self.per);
+        let heading = heading((tree.kind, &tree.name, tree.unit), &self.per);
         let _ = writeln!(
             out,
-            "\nCall tree, {heading}: means, without a test; branches that differ by 1 % of it or more"
+            "\nCall tree. {heading}: means, without a test; branches that differ by 1 % or more of it"
         );
         let mut lines = vec![["Before".into(), "After".into(), "Change".into(), String::new()]];
         write_branches(&tree.root.branches, 0, (whole, tree.unit), &mut lines);

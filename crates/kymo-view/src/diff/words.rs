@@ -1,8 +1,6 @@
 //! Numbers and verdicts in words.
 
-use kymo_compare::{
-    Change, GateOutcome, MeasureChanges, MeasureKind, RatioEstimate, StackTree, Verdict,
-};
+use kymo_compare::{Change, GateOutcome, MeasureChanges, MeasureKind, RatioEstimate, Verdict};
 
 use crate::units::{Grouped, Span};
 
@@ -136,18 +134,7 @@ pub(super) fn ratio_cells(estimate: Option<RatioEstimate>) -> (String, String) {
 }
 
 /// Name of a quantity with what it is per.
-pub(super) fn heading(measure: &MeasureChanges, per: &str) -> String {
-    quantity(measure.kind, &measure.name, measure.unit, per)
-}
-
-/// The same of a call tree, within a sentence.
-pub(super) fn tree_heading(tree: &StackTree, per: &str) -> String {
-    let kind = tree.kind.unwrap_or(MeasureKind::Count);
-    let heading = quantity(kind, &tree.name, tree.unit, per);
-    heading.strip_prefix("Time").map_or(heading.clone(), |rest| format!("time{rest}"))
-}
-
-fn quantity(kind: MeasureKind, name: &str, unit: &str, per: &str) -> String {
+pub(super) fn heading((kind, name, unit): (MeasureKind, &str, &str), per: &str) -> String {
     match kind {
         MeasureKind::Samples if unit == "nanoseconds" => format!("Time on CPU per {per} ({name})"),
         MeasureKind::OffCpu => format!("Time off CPU per {per}"),

@@ -70,7 +70,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args,
         directory,
         stacks: args.stat.is_empty().then(|| stacks(args, [&before, &after])),
-        pinned: args.pin.as_deref().map(pinned_cpus).transpose()?.unwrap_or_default(),
+        pinned: match &args.pin {
+            Some(list) => cpus::parse_online(list).with_context(|| format!("--pin {list}"))?,
+            None => Vec::new(),
+        },
         began: Instant::now(),
         notes: Vec::new(),
     };
@@ -107,19 +110,6 @@ fn commands(words: &[OsString]) -> anyhow::Result<[Vec<OsString>; 2]> {
         }
         _ => bail!("--run compares two commands: kymo diff --run -- ./old ARGS -- ./new ARGS"),
     }
-}
-
-/// CPUs of `--pin`.
-fn pinned_cpus(list: &str) -> anyhow::Result<Vec<u32>> {
-    let chosen = cpus::parse_list(list)?;
-    let online = cpus::online();
-    if let Some(off) = chosen.iter().find(|cpu| !online.contains(cpu)) {
-        bail!("--pin {list}: CPU {off} is not online");
-    }
-    if chosen.is_empty() {
-        bail!("--pin names no CPU");
-    }
-    Ok(chosen)
 }
 
 /// Stacks as both commands need them: what differs between the sides must be the program.

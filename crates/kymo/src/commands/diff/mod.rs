@@ -57,8 +57,12 @@ pub(crate) struct Args {
     /// Recordings after, one for each run
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
     after: Vec<PathBuf>,
-    /// Compare the rows of another command's table: --of 'offcpu report'
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["run", "compute", "view"])]
+    /// Compare the rows of another command's table: --of 'offcpu report' (with its own options in
+    /// the quotes)
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = [
+        "run", "compute", "view", "save", "against", "per", "cpu_only", "exact_names", "no_inline",
+        "comms", "dsos", "events", "time", "pid", "tid", "cpu",
+    ])]
     of: Option<String>,
     /// Save the sums of FILEs, one for each run, as a baseline (JSON, without stacks)
     #[arg(long, value_name = "BASE", conflicts_with_all = ["before", "after", "run", "compute"])]
@@ -174,7 +178,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     finding: SymbolArgs,
     /// Show a call tree, too: mean amounts of both sides, and their difference
-    #[arg(short, long, conflicts_with_all = ["compute", "of", "save", "json", "csv"])]
+    #[arg(short, long, conflicts_with_all = ["compute", "of", "save", "against", "json", "csv"])]
     graph: bool,
     /// Show all functions
     #[arg(short, long)]

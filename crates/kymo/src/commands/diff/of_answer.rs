@@ -1,6 +1,5 @@
 //! `kymo diff --of 'offcpu report'`: the tables of another command on both sides, row by row.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -8,19 +7,27 @@ use anyhow::{Context as _, bail};
 use kymo_compare::{
     CompareOptions, Comparison, FunctionKey, Measure, MeasureKind, RunSums, StackFrameKey,
 };
-use kymo_model::NoteKind;
+use kymo_model::{Note, NoteKind};
 use kymo_table::{AnswerSchema, Column, ColumnType, Role, Unit};
 use kymo_view::Ledger;
 use kymo_view::diff::DiffReport;
 use serde_json::Value;
 
+use super::read::{note_once, note_sequential};
 use super::{Args, judge, note_comparison, show};
 
 /// Columns that identify a row in one recording only.
 const NUMBERS: [&str; 7] = ["pid", "tid", "ppid", "address", "inode", "parent_tid", "incarnation"];
 
-/// Doubts of the answers: the first of each kind, and their number.
-type Notes = BTreeMap<NoteKind, (String, usize)>;
+/// Table of one recording.
+struct AnswerRun {
+    /// Sums of the rows, for each column.
+    columns: Vec<RunSums>,
+    /// First and last time of the recording, where the answer tells them.
+    span: Option<(u64, u64)>,
+    /// Doubts.
+    notes: Vec<Note>,
+}
 
 /// Table that is compared.
 struct Plan {
@@ -38,29 +45,30 @@ pub(super) fn run(
     after: &[PathBuf],
 ) -> anyhow::Result<ExitCode> {
     let plan = Plan::new(words)?;
+    let read = |paths: &[PathBuf]| -> anyhow::Result<Vec<AnswerRun>> {
+        paths.iter().map(|path| plan.read(path)).collect()
+    };
+    let sides = [read(before)?, read(after)?];
     let mut ledger = Ledger::default();
-    let mut notes = Notes::new();
-    let mut side = |paths: &[PathBuf]| -> anyhow::Result<Vec<Vec<RunSums>>> {
-        paths.iter().map(|path| plan.read(path, &mut notes)).collect()
+    let runs = sides.iter().flatten().zip(before.iter().chain(after));
+    let notes = runs.flat_map(|(run, path)| {
+        run.notes.iter().map(|note| (path.display().to_string(), note.clone()))
+    });
+    note_once(notes, &mut ledger);
+    note_sequential(
+        sides.each_ref().map(|side| side.iter().filter_map(|run| run.span).collect()),
+        &mut ledger,
+    );
+    let of_column = |side: &[AnswerRun], at: usize| -> Vec<RunSums> {
+        side.iter().filter_map(|run| run.columns.get(at).cloned()).collect()
     };
-    let (before_sums, after_sums) = (side(before)?, side(after)?);
-    for (kind, (fact, count)) in notes {
-        let others = if count > 1 {
-            format!(" (and {} more notes of this kind)", count - 1)
-        } else {
-            String::new()
-        };
-        ledger.note(kind, format!("{fact}{others}"), None);
-    }
-    let of_column = |sums: &[Vec<RunSums>], at: usize| -> Vec<RunSums> {
-        sums.iter().filter_map(|run| run.get(at).cloned()).collect()
-    };
+    let [before_runs, after_runs] = &sides;
     let measures = plan.sums.iter().enumerate().map(|(at, (name, unit))| Measure {
         kind: MeasureKind::Count,
         name: name.clone(),
         unit,
-        before: of_column(&before_sums, at),
-        after: of_column(&after_sums, at),
+        before: of_column(before_runs, at),
+        after: of_column(after_runs, at),
     });
     // A column without any value in it says nothing.
     let has_values = |m: &Measure| m.before.iter().chain(&m.after).any(|run| run.whole > 0.0);
@@ -92,11 +100,12 @@ impl Plan {
         let comparable = || schemas.iter().filter_map(|schema| Some((schema, main_table(schema)?)));
         let named = comparable().filter_map(|found| Some((found.0.named_by(&words)?, found)));
         let Some((_, (_, (table, columns)))) = named.max_by_key(|(length, _)| *length) else {
-            let known: Vec<&str> = comparable().map(|(schema, _)| schema.commands).collect();
+            let known = comparable().flat_map(|(schema, _)| schema.command_words());
+            let known: Vec<String> = known.map(|words| words.join(" ")).collect();
             bail!(
                 "--of {}: not a command whose rows add up; there are {}",
                 words.join(" "),
-                known.join("; ")
+                known.join(", ")
             );
         };
         let last = |column: &Column| column.name.rsplit('.').next().unwrap_or_default().to_owned();
@@ -121,34 +130,32 @@ impl Plan {
         })
     }
 
-    /// Sums of the rows of one recording, for each column.
-    fn read(&self, path: &Path, notes: &mut Notes) -> anyhow::Result<Vec<RunSums>> {
+    /// Runs the command on one recording.
+    fn read(&self, path: &Path) -> anyhow::Result<AnswerRun> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command.args(&self.words).arg("--json").arg("-i").arg(path).stdin(Stdio::null());
         let output = command.output().context("cannot start kymo")?;
         let name = path.display().to_string();
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!(
-                "{name}: kymo {}: {}",
-                self.words.join(" "),
-                said.trim().trim_start_matches("kymo: ")
-            );
-        }
-        let answer: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{name}: kymo {}", self.words.join(" ")))?;
+        let of_command = || format!("{name}: kymo {}", self.words.join(" "));
+        // The ledger is a line of JSON among what is said.
         let said = String::from_utf8_lossy(&output.stderr);
-        let told = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        for note in told.flat_map(|told| told["ledger"].as_array().cloned().unwrap_or_default()) {
-            let text = |member: &str| note[member].as_str().unwrap_or_default();
-            let kind = NoteKind::ALL.iter().find(|kind| kind.code() == text("kind"));
-            let Some(kind) = kind.filter(|_| note["doubt"].as_bool() == Some(true)) else {
-                continue;
-            };
-            // Of each kind one, with the number of recordings that have it.
-            notes.entry(*kind).or_insert_with(|| (format!("{name}: {}", text("fact")), 0)).1 += 1;
+        let (told, said): (Vec<&str>, Vec<&str>) =
+            said.lines().partition(|line| line.starts_with('{'));
+        if !output.status.success() {
+            let reasons = said.iter().map(|line| line.trim_start_matches("kymo: "));
+            bail!("{}: {}", of_command(), reasons.collect::<Vec<_>>().join("; "));
         }
+        let answer: Value = serde_json::from_slice(&output.stdout).with_context(of_command)?;
+        let told = told.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let told = told.flat_map(|told| told["ledger"].as_array().cloned().unwrap_or_default());
+        let doubts = told.filter(|note| note["doubt"].as_bool() == Some(true));
+        let notes = doubts.filter_map(|note| {
+            let text = |member: &str| note[member].as_str();
+            let kind = NoteKind::ALL.iter().find(|kind| Some(kind.code()) == text("kind"))?;
+            Some(Note::doubt(*kind, text("fact")?.to_owned(), text("advice").map(str::to_owned)))
+        });
+        let notes = notes.collect();
         let mut sums: Vec<RunSums> = self.sums.iter().map(|_| RunSums::new(&*name, 1.0)).collect();
         for row in answer[&self.table].as_array().into_iter().flatten() {
             let key: Vec<String> =
@@ -162,7 +169,8 @@ impl Plan {
                 }
             }
         }
-        Ok(sums)
+        let span = answer["first_ns"].as_u64().zip(answer["last_ns"].as_u64());
+        Ok(AnswerRun { columns: sums, span, notes })
     }
 }
 

@@ -203,7 +203,10 @@ fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<Rea
         Per::Event(event) => count_events(&source, event)? as f64,
     };
     if work <= 0.0 {
-        bail!("no {} in it: amounts per {} cannot be told", per.word(), per.word());
+        match per {
+            Per::Event(event) => bail!("no {event} in it: amounts per {event} cannot be told"),
+            _ => bail!("no time passes between its samples: amounts per second cannot be told"),
+        }
     }
     let sums = StackSums::new(&stacks, args.exact_names, false).with_stacks(args.graph);
     let samples = if blocks { sums.blocks(&name, work)? } else { vec![sums.run(&name, work)] };
@@ -356,7 +359,13 @@ impl Sides {
 
     /// Notes on the recordings and on what differs between them.
     pub(super) fn notes(&self, is_interleaved: bool, ledger: &mut Ledger) {
-        self.recording_notes(ledger);
+        let notes = self.all().flat_map(|run| {
+            let name = run.path.display().to_string();
+            // Of what is compared, functions are named and lines are not shown.
+            let notes = run.ledger.notes().iter().filter(|note| note.kind != NoteKind::Lines);
+            notes.map(move |note| (name.clone(), note.clone()))
+        });
+        note_once(notes, ledger);
         let rates = |side: &[ReadRun]| -> Vec<u64> {
             let mut rates: Vec<u64> = side.iter().map(|run| run.event.period).collect();
             rates.sort_unstable();
@@ -374,42 +383,9 @@ impl Sides {
         self.note_difference("kernels", |f| f.kernel.clone(), ledger);
         self.note_difference("numbers of CPUs", |f| f.cpus.map(|n| n.to_string()), ledger);
         self.note_difference("machines", |f| f.host.clone(), ledger);
-        if !is_interleaved && self.is_sequential() {
-            let fact = "one side was recorded after the other: what else changed on the machine \
-                        meanwhile looks like a change of the program, and the rate of false alarms \
-                        is not held";
-            let advice = Some("kymo diff --run -- BEFORE -- AFTER records in turns".to_owned());
-            ledger.note(NoteKind::Sequential, fact, advice);
-        }
-    }
-
-    /// Notes of the recordings, each kind once.
-    fn recording_notes(&self, ledger: &mut Ledger) {
-        let mut kinds: Vec<(&Note, &ReadRun, usize)> = Vec::new();
-        for run in self.all() {
-            for note in run.ledger.notes() {
-                let is_alike = |(known, ..): &&mut (&Note, &ReadRun, usize)| {
-                    known.kind == note.kind && known.weight == note.weight
-                };
-                // Of what is compared, functions are named and lines are not shown.
-                if note.kind == NoteKind::Lines {
-                    continue;
-                }
-                match kinds.iter_mut().find(is_alike) {
-                    Some((_, first, others)) if first.path != run.path => *others += 1,
-                    Some(_) => {}
-                    None => kinds.push((note, run, 0)),
-                }
-            }
-        }
-        for (note, run, others) in kinds {
-            let others = if others > 0 {
-                format!(" (and {others} more notes of this kind, on other recordings)")
-            } else {
-                String::new()
-            };
-            let fact = format!("{}: {}{others}", run.path.display(), note.fact);
-            ledger.push(Note { fact, ..note.clone() });
+        if !is_interleaved {
+            let spans = |side: &[ReadRun]| side.iter().filter_map(|r| r.facts.span).collect();
+            note_sequential([spans(&self.before), spans(&self.after)], ledger);
         }
     }
 
@@ -432,17 +408,45 @@ impl Sides {
             ledger.note(NoteKind::Comparison, fact, None);
         }
     }
+}
 
-    /// Whether all recordings of one side end before those of the other side begin.
-    fn is_sequential(&self) -> bool {
-        let ends = |side: &[ReadRun]| {
-            let spans: Vec<(u64, u64)> = side.iter().filter_map(|r| r.facts.span).collect();
-            let first = spans.iter().map(|s| s.0).min()?;
-            Some((first, spans.iter().map(|s| s.1).max()?))
+/// Notes of several recordings, each kind once.
+pub(super) fn note_once(notes: impl Iterator<Item = (String, Note)>, ledger: &mut Ledger) {
+    let mut kinds: Vec<(String, Note, usize)> = Vec::new();
+    for (name, note) in notes {
+        let is_alike = |(_, known, _): &&mut (String, Note, usize)| {
+            known.kind == note.kind && known.weight == note.weight
         };
-        match (ends(&self.before), ends(&self.after)) {
-            (Some(before), Some(after)) => before.1 <= after.0 || after.1 <= before.0,
-            _ => false,
+        match kinds.iter_mut().find(is_alike) {
+            Some((first, _, others)) if *first != name => *others += 1,
+            Some(_) => {}
+            None => kinds.push((name, note, 0)),
         }
+    }
+    for (name, note, others) in kinds {
+        let others = if others > 0 {
+            format!(" (and {others} more notes of this kind, on other recordings)")
+        } else {
+            String::new()
+        };
+        let fact = format!("{name}: {}{others}", note.fact);
+        ledger.push(Note { fact, ..note });
+    }
+}
+
+/// Notes if all recordings of one side end before those of the other side begin. `spans`: first and
+/// last time of the recordings before and after.
+pub(super) fn note_sequential(spans: [Vec<(u64, u64)>; 2], ledger: &mut Ledger) {
+    let ends = |side: &[(u64, u64)]| {
+        let first = side.iter().map(|s| s.0).min()?;
+        Some((first, side.iter().map(|s| s.1).max()?))
+    };
+    let [Some(before), Some(after)] = spans.map(|side| ends(&side)) else { return };
+    if before.1 <= after.0 || after.1 <= before.0 {
+        let fact = "one side was recorded after the other: what else changed on the machine \
+                    meanwhile looks like a change of the program, and the rate of false alarms is \
+                    not held";
+        let advice = Some("kymo diff --run -- BEFORE -- AFTER records in turns".to_owned());
+        ledger.note(NoteKind::Sequential, fact, advice);
     }
 }

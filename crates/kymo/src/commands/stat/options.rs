@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
+use kymo_kernel::cpus::ChoiceError;
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::{cpus, target};
 use kymo_model::{Aggregation, AttrFlags};
@@ -183,20 +184,14 @@ pub(super) fn cache_level(text: &str) -> Result<u8, String> {
 }
 
 fn chosen_cpus(list: &str) -> anyhow::Result<Vec<u32>> {
-    let chosen = cpus::parse_list(list)?;
-    let online = cpus::online();
-    if let Some(off) = chosen.iter().find(|c| !online.contains(c)) {
+    cpus::parse_online(list).map_err(|error| match error {
         // What scripts look for in perf's answer.
-        let nothing = match CalledName::get() {
-            CalledName::Perf => "\nError:\nNo supported events found.",
-            _ => "",
-        };
-        bail!("CPU {off} is not online{nothing}");
-    }
-    if chosen.is_empty() {
-        bail!("-C names no CPU");
-    }
-    Ok(chosen)
+        ChoiceError::Offline(_) if CalledName::get() == CalledName::Perf => {
+            anyhow!("{error}\nError:\nNo supported events found.")
+        }
+        ChoiceError::Empty => anyhow!("-C names no CPU"),
+        error => error.into(),
+    })
 }
 
 fn start_delay(millis: Option<i64>) -> StartDelay {

@@ -28,8 +28,9 @@ use task_view::LiveTask;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Lines are strace's, and so is the meaning of the options: they go to standard error, or to the file
-of -o. The program is stopped twice at each call, which makes calls 10 to 100 times slower; `kymo
-trace` stops nothing, needs the rights to trace, and leaves addresses where it cannot read in time.
+of -o. The program is stopped twice at each call, as by strace: on a virtual machine a call of one
+byte took 0.12 ms (strace 0.11 ms) in place of 0.3 us. `kymo trace` stops nothing, needs the rights
+to trace, and leaves addresses where it cannot read in time.
 
 TARGETS
   COMMAND   the command, from its execve(2) on
