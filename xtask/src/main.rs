@@ -23,6 +23,7 @@ mod steps;
 mod test;
 mod tidy;
 mod torture;
+mod verdicts;
 mod vm;
 mod workers;
 
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         ["bench", "--only", part, "--quick"] => {
             bench::run(bench::Effort::Quick, Some(part)).map(done)
         }
+        ["verdicts", rest @ ..] => verdicts::run(rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}{}", more_usage());
             return ExitCode::SUCCESS;
@@ -131,6 +133,7 @@ fn more_usage() -> String {
         torture::USAGE,
         bpftrace_cases::USAGE,
         ctf_suites::USAGE,
+        verdicts::USAGE,
         vm::USAGE,
     ]
     .concat()
