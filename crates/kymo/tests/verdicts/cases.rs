@@ -1,4 +1,4 @@
-// Programs with one known cause each: cases-rust NAME.
+//! Programs with one known cause each: cases-rust NAME.
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
