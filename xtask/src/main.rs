@@ -24,6 +24,7 @@ mod steps;
 mod test;
 mod tidy;
 mod torture;
+mod verdicts;
 mod vm;
 mod workers;
 
@@ -112,6 +113,7 @@ fn main() -> ExitCode {
         ["bench", "--only", part, "--quick"] => {
             bench::run(bench::Effort::Quick, Some(part)).map(done)
         }
+        ["verdicts", rest @ ..] => verdicts::run(rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}{}", more_usage());
             return ExitCode::SUCCESS;
@@ -135,6 +137,7 @@ fn more_usage() -> String {
         torture::USAGE,
         bpftrace_cases::USAGE,
         ctf_suites::USAGE,
+        verdicts::USAGE,
         vm::USAGE,
     ]
     .concat()

@@ -158,6 +158,11 @@ impl OnCpu {
         self.first
     }
 
+    /// The accounts so far.
+    pub fn times(&self) -> impl Iterator<Item = (u32, ThreadTime)> {
+        self.threads.iter().map(|(tid, (time, _))| (*tid, *time))
+    }
+
     /// Times of the first and the last record.
     pub fn seen(&self) -> Option<(u64, u64)> {
         self.seen

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use kymo_testkit::{Need, lines_with, require, run};
 
+mod verdicts;
+
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wait_programs/causes.c");
 const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc];

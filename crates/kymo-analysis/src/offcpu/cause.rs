@@ -312,6 +312,12 @@ impl OffCpuCause {
         self == C::IdleWorker
     }
 
+    /// Whether a process that was there before may wait like this because it has nothing to do:
+    /// for events of files that others cause.
+    pub fn may_be_idle(self) -> bool {
+        matches!(self, C::Poll | C::EventFile | C::Terminal)
+    }
+
     /// A sentence's words.
     pub fn text(self) -> &'static str {
         match self {

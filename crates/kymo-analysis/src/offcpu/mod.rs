@@ -20,6 +20,7 @@ mod stack_store;
 mod table;
 mod task_slot;
 mod task_times;
+mod wait_path;
 
 pub(crate) use answers::schemas;
 pub use cause::{OffCpuCause, StackFacts};
@@ -34,6 +35,7 @@ pub use table::{
     WakerInfo,
 };
 pub use task_times::{TaskTime, TaskTimes, TaskTimesError, count_task_times, has_switch_records};
+pub use wait_path::WaitPath;
 
 /// Events that are recorded for it, the first ones of which it cannot do without.
 pub const OFF_CPU_EVENTS: [&str; 5] = [

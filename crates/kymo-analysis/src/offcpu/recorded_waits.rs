@@ -9,7 +9,7 @@ use kymo_events::{
     EventSelection, EventSource, FieldId, LayoutId, PerfItem, ReadSummary, RecordedEvent,
     SourceError, TaskComm,
 };
-use kymo_model::RecordKind;
+use kymo_model::{RecordKind, Sideband};
 use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
@@ -17,6 +17,7 @@ use super::cause::OffCpuCause;
 use super::count::waker_role;
 use super::stack_store::{StackNode, StackRole, StackStore};
 use super::table::{CauseStats, CellKey, OffCpuCell, OffCpuTable, TaskWaits, WakerId, WakerInfo};
+use super::wait_path::{PathHistory, PathWait, WaitPath};
 use crate::losses::select_events;
 use crate::oncpu::{OffInterval, OffKind, OnCpu, RecordingBegin};
 use crate::tasks::{SchedDecoder, SchedEvent, SwitchOutState, WakeupContext};
@@ -52,6 +53,8 @@ pub struct WaitTable {
     pub merged: u64,
     /// What the readers say.
     pub summary: ReadSummary,
+    /// Critical path of the command, or of the thread that ran most, where it is known.
+    pub path: Option<WaitPath>,
 }
 
 impl WaitTable {
@@ -85,6 +88,7 @@ impl WaitTable {
             wakers: table.wakers,
             stacked: table.switches,
             merged: table.merged,
+            path: None,
             summary: table.read.summary,
         }
     }
@@ -105,6 +109,8 @@ struct IntervalFacts {
     state: Option<SwitchOutState>,
     stack: Option<StackNode>,
     woken: Option<(u64, Option<WakerId>)>,
+    /// The thread that woke it, unless that was an interrupt.
+    woken_by: Option<u32>,
 }
 
 /// A thread as it is followed.
@@ -148,7 +154,8 @@ impl RecordedWaits<'_> {
         let RecordedWaits { mut reader, summary } = self;
         reader.on_cpu.close(end);
         reader.count_ended();
-        reader.finish(summary, counts)
+        let path = reader.path(end, counts);
+        WaitTable { path, ..reader.finish(summary, counts) }
     }
 }
 
@@ -158,6 +165,7 @@ struct WaitReader<'a> {
     threads: FxHashMap<u32, ThreadWaits>,
     /// By thread and key.
     cells: FxHashMap<(u32, CellKey), OffCpuCell>,
+    history: PathHistory,
     stacks: StackStore,
     wakers: Vec<WakerInfo>,
     waker_ids: FxHashMap<WakerInfo, WakerId>,
@@ -184,6 +192,17 @@ pub fn count_recorded_waits<'a>(
             PerfItem::Record(entry) => {
                 let record = reader.on_cpu.take_record(entry);
                 reader.count_ended();
+                if matches!(entry.raw.kind, RecordKind::FORK | RecordKind::EXIT) {
+                    match (Sideband::parse(&entry.raw), entry.time) {
+                        (Ok(Some(Sideband::Fork(task))), time) => {
+                            reader.history.born(&task, time.unwrap_or(0));
+                        }
+                        (Ok(Some(Sideband::Exit(task))), Some(time)) => {
+                            reader.history.exited(&task, time);
+                        }
+                        _ => {}
+                    }
+                }
                 if let Some((tid, RecordKind::SWITCH | RecordKind::SWITCH_CPU_WIDE)) = record {
                     reader.switched(tid);
                 }
@@ -205,6 +224,7 @@ impl<'a> WaitReader<'a> {
             on_cpu: OnCpu::with_intervals(scope.begin).with_names(scope.names),
             threads: FxHashMap::default(),
             cells: FxHashMap::default(),
+            history: PathHistory::default(),
             stacks: StackStore::default(),
             wakers: Vec::new(),
             waker_ids: FxHashMap::default(),
@@ -229,7 +249,8 @@ impl WaitReader<'_> {
                     stack = Some(self.stacks.name_object(node, &format!("[futex {object}]")));
                 }
                 let thread = self.threads.entry(prev.tid).or_default();
-                thread.next = IntervalFacts { state: Some(*state), stack, woken: None };
+                thread.next =
+                    IntervalFacts { state: Some(*state), stack, ..IntervalFacts::default() };
             }
             SchedEvent::Wakeup { task, context, .. }
                 if self.on_cpu.is_off(task.tid) && (self.scope.may_count)(task.tid) =>
@@ -239,7 +260,9 @@ impl WaitReader<'_> {
                     return;
                 }
                 let waker = self.waker(*context, event);
-                self.threads.entry(task.tid).or_default().now.woken = Some((time, waker));
+                let by = event.task().tid.filter(|tid| !context.is_interrupt() && *tid != 0);
+                let now = &mut self.threads.entry(task.tid).or_default().now;
+                (now.woken, now.woken_by) = (Some((time, waker)), by);
             }
             _ => {}
         }
@@ -335,6 +358,16 @@ impl WaitReader<'_> {
         thread.stacked.0 += 1;
         thread.stacked.1 += u64::from(facts.stack.is_some() || interval.kind == OffKind::New);
         let cause = self.cause(tid, is_first, interval, &facts);
+        let woken = facts.woken.filter(|_| interval.kind == OffKind::Blocked);
+        let wait = PathWait {
+            from: interval.from,
+            to: interval.to,
+            cause,
+            stack: facts.stack,
+            woken: woken.map(|(time, _)| (time, facts.woken_by)),
+            is_open: interval.is_open,
+        };
+        self.history.waited(tid, wait);
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         for (cause, from, to) in parts(interval, cause, &facts) {
             let nanos = to - from;
@@ -363,6 +396,32 @@ impl WaitReader<'_> {
         }
     }
 
+    /// The path of the command, or of the thread that was off its CPU by its own doing for the
+    /// shortest time.
+    fn path(&self, end: u64, counts: &dyn Fn(u32) -> bool) -> Option<WaitPath> {
+        let (seen, _) = self.on_cpu.seen()?;
+        let first = match self.scope.begin {
+            RecordingBegin::At(_) => None,
+            _ => self.on_cpu.first_thread().filter(|(tid, _)| counts(*tid)),
+        };
+        if let Some((tid, exec)) = first {
+            return self.history.path(tid, exec, end);
+        }
+        let begin = match self.scope.begin {
+            RecordingBegin::At(begin) => begin,
+            _ => seen,
+        };
+        let times = self.on_cpu.times().filter(|(tid, _)| counts(*tid));
+        let busiest = times.max_by_key(|(tid, time)| {
+            (time.on_cpu.saturating_add(time.ready), std::cmp::Reverse(*tid))
+        });
+        let (tid, time) = busiest?;
+        if time.on_cpu == 0 {
+            return None;
+        }
+        self.history.path(tid, begin, end)
+    }
+
     fn finish(self, summary: ReadSummary, counts: &dyn Fn(u32) -> bool) -> WaitTable {
         let mut table = WaitTable {
             causes: OffCpuCause::ALL.into_iter().map(|c| (c, CauseStats::default())).collect(),
@@ -375,6 +434,7 @@ impl WaitReader<'_> {
             stacked: (0, 0),
             merged: 0,
             summary,
+            path: None,
         };
         table.names.retain(|tid, _| counts(*tid));
         let waited = self.threads.into_iter().filter(|(_, thread)| thread.stacked.0 > 0);

@@ -161,6 +161,8 @@ pub fn build_page(
         command: run.command.clone(),
         elapsed: run.elapsed,
         attached: run.attached,
+        is_machine: matches!(run.target, ProfileTarget::Machine),
+        is_lossy: run.notes.iter().any(|n| n.kind == NoteKind::Lost),
         on_cpu: nanos(all.on_cpu),
         user: run.user,
         system: run.system,

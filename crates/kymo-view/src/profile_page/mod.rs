@@ -15,12 +15,17 @@ use crate::units::visible;
 pub use build::{CommandRun, ProfileTimes, build_page, page_ledger};
 pub use next::{NextStep, ProfileTarget};
 pub use tree::TimeStep;
+use waits::PathShares;
 pub use waits::WaitSection;
 
 /// Times below this say little.
 const UNSURE: Duration = Duration::from_millis(10);
 /// Functions on the first screen.
 const SCREEN_FUNCTIONS: usize = 8;
+
+/// More threads can run than there are CPUs for them.
+const CROWDED: &str = "its threads wait for CPUs longer than they run: there are too few for them \
+                       and what else runs";
 
 /// Model of the page.
 #[derive(Debug, Default)]
@@ -32,6 +37,10 @@ pub struct ProfilePage {
     pub elapsed: Duration,
     /// It was there before and may be there still: the kernel accounts nothing of this time.
     pub attached: bool,
+    /// All processes of the machine were looked at.
+    pub is_machine: bool,
+    /// Events were lost.
+    pub is_lossy: bool,
     /// User and system time, as the kernel accounts them to the command.
     pub user: Duration,
     pub system: Duration,
@@ -300,16 +309,123 @@ impl ProfilePage {
         if self.elapsed < UNSURE {
             return None;
         }
+        let mut said = match self.waits.as_ref().and_then(|w| w.path.as_ref()) {
+            Some(path) if !self.is_machine => self.verdict_of_path(path, busy),
+            _ => self.verdict_of_sums(busy, cpu),
+        };
+        let accounted = self.user + self.system;
+        let kernel = ratio(self.system.as_secs_f64(), accounted.as_secs_f64());
+        if !unsplit && kernel >= 0.5 && cpu > UNSURE {
+            said.push_str(&format!("; {:.0}% of its CPU time is in the kernel", 100.0 * kernel));
+        }
+        if self.is_lossy {
+            said.insert_str(0, "events were lost, so this may be wrong: ");
+        }
+        Some(said)
+    }
+
+    /// By the critical path: what helper threads and wrappers do meanwhile does not count.
+    fn verdict_of_path(&self, path: &PathShares, busy: f64) -> String {
+        /// A second cause is named if it has this part of the first one's time.
+        const CLOSE: f64 = 0.7;
+        let percent = |share: f64| format!("{:.0}%", 100.0 * share);
+        let blocked = path.blocked.first();
+        let most = blocked.map_or(0.0, |(_, share, _)| *share);
+        let starved = match self.threads.len() {
+            0 | 1 => "it waits for a CPU: others keep the machine busy",
+            _ if busy >= 0.5 => CROWDED,
+            _ => "it waits for a CPU: others keep the machine busy",
+        };
+        let mut said = match blocked {
+            _ if path.without_cpu >= path.running && path.without_cpu >= most => {
+                let mut said = match busy {
+                    b if b >= 1.5 => format!("it keeps {b:.1} CPUs busy, and {CROWDED}"),
+                    _ => starved.to_owned(),
+                };
+                if let Some((_, share, what)) = blocked
+                    && *share >= path.without_cpu * CLOSE
+                {
+                    let part = percent(path.without_cpu);
+                    said.push_str(&format!(" ({part} of the time); {} is {what}", percent(*share)));
+                }
+                said
+            }
+            Some((cause, share, what)) if most > path.running => {
+                // A poll of a process that was there may be idleness, and may be a wait for an
+                // answer: which of them is not known.
+                let is_server = self.attached && cause.may_be_idle();
+                let mut said = format!("it waits for {} of the time", percent(1.0 - path.running));
+                said.push_str(&format!(", mostly {what}"));
+                let second = path.blocked.get(1).map(|(_, share, what)| (*share, what.as_str()));
+                let cpu = (path.without_cpu, "for a CPU");
+                let second = second.filter(|(share, _)| *share >= cpu.0).unwrap_or(cpu);
+                if second.0 >= share * CLOSE {
+                    said.push_str(&format!(
+                        " ({}), and {} ({})",
+                        percent(*share),
+                        second.1,
+                        percent(second.0)
+                    ));
+                }
+                match (is_server, self.hottest()) {
+                    (true, Some(function)) => said.push_str(&format!(
+                        "; the busy {} is in {function}",
+                        percent(path.running)
+                    )),
+                    _ => said.push_str(" (the functions below are of the rest)"),
+                }
+                said
+            }
+            _ => {
+                let place = self.hottest().map_or_else(String::new, |f| format!(", in {f}"));
+                let mut said = match busy {
+                    b if b >= 1.5 => format!("it keeps {b:.1} CPUs busy{place}"),
+                    _ if path.running >= 0.75 => {
+                        format!("it is busy{place}: a faster CPU or less work would help")
+                    }
+                    _ => format!("it is busy {} of the time{place}", percent(path.running)),
+                };
+                match blocked.filter(|(_, share, _)| *share >= path.without_cpu) {
+                    Some((_, share, what)) if *share >= path.running * CLOSE => {
+                        said.push_str(&format!(", and waits for {}, {what}", percent(*share)));
+                    }
+                    None if path.without_cpu >= path.running * CLOSE => {
+                        let part = percent(path.without_cpu);
+                        said.push_str(&format!(", and waits for a CPU for {part}"));
+                    }
+                    _ => {}
+                }
+                said
+            }
+        };
+        if let Some((share, what)) = path.lock.as_ref().filter(|(share, _)| *share >= 0.25) {
+            said.push_str(&format!(
+                "; {} of the time threads hold each other up, {what}",
+                percent(*share)
+            ));
+        }
+        said
+    }
+
+    /// The function that has a fifth of the samples at least; nothing of few samples.
+    fn hottest(&self) -> Option<String> {
+        /// Fewer samples do not tell a function.
+        const FEW: u64 = 10;
+        let first = self.functions.iter().find(|f| !f.name.starts_with('('))?;
+        (self.samples >= FEW && first.own >= 20.0).then(|| visible(&first.name).into_owned())
+    }
+
+    /// By sums over threads, where there is no path: of the machine, and of recordings without
+    /// the records of switches.
+    fn verdict_of_sums(&self, busy: f64, cpu: Duration) -> String {
         let ready = self.ready.unwrap_or_default();
         let blocked = self.blocked.unwrap_or(ready);
         // Those of several who sleep may wait for the others.
         let is_crowded = self.threads.len() > 1 && ready > cpu && (busy >= 0.5 || ready > blocked);
-        let crowded = "its threads wait for CPUs longer than they run: there are too few for them \
-                       and what else runs";
-        let mut said = match busy {
-            b if b >= 1.5 && is_crowded => format!("it keeps {b:.1} CPUs busy, and {crowded}"),
+        match busy {
+            b if b >= 1.5 && is_crowded => format!("it keeps {b:.1} CPUs busy, and {CROWDED}"),
             b if b >= 1.5 => format!("it keeps {b:.1} CPUs busy"),
-            _ if is_crowded => crowded.to_owned(),
+            _ if is_crowded => CROWDED.to_owned(),
             _ if self.threads.len() <= 1 && ready > blocked.max(cpu) => {
                 "it waits for a CPU: others keep the machine busy".to_owned()
             }
@@ -323,13 +439,7 @@ impl ProfilePage {
                     largest.unwrap_or_default()
                 )
             }
-        };
-        let accounted = self.user + self.system;
-        let kernel = ratio(self.system.as_secs_f64(), accounted.as_secs_f64());
-        if !unsplit && kernel >= 0.5 && cpu > UNSURE {
-            said.push_str(&format!("; {:.0}% of its CPU time is in the kernel", 100.0 * kernel));
         }
-        Some(said)
     }
 
     fn function_table(&self, limit: usize, o: &mut String) {

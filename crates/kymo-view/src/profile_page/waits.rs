@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use kymo_analysis::offcpu::{OffCpuCause, OffCpuCell, StackNode, WaitTable, WakerId};
+use kymo_analysis::offcpu::{OffCpuCause, OffCpuCell, StackNode, WaitPath, WaitTable, WakerId};
 use kymo_model::counted;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -39,6 +39,72 @@ pub(super) struct WaitPair {
     json: Value,
 }
 
+/// Parts of the critical path, and what is said of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PathShares {
+    pub(super) running: f64,
+    pub(super) without_cpu: f64,
+    /// Blocked or throttled, the most first, with cause and place in words.
+    pub(super) blocked: Vec<(OffCpuCause, f64, String)>,
+    /// The largest wait for a lock that another thread of the program held.
+    pub(super) lock: Option<(f64, String)>,
+}
+
+impl PathShares {
+    fn new(table: &WaitTable, path: &WaitPath) -> Option<PathShares> {
+        let all = path.total();
+        if all == 0 {
+            return None;
+        }
+        let part = |nanos: u64| ratio(nanos as f64, all as f64);
+        let causes = path.causes().into_iter();
+        let blocked = causes
+            .map(|(cause, nanos)| (cause, part(nanos), text_of(table, cause, path.stack(cause))));
+        let is_lock = |stack: &StackNode| {
+            let names = table.stacks.names(*stack);
+            let is = |name: &str| {
+                name.contains("lll_lock")
+                    || name.contains("mutex_lock")
+                    || name.contains("lock_slow")
+                    || name.contains("lock_contended")
+                    || name.contains("rwlock")
+            };
+            names.iter().any(|name| is(name))
+                && !names.iter().any(|n| n.contains("pthread_cond") || n.contains("join"))
+        };
+        let locks = path.through.iter().filter_map(|((cause, stack), nanos)| {
+            let stack = (*stack).filter(|stack| *cause == OffCpuCause::Futex && is_lock(stack))?;
+            Some((*nanos, stack))
+        });
+        let mut held: (u64, Option<(u64, StackNode)>) = (0, None);
+        for (nanos, stack) in locks {
+            held.0 = held.0.saturating_add(nanos);
+            held.1 = held.1.max(Some((nanos, stack)));
+        }
+        // Waits within waits are part of both.
+        let lock = held.1.map(|(_, stack)| {
+            (part(held.0.min(all)), text_of(table, OffCpuCause::Futex, Some(stack)))
+        });
+        Some(PathShares {
+            running: part(path.running),
+            without_cpu: part(path.without_cpu),
+            blocked: blocked.collect(),
+            lock,
+        })
+    }
+}
+
+impl PathShares {
+    /// The wait that most of the path went to.
+    fn largest_wait(&self) -> Option<OffCpuCause> {
+        let blocked = self.blocked.first();
+        match blocked.filter(|(_, share, _)| *share >= self.without_cpu) {
+            Some((cause, ..)) => Some(*cause),
+            None => (self.without_cpu > 0.0).then_some(OffCpuCause::Woken),
+        }
+    }
+}
+
 /// Section of the page.
 #[derive(Clone, Debug, Default)]
 pub struct WaitSection {
@@ -50,6 +116,8 @@ pub struct WaitSection {
     pub(super) largest: Option<String>,
     /// The same as a cause.
     pub(super) cause: Option<OffCpuCause>,
+    /// What the critical path went to, where it is known.
+    pub(super) path: Option<PathShares>,
 }
 
 impl WaitSection {
@@ -95,9 +163,13 @@ impl WaitSection {
         let least = (all.as_nanos() as f64 * LEAST_SHARE) as u64;
         let pairs = stacks_of_waits(table).into_iter().filter(|w| w.cell.total >= least);
         let pairs = pairs.take(PAIRS).map(|wait| pair(table, &wait)).collect();
-        let cause = largest_cause(table, ran);
+        let path = table.path.as_ref().and_then(|path| PathShares::new(table, path));
+        let cause = match &path {
+            Some(path) => path.largest_wait(),
+            None => largest_cause(table, ran),
+        };
         let largest = cause.map(|cause| largest_text(table, cause, ran));
-        WaitSection { rows, pairs, largest, cause, idle_threads: idle.threads }
+        WaitSection { rows, pairs, largest, cause, path, idle_threads: idle.threads }
     }
 
     /// The time of which shares are: that of threads that ran, if any did.
@@ -281,6 +353,8 @@ fn functions(table: &WaitTable, stack: StackNode) -> String {
 fn largest_cause(table: &WaitTable, ran: &dyn Fn(u32) -> bool) -> Option<OffCpuCause> {
     let mut sums: Vec<(OffCpuCause, u64)> = Vec::new();
     for (cause, nanos) in table.threads.iter().filter(|(tid, _)| ran(**tid)).flat_map(|t| t.1) {
+        // Waits for a CPU are one cause, however they begin.
+        let cause = if cause.is_runnable() { &OffCpuCause::Woken } else { cause };
         match sums.iter_mut().find(|(known, _)| known == cause) {
             Some((_, sum)) => *sum = sum.saturating_add(*nanos),
             None => sums.push((*cause, *nanos)),
@@ -304,7 +378,11 @@ fn largest_text(table: &WaitTable, cause: OffCpuCause, ran: &dyn Fn(u32) -> bool
     }
     let most = sums.into_iter().max_by_key(|(stack, nanos)| (*nanos, *stack)).map(|most| most.0);
     let all = || stacks_of_waits(table).into_iter().find(|w| w.cause == cause).map(|w| w.stack);
-    let stack = most.or_else(all);
+    text_of(table, cause, most.or_else(all))
+}
+
+/// A cause with its object and the functions of the program that wait.
+fn text_of(table: &WaitTable, cause: OffCpuCause, stack: Option<StackNode>) -> String {
     let place = stack.map_or_else(String::new, |stack| functions(table, stack));
     let place = if place.is_empty() { place } else { format!(", in {place}") };
     let stack = stack.map_or_else(Vec::new, |stack| table.stacks.names(stack));
