@@ -95,9 +95,14 @@ impl PathShares {
 }
 
 impl PathShares {
-    /// The wait that most of the path went to.
+    /// The wait that most of the path went to, or went around: a lock that threads of the program
+    /// hold each other up on is worth a look where the holder runs, too.
     fn largest_wait(&self) -> Option<OffCpuCause> {
         let blocked = self.blocked.first();
+        let others = blocked.map_or(0.0, |(_, share, _)| *share).max(self.without_cpu);
+        if self.lock.as_ref().is_some_and(|(share, _)| *share > others) {
+            return Some(OffCpuCause::Futex);
+        }
         match blocked.filter(|(_, share, _)| *share >= self.without_cpu) {
             Some((cause, ..)) => Some(*cause),
             None => (self.without_cpu > 0.0).then_some(OffCpuCause::Woken),
