@@ -13,7 +13,6 @@ pub(crate) fn findings(root: &Path) -> anyhow::Result<Vec<String>> {
     let deny = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let allowed = allowed(&deny)?;
     let output = crate::cargo::command(&["metadata", "--format-version", "1", "--locked"])
-        .args(targets(&deny)?.flat_map(|target| ["--filter-platform", target]))
         .current_dir(root)
         .output()
         .context("cargo metadata")?;
@@ -23,13 +22,6 @@ pub(crate) fn findings(root: &Path) -> anyhow::Result<Vec<String>> {
     let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
     let packages = metadata["packages"].as_array().context("cargo metadata: no packages")?;
     Ok(packages.iter().filter_map(|p| package(p, &allowed)).collect())
-}
-
-/// The targets of `targets = […]`: packages of others are in no program of ours.
-fn targets(deny: &str) -> anyhow::Result<impl Iterator<Item = &str>> {
-    let list = deny.split_once("\ntargets = [").context("deny.toml: no targets")?.1;
-    let list = list.split_once(']').context("deny.toml: the list of targets does not end")?.0;
-    Ok(list.split('"').skip(1).step_by(2))
 }
 
 /// The names in `allow = [ … ]`, one a line.
