@@ -120,9 +120,10 @@ fn build(tests: &Path, place: &Path) -> anyhow::Result<()> {
             };
             let is_library = directory == "testlibs";
             let name = name.to_string_lossy();
-            let (plain, independent) = match is_library {
-                true => (format!("lib{name}.so"), None),
-                false => (name.clone().into_owned(), Some(format!("{name}-pie"))),
+            let (plain, independent) = if is_library {
+                (format!("lib{name}.so"), None)
+            } else {
+                (name.clone().into_owned(), Some(format!("{name}-pie")))
             };
             let pie = ["-fpie", "-pie"];
             let forms = [(Some(plain), flags), (independent, &pie[..])];
@@ -130,9 +131,10 @@ fn build(tests: &Path, place: &Path) -> anyhow::Result<()> {
             {
                 let output = place.join(directory).join(&name);
                 let mut command = Command::new(if extension == "c" { "gcc" } else { "g++" });
-                let kept: &[&str] = match name.starts_with("uprobe_nofp") {
-                    true => &["-O1", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"],
-                    false => &["-O0", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"],
+                let kept: &[&str] = if name.starts_with("uprobe_nofp") {
+                    &["-O1", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"]
+                } else {
+                    &["-O0", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"]
                 };
                 command.args(["-w", "-g"]).args(kept).args(flags);
                 command.arg("-DHAVE_SYSTEMTAP_SYS_SDT_H").arg("-I").arg(tests.join("testlibs"));
@@ -189,10 +191,8 @@ fn run(place: &Path, program: &Path, filter: Option<&str>) -> anyhow::Result<Str
     command.args(filter.iter().flat_map(|glob| ["--filter", glob]));
     // Engines of releases since 0.18 name the program, the older one its directory.
     let engine = std::fs::read_to_string(place.join("runtime/engine/runner.py"))?;
-    let program = match engine.contains("BPFTRACE_BIN") {
-        true => program,
-        false => program.parent().unwrap_or(place),
-    };
+    let program =
+        if engine.contains("BPFTRACE_BIN") { program } else { program.parent().unwrap_or(place) };
     command.env("BPFTRACE_RUNTIME_TEST_EXECUTABLE", program);
     command.stderr(std::process::Stdio::inherit());
     let output = command.output().context("python3")?;

@@ -17,6 +17,7 @@ mod licences;
 mod man;
 mod package;
 mod peers;
+mod pictures;
 mod release;
 mod setup;
 mod steps;
@@ -49,6 +50,7 @@ usage: cargo xtask <task>
                       into target/c; --check builds and runs the example with them, too
   man                 manual pages and completions, into target/man
   book                the book of docs/ as HTML, into target/book
+  pictures [PROGRAM]  the drawings of the README: speed, and a recorded terminal session
   crates              pack the crates as crates.io receives them, and check what was packed
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
   bench diff          false alarms and power of kymo diff, on recordings made in turns
@@ -80,6 +82,8 @@ fn main() -> ExitCode {
         ["man"] => man::run().map(done),
         ["book"] => book::run().map(done),
         ["crates"] => crates::run().map(done),
+        ["pictures"] => pictures::run(None).map(done),
+        ["pictures", program] => pictures::run(Some(program)).map(done),
         ["perf-options"] => tidy::perf_options::renew(None).map(done),
         ["perf-options", program] => tidy::perf_options::renew(Some(program)).map(done),
         ["release"] => release::run(None).map(done),

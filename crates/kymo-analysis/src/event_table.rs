@@ -87,10 +87,7 @@ impl EventKey {
                 keys.push(key);
             }
         }
-        match keys.is_empty() {
-            true => Err(KeyError("--sort names no key".into())),
-            false => Ok(keys),
-        }
+        if keys.is_empty() { Err(KeyError("--sort names no key".into())) } else { Ok(keys) }
     }
 
     fn parse(word: &str) -> EventKey {
@@ -278,9 +275,10 @@ impl<'k> Counter<'k> {
         if self.plans.get(event.class.layout.index()).is_none_or(Vec::is_empty) {
             self.plan(event.class);
         }
-        let chain = match self.keeps_stacks || self.by_stack {
-            true => event.stack_names().into_iter().map(|f| self.frame(f)).collect(),
-            false => Vec::new(),
+        let chain = if self.keeps_stacks || self.by_stack {
+            event.stack_names().into_iter().map(|f| self.frame(f)).collect()
+        } else {
+            Vec::new()
         };
         self.write_key(event, &chain);
         self.count(&chain);

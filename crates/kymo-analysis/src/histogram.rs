@@ -619,9 +619,8 @@ fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEnt
         ChainOrder::Caller => !e.depth,
         ChainOrder::Callee => e.depth,
     };
-    let own = |e: &HistEntry| match options.by_period {
-        true => e.period,
-        false => e.deciding_weight(options.sorted_by),
+    let own = |e: &HistEntry| {
+        if options.by_period { e.period } else { e.deciding_weight(options.sorted_by) }
     };
     let count = options.keys.len();
     let mut order: Vec<(u64, u32, u64, u32)> = Vec::with_capacity(entries.len());

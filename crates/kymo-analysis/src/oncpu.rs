@@ -264,10 +264,7 @@ impl OnCpu {
                     self.first.map_or(time, |(_, exec)| exec.max(from).min(to))
                 }
             };
-            *since = match ran {
-                true => Since::Running(begin),
-                false => Since::Off(OffKind::Blocked, begin),
-            };
+            *since = if ran { Since::Running(begin) } else { Since::Off(OffKind::Blocked, begin) };
         }
         match *since {
             Since::Existing => {}

@@ -97,9 +97,10 @@ impl SampleKey {
             SampleKey::CodePageSize => sample.code_page_size.unwrap_or(0),
             // Three numbers in one: the weight is the lower half.
             SampleKey::Weight | SampleKey::LocalWeight => {
-                match event.attr.sample_type.contains(SampleType::WEIGHT_STRUCT) {
-                    true => weight & u64::from(u32::MAX),
-                    false => weight,
+                if event.attr.sample_type.contains(SampleType::WEIGHT_STRUCT) {
+                    weight & u64::from(u32::MAX)
+                } else {
+                    weight
                 }
             }
             SampleKey::InstructionLatency | SampleKey::LocalInstructionLatency => {
@@ -150,9 +151,10 @@ impl TimeSpans {
     /// machine that is up for more than a day. Whole seconds always stay.
     fn text(self, time: u64) -> String {
         let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
-        let mut text = match self.in_nanoseconds {
-            true => format!("{seconds}.{nanos:09}"),
-            false => format!("{seconds}.{:06}", nanos / 1000),
+        let mut text = if self.in_nanoseconds {
+            format!("{seconds}.{nanos:09}")
+        } else {
+            format!("{seconds}.{:06}", nanos / 1000)
         };
         let whole = text.find('.').unwrap_or(text.len());
         text.truncate(self.width().max(whole));
@@ -501,10 +503,7 @@ impl PayloadLabels {
             Some(ColumnValue::Field(_)) => true,
             Some(ColumnValue::Text) | None => false,
         };
-        sorted.sort_by(|a, b| match falls {
-            true => raw(*b).cmp(raw(*a)),
-            false => raw(*a).cmp(raw(*b)),
-        });
+        sorted.sort_by(|a, b| if falls { raw(*b).cmp(raw(*a)) } else { raw(*a).cmp(raw(*b)) });
         let mut ranks = vec![0; sorted.len()];
         let mut rank = 0;
         for run in sorted.chunk_by(|a, b| raw(*a) == raw(*b)) {
@@ -535,9 +534,10 @@ fn columns(
         }
     }
     let Some(format) = payloads.format(entry) else { return (found, 0) };
-    let own = match format.print_fmt.contains("common_") {
-        true => 0,
-        false => format.own_fields().map(|f| f.offset as usize).min().unwrap_or(0),
+    let own = if format.print_fmt.contains("common_") {
+        0
+    } else {
+        format.own_fields().map(|f| f.offset as usize).min().unwrap_or(0)
     };
     for (number, key) in keys.iter().enumerate().filter(|(_, k)| k.wants(desc)) {
         let name = match key {

@@ -431,9 +431,10 @@ impl ReportConfig {
 
     /// Value that frames of call graphs have in common which are drawn as one.
     pub fn merge_key(&self, profile: &Profile, frame: FrameId) -> (u64, u64) {
-        match self.needs_lines() && !self.chain_lines {
-            true => profile.without_line(frame),
-            false => (u64::from(frame.0), 0),
+        if self.needs_lines() && !self.chain_lines {
+            profile.without_line(frame)
+        } else {
+            (u64::from(frame.0), 0)
         }
     }
 
@@ -521,10 +522,8 @@ impl ReportConfig {
         let children = chains
             && !self.hierarchy
             && self.children.unwrap_or(!self.fields.as_ref().is_some_and(asked));
-        let drawing = match chains {
-            true => self.drawing.unwrap_or(ChainStyle::Graph),
-            false => ChainStyle::None,
-        };
+        let drawing =
+            if chains { self.drawing.unwrap_or(ChainStyle::Graph) } else { ChainStyle::None };
         let default = if children { ChainOrder::Caller } else { ChainOrder::Callee };
         let order = self.order.unwrap_or(default);
         let mut fields = Vec::new();

@@ -53,9 +53,10 @@ impl StackLimit {
     /// Cuts the chain that begins at `start`, innermost frame first.
     fn cut<T>(self, frames: &mut Vec<T>, start: usize) {
         let surplus = frames.len().saturating_sub(start).saturating_sub(self.frames);
-        match self.outermost {
-            true => _ = frames.drain(start..start + surplus),
-            false => frames.truncate(frames.len() - surplus),
+        if self.outermost {
+            _ = frames.drain(start..start + surplus)
+        } else {
+            frames.truncate(frames.len() - surplus)
         }
     }
 }
@@ -244,29 +245,26 @@ impl Share {
         let start = counter.arena.len();
         if sample.has_callchain() {
             let recorded = (sample.callchain(), Origin::Recorded);
-            let length = match settings.no_chains {
-                true => walk_chain(recorded, kernel, |_| {}),
-                false => {
-                    let spaces = (space.kernel.generation, space.user.generation, kernel.is_some());
-                    let bytes = sample.callchain_bytes();
-                    if let Some(known) = self.chains.find(spaces, bytes) {
-                        counter.arena.extend_from_slice(&known.ids);
-                        known.length
-                    } else {
-                        let length =
-                            walk_chain(recorded, kernel, |at| counter.arena.push(id(at).0));
-                        let ids = counter.arena.get(start..).unwrap_or_default();
-                        self.chains.keep(spaces, bytes, ids, length);
-                        length
-                    }
+            let length = if settings.no_chains {
+                walk_chain(recorded, kernel, |_| {})
+            } else {
+                let spaces = (space.kernel.generation, space.user.generation, kernel.is_some());
+                let bytes = sample.callchain_bytes();
+                if let Some(known) = self.chains.find(spaces, bytes) {
+                    counter.arena.extend_from_slice(&known.ids);
+                    known.length
+                } else {
+                    let length = walk_chain(recorded, kernel, |at| counter.arena.push(id(at).0));
+                    let ids = counter.arena.get(start..).unwrap_or_default();
+                    self.chains.keep(spaces, bytes, ids, length);
+                    length
                 }
             };
-            let unwound = match settings.no_chains {
-                true => &[],
-                false => {
-                    let machine = entry.features.arch.as_deref();
-                    self.unwinder.chain(&sample, machine, entry.raw.endian, &space.user)
-                }
+            let unwound = if settings.no_chains {
+                &[]
+            } else {
+                let machine = entry.features.arch.as_deref();
+                self.unwinder.chain(&sample, machine, entry.raw.endian, &space.user)
             };
             let max = match desc.attr.sample_max_stack {
                 0 => 127,
@@ -301,9 +299,12 @@ impl Share {
             mode,
             leaf,
         };
-        let weights = |period: u64| match settings.latency {
-            true => (period, period / u64::from(mark.parallelism.0.max(1))),
-            false => (period, 0),
+        let weights = |period: u64| {
+            if settings.latency {
+                (period, period / u64::from(mark.parallelism.0.max(1)))
+            } else {
+                (period, 0)
+            }
         };
         let Some(parts) = &mark.parts else {
             let period = sample.period.unwrap_or(desc.attr.sample_period.max(1));

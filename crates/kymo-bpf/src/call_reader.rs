@@ -91,10 +91,8 @@ pub fn call_reads_bytes(reads: &[MemoryRead]) -> [u8; CALL_READS_SIZE as usize] 
     let mut bytes = [0u8; CALL_READS_SIZE as usize];
     let mut slots = 0..usize::from(PIECES_SLOT);
     for read in reads {
-        let slot = match read.size.has_pieces() {
-            true => Some(usize::from(PIECES_SLOT)),
-            false => slots.next(),
-        };
+        let slot =
+            if read.size.has_pieces() { Some(usize::from(PIECES_SLOT)) } else { slots.next() };
         let (kind, other) = read.size.code();
         let limit = read.limit.min(MAX_PIECE).to_le_bytes();
         let when = 1 + u8::from(read.at_exit);
@@ -523,15 +521,12 @@ impl<'m> Reader<'m> {
         code.call(if is_text { READ_USER_TEXT } else { READ_USER });
         code.copy(1, RECORD).add_register(1, LENGTH);
         code.set(2, tag as i32).store(W, 1, 0, 2);
-        match is_text {
-            true => {
-                code.jump_if(JSLT, 0, 0, failed);
-                code.copy(2, 0);
-            }
-            false => {
-                code.jump_if(JNE, 0, 0, failed);
-                code.load(D, 2, 10, SIZE);
-            }
+        if is_text {
+            code.jump_if(JSLT, 0, 0, failed);
+            code.copy(2, 0);
+        } else {
+            code.jump_if(JNE, 0, 0, failed);
+            code.load(D, 2, 10, SIZE);
         }
         code.store(W, 1, 4, 2);
         // The verifier has to be told once more that it is bounded.

@@ -462,9 +462,10 @@ impl TextLexer<'_, '_, '_> {
 fn header_name(text: &str) -> String {
     let text = text.trim();
     let name = text.trim_matches(['<', '>', '"']);
-    match text.starts_with('"') && !name.starts_with(['/', '.']) {
-        true => format!("./{name}"),
-        false => name.to_owned(),
+    if text.starts_with('"') && !name.starts_with(['/', '.']) {
+        format!("./{name}")
+    } else {
+        name.to_owned()
     }
 }
 

@@ -17,6 +17,7 @@ mod lower;
 mod object;
 mod parser;
 mod preprocess;
+mod reference;
 mod watchpoints;
 
 pub use call_reader::{
@@ -43,6 +44,7 @@ pub use object::{
     TypedField, ValueType, histogram_bucket_range, histogram_buckets,
 };
 
+pub use reference::{LANGUAGE_REFERENCE, LanguageSection};
 pub use watchpoints::is_watchpoint_setup;
 
 /// Compiles a program.

@@ -203,13 +203,12 @@ impl<'f> Preprocessor<'f> {
         depth: u32,
     ) {
         let replaced;
-        let rest = match rest.starts_with(['<', '"']) {
-            true => rest,
-            false => {
-                let tokens = self.expand(split_plain(rest));
-                replaced = tokens.iter().map(|t| &*t.text).collect::<String>();
-                &replaced
-            }
+        let rest = if rest.starts_with(['<', '"']) {
+            rest
+        } else {
+            let tokens = self.expand(split_plain(rest));
+            replaced = tokens.iter().map(|t| &*t.text).collect::<String>();
+            &replaced
         };
         let end = if rest.starts_with('<') { '>' } else { '"' };
         let Some(name) = rest.get(1..).and_then(|rest| rest.split(end).next()) else { return };
@@ -401,10 +400,7 @@ impl HeaderMacros {
                 // What is pasted is pasted as it was written.
                 Some(tokens) if before == Some("##") || after == Some("##") => {
                     // An empty argument leaves something that pastes to nothing.
-                    match tokens.is_empty() {
-                        true => out.push(plain("")),
-                        false => out.extend(tokens),
-                    }
+                    if tokens.is_empty() { out.push(plain("")) } else { out.extend(tokens) }
                 }
                 Some(tokens) => out.extend(self.expand(tokens, left, depth + 1)),
                 None => out.push(token.clone()),

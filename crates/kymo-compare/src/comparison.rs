@@ -85,7 +85,7 @@ pub enum CompareError {
     NoSamples(&'static str),
 }
 
-/// What is known of a change.
+/// Verdict on a change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// More than before.
@@ -139,7 +139,7 @@ pub struct CallerChange {
     pub name: String,
     /// Mean weight of the function under this caller before, per unit of work.
     pub before: f64,
-    /// The same after.
+    /// Value after.
     pub after: f64,
 }
 

@@ -89,7 +89,7 @@ pub struct GateResult {
 }
 
 impl GateResult {
-    /// The same, decided neither way for a reason that more runs do not remove.
+    /// Leaves the gate undecided, for a reason that more runs do not remove.
     #[must_use]
     pub fn undecided(self, reason: &str) -> GateResult {
         GateResult {

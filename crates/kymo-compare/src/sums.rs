@@ -77,7 +77,7 @@ impl RunSums {
         RunSums { name: name.into(), work, ..RunSums::default() }
     }
 
-    /// The same with stacks kept, for a call tree, if `keeps`.
+    /// Keeps stacks, for a call tree, if `keeps`.
     #[must_use]
     pub fn with_stacks(self, keeps: bool) -> RunSums {
         RunSums { stacks: keeps.then(FxHashMap::default), ..self }

@@ -12,9 +12,9 @@ pub struct TreeBranch {
     pub key: FunctionKey,
     /// Mean amount of the runs before, per unit of work, of the function with all that it called.
     pub before: f64,
-    /// The same after.
+    /// Value after.
     pub after: f64,
-    /// What it called, the largest difference first.
+    /// Callees, the largest difference first.
     pub branches: Vec<TreeBranch>,
 }
 

@@ -520,10 +520,7 @@ impl<'e> RecordedEvent<'e> {
     /// has no name.
     #[inline]
     pub fn stack_names(&self) -> Vec<String> {
-        match self.has_stack() {
-            true => self.name_stack(),
-            false => Vec::new(),
-        }
+        if self.has_stack() { self.name_stack() } else { Vec::new() }
     }
 
     fn name_stack(&self) -> Vec<String> {

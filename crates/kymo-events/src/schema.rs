@@ -269,9 +269,10 @@ impl RecordedClass {
 
     /// The class of a tracepoint with a format of tracefs.
     pub(crate) fn from_format(format: &EventFormat, at: (LayoutId, usize)) -> RecordedClass {
-        let full_name = match format.system.is_empty() {
-            true => format.name.clone(),
-            false => format!("{}:{}", format.system, format.name),
+        let full_name = if format.system.is_empty() {
+            format.name.clone()
+        } else {
+            format!("{}:{}", format.system, format.name)
         };
         let fields = format.fields.iter().map(|f| FieldDesc {
             name: f.name.clone(),

@@ -59,9 +59,10 @@ impl ListTally {
         if others.contains(&value) {
             return;
         }
-        match others.len() < MOST_NAMED {
-            true => others.push(value),
-            false => self.has_more.store(true, Ordering::Relaxed),
+        if others.len() < MOST_NAMED {
+            others.push(value)
+        } else {
+            self.has_more.store(true, Ordering::Relaxed)
         }
     }
 
@@ -133,9 +134,10 @@ impl SelectionCensus {
             let values = unmet.join(",");
             let there = tally.there();
             let fact = format!("no event matches {flag} {values}{there}");
-            notes.push(match tally.is_met() {
-                true => Note::choice(NoteKind::Nothing, fact, None),
-                false => Note::doubt(NoteKind::Empty, fact, None),
+            notes.push(if tally.is_met() {
+                Note::choice(NoteKind::Nothing, fact, None)
+            } else {
+                Note::doubt(NoteKind::Empty, fact, None)
             });
         };
         let numbers = |unmet: Vec<&u32>| unmet.into_iter().map(u32::to_string).collect();
@@ -193,10 +195,7 @@ fn seconds(nanos: u64) -> String {
 
 /// As `--time` is written.
 fn seconds_between((from, to): (u64, u64)) -> String {
-    let end = |nanos: u64, none: u64| match nanos == none {
-        true => String::new(),
-        false => seconds(nanos),
-    };
+    let end = |nanos: u64, none: u64| if nanos == none { String::new() } else { seconds(nanos) };
     format!("{},{}", end(from, 0), end(to, u64::MAX))
 }
 

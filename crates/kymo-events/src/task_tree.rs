@@ -76,9 +76,10 @@ impl TaskTree {
     pub(crate) fn fork(&self, task: &Task) {
         let is_own = self.has(task.ptid) || self.has(task.ppid);
         let mut started = self.started.write().unwrap_or_else(PoisonError::into_inner);
-        match is_own {
-            true => started.insert(task.tid),
-            false => started.remove(&task.tid),
+        if is_own {
+            started.insert(task.tid)
+        } else {
+            started.remove(&task.tid)
         };
     }
 }

@@ -46,9 +46,10 @@ impl RecordingFormat {
             if perfdata::read::file_in_directory(path).is_some() {
                 return Some(RecordingFormat::PerfData);
             }
-            return match kernel_recordings(path).is_empty() {
-                false => Some(RecordingFormat::Session),
-                true => ctf::Ctf::is_in(path).then_some(RecordingFormat::Ctf),
+            return if kernel_recordings(path).is_empty() {
+                ctf::Ctf::is_in(path).then_some(RecordingFormat::Ctf)
+            } else {
+                Some(RecordingFormat::Session)
             };
         }
         if !found.is_file() {

@@ -118,10 +118,8 @@ impl Timeline {
             }
         }
         let kernels = files.iter().map(TraceDat::open).collect::<Result<Vec<_>, _>>()?;
-        let programs = match directories.is_empty() {
-            true => None,
-            false => Some(Ctf::open_all(&directories)?),
-        };
+        let programs =
+            if directories.is_empty() { None } else { Some(Ctf::open_all(&directories)?) };
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
         let timeline = Timeline { name: names.join(", "), kernels, programs };
         timeline.check()?;

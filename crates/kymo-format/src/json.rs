@@ -41,9 +41,10 @@ fn is_plain(text: &[u8]) -> bool {
 /// Appends `bytes` as a JSON string.
 pub fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
-    match is_plain(bytes) {
-        true => out.extend_from_slice(bytes),
-        false => escape(out, bytes),
+    if is_plain(bytes) {
+        out.extend_from_slice(bytes)
+    } else {
+        escape(out, bytes)
     }
     out.push(b'"');
 }

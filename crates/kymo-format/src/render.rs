@@ -100,9 +100,10 @@ fn run(plan: &Plan, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderConte
 fn short_text(line: &mut LineWriter<'_>, text: &[u8; 16]) {
     let len = nul16(text);
     let name = UntrustedText::new(text.get(..len).unwrap_or(text));
-    match name.is_printable_ascii() {
-        true => line.write_prefix(text, len),
-        false => line.text(&name.escaped()),
+    if name.is_printable_ascii() {
+        line.write_prefix(text, len)
+    } else {
+        line.text(&name.escaped())
     }
 }
 

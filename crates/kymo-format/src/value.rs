@@ -204,10 +204,7 @@ fn write_list(integers: Integers<'_>, line: &mut LineWriter<'_>) {
     line.write_prefix(b"[", 1);
     for (i, v) in integers.iter().take(MAX_OUTPUT / 4).enumerate() {
         line.write_prefix(b",", usize::from(i > 0));
-        match integers.signed() {
-            true => line.signed(v),
-            false => line.decimal(v as u64),
-        }
+        if integers.signed() { line.signed(v) } else { line.decimal(v as u64) }
     }
     line.write_prefix(b"]", 1);
 }

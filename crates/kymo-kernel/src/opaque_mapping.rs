@@ -132,9 +132,10 @@ impl FutexWaiter {
     /// If they do not lie there.
     pub fn new(page: OpaqueMapping, at: usize) -> io::Result<FutexWaiter> {
         let lies_there = at.is_multiple_of(4) && at.checked_add(4).is_some_and(|e| e <= page.len);
-        match lies_there {
-            true => Ok(FutexWaiter { page, at }),
-            false => Err(io::ErrorKind::InvalidInput.into()),
+        if lies_there {
+            Ok(FutexWaiter { page, at })
+        } else {
+            Err(io::ErrorKind::InvalidInput.into())
         }
     }
 

@@ -358,9 +358,10 @@ mod tests {
                 File::open(reader).unwrap().read_to_string(&mut got).unwrap();
                 got
             });
-            match replace {
-                true => write_whole(&path, PRIVATE, Existing::Replace, text("to the pipe")),
-                false => open(&path, SHARED).and_then(|mut file| text("to the pipe")(&mut file)),
+            if replace {
+                write_whole(&path, PRIVATE, Existing::Replace, text("to the pipe"))
+            } else {
+                open(&path, SHARED).and_then(|mut file| text("to the pipe")(&mut file))
             }
             .unwrap();
             assert_eq!(reader.join().unwrap(), "to the pipe");

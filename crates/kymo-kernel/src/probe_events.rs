@@ -59,10 +59,7 @@ pub enum ProbeError {
 /// What helps where the kernel's words are short.
 fn advice(reason: Option<&str>) -> &'static str {
     let is_of_text = reason.is_some_and(|r| r.contains("accepts only memory argument"));
-    match is_of_text {
-        true => "\n-> the text that a register points to is +0(%REG):string",
-        false => "",
-    }
+    if is_of_text { "\n-> the text that a register points to is +0(%REG):string" } else { "" }
 }
 
 impl ProbeFile {
@@ -243,9 +240,10 @@ impl Tracefs {
                     left.push(format!("{group}:{event}"));
                 }
             }
-            return Err(match left.is_empty() {
-                true => error,
-                false => ProbeError::Left { error: Box::new(error), left },
+            return Err(if left.is_empty() {
+                error
+            } else {
+                ProbeError::Left { error: Box::new(error), left }
             });
         }
         Ok(())
@@ -283,10 +281,13 @@ impl Tracefs {
     pub fn probe_lines(&self, file: ProbeFile) -> Result<Vec<String>, ProbeError> {
         match self.read(file.name()) {
             Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
-            Err(e) => match self.takes(file) {
-                false => Ok(Vec::new()),
-                true => Err(e.into()),
-            },
+            Err(e) => {
+                if self.takes(file) {
+                    Err(e.into())
+                } else {
+                    Ok(Vec::new())
+                }
+            }
         }
     }
 

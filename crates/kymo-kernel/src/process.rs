@@ -302,9 +302,10 @@ fn executable(name: &OsStr) -> io::Result<PathBuf> {
     let executable = |path: &Path| {
         rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?;
         // A directory has that permission, too.
-        match std::fs::metadata(path)?.is_dir() {
-            true => Err(io::Error::from_raw_os_error(libc::EACCES)),
-            false => Ok(path.to_owned()),
+        if std::fs::metadata(path)?.is_dir() {
+            Err(io::Error::from_raw_os_error(libc::EACCES))
+        } else {
+            Ok(path.to_owned())
         }
     };
     if name.as_bytes().contains(&b'/') {

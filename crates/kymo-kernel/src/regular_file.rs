@@ -173,10 +173,7 @@ pub fn read_open(file: File, meta: &Metadata, limit: u64) -> io::Result<Vec<u8>>
 }
 
 fn check(meta: &Metadata) -> io::Result<()> {
-    match meta.is_file() {
-        true => Ok(()),
-        false => Err(refusal("not a regular file")),
-    }
+    if meta.is_file() { Ok(()) } else { Err(refusal("not a regular file")) }
 }
 
 fn refusal(why: &str) -> io::Error {

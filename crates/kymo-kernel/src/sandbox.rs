@@ -136,9 +136,10 @@ impl Sandbox {
             .union(CapabilitySet::SYS_RAWIO)
             // `/proc/PID/map_files`
             .union(CapabilitySet::CHECKPOINT_RESTORE);
-        let kept = match self.has_overrides {
-            true => READ.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER),
-            false => READ,
+        let kept = if self.has_overrides {
+            READ.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER)
+        } else {
+            READ
         };
         let had = capabilities(None)?;
         let left = CapabilitySets {

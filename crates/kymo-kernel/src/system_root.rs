@@ -59,10 +59,7 @@ impl SystemRoot {
         let mut bytes = Vec::new();
         let file = std::fs::File::open(self.path(path))?;
         file.take(LIMIT + 1).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 > LIMIT {
-            true => Err(io::ErrorKind::FileTooLarge.into()),
-            false => Ok(bytes),
-        }
+        if bytes.len() as u64 > LIMIT { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
     }
 
     /// A text; bytes that are none are replaced.

@@ -58,9 +58,10 @@ impl TaskEnds {
 
     /// Waits no longer than until the next look at tasks that have no descriptor.
     pub fn limit(&self, most: Option<Duration>) -> Option<Duration> {
-        match self.polled.is_empty() {
-            true => most,
-            false => Some(most.map_or(LOOK_EVERY, |most| most.min(LOOK_EVERY))),
+        if self.polled.is_empty() {
+            most
+        } else {
+            Some(most.map_or(LOOK_EVERY, |most| most.min(LOOK_EVERY)))
         }
     }
 

@@ -38,9 +38,10 @@ fn a_closure_sees_the_execs_of_this_test() {
             assert!(fired.text().starts_with("filename="), "{}", fired.text());
             seen.push(fired.tid());
         }
-        match seen.len() == children.len() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if seen.len() == children.len() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     })
     .unwrap();

@@ -55,7 +55,7 @@ pub struct Subscription {
     timeout: Option<Duration>,
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LiveSummary {

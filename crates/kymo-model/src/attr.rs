@@ -66,7 +66,7 @@ pub mod hw_cache {
     }
 }
 
-/// What to open, or what a recording says was opened.
+/// Configuration of an event, to be opened or as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attr {
     /// The PMU.
@@ -75,9 +75,9 @@ pub struct Attr {
     pub config: u64,
     /// Period, or frequency in Hz when [`AttrFlags::FREQ`] is set.
     pub sample_period: u64,
-    /// What samples carry.
+    /// Fields of samples.
     pub sample_type: SampleType,
-    /// What reads carry.
+    /// Fields of reads.
     pub read_format: ReadFormat,
     /// The bit fields.
     pub flags: AttrFlags,

@@ -2,7 +2,7 @@
 
 use crate::attr::{EventType, sw};
 
-/// What the rows of a count are divided by.
+/// Division of a count into rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregation {
     /// Nothing: one row for each event.
@@ -79,7 +79,7 @@ pub enum CountState {
 /// One event of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountRow {
-    /// What the row is about.
+    /// Key of the row.
     pub key: CountKey,
     /// Name of the event.
     pub name: String,
@@ -124,7 +124,7 @@ impl CountRow {
 /// A number derived from counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// What it says.
+    /// Meaning of the value.
     pub kind: MetricKind,
     /// Value: a ratio, percent, GHz, or events in a second.
     pub value: f64,
@@ -132,7 +132,7 @@ pub struct Metric {
     pub more: Option<Box<Metric>>,
 }
 
-/// What a metric says.
+/// Meaning of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// CPUs that were used on average.

@@ -167,7 +167,7 @@ impl AttrFlags {
         ((self.bits() >> 15) & 3) as u8
     }
 
-    /// The same flags with another `precise_ip` level.
+    /// Flags with another `precise_ip` level.
     pub fn with_precise_ip(self, level: u8) -> Self {
         AttrFlags::from_bits_retain((self.bits() & !(3 << 15)) | (u64::from(level & 3) << 15))
     }

@@ -51,7 +51,7 @@ macro_rules! note_kinds {
                 match self { $(NoteKind::$variant => $meaning,)+ }
             }
 
-            /// What the user can do about it.
+            /// Action that the user can take.
             pub const fn remedy(self) -> &'static str {
                 match self { $(NoteKind::$variant => $remedy,)+ }
             }
@@ -136,7 +136,7 @@ note_kinds! {
         "The format of an event cannot be read, so its fields are not shown."
         "Report it with the text of the format.";
     FramePointers "frame-pointers" [Doubt]
-        "Stacks by frame pointers do not lead to the begin of the program or thread."
+        "Stacks by frame pointers do not lead to the start of the program or thread."
         "Build with frame pointers, or record with `--call-graph dwarf`.";
     Frequency "frequency" [Doubt]
         "The kernel allows no sampling at the rate that was asked for."
@@ -197,7 +197,7 @@ note_kinds! {
         "Raise `kernel.perf_event_mlock_kb` or `ulimit -l`.";
     Multiplexed "multiplexed" [Doubt]
         "An event was counted only a part of the time, and its count is scaled up."
-        "Name fewer events at once.";
+        "Name fewer events.";
     Narrow "narrow" [Choice]
         "Narrow parts of a flame graph are not drawn."
         "`--percent-limit 0` draws all of them.";

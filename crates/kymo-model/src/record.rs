@@ -146,7 +146,7 @@ impl<'a> RawRecord<'a> {
     }
 }
 
-/// Who, when and where: what `sample_id_all` adds to every record.
+/// Task, CPU and time: the fields that `sample_id_all` adds to every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// Process and thread.

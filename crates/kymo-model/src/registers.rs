@@ -18,11 +18,11 @@ const X86: [&str; 24] = [
 ];
 
 impl RegisterNames {
-    /// Of the machine that this was built for.
+    /// Registers of the machine that this was built for.
     pub const NATIVE: RegisterNames =
         if cfg!(target_arch = "aarch64") { RegisterNames::Arm64 } else { RegisterNames::X86 };
 
-    /// Of a recording, by the name that `uname -m` has for its machine.
+    /// Registers of a recording, by the name that `uname -m` has for its machine.
     pub fn of_machine(machine: Option<&str>) -> RegisterNames {
         match machine {
             Some("aarch64") => RegisterNames::Arm64,

@@ -53,7 +53,7 @@ impl SampledRegisters<'_> {
 pub struct UserStack<'a> {
     /// All bytes asked for.
     pub bytes: &'a [u8],
-    /// How many of them the kernel could really copy.
+    /// Number of bytes that the kernel copied.
     pub dynamic_size: u64,
 }
 
@@ -153,7 +153,7 @@ pub struct Sample<'a> {
     pub stack_user: Option<UserStack<'a>>,
     /// Weight.
     pub weight: Option<u64>,
-    /// Where the data came from.
+    /// Source of the data.
     pub data_src: Option<u64>,
     /// Transaction flags.
     pub transaction: Option<u64>,

@@ -109,9 +109,10 @@ impl SampleLayout {
 
     /// Fields of the sample id that records of this event end with, in their order.
     pub fn trailing_fields(attr: &Attr) -> impl DoubleEndedIterator<Item = SampleType> + use<> {
-        let has = match attr.flags.contains(AttrFlags::SAMPLE_ID_ALL) {
-            true => attr.sample_type,
-            false => SampleType::empty(),
+        let has = if attr.flags.contains(AttrFlags::SAMPLE_ID_ALL) {
+            attr.sample_type
+        } else {
+            SampleType::empty()
         };
         Self::TRAILING.into_iter().filter(move |field| has.contains(*field))
     }

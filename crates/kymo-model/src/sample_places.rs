@@ -6,7 +6,7 @@ use crate::flags::SampleType;
 use crate::record::RawRecord;
 use crate::sample_layout::SampleLayout;
 
-/// Where samples of an event have some of their fields.
+/// Offsets of some fields in the samples of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplePlaces {
     task: Option<usize>,

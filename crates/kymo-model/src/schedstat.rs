@@ -6,7 +6,7 @@
 pub struct SchedCounter {
     /// Its name in the kernel's documentation.
     pub name: &'static str,
-    /// What it counts.
+    /// Meaning of the counter.
     pub meaning: &'static str,
     /// The counter that it is a part of, or is compared with.
     pub base: Option<usize>,
@@ -36,7 +36,7 @@ pub const CPU_FIELDS: [SchedCounter; CPU_COUNTERS] = [
     counter("pcount", "time slices that began", None),
 ];
 
-/// What a CPU was when it balanced its load with others of a domain.
+/// State of a CPU when it balanced its load with others of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BalanceKind {
     /// Idle.

@@ -149,14 +149,14 @@ pub struct Task {
 pub struct Lost {
     /// The event whose ring it was.
     pub id: u64,
-    /// How many.
+    /// Number of lost records.
     pub lost: u64,
 }
 
 /// LOST_SAMPLES.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostSamples {
-    /// How many.
+    /// Number of lost samples.
     pub lost: u64,
 }
 
@@ -200,7 +200,7 @@ pub struct Switch {
 /// TEXT_POKE: kernel code was patched.
 #[derive(Clone, Copy, Debug)]
 pub struct TextPoke<'a> {
-    /// Where.
+    /// Address of the change.
     pub addr: u64,
     /// Old bytes.
     pub old: &'a [u8],

@@ -27,10 +27,7 @@ impl<'a> UntrustedText<'a> {
     /// Appends the text, escaped. Bytes that are not UTF-8 and are no controls stay.
     #[inline]
     pub fn write_escaped(self, out: &mut Vec<u8>) {
-        match self.is_printable_ascii() {
-            true => out.extend_from_slice(self.0),
-            false => self.write_each(out),
-        }
+        if self.is_printable_ascii() { out.extend_from_slice(self.0) } else { self.write_each(out) }
     }
 
     fn write_each(self, out: &mut Vec<u8>) {

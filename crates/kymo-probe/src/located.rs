@@ -87,9 +87,10 @@ impl<'d, 's> PointFinder<'d, 's> {
         if found.is_empty() {
             names.sort();
             names.dedup();
-            let what = match names.is_empty() {
-                true => format!("no variable {name} here"),
-                false => format!("no variable {name} here; there are {}", names.join(", ")),
+            let what = if names.is_empty() {
+                format!("no variable {name} here")
+            } else {
+                format!("no variable {name} here; there are {}", names.join(", "))
             };
             return Err(PointError::NotFound { what });
         }

@@ -302,9 +302,10 @@ impl<'a> ProbedBinary<'a> {
             self.symbols.all().filter(|s| s.code).map(|s| s.name).filter(close).take(4).collect();
         near.sort_unstable();
         near.dedup();
-        let near: Vec<String> = match near.is_empty() {
-            true => near_names(wanted, self.symbols.all().filter(|s| s.code).map(|s| s.name)),
-            false => near.into_iter().map(str::to_owned).collect(),
+        let near: Vec<String> = if near.is_empty() {
+            near_names(wanted, self.symbols.all().filter(|s| s.code).map(|s| s.name))
+        } else {
+            near.into_iter().map(str::to_owned).collect()
         };
         let near = match near.as_slice() {
             [] if self.has_no_functions() => {

@@ -531,10 +531,7 @@ fn has_user_code(of: &ValueType) -> bool {
 
 /// Bytes of an entry's value, put together over CPUs.
 fn one_value(definition: &MapDefinition, bytes: &[u8]) -> Vec<u8> {
-    match definition.is_per_cpu() {
-        true => merge_cpus(definition, bytes),
-        false => bytes.to_vec(),
-    }
+    if definition.is_per_cpu() { merge_cpus(definition, bytes) } else { bytes.to_vec() }
 }
 
 /// Keys in an order that has numbers by size and texts by letter.

@@ -170,10 +170,7 @@ impl<'f> ProbeAttacher<'f> {
                 pmu.open(at, at_return, self.facts.user_process()).map_err(|e| e.to_string())?;
             links.push(BpfLink::to_perf_event(program, event).map_err(|e| e.to_string())?);
         }
-        match links.is_empty() {
-            true => Err("there is no such probe".into()),
-            false => Ok(links),
-        }
+        if links.is_empty() { Err("there is no such probe".into()) } else { Ok(links) }
     }
 
     /// An event of all CPUs, or of the process of `-p` or `-c` with all that it will start.

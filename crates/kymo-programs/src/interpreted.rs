@@ -305,9 +305,10 @@ impl InterpretedProgram {
             }
             let IntervalTimer { probe, period, due } = *timer;
             let missed = (time - due) / period;
-            timer.due = match missed > MOST_MISSED {
-                true => time.saturating_add(period),
-                false => due.saturating_add(period),
+            timer.due = if missed > MOST_MISSED {
+                time.saturating_add(period)
+            } else {
+                due.saturating_add(period)
             };
             self.run_own(probe, due, sinks)?;
             sinks.output.flush()?;

@@ -103,10 +103,7 @@ impl<'p> ProgramLoader<'p> {
         facts: &'p MachineFacts,
         wants_log: bool,
     ) -> ProgramLoader<'p> {
-        let btf = match program.btf.is_empty() {
-            true => None,
-            false => load_btf(&program.btf).ok(),
-        };
+        let btf = if program.btf.is_empty() { None } else { load_btf(&program.btf).ok() };
         ProgramLoader { maps, facts, btf, wants_log, missing: MissingProbes::of(program) }
     }
 

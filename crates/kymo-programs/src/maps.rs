@@ -73,9 +73,8 @@ impl KernelMaps {
         let Some(map) = self.maps.get(number) else { return Ok(Vec::new()) };
         let entries = map.entries()?;
         let zero = vec![0u8; map.value_size()];
-        entries.iter().try_for_each(|(key, _)| match deletes {
-            true => map.delete(key),
-            false => map.update(key, &zero),
+        entries.iter().try_for_each(|(key, _)| {
+            if deletes { map.delete(key) } else { map.update(key, &zero) }
         })?;
         Ok(entries)
     }
@@ -148,9 +147,12 @@ impl ProgramMaps {
             ProgramMaps::UserSpace(interpreter) => {
                 let entries = interpreter.entries(number);
                 let zero = vec![0u8; interpreter.value_size(number)];
-                let done = entries.iter().all(|(key, _)| match deletes {
-                    true => interpreter.delete(number, key),
-                    false => interpreter.update(number, key, &zero),
+                let done = entries.iter().all(|(key, _)| {
+                    if deletes {
+                        interpreter.delete(number, key)
+                    } else {
+                        interpreter.update(number, key, &zero)
+                    }
                 });
                 done.then_some(entries).ok_or_else(|| io::ErrorKind::NotFound.into())
             }

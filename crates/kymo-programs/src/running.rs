@@ -120,9 +120,10 @@ pub fn compile_program(
         return compile_with(text, options, facts, false);
     }
     let compiled = compile_with(text, options, facts, true)?;
-    match compiled.probes.iter().any(is_raw_syscall) || has_mixed_tracepoint(&compiled) {
-        true => compile_with(text, options, facts, false),
-        false => Ok(compiled),
+    if compiled.probes.iter().any(is_raw_syscall) || has_mixed_tracepoint(&compiled) {
+        compile_with(text, options, facts, false)
+    } else {
+        Ok(compiled)
     }
 }
 
@@ -168,10 +169,7 @@ pub(crate) fn compile_options(options: &ProgramOptions, raw_tracepoints: bool) -
         pid: options.pid,
         filter_pid: options.pid.filter(|_| options.is_limited),
         child_pid: options.child_pid,
-        pid_namespace: match has_kernel_pids() {
-            true => None,
-            false => SystemRoot::machine().pid_namespace(),
-        },
+        pid_namespace: if has_kernel_pids() { None } else { SystemRoot::machine().pid_namespace() },
         start_ns: KernelClock::Boottime.now().unwrap_or(0),
         // Maps of user space have one value for all.
         cpus: if options.in_user_space { 1 } else { possible_cpus() },

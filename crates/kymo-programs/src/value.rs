@@ -161,9 +161,10 @@ impl ValueDecoder<'_> {
             }
             ValueType::Wide { signed } => {
                 let number = bytes.first_chunk().map_or(0, |b| u128::from_le_bytes(*b));
-                ProgramValue::Number(match signed {
-                    true => (number as i128).to_string(),
-                    false => number.to_string(),
+                ProgramValue::Number(if *signed {
+                    (number as i128).to_string()
+                } else {
+                    number.to_string()
                 })
             }
             // Of a text that was not read it is known where it is.
@@ -205,9 +206,10 @@ impl ValueDecoder<'_> {
         let count = count.clamp(1, 64);
         let is_signed = matches!(field.value_type, ValueType::Integer { signed: true, .. });
         let shifted = raw << (64 - count);
-        match is_signed {
-            true => ProgramValue::Signed(shifted as i64 >> (64 - count)),
-            false => ProgramValue::Unsigned(shifted >> (64 - count)),
+        if is_signed {
+            ProgramValue::Signed(shifted as i64 >> (64 - count))
+        } else {
+            ProgramValue::Unsigned(shifted >> (64 - count))
         }
     }
 
@@ -277,9 +279,12 @@ impl ValueDecoder<'_> {
 }
 
 fn decode_aggregate(of: &ValueType, bytes: &[u8]) -> ProgramValue {
-    let number = |signed: bool, at: usize| match signed {
-        true => ProgramValue::Signed(u64_at(bytes, at) as i64),
-        false => ProgramValue::Unsigned(u64_at(bytes, at)),
+    let number = |signed: bool, at: usize| {
+        if signed {
+            ProgramValue::Signed(u64_at(bytes, at) as i64)
+        } else {
+            ProgramValue::Unsigned(u64_at(bytes, at))
+        }
     };
     match of {
         ValueType::Count => ProgramValue::Unsigned(u64_at(bytes, 0)),
@@ -305,9 +310,10 @@ fn decode_aggregate(of: &ValueType, bytes: &[u8]) -> ProgramValue {
 
 fn average(bytes: &[u8], signed: bool) -> ProgramValue {
     let (total, count) = (u64_at(bytes, 0), u64_at(bytes, 8).max(1));
-    match signed {
-        true => ProgramValue::Signed((total as i64).checked_div(count as i64).unwrap_or(0)),
-        false => ProgramValue::Unsigned(total / count),
+    if signed {
+        ProgramValue::Signed((total as i64).checked_div(count as i64).unwrap_or(0))
+    } else {
+        ProgramValue::Unsigned(total / count)
     }
 }
 
@@ -421,9 +427,10 @@ fn signed(bytes: &[u8]) -> i64 {
 }
 
 fn integer(bytes: &[u8], is_signed: bool) -> ProgramValue {
-    match is_signed {
-        true => ProgramValue::Signed(signed(bytes)),
-        false => ProgramValue::Unsigned(unsigned(bytes)),
+    if is_signed {
+        ProgramValue::Signed(signed(bytes))
+    } else {
+        ProgramValue::Unsigned(unsigned(bytes))
     }
 }
 

@@ -180,9 +180,10 @@ fn tracker(options: &RecordOptions, kernel: Kernel, several: bool) -> PlannedEve
 
 /// Flags of an event that waits for its start.
 pub(crate) fn start_flags(options: &RecordOptions) -> AttrFlags {
-    match options.target == Target::Command && options.delay.is_none() {
-        true => AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC,
-        false => AttrFlags::DISABLED,
+    if options.target == Target::Command && options.delay.is_none() {
+        AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC
+    } else {
+        AttrFlags::DISABLED
     }
 }
 

@@ -78,10 +78,8 @@ impl PerfCapture {
     pub fn open(options: &RecordOptions) -> Result<PerfCapture, RecordError> {
         let opened = OpenedEvents::open(options)?;
         // Beside a command tasks do not end it.
-        let watched = match opened.child.is_some() {
-            true => TaskEnds::default(),
-            false => options.target.ends(),
-        };
+        let watched =
+            if opened.child.is_some() { TaskEnds::default() } else { options.target.ends() };
         Ok(PerfCapture {
             hung: vec![false; opened.rings.rings.len()],
             opened,

@@ -51,9 +51,10 @@ impl OpenedEvents {
         let signals =
             [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Usr2, Signal::FileSize];
         let signals = Signals::listen(&signals).map_err(system("cannot listen for signals"))?;
-        let child = match options.command.is_empty() {
-            true => None,
-            false => Some(GatedChild::spawn(&options.command)?),
+        let child = if options.command.is_empty() {
+            None
+        } else {
+            Some(GatedChild::spawn(&options.command)?)
         };
         if let Some(child) = child.as_ref().filter(|_| !options.pinned.is_empty()) {
             child.pin(&options.pinned).map_err(system("cannot pin the command to its CPUs"))?;

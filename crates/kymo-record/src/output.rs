@@ -36,13 +36,14 @@ pub fn create(path: &Path, force: bool) -> Result<(File, bool), RecordError> {
 pub(crate) fn check_renamable(path: &Path) -> Result<(), RecordError> {
     let error = |source| RecordError::Create { path: path.to_owned(), source };
     let place = OutputPlace::find(path).map_err(error)?;
-    match place.is_special() && !place.is_directory() {
-        true => Err(error(io::Error::new(
+    if place.is_special() && !place.is_directory() {
+        Err(error(io::Error::new(
             io::ErrorKind::InvalidInput,
             "a recording in several files, or with the time in its name, cannot go to a device, \
              pipe or socket: name a regular file",
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 
@@ -50,10 +51,7 @@ pub(crate) fn check_renamable(path: &Path) -> Result<(), RecordError> {
 /// `-` names.
 pub(crate) fn keep_apart(path: &Path) -> io::Result<()> {
     let is_named = || OutputPlace::find(path).is_ok_and(|place| place.is_standard_output());
-    match path == Path::new("-") || is_named() {
-        true => terminal_output::keep_to_own(),
-        false => Ok(()),
-    }
+    if path == Path::new("-") || is_named() { terminal_output::keep_to_own() } else { Ok(()) }
 }
 
 fn old(path: &Path) -> PathBuf {

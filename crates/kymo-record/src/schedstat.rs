@@ -47,10 +47,8 @@ pub fn measure(options: &SchedStatsOptions) -> Result<SchedStatsReading, RecordE
     let wanted = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     let signals = Signals::listen(&wanted).map_err(system("cannot listen for signals"))?;
     reading(&options.cpus)?;
-    let mut child = match options.command.is_empty() {
-        true => None,
-        false => Some(GatedChild::spawn(&options.command)?),
-    };
+    let mut child =
+        if options.command.is_empty() { None } else { Some(GatedChild::spawn(&options.command)?) };
     let switch = SchedStatsSwitch::on().map_err(RecordError::SchedStatsSwitch)?;
     let before = reading(&options.cpus)?;
     if let Some(child) = &mut child {
@@ -146,9 +144,10 @@ fn write(
     if let Some(last) = readings.last() {
         sections.insert(Feature::CPU_DOMAIN_INFO, domain_info(last));
     }
-    let mut writer = match is_pipe {
-        true => PerfDataWriter::pipe(Box::new(file), Vec::new(), &sections, None)?,
-        false => PerfDataWriter::file(file, Vec::new(), &sections)?,
+    let mut writer = if is_pipe {
+        PerfDataWriter::pipe(Box::new(file), Vec::new(), &sections, None)?
+    } else {
+        PerfDataWriter::file(file, Vec::new(), &sections)?
     };
     for reading in readings {
         writer.record(&schedstat_records(reading))?;

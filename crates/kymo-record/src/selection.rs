@@ -34,13 +34,14 @@ pub(crate) fn explain_clock(
     }
     let others: Vec<&str> =
         RecordClock::ALL.into_iter().filter(|c| takes(*c)).map(RecordClock::name).collect();
-    match others.is_empty() {
-        true => e,
-        false => RecordError::RecordClock {
+    if others.is_empty() {
+        e
+    } else {
+        RecordError::RecordClock {
             event: event.clone(),
             clock: options.clock.name(),
             others: others.join(", "),
-        },
+        }
     }
 }
 
@@ -179,9 +180,10 @@ pub(crate) fn chosen_cpus(options: &RecordOptions) -> Result<Vec<u32>, RecordErr
 
 /// Places to open the events at: each ring is one CPU's, so tasks are followed by CPU.
 pub(crate) fn scope(tids: &[u32], cpus: &[u32]) -> CounterScope {
-    match tids.is_empty() {
-        true => CounterScope::Cpus(cpus.to_vec()),
-        false => CounterScope::TasksOn { tids: tids.to_vec(), cpus: cpus.to_vec() },
+    if tids.is_empty() {
+        CounterScope::Cpus(cpus.to_vec())
+    } else {
+        CounterScope::TasksOn { tids: tids.to_vec(), cpus: cpus.to_vec() }
     }
 }
 

@@ -229,10 +229,7 @@ impl EventLines {
         } else if let Some(payload) = event.program_payload() {
             self.program(event, &payload, out);
         } else {
-            match self.options.json {
-                true => self.perf_json(event, out),
-                false => self.perf_text(event, out),
-            }
+            if self.options.json { self.perf_json(event, out) } else { self.perf_text(event, out) }
         }
         if self.open.is_some() {
             return;

@@ -92,12 +92,13 @@ where
                     return ControlFlow::Break(());
                 }
                 let (job, mut text) = (Arc::new(job), Some(text));
-                match for_all {
-                    true => pool.give_each(|is_next| RenderTask {
+                if for_all {
+                    pool.give_each(|is_next| RenderTask {
                         job: Arc::clone(&job),
                         text: text.take_if(|_| is_next),
-                    }),
-                    false => pool.give(RenderTask { job, text }),
+                    })
+                } else {
+                    pool.give(RenderTask { job, text })
                 }
                 ControlFlow::Continue(())
             });

@@ -1,7 +1,7 @@
 //! Ticks for events: the processor's counter (the time stamp counter of x86-64, AArch64's generic
 //! timer) where the kernel itself trusts it, else `CLOCK_MONOTONIC`; and anchors that tie ticks to the kernel's clocks with a bound.
 
-/// What ticks are.
+/// Unit of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockKind {
     /// The processor's counter: the time stamp counter, the generic timer.
@@ -10,10 +10,10 @@ pub enum ClockKind {
     Monotonic,
 }
 
-/// How ticks relate to the kernel's clocks: the block of 48 bytes in shared files.
+/// Relation of ticks to the kernel's clocks: the block of 48 bytes in shared files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockFacts {
-    /// What ticks are.
+    /// Unit of ticks.
     pub kind: ClockKind,
     /// Bound of the error of the anchor, nanoseconds.
     pub error_ns: u32,
@@ -70,7 +70,7 @@ impl ClockFacts {
     }
 }
 
-/// Where a ring takes its time from.
+/// Source of a ring's timestamps.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
     /// The processor's counter.

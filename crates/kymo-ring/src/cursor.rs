@@ -11,7 +11,7 @@ const CURSOR: usize = 192;
 pub struct RingCursor {
     /// Up to which place, in bytes produced since ever.
     pub pos: u64,
-    /// How many events lie before it; the largest number: not known.
+    /// Number of events before it; the largest number: not known.
     pub count: u64,
     /// No event before it is younger.
     pub until: u64,
@@ -19,9 +19,9 @@ pub struct RingCursor {
     pub handed_out: u64,
     /// Packets overwritten before they were read.
     pub overwritten: u64,
-    /// Of the events discarded, those that have been told.
+    /// Number of discarded events that have been reported.
     pub discarded: u64,
-    /// Of these, those larger than a sub-buffer.
+    /// Number of these that are larger than a sub-buffer.
     pub too_large: u64,
 }
 

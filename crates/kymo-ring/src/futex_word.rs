@@ -10,7 +10,7 @@ use crate::sync::{AtomicU32, Ordering, fence};
 pub struct FutexWord(AtomicU32);
 
 impl FutexWord {
-    /// What the reader writes before it looks for the last time and sleeps.
+    /// Value that the reader writes before its last look and its sleep.
     pub const ARMED: [u8; 4] = [1, 0, 0, 0];
 
     /// A word that no reader has armed yet.
@@ -28,7 +28,7 @@ impl FutexWord {
         self.0.load(Ordering::Relaxed) != 0 && self.0.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Where the kernel finds the word.
+    /// Address of the word for the kernel.
     #[cfg(not(loom))]
     pub fn as_ptr(&self) -> *mut u32 {
         self.0.as_ptr()

@@ -5,13 +5,13 @@
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 
-/// What belongs to one generation.
+/// Value that belongs to one generation.
 pub trait OfGeneration {
     /// Which.
     fn generation(&self) -> u8;
 }
 
-/// What the present generation of a slot has, null before the first.
+/// Value of the present generation of a slot, null before the first.
 #[derive(Debug)]
 pub struct Generations<T> {
     current: AtomicPtr<T>,
@@ -48,14 +48,14 @@ impl<T> Default for Generations<T> {
 }
 
 impl<T: OfGeneration + 'static> Generations<T> {
-    /// What was made last, of whichever generation.
+    /// The newest value, of any generation.
     pub fn last(&self) -> Option<&'static T> {
         // Pairs with the swap in `make`: what the maker has written is seen.
         // SAFETY: null, or what `make` was promised to stay.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
-    /// What this generation has, if it was made.
+    /// Value of this generation, if it was made.
     #[inline(always)]
     pub fn known(&self, generation: u8) -> Option<&'static T> {
         self.last().filter(|made| made.generation() == generation)

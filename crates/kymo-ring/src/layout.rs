@@ -25,7 +25,7 @@ pub const MAX_AREAS: u32 = 8194;
 pub const HEADROOM: usize = 16;
 /// Bytes behind a payload that may be read (and written into the ring, beyond its end).
 pub const SLACK: usize = 8;
-/// What an event cannot use of a sub-buffer: context, headers, and the slack behind it.
+/// Bytes of a sub-buffer that no event can use: context, headers, and the slack after them.
 pub const MAX_UNWRITTEN: usize = CONTEXT_END + 40;
 
 const MAGIC: &[u8; 8] = b"KYMORING";
@@ -33,7 +33,7 @@ const VERSION: u32 = 1;
 const PACKET_MAGIC: u32 = 0xC1FC_1FC1;
 const PAGE: u64 = 4096;
 
-/// What happens when the ring is full.
+/// Behavior of a full ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// New events are dropped and counted.
@@ -42,10 +42,10 @@ pub enum Mode {
     Overwrite,
 }
 
-/// What a ring is to be.
+/// Configuration of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What happens when the ring is full.
+    /// Behavior when the ring is full.
     pub mode: Mode,
     /// Areas that belong to the CPU of their number, written by restartable sequences.
     pub cpu_areas: u32,
@@ -59,7 +59,7 @@ pub struct Config {
     pub stream: u32,
     /// Trace uuid in packets.
     pub uuid: [u8; 16],
-    /// How ticks relate to the kernel's clocks.
+    /// Relation of ticks to the kernel's clocks.
     pub clock: ClockFacts,
 }
 
@@ -115,7 +115,7 @@ impl Header {
     /// Checks what a ring is to be.
     ///
     /// # Errors
-    /// What is out of the limits of the specification.
+    /// A value outside the limits of the specification.
     pub fn new(config: Config) -> Result<Self, LayoutError> {
         let field = |name, ok: bool, value: u64| {
             if ok { Ok(()) } else { Err(LayoutError::Field { name, value }) }
@@ -131,7 +131,7 @@ impl Header {
         Ok(Self { config })
     }
 
-    /// What the ring is.
+    /// Configuration of the ring.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -179,7 +179,7 @@ impl Header {
         self.area_header_offset(area) + TAKEN as u64 + index
     }
 
-    /// What the reader writes there when it has taken the packet.
+    /// Value that the reader writes there when it has taken the packet.
     pub fn taken_value(&self, packet: u64) -> u8 {
         ((packet / u64::from(self.config.sub_buffers)) as u8).wrapping_add(1)
     }
@@ -308,9 +308,9 @@ pub struct AreaState {
     pub failed: bool,
     /// Events discarded since ever.
     pub discarded: u64,
-    /// Of these, those larger than a sub-buffer.
+    /// Number of these that are larger than a sub-buffer.
     pub too_large: u64,
-    /// What the reader has written into `taken`.
+    /// Values that the reader has written into `taken`.
     pub taken: [u8; MAX_SUB_BUFFERS as usize],
 }
 
@@ -340,7 +340,7 @@ impl AreaState {
     }
 }
 
-/// What the context of a packet says, and its stream id.
+/// Contents of a packet's context, and its stream id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     /// Stream id, from the packet header.

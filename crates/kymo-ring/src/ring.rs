@@ -17,7 +17,7 @@ use crate::sync::Ordering;
 /// After that number of interruptions an event goes to an area without a CPU.
 const TRIES: u32 = 100;
 
-/// What became of an event.
+/// Outcome of writing an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// It is in the ring.
@@ -83,7 +83,7 @@ impl<'m> Memory<'m> {
         self
     }
 
-    /// Who is told when a ring in discard mode fills up.
+    /// Sets the callback for a ring in discard mode that fills up.
     #[must_use]
     pub fn told_by(mut self, filled: Filled, context: usize) -> Self {
         self.filled = Some((filled, context));
@@ -169,7 +169,7 @@ impl<'m> Ring<'m> {
         Ok(Self { memory, header, shape, rseq, heads, data, area_bits })
     }
 
-    /// What the ring is.
+    /// Header of the ring.
     pub fn header(&self) -> &Header {
         &self.header
     }

@@ -16,7 +16,7 @@ pub struct Rseq {
 }
 
 impl Rseq {
-    /// Where the C library has registered this thread, if it has.
+    /// Address at which the C library has registered this thread, if it has.
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
     pub fn find() -> Option<Self> {
         let (offset, size) = imp::registration();

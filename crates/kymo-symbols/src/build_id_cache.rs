@@ -129,9 +129,10 @@ impl BuildIdCache {
             let link = self.directory.link(*id);
             // The link may belong to a copy of the binary at another path.
             let linked = link.and_then(|link| name_at(&link, *id));
-            match linked.is_some_and(|linked| linked == name) {
-                true => drop(self.remove(*id)?),
-                false => self.remove_files(name, *id)?,
+            if linked.is_some_and(|linked| linked == name) {
+                self.remove(*id)?;
+            } else {
+                self.remove_files(name, *id)?;
             }
         }
         Ok(ids)

@@ -27,13 +27,14 @@ pub(crate) fn names(files: &Finder, binary: &Binary<'_>, offsets: &[u64]) -> Opt
         offsets.iter().enumerate().filter_map(|(i, o)| elf.vaddr(*o).map(|a| (a, i))).collect();
     addresses.sort_unstable();
     let (addresses, order): (Vec<u64>, Vec<usize>) = addresses.into_iter().unzip();
-    let mut found = match elf.has_symtab() {
-        true => elf.covering(&addresses),
-        false => match files.symbols(binary) {
+    let mut found = if elf.has_symtab() {
+        elf.covering(&addresses)
+    } else {
+        match files.symbols(binary) {
             Some(separate) => LazyElf::parse(&open(&separate)?).ok()?.covering(&addresses),
             None if elf.has_mini() => return None,
             None => elf.covering(&addresses),
-        },
+        }
     };
     elf.add_dynamic(&addresses, &mut found);
     elf.add_plt(&addresses, &mut found);

@@ -62,21 +62,21 @@ impl<'a> TextColumn<'a> {
         TextColumn::right(title, width, move |row| row.number(name).to_string())
     }
 
-    /// The same with more before it than stands between columns.
+    /// Sets the text before the column, in place of the usual separator.
     #[must_use]
     pub fn after(mut self, before: &'a str) -> TextColumn<'a> {
         self.before = before;
         self
     }
 
-    /// The same with a unit in a line below the titles.
+    /// Sets a unit, shown in a line below the titles.
     #[must_use]
     pub fn with_unit(mut self, unit: &'a str) -> TextColumn<'a> {
         self.unit = unit;
         self
     }
 
-    /// The same with its title flush left, as perf has it.
+    /// Sets the title flush left, as perf has it.
     #[must_use]
     pub fn titled_left(mut self) -> TextColumn<'a> {
         self.is_title_right = false;

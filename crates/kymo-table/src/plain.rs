@@ -42,9 +42,10 @@ impl Answer {
             let mut text = String::new();
             for ((cell, column), width) in line.iter().zip(table.columns).zip(&widths) {
                 let width = format_width(*width);
-                text += &match is_right(column) {
-                    true => format!("  {cell:>width$}"),
-                    false => format!("  {cell:<width$}"),
+                text += &if is_right(column) {
+                    format!("  {cell:>width$}")
+                } else {
+                    format!("  {cell:<width$}")
                 };
             }
             writeln!(out, "{}", text.trim_end())?;
@@ -66,9 +67,12 @@ fn titles(table: Table<'_>) -> Vec<String> {
 }
 
 fn sums(table: Table<'_>) -> Vec<String> {
-    let sum = |column: &Column| match is_sum(column) {
-        true => text(column, &Cell::Int(table.total(&column.name).min(i64::MAX as u64) as i64)),
-        false => String::new(),
+    let sum = |column: &Column| {
+        if is_sum(column) {
+            text(column, &Cell::Int(table.total(&column.name).min(i64::MAX as u64) as i64))
+        } else {
+            String::new()
+        }
     };
     table.columns.iter().map(sum).collect()
 }
@@ -120,9 +124,10 @@ pub(crate) fn words(cell: &Cell) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    match text.chars().count() > MOST {
-        true => text.chars().take(MOST - 1).chain(['…']).collect(),
-        false => text.to_owned(),
+    if text.chars().count() > MOST {
+        text.chars().take(MOST - 1).chain(['…']).collect()
+    } else {
+        text.to_owned()
     }
 }
 

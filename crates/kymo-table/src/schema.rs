@@ -78,14 +78,14 @@ impl AnswerSchema {
         AnswerSchema { name, commands, documentation, is_lines: false, columns, others: Vec::new() }
     }
 
-    /// The same of an answer that is a stream of rows.
+    /// Declares the answer as a stream of rows.
     #[must_use]
     pub fn lines(mut self) -> AnswerSchema {
         self.is_lines = true;
         self
     }
 
-    /// The same of a stream with rows of another kind, too.
+    /// Adds rows of another kind to a stream.
     #[must_use]
     pub fn or<'a, R: 'a, C: 'a>(mut self, columns: ColumnSet<'a, R, C>) -> AnswerSchema {
         self.others.push(columns.columns);

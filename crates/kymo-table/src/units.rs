@@ -19,9 +19,10 @@ pub struct Seconds(pub u64, pub TimeUnits);
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, rest) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
-        match self.1.nanos {
-            true => f.pad(&format!("{seconds}.{rest:09}")),
-            false => f.pad(&format!("{seconds}.{:06}", rest / 1000)),
+        if self.1.nanos {
+            f.pad(&format!("{seconds}.{rest:09}"))
+        } else {
+            f.pad(&format!("{seconds}.{:06}", rest / 1000))
         }
     }
 }
@@ -32,9 +33,10 @@ pub struct Millis(pub u64, pub TimeUnits);
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (millis, rest) = (self.0 / 1_000_000, self.0 % 1_000_000);
-        match self.1.nanos {
-            true => f.pad(&format!("{millis}.{rest:06}")),
-            false => f.pad(&format!("{millis}.{:03}", rest / 1000)),
+        if self.1.nanos {
+            f.pad(&format!("{millis}.{rest:06}"))
+        } else {
+            f.pad(&format!("{millis}.{:03}", rest / 1000))
         }
     }
 }

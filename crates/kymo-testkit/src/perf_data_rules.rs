@@ -61,10 +61,7 @@ pub struct CheckedPerfData {
 pub fn check_perf_data(bytes: &[u8]) -> Result<CheckedPerfData, String> {
     let mut check = Check { bytes, ..Check::default() };
     check.file();
-    match check.broken.is_empty() {
-        true => Ok(check.counts),
-        false => Err(check.broken.join("\n")),
-    }
+    if check.broken.is_empty() { Ok(check.counts) } else { Err(check.broken.join("\n")) }
 }
 
 #[derive(Default)]

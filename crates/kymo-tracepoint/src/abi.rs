@@ -277,7 +277,7 @@ pub extern "C" fn kymo_abi1_synchronize() -> c_int {
     answer(if grace_period::synchronize() { Ok(()) } else { Err(libc::EDEADLK) })
 }
 
-/// What a program or library in C says of its counters.
+/// Declaration of the counters of a program or library in C.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CounterModule {

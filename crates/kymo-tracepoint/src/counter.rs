@@ -175,7 +175,7 @@ macro_rules! sample_values {
 }
 sample_values!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
 
-/// What a hit adds to a counter.
+/// Amount that a hit adds to a counter.
 #[inline(always)]
 pub fn step(n: impl SampleValue) -> u64 {
     u64::try_from(n.sample()).unwrap_or(0)

@@ -46,7 +46,7 @@ pub use counter::{CounterKey, SampleValue};
 pub use site::Level;
 pub use value::{Element, FieldType, Symbol};
 
-/// What the macros expand to; no part of the interface.
+/// Items that the macros expand to; not part of the interface.
 #[doc(hidden)]
 pub mod private {
     pub use kymo_ust::Shape;

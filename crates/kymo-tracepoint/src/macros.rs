@@ -53,7 +53,7 @@ macro_rules! tracepoint {
                 $crate::__or!($($level)?; $crate::Level::Debug), false
             }
 
-            /// What a callback is.
+            /// Type of a callback.
             pub type Callback = dyn Fn($($arg_type),*) + Send + Sync;
 
             /// Whether anybody listens.

@@ -50,7 +50,7 @@ impl Scratch {
         Self { words: [MaybeUninit::uninit(); (HEADROOM + SMALL + SLACK) / 8] }
     }
 
-    /// Where the payload begins.
+    /// Start of the payload.
     #[inline(always)]
     pub fn payload(&mut self) -> *mut u8 {
         self.words[HEADROOM / 8..].as_mut_ptr().cast()

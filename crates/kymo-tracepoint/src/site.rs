@@ -64,7 +64,7 @@ pub struct EnumEntry {
 pub struct SiteField {
     /// Its name.
     pub name: StaticText,
-    /// How it lies in the payload.
+    /// Layout in the payload.
     pub shape: Shape,
     entries: *const EnumEntry,
     entry_count: usize,
@@ -88,19 +88,19 @@ impl SiteField {
 /// An event, as it was declared.
 #[repr(C)]
 pub struct EventInfo {
-    /// Who provides it.
+    /// Provider.
     pub provider: StaticText,
     /// Its name.
     pub name: StaticText,
-    /// How it is printed.
+    /// Print format.
     pub format: StaticText,
-    /// What it means.
+    /// Documentation.
     pub doc: StaticText,
-    /// Where it is declared.
+    /// Source file of the declaration.
     pub file: StaticText,
-    /// Where in the file.
+    /// Line of the declaration.
     pub line: u32,
-    /// How important it is.
+    /// Log level.
     pub level: Level,
     /// See [`kymo_ust::EventFlags`].
     pub flags: u8,
@@ -111,7 +111,7 @@ pub struct EventInfo {
 // SAFETY: constants.
 unsafe impl Sync for EventInfo {}
 
-/// How important an event is: syslog's and LTTng's numbers.
+/// Importance of an event: syslog's and LTTng's numbers.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the words say it")]
@@ -133,21 +133,21 @@ pub enum Level {
     Debug = 14,
 }
 
-/// What the macros know of an event besides its fields.
+/// Declaration of an event, without its fields.
 pub struct Declared {
-    /// Who provides it.
+    /// Provider.
     pub provider: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// How it is printed.
+    /// Print format.
     pub format: &'static str,
-    /// What it means.
+    /// Documentation.
     pub doc: &'static str,
-    /// Where it is declared.
+    /// Source file of the declaration.
     pub file: &'static str,
-    /// Where in the file.
+    /// Line of the declaration.
     pub line: u32,
-    /// How important it is.
+    /// Log level.
     pub level: Level,
     /// A mark.
     pub mark: bool,
@@ -256,7 +256,7 @@ impl Site {
         }
     }
 
-    /// Where the SDT semaphore lies in a site.
+    /// Offset of the SDT semaphore in a site.
     pub const SEMAPHORE: usize = std::mem::offset_of!(Site, listeners);
 
     /// Whether anybody listens: a session, a tracer at the SDT marker, a callback.
@@ -265,7 +265,7 @@ impl Site {
         (self.word(Ordering::Relaxed) | u64::from(self.listeners.load(Ordering::Relaxed))) != 0
     }
 
-    /// Who listens besides sessions.
+    /// Listeners other than sessions.
     #[inline(always)]
     pub fn listeners(&self) -> Listeners {
         Listeners(self.listeners.load(Ordering::Relaxed))
@@ -289,7 +289,7 @@ impl Site {
     }
 }
 
-/// Who listens to a site besides sessions.
+/// Listeners to a site other than sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct Listeners(u32);
 

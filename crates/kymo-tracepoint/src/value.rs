@@ -277,7 +277,7 @@ unsafe impl FieldType for Symbol {
     }
 }
 
-/// How an enum lies in the payload; for [`tracepoint_enum!`](crate::tracepoint_enum).
+/// Layout of an enum in the payload; for [`tracepoint_enum!`](crate::tracepoint_enum).
 pub const fn enum_shape(number: Shape) -> Shape {
     Shape { kind: FieldTag::Enum, ..number }
 }

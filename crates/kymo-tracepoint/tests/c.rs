@@ -37,10 +37,8 @@ fn build(args: &[&str], sources: &[&str], out: &Path, link: &[&Path]) {
     let mut objects = Vec::new();
     for (i, source) in sources.iter().enumerate() {
         let object = dir.join(format!("{i}.o"));
-        let (name, standard) = match source.ends_with(".cpp") {
-            true => ("g++", "-std=c++17"),
-            false => ("gcc", "-std=gnu11"),
-        };
+        let (name, standard) =
+            if source.ends_with(".cpp") { ("g++", "-std=c++17") } else { ("gcc", "-std=gnu11") };
         run(compiler(name, &[standard, "-c"]).args(args).arg(here(source)).arg("-o").arg(&object));
         objects.push(object);
     }

@@ -41,7 +41,7 @@ impl Quick {
     /// Nothing says how: by the frame pointer.
     pub const GUESS: Quick = Quick { kind: QuickRule::Guess, ..Quick::NOTHING };
 
-    /// Of a rule.
+    /// Quick form of a rule.
     pub fn of(rule: &Rule) -> Quick {
         let other = Quick { kind: QuickRule::Other, ..Quick::NOTHING };
         match rule {

@@ -18,7 +18,7 @@ pub enum RuleError {
     Damaged(#[from] gimli::Error),
 }
 
-/// How to get from a frame to that of its caller.
+/// Rule that leads from a frame to that of its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// As the call frame information says.
@@ -33,7 +33,7 @@ pub enum Rule {
 /// A row of the call frame information.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Row {
-    /// Where the frame begins.
+    /// Start of the frame.
     pub cfa: Cfa,
     /// Registers of the caller that are not what they are here.
     pub saved: Box<[(u16, Saved)]>,
@@ -52,7 +52,7 @@ pub enum Cfa {
     Expression(Box<[u8]>),
 }
 
-/// Where the caller's value of a register is.
+/// Location of the caller's value of a register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Saved {
     /// Nowhere. Of a return address: there is no caller.

@@ -21,7 +21,7 @@ pub struct Section {
     pub bytes: Box<[u8]>,
 }
 
-/// What a binary has to say. Sections that it does not have are empty.
+/// Sections of a binary; those that it does not have are empty.
 #[derive(Clone, Debug, Default)]
 pub struct CfiSections {
     /// `.eh_frame`.
@@ -30,9 +30,9 @@ pub struct CfiSections {
     pub eh_frame_hdr: Section,
     /// `.debug_frame`, unpacked.
     pub debug_frame: Section,
-    /// Where `.text` begins.
+    /// Start of `.text`.
     pub text: u64,
-    /// Where `.got` begins.
+    /// Start of `.got`.
     pub got: u64,
     /// Byte order of the binary.
     pub big_endian: bool,
@@ -67,7 +67,7 @@ struct Index {
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
 impl CfiTable {
-    /// Of these sections.
+    /// Table of these sections.
     pub fn new(arch: Arch, sections: CfiSections) -> CfiTable {
         CfiTable { arch, sections, eh_index: OnceLock::new(), debug_index: OnceLock::new() }
     }
@@ -77,17 +77,18 @@ impl CfiTable {
         self.arch
     }
 
-    /// What is wrong with the sections, if it was met so far.
+    /// Damage of the sections, if it was met so far.
     pub fn damage(&self) -> Option<gimli::Error> {
         let of = |index: &OnceLock<Index>| index.get().and_then(|i| i.damage);
         of(&self.eh_index).or_else(|| of(&self.debug_index))
     }
 
-    /// How to leave the function at an address of the binary.
+    /// Rule to leave the function at an address of the binary.
     pub fn rule(&self, context: &mut CfiContext, address: u64) -> Result<Rule, RuleError> {
-        let eh = match self.sections.eh_frame.bytes.is_empty() {
-            true => Err(RuleError::None(address)),
-            false => self.eh_rule(context, address),
+        let eh = if self.sections.eh_frame.bytes.is_empty() {
+            Err(RuleError::None(address))
+        } else {
+            self.eh_rule(context, address)
         };
         match eh {
             Err(why) if !self.sections.debug_frame.bytes.is_empty() => {
@@ -184,9 +185,8 @@ impl CfiTable {
         let offset = entry.pointer().checked_sub(self.sections.eh_frame.address)?;
         let offset = EhFrameOffset(usize::try_from(offset).ok()?);
         let fde = section.fde_from_offset(bases, offset, EhFrame::cie_from_offset);
-        Some(fde.and_then(|fde| match fde.contains(address) {
-            true => Ok(fde),
-            false => Err(gimli::Error::NoUnwindInfoForAddress),
+        Some(fde.and_then(|fde| {
+            if fde.contains(address) { Ok(fde) } else { Err(gimli::Error::NoUnwindInfoForAddress) }
         }))
     }
 

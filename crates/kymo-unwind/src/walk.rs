@@ -44,7 +44,7 @@ pub enum End {
     NoRegisters,
 }
 
-/// What came of it.
+/// Result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
     /// Why it ended.
@@ -53,7 +53,7 @@ pub struct Walked {
     pub frames: usize,
     /// Frames that were left by the frame pointer because nothing said how.
     pub guessed: usize,
-    /// Of a complete stack: where its outermost frame begins.
+    /// Start of the outermost frame of a complete stack.
     pub top: Option<u64>,
 }
 

@@ -344,9 +344,10 @@ impl HiddenFunctions {
                 ),
                 [] => continue,
             };
-            match accepted {
-                true => ledger.tell(NoteKind::Code, fact, None),
-                false => ledger.note(NoteKind::Code, fact, None),
+            if accepted {
+                ledger.tell(NoteKind::Code, fact, None)
+            } else {
+                ledger.note(NoteKind::Code, fact, None)
             }
         }
     }

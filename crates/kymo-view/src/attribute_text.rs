@@ -105,9 +105,10 @@ pub fn attribute_text(attr: &Attr, equals: &str) -> String {
             false => {}
         }
     }
-    let wakeup = match attr.flags.contains(AttrFlags::WATERMARK) {
-        true => "wakeup_watermark",
-        false => "wakeup_events",
+    let wakeup = if attr.flags.contains(AttrFlags::WATERMARK) {
+        "wakeup_watermark"
+    } else {
+        "wakeup_events"
     };
     number(&mut put, wakeup, decimal(attr.wakeup.into()));
     number(&mut put, "bp_type", decimal(attr.bp_type.into()));

@@ -121,9 +121,10 @@ fn fields(class: &RecordedClass) -> Vec<&FieldDesc> {
 
 fn write_attr(out: &mut dyn Write, attr: &Attr) -> io::Result<()> {
     writeln!(out, "       type {}  config {:#x}", attr.kind.0, attr.config)?;
-    match attr.flags.contains(AttrFlags::FREQ) {
-        true => writeln!(out, "       frequency {} Hz", attr.sample_period)?,
-        false => writeln!(out, "       period {}", attr.sample_period)?,
+    if attr.flags.contains(AttrFlags::FREQ) {
+        writeln!(out, "       frequency {} Hz", attr.sample_period)?
+    } else {
+        writeln!(out, "       period {}", attr.sample_period)?
     }
     let names = |names: Vec<&str>| names.join("|");
     writeln!(out, "       samples {}", names(sample_names(attr)))?;
@@ -143,10 +144,8 @@ fn write_field(out: &mut dyn Write, field: &FieldDesc) -> io::Result<()> {
         write_line(out, format_args!("       {part:<13} {} {}", field.type_name, field.name))?;
     }
     for l in field.labels.iter().flat_map(|l| l.iter()) {
-        let range = match l.from == l.to {
-            true => l.from.to_string(),
-            false => format!("{} … {}", l.from, l.to),
-        };
+        let range =
+            if l.from == l.to { l.from.to_string() } else { format!("{} … {}", l.from, l.to) };
         write_line(out, format_args!("       {:<13}   {} = {range}", "", l.name))?;
     }
     Ok(())
@@ -187,10 +186,7 @@ fn object(class: &RecordedClass, events: u64) -> Value {
 }
 
 fn attributes(attr: &Attr) -> Value {
-    let rate = match attr.flags.contains(AttrFlags::FREQ) {
-        true => "frequency",
-        false => "period",
-    };
+    let rate = if attr.flags.contains(AttrFlags::FREQ) { "frequency" } else { "period" };
     json!({
         "type": attr.kind.0,
         "config": attr.config,

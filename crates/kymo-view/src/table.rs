@@ -47,9 +47,10 @@ impl PerfTable {
         for (i, (column, width)) in self.columns.iter().zip(&self.widths).enumerate() {
             let gap = if i == 0 { "" } else { separator.unwrap_or("  ") };
             let width = format_width(*width);
-            match column.right {
-                true => write!(out, "{gap}{:>width$}", column.title)?,
-                false => write!(out, "{gap}{:<width$}", column.title)?,
+            if column.right {
+                write!(out, "{gap}{:>width$}", column.title)?
+            } else {
+                write!(out, "{gap}{:<width$}", column.title)?
             }
         }
         writeln!(out)?;

@@ -141,8 +141,9 @@ pub(crate) fn of_command(command: Option<u8>, ledger: &Ledger, strict: bool) -> 
     if !close(ledger) {
         return ExitCode::FAILURE;
     }
-    match strict && ledger.has_doubts() {
-        true => ExitCode::from(Ledger::STRICT_STATUS),
-        false => ExitCode::from(command.unwrap_or(0)),
+    if strict && ledger.has_doubts() {
+        ExitCode::from(Ledger::STRICT_STATUS)
+    } else {
+        ExitCode::from(command.unwrap_or(0))
     }
 }

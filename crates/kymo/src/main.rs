@@ -94,47 +94,47 @@ macro_rules! command_entries {
 }
 
 const COMMANDS: &[CommandEntry] = command_entries! {
-    list, "List the events this machine offers";
+    list, "List the events of this machine";
     listen, "Receive traces from other machines";
     stat, "Count events for a command, a process, a cgroup, the machine";
     record, "Record samples and tracepoints into perf.data";
-    report, "Show where the samples of a recording come from";
-    diff, "Compare two versions: what became slower, and how certain that is";
-    annotate, "Show what each instruction and line of a function cost";
-    convert, "Turn the stacks of a recording into other programs' formats";
+    report, "Show the functions in which the samples of a recording were taken";
+    diff, "Compare two versions of a program, with confidence intervals";
+    annotate, "Show the cost of each instruction and line of a function";
+    convert, "Convert the stacks of a recording to other formats";
     data, "Convert a perf.data to JSON or a CTF trace";
-    bundle, "Write a bundle: symbols and unwinding information of a recording, for other machines";
-    view, "Look at a recording in a browser: tracks, flame graphs, events";
+    bundle, "Pack the symbols of a recording for other machines";
+    view, "Open a recording in the browser: tracks, flame graphs, events";
     script, "Show the events of a recording as text or JSON lines";
-    sched, "Show who runs, who waits for a CPU, and why";
-    kmem, "Show who allocates memory of the kernel, and what stays";
-    lock, "Show who waits for locks";
+    sched, "Show which tasks run, which wait for a CPU, and why";
+    kmem, "Show allocations of kernel memory, and what is not freed";
+    lock, "Show lock contention, in the kernel and in programs";
     timechart, "Draw CPUs and tasks over time as an SVG";
     offcpu, "Show where tasks were off CPU, and why";
-    why, "Show what a task or a request really waited for: its critical path";
-    kwork, "Show what interrupts, softirqs and work items do, and whom they hold up";
-    io, "Show how long requests to block devices take, for whom, and who waits";
-    boot, "Trace a boot of the kernel, and show what made it slow";
-    syscalls, "Show system calls by call and task, and what the slowest waited for";
-    session, "Keep traces running, and take their last seconds";
-    event, "Switch, filter and look at the kernel's tracepoints";
-    trace, "Watch events of the kernel as they happen, or record them into a trace.dat";
+    why, "Show the critical path of a task or request through other tasks";
+    kwork, "Show interrupts, softirqs and work items, and the tasks they delay";
+    io, "Show the latency of block requests, by device, process and file";
+    boot, "Trace a boot of the kernel, and show its critical path";
+    syscalls, "Show system calls by call and task, and the waits of the slowest";
+    session, "Keep a flight recorder running, and write its last seconds";
+    event, "Enable, filter and show the kernel's tracepoints";
+    trace, "Show events as they happen, or record them into a trace.dat";
     strace, "Show system calls and signals of a program as strace does";
     count, "Count and measure events in the kernel, by their fields";
-    run, "Run programs of bpftrace's language in the kernel";
-    probe, "Add new events to functions and lines of the kernel and of programs";
-    top, "Show what the machine spends its time on, while it happens";
-    profile, "Find out what a command spends its time on";
-    cache, "Show or remove what earlier runs found out about binaries";
+    run, "Run programs in bpftrace's language in the kernel";
+    probe, "Add dynamic probes to kernel and user code";
+    top, "Show a live profile";
+    profile, "Show where the time of a command goes, on and off the CPU";
+    cache, "Show or clear the cache of symbols and unwinding tables";
     evlist, "Show the events of a perf.data, and how they were opened";
     config, "Show and set variables of perf's configuration";
     archive, "Pack the binaries of a recording by build-id, or unpack them on another machine";
-    buildid_cache as "buildid-cache", "Put binaries into perf's build-id cache, list and remove them";
+    buildid_cache as "buildid-cache", "Add binaries to perf's build-id cache, list and remove them";
     buildid_list as "buildid-list", "Show build-ids of the binaries of a perf.data, or of the kernel";
-    inject, "Write a perf.data again, uncompressed, with build-ids that others need";
-    kallsyms, "Show where symbols of the running kernel are";
-    test, "Run a small workload to be recorded, or try what recording needs";
-    check, "Report whether this program has a part that scripts look for";
+    inject, "Rewrite a perf.data, uncompressed, with build-ids";
+    kallsyms, "Show the addresses of kernel symbols";
+    test, "Run a small workload, or check the requirements of recording";
+    check, "Report whether a feature is built in";
     version, "Show the version of this program";
     manual, "Print a manual page, or completions for a shell";
 };
@@ -150,17 +150,17 @@ const FULL_NAMES: &str = "full-names";
 const JOBS: &str = "jobs";
 
 /// What people come with, before the commands by name.
-const QUESTIONS: &str = "\
+pub(crate) const QUESTIONS: &str = "\
 Why is my program slow?                 kymo profile -- COMMAND
-What does the machine do just now?      kymo top
-What does it really wait for?           kymo why record -- COMMAND, kymo why
-Where do its samples come from?         kymo record -g -- COMMAND, kymo report
+What is the machine doing now?          kymo top
+What does it wait for, in other tasks?  kymo why record -- COMMAND, kymo why
+Which functions use the CPU?            kymo record -g -- COMMAND, kymo report
 Is the new version slower?              kymo diff --run -- ./old -- ./new
 Which system calls does it make?        kymo trace -- COMMAND
 How often does an event happen?         kymo count -e EVENT, kymo stat -- COMMAND
-Who waits for whom, for a lock, a disk? kymo sched, kymo lock, kymo io
+Which task waits for a CPU, lock, disk? kymo sched, kymo lock, kymo io
 What happened before it failed?         kymo session
-What can be traced at all?              kymo list";
+Which events can be traced?             kymo list";
 
 /// kymo's command line, where commands declare their flags when they are typed.
 fn command_line() -> Command {
@@ -188,7 +188,7 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
                 .long("buildid-dir")
                 .value_name("DIR")
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("perf's build-id cache, in place of ~/.debug"),
+                .help("perf's build-id cache [default: ~/.debug]"),
         )
         .arg(
             clap::Arg::new(LEDGER_FILE)
@@ -196,10 +196,10 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
                 .value_name("FILE")
                 .global(true)
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("Write what limits the result into this file, as a JSON object"),
+                .help("Write warnings and notes to FILE as JSON"),
         )
         .arg(flag(NO_PAGER, "Show long texts on a terminal without a pager"))
-        .arg(flag(FULL_NAMES, "Shorten no names to fit the terminal"))
+        .arg(flag(FULL_NAMES, "Do not shorten names to fit the terminal"))
         .arg(
             clap::Arg::new(JOBS)
                 .long(JOBS)
@@ -208,10 +208,7 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
                 .value_parser(clap::value_parser!(u16).range(1..=1024))
                 .help("Read recordings with N worker threads [default: one for each CPU]"),
         )
-        .arg(
-            flag(sandbox::NO_SANDBOX, "Read recordings with all the rights that there are")
-                .hide_short_help(true),
-        )
+        .arg(flag(sandbox::NO_SANDBOX, "Read recordings without the sandbox").hide_short_help(true))
         .subcommands(commands.map(|e| declared(Command::new(e.name).about(e.about), e.declare)))
 }
 

@@ -59,7 +59,7 @@ const RECORDING_MACHINE: &[&str] = &[
 ];
 
 const IDLE: &[IdleOption] = &[
-    idle(SHOWING, "verbose", Some('v'), NoValue, "what is doubtful is always told in notes"),
+    idle(SHOWING, "verbose", Some('v'), NoValue, "warnings are always shown"),
     idle(&["lock *"], "quiet", Some('q'), NoValue, "there are no messages but the notes"),
     idle(&["annotate"], "quiet", Some('q'), NoValue, "there are no messages but the notes"),
     idle(
@@ -115,13 +115,7 @@ const IDLE: &[IdleOption] = &[
     idle(&["annotate"], "stdio-color", None, Required("WHEN"), "the output has no colors"),
     idle(&["annotate"], "stdio2", None, NoValue, "plain text is the only output"),
     idle(&["annotate"], "source", None, NoValue, "source lines are shown where they are found"),
-    idle(
-        &["script"],
-        "debug-mode",
-        None,
-        NoValue,
-        "what is wrong with a recording is always told in notes",
-    ),
+    idle(&["script"], "debug-mode", None, NoValue, "damage is always reported"),
     idle(
         &["script"],
         "show-kernel-path",
@@ -129,9 +123,9 @@ const IDLE: &[IdleOption] = &[
         NoValue,
         "the kernel is called by the name that the recording has for it",
     ),
-    idle(&["top"], "force", Some('f'), NoValue, "nobody's file is read"),
+    idle(&["top"], "force", Some('f'), NoValue, "no file is read"),
     idle(&["top"], "tui", None, NoValue, "screens are shown on a terminal unless --stdio is given"),
-    idle(&["top"], "namespaces", None, NoValue, "tasks are told apart by number and name"),
+    idle(&["top"], "namespaces", None, NoValue, "tasks are distinguished by number and name"),
     idle(
         &["top"],
         "no-bpf-event",
@@ -152,7 +146,7 @@ const IDLE: &[IdleOption] = &[
         "tail-synthesize",
         None,
         NoValue,
-        "what exists is described at the begin of each file",
+        "existing tasks are described at the start of each file",
     ),
     idle(&["stat"], "affinity", None, NoValue, "counters are read where they are"),
     idle(&["stat"], "hybrid-merge", None, NoValue, "counts of several PMUs are never summed"),

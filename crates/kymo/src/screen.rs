@@ -77,9 +77,10 @@ fn lead(fits: bool) {
         })
     });
     let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let pager = match options.no_pager || IS_LIVE.load(Ordering::Relaxed) {
-        true => None,
-        false => waiting.or_else(|| pager().and_then(start_pager)),
+    let pager = if options.no_pager || IS_LIVE.load(Ordering::Relaxed) {
+        None
+    } else {
+        waiting.or_else(|| pager().and_then(start_pager))
     };
     let is_coloured = crate::streams::is_colored();
     // Without it everything is shown as it is.

@@ -45,10 +45,7 @@ pub(crate) fn raw_stdout() -> io::Stdout {
 /// Standard output for text of which the user wrote the controls: as it is in files and pipes,
 /// guarded on a terminal.
 pub(crate) fn users_stdout() -> Box<dyn io::Write> {
-    match stdout().is_terminal() {
-        true => Box::new(stdout()),
-        false => Box::new(raw_stdout()),
-    }
+    if stdout().is_terminal() { Box::new(stdout()) } else { Box::new(raw_stdout()) }
 }
 
 /// Sequence that clears the screen.

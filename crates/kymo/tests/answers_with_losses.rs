@@ -250,9 +250,9 @@ fn record_sums(file: &Path) {
 const SUMS: [(&[&str], &[&str], &[&str]); 5] = [
     (&["sched", "latency", "-p"], &["tasks"], &["comm", "tid"]),
     (&["lock", "contention", "--futex"], &["futexes"], &["pid", "address"]),
-    (&["kmem", "stat", "--slab", "--caller"], &["slab", "callers"], &["callsite"]),
-    (&["kmem", "stat", "--slab", "--alloc"], &["slab", "addresses"], &["ptr"]),
-    (&["kmem", "stat", "--page", "--caller"], &["pages", "callers"], &["callsite", "order", "gfp"]),
+    (&["kmem", "stat", "--slab", "--caller"], &["slab_callers"], &["callsite"]),
+    (&["kmem", "stat", "--slab", "--alloc"], &["slab_addresses"], &["ptr"]),
+    (&["kmem", "stat", "--page", "--caller"], &["page_callers"], &["callsite", "order", "gfp"]),
 ];
 
 /// Numbers by their names, and what is uncertain of them taken off.

@@ -206,9 +206,12 @@ fn counts_and_sizes_that_are_absurd() {
         ("name", "DW_AT_name", "0x7fffffff"),
     ] {
         // Only those in four bytes are places of names.
-        let change = |line: &str, _: &str| match mark == "DW_AT_name" && !line.contains(".long") {
-            true => line.to_owned(),
-            false => value(line, new),
+        let change = |line: &str, _: &str| {
+            if mark == "DW_AT_name" && !line.contains(".long") {
+                line.to_owned()
+            } else {
+                value(line, new)
+            }
         };
         case.assemble(&edited(&case.assembly, mark, change));
         case.named(what, &damaged);

@@ -79,9 +79,10 @@ fn both_write_the_same_files_and_links() {
     std::os::unix::fs::symlink(sdt.program(), &link).unwrap();
     for home in [&theirs, &ours] {
         let all = format!("{},{link}", spin.arg());
-        let outcome = match std::ptr::eq(home, &theirs) {
-            true => home.perf(&["buildid-cache", "-a", &all]),
-            false => home.kymo(&["buildid-cache", "--add", &all]),
+        let outcome = if std::ptr::eq(home, &theirs) {
+            home.perf(&["buildid-cache", "-a", &all])
+        } else {
+            home.kymo(&["buildid-cache", "--add", &all])
         };
         assert_eq!(outcome.success().stdout, "");
     }

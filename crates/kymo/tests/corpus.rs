@@ -510,9 +510,10 @@ fn definitions_of_probes() {
         for (n, probe) in probes.iter().enumerate() {
             let name = format!("elf/x86_64/{judged_as}.probe-{n}.txt");
             let path = format!("elf/x86_64/{program}");
-            let theirs = match program == judged_as {
-                true => peer(&name, &["perf", "probe", "-q", "-x", &path, "-D", probe]),
-                false => kept(&name),
+            let theirs = if program == judged_as {
+                peer(&name, &["perf", "probe", "-q", "-x", &path, "-D", probe])
+            } else {
+                kept(&name)
             };
             let ours = kymo(&["probe", "-q", "-x", &path, "-D", probe]);
             // The name of the program is in the group's and in the path.

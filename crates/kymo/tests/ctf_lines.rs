@@ -58,9 +58,10 @@ struct Packet {
 
 impl Packet {
     fn put(&mut self, n: u64, size: usize) {
-        match self.big {
-            true => self.bytes.extend(&n.to_be_bytes()[8 - size..]),
-            false => self.bytes.extend(&n.to_le_bytes()[..size]),
+        if self.big {
+            self.bytes.extend(&n.to_be_bytes()[8 - size..])
+        } else {
+            self.bytes.extend(&n.to_le_bytes()[..size])
         }
     }
 

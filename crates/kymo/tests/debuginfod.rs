@@ -259,9 +259,10 @@ fn a_proxy_of_the_environment_is_asked_for_a_way() {
         }
         let request = String::from_utf8_lossy(&request);
         assert!(request.to_lowercase().contains("host: debug.invalid:8002"), "{request}");
-        let (status, body) = match request.split(' ').nth(1) == Some(&path) {
-            true => ("200 OK", &served[..]),
-            false => ("404 Not Found", &[][..]),
+        let (status, body) = if request.split(' ').nth(1) == Some(&path) {
+            ("200 OK", &served[..])
+        } else {
+            ("404 Not Found", &[][..])
         };
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
         let _ = stream.write_all(&[head.as_bytes(), body].concat());

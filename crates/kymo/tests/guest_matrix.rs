@@ -23,10 +23,8 @@ const TRACING: &str = "/sys/kernel/tracing";
 /// Calls that the workload makes.
 const CALLS: &str = "500";
 /// The kernel's function of getppid(2).
-const GETPPID: &str = match cfg!(target_arch = "aarch64") {
-    true => "__arm64_sys_getppid",
-    false => "__do_sys_getppid",
-};
+const GETPPID: &str =
+    if cfg!(target_arch = "aarch64") { "__arm64_sys_getppid" } else { "__do_sys_getppid" };
 
 tracepoint! {
     matrix: step(number: u64, name: &str) {

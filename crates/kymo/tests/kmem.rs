@@ -129,8 +129,9 @@ fn address(value: &Value) -> u64 {
 #[track_caller]
 fn slab_is_the_models(path: &str) -> SlabModel {
     let model = slab_model(&events(path));
-    let slab = &json(&["kmem", "stat", "--slab", "--caller", "--json", "-i", path])["slab"];
-    let rows = slab["callers"].as_array().unwrap().iter().map(|row| {
+    let page = json(&["kmem", "stat", "--slab", "--caller", "--json", "-i", path]);
+    let slab = &page["slab"];
+    let rows = page["slab_callers"].as_array().unwrap().iter().map(|row| {
         let names = ["allocated_bytes", "requested_bytes", "hits", "pingpong", "live"];
         (address(&row["callsite"]), names.map(|name| number(&row[name])))
     });
@@ -170,11 +171,12 @@ fn summary(text: &str, words: &str) -> Vec<u64> {
 fn slab_is_perfs(path: &str, perf: &dyn Fn(&[&str]) -> String, model: &SlabModel) {
     let page = json(&["kmem", "stat", "--slab", "--caller", "--alloc", "--json", "-i", path]);
     let (mut pingpong, mut their_pingpong) = (0, 0);
-    for (flag, list, key) in [("--caller", "callers", "callsite"), ("--alloc", "addresses", "ptr")]
+    for (flag, list, key) in
+        [("--caller", "slab_callers", "callsite"), ("--alloc", "slab_addresses", "ptr")]
     {
         let said = perf(&["kmem", "--slab", flag, "--raw-ip", "-i", path, "stat"]);
         let theirs = perf_slab_rows(&said);
-        let rows = page["slab"][list].as_array().unwrap();
+        let rows = page[list].as_array().unwrap();
         assert_eq!(rows.len(), theirs.len(), "{said}");
         for row in rows {
             let their = theirs[&address(&row[key])];
@@ -253,8 +255,9 @@ const MOBILITIES: [&str; 6] =
 #[track_caller]
 fn pages_are_the_models(path: &str) -> PageModel {
     let model = page_model(&events(path));
-    let pages = &json(&["kmem", "stat", "--page", "--caller", "--json", "-i", path])["pages"];
-    let by_order = pages["by_order"].as_array().unwrap().iter().map(|row| {
+    let page = json(&["kmem", "stat", "--page", "--caller", "--json", "-i", path]);
+    let pages = &page["pages"];
+    let by_order = page["by_order"].as_array().unwrap().iter().map(|row| {
         let mobility = MOBILITIES.iter().position(|m| row["migrate_type"] == *m).unwrap() as u64;
         ((number(&row["order"]), mobility), number(&row["allocations"]))
     });
@@ -269,7 +272,7 @@ fn pages_are_the_models(path: &str) -> PageModel {
     let (live, expected) = (number(&pages["live_bytes"]) as f64, model.live_bytes as f64);
     assert!((live / expected - 1.0).abs() < 0.05, "{live} {expected}");
     let by_caller = |name: &str| -> u64 {
-        let rows = pages["callers"].as_array().unwrap().iter();
+        let rows = page["page_callers"].as_array().unwrap().iter();
         rows.map(|row| number(&row[name])).sum()
     };
     assert_eq!(by_caller("hits"), model.by_order.values().sum::<u64>());
@@ -287,7 +290,8 @@ fn pages_are_the_models(path: &str) -> PageModel {
 /// - parts of blocks are frees without allocation for perf.
 #[track_caller]
 fn pages_are_perfs(path: &str, perf: &dyn Fn(&[&str]) -> String) {
-    let pages = &json(&["kmem", "stat", "--page", "--caller", "--json", "-i", path])["pages"];
+    let page = json(&["kmem", "stat", "--page", "--caller", "--json", "-i", path]);
+    let pages = &page["pages"];
     let said = perf(&["kmem", "--page", "--caller", "-i", path, "stat"]);
     let sum = |name: &str| {
         let sum = &pages[name];
@@ -323,7 +327,7 @@ fn pages_are_perfs(path: &str, perf: &dyn Fn(&[&str]) -> String) {
         *sum = [sum[0] + kilobytes, sum[1] + hits];
     }
     let mut ours: BTreeMap<(u64, &str), [u64; 2]> = BTreeMap::new();
-    for row in pages["callers"].as_array().unwrap() {
+    for row in page["page_callers"].as_array().unwrap() {
         let mobility = row["migrate_type"].as_str().unwrap();
         let mobility = if MOBILITIES[..3].contains(&mobility) { mobility } else { "other" };
         let sum = ours.entry((number(&row["order"]), mobility)).or_default();
@@ -445,7 +449,7 @@ fn numbers_of_live_recordings_are_those_of_perf_and_of_the_events() {
     // Callers are functions, and none of the allocator's own.
     for recording in [&page, &dat] {
         let page = json(&["kmem", "stat", "--page", "--caller", "--json", "-i", recording]);
-        let callers = page["pages"]["callers"].as_array().unwrap();
+        let callers = page["page_callers"].as_array().unwrap();
         let names: Vec<&str> = callers.iter().filter_map(|row| row["function"].as_str()).collect();
         assert!(names.contains(&"do_anonymous_page"), "{names:?}");
         assert!(!names.iter().any(|name| name.contains("alloc_pages")), "{names:?}");
@@ -526,11 +530,18 @@ fn halves_without_partner_are_counted_and_parts_of_blocks_known() {
     assert_eq!(of(&["live", "live_bytes", "live_uncertain"]), [3, 264, 0]);
     assert_eq!(slab["cross_node"], Value::Null);
     let row = |site: &str| {
-        let rows = slab["callers"].as_array().unwrap();
+        let rows = page["slab_callers"].as_array().unwrap();
         let row = rows.iter().find(|row| row["callsite"] == site).unwrap();
         ["hits", "pingpong", "live", "live_bytes"].map(|name| number(&row[name]))
     };
     assert_eq!((row("0xa0"), row("0xb0")), ([3, 1, 1, 8], [2, 0, 2, 256]));
+    // One table as CSV, in perf's order: the larger address first.
+    let columns = ["--columns", "callsite,hits,live_bytes", "-s", "callsite"];
+    let slab_callers = [&["kmem", "stat", "--slab", "--caller"], &columns[..]].concat();
+    let csv = kymo(&[&slab_callers[..], &["--csv", "-i", path]].concat()).success().stdout;
+    assert_eq!(csv, "callsite,hits,live_bytes\n0xb0,2,256\n0xa0,3,8\n");
+    let both = kymo(&["kmem", "stat", "--caller", "--csv", "-i", path]).failure().stderr;
+    assert!(both.contains("slab_callers, page_callers"), "{both}");
     let pages = &page["pages"];
     let sum = |name: &str| [number(&pages[name]["count"]), number(&pages[name]["bytes"])];
     assert_eq!((sum("requests"), sum("failed")), ([2, 9 * 4096], [1, 4096]));

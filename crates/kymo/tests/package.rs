@@ -46,6 +46,9 @@ fn packages_hold_the_program_its_pages_and_completions() {
         "./usr/bin/kymo",
         "./usr/share/man/man1/kymo.1.gz",
         "./usr/share/man/man1/kymo-record.1.gz",
+        "./usr/share/man/man7/kymo-run.7.gz",
+        "./usr/lib/systemd/system/kymo-listen.service",
+        "./usr/lib/systemd/system/kymo-session@.service",
         "./usr/share/bash-completion/completions/kymo",
         "./usr/share/zsh/vendor-completions/_kymo",
         "./usr/share/fish/vendor_completions.d/kymo.fish",
@@ -93,8 +96,20 @@ fn packages_hold_the_program_its_pages_and_completions() {
     let image = format!("oci-archive:{}", ending(".oci.tar"));
     let inspected = run("skopeo", ["inspect", &image]).success().stdout;
     assert!(inspected.contains("\"Os\": \"linux\""), "{inspected}");
+    let index = run("tar", ["-xOf", ending(".oci.tar"), "index.json"]).success().stdout;
+    let named = format!("\"org.opencontainers.image.ref.name\":\"localhost/kymo:{version}\"");
+    assert!(index.contains(&named), "{index}");
     let layout = format!("dir:{}", path("image"));
     let _ = run("skopeo", ["copy", "--insecure-policy", "-q", &image, &layout]).success();
+
+    // The largest part is the layer. Commands that record and report at once need /tmp in it.
+    let parts = std::fs::read_dir(path("image")).unwrap().map(|entry| entry.unwrap());
+    let layer = parts.max_by_key(|part| part.metadata().unwrap().len()).unwrap().path();
+    let listed = run("tar", ["-tvf", layer.to_str().unwrap()]).success().stdout;
+    assert!(
+        listed.lines().any(|l| l.starts_with("drwxrwxrwt") && l.ends_with(" tmp/")),
+        "{listed}"
+    );
 
     let bill = std::fs::read_to_string(ending(".cdx.json")).unwrap();
     for linked in ["pkg:cargo/gimli@", "pkg:cargo/kymo-kernel@"] {

@@ -231,9 +231,10 @@ fn what_is_refused_is_told_with_its_place() {
         let text = format!("{probe} {{ {call} }}");
         let o = program(&text, &["-c", "/bin/true"]).failure();
         // A call is marked up to its end, as in bpftrace 0.27, an argument where it begins.
-        let place = match text.chars().skip(column - 1).take(9).eq("skboutput".chars()) {
-            true => format!("{column}-{}", column + call.len() - 1),
-            false => column.to_string(),
+        let place = if text.chars().skip(column - 1).take(9).eq("skboutput".chars()) {
+            format!("{column}-{}", column + call.len() - 1)
+        } else {
+            column.to_string()
         };
         let message = format!("stdin:1:{place}: ERROR: {reason}");
         assert!(o.stderr.starts_with(&message), "{message}: {}", o.stderr);

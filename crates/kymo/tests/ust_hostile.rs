@@ -451,9 +451,10 @@ fn files_that_shrink_while_they_are_read() {
     let template = Template::make();
     for ring in [false, true] {
         let place = template.place();
-        let (path, bytes) = match ring {
-            true => (place.ring(), &template.ring),
-            false => (place.control(), &template.control),
+        let (path, bytes) = if ring {
+            (place.ring(), &template.ring)
+        } else {
+            (place.control(), &template.control)
         };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -55,9 +55,10 @@ impl Bench<'_> {
         let what = format!("`report` with inlined functions, {} DWARF stacks", recording.samples);
         let within = |command: Command| cost_within(LIMIT, &command);
         let limited = Each {
-            newest: match perf.is_newest() {
-                true => Some(within(self.placed(perf.command(), &REPORT))?),
-                false => None,
+            newest: if perf.is_newest() {
+                Some(within(self.placed(perf.command(), &REPORT))?)
+            } else {
+                None
             },
             installed: within(self.perf_with(&REPORT))?,
             kymo: Some(warm.kymo),

@@ -90,9 +90,10 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     }
     if effort == Effort::Full && only.is_none() {
         let probes = steps.step("probes", || probes::section(&kymo))?;
-        let missing = match broken.is_empty() {
-            true => String::new(),
-            false => format!("Did not run: {}.\n\n", broken.join(", ")),
+        let missing = if broken.is_empty() {
+            String::new()
+        } else {
+            format!("Did not run: {}.\n\n", broken.join(", "))
         };
         let old = std::fs::read_to_string(&path).unwrap_or_default();
         let mut page = page::page(&(table + "\n" + &missing), &inputs, &probes);

@@ -157,9 +157,10 @@ pub(crate) fn machine() -> String {
             word.map_or_else(|| "unknown".to_owned(), version)
         };
         let installed = of(Command::new(name));
-        match newest.is_newest() {
-            true => format!("{name} {}; {installed}", of(newest.command())),
-            false => format!("{name} {installed}"),
+        if newest.is_newest() {
+            format!("{name} {}; {installed}", of(newest.command()))
+        } else {
+            format!("{name} {installed}")
         }
     });
     format!(

@@ -72,9 +72,10 @@ impl Bench<'_> {
             let common = ["top", "--stdio", "-e", "cpu-clock", "-F", "4000", "-d", "2"];
             let args = [&common[..], chains].concat();
             let peer = kymo_testkit::peer("perf");
-            let newest = match peer.is_newest() {
-                true => Some(watched(self.placed(peer.command(), &args), time)?),
-                false => None,
+            let newest = if peer.is_newest() {
+                Some(watched(self.placed(peer.command(), &args), time)?)
+            } else {
+                None
             };
             let seen = Each {
                 newest,

@@ -19,6 +19,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "usr/share/zsh/vendor-completions/_kymo"),
     ("fish", "usr/share/fish/vendor_completions.d/kymo.fish"),
 ];
+/// Directory of systemd's units.
+const UNITS: &str = "usr/lib/systemd/system";
 const SUMMARY: &str = "Count, profile and trace events of Linux and of programs";
 const DESCRIPTION: &str =
     "One static program for the tasks of perf, trace-cmd, LTTng and bpftrace.";
@@ -113,7 +115,7 @@ fn rpm(tree: &Path, architecture: &Architecture, to: &Path) -> anyhow::Result<Op
              %description\n{DESCRIPTION}\n\
              %install\ncp -a {}/. %{{buildroot}}/\n\
              %files\n%defattr(-,root,root)\n/usr/bin/kymo\n/usr/share/man/man1/*\n\
-             /usr/share/doc/kymo\n{}",
+             /usr/share/man/man7/*\n/{UNITS}/*\n/usr/share/doc/kymo\n{}",
             tree.canonicalize()?.display(),
             COMPLETIONS.map(|(_, path)| format!("/{path}\n")).concat()
         ),
@@ -151,9 +153,9 @@ fn checksums(packages: &[PathBuf], to: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn fill(program: &Path, root: &Path, tree: &Path) -> anyhow::Result<()> {
-    let (bin, man) = (tree.join("usr/bin"), tree.join("usr/share/man/man1"));
-    let documents = tree.join("usr/share/doc/kymo");
-    for directory in [&bin, &man, &documents] {
+    let (bin, man) = (tree.join("usr/bin"), tree.join("usr/share/man"));
+    let (documents, units) = (tree.join("usr/share/doc/kymo"), tree.join(UNITS));
+    for directory in [&bin, &man, &documents, &units] {
         fs::create_dir_all(directory)?;
     }
     let copy = bin.join("kymo");
@@ -163,8 +165,10 @@ fn fill(program: &Path, root: &Path, tree: &Path) -> anyhow::Result<()> {
     pages.args(["manual", "--dir"]).arg(&man);
     run(pages)?;
     let mut compressed = Command::new("gzip");
-    for page in fs::read_dir(&man)? {
-        compressed.arg(page?.path());
+    for section in ["man1", "man7"] {
+        for page in fs::read_dir(man.join(section))? {
+            compressed.arg(page?.path());
+        }
     }
     compressed.arg("-9n");
     run(compressed)?;
@@ -179,6 +183,12 @@ fn fill(program: &Path, root: &Path, tree: &Path) -> anyhow::Result<()> {
     }
     for document in DOCUMENTS {
         fs::copy(root.join(document), documents.join(document)).context(document)?;
+    }
+    for (unit, text) in [
+        ("kymo-listen.service", include_str!("units/kymo-listen.service")),
+        ("kymo-session@.service", include_str!("units/kymo-session@.service")),
+    ] {
+        fs::write(units.join(unit), text).context(unit)?;
     }
     let mut copyright = fs::File::create(documents.join("copyright"))?;
     writeln!(copyright, "License: MIT OR Apache-2.0; the texts are beside this file.")?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{run, tar};
 
-/// Writes the image: the program as `/kymo`, which is also the entry point.
+/// Writes the image: the program as `/kymo`, which is also the entry point, and an empty `/tmp`.
 pub(super) fn write(
     program: &Path,
     architecture: &str,
@@ -30,9 +30,13 @@ pub(super) fn write(
     let copy = layer_tree.join("kymo");
     fs::copy(program, &copy)?;
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+    // Commands that record and report at once keep the recording there.
+    let scratch = layer_tree.join("tmp");
+    fs::create_dir(&scratch)?;
+    fs::set_permissions(&scratch, fs::Permissions::from_mode(0o1777))?;
     let layer_tar = work.join("layer.tar");
     let mut packed = tar();
-    packed.arg("-C").arg(&layer_tree).arg("-cf").arg(&layer_tar).arg("kymo");
+    packed.arg("-C").arg(&layer_tree).arg("-cf").arg(&layer_tar).args(["kymo", "tmp"]);
     run(packed)?;
 
     let layer = Blob::store(&blobs, &fs::read(&layer_tar)?)?;
@@ -58,7 +62,12 @@ pub(super) fn write(
     });
     let manifest = Blob::store(&blobs, &serde_json::to_vec(&manifest)?)?;
     let mut descriptor = manifest.descriptor(MANIFEST);
-    descriptor["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
+    // The name under which podman and containerd load it.
+    let name = format!("localhost/kymo:{version}");
+    descriptor["annotations"] = json!({
+        "org.opencontainers.image.ref.name": name,
+        "io.containerd.image.name": name,
+    });
     let index = json!({ "schemaVersion": 2, "manifests": [descriptor] });
     fs::write(image.join("index.json"), serde_json::to_vec(&index)?)?;
     fs::write(image.join("oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#)?;

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Checkout;
+use crate::pictures::CHART;
 
 /// Largest README.md, in bytes and lines: a page that a newcomer reads whole.
 const README_BYTES: usize = 10 * 1024;
@@ -27,6 +28,7 @@ pub(super) fn findings(checkout: &Checkout) -> Vec<String> {
     }
     let contents = checkout.texts.iter().find(|file| file.name == CONTENTS);
     found.extend(unlisted(contents.map_or("", |file| &file.text), &names));
+    found.extend(outdated_chart(checkout));
     found
 }
 
@@ -115,6 +117,16 @@ fn too_large(name: &str, text: &str) -> Option<String> {
         name.starts_with("docs/") && !REFERENCE.iter().any(|part| name.starts_with(part));
     (read_whole && bytes > PAGE_BYTES)
         .then(|| format!("{name}: {bytes} bytes; a page has at most {PAGE_BYTES}"))
+}
+
+/// The chart of speed shows the numbers of BENCHMARKS.md.
+fn outdated_chart(checkout: &Checkout) -> Option<String> {
+    let text_of = |name: &str| {
+        checkout.texts.iter().find(|file| file.name == name).map(|file| file.text.as_str())
+    };
+    let expected = crate::pictures::speed_chart(text_of("BENCHMARKS.md")?);
+    let is_current = expected.is_some() && expected.as_deref() == text_of(CHART);
+    (!is_current).then(|| format!("{CHART}: not of BENCHMARKS.md: run `cargo xtask pictures`"))
 }
 
 fn unlisted(contents: &str, names: &BTreeSet<&str>) -> Vec<String> {

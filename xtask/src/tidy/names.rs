@@ -26,6 +26,10 @@ enum Scope {
     File,
     /// Comments, texts of the program and pages.
     Prose,
+    /// README, changelog and the book, without its pages for developers.
+    Page,
+    /// First words of a documentation comment.
+    Opening,
 }
 
 /// A line of the list.
@@ -110,6 +114,8 @@ fn parse(line: &str) -> Option<BannedName<'_>> {
         "identifier" => Scope::Identifier,
         "file" => Scope::File,
         "prose" => Scope::Prose,
+        "page" => Scope::Page,
+        "opening" => Scope::Opening,
         _ => return None,
     };
     let (name, limit) = (parts.next()?, parts.next()?.parse().ok()?);
@@ -128,6 +134,8 @@ struct Uses<'c> {
     files: HashMap<&'c str, Vec<&'c str>>,
     /// File and its prose, in lower case, words parted by one blank, with one around.
     prose: Vec<(&'c str, String)>,
+    /// File and the first line of a documentation comment.
+    openings: Vec<(&'c str, &'c str)>,
 }
 
 impl<'c> Uses<'c> {
@@ -138,6 +146,7 @@ impl<'c> Uses<'c> {
             identifiers: HashMap::new(),
             files: HashMap::new(),
             prose: Vec::new(),
+            openings: Vec::new(),
         };
         let ours = checkout.texts.iter().filter(|f| !is_fixture(&f.name));
         let ours: Vec<&TextFile> = ours.filter(|f| !OWN.contains(&f.name.as_str())).collect();
@@ -151,6 +160,7 @@ impl<'c> Uses<'c> {
                 continue;
             }
             uses.prose.push((name, normalize(&file.split.prose)));
+            uses.openings.extend(openings(&file.text).map(|opening| (name, opening)));
             let stem = name.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
             uses.files.entry(stem).or_default().push(name);
             for (is_public, defined) in type_definitions(&file.split.code) {
@@ -175,10 +185,17 @@ impl<'c> Uses<'c> {
         uses
     }
 
-    fn list_prose(&self, name: &str) -> Vec<&'c str> {
+    fn list_openings(&self, name: &str) -> Vec<&'c str> {
+        let starts = |opening: &str| {
+            opening.strip_prefix(name).is_some_and(|rest| !rest.starts_with(code::is_word))
+        };
+        self.openings.iter().filter(|(_, text)| starts(text)).map(|(file, _)| *file).collect()
+    }
+
+    fn list_prose(&self, name: &str, is_counted: fn(&str) -> bool) -> Vec<&'c str> {
         let wanted = format!(" {} ", name.to_lowercase());
         let mut found = Vec::new();
-        for (file, text) in &self.prose {
+        for (file, text) in self.prose.iter().filter(|(file, _)| is_counted(file)) {
             // Two in a row share the blank between them.
             let count = text
                 .match_indices(wanted.trim_end())
@@ -194,9 +211,30 @@ impl<'c> Uses<'c> {
             Scope::Twice => self.twice.get(banned.name).cloned().unwrap_or_default(),
             Scope::Identifier => self.identifiers.get(banned.name).cloned().unwrap_or_default(),
             Scope::File => self.files.get(banned.name).cloned().unwrap_or_default(),
-            Scope::Prose => self.list_prose(banned.name),
+            Scope::Prose => self.list_prose(banned.name, |_| true),
+            Scope::Page => self.list_prose(banned.name, is_page),
+            Scope::Opening => self.list_openings(banned.name),
         }
     }
+}
+
+/// Whether a document is one that users read.
+fn is_page(name: &str) -> bool {
+    let is_for_developers =
+        name.starts_with("docs/internals/") || name.starts_with("docs/formats/");
+    matches!(name, "README.md" | "CHANGELOG.md") || name.starts_with("docs/") && !is_for_developers
+}
+
+/// First lines of documentation comments.
+fn openings(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_inside = false;
+    text.lines().filter_map(move |line| {
+        let line = line.trim_start();
+        let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let is_first = comment.is_some() && !is_inside;
+        is_inside = comment.is_some();
+        comment.filter(|_| is_first).map(str::trim_start)
+    })
 }
 
 /// Words in lower case with a blank between, so that a phrase may go over lines.
@@ -298,6 +336,9 @@ mod tests {
         check("prose | folder | 0 | directory", "// Subfolders.\nfn folder() {}", 0);
         check("prose | folder | 0 | directory", "const A: &str = \"no folder\";", 1);
         check("file | shelf | 0 | cache", "", 1);
+        check("opening | What | 0 | a noun", "/// What it is.\nstruct A;", 1);
+        check("opening | What | 0 | a noun", "/// Whatever.\n/// What it is.\nstruct A;", 0);
+        check("page | nobody | 0 | no process", "// Nobody.", 0);
         check("", "use y::Twin;\n", 1);
         check("twice | Twin | 2 | two words", "use y::Twin;\n", 0);
         check("", "fn f(t: y::Twin) {}\n", 0);

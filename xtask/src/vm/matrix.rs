@@ -18,10 +18,8 @@ struct Column {
 
 pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     let is_release = !args.contains(&"--dev");
-    let architecture = match args.contains(&"--arm64") {
-        true => Architecture::Arm64,
-        false => Architecture::Amd64,
-    };
+    let architecture =
+        if args.contains(&"--arm64") { Architecture::Arm64 } else { Architecture::Amd64 };
     let named: Vec<&str> = args.iter().copied().filter(|a| !a.starts_with("--")).collect();
     let suites = if named.is_empty() { SUITES.to_vec() } else { named };
     let mut columns = Vec::new();

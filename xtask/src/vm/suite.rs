@@ -341,9 +341,10 @@ impl Suite<'_> {
             links: Vec::new(),
         };
         if let Some(place) = kymo {
-            let program = match selection.release {
-                true => architecture.build(&["build", "--release", "--bin", "kymo"])?,
-                false => place.to_owned(),
+            let program = if selection.release {
+                architecture.build(&["build", "--release", "--bin", "kymo"])?
+            } else {
+                place.to_owned()
             };
             let place = place.to_string_lossy().into_owned();
             contents.links.push(("/vm/bin/kymo".into(), place.clone()));

@@ -25,9 +25,10 @@ impl OfTarget {
 
     /// What comes of it with the second try of what failed.
     pub(super) fn with(self, second: &OfTarget) -> OfTarget {
-        let kept = match self.failed.is_empty() {
-            true => Counts::default(),
-            false => Counts { failed: 0, ..self.counts },
+        let kept = if self.failed.is_empty() {
+            Counts::default()
+        } else {
+            Counts { failed: 0, ..self.counts }
         };
         OfTarget { counts: kept.plus(second.counts), failed: second.failed.clone() }
     }

@@ -163,9 +163,10 @@ impl EventPlan {
     fn decode(&self, event: &RecordedEvent<'_>) -> Option<BlockEvent> {
         let fields = event.fields();
         let number = |field: &FieldReader| fields.read_integer(field).map(|n| n as u64);
-        let op = match self.is_text {
-            true => BlockOp::of_text(&fields.read_text(&self.rwbs)),
-            false => BlockOp::of_flags(fields.read_integer(&self.rwbs)?),
+        let op = if self.is_text {
+            BlockOp::of_text(&fields.read_text(&self.rwbs))
+        } else {
+            BlockOp::of_flags(fields.read_integer(&self.rwbs)?)
         };
         Some(BlockEvent {
             phase: self.phase,

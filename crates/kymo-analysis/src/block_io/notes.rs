@@ -64,9 +64,10 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
     if !halves.is_empty() {
         let fact = format!("requests of the recording that are not counted: {}", halves.join("; "));
         // Devices work on few requests at a time: ends of more than were seen are missing.
-        match c.open_at_end > c.completed.max(MOST_IN_FLIGHT) {
-            true => notes.doubt(NoteKind::Unmatched, fact, Some(ENDS)),
-            false => notes.choice(NoteKind::Unmatched, fact, None),
+        if c.open_at_end > c.completed.max(MOST_IN_FLIGHT) {
+            notes.doubt(NoteKind::Unmatched, fact, Some(ENDS))
+        } else {
+            notes.choice(NoteKind::Unmatched, fact, None)
         }
     }
     if c.events > 0 && read.sched.switches == 0 {

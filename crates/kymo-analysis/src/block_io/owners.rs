@@ -397,12 +397,11 @@ impl OwnerTracker {
                 if let Some(pages) = task.device_pages {
                     // The last pages are the device's: the next read is of these, or not known.
                     task.device_pages = None;
-                    return match pages.file.inode == own && fits(&pages) {
-                        true => {
-                            task.device_pages = consumed(pages);
-                            BlockOwner::Device
-                        }
-                        false => BlockOwner::Unknown,
+                    return if pages.file.inode == own && fits(&pages) {
+                        task.device_pages = consumed(pages);
+                        BlockOwner::Device
+                    } else {
+                        BlockOwner::Unknown
                     };
                 }
                 let pages = task.pages.filter(|p| p.file.device == device && fits(p));

@@ -364,10 +364,7 @@ impl<'a> PathCollector<'a> {
 
     fn set_woken(&mut self, id: TaskId, woken: WokenBy, is_running: bool) {
         let Some(slot) = self.slot(id) else { return };
-        match is_running {
-            true => slot.early = Some(woken),
-            false => slot.woken = Some(woken),
-        }
+        if is_running { slot.early = Some(woken) } else { slot.woken = Some(woken) }
     }
 
     /// Takes a stack that is an event of its own: it belongs to the event before it.

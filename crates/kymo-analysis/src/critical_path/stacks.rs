@@ -85,12 +85,11 @@ fn read(
     let mut owners: FxHashMap<u32, StackPlace> = FxHashMap::default();
     source.for_each(&select, ReadOptions::default(), &mut |event| {
         let Some(cpu) = event.cpu() else { return ControlFlow::Continue(()) };
-        let place = match event.class.is_stack {
-            true => owners.remove(&cpu),
-            false => {
-                owners.remove(&cpu);
-                place_of(event, cpu)
-            }
+        let place = if event.class.is_stack {
+            owners.remove(&cpu)
+        } else {
+            owners.remove(&cpu);
+            place_of(event, cpu)
         };
         let Some((place, slot)) = place.and_then(|p| Some((p, found.get_mut(&p)?))) else {
             return ControlFlow::Continue(());

@@ -10,6 +10,7 @@
 //! Which allocations count is chosen by their time, CPU and task; frees count with the
 //! allocation they end.
 
+mod answers;
 mod decode;
 mod live_objects;
 mod notes;
@@ -21,6 +22,8 @@ mod read;
 mod slab;
 mod stack_wait;
 
+pub(crate) use answers::schemas;
+pub use answers::{KmemTables, PageallocTables};
 pub use decode::{KmemDecoder, KmemEvent, PAGE_EVENTS, PAGE_STEP_EVENTS, SLAB_EVENTS};
 pub use notes::{page_notes, process_notes, slab_notes};
 pub use page_chains::{ChainRow, PageChains};

@@ -195,10 +195,7 @@ impl KmemReader<'_> {
         (begun, ended): (u16, u16),
     ) {
         let read = &mut self.read;
-        let process = match self.config.processes && chosen {
-            true => read.processes.find(event),
-            false => 0,
-        };
+        let process = if self.config.processes && chosen { read.processes.find(event) } else { 0 };
         if self.config.processes && chosen {
             read.processes.count(process, kmem);
         }

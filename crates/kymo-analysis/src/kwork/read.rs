@@ -151,9 +151,10 @@ pub(super) fn read_into(
             return ControlFlow::Continue(());
         };
         let sight = KworkSight { kwork: &kwork, step, time, cpu, event, function };
-        match sink.step(&sight, &sites, &decoder.softirq_names) {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if sink.step(&sight, &sites, &decoder.softirq_names) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     })?;
     let open_at_end = machine.finish();

@@ -144,9 +144,10 @@ impl KworkSink for TableSink<'_> {
                 let row = self.row(sight, (start.cpu, sight.function), sites, softirqs);
                 let row = row.and_then(|row| self.rows.get_mut(row)).filter(|_| wants);
                 if let (Some(row), Some(raised)) = (row, start.raised) {
-                    match start.delay_touches_loss {
-                        true => row.uncertain += 1,
-                        false => row.delay.add(start.time - raised, raised),
+                    if start.delay_touches_loss {
+                        row.uncertain += 1
+                    } else {
+                        row.delay.add(start.time - raised, raised)
                     }
                 }
             }
@@ -161,9 +162,10 @@ impl KworkSink for TableSink<'_> {
                 };
                 let elapsed = interval.end - start.time;
                 if let Some(row) = self.rows.get_mut(at).filter(|_| wants) {
-                    match interval.touches_loss {
-                        true => row.uncertain += 1,
-                        false => row.runtime.add(elapsed, start.time),
+                    if interval.touches_loss {
+                        row.uncertain += 1
+                    } else {
+                        row.runtime.add(elapsed, start.time)
                     }
                 }
                 if wants && interval.holds_up_task && !interval.touches_loss {

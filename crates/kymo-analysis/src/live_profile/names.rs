@@ -403,12 +403,11 @@ impl NameFinder {
         let mut found_rare = self.symbols.symbols_of(&rare).into_iter();
         let mut found = Vec::with_capacity(wanted.len());
         for ((dso, addresses), is_kept) in wanted.iter().zip(known) {
-            found.push(match is_kept {
-                true => {
-                    let of = |a: &u64| self.symbols.symbol(*dso, *a).map(|s| s.0);
-                    addresses.iter().map(of).collect()
-                }
-                false => found_rare.next().unwrap_or_default(),
+            found.push(if is_kept {
+                let of = |a: &u64| self.symbols.symbol(*dso, *a).map(|s| s.0);
+                addresses.iter().map(of).collect()
+            } else {
+                found_rare.next().unwrap_or_default()
             });
         }
         for (((_, places), (_, addresses)), found) in asked.iter().zip(wanted).zip(&found) {

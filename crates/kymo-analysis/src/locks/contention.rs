@@ -158,9 +158,10 @@ impl ContentionFields {
             return None;
         }
         let address = class.field("lock_addr")?;
-        Some(match is_begin {
-            true => ContentionFields::Begin { address, flags: class.field("flags") },
-            false => ContentionFields::End { address },
+        Some(if is_begin {
+            ContentionFields::Begin { address, flags: class.field("flags") }
+        } else {
+            ContentionFields::End { address }
         })
     }
 }
@@ -328,9 +329,10 @@ impl ContentionCounting<'_> {
             self.sleeping.insert(key.0, key);
         }
         self.open.insert(key, open);
-        match event.class.attr.is_some() || !event.stack().is_empty() {
-            true => self.choose_row(key, flags, event),
-            false => self.expect_stack(event, Some(key)),
+        if event.class.attr.is_some() || !event.stack().is_empty() {
+            self.choose_row(key, flags, event)
+        } else {
+            self.expect_stack(event, Some(key))
         }
     }
 
@@ -404,9 +406,10 @@ impl ContentionCounting<'_> {
                 address,
                 symbol: symbol(),
                 flags,
-                caller: match others {
-                    true => LockCaller { name, ..LockCaller::default() },
-                    false => LockCaller::clone(&caller),
+                caller: if others {
+                    LockCaller { name, ..LockCaller::default() }
+                } else {
+                    LockCaller::clone(&caller)
                 },
                 tid,
                 comm: task.comm().to_vec(),

@@ -298,9 +298,10 @@ impl FutexCounting<'_> {
             self.by_key.insert(key, next);
         }
         let (pid, address) = if is_others { (None, 0) } else { key };
-        let (comm, variable) = match is_others {
-            true => (b"[others]".to_vec(), None),
-            false => (self.comm(event), event.variable(address)),
+        let (comm, variable) = if is_others {
+            (b"[others]".to_vec(), None)
+        } else {
+            (self.comm(event), event.variable(address))
         };
         let row = FutexRow { pid, comm, address, variable, is_others, ..FutexRow::default() };
         self.rows.push(row);

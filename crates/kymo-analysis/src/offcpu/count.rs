@@ -471,10 +471,7 @@ impl<'a> OffCpuCounting<'a> {
             OffCpuRow { comm: task.comm().to_vec(), tid: task.tid, pid: task.info.pid, ..row };
         let place = (self.ended.len() < MAX_ENDED).then_some(self.ended.len());
         self.move_first(id, place);
-        match place.is_some() {
-            true => self.ended.push(row),
-            false => self.crowded.merge(&row),
-        }
+        if place.is_some() { self.ended.push(row) } else { self.crowded.merge(&row) }
     }
 
     fn finish(mut self, read: SchedRead) -> OffCpuTable {

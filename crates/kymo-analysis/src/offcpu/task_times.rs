@@ -126,9 +126,10 @@ pub fn count_task_times<E: From<TaskTimesError> + From<SourceError> + Send>(
         }
         CountedWaits::Events(table) => of_events(source, *table),
     };
-    match times.tasks.is_empty() {
-        true => Err(TaskTimesError::NoSwitches.into()),
-        false => Ok((times, profiles)),
+    if times.tasks.is_empty() {
+        Err(TaskTimesError::NoSwitches.into())
+    } else {
+        Ok((times, profiles))
     }
 }
 

@@ -197,9 +197,12 @@ impl SyscallDecoder {
         if let Some(id) = self.by_number.get(&number) {
             return *id;
         }
-        let unnamed = || match number >= COMPAT_CALLS {
-            true => format!("syscall_{} (32-bit)", number as i32),
-            false => format!("syscall_{number}"),
+        let unnamed = || {
+            if number >= COMPAT_CALLS {
+                format!("syscall_{} (32-bit)", number as i32)
+            } else {
+                format!("syscall_{number}")
+            }
         };
         let name = (self.name_of)(number).map_or_else(unnamed, str::to_owned);
         let id = self.named(&name, Some(number));

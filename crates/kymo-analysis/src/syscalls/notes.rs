@@ -52,7 +52,7 @@ pub fn syscall_notes(table: &SyscallTable) -> Vec<Note> {
         notes.choice(NoteKind::Events, fact, Some(RECORD));
     } else if table.events > 0 && table.stacked == 0 {
         let fact =
-            "there are no stacks of sched_switch: causes of waits are told by the call alone";
+            "there are no stacks of sched_switch: causes of waits follow from the call alone";
         let advice = "kymo syscalls record -g".to_owned();
         notes.choice(NoteKind::Events, fact, Some(&advice));
     }

@@ -291,9 +291,10 @@ impl LatencyCounting<'_> {
                 if let (true, Some((from, to))) = (wanted, ran)
                     && let Some(row) = self.row(out.task)
                 {
-                    match out.touches_loss {
-                        true => row.uncertain_on_cpu += to - from,
-                        false => row.on_cpu += to - from,
+                    if out.touches_loss {
+                        row.uncertain_on_cpu += to - from
+                    } else {
+                        row.on_cpu += to - from
                     }
                 }
                 if wanted && selection.wants_time(step.time) {
@@ -381,12 +382,11 @@ impl LatencyCounting<'_> {
         if self.config.by_task && self.ended.len() < MOST_ENDED {
             return self.ended.push(LatencyRow { comm, ..row });
         }
-        let name = match self.config.by_task {
-            true => {
-                self.crowded += 1;
-                b"[ended tasks]".to_vec()
-            }
-            false => comm,
+        let name = if self.config.by_task {
+            self.crowded += 1;
+            b"[ended tasks]".to_vec()
+        } else {
+            comm
         };
         match self.by_comm.get_mut(&name) {
             Some(sum) => sum.merge(&row),

@@ -178,10 +178,13 @@ impl InterpretedMap {
     /// Removes an entry; 0 or an error.
     pub(super) fn delete(&mut self, key: &[u8]) -> i64 {
         match &mut self.kind {
-            MapKind::Hash(slots) => match slots.remove(key) {
-                true => 0,
-                false => ENOENT,
-            },
+            MapKind::Hash(slots) => {
+                if slots.remove(key) {
+                    0
+                } else {
+                    ENOENT
+                }
+            }
             MapKind::Array | MapKind::Stacks(_) => EINVAL,
         }
     }

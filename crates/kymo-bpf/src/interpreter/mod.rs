@@ -527,10 +527,7 @@ impl ProgramInterpreter {
         if frames.is_empty() && wanted == CONTEXT_KERNEL && !event.record.is_empty() {
             self.stackless += 1;
         }
-        let id = match frames.is_empty() {
-            true => EFAULT,
-            false => self.map(a[1])?.stack_id(&frames),
-        };
+        let id = if frames.is_empty() { EFAULT } else { self.map(a[1])?.stack_id(&frames) };
         self.stack = frames;
         Ok(id)
     }

@@ -133,9 +133,10 @@ impl Lowering<'_> {
     /// A part of a tuple, by number or by name.
     fn part(&mut self, value: Value, name: &str) -> Lowered<Value> {
         let Type::Tuple(parts, names) = &value.ty else { return self.error("not a tuple") };
-        let index = match names.is_empty() {
-            true => name.parse::<usize>().ok().filter(|i| *i < parts.len()),
-            false => names.iter().position(|n| n == name),
+        let index = if names.is_empty() {
+            name.parse::<usize>().ok().filter(|i| *i < parts.len())
+        } else {
+            names.iter().position(|n| n == name)
         };
         let Some(index) = index else {
             let has = if names.is_empty() { String::new() } else { names.join(", ") };
@@ -462,10 +463,7 @@ impl Lowering<'_> {
         use AttachTarget as T;
         let is_function =
             matches!(self.point.target, T::Fentry { at_exit: false, .. } | T::Uprobe { .. });
-        let names = match is_function {
-            true => self.facts.parameters(&self.point),
-            false => Vec::new(),
-        };
+        let names = if is_function { self.facts.parameters(&self.point) } else { Vec::new() };
         if names.is_empty() {
             let point = self.point.name.clone();
             return self.error(format!("members of args of {point} are printed one by one"));
@@ -632,11 +630,10 @@ impl Lowering<'_> {
                 let register = self.register_named(name)?;
                 // Calls leave the upper half of the register undefined for smaller types. Of
                 // thousands of functions the types are not looked up.
-                let returns = match self.is_of_pattern() {
-                    true => None,
-                    false => {
-                        self.facts.function(&self.point).ok().map(|facts| facts.returns.clone())
-                    }
+                let returns = if self.is_of_pattern() {
+                    None
+                } else {
+                    self.facts.function(&self.point).ok().map(|facts| facts.returns.clone())
                 };
                 let ty = returns.map(|returns| value_of_ctype(&returns, AddressSpace::Either));
                 if let Some(

@@ -454,9 +454,10 @@ impl Lowering<'_> {
                         let value = self.as_scalar(value)?;
                         let operand = self.operand(&value)?;
                         let register = self.in_register(operand);
-                        let compare = match wanted {
-                            true => CompareOperation::NotEqual,
-                            false => CompareOperation::Equal,
+                        let compare = if wanted {
+                            CompareOperation::NotEqual
+                        } else {
+                            CompareOperation::Equal
                         };
                         self.branch(compare, register, Operand::Immediate(0), label);
                     }

@@ -21,11 +21,11 @@ const PACKET_RING_PAGES: u64 = 64;
 const MOST_PACKET_PAGES: u64 = 4096;
 const PAGE: u64 = 4096;
 
-/// Whether a setting of the `config` block is known.
-/// What `release` may be.
+/// Release of bpftrace that `release` may name.
 pub(crate) const OLD_RELEASE: &str = "0.17";
 
-pub(super) fn is_setting(key: &str) -> bool {
+/// Whether a setting of the `config` block is known.
+pub(crate) fn is_setting(key: &str) -> bool {
     const KEYS: [&str; 25] = [
         "cache_user_symbols",
         "cpp_demangle",
@@ -124,9 +124,10 @@ impl Lowering<'_> {
                     | A::WritePacket { .. }
             )
         };
-        match self.actions.iter().all(|action| is_rare(&action.kind)) {
-            true => SMALL_RING_BYTES,
-            false => RING_BYTES,
+        if self.actions.iter().all(|action| is_rare(&action.kind)) {
+            SMALL_RING_BYTES
+        } else {
+            RING_BYTES
         }
     }
 

@@ -140,9 +140,10 @@ fn compared(field: &Field, sign: &str, value: i64) -> Option<String> {
         _ => return None,
     };
     let value_bits = bits - u32::from(field.signed);
-    let fits = match field.signed {
-        true => bits == 64 || (-(1 << value_bits)..1 << value_bits).contains(&value),
-        false => value >= 0 && (value_bits >= 63 || value < 1 << value_bits),
+    let fits = if field.signed {
+        bits == 64 || (-(1 << value_bits)..1 << value_bits).contains(&value)
+    } else {
+        value >= 0 && (value_bits >= 63 || value < 1 << value_bits)
     };
     fits.then(|| format!("{} {sign} {value}", field.name))
 }

@@ -7,7 +7,7 @@ mod builder;
 mod calls;
 mod debug_print;
 mod expressions;
-mod finish;
+pub(crate) mod finish;
 mod folding;
 mod kernel_only;
 mod maps;

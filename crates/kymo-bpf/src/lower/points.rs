@@ -15,9 +15,10 @@ impl Lowering<'_> {
             let mut points = Vec::new();
             let before_probe = unwanted;
             for (point, position) in &probe.points {
-                let found = match crate::is_watchpoint_setup(point) {
-                    true => Ok(vec![point.clone()]),
-                    false => self.facts.expand(point),
+                let found = if crate::is_watchpoint_setup(point) {
+                    Ok(vec![point.clone()])
+                } else {
+                    self.facts.expand(point)
                 };
                 let found =
                     found.map_err(|what| error_at(*position, format!("{}: {what}", point.name)))?;

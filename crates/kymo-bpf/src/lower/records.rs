@@ -342,9 +342,10 @@ impl<'f> TypeTable<'f> {
                     field
                 };
                 let fields = parts.iter().enumerate().map(field).collect();
-                match names.is_empty() {
-                    true => ValueType::Tuple(fields),
-                    false => ValueType::Structure { name: String::new(), fields },
+                if names.is_empty() {
+                    ValueType::Tuple(fields)
+                } else {
+                    ValueType::Structure { name: String::new(), fields }
                 }
             }
             Type::KernelSymbol => ValueType::KernelSymbol,

@@ -197,9 +197,10 @@ impl Lowering<'_> {
     /// Rounds of a loop that the verifier may walk through: of loops in each other it walks the
     /// product.
     fn most_walked(&self, body: &BlockTree) -> i64 {
-        match !self.program.loops.is_empty() || has_loop(body) {
-            true => MOST_WALKED_NESTED,
-            false => MOST_WALKED,
+        if !self.program.loops.is_empty() || has_loop(body) {
+            MOST_WALKED_NESTED
+        } else {
+            MOST_WALKED
         }
     }
 

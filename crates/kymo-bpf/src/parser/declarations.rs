@@ -116,9 +116,10 @@ impl ProgramParser<'_> {
             }
             loop {
                 // A bit field without a name only takes room.
-                let (name, type_name) = match self.is_mark(":") {
-                    true => (String::new(), base.clone()),
-                    false => self.declarator(base.clone())?,
+                let (name, type_name) = if self.is_mark(":") {
+                    (String::new(), base.clone())
+                } else {
+                    self.declarator(base.clone())?
                 };
                 let mut bits = None;
                 if self.accept(":") {

@@ -230,9 +230,10 @@ impl ProgramParser<'_> {
                 "typeof" if words.is_empty() => {
                     self.at += 1;
                     self.expect("(")?;
-                    let of = match self.begins_type() {
-                        true => self.type_name()?,
-                        false => TypeName::Of(self.expression()?.into()),
+                    let of = if self.begins_type() {
+                        self.type_name()?
+                    } else {
+                        TypeName::Of(self.expression()?.into())
                     };
                     self.expect(")")?;
                     return self.type_suffix(of);

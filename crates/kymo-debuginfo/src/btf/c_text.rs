@@ -93,9 +93,10 @@ impl<'t, B: AsRef<[u8]>> CWriter<'t, B> {
                             text
                         }
                     };
-                    let parameters: Vec<String> = match level < DEPTH {
-                        true => parameters.iter().map(one).collect(),
-                        false => Vec::new(),
+                    let parameters: Vec<String> = if level < DEPTH {
+                        parameters.iter().map(one).collect()
+                    } else {
+                        Vec::new()
                     };
                     let list =
                         if parameters.is_empty() { "void".into() } else { parameters.join(", ") };

@@ -202,10 +202,8 @@ impl<B: AsRef<[u8]>> BtfTypes<B> {
         let members = of.data.chunks_exact(12).filter(|_| is_record(of.kind));
         let member = |m: &[u8]| {
             let offset = word(m, 8)?;
-            let (bit_offset, bits) = match of.flag {
-                true => (offset & 0xff_ffff, (offset >> 24) as u8),
-                false => (offset, 0),
-            };
+            let (bit_offset, bits) =
+                if of.flag { (offset & 0xff_ffff, (offset >> 24) as u8) } else { (offset, 0) };
             let name = self.text(word(m, 0)?);
             let bit_size = Some(bits).filter(|bits| *bits > 0);
             Some(BtfMember { name, type_id: word(m, 4)?, bit_offset, bit_size })

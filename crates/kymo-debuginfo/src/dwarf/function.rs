@@ -192,10 +192,7 @@ impl<'s> Gather<'_, 's> {
     fn join(&mut self, name: &str) -> Result<Rc<str>> {
         let outer = self.scopes.last().map(|s| s.1.clone()).unwrap_or_default();
         self.charge(outer.len() + name.len())?;
-        Ok(match outer.is_empty() {
-            true => Rc::from(name),
-            false => Rc::from(format!("{outer}::{name}")),
-        })
+        Ok(if outer.is_empty() { Rc::from(name) } else { Rc::from(format!("{outer}::{name}")) })
     }
 
     fn function(&mut self, entry: &Entry<'s>) -> Result<()> {

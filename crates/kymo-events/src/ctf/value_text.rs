@@ -30,9 +30,10 @@ pub fn write_printable(out: &mut Vec<u8>, text: &[u8]) {
     }
     let text = String::from_utf8_lossy(text);
     for c in text.chars() {
-        match c.is_control() {
-            true => _ = write!(out, "{}", c.escape_default()),
-            false => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        if c.is_control() {
+            _ = write!(out, "{}", c.escape_default())
+        } else {
+            out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes())
         }
     }
 }
@@ -137,10 +138,7 @@ impl ValueText {
     ) {
         self.before(field, first, out);
         // The fewest digits that mean this number and no other.
-        let _ = match single {
-            true => write!(out, "{:?}", value as f32),
-            false => write!(out, "{value:?}"),
-        };
+        let _ = if single { write!(out, "{:?}", value as f32) } else { write!(out, "{value:?}") };
     }
 
     /// Appends a string in quotes.
@@ -237,10 +235,7 @@ impl ValueJson {
 
     fn plain(&mut self, field: &FieldInfo, bits: u64) {
         let mut digits = itoa::Buffer::new();
-        let text = match field.signed {
-            true => digits.format(bits as i64),
-            false => digits.format(bits),
-        };
+        let text = if field.signed { digits.format(bits as i64) } else { digits.format(bits) };
         self.out.extend_from_slice(text.as_bytes());
     }
 }
@@ -251,9 +246,10 @@ impl Visit for ValueJson {
         // A bit map is all of its names.
         if field.bit_names {
             let names: Vec<&str> = field.labels(bits).take(MAX_LABELS).collect();
-            return match names.is_empty() {
-                true => self.plain(field, bits),
-                false => self.labelled(field, bits, &names.join("|")),
+            return if names.is_empty() {
+                self.plain(field, bits)
+            } else {
+                self.labelled(field, bits, &names.join("|"))
             };
         }
         match field.first_label(bits) {

@@ -40,9 +40,10 @@ impl<'s, T: Send + 's> BatchReader<'s, T> {
                 let batch = Arc::new(batch);
                 let is_shared = tee.as_mut().is_some_and(|tee| tee.give(&batch));
                 is_wanted = is_wanted && sender.send(prepare(batch)).is_ok();
-                match is_wanted || is_shared {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
+                if is_wanted || is_shared {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
             })?;
             if let Some(tee) = tee {

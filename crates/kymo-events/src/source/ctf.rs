@@ -254,9 +254,10 @@ impl<'s> BodyReader<'s> {
 
 /// A task as events show it.
 fn task_info(task: &EventTask) -> TaskInfo {
-    match task.named {
-        true => TaskInfo::new(task.pid, task.tid.or(task.pid), task.comm()),
-        false => TaskInfo::unnamed(task.pid, task.tid.or(task.pid), b"N/A"),
+    if task.named {
+        TaskInfo::new(task.pid, task.tid.or(task.pid), task.comm())
+    } else {
+        TaskInfo::unnamed(task.pid, task.tid.or(task.pid), b"N/A")
     }
 }
 
@@ -340,9 +341,10 @@ impl CtfFields for BodyReader<'_> {
             inside: false,
         };
         self.visit(event, &mut visitor);
-        match visitor.inside || !visitor.shown.is_empty() {
-            true => FieldValue::Compound(visitor.shown),
-            false => visitor.value,
+        if visitor.inside || !visitor.shown.is_empty() {
+            FieldValue::Compound(visitor.shown)
+        } else {
+            visitor.value
         }
     }
 

@@ -74,9 +74,10 @@ impl EventSource {
                         _ => {}
                     }
                     lanes.moment(moment, &mut registry, &mut feed.batch);
-                    match feed.batch.is_full() {
-                        true => feed.flush(&registry, |old, new| lanes.carry(old, new)),
-                        false => ControlFlow::Continue(()),
+                    if feed.batch.is_full() {
+                        feed.flush(&registry, |old, new| lanes.carry(old, new))
+                    } else {
+                        ControlFlow::Continue(())
                     }
                 })?;
                 let _ = (flow, feed.flush(&registry, |_, _| {}));

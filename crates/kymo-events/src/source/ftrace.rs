@@ -284,14 +284,13 @@ impl<'s> KernelLane<'s> {
         let ring = self.pending.get_mut(slot).map(|(_, ring)| ring);
         let Some(owner) = ring.and_then(|r| r.owner(context, is_user)) else { return false };
         let endian = self.context.formats.endian;
-        match is_user {
-            true => {
-                let entries = stack.entries(payload, endian);
-                owner.user.extend(entries.take_while(|a| *a != 0));
-                owner.user_process = stack.process(payload, endian);
-                owner.task.pid = self.context.groups.borrow().get(context.tid);
-            }
-            false => owner.kernel.extend(stack.entries(payload, endian)),
+        if is_user {
+            let entries = stack.entries(payload, endian);
+            owner.user.extend(entries.take_while(|a| *a != 0));
+            owner.user_process = stack.process(payload, endian);
+            owner.task.pid = self.context.groups.borrow().get(context.tid);
+        } else {
+            owner.kernel.extend(stack.entries(payload, endian))
         }
         true
     }

@@ -183,9 +183,10 @@ impl<'p, 's: 'p, 'f: 's, C: EventConsumer + 's> EventFeed<'p, 's, 'f, C> {
     }
 
     fn flow(&self) -> ControlFlow<()> {
-        match self.shared.stopped.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if self.shared.stopped.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 

@@ -18,10 +18,7 @@ impl LossMarks {
     /// Losses that the next event, which is of `cpu`, has to tell of.
     #[inline]
     pub(super) fn take(&mut self, cpu: impl FnOnce() -> Option<u32>) -> Option<u64> {
-        match self.0.is_empty() {
-            true => None,
-            false => self.take_of(cpu()),
-        }
+        if self.0.is_empty() { None } else { self.take_of(cpu()) }
     }
 
     #[cold]

@@ -186,10 +186,7 @@ impl EventSource {
             });
         }
         let perf = perf.iter().map(PerfData::open).collect::<Result<Vec<_>, _>>()?;
-        let timeline = match others.is_empty() {
-            true => None,
-            false => Some(Timeline::open(&others)?),
-        };
+        let timeline = if others.is_empty() { None } else { Some(Timeline::open(&others)?) };
         clocks::check(&perf, timeline.as_ref())?;
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
         let perf = perf.into_iter().map(Mutex::new).collect();
@@ -446,9 +443,10 @@ impl EventSource {
     /// # Errors
     /// If one is not.
     pub fn check_events(&self, selection: &EventSelection) -> Result<(), SelectionError> {
-        match selection.names_events() && !self.is_piped() {
-            true => selection.check_events(&self.classes()),
-            false => Ok(()),
+        if selection.names_events() && !self.is_piped() {
+            selection.check_events(&self.classes())
+        } else {
+            Ok(())
         }
     }
 
@@ -696,9 +694,10 @@ impl EventSource {
             if !runs && time_of(&moment) > until {
                 return ControlFlow::Break(());
             }
-            match lanes.as_mut().is_none_or(|lanes| lanes.wants(moment, registry)) {
-                true => (sink.borrow_mut())(SourcePiece::Moment(moment)),
-                false => ControlFlow::Continue(()),
+            if lanes.as_mut().is_none_or(|lanes| lanes.wants(moment, registry)) {
+                (sink.borrow_mut())(SourcePiece::Moment(moment))
+            } else {
+                ControlFlow::Continue(())
             }
         };
         let select = TimelineSelect { runs, ..self.select(selection) };
@@ -778,9 +777,12 @@ impl EventSource {
                 }
             }
             if let Some(walk) = walk.as_mut().filter(|_| flow.is_continue()) {
-                let _ = walk.run(u64::MAX, &mut |moment| match time_of(&moment) > until {
-                    true => ControlFlow::Break(()),
-                    false => on_moment(moment, registry),
+                let _ = walk.run(u64::MAX, &mut |moment| {
+                    if time_of(&moment) > until {
+                        ControlFlow::Break(())
+                    } else {
+                        on_moment(moment, registry)
+                    }
                 })?;
             }
             Ok::<_, SourceError>(merge.finish())

@@ -75,14 +75,9 @@ impl<'f> Registry<'f> {
         event: &RecordedEvent<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let is_wanted = match self.of_classes {
-            true => self.wants_layout(event.class.layout),
-            false => self.wants(event),
-        };
-        match is_wanted {
-            true => sink(event),
-            false => ControlFlow::Continue(()),
-        }
+        let is_wanted =
+            if self.of_classes { self.wants_layout(event.class.layout) } else { self.wants(event) };
+        if is_wanted { sink(event) } else { ControlFlow::Continue(()) }
     }
 
     fn wants(&self, event: &RecordedEvent<'_>) -> bool {

@@ -108,9 +108,10 @@ impl PendingRing {
         is_user: bool,
     ) -> Option<&mut PendingEvent> {
         let own = self.join.owner(context)?;
-        match is_user {
-            true => own.user.is_empty().then_some(own),
-            false => own.kernel.is_empty().then_some(own),
+        if is_user {
+            own.user.is_empty().then_some(own)
+        } else {
+            own.kernel.is_empty().then_some(own)
         }
     }
 

@@ -121,10 +121,7 @@ impl ReadSummary {
 }
 
 fn named(note: Note, name: &str, several: bool) -> Note {
-    match several {
-        true => Note { fact: format!("{name}: {}", note.fact), ..note },
-        false => note,
-    }
+    if several { Note { fact: format!("{name}: {}", note.fact), ..note } } else { note }
 }
 
 /// What could make a result of a perf.data less than the truth, but for damage, which the
@@ -244,10 +241,7 @@ pub fn notes_on_timeline(timeline: &Timeline, stats: &Stats) -> Vec<Note> {
     let several = timeline.kernels().len() + usize::from(timeline.programs().is_some()) > 1;
     let mut add = |name: &str, notes: Vec<Note>| {
         for note in &notes {
-            let fact = match several {
-                true => format!("{name}: {}", note.fact),
-                false => note.fact.clone(),
-            };
+            let fact = if several { format!("{name}: {}", note.fact) } else { note.fact.clone() };
             all.push(Note { fact, ..note.clone() });
         }
     };
@@ -456,9 +450,10 @@ pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
     }
     if ctf.times() == Times::Real && ctf.traces().len() > 1 {
         let clocks = || ctf.traces().iter().filter_map(|t| t.clock());
-        let times = match clocks().all(|clock| clock.origin == ClockOrigin::UnixEpoch) {
-            true => "real time",
-            false => "counted from the origin of their clocks",
+        let times = if clocks().all(|clock| clock.origin == ClockOrigin::UnixEpoch) {
+            "real time"
+        } else {
+            "counted from the origin of their clocks"
         };
         let fact = format!(
             "the traces have clocks of their own: times are {times}, as good as each clock's offset"

@@ -102,10 +102,7 @@ pub fn rewrite(
         out.begin(input.events(), input.features(), rewriting)?;
     }
     let mut failed = None;
-    let order = match rewriting.is_in_order_of_time() {
-        true => RecordOrder::Time,
-        false => RecordOrder::File,
-    };
+    let order = if rewriting.is_in_order_of_time() { RecordOrder::Time } else { RecordOrder::File };
     let read = input.for_each(order, &mut |entry| match out.take(entry, from_pipe, rewriting) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
@@ -120,17 +117,16 @@ pub fn rewrite(
         out.begin(input.events(), input.features(), rewriting)?;
     }
     let writer = out.writer.ok_or(RewriteError::NoEvents)?;
-    let sections = match writer.is_pipe() {
-        true => FeatureSections::new(),
-        false => sections(input.features(), &rewriting.build_ids()),
+    let sections = if writer.is_pipe() {
+        FeatureSections::new()
+    } else {
+        sections(input.features(), &rewriting.build_ids())
     };
     // What is missing in the one is missing in the other.
     let is_whole =
         !read.unfinished && read.damaged.is_none() && input.description_damage().is_empty();
-    let size = match is_whole {
-        true => writer.finish(&sections)?,
-        false => writer.finish_incomplete(&sections)?,
-    };
+    let size =
+        if is_whole { writer.finish(&sections)? } else { writer.finish_incomplete(&sections)? };
     Ok((size, read))
 }
 

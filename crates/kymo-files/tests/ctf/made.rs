@@ -130,9 +130,10 @@ impl Form {
             Header::Compact => (27, 31),
             Header::Large => (32, 65535),
         };
-        let (tag, name, values) = match extended || id >= escape {
-            true => (escape, "extended", vec![id.into(), time.into()]),
-            false => (id, "compact", vec![(time & ((1 << bits) - 1)).into()]),
+        let (tag, name, values) = if extended || id >= escape {
+            (escape, "extended", vec![id.into(), time.into()])
+        } else {
+            (id, "compact", vec![(time & ((1 << bits) - 1)).into()])
         };
         vec![tag.into(), Value::Option(name.into(), Box::new(Value::Struct(values)))]
     }

@@ -80,9 +80,12 @@ pub(crate) fn shortest(value: f64) -> String {
     let e = format!("{value:.5e}");
     let (mantissa, exponent) = e.split_once('e').unwrap();
     let exponent: i32 = exponent.parse().unwrap();
-    let trim = |s: &str| match s.contains('.') {
-        true => s.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => s.to_owned(),
+    let trim = |s: &str| {
+        if s.contains('.') {
+            s.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            s.to_owned()
+        }
     };
     if (-4..6).contains(&exponent) {
         return trim(&format!("{value:.*}", (5 - exponent).max(0) as usize));

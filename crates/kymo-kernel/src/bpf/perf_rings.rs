@@ -72,10 +72,7 @@ fn samples(first: &[u8], second: &[u8], wrapped: &mut Vec<u8>, sink: &mut impl F
     let mut at = 0;
     loop {
         // Records are multiples of eight bytes: a header never wraps.
-        let (span, begin) = match at < first.len() {
-            true => (first, at),
-            false => (second, at - first.len()),
-        };
+        let (span, begin) = if at < first.len() { (first, at) } else { (second, at - first.len()) };
         let Some(header) = span.get(begin..).and_then(|rest| rest.first_chunk::<HEADER>()) else {
             return;
         };

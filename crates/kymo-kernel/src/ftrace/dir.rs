@@ -42,9 +42,10 @@ impl TraceDir {
         if all.iter().any(|n| n == name) {
             return Ok(TraceDir::named(tracefs, name));
         }
-        let why = match all.is_empty() {
-            true => "there are no instances".to_owned(),
-            false => format!("the instances are {}", all.join(", ")),
+        let why = if all.is_empty() {
+            "there are no instances".to_owned()
+        } else {
+            format!("the instances are {}", all.join(", "))
         };
         Err(FtraceError::Lacking { path: tracefs.path("instances").join(name), why })
     }
@@ -134,9 +135,10 @@ impl TraceDir {
 
     fn refused(&self, path: PathBuf, file: &str, value: &str, source: io::Error) -> FtraceError {
         if source.kind() == io::ErrorKind::NotFound && !path.exists() {
-            let why = match file.starts_with("events/") {
-                true => "the event is gone".to_owned(),
-                false => error::lacking(file),
+            let why = if file.starts_with("events/") {
+                "the event is gone".to_owned()
+            } else {
+                error::lacking(file)
             };
             return FtraceError::Lacking { path, why };
         }

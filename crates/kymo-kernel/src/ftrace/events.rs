@@ -145,10 +145,13 @@ impl TraceDir {
                 self.matching(|_| true, |s, n| name.is_match(n) || name.is_match(s))?
             }
             Selection::Word(word) => self.word(word)?,
-            Selection::Event(event) => match self.has(&event.directory()) {
-                true => vec![event.clone()],
-                false => Vec::new(),
-            },
+            Selection::Event(event) => {
+                if self.has(&event.directory()) {
+                    vec![event.clone()]
+                } else {
+                    Vec::new()
+                }
+            }
         };
         if found.is_empty() {
             let wanted = selection.text();
@@ -196,9 +199,10 @@ impl TraceDir {
         }
         let all = self.matching(|_| true, |_, n| n.contains(part)).unwrap_or_default();
         let names: Vec<String> = all.iter().take(4).map(EventName::to_string).collect();
-        match names.is_empty() {
-            true => "; kymo list tracepoint shows all".to_owned(),
-            false => format!("; there is {}", names.join(", ")),
+        if names.is_empty() {
+            "; kymo list tracepoint shows all".to_owned()
+        } else {
+            format!("; there is {}", names.join(", "))
         }
     }
 

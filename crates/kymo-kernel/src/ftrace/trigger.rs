@@ -149,10 +149,8 @@ impl TraceDir {
     /// Adds a trigger or takes it away.
     pub fn set_trigger(&self, event: &EventName, trigger: &Trigger) -> Result<(), FtraceError> {
         let file = format!("{}/trigger", event.directory());
-        let value = match trigger.remove {
-            true => format!("!{}", trigger.text),
-            false => trigger.text.clone(),
-        };
+        let value =
+            if trigger.remove { format!("!{}", trigger.text) } else { trigger.text.clone() };
         self.add(&file, &value).map_err(|e| self.explain(event, trigger, e))
     }
 

@@ -77,11 +77,10 @@ pub(super) struct Options {
 
 impl Options {
     fn bits(self) -> libc::c_long {
-        let follow = match self.follow {
-            true => {
-                libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE
-            }
-            false => 0,
+        let follow = if self.follow {
+            libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE
+        } else {
+            0
         };
         libc::c_long::from(
             libc::PTRACE_O_TRACESYSGOOD

@@ -79,7 +79,7 @@ pub enum FetchType {
     Named(String),
 }
 
-/// How an integer is shown.
+/// Format of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntegerFormat {
     /// `u`.

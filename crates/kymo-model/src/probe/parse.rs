@@ -194,10 +194,8 @@ fn split_dereference(text: &str) -> Option<(Dereference, &str)> {
         None => (head, false),
     };
     let size = number(digits)?;
-    let offset = match negative {
-        true => 0i64.checked_sub_unsigned(size)?,
-        false => i64::try_from(size).ok()?,
-    };
+    let offset =
+        if negative { 0i64.checked_sub_unsigned(size)? } else { i64::try_from(size).ok()? };
     Some((Dereference { offset, user }, value))
 }
 

@@ -130,18 +130,19 @@ pub(super) fn check_raw(text: &str, at: usize, value: &str) -> Result<()> {
         Some(b'%') if is_symbol(rest) => Ok(()),
         Some(b'%') => fail("this is no register", "as in %ax"),
         Some(b'$') => check_dollar(text, at, value),
-        Some(b'@') => match rest.is_empty() {
-            true => fail("a symbol or an address is missing behind @", "@SYMBOL[+OFFSET]"),
-            false => Ok(()),
-        },
+        Some(b'@') => {
+            if rest.is_empty() {
+                fail("a symbol or an address is missing behind @", "@SYMBOL[+OFFSET]")
+            } else {
+                Ok(())
+            }
+        }
         Some(b'\\') => {
             let string = rest.len() >= 2 && rest.starts_with('"') && rest.ends_with('"');
-            match string || number(rest).is_some() {
-                true => Ok(()),
-                false => fail(
-                    "an immediate value is a number or a string in double quotes",
-                    "as in \\1234",
-                ),
+            if string || number(rest).is_some() {
+                Ok(())
+            } else {
+                fail("an immediate value is a number or a string in double quotes", "as in \\1234")
             }
         }
         Some(b'+' | b'-') => check_deref(text, at, value),

@@ -176,20 +176,22 @@ pub(super) fn functions(
     let files = open(path, pid)?;
     let symbols =
         CodeSymbols::load(files.binary(), files.debug()).map_err(|e| format!("{path}: {e}"))?;
-    let matches = |name: &str| match by_readable_name {
-        true => {
+    let matches = |name: &str| {
+        if by_readable_name {
             let readable = demangle(name);
             is_wanted(&readable) || is_wanted(without_parameters(&readable))
+        } else {
+            is_wanted(name)
         }
-        false => is_wanted(name),
     };
     let functions = || symbols.all().filter(|s| s.code);
     // Debug files name each version of a function (`f@@LIB_1.2`, the default one, `f@LIB_1.1`).
     let named = functions().filter_map(|s| {
         let is_default = !s.is_versioned() || s.is_default_version();
-        match is_default && matches(s.plain_name()) {
-            true => Some((s.addr, s.plain_name().to_owned())),
-            false => matches(s.name).then(|| (s.addr, s.name.to_owned())),
+        if is_default && matches(s.plain_name()) {
+            Some((s.addr, s.plain_name().to_owned()))
+        } else {
+            matches(s.name).then(|| (s.addr, s.name.to_owned()))
         }
     });
     let mut names: Vec<(u64, String)> = named.collect();

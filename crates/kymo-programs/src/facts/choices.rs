@@ -47,9 +47,10 @@ impl FunctionList {
     /// If it cannot be read.
     pub fn read(path: &Path) -> std::io::Result<FunctionList> {
         // Whoever has none to name says `/dev/null`.
-        let bytes = match path == Path::new("/dev/null") {
-            true => Vec::new(),
-            false => regular_file::read(path, LARGEST)?,
+        let bytes = if path == Path::new("/dev/null") {
+            Vec::new()
+        } else {
+            regular_file::read(path, LARGEST)?
         };
         Ok(FunctionList::of(String::from_utf8_lossy(&bytes).into_owned()))
     }

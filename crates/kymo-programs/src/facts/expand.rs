@@ -54,11 +54,10 @@ impl PointCatalog<'_> {
     pub(crate) fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
         let points = self.existing(point)?;
         let points: Vec<_> = points.into_iter().flat_map(|point| self.by_site(point)).collect();
-        match points.len() > MOST {
-            true => {
-                Err(format!("{} stands for {} points, more than {MOST}", point.name, points.len()))
-            }
-            false => Ok(points),
+        if points.len() > MOST {
+            Err(format!("{} stands for {} points, more than {MOST}", point.name, points.len()))
+        } else {
+            Ok(points)
         }
     }
 
@@ -73,10 +72,7 @@ impl PointCatalog<'_> {
             }
             point
         };
-        match sites.is_empty() {
-            true => vec![point],
-            false => sites.iter().map(at).collect(),
-        }
+        if sites.is_empty() { vec![point] } else { sites.iter().map(at).collect() }
     }
 
     /// The same, however many they are.
@@ -124,9 +120,10 @@ impl PointCatalog<'_> {
                 if is_source_line(function) {
                     return self.places(&point.target);
                 }
-                match address.is_some() && is_exact {
-                    true => vec![point.clone()],
-                    false => self.uprobes(&point.target, function, language)?,
+                if address.is_some() && is_exact {
+                    vec![point.clone()]
+                } else {
+                    self.uprobes(&point.target, function, language)?
                 }
             }
             AttachTarget::Usdt { path, provider, name, .. } => self.usdt(path, provider, name)?,

@@ -32,9 +32,10 @@ pub(super) fn find_header(
     let found = own.chain(of_machine).map(|directory| directory.join(plain));
     let is_kernel = OF_THE_KERNEL.iter().any(|start| plain.starts_with(start));
     let Some(path) = found.into_iter().find(|path| path.is_file()) else {
-        return match is_kernel {
-            true => Ok(None),
-            false => Err(format!("'{plain}' file not found: what it declares is taken from BTF")),
+        return if is_kernel {
+            Ok(None)
+        } else {
+            Err(format!("'{plain}' file not found: what it declares is taken from BTF"))
         };
     };
     let bytes = regular_file::read(&path, LARGEST)

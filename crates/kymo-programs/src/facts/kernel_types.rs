@@ -289,9 +289,10 @@ impl TypeSpace {
         match found.kind {
             K::INT => {
                 let (bits, signed, is_char, is_boolean) = found.integer();
-                match is_boolean {
-                    true => CType::Boolean,
-                    false => CType::Integer { size: (bits / 8).max(1) as u8, signed, is_char },
+                if is_boolean {
+                    CType::Boolean
+                } else {
+                    CType::Integer { size: (bits / 8).max(1) as u8, signed, is_char }
                 }
             }
             K::PTR => {

@@ -394,8 +394,9 @@ fn is_view(name: &str) -> bool {
 type AttributeNumber<'s> = gimli::AttributeValue<gimli::EndianSlice<'s, gimli::RunTimeEndian>>;
 
 fn number(value: &AttributeNumber<'_>, signed: bool) -> Option<i64> {
-    match signed {
-        true => value.sdata_value(),
-        false => value.udata_value().map(|n| n as i64).or_else(|| value.sdata_value()),
+    if signed {
+        value.sdata_value()
+    } else {
+        value.udata_value().map(|n| n as i64).or_else(|| value.sdata_value())
     }
 }

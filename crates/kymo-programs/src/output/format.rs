@@ -23,12 +23,13 @@ pub(crate) fn format_values(
         match piece {
             FormatPiece::Literal(text) => out.extend(text.as_bytes()),
             FormatPiece::Conversion(conversion) => {
-                let mut number = |wanted: bool, stated: Option<u32>| match wanted {
-                    true => {
+                let mut number = |wanted: bool, stated: Option<u32>| {
+                    if wanted {
                         let field = fields.next()?;
                         Some(decoder.field(field, record).bits() as i32)
+                    } else {
+                        stated.map(|n| n as i32)
                     }
-                    false => stated.map(|n| n as i32),
                 };
                 let width = number(conversion.width_from_field, conversion.width);
                 let precision = number(conversion.precision_from_field, conversion.precision);

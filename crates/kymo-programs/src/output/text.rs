@@ -16,9 +16,10 @@ pub(super) fn write_map(out: &mut Vec<u8>, map: &PrintedMap<'_>, is_old: bool) {
         out.extend(map.name.as_bytes());
         if let Some(key) = key {
             out.push(b'[');
-            match is_old {
-                true => write_old_key(out, key),
-                false => write_key(out, key),
+            if is_old {
+                write_old_key(out, key)
+            } else {
+                write_key(out, key)
             }
             out.push(b']');
         }

@@ -110,9 +110,10 @@ impl Counters {
         options: CounterOptions,
         notes: &mut Vec<Note>,
     ) -> Result<Counters, CountError> {
-        let start = match options.on_exec {
-            true => AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC,
-            false => AttrFlags::DISABLED,
+        let start = if options.on_exec {
+            AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC
+        } else {
+            AttrFlags::DISABLED
         };
         let policy = OpenPolicy { start, user_only: UserOnly::EachEvent, keep_unsupported: true };
         let inherit = options.inherit && scope.is_of_tasks();

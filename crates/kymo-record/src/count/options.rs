@@ -125,10 +125,8 @@ impl CountedEvent {
         specs: Vec<EventSpec>,
         names: &[&str],
     ) -> Result<Vec<CountedEvent>, CountError> {
-        let open = |name: &&str| match name.is_empty() {
-            true => Ok(None),
-            false => Cgroup::open(name).map(Some),
-        };
+        let open =
+            |name: &&str| if name.is_empty() { Ok(None) } else { Cgroup::open(name).map(Some) };
         let cgroups = names.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let of_event = |n: usize| {
             let at = if cgroups.len() == 1 { 0 } else { n };

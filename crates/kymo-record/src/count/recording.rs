@@ -64,9 +64,10 @@ impl CountRecording {
         counters: &Counters,
         tids: &[u32],
     ) -> Result<CountRecording, CountError> {
-        let out = match file.path.as_os_str() == "-" {
-            true => None,
-            false => Some(output::create(&file.path, file.force)?),
+        let out = if file.path.as_os_str() == "-" {
+            None
+        } else {
+            Some(output::create(&file.path, file.force)?)
         };
         let events: Vec<EventMeta> = counters
             .iter()
@@ -94,9 +95,10 @@ impl CountRecording {
         }
         .map_err(write)?;
         let named = |tid: &u32| (tid.cast_signed(), target::comm(*tid).unwrap_or_default());
-        let threads = match tids.is_empty() {
-            true => vec![(-1, String::new())],
-            false => tids.iter().map(named).collect(),
+        let threads = if tids.is_empty() {
+            vec![(-1, String::new())]
+        } else {
+            tids.iter().map(named).collect()
         };
         let any = [ANY_CPU];
         let config = StatConfig {

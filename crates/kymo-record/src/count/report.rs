@@ -236,9 +236,10 @@ impl RecordedEvent {
     fn counts(&self, places: &Places) -> EventCounts {
         let (kind, config) = (self.desc.attr.kind, self.desc.attr.config);
         let clock = kind == EventType::SOFTWARE && matches!(config, sw::CPU_CLOCK | sw::TASK_CLOCK);
-        let (unit, scale) = match clock && self.desc.unit.is_empty() {
-            true => ("msec".into(), 1e-6),
-            false => (self.desc.unit.clone(), self.desc.scale.unwrap_or(1.0)),
+        let (unit, scale) = if clock && self.desc.unit.is_empty() {
+            ("msec".into(), 1e-6)
+        } else {
+            (self.desc.unit.clone(), self.desc.scale.unwrap_or(1.0))
         };
         EventCounts {
             name: self.desc.name.clone(),

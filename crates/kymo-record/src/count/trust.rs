@@ -30,9 +30,10 @@ fn unsupported(options: &CountOptions, counters: &Counters) -> Option<Note> {
     let fact = format!("{} of {all} events: {}", names.len(), names.join(", "));
     let advice = Some("`kymo list` shows what this machine can count".into());
     // What the user did not name is not missing from what was asked for.
-    Some(match options.default_events {
-        true => Note::choice(NoteKind::NotSupported, fact, advice),
-        false => Note::doubt(NoteKind::NotSupported, fact, advice),
+    Some(if options.default_events {
+        Note::choice(NoteKind::NotSupported, fact, advice)
+    } else {
+        Note::doubt(NoteKind::NotSupported, fact, advice)
     })
 }
 

@@ -129,9 +129,10 @@ pub fn record_trace_beside(
         wanted.push(Signal::Usr2);
     }
     let signals = Signals::listen(&wanted).map_err(system("cannot listen for signals"))?;
-    let child = match options.setup.command.is_empty() {
-        true => None,
-        false => Some(GatedChild::spawn(&options.setup.command)?),
+    let child = if options.setup.command.is_empty() {
+        None
+    } else {
+        Some(GatedChild::spawn(&options.setup.command)?)
     };
     let instance = Instance::create(tracefs, "trace")?;
     let mut summary = TraceSummary::default();

@@ -72,9 +72,10 @@ impl OnLatency {
     pub fn task(&self, met: &TooLong) -> Option<u32> {
         const TASKS: [&str; 3] = ["pid", "next_pid", "prev_pid"];
         let named = self.key.as_ref().is_some_and(|(_, field)| TASKS.contains(&field.as_str()));
-        let tid = match named && self.to.event.starts_with("sched:") {
-            true => u32::try_from(met.key).ok()?,
-            false => met.tid,
+        let tid = if named && self.to.event.starts_with("sched:") {
+            u32::try_from(met.key).ok()?
+        } else {
+            met.tid
         };
         // The idle task waits for nothing.
         Some(tid).filter(|tid| *tid != 0)

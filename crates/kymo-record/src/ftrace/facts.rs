@@ -56,9 +56,10 @@ impl Gathered {
                 .collect(),
             formats,
             // Unreadable for who is not root: then functions have no names.
-            kallsyms: match needs_symbols {
-                true => SystemRoot::machine().kallsyms_text().unwrap_or_default().into(),
-                false => String::new().into(),
+            kallsyms: if needs_symbols {
+                SystemRoot::machine().kallsyms_text().unwrap_or_default().into()
+            } else {
+                String::new().into()
             },
             printk_formats: tree.printk_formats().unwrap_or_default(),
             saved_cmdlines: String::new(),

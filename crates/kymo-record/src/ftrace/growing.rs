@@ -305,9 +305,10 @@ impl Growing {
         let streams = self.streams();
         // The slack of the header may stay, a large hole not.
         let header = round_up(self.layout.len, u64::from(self.layout.page_size));
-        let (first, mut end) = match self.data_start - header > 2 * ALIGN {
-            true => (0, header),
-            false => (1, self.data_start + self.stored(0)),
+        let (first, mut end) = if self.data_start - header > 2 * ALIGN {
+            (0, header)
+        } else {
+            (1, self.data_start + self.stored(0))
         };
         let to_move: u64 = (first..streams).map(|s| self.stored(s)).sum();
         let mut copying = to_move <= COPY_UP_TO;

@@ -137,10 +137,7 @@ impl LiveCapture {
             directory,
             limited: !pids.is_empty() || child.is_some() && !setup.system_wide,
             // Beside a command processes do not end it.
-            ends: match child.is_some() {
-                true => TaskEnds::default(),
-                false => TaskEnds::of_processes(&pids),
-            },
+            ends: if child.is_some() { TaskEnds::default() } else { TaskEnds::of_processes(&pids) },
             child,
             cpus,
             pace: options.pace,
@@ -350,10 +347,8 @@ fn set_tasks(
     options: &TraceSetup,
     notes: &mut Vec<Note>,
 ) -> Result<Option<GatedChild>, TraceError> {
-    let child = match options.command.is_empty() {
-        true => None,
-        false => Some(GatedChild::spawn(&options.command)?),
-    };
+    let child =
+        if options.command.is_empty() { None } else { Some(GatedChild::spawn(&options.command)?) };
     let mut tids = target::threads_of_all(&options.pids)?;
     // Beside processes the command says only how long, as in `record`.
     if !options.system_wide && options.pids.is_empty() {

@@ -249,10 +249,7 @@ impl KernelSession {
 
     /// Losses that earlier files have stated.
     fn told(&self) -> ToldLosses {
-        match self.is_named() {
-            true => note::told(&self.name),
-            false => ToldLosses::default(),
-        }
+        if self.is_named() { note::told(&self.name) } else { ToldLosses::default() }
     }
 
     fn tell(&self, told: &ToldLosses) {
@@ -318,10 +315,7 @@ impl KernelSession {
             stats = ring_stats(&self.dir, &cpus);
         }
         let told = self.told();
-        let now_told = match by_kernel {
-            true => ToldLosses::default(),
-            false => ToldLosses::all_of(&stats),
-        };
+        let now_told = if by_kernel { ToldLosses::default() } else { ToldLosses::all_of(&stats) };
         let rest = told.rest_of(stats.clone());
         let dropped = rest.iter().map(|(_, text)| CpuStats::parse(text).dropped).sum();
         let mut growing = super::movers::take(current).map_err(write(0))?;

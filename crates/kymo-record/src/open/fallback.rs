@@ -70,9 +70,10 @@ pub(super) fn relax(
     if refusal.is_gone() {
         return Relaxation::Gone;
     }
-    match policy.keep_unsupported && refusal.is_unsupported() {
-        true => Relaxation::NotSupported,
-        false => Relaxation::None,
+    if policy.keep_unsupported && refusal.is_unsupported() {
+        Relaxation::NotSupported
+    } else {
+        Relaxation::None
     }
 }
 

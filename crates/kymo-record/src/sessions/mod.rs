@@ -139,15 +139,14 @@ impl Sessions {
         if there.is_some() {
             return Err(SessionError::Session(format!("there is a session {name} already")));
         }
-        let programs = match options.rules.is_empty() && kernel {
-            true => None,
-            false => {
-                if kernel {
-                    one_clock(name, &options.kernel.clock)?;
-                }
-                let rules = options.rules.clone();
-                Some(make_programs(name, &options.channel, options.ring, rules)?)
+        let programs = if options.rules.is_empty() && kernel {
+            None
+        } else {
+            if kernel {
+                one_clock(name, &options.kernel.clock)?;
             }
+            let rules = options.rules.clone();
+            Some(make_programs(name, &options.channel, options.ring, rules)?)
         };
         let mut session = Session { name: name.to_owned(), kernel: None, programs };
         if kernel {
@@ -195,10 +194,8 @@ impl Sessions {
             Ok(tracefs) => ftrace::KernelSession::find(tracefs, name)?,
             Err(_) => None,
         };
-        let programs = match name.len() <= MAX_NAME {
-            true => ust::ProgramSession::open(name),
-            false => Ok(None),
-        };
+        let programs =
+            if name.len() <= MAX_NAME { ust::ProgramSession::open(name) } else { Ok(None) };
         let programs = match (programs, &kernel) {
             // Somebody else's directory in the place of one's own must not hide the kernel's.
             (Err(_), Some(_)) => None,
@@ -255,10 +252,7 @@ impl Sessions {
     pub fn destroy(&self, name: &str) -> Result<bool, SessionError> {
         ftrace::KernelSession::check_name(name)?;
         // Programs first: they can be removed by whoever made them.
-        let programs = match name.len() <= MAX_NAME {
-            true => destroy_programs(name),
-            false => Ok(false),
-        };
+        let programs = if name.len() <= MAX_NAME { destroy_programs(name) } else { Ok(false) };
         let kernel = match &self.tracefs {
             Ok(tracefs) => ftrace::KernelSession::destroy(tracefs, name)?,
             Err(_) => false,
@@ -347,10 +341,7 @@ impl Session {
         let otherwise = RingOptions { overwrite: state.mode == BufferMode::Overwrite, ..otherwise };
         let ring = ring.unwrap_or(otherwise);
         let programs = self.programs.insert(make_programs(&self.name, channel, ring, rules)?);
-        match state.tracing {
-            true => Ok(programs.start()?),
-            false => Ok(Notes::default()),
-        }
+        if state.tracing { Ok(programs.start()?) } else { Ok(Notes::default()) }
     }
 
     /// The events of programs that run whose filter does not fit them.

@@ -84,9 +84,10 @@ impl Counter {
 
     fn at(&self, ticks: u64) -> u64 {
         let [a, b] = self.last;
-        let pace = match a.ticks <= ticks {
-            true => (b.ticks - a.ticks, b.monotonic - a.monotonic),
-            false => (b.ticks - self.first.ticks, b.monotonic - self.first.monotonic),
+        let pace = if a.ticks <= ticks {
+            (b.ticks - a.ticks, b.monotonic - a.monotonic)
+        } else {
+            (b.ticks - self.first.ticks, b.monotonic - self.first.monotonic)
         };
         stretch(a, ticks, pace)
     }

@@ -135,10 +135,7 @@ impl CounterWatch {
         refused.iter().for_each(|e| self.notes.push(e.to_string()));
         for user in users {
             let put_mark = || Ok(user.dir.make_dir(OsStr::new(COUNTING))?.put_held(&self.name)?);
-            let mark = match is_marked {
-                true => self.notes.of(put_mark()),
-                false => None,
-            };
+            let mark = if is_marked { self.notes.of(put_mark()) } else { None };
             let (programs, done, left) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
             self.places.push(WatchedUser { user, mark, programs, done, left });
         }

@@ -173,10 +173,7 @@ impl Program {
     pub(super) fn keeps_counts(&self, user: &UserDirectory, me: Option<&OsStr>) -> bool {
         let Ok(Some(file)) = CounterFile::open(self) else { return false };
         let Ok(header) = file.header() else { return false };
-        match header.ended {
-            true => is_counted(user, me),
-            false => file.has_counts(&header),
-        }
+        if header.ended { is_counted(user, me) } else { file.has_counts(&header) }
     }
 }
 

@@ -44,9 +44,10 @@ impl MountNamespace {
     pub fn here() -> MountNamespace {
         let base = std::env::var_os("KYMO_UST_DIR").filter(|d| !d.is_empty());
         let base = base.map_or_else(|| SHARED_MEMORY.into(), PathBuf::from);
-        let base = match base.is_absolute() {
-            true => base,
-            false => std::env::current_dir().unwrap_or_else(|_| "/".into()).join(base),
+        let base = if base.is_absolute() {
+            base
+        } else {
+            std::env::current_dir().unwrap_or_else(|_| "/".into()).join(base)
         };
         MountNamespace { root: "/".into(), base, is_again: false }
     }

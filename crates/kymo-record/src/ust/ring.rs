@@ -391,9 +391,10 @@ impl RingReader {
             reader.discarded = state.discarded.saturating_sub(reader.before.discarded);
             reader.without_memory |= state.failed;
             reader.too_large = state.too_large.saturating_sub(reader.before.too_large);
-            let taken = match state.used {
-                true => self.area(area, &state, (depth, whole), &mut buffer, sink),
-                false => Ok(()),
+            let taken = if state.used {
+                self.area(area, &state, (depth, whole), &mut buffer, sink)
+            } else {
+                Ok(())
             };
             // What was handed out before an error was is not handed out again.
             self.note(area)?;

@@ -133,9 +133,10 @@ pub fn parse_rules(
         if pattern.is_empty() {
             return Err(ProgramRuleError::EmptyPattern);
         }
-        let pattern = match pattern.contains(':') || pattern == "*" {
-            true => pattern.to_owned(),
-            false => format!("{pattern}:*"),
+        let pattern = if pattern.contains(':') || pattern == "*" {
+            pattern.to_owned()
+        } else {
+            format!("{pattern}:*")
         };
         let max_level = level.unwrap_or(MAX_LEVEL);
         Ok(EventRule { pattern, max_level, exclude: false, filter: filter.clone() })

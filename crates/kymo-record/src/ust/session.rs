@@ -64,10 +64,7 @@ impl SessionDirectory {
     fn is_of(&self, session: &str, path: &[u8]) -> bool {
         let of = || {
             let name = std::str::from_utf8(path.strip_prefix(b"wanted/")?).ok()?;
-            let name = match self.home {
-                true => name,
-                false => name.strip_suffix(&format!("@{}", me()))?,
-            };
+            let name = if self.home { name } else { name.strip_suffix(&format!("@{}", me()))? };
             let (of, channel) = name.rsplit_once('.')?;
             Some(of == session && !channel.contains('@'))
         };

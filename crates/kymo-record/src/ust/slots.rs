@@ -80,9 +80,10 @@ impl Channel {
             _ => slot.answered == slot.generation && lacks(program, attached)?,
         };
         let filters = self.view()?.rules().any(|rule| !rule.filter.is_empty());
-        let (generation, given_up) = match failed || (stopped && filters) {
-            true => next_generation(program, attached, slot.answered)?,
-            false => (attached.generation, 0),
+        let (generation, given_up) = if failed || (stopped && filters) {
+            next_generation(program, attached, slot.answered)?
+        } else {
+            (attached.generation, 0)
         };
         set_state(program, attached.slot, SlotState::Active)?;
         Ok((Attached { generation, ..attached }, given_up))
@@ -218,9 +219,10 @@ impl std::fmt::Display for UnfitEvent {
             _ => "has another type than its filter says",
         };
         write!(f, "{} {consequence}: {mismatch}", plain(event))?;
-        match fields.is_empty() {
-            true => f.write_str(" (it has no fields)"),
-            false => write!(f, " (fields: {})", plain(&fields.join(", "))),
+        if fields.is_empty() {
+            f.write_str(" (it has no fields)")
+        } else {
+            write!(f, " (fields: {})", plain(&fields.join(", ")))
         }
     }
 }

@@ -148,9 +148,10 @@ impl ProgramSession {
 fn of_channel(view: ChannelConfigView<'_>) -> ChannelState {
     let config = view.to_config();
     let rules = config.rules.into_iter().map(|rule| RuleState {
-        filter: match rule.filter.is_empty() {
-            true => None,
-            false => Some(kymo_ust::decompile(&rule.filter).unwrap_or_else(|| "?".into())),
+        filter: if rule.filter.is_empty() {
+            None
+        } else {
+            Some(kymo_ust::decompile(&rule.filter).unwrap_or_else(|| "?".into()))
         },
         pattern: rule.pattern,
         max_level: rule.max_level,

@@ -165,9 +165,10 @@ impl CtfLines {
         body: &mut CtfBody<'_, '_>,
         out: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
-        match self.json {
-            true => self.json(event, classes, code, body, out),
-            false => self.text(event, classes, code, body, out),
+        if self.json {
+            self.json(event, classes, code, body, out)
+        } else {
+            self.text(event, classes, code, body, out)
         }
     }
 
@@ -243,10 +244,7 @@ fn title(ctf: &Ctf, class: u32, beside: bool) -> Vec<u8> {
     let name = ctf.class(class).map_or("", |c| &c.event.name);
     let shown = |c: char| if c.is_control() { '?' } else { c };
     let title = format!("{}:", name.chars().map(shown).collect::<String>());
-    match beside {
-        true => format!("{title:<21} ").into_bytes(),
-        false => format!("{title} ").into_bytes(),
-    }
+    if beside { format!("{title:<21} ").into_bytes() } else { format!("{title} ").into_bytes() }
 }
 
 /// When and where an event happened, and whose it is.

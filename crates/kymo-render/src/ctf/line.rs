@@ -48,9 +48,10 @@ impl<'c> CtfRenderer<'c> {
     ) -> Result<CtfRenderer<'c>, CtfFieldsError> {
         let lines = CtfLines::new(options, beside)?;
         let classes = CtfClasses::new(ctf, beside);
-        let plans = match lines.is_usual() && !filter.is_restricted() {
-            true => plans(ctf, &classes.titles),
-            false => Arc::default(),
+        let plans = if lines.is_usual() && !filter.is_restricted() {
+            plans(ctf, &classes.titles)
+        } else {
+            Arc::default()
         };
         Ok(CtfRenderer {
             ctf,

@@ -376,9 +376,10 @@ impl PlanWriter {
         self.scratch.clear();
         match stored {
             Stored::Int(size, e) => {
-                let value = match field.signed {
-                    true => load_signed(body, at, size, e)?,
-                    false => load(body, at, size, e)?,
+                let value = if field.signed {
+                    load_signed(body, at, size, e)?
+                } else {
+                    load(body, at, size, e)?
                 };
                 write_int(&mut self.scratch, field, value, false);
             }

@@ -64,9 +64,10 @@ impl ChainLines {
     /// in them.
     pub fn frames_text(&mut self, event: &RecordedEvent<'_>, json: bool) -> Vec<u8> {
         let mut out = Vec::new();
-        match json {
-            true => self.write_json(event, &mut out),
-            false => self.write_text(event, &mut out),
+        if json {
+            self.write_json(event, &mut out)
+        } else {
+            self.write_text(event, &mut out)
         }
         self.fill(&mut out, &mut []);
         if !json {

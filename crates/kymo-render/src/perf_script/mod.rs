@@ -183,9 +183,10 @@ impl PerfRenderer {
             self.follow_events(first.events);
         }
         let is_usual = self.reads.is_none()
-            && match is_json {
-                true => !self.filter.is_restricted() && !self.samples.chooses_places(),
-                false => self.output == PerfOutput::Text && self.samples.is_usual(&self.filter),
+            && if is_json {
+                !self.filter.is_restricted() && !self.samples.chooses_places()
+            } else {
+                self.output == PerfOutput::Text && self.samples.is_usual(&self.filter)
             };
         if !is_usual {
             return batch.entries().try_for_each(|e| self.write(&e, out));
@@ -195,9 +196,10 @@ impl PerfRenderer {
             let mut line = LineWriter::new(out);
             let other = entries.find(|e| {
                 e.raw.kind != RecordKind::SAMPLE
-                    || !match is_json {
-                        true => self.samples.print_json(e, &mut line),
-                        false => self.samples.print_plain(e, &mut line),
+                    || !if is_json {
+                        self.samples.print_json(e, &mut line)
+                    } else {
+                        self.samples.print_plain(e, &mut line)
                     }
             });
             line.finish();

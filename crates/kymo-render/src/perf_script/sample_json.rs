@@ -120,12 +120,11 @@ impl JsonParts {
         }
         let Some(time) = s.time else { return };
         let rest = time.wrapping_sub(self.second.0);
-        let rest = match rest < SECOND && !self.second.1.is_empty() {
-            true => rest,
-            false => {
-                self.second = (time - time % SECOND, format!("{}.", time / SECOND).into());
-                time % SECOND
-            }
+        let rest = if rest < SECOND && !self.second.1.is_empty() {
+            rest
+        } else {
+            self.second = (time - time % SECOND, format!("{}.", time / SECOND).into());
+            time % SECOND
         };
         line.write_prefix(b",\"time\":", 8);
         line.text(&self.second.1);

@@ -402,10 +402,7 @@ impl SampleRenderer {
         let most = self.how.max_stack;
         // Bare addresses ask nothing of the kernel's symbols.
         let names = FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0 | FieldSet::SRCLINE.0);
-        let kernel = match fields.any(names) {
-            true => self.names.kernel(),
-            false => None,
-        };
+        let kernel = if fields.any(names) { self.names.kernel() } else { None };
         let is_deferred = endian.u64_from_end(recorded, 16) == Some(ChainContext::USER_DEFERRED.0);
         let cookie = endian.u64_from_end(recorded, 8).filter(|_| is_deferred);
         let words = recorded.as_chunks::<8>().0;

@@ -66,10 +66,7 @@ impl Visit for EventObject<'_> {
 
     fn int(&mut self, field: &FieldInfo, value: u64) {
         self.task.number(field, value);
-        let name = match field.address {
-            true => self.code.find(self.trace, value),
-            false => None,
-        };
+        let name = if field.address { self.code.find(self.trace, value) } else { None };
         match name {
             Some(name) => self.json.named(field, value, name),
             None => self.json.int(field, value),

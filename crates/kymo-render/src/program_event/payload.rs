@@ -63,10 +63,7 @@ impl<'p> EventPayload<'p> {
     /// Takes an integer.
     #[inline]
     pub(crate) fn int(&mut self, field: &FieldInfo, bits: u64, out: &mut Vec<u8>) {
-        let name = match field.address {
-            true => self.code.find(self.trace, bits),
-            false => None,
-        };
+        let name = if field.address { self.code.find(self.trace, bits) } else { None };
         match (self.format.filter(|_| self.in_fields), name) {
             (Some(format), Some(name)) => self.buffers.sentence.named(format, field, bits, name),
             (Some(format), None) => self.buffers.sentence.int(format, field, bits),

@@ -94,10 +94,7 @@ impl PrintFormat {
 /// Appends text without its control characters: those of a program must not reach a terminal.
 fn push_printable(out: &mut String, text: &str) {
     for c in text.chars() {
-        match c.is_control() {
-            true => out.extend(c.escape_default()),
-            false => out.push(c),
-        }
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
     }
 }
 
@@ -184,9 +181,12 @@ impl SentenceValues {
 
     /// An address that has a name.
     pub(super) fn named(&mut self, format: &PrintFormat, field: &FieldInfo, bits: u64, name: &str) {
-        self.put(format, field, |hex, out| match hex {
-            true => write_int(out, field, bits, true),
-            false => write_printable(out, name.as_bytes()),
+        self.put(format, field, |hex, out| {
+            if hex {
+                write_int(out, field, bits, true)
+            } else {
+                write_printable(out, name.as_bytes())
+            }
         });
     }
 
@@ -199,10 +199,7 @@ impl SentenceValues {
     ) {
         self.put(format, field, |_, out| {
             // The fewest digits that mean this number and no other.
-            let _ = match single {
-                true => write!(out, "{}", value as f32),
-                false => write!(out, "{value}"),
-            };
+            let _ = if single { write!(out, "{}", value as f32) } else { write!(out, "{value}") };
         });
     }
 

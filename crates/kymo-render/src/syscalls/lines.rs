@@ -440,9 +440,10 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.details.inspector.forget_memory(None);
         if self.style.lines {
             let count = count.map_or(String::new(), |n| format!("{n} "));
-            let _ = match self.style.json {
-                true => writeln!(self.output, "{{\"lost\":true,\"cpu\":{cpu}}}"),
-                false => writeln!(self.output, "CPU:{cpu} [LOST {count}EVENTS]"),
+            let _ = if self.style.json {
+                writeln!(self.output, "{{\"lost\":true,\"cpu\":{cpu}}}")
+            } else {
+                writeln!(self.output, "CPU:{cpu} [LOST {count}EVENTS]")
             };
         }
     }
@@ -480,12 +481,11 @@ impl<I: TaskInspector> SyscallLines<I> {
             let calls = counted(total, "call had", "calls had");
             let names = names.collect::<Vec<_>>().join(", ");
             let fact = format!("{calls} begun before the trace, when is not known: {names}");
-            note(match self.style.summary {
-                true => {
-                    let fact = format!("{fact}; not in the tables");
-                    Note::doubt(NoteKind::Scope, fact, None)
-                }
-                false => Note::choice(NoteKind::Scope, fact, None),
+            note(if self.style.summary {
+                let fact = format!("{fact}; not in the tables");
+                Note::doubt(NoteKind::Scope, fact, None)
+            } else {
+                Note::choice(NoteKind::Scope, fact, None)
             });
         }
         let (unread, texts) = (self.unread, self.texts);
@@ -629,9 +629,10 @@ impl<I: TaskInspector> SyscallLines<I> {
             if !is_chosen || !self.wants(&pending, end) {
                 return;
             }
-            match self.style.json {
-                true => self.write_json(tid, &pending, end),
-                false => self.write_text(tid, &pending, end),
+            if self.style.json {
+                self.write_json(tid, &pending, end)
+            } else {
+                self.write_text(tid, &pending, end)
             }
             self.count_line();
         }
@@ -817,12 +818,11 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let result = self.result_text(tid, pending, value);
                 let style =
                     if (FIRST_ERROR..0).contains(&value) { bad } else { anstyle::Style::new() };
-                match pending.is_continued {
-                    true => writeln!(self.output, "{style}{result}{style:#}"),
-                    false => {
-                        let took = seconds(Duration::from_nanos(at.saturating_sub(pending.time)));
-                        writeln!(self.output, "{style}{result}{style:#} <{took}>")
-                    }
+                if pending.is_continued {
+                    writeln!(self.output, "{style}{result}{style:#}")
+                } else {
+                    let took = seconds(Duration::from_nanos(at.saturating_sub(pending.time)));
+                    writeln!(self.output, "{style}{result}{style:#} <{took}>")
                 }
             }
         };

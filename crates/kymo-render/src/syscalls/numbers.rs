@@ -101,13 +101,19 @@ pub fn syscall_names(architecture: &str) -> SyscallNames {
         new(usize::try_from(number).ok()?)
     }
     match architecture {
-        "x86_64" => |n| match is_compat(n) {
-            true => of(n - COMPAT_CALLS, syscalls::x86::Sysno::new).map(|call| call.name()),
-            false => x86_64_name(n),
+        "x86_64" => |n| {
+            if is_compat(n) {
+                of(n - COMPAT_CALLS, syscalls::x86::Sysno::new).map(|call| call.name())
+            } else {
+                x86_64_name(n)
+            }
         },
-        "aarch64" => |n| match is_compat(n) {
-            true => of(n - COMPAT_CALLS, syscalls::arm::Sysno::new).map(|call| call.name()),
-            false => of(n, syscalls::aarch64::Sysno::new).map(|call| call.name()),
+        "aarch64" => |n| {
+            if is_compat(n) {
+                of(n - COMPAT_CALLS, syscalls::arm::Sysno::new).map(|call| call.name())
+            } else {
+                of(n, syscalls::aarch64::Sysno::new).map(|call| call.name())
+            }
         },
         "riscv64" => |n| of(n, syscalls::riscv64::Sysno::new).map(|call| call.name()),
         _ => |_| None,
@@ -116,9 +122,10 @@ pub fn syscall_names(architecture: &str) -> SyscallNames {
 
 /// Name of the system call `number` on this machine.
 pub fn syscall_name(number: i64) -> Option<&'static str> {
-    match is_compat(number) || is_x32(number) {
-        true => syscall_names(std::env::consts::ARCH)(number),
-        false => Sysno::new(usize::try_from(number).ok()?).map(|call| call.name()),
+    if is_compat(number) || is_x32(number) {
+        syscall_names(std::env::consts::ARCH)(number)
+    } else {
+        Sysno::new(usize::try_from(number).ok()?).map(|call| call.name())
     }
 }
 

@@ -79,9 +79,10 @@ impl SyscallSummary {
             SummaryGrouping::Thread => SummaryGroup::Thread(tid),
             SummaryGrouping::Cgroup => SummaryGroup::Cgroup(cgroup.cloned()),
         };
-        match self.tables.len() >= MAX_GROUPS && !self.tables.contains_key(&group) {
-            true => SummaryGroup::Others,
-            false => group,
+        if self.tables.len() >= MAX_GROUPS && !self.tables.contains_key(&group) {
+            SummaryGroup::Others
+        } else {
+            group
         }
     }
 

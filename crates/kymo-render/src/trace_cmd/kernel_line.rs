@@ -83,9 +83,10 @@ impl KernelLine<'_> {
         } else {
             starts.write(self.tid, self.cpu, comm, out);
         }
-        match self.counts {
-            true => write_count(self.time, out),
-            false => starts.write_time(self.time, options.ns, out),
+        if self.counts {
+            write_count(self.time, out)
+        } else {
+            starts.write_time(self.time, options.ns, out)
         }
     }
 

@@ -187,9 +187,10 @@ fn in_memory(bytes: &[u8]) -> io::Result<(OwnedFd, PathBuf)> {
     let fd = OwnedFd::from(file);
     let path = descriptors::own_path(&fd);
     // Better told than that all names are missing.
-    match path.exists() {
-        true => Ok((fd, path)),
-        false => Err(io::Error::other("it cannot be read where /proc is not mounted")),
+    if path.exists() {
+        Ok((fd, path))
+    } else {
+        Err(io::Error::other("it cannot be read where /proc is not mounted"))
     }
 }
 

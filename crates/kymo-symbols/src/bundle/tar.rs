@@ -120,9 +120,10 @@ struct EndWatch<R> {
 
 impl<R> EndWatch<R> {
     fn check(&self) -> io::Result<()> {
-        match self.ended {
-            true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is cut short")),
-            false => Ok(()),
+        if self.ended {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is cut short"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -45,9 +45,10 @@ pub(super) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many links"));
         }
         let target = std::fs::read_link(&place)?;
-        match target.is_absolute() {
-            true => found.clear(),
-            false => drop(found.pop()),
+        if target.is_absolute() {
+            found.clear()
+        } else {
+            drop(found.pop())
         }
         left.extend(parts(&target));
     }

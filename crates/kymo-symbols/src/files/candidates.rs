@@ -135,9 +135,10 @@ impl SearchRoots {
 
     /// Candidates for a file that several debug files share.
     pub(super) fn supplement(&self, of: &Path, name: &Path, id: BuildId) -> Vec<PathBuf> {
-        let mut places = vec![match name.is_absolute() {
-            true => self.under(name),
-            false => of.parent().unwrap_or(Path::new("/")).join(name),
+        let mut places = vec![if name.is_absolute() {
+            self.under(name)
+        } else {
+            of.parent().unwrap_or(Path::new("/")).join(name)
         }];
         // A debug file reached through a link has its relative names elsewhere.
         if let Ok(real) = std::fs::canonicalize(of)

@@ -36,7 +36,7 @@ impl Call {
     }
 }
 
-/// What a caller in C is given: the callbacks of a site, and what to give back.
+/// Callbacks of a site for a caller in C, and what to release afterwards.
 #[repr(C)]
 pub struct Calls {
     calls: *const Call,

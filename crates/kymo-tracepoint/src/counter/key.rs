@@ -88,7 +88,7 @@ fn short(text: &[u8]) -> u64 {
     }
 }
 
-/// What a counter can be counted by: texts, integers, `bool` and `char`.
+/// Types that a counter can count by: texts, integers, `bool` and `char`.
 pub trait CounterKey {
     /// The key.
     fn key(&self) -> KeyWords<'_>;

@@ -44,10 +44,7 @@ pub(super) fn is_counted_in(user: &Path) -> bool {
     for name in names.filter(|n| !n.as_encoded_bytes().starts_with(b".")).take(MOST) {
         let path = Path::new().add(directory.bytes()).add(b"/").add(name.as_encoded_bytes());
         let Ok(file) = Fd::open(path.c(), libc::O_RDONLY | libc::O_NONBLOCK) else { continue };
-        match file.lock() {
-            true => sys::unlink(path.c()),
-            false => is_counted = true,
-        }
+        if file.lock() { sys::unlink(path.c()) } else { is_counted = true }
     }
     is_counted
 }

@@ -95,17 +95,14 @@ pub(super) fn write_find_hint(out: &mut dyn Write, rows: Table<'_>) -> io::Resul
     });
     let Some(file) = unnamed else { return Ok(()) };
     let inode = file.number("inode");
-    match file.has("mount") {
-        true => {
-            let mount = file.text("mount");
-            writeln!(out, "  Names of inodes: --find, or find {mount} -xdev -inum {inode}")
-        }
-        false => {
-            let device = device_name(file);
-            writeln!(
-                out,
-                "  Names of inodes: find MOUNTPOINT -xdev -inum {inode}, where {device} is mounted"
-            )
-        }
+    if file.has("mount") {
+        let mount = file.text("mount");
+        writeln!(out, "  Names of inodes: --find, or find {mount} -xdev -inum {inode}")
+    } else {
+        let device = device_name(file);
+        writeln!(
+            out,
+            "  Names of inodes: find MOUNTPOINT -xdev -inum {inode}, where {device} is mounted"
+        )
     }
 }

@@ -28,9 +28,10 @@ pub(super) fn write_bars<T: Display>(
             writeln!(out, "           ...")?;
         }
         let end = |value: Option<i64>| value.map_or(String::new(), |v| shown(v).to_string());
-        let (from, to) = match bucket.is_single {
-            true => (String::new(), end(bucket.from)),
-            false => (end(bucket.from), end(bucket.to)),
+        let (from, to) = if bucket.is_single {
+            (String::new(), end(bucket.from))
+        } else {
+            (end(bucket.from), end(bucket.to))
         };
         let dash = if bucket.is_single { ' ' } else { '-' };
         let len = (u128::from(bucket.count) * u128::from(BAR)).div_ceil(u128::from(most));

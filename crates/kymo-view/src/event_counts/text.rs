@@ -251,9 +251,10 @@ pub(super) fn aligned(
         let mut line = String::new();
         for (n, (cell, width)) in row.zip(&widths).enumerate() {
             let width = format_width(*width);
-            match n < numbers {
-                true => line.push_str(&format!("  {cell:>width$}")),
-                false => line.push_str(&format!("  {cell:<width$}")),
+            if n < numbers {
+                line.push_str(&format!("  {cell:>width$}"))
+            } else {
+                line.push_str(&format!("  {cell:<width$}"))
             }
         }
         cut(line.trim_end(), columns)

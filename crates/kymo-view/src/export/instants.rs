@@ -19,9 +19,8 @@ impl<'t> Instants<'t> {
     /// name of their class.
     pub(super) fn new(tracks: &'t TraceTracks, is_shown: impl Fn(&str) -> bool) -> Instants<'t> {
         let is_span = |name: &str| {
-            SHOWN.iter().any(|shown| match shown.ends_with([':', '_']) {
-                true => name.starts_with(shown),
-                false => name == *shown,
+            SHOWN.iter().any(|shown| {
+                if shown.ends_with([':', '_']) { name.starts_with(shown) } else { name == *shown }
             })
         };
         let chosen = |name: &String| !is_span(name) && !is_shown(name);

@@ -75,10 +75,8 @@ pub fn write(stacks: &Stacks, out: &mut dyn Write) -> io::Result<()> {
 fn head(stacks: &Stacks, m: &mut Message, texts: &mut Texts) {
     let single = stacks.events.len() == 1;
     for event in &stacks.events {
-        let samples = match single {
-            true => "samples".to_string(),
-            false => format!("{} samples", event.name),
-        };
+        let samples =
+            if single { "samples".to_string() } else { format!("{} samples", event.name) };
         let (samples, name) = (texts.number(&samples), texts.number(&event.name));
         let (count, unit) = (texts.number("count"), texts.number(event.unit));
         for (what, unit) in [(samples, count), (name, unit)] {

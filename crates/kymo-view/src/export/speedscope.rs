@@ -60,11 +60,10 @@ fn profiles(stacks: &Stacks) -> Vec<Profile> {
             _ => profile.samples.push((stack, weight)),
         }
     };
-    match stacks.moments.is_empty() {
-        true => stacks.stacks.iter().zip(0..).for_each(|(s, number)| add(number, s.weight)),
-        false => {
-            stacks.moments.iter().for_each(|StackMoment { stack, weight, .. }| add(*stack, *weight))
-        }
+    if stacks.moments.is_empty() {
+        stacks.stacks.iter().zip(0..).for_each(|(s, number)| add(number, s.weight))
+    } else {
+        stacks.moments.iter().for_each(|StackMoment { stack, weight, .. }| add(*stack, *weight))
     }
     let weight = |p: &Profile| p.samples.iter().fold(0u64, |sum, s| sum.saturating_add(s.1));
     profiles.sort_by_cached_key(|p| std::cmp::Reverse(weight(p)));

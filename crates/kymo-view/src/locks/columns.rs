@@ -48,11 +48,10 @@ impl LockField {
 
     /// The column of text.
     pub(super) fn text(self) -> TextColumn<'static> {
-        match self.name.ends_with("_ns") {
-            true => TextColumn::right(self.title, 12, move |row| {
-                ScaledTime(self.value(row)).to_string()
-            }),
-            false => TextColumn::number(self.title, 10, self.name),
+        if self.name.ends_with("_ns") {
+            TextColumn::right(self.title, 12, move |row| ScaledTime(self.value(row)).to_string())
+        } else {
+            TextColumn::number(self.title, 10, self.name)
         }
     }
 }

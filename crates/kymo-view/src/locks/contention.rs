@@ -101,9 +101,10 @@ impl ContentionView<'_> {
 
     /// The commands that split the rows of callers further.
     fn write_next(&self, out: &mut dyn Write) -> io::Result<()> {
-        let (input, after) = match self.recording.is_empty() {
-            true => (String::new(), " -- COMMAND"),
-            false => (format!(" {}", self.recording), ""),
+        let (input, after) = if self.recording.is_empty() {
+            (String::new(), " -- COMMAND")
+        } else {
+            (format!(" {}", self.recording), "")
         };
         writeln!(out, "\n Where to look next")?;
         for (what, flags) in [("which locks:", "-l"), ("which tasks:", "-t"), ("stacks:", "-v")] {

@@ -52,16 +52,16 @@ impl FutexView<'_> {
                 time("max wait", "max_ns"),
                 time("avg wait", "average_ns"),
                 TextColumn::number("timeouts", 9, "timeouts"),
-                TextColumn::right("pid", 10, |r| match r.has("pid") {
-                    true => r.number("pid").to_string(),
-                    false => "-".to_owned(),
+                TextColumn::right("pid", 10, |r| {
+                    if r.has("pid") { r.number("pid").to_string() } else { "-".to_owned() }
                 }),
                 TextColumn::left("address", 18, address).after("  "),
                 TextColumn::left("comm   variable", 0, |r| {
                     let mark = if r.number("uncertain") > 0 { " *" } else { "" };
-                    let variable = match r.has("variable") {
-                        true => format!("   {}", r.text("variable")),
-                        false => String::new(),
+                    let variable = if r.has("variable") {
+                        format!("   {}", r.text("variable"))
+                    } else {
+                        String::new()
                     };
                     format!("{}{mark}{variable}", r.text("comm"))
                 }),

@@ -34,9 +34,12 @@ impl LockReportView<'_> {
         let is_tasks = self.answer.facts().text("group") == "task";
         let all = self.answer.table("locks");
         if self.of == LockEvents::Contention {
-            write_answer(out, all, |row| match is_tasks {
-                true => format!("{}:{}", row.text("comm"), row.number("tid")),
-                false => format!("the lock of {} ({})", row.text("first"), row.text("type")),
+            write_answer(out, all, |row| {
+                if is_tasks {
+                    format!("{}:{}", row.text("comm"), row.number("tid"))
+                } else {
+                    format!("the lock of {} ({})", row.text("first"), row.text("type"))
+                }
             })?;
         }
         let rows = all.first(self.most);
@@ -44,9 +47,10 @@ impl LockReportView<'_> {
         let longest = rows.rows().map(|row| name(row).chars().count()).max().unwrap_or(0);
         let cut = |row: TableRow<'_>| {
             let name = name(row);
-            match name.chars().count() > NAME.1 {
-                true => name.chars().take(NAME.1 - 3).chain("...".chars()).collect(),
-                false => name,
+            if name.chars().count() > NAME.1 {
+                name.chars().take(NAME.1 - 3).chain("...".chars()).collect()
+            } else {
+                name
             }
         };
         let mut columns = vec![TextColumn::right("Name", longest.clamp(NAME.0, NAME.1), cut)];

@@ -199,10 +199,7 @@ fn programs(profile: Option<&Profile>, times: &ProfileTimes) -> Vec<ProgramShare
     let mut names: FxHashMap<u32, String> = FxHashMap::default();
     for tid in times.threads.keys() {
         let (name, pid) = who(*tid, profile, times);
-        match *tid == pid {
-            true => _ = names.insert(pid, name),
-            false => _ = names.entry(pid).or_insert(name),
-        }
+        if *tid == pid { _ = names.insert(pid, name) } else { _ = names.entry(pid).or_insert(name) }
     }
     let mut rows: FxHashMap<&str, ProgramShare> = FxHashMap::default();
     let mut seen: HashSet<u32> = HashSet::new();

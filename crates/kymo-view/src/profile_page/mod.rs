@@ -19,6 +19,8 @@ pub use waits::WaitSection;
 
 /// Times below this say little.
 const UNSURE: Duration = Duration::from_millis(10);
+/// Functions on the first screen.
+const SCREEN_FUNCTIONS: usize = 8;
 
 /// Model of the page.
 #[derive(Debug, Default)]
@@ -133,9 +135,24 @@ impl ProfilePage {
         if let Some(waits) = &self.waits {
             waits.write_pairs(&mut o);
         }
-        self.function_table(&mut o);
+        self.function_table(usize::MAX, &mut o);
         self.hot_path(&mut o);
         self.next_steps(&mut o);
+        o
+    }
+
+    /// The sections that answer the question, for the first screen of a terminal.
+    pub fn to_screen(&self) -> String {
+        let mut o = String::new();
+        self.summary(&mut o);
+        if let Some(waits) = &self.waits {
+            waits.write(&mut o);
+        }
+        self.function_table(SCREEN_FUNCTIONS, &mut o);
+        self.next_steps(&mut o);
+        o.push_str(
+            "  call trees, threads, waits with stacks: -v; as a page in the browser: --view\n",
+        );
         o
     }
 
@@ -200,9 +217,10 @@ impl ProfilePage {
         let accounted = self.user + self.system;
         let (cpu, is_left_out) = self.cpu();
         let part = |of: Duration| cpu.mul_f64(ratio(of.as_secs_f64(), accounted.as_secs_f64()));
-        let (user, system) = match is_left_out {
-            true => (self.user, self.system),
-            false => (part(self.user), part(self.system)),
+        let (user, system) = if is_left_out {
+            (self.user, self.system)
+        } else {
+            (part(self.user), part(self.system))
         };
         let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
         let _ = writeln!(o, "{}\n", visible(&self.command));
@@ -314,7 +332,7 @@ impl ProfilePage {
         Some(said)
     }
 
-    fn function_table(&self, o: &mut String) {
+    fn function_table(&self, limit: usize, o: &mut String) {
         if self.functions.is_empty() {
             return;
         }
@@ -323,7 +341,7 @@ impl ProfilePage {
             "\nWhere the CPU time went (self: in the function; total: with what it called)"
         );
         let _ = writeln!(o, "    self   total  function");
-        for f in &self.functions {
+        for f in self.functions.iter().take(limit) {
             // The kernel's name has brackets of its own.
             let object = f.object.trim_start_matches('[').trim_end_matches(']');
             let (name, object) = (visible(&f.name), visible(object));
@@ -359,9 +377,10 @@ impl ProfilePage {
                 o,
                 "  {} {:>10} {:>10} {:>10}  {who:<25}  {}",
                 // Who has no sample may have run nevertheless.
-                match t.hottest.is_empty() {
-                    true => "     -".to_owned(),
-                    false => format!("{:5.1}%", t.share),
+                if t.hottest.is_empty() {
+                    "     -".to_owned()
+                } else {
+                    format!("{:5.1}%", t.share)
                 },
                 cell(t.on_cpu),
                 cell(t.blocked),

@@ -200,9 +200,12 @@ impl<'a> EventStacks<'a> {
         let task = event.task();
         // Where a recording has one number of a task only, it stands for both.
         let (pid, tid) = (task.pid.or(task.tid).unwrap_or(0), task.tid.or(task.pid).unwrap_or(0));
-        let comm = || match task.is_named || event.class.origin != ClassOrigin::Program {
-            true => String::from_utf8_lossy(task.comm()).into_owned(),
-            false => "[unknown]".to_owned(),
+        let comm = || {
+            if task.is_named || event.class.origin != ClassOrigin::Program {
+                String::from_utf8_lossy(task.comm()).into_owned()
+            } else {
+                "[unknown]".to_owned()
+            }
         };
         let task = self.builder.task(comm, pid, tid);
         let made = &mut self.builder.made;

@@ -176,19 +176,18 @@ impl RecordingStacks {
             moments: plan.moments,
             selection: Some(plan.selection),
             batches,
-            labels: match field.is_some() {
-                true => SampleLabels::Numbers(&mut label),
-                false => SampleLabels::None,
+            labels: if field.is_some() {
+                SampleLabels::Numbers(&mut label)
+            } else {
+                SampleLabels::None
             },
             ..LoadOptions::default()
         };
         let profile = Profile::read(data, options)?;
         let several = source.perf_count() + usize::from(source.timeline().is_some()) > 1;
         for note in profile_ledger(&profile, data).notes() {
-            let fact = match several {
-                true => format!("{}: {}", data.name(), note.fact),
-                false => note.fact.clone(),
-            };
+            let fact =
+                if several { format!("{}: {}", data.name(), note.fact) } else { note.fact.clone() };
             self.ledger.push(Note { fact, ..note.clone() });
         }
         if let Some(damage) = &profile.stats.damaged {
@@ -251,8 +250,9 @@ impl RecordingStacks {
 /// The field that weighs must be one of an event: otherwise it is a slip of the fingers.
 fn check(source: &EventSource, plan: &StackPlan<'_>) -> Result<(), StackError> {
     let Some(field) = plan.weight.field().filter(|_| !source.is_piped()) else { return Ok(()) };
-    match source.classes().iter().any(|c| plan.weight.field_of(c).is_some()) {
-        true => Ok(()),
-        false => Err(StackError::NoField(field.name.to_owned())),
+    if source.classes().iter().any(|c| plan.weight.field_of(c).is_some()) {
+        Ok(())
+    } else {
+        Err(StackError::NoField(field.name.to_owned()))
     }
 }

@@ -163,9 +163,10 @@ impl ReportWriter<'_> {
             ChainStyle::None => Ok(()),
             ChainStyle::Graph | ChainStyle::Fractal => {
                 let relative = layout.drawing == ChainStyle::Fractal;
-                let limit = match relative {
-                    true => Limit::Share(layout.least / 100.0),
-                    false => Limit::Period(least),
+                let limit = if relative {
+                    Limit::Share(layout.least / 100.0)
+                } else {
+                    Limit::Period(least)
                 };
                 let branches = viewer.branches(&entry.chains, limit);
                 let roots: Vec<TreeNode> = branches.iter().map(|b| node(b, &names)).collect();
@@ -184,9 +185,10 @@ impl ReportWriter<'_> {
                 let weighed =
                     |c: &WholeChain| (names(&c.frames), if flat { c.total } else { c.own });
                 let chains: Vec<(Vec<String>, u64)> = chains.iter().map(weighed).collect();
-                match flat {
-                    true => write_flat(self.out, &chains, whole),
-                    false => write_folded(self.out, &chains, whole),
+                if flat {
+                    write_flat(self.out, &chains, whole)
+                } else {
+                    write_folded(self.out, &chains, whole)
                 }
             }
         }

@@ -36,9 +36,10 @@ impl LatencyView<'_> {
         if let Some(longest) = self.answer.table("longest").rows().next() {
             self.write_longest(out, longest)?;
         }
-        match self.causes {
-            true => self.write_causes(out)?,
-            false => self.write_delays(out)?,
+        if self.causes {
+            self.write_causes(out)?
+        } else {
+            self.write_delays(out)?
         }
         if self.histogram {
             self.write_histograms(out)?;

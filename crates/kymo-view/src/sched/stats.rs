@@ -107,9 +107,10 @@ impl SchedStatsView<'_> {
         let domains: Vec<_> = cpus.iter().filter_map(|c| c.domains.get(level)).collect();
         let Some(first) = domains.first() else { return Ok(()) };
         let name = first.name.as_ref().map_or(String::new(), |n| format!(" {n}"));
-        let members = match title.starts_with("CPU: all") || first.mask.is_empty() {
-            true => String::new(),
-            false => format!(" | DOMAIN_CPUS: {}", first.cpu_list()),
+        let members = if title.starts_with("CPU: all") || first.mask.is_empty() {
+            String::new()
+        } else {
+            format!(" | DOMAIN_CPUS: {}", first.cpu_list())
         };
         rule(out, "")?;
         writeln!(out, "{title} | DOMAIN: {}{name}{members}", first.number)?;
@@ -156,9 +157,10 @@ impl SchedStatsView<'_> {
         let derived: Vec<Balance> = counters.iter().map(|c| Balance::of(fields, c)).collect();
         let none = vec![None; derived.len()];
         let success = Row {
-            label: match self.meanings {
-                true => "*tasks were moved".into(),
-                false => format!("*{prefix}lb_success_count"),
+            label: if self.meanings {
+                "*tasks were moved".into()
+            } else {
+                format!("*{prefix}lb_success_count")
             },
             values: derived.iter().map(|d| d.success).collect(),
             places: 0,
@@ -166,9 +168,10 @@ impl SchedStatsView<'_> {
         };
         self.write_row(out, &success, "", "")?;
         let pulled = Row {
-            label: match self.meanings {
-                true => "*tasks that were moved each time".into(),
-                false => format!("*{prefix}lb_avg_pulled"),
+            label: if self.meanings {
+                "*tasks that were moved each time".into()
+            } else {
+                format!("*{prefix}lb_avg_pulled")
             },
             values: derived.iter().map(|d| ratio(d.gained, d.success)).collect(),
             places: 2,
@@ -204,10 +207,7 @@ impl SchedStatsView<'_> {
     }
 
     fn label(&self, field: &SchedCounter, prefix: &str) -> String {
-        match self.meanings {
-            true => field.meaning.to_owned(),
-            false => format!("{prefix}{}", field.name),
-        }
+        if self.meanings { field.meaning.to_owned() } else { format!("{prefix}{}", field.name) }
     }
 
     fn version(&self) -> u16 {

@@ -209,13 +209,15 @@ impl<'a> TimehistWriter<'a> {
         };
         let digit = |n: usize| format!("{:x}", n % 16);
         // Columns that are asked for: before the times, and behind them.
-        let name = |text: &str, prio: &str| match c.show_prio {
-            true => format!("{text:<comm$}  {prio:<8}"),
-            false => text.to_owned(),
+        let name = |text: &str, prio: &str| {
+            if c.show_prio { format!("{text:<comm$}  {prio:<8}") } else { text.to_owned() }
         };
-        let more = |text: &str, heading: &str| match c.pre_migrations {
-            true => format!("  {text:>0$}{1}", width - 1, state(heading)),
-            false => state(heading),
+        let more = |text: &str, heading: &str| {
+            if c.pre_migrations {
+                format!("  {text:>0$}{1}", width - 1, state(heading))
+            } else {
+                state(heading)
+            }
         };
         let names = [&*name("task name", "prio"), "wait time", "sch delay", "run time"];
         let units = [&*name("[tid/pid]", ""), "(msec)", "(msec)", "(msec)"];

@@ -33,28 +33,32 @@ impl TimehistSummary<'_> {
         };
         let mut columns = vec![
             TextColumn::right("comm", 30, name),
-            TextColumn::right("parent", 8, |r| match r.has("parent_tid") {
-                true => r.number("parent_tid").to_string(),
-                false => "-".to_owned(),
+            TextColumn::right("parent", 8, |r| {
+                if r.has("parent_tid") {
+                    r.number("parent_tid").to_string()
+                } else {
+                    "-".to_owned()
+                }
             }),
             TextColumn::number("sched-in", 11, "runs").with_unit("(count)"),
             ms("run-time", 13, "run_ns"),
         ];
-        match self.waits {
-            true => columns.extend([
+        if self.waits {
+            columns.extend([
                 ms("sleep", 11, "sleep_ns"),
                 ms("iowait", 12, "uninterruptible_ns"),
                 ms("preempt", 12, "preempted_ns"),
                 ms("delay", 12, "wakeup_delay_ns"),
-            ]),
-            false => columns.extend([
+            ])
+        } else {
+            columns.extend([
                 ms("min-run", 11, "min_run_ns"),
                 ms("avg-run", 12, "average_run_ns"),
                 ms("max-run", 12, "max_run_ns"),
                 TextColumn::right("stddev", 8, |r| format!("{:.2}", r.float("run_error_percent")))
                     .with_unit("%"),
                 TextColumn::number("  migrations", 8, "migrations"),
-            ]),
+            ])
         }
         let layout = TextLayout { indent: "", gap: "", end: "", columns };
         writeln!(out, "\n{} summary", if self.waits { "Wait-time" } else { "Runtime" })?;
@@ -92,8 +96,9 @@ impl TimehistSummary<'_> {
 
 fn name(row: TableRow<'_>) -> String {
     let (comm, tid, mark) = (row.text("comm"), row.number("tid"), row.mark());
-    match row.has("pid") {
-        true => format!("{comm}[{tid}/{}]{mark}", row.number("pid")),
-        false => format!("{comm}[{tid}]{mark}"),
+    if row.has("pid") {
+        format!("{comm}[{tid}/{}]{mark}", row.number("pid"))
+    } else {
+        format!("{comm}[{tid}]{mark}")
     }
 }

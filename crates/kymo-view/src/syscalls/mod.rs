@@ -238,9 +238,10 @@ impl SyscallView<'_> {
 }
 
 fn thread_name(thread: TableRow<'_>) -> String {
-    match thread.has("tid") {
-        true => format!("{} ({})", thread.text("comm"), thread.number("tid")),
-        false => thread.text("comm"),
+    if thread.has("tid") {
+        format!("{} ({})", thread.text("comm"), thread.number("tid"))
+    } else {
+        thread.text("comm")
     }
 }
 
@@ -266,9 +267,10 @@ pub fn call_time_words(waits: &CallWaits, duration: u64) -> String {
     }
     let known = waits.blocked().saturating_add(waits.runnable).saturating_add(waits.unknown);
     let rest = duration.saturating_sub(known);
-    parts.push(match *waits == CallWaits::default() {
-        true => "no wait in the recording".to_owned(),
-        false => format!("running {}", Span(rest)),
+    parts.push(if *waits == CallWaits::default() {
+        "no wait in the recording".to_owned()
+    } else {
+        format!("running {}", Span(rest))
     });
     parts.join(", ")
 }

@@ -43,12 +43,13 @@ pub fn reading_page(title: &str, span: Option<(u64, u64)>, read: &ReadSoFar) -> 
     let seen = place(read.last.saturating_sub(read.base));
     let share =
         if is_known { format!(", {} % of its time", seen * 100 / WIDTH) } else { String::new() };
-    let unread = match is_known {
-        true => format!(
+    let unread = if is_known {
+        format!(
             "<rect class=\"unread\" x=\"{seen}\" width=\"{}\" height=\"{HEIGHT}\"/>",
             WIDTH - seen
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     let title = escape(title);
     let page = format!(

@@ -119,9 +119,10 @@ fn note_lines(profile: &Profile, ledger: &mut Ledger) {
         worst.join(", ")
     );
     let first = found.lacking.lines.first().map_or("", |l| symbols.dso_name(Some(l.0)));
-    let advice = match first.starts_with('[') {
-        true => "install the kernel's debug package, or name its vmlinux with -k".to_string(),
-        false => format!("install the debug package of {first}, or build it with -g"),
+    let advice = if first.starts_with('[') {
+        "install the kernel's debug package, or name its vmlinux with -k".to_string()
+    } else {
+        format!("install the debug package of {first}, or build it with -g")
     };
     ledger.tell(NoteKind::Lines, fact, Some(advice));
 }

@@ -27,7 +27,7 @@ pub(crate) struct EventSelectionArgs {
     /// Only these events (names or globs)
     #[arg(short = 'e', long = "event", value_name = "NAMES", value_delimiter = ',')]
     pub(crate) events: Vec<String>,
-    /// Only events whose fields match, as in the kernel's event filters:
+    /// Only events with matching fields, in the syntax of the kernel's event filters:
     /// `prev_prio < 100 && next_comm ~ "kworker*"`; also comm, pid, tid, cpu, event
     #[arg(long, value_name = "EXPR", value_parser = FilterExprArg::from_str)]
     pub(crate) filter: Option<FilterExprArg>,

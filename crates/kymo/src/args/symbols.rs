@@ -64,9 +64,10 @@ impl DebuginfodArgs {
 
 /// A directory that exists: without it everything would merely have no names.
 fn directory(text: &str) -> Result<PathBuf, String> {
-    match Path::new(text).is_dir() {
-        true => Ok(text.into()),
-        false => Err("there is no such directory".into()),
+    if Path::new(text).is_dir() {
+        Ok(text.into())
+    } else {
+        Err("there is no such directory".into())
     }
 }
 

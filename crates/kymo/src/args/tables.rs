@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
+use anyhow::bail;
 use clap::Arg;
 use kymo_table::{Answer, SortAlias, SortKeys, check_columns};
 use kymo_view::Ledger;
 
 /// Flags of a table.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct TableArgs {
     /// Sort by these columns, numbers largest first; `-KEY` reverses the order
     #[arg(
@@ -46,7 +47,91 @@ pub(crate) struct MainTable {
     pub(crate) aliases: &'static [SortAlias],
 }
 
+/// Table of an answer that has several, with rows of different kinds.
+pub(crate) struct OneTable {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Short words for columns.
+    pub(crate) aliases: Vec<SortAlias>,
+    /// Keys that it is sorted by if none is named that it has.
+    pub(crate) usual: Vec<&'static str>,
+}
+
 impl TableArgs {
+    /// Whether an order is asked for.
+    pub(crate) fn is_sorted(&self) -> bool {
+        !self.sort.is_empty()
+    }
+
+    /// Checks the keys of an answer whose tables have rows of different kinds: each is of one.
+    ///
+    /// # Errors
+    /// If no table has a key.
+    pub(crate) fn check_keys(&self, answer: &str, tables: &[OneTable]) -> anyhow::Result<()> {
+        let schemas = kymo_analysis::answer_schemas();
+        let schema = schemas.iter().find(|schema| schema.name == answer);
+        let columns = |table: &OneTable| schema.map_or(&[][..], |schema| schema.table(table.name));
+        for key in &self.sort {
+            let mut errors = tables
+                .iter()
+                .map(|table| SortKeys::resolve(&[key], &table.aliases, columns(table)).err());
+            if errors.all(|error| error.is_some()) {
+                let words = tables.iter().flat_map(|table| &table.aliases).map(|(alias, _)| *alias);
+                let words: std::collections::BTreeSet<&str> = words.collect();
+                let words: Vec<&str> = words.into_iter().collect();
+                let words = words.join(", ");
+                bail!(
+                    "there is no key {key:?}; there are {words}, and the columns of docs/json.md"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an answer whose tables have rows of different kinds: each is sorted by those of the
+    /// keys that it has. As CSV and for chosen columns there is one table.
+    ///
+    /// # Errors
+    /// If there is not one table where one is needed, a column does not exist, or writing fails.
+    pub(crate) fn write_tables(
+        &self,
+        out: &mut dyn Write,
+        answer: &mut Answer,
+        tables: &[OneTable],
+        (is_json, ledger): (bool, &Ledger),
+        text: impl FnOnce(&Answer, &mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        for table in tables {
+            let columns = answer.table(table.name).columns;
+            let resolve = |key: &str| SortKeys::resolve(&[key], &table.aliases, columns).is_ok();
+            let mut keys: Vec<&str> =
+                self.sort.iter().map(String::as_str).filter(|key| resolve(key)).collect();
+            if keys.is_empty() {
+                keys.clone_from(&table.usual);
+            }
+            let keys =
+                SortKeys::resolve(&keys, &table.aliases, columns).map_err(anyhow::Error::msg)?;
+            answer.sort(table.name, &keys);
+        }
+        if !is_json && !self.csv && self.columns.is_empty() {
+            return Ok(text(answer, out)?);
+        }
+        for table in tables {
+            answer.limit(table.name, self.most(None));
+        }
+        if is_json && self.columns.is_empty() {
+            return Ok(answer.write_json(out)?);
+        }
+        let [table] = tables else {
+            let names: Vec<&str> = tables.iter().map(|table| table.name).collect();
+            let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            bail!("--csv and --columns are for one table; the options choose {there}");
+        };
+        let of = MainTable { answer: answer.name, table: table.name, alike: &[], aliases: &[] };
+        let order = TableArgs { sort: Vec::new(), ..self.clone() };
+        order.write(out, (answer, &of), (is_json, ledger), text)
+    }
+
     /// Checks the names, before anything is read.
     ///
     /// # Errors

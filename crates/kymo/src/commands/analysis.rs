@@ -52,7 +52,7 @@ pub(crate) struct AnalysisArgs {
     /// Times in nanoseconds
     #[arg(long)]
     pub(crate) ns: bool,
-    /// Whoever owns the file (this is the default; accepted for compatibility)
+    /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Exit with status 3 if anything could make the result wrong

@@ -62,11 +62,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let directory = BuildIdDirectory::of_user()
         .context("there is no build-id cache: HOME is not set, or buildid.dir is /dev/null")?;
     let cache = BuildIdCache::new(directory);
-    match args.unpack {
-        true => unpack_archive(&args, &cache),
-        false => pack(&args, &cache),
-    }
-    .map(|()| ExitCode::SUCCESS)
+    if args.unpack { unpack_archive(&args, &cache) } else { pack(&args, &cache) }
+        .map(|()| ExitCode::SUCCESS)
 }
 
 fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
@@ -89,9 +86,10 @@ fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
         debuginfod: args.servers.client(),
         ..ResolverOptions::default()
     });
-    let name = match args.all {
-        true => with_ending(Path::new(INNER), &format!(".{}", std::process::id())),
-        false => with_ending(&recording, ".tar.bz2"),
+    let name = if args.all {
+        with_ending(Path::new(INNER), &format!(".{}", std::process::id()))
+    } else {
+        with_ending(&recording, ".tar.bz2")
     };
     let mut packed = 0;
     write_whole(&name, |out| {
@@ -110,10 +108,7 @@ fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
         }
         archive.finish()
     })?;
-    let name = match args.all {
-        true => pack_all(&recording, &name)?,
-        false => name,
-    };
+    let name = if args.all { pack_all(&recording, &name)? } else { name };
     say!(
         "[ kymo archive: Packed {} into {} ]\n\
          Where it is to be read, `kymo archive --unpack {}` unpacks it.\n",

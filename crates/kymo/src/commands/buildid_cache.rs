@@ -56,7 +56,7 @@ pub(crate) struct Args {
         conflicts_with_all = ["add", "remove", "purge", "purge_all", "missing", "update"]
     )]
     list: bool,
-    /// Whoever owns the recording (this is the default; accepted for compatibility)
+    /// Ignore the owner of the recording [always on]
     #[arg(short, long)]
     force: bool,
     /// Say what is done; with -l, also list what perf would not
@@ -198,9 +198,10 @@ impl CacheManager {
 
     fn remove(&self, path: &Path) -> anyhow::Result<()> {
         let (files, id) = self.open(path).context("-p removes builds of a file that is gone")?;
-        match self.cache.remove(id)? {
-            true => self.tell("removed", id, &self.name_of(&files)),
-            false => sayln!("kymo: {} was not in the cache", path.display()),
+        if self.cache.remove(id)? {
+            self.tell("removed", id, &self.name_of(&files))
+        } else {
+            sayln!("kymo: {} was not in the cache", path.display())
         }
         Ok(())
     }

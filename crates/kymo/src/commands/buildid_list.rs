@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// The perf.data; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Whoever owns the file (this is the default; accepted for compatibility)
+    /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     force: bool,
     /// Only binaries in which samples were taken
@@ -55,10 +55,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         let path = args.input.clone().unwrap_or_else(super::default_recording);
         let mut file = PerfData::open(&path)?;
-        let hit = match args.with_hits {
-            true => Some(hit_binaries(&mut file, &path)?),
-            false => None,
-        };
+        let hit = if args.with_hits { Some(hit_binaries(&mut file, &path)?) } else { None };
         for entry in &file.features().build_ids {
             if hit.as_ref().is_none_or(|hit| hit.contains(entry.path())) {
                 let path = UntrustedText::new(&entry.filename).to_text();

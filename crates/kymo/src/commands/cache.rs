@@ -32,13 +32,13 @@ pub(crate) struct Args {
 enum Action {
     /// Show what is kept: size, age, kind, build-id and path of each binary
     List {
-        /// Only binaries whose path, name or build-id this matches
+        /// Only binaries with a matching path, name or build-id
         #[arg(value_name = "GLOB")]
         which: Vec<String>,
     },
     /// Remove what is kept
     Clear {
-        /// Only of binaries whose path, name or build-id this matches
+        /// Only of binaries with a matching path, name or build-id
         #[arg(value_name = "GLOB")]
         which: Vec<String>,
         /// Only what was not used for so long: 90s, 30m, 12h, 7d, 2w

@@ -77,7 +77,7 @@ struct Convert {
     /// Replace a file that is there
     #[arg(short, long)]
     force: bool,
-    /// No effect: what is doubtful is always told in notes
+    /// No effect: warnings are always shown
     #[arg(short, long)]
     verbose: bool,
     /// Exit with status 3 if anything could make the result wrong

@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// The perf.data; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Whoever owns the file (this is the default; accepted for compatibility)
+    /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     force: bool,
     /// Also the frequency or period of samples

@@ -79,7 +79,7 @@ pub(crate) struct Args {
     /// Overwrite a file that is not a recording
     #[arg(short, long)]
     force: bool,
-    /// Say which build-ids are told
+    /// Print the build-ids that are added
     #[arg(short, long)]
     verbose: bool,
 }
@@ -99,9 +99,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let all = args.buildid_all || args.mmap2_buildid_all || input.is_pipe();
     let wanted = args.build_ids || args.buildid_all;
     let in_maps = args.mmap2_buildids || args.mmap2_buildid_all;
-    let hit = match (wanted || in_maps) && !all {
-        true => Some(hit_binaries(&mut input, &args.input)?),
-        false => None,
+    let hit = if (wanted || in_maps) && !all {
+        Some(hit_binaries(&mut input, &args.input)?)
+    } else {
+        None
     };
     let (target, to_pipe) = target(&args)?;
     let mut injection = Injection {
@@ -148,9 +149,10 @@ fn target(args: &Args) -> anyhow::Result<(RewriteTarget, bool)> {
         return Ok((RewriteTarget::Pipe(Box::new(crate::streams::raw_stdout())), true));
     }
     let (file, stream) = kymo_record::create_recording(&args.output, args.force)?;
-    Ok(match stream {
-        true => (RewriteTarget::Pipe(Box::new(file)), true),
-        false => (RewriteTarget::File(file), false),
+    Ok(if stream {
+        (RewriteTarget::Pipe(Box::new(file)), true)
+    } else {
+        (RewriteTarget::File(file), false)
     })
 }
 
@@ -220,10 +222,7 @@ impl Injection {
             }
             let kernel = entry.raw.misc.cpumode() == Misc::KERNEL;
             let name = key.0.into_os_string().into_vec();
-            let name = match name.starts_with(KERNEL) {
-                true => KERNEL.to_vec(),
-                false => name,
-            };
+            let name = if name.starts_with(KERNEL) { KERNEL.to_vec() } else { name };
             self.found.push(BuildIdOf { kernel, name, id });
         }
         Some((id, first))
@@ -284,17 +283,15 @@ impl Rewriting for Injection {
         {
             return;
         }
-        let told = match self.told || self.in_maps {
-            true => self.mapping(entry),
-            false => None,
-        };
+        let told = if self.told || self.in_maps { self.mapping(entry) } else { None };
         let Some((id, first)) = told else { return append(entry, out) };
         if self.records && self.told && first {
             self.found.last().into_iter().for_each(|binary| append_build_id(binary, out));
         }
-        match self.in_maps && entry.raw.kind == RecordKind::MMAP2 {
-            true => append_with_build_id(entry, id, out),
-            false => append(entry, out),
+        if self.in_maps && entry.raw.kind == RecordKind::MMAP2 {
+            append_with_build_id(entry, id, out)
+        } else {
+            append(entry, out)
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod complete;
 mod markdown;
+mod topics;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,13 +20,14 @@ use kymo_kernel::terminal_output::output_is_terminal;
 #[command(after_long_help = "\
 Read a page:        kymo manual record
 As man shows it:    kymo manual record | man -l -
-Install them all:   kymo manual --dir /usr/local/share/man/man1
+The language of run: kymo manual run.7 | man -l -
+Install all:        kymo manual --dir /usr/local/share/man
 Completions:        kymo manual --completions bash > /etc/bash_completion.d/kymo")]
 pub(crate) struct Args {
-    /// The command whose page is printed; without it, that of kymo itself
+    /// Command, or `kymo.7`, `run.7` (the language) or `warnings.7` [default: kymo itself]
     #[arg(value_name = "COMMAND", conflicts_with_all = ["dir", "completions"])]
     command: Option<String>,
-    /// Write all pages into this directory: `kymo.1`, `kymo-record.1`, `kymo-sched-latency.1`, …
+    /// Write all pages below this directory: `man1/kymo-record.1`, …, `man7/kymo-run.7`, …
     #[arg(long, value_name = "DIR", conflicts_with = "completions")]
     dir: Option<PathBuf>,
     /// Write the reference pages of the book into this directory
@@ -34,7 +36,7 @@ pub(crate) struct Args {
     /// Print completions for this shell
     #[arg(long, value_name = "SHELL")]
     completions: Option<Shell>,
-    /// Print what a command line can go on with, for the shell
+    /// Print the words that may continue a command line, for the shell
     #[arg(long, hide = true)]
     complete: bool,
     #[arg(last = true, hide = true)]
@@ -56,15 +58,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             (markdown::file_name(&name), markdown::page(&command, &name).into_bytes())
         });
         write(dir, pages)?;
+        let topics =
+            topics::all().map(|page| (format!("{}.7.md", page.name), page.markdown().into_bytes()));
+        write(dir, topics.into_iter())?;
         return Ok(ExitCode::SUCCESS);
+    } else if let Some(topic) = args.command.as_deref().and_then(topic_page) {
+        text = topic.into_bytes();
     } else {
-        // On a terminal nobody reads roff: the help has the same text.
+        // Roff is not readable on a terminal; the help has the same text.
         if args.dir.is_none() && output_is_terminal() {
             return show_help(cli, args.command.as_deref());
         }
         let pages = pages(cli)?;
         if let Some(dir) = &args.dir {
-            write(dir, pages.into_iter().map(|(name, page)| (format!("{name}.1"), page)))?;
+            let commands = pages.into_iter().map(|(name, page)| (format!("{name}.1"), page));
+            write(&dir.join("man1"), commands)?;
+            let topics = topics::all();
+            let topics = topics.iter().map(|p| (format!("{}.7", p.name), p.roff().into_bytes()));
+            write(&dir.join("man7"), topics)?;
             return Ok(ExitCode::SUCCESS);
         }
         let wanted = args.command.map_or("kymo".to_owned(), |c| format!("kymo-{c}"));
@@ -77,6 +88,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut out = crate::streams::stdout().lock();
     out.write_all(&text).and_then(|()| out.flush()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Page of section 7 for `kymo.7`, `run.7` or `warnings.7`: roff, or plain text on a terminal.
+fn topic_page(typed: &str) -> Option<String> {
+    let name = typed.strip_suffix(".7")?;
+    let wanted = if name == "kymo" { name.to_owned() } else { format!("kymo-{name}") };
+    let page = topics::all().into_iter().find(|page| page.name == wanted)?;
+    Some(if output_is_terminal() { page.markdown() } else { page.roff() })
 }
 
 /// The help of kymo or of a command.

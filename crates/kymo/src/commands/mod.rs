@@ -80,9 +80,10 @@ pub(crate) fn default_recording() -> PathBuf {
 
 /// When the bytes of a recording last changed, which perf takes for the time of the recording.
 pub(crate) fn captured_on(path: &Path) -> Option<String> {
-    let meta = match path.as_os_str() == "-" {
-        true => std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?).metadata(),
-        false => std::fs::metadata(path),
+    let meta = if path.as_os_str() == "-" {
+        std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?).metadata()
+    } else {
+        std::fs::metadata(path)
     };
     let meta = meta.ok()?;
     // A pipe has no past; perf states its time all the same.
@@ -110,9 +111,10 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let text = format!("{error:#}");
     // Nobody named it.
     let is_default = text.starts_with("perf.data: ") && !std::path::Path::new("perf.data").exists();
-    let next = match is_default {
-        true => format!("; `{} record` makes it, and -i names another", caller.word()),
-        false => String::new(),
+    let next = if is_default {
+        format!("; `{} record` makes it, and -i names another", caller.word())
+    } else {
+        String::new()
     };
     sayln!("{who}: {what}{text}{next}");
     if caller == CalledName::Perf {

@@ -17,9 +17,10 @@ pub(crate) fn write(
     crate::progress::end();
     let Some(path) = path.filter(|p| p.as_os_str() != "-") else {
         // Files and pipes get the bytes of the format.
-        let out: Box<dyn Write> = match crate::streams::stdout().is_terminal() {
-            true => Box::new(crate::streams::stdout().lock()),
-            false => Box::new(crate::streams::raw_stdout().lock()),
+        let out: Box<dyn Write> = if crate::streams::stdout().is_terminal() {
+            Box::new(crate::streams::stdout().lock())
+        } else {
+            Box::new(crate::streams::raw_stdout().lock())
         };
         let mut out = BufWriter::with_capacity(64 << 10, out);
         fill(&mut out)?;

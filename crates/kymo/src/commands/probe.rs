@@ -235,19 +235,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return show::functions(&args, own.or(filter).as_ref());
     }
     if let Some(glob) = &args.list {
-        return match args.cache {
-            true => cached::list(&args, glob.as_deref()),
-            false => list::list(&args, glob.as_deref()),
+        return if args.cache {
+            cached::list(&args, glob.as_deref())
+        } else {
+            list::list(&args, glob.as_deref())
         };
     }
     if !args.definition.is_empty() {
         return show::definitions(&args);
     }
     if !args.del.is_empty() {
-        match args.cache {
-            true => cached::delete(&args)?,
-            false => delete::delete(&args)?,
-        }
+        if args.cache { cached::delete(&args)? } else { delete::delete(&args)? }
     }
     if args.add.is_empty() { Ok(ExitCode::SUCCESS) } else { add::add(&args) }
 }

@@ -102,13 +102,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MODE", value_parser = call_graph)]
     call_graph: Option<CallGraph>,
 
-    /// Leave aside what the command waits for: cheaper where it often does
+    /// Do not record waits: cheaper for a command that waits often
     #[arg(long)]
     cpu_only: bool,
 
     /// Number of functions to show
     #[arg(short = 'n', long = "top", value_name = "N", default_value_t = 15)]
     top: usize,
+
+    /// Show all sections on a terminal: call trees, threads, waits with stacks, the hot path
+    #[arg(short, long)]
+    verbose: bool,
 
     #[command(flatten)]
     servers: DebuginfodArgs,
@@ -117,7 +121,7 @@ pub(crate) struct Args {
     #[arg(long)]
     view: bool,
 
-    /// Exit with status 3 when anything limits the trust in the result
+    /// Exit with status 3 if there are warnings
     #[arg(long)]
     strict: bool,
 
@@ -400,21 +404,25 @@ fn show(
     let ledger = page_ledger(&run, profile.as_ref(), &times);
     // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
     // must give the same file as without.
-    let mut out: Box<dyn std::io::Write> = match args.command.is_empty() {
-        true => {
-            if args.input.is_none() {
-                crate::screen::set_live();
-            }
-            crate::screen::page_tables();
-            Box::new(crate::streams::stdout().lock())
+    let mut out: Box<dyn std::io::Write> = if args.command.is_empty() {
+        if args.input.is_none() {
+            crate::screen::set_live();
         }
-        false => Box::new(crate::streams::stderr()),
+        crate::screen::page_tables();
+        Box::new(crate::streams::stdout().lock())
+    } else {
+        Box::new(crate::streams::stderr())
     };
     if args.json {
         writeln!(out, "{:#}", page.to_json(&ledger))?;
     } else {
         out.write_all(b"\n")?;
-        let text = page.to_text();
+        let is_terminal = if args.command.is_empty() {
+            kymo_kernel::terminal_output::output_is_terminal()
+        } else {
+            kymo_kernel::terminal_output::error_columns().is_some()
+        };
+        let text = if is_terminal && !args.verbose { page.to_screen() } else { page.to_text() };
         let text = if args.command.is_empty() { text } else { crate::screen::fitted(&text) };
         out.write_all(text.as_bytes())?;
         if args.output.is_some() {
@@ -425,10 +433,8 @@ fn show(
         }
     }
     out.flush()?;
-    let status = match args.json && !args.command.is_empty() {
-        true => exit::status_of_whole,
-        false => exit::status,
-    };
+    let status =
+        if args.json && !args.command.is_empty() { exit::status_of_whole } else { exit::status };
     Ok(status(path.display(), None, &ledger, args.strict))
 }
 

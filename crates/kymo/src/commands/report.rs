@@ -87,7 +87,7 @@ pub(crate) struct Args {
     /// Show only where and how it was recorded
     #[arg(long)]
     header_only: bool,
-    /// Show all that the header tells: processors, caches, memory, clock
+    /// Show the header: processors, caches, memory, clock
     #[arg(short = 'I', long)]
     show_info: bool,
     /// Machine-readable output
@@ -192,7 +192,7 @@ pub(crate) struct Args {
     /// Rows alone: no headings, no ledger
     #[arg(short, long)]
     quiet: bool,
-    /// Whoever owns the file (this is the default; accepted for compatibility)
+    /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     force: bool,
     /// Exit with status 3 if anything could make the result wrong
@@ -268,9 +268,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = LoadOptions {
         symbols,
         merge_threads: !config.has(Key::Pid) && !config.has(Key::Tid),
-        labels: match config.payload_keys.is_empty() {
-            true => SampleLabels::None,
-            false => SampleLabels::Payloads(&mut labels),
+        labels: if config.payload_keys.is_empty() {
+            SampleLabels::None
+        } else {
+            SampleLabels::Payloads(&mut labels)
         },
         by_cpu: config.has(Key::Cpu),
         // As in perf, the end that the graphs begin with stays.
@@ -345,9 +346,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let ledger = || ledger.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if args.json {
             let ledger = ledger();
-            let groups: Vec<Vec<usize>> = match args.group {
-                true => groups.into_iter().map(|group| group.events).collect(),
-                false => (0..profile.events.len()).map(|number| vec![number]).collect(),
+            let groups: Vec<Vec<usize>> = if args.group {
+                groups.into_iter().map(|group| group.events).collect()
+            } else {
+                (0..profile.events.len()).map(|number| vec![number]).collect()
             };
             write_json(&mut out, &profile, &config, &labels, &groups)?;
             return anyhow::Ok(ledger);

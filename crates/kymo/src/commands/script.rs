@@ -97,7 +97,7 @@ pub(crate) struct Args {
     /// Print the header of the recording first
     #[arg(long)]
     header: bool,
-    /// Print all that the header tells: processors, caches, memory, clock
+    /// Print the header: processors, caches, memory, clock
     #[arg(short = 'I', long)]
     show_info: bool,
     /// Print only that
@@ -135,7 +135,7 @@ pub(crate) struct Args {
     show_text_poke_events: bool,
     #[command(flatten)]
     switch: crate::args::switch::SwitchArgs,
-    /// Whoever owns the file (this is the default; accepted for compatibility)
+    /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     force: bool,
     /// Exit with status 3 if anything makes the output less than trustworthy

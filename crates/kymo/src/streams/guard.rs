@@ -74,9 +74,10 @@ impl<W: Write> TextGuard<W> {
         let held = std::mem::take(&mut self.held);
         let mut out = Vec::new();
         for byte in held {
-            match byte.is_ascii() {
-                true => write_character(char::from(byte), &mut out),
-                false => write_stray_byte(byte, &mut out),
+            if byte.is_ascii() {
+                write_character(char::from(byte), &mut out)
+            } else {
+                write_stray_byte(byte, &mut out)
             }
         }
         if out.is_empty() { Ok(()) } else { self.inner.write_all(&out) }

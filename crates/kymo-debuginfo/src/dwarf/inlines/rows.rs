@@ -44,12 +44,11 @@ pub(super) fn run(
             }
             at = (addr > from).then_some(next);
         }
-        before = match row.end_sequence() {
-            true => None,
-            false => {
-                let at = at.unwrap_or_else(|| addresses.partition_point(|(a, _)| *a < addr));
-                Some((of(row), addr, at))
-            }
+        before = if row.end_sequence() {
+            None
+        } else {
+            let at = at.unwrap_or_else(|| addresses.partition_point(|(a, _)| *a < addr));
+            Some((of(row), addr, at))
         };
     }
     Ok(())

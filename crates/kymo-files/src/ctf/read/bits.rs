@@ -133,9 +133,10 @@ impl<'a> Bits<'a> {
             }
             self.pos += u64::from(size / 7 * 8);
             let unused = 128 - size;
-            let fits = match signed {
-                true => i64::try_from((value << unused) as i128 >> unused).map(|n| n as u64),
-                false => u64::try_from(value),
+            let fits = if signed {
+                i64::try_from((value << unused) as i128 >> unused).map(|n| n as u64)
+            } else {
+                u64::try_from(value)
             };
             return fits.map(|value| (value, size)).map_err(|_| DecodeError::TooLarge);
         }
@@ -164,9 +165,10 @@ impl<'a> Bits<'a> {
                 let few = tail.get(..n)?;
                 let mut chunk = [0; 8];
                 chunk.get_mut(..n)?.copy_from_slice(few);
-                match big {
-                    true => u64::from_be_bytes(chunk) >> (64 - 8 * n),
-                    false => u64::from_le_bytes(chunk),
+                if big {
+                    u64::from_be_bytes(chunk) >> (64 - 8 * n)
+                } else {
+                    u64::from_le_bytes(chunk)
                 }
             }
         };

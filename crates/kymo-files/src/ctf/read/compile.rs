@@ -405,9 +405,10 @@ impl<'c> Compiler<'c> {
                 if let Some(info) = self.out.fields.last_mut() {
                     info.size = size;
                 }
-                let load = match f.reversed {
-                    true => Load::reversed(f.byte_order),
-                    false => Load::of(size, f.align, f.byte_order),
+                let load = if f.reversed {
+                    Load::reversed(f.byte_order)
+                } else {
+                    Load::of(size, f.align, f.byte_order)
                 };
                 self.push(Step::Float { field, align: f.align, load })?;
                 Ok(FieldTarget::Other)
@@ -490,9 +491,10 @@ impl<'c> Compiler<'c> {
             info.address = int.address;
             info.boolean = labels.is_some_and(|l| is_boolean(l));
         }
-        let load = match int.reversed {
-            true => Load::reversed(int.byte_order),
-            false => Load::of(int.size, int.align, int.byte_order),
+        let load = if int.reversed {
+            Load::reversed(int.byte_order)
+        } else {
+            Load::of(int.size, int.align, int.byte_order)
         };
         let (align, size, save) = (int.align, int.size as u8, NO_SLOT);
         let step = self.push(Step::Int { field, align, load, size, save })?;

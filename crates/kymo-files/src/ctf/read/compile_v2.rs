@@ -58,10 +58,7 @@ impl Compiler<'_> {
             return self.fail(format!("`{}` does not select for `{name}`", of.selector));
         };
         // What is optional stands for itself.
-        let field = match of.optional {
-            true => 0,
-            false => self.info(name, top, "variant".to_owned()),
-        };
+        let field = if of.optional { 0 } else { self.info(name, top, "variant".to_owned()) };
         let number = self.out.choices.len();
         let optional = of.optional;
         self.out.choices.push(Choices { signed, optional, of: Vec::new() });
@@ -70,9 +67,10 @@ impl Compiler<'_> {
         let (mut choices, mut places) = (Vec::new(), Vec::new());
         for option in &of.options {
             let from = self.out.steps.len() as u32;
-            places.push(match optional {
-                true => self.of(&option.of, name, top)?,
-                false => self.of(&option.of, &option.name, false)?,
+            places.push(if optional {
+                self.of(&option.of, name, top)?
+            } else {
+                self.of(&option.of, &option.name, false)?
             });
             let steps = (from, self.out.steps.len() as u32);
             let choice = |(from, to): &(i128, i128)| Choice { from: *from, to: *to, steps };

@@ -214,15 +214,12 @@ impl Quick {
     /// The id and the time that eight bytes begin with. `None`: another form of the header.
     #[inline]
     pub(crate) fn peek(&self, word: [u8; 8]) -> Option<(u64, u64)> {
-        let (id, time) = match self.big {
-            false => {
-                let word = u64::from_le_bytes(word);
-                (word & mask(self.id_size), word >> self.id_size)
-            }
-            true => {
-                let word = u64::from_be_bytes(word) >> (64 - 8 * self.bytes);
-                (word >> self.time_size & mask(self.id_size), word)
-            }
+        let (id, time) = if self.big {
+            let word = u64::from_be_bytes(word) >> (64 - 8 * self.bytes);
+            (word >> self.time_size & mask(self.id_size), word)
+        } else {
+            let word = u64::from_le_bytes(word);
+            (word & mask(self.id_size), word >> self.id_size)
         };
         (id <= self.last).then_some((id, time & mask(self.time_size)))
     }

@@ -115,9 +115,12 @@ impl FieldInfo {
     pub fn labels(&self, value: u64) -> impl Iterator<Item = &str> {
         let number = if self.signed { i128::from(value as i64) } else { i128::from(value) };
         let labels = self.labels.iter().flat_map(|l| l.iter());
-        let is_of = move |l: &&EnumMapping| match self.bit_names {
-            false => l.from <= number && number <= l.to,
-            true => value & bits_between(l.from, l.to) != 0,
+        let is_of = move |l: &&EnumMapping| {
+            if self.bit_names {
+                value & bits_between(l.from, l.to) != 0
+            } else {
+                l.from <= number && number <= l.to
+            }
         };
         // A name of bits may have several ranges of them.
         let mut last: Option<&str> = None;
@@ -478,10 +481,7 @@ impl<V: Visit> Walk<'_, V> {
 
     fn choose(&self, tag: u16, choices: &Choices) -> Option<(u32, u32)> {
         let value = self.slots.get(tag);
-        let value = match choices.signed {
-            true => i128::from(value as i64),
-            false => i128::from(value),
-        };
+        let value = if choices.signed { i128::from(value as i64) } else { i128::from(value) };
         let chosen = choices.of.iter().find(|c| c.from <= value && value <= c.to);
         chosen.map(|c| c.steps)
     }

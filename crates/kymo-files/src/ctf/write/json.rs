@@ -262,10 +262,8 @@ fn row<'m>(
 }
 
 fn integer(int: &Int) -> FieldClass {
-    let kind = match int.signed {
-        true => "fixed-length-signed-integer",
-        false => "fixed-length-unsigned-integer",
-    };
+    let kind =
+        if int.signed { "fixed-length-signed-integer" } else { "fixed-length-unsigned-integer" };
     let mut class = json!({
         "type": kind,
         "length": int.size,

@@ -259,9 +259,10 @@ impl Printer<'_> {
         self.depth += 1;
         for label in of.labels.iter() {
             let name = quoted(&label.name);
-            match label.from == label.to {
-                true => self.line(&format!("{name} = {},", label.from))?,
-                false => self.line(&format!("{name} = {} ... {},", label.from, label.to))?,
+            if label.from == label.to {
+                self.line(&format!("{name} = {},", label.from))?
+            } else {
+                self.line(&format!("{name} = {} ... {},", label.from, label.to))?
             }
         }
         self.depth -= 1;

@@ -65,12 +65,13 @@ pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
     let open_error = |error| PerfDataReadError::Open { path: name.clone(), error };
     let file = opened.map_err(open_error)?;
     if file.metadata().map_err(open_error)?.is_dir() {
-        return Err(match path.join(FIRST_OF_THREADS).exists() {
-            true => PerfDataReadError::Threads { path: name },
-            false => match crate::ctf::read::why_unreadable(path) {
+        return Err(if path.join(FIRST_OF_THREADS).exists() {
+            PerfDataReadError::Threads { path: name }
+        } else {
+            match crate::ctf::read::why_unreadable(path) {
                 Some(why) => PerfDataReadError::BrokenTrace { why },
                 None => PerfDataReadError::Directory { path: name },
-            },
+            }
         });
     }
     read(name, InputFile::File(file))

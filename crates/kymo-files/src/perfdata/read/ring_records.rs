@@ -65,18 +65,20 @@ impl RingRecords {
             at += usize::from(header.size);
         }
         self.stats.bytes += all as u64;
-        match self.queue.open_is_used() {
-            true => self.queue.seal(Block::pooled(buffer, all, Origin::From(0), &self.pool)),
-            false => self.pool.give(buffer),
+        if self.queue.open_is_used() {
+            self.queue.seal(Block::pooled(buffer, all, Origin::From(0), &self.pool))
+        } else {
+            self.pool.give(buffer)
         }
     }
 
     fn record(&mut self, header: RecordHeader, body: &[u8], at: usize) {
         self.stats.records += 1;
         let is_sample = header.kind == RecordKind::SAMPLE;
-        let found = match is_sample {
-            true => self.ids.sample(body, Endian::NATIVE),
-            false => self.ids.sideband(header.kind, body, Endian::NATIVE),
+        let found = if is_sample {
+            self.ids.sample(body, Endian::NATIVE)
+        } else {
+            self.ids.sideband(header.kind, body, Endian::NATIVE)
         };
         match found {
             Err(why) => self.stats.count_unusable(why),

@@ -73,10 +73,7 @@ impl Default for EventMeta {
 
 /// The size that the attributes of a file with these events have.
 pub fn attr_size(events: &[EventMeta]) -> usize {
-    match events.iter().all(|e| e.attr.config3 == 0) {
-        true => ATTR_SIZE_VER7,
-        false => Attr::SIZE,
-    }
+    if events.iter().all(|e| e.attr.config3 == 0) { ATTR_SIZE_VER7 } else { Attr::SIZE }
 }
 
 /// The attribute cut to `size`, which it also states.
@@ -395,9 +392,8 @@ impl PerfDataWriter {
             return Ok(0);
         }
         let features = &incomplete(features);
-        let late = |(f, b): (&Feature, &Vec<u8>)| match self.is_early(*f, b) {
-            true => 16,
-            false => b.len() as u64 + 16,
+        let late = |(f, b): (&Feature, &Vec<u8>)| {
+            if self.is_early(*f, b) { 16 } else { b.len() as u64 + 16 }
         };
         let need: u64 = features.iter().map(late).sum();
         let room = if need * 2 < self.data { need } else { 0 };

@@ -68,8 +68,9 @@ impl Machine {
 
 /// Formats of no length could be as many as the file has bytes.
 fn room<T>(formats: &[T], s: &SectionReader<'_>) -> Result<(), Damage> {
-    match formats.len() < MAX_FORMATS {
-        true => Ok(()),
-        false => Err(s.damage(format!("more than {MAX_FORMATS} formats"))),
+    if formats.len() < MAX_FORMATS {
+        Ok(())
+    } else {
+        Err(s.damage(format!("more than {MAX_FORMATS} formats")))
     }
 }

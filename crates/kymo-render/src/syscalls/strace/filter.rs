@@ -106,9 +106,8 @@ impl CallFilter {
                 _ => {
                     let number = word.parse().ok().map(signal_text);
                     let upper = word.to_uppercase();
-                    let name = number.unwrap_or_else(|| match upper.starts_with("SIG") {
-                        true => upper,
-                        false => format!("SIG{upper}"),
+                    let name = number.unwrap_or_else(|| {
+                        if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") }
                     });
                     if !all.contains(&name) {
                         return Err(CallFilterError::Signal(word.to_owned()));
@@ -117,10 +116,8 @@ impl CallFilter {
                 }
             }
         }
-        self.signals = Some(match are_others {
-            true => all.difference(&signals).cloned().collect(),
-            false => signals,
-        });
+        self.signals =
+            Some(if are_others { all.difference(&signals).cloned().collect() } else { signals });
         Ok(())
     }
 
@@ -145,9 +142,10 @@ impl CallFilter {
                 _ => return Err(CallFilterError::Status(word.to_owned())),
             }
         }
-        self.statuses = Some(match are_others {
-            true => all.into_iter().filter(|status| !statuses.contains(status)).collect(),
-            false => statuses,
+        self.statuses = Some(if are_others {
+            all.into_iter().filter(|status| !statuses.contains(status)).collect()
+        } else {
+            statuses
         });
         Ok(())
     }
@@ -155,9 +153,10 @@ impl CallFilter {
     /// Whether a call of this machine's ABI is shown; of others by its name.
     pub(super) fn has_call(&self, call: &super::BegunCall) -> bool {
         let Some(calls) = &self.calls else { return true };
-        match call.is_compat {
-            false => calls.contains(&call.number),
-            true => super::super::syscall_number(&call.name).is_none_or(|n| calls.contains(&n)),
+        if call.is_compat {
+            super::super::syscall_number(&call.name).is_none_or(|n| calls.contains(&n))
+        } else {
+            calls.contains(&call.number)
         }
     }
 

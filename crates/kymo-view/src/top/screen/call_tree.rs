@@ -46,10 +46,8 @@ pub(super) fn rows(
 ) -> Vec<TreeRow> {
     let whole = tree.node(LiveNodeId::ROOT).map_or(0, |n| n.total);
     let filter = filter.to_lowercase();
-    let matching = match filter.is_empty() {
-        true => None,
-        false => Some(with_matches(profile, tree, &filter)),
-    };
+    let matching =
+        if filter.is_empty() { None } else { Some(with_matches(profile, tree, &filter)) };
     let mut rows = Vec::new();
     let mut open: Vec<LiveNodeId> = tree.children(LiveNodeId::ROOT).iter().rev().copied().collect();
     while let Some(id) = open.pop() {

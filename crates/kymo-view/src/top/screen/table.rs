@@ -55,10 +55,8 @@ impl TopScreen {
             for ((cell, width), last) in
                 line.cells.iter().zip(&widths).zip((0..widths.len()).map(|n| n == all_but_last))
             {
-                let text: String = match last {
-                    true => cell.clone(),
-                    false => cell.chars().take(*width).collect(),
-                };
+                let text: String =
+                    if last { cell.clone() } else { cell.chars().take(*width).collect() };
                 let is_kernel = cell.starts_with("[k]");
                 let style = if is_kernel { ScreenStyle::KERNEL } else { ScreenStyle::PLAIN };
                 write(buffer, area, (x + 1, y), &text, style);

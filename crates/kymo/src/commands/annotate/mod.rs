@@ -31,7 +31,7 @@ use source::SourceTexts;
 #[command(after_help = "Examples:\n  \
 kymo annotate                     the three functions that cost most\n  \
 kymo annotate memcpy -M intel     one function, with the destination first\n  \
-kymo annotate -d libc.so.6 'str*' all functions of a library whose names begin so")]
+kymo annotate -d libc.so.6 'str*' all functions with that prefix")]
 pub(crate) struct Args {
     #[command(flatten)]
     source: RecordingArgs,
@@ -89,7 +89,7 @@ pub(crate) struct Args {
     /// Show events side by side (always on; accepted for compatibility)
     #[arg(long)]
     group: bool,
-    /// Whoever owns the file (this is the default; accepted for compatibility)
+    /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     force: bool,
     /// Exit with status 3 if anything could make the result wrong
@@ -247,10 +247,7 @@ fn choose<'a>(
         if all.is_empty() {
             let hottest = costs.hot.iter().take(3).map(|h| profile.machine.symbols.name(h.symbol));
             let hottest = hottest.collect::<Vec<_>>().join(", ");
-            let file = match Path::new(name).is_file() {
-                true => " (-i names a recording)",
-                false => "",
-            };
+            let file = if Path::new(name).is_file() { " (-i names a recording)" } else { "" };
             bail!("no sample is in a function {name}{file}; most are in {hottest}");
         }
         found.extend(all);

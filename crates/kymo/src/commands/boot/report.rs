@@ -40,7 +40,7 @@ pub(super) struct Args {
     /// when the first process starts)
     #[arg(long, value_name = "NAME")]
     until: Option<String>,
-    /// The thread whose path is wanted
+    /// Thread of the path
     #[arg(long, value_name = "TID", conflicts_with = "comm")]
     tid: Option<u32>,
     /// The task with this name that is there longest
@@ -78,9 +78,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         recording: boot.source.arguments().to_owned(),
     };
     let mut out = stdout();
-    match args.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &boot.ledger)?,
+    if args.json {
+        view.write_json(&mut out)?
+    } else {
+        view.write_text(&mut out, &boot.ledger)?
     }
     out.flush()?;
     let status = status(args, &boot, &boot.ledger);
@@ -99,9 +100,10 @@ fn compare(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
     let names = [a, b].map(|path| path.display().to_string());
     let view = BootComparison { reports, names, rows: &rows, entries: args.entries };
     let mut out = stdout();
-    match args.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
+    if args.json {
+        view.write_json(&mut out)?
+    } else {
+        view.write_text(&mut out, &ledger)?
     }
     out.flush()?;
     Ok(status(args, &boots[1], &ledger))

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// side, in orange what grew, in blue what shrank or vanished
     #[arg(long, value_name = "FILE")]
     diff: Option<PathBuf>,
-    /// Output format; by default the one that the name of the output file tells
+    /// Output format [default: by the name of the output file]
     #[arg(short, long, visible_alias = "to", value_name = "FORMAT")]
     format: Option<Format>,
     /// Write to this file, which must not exist yet; otherwise to the standard output

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// With -u: once they are shown, remove counters of programs that were killed
     #[arg(long, requires = "user_events")]
     forget: bool,
-    /// Count only events whose fields fit
+    /// Count only events with matching fields
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
     /// Count by these fields; with -u by pid or comm

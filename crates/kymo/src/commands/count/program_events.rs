@@ -149,9 +149,10 @@ pub(super) fn run(
 fn ledger_note(note: &LiveNote) -> Note {
     let kind = NoteKind::ALL.iter().find(|kind| kind.code() == note.code);
     let kind = kind.copied().unwrap_or(NoteKind::Program);
-    match note.is_doubt {
-        true => Note::doubt(kind, note.fact.clone(), note.advice.clone()),
-        false => Note::choice(kind, note.fact.clone(), note.advice.clone()),
+    if note.is_doubt {
+        Note::doubt(kind, note.fact.clone(), note.advice.clone())
+    } else {
+        Note::choice(kind, note.fact.clone(), note.advice.clone())
     }
 }
 

@@ -172,7 +172,7 @@ pub(crate) struct Args {
     /// Rows alone, in perf's columns
     #[arg(short, long)]
     quiet: bool,
-    /// Whoever owns the file [always on]
+    /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]

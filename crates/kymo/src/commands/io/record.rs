@@ -10,8 +10,8 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_e
 #[derive(clap::Args)]
 #[command(after_help = "\
 Records, of all devices, block_rq_{insert,issue,requeue,merge,complete} and block_getrq.
-Who waited is told by sched_switch, sched_waking and sched_wakeup_new.
-Which file a request is for is told by block_bio_{queue,remap}, iomap_iter_dstmap,
+Waiters come from sched_switch, sched_waking and sched_wakeup_new.
+The file of a request comes from block_bio_{queue,remap}, iomap_iter_dstmap,
 mm_filemap_add_to_page_cache, writeback_dirty_folio, ext4_free_inode,
 ext4_{writepages,writepages_result}, commits of jbd2 and reclaim of memory.
 

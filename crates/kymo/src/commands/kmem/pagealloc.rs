@@ -5,16 +5,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use kymo_analysis::kmem::{KmemConfig, page_notes, process_notes, read_kmem};
+use kymo_analysis::kmem::{KmemConfig, PageallocTables, page_notes, process_notes, read_kmem};
 use kymo_kernel::vmstat::Snapshot;
-use kymo_view::kmem::{PageProcessView, VmstatDelta};
+use kymo_view::kmem::PageProcessView;
 
 use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
+use crate::args::tables::{MainTable, TableArgs, sort_by};
 
 /// Flags of `kymo kmem pagealloc`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", sort_by("allocd, freed, live", "allocd,freed")))]
+#[command(mut_arg("limit", |arg| arg.short('l').visible_alias("line").help("Rows of each table at most")))]
 #[command(after_help = "\
 The columns are those of Mel Gorman's trace-pagealloc-postprocess.pl: pages allocated, of these
 under the lock of their zone; pages freed one by one and in batches; pages that lists of CPUs gave
@@ -40,9 +43,8 @@ pub(super) struct Args {
     /// Show the parent of each process
     #[arg(long)]
     prepend_parent: bool,
-    /// Rows of each table at most
-    #[arg(short = 'l', long = "line", value_name = "N")]
-    lines: Option<usize>,
+    #[command(flatten)]
+    table: TableArgs,
     /// Functions of a call chain at most; 0: no call chains
     #[arg(long, value_name = "N", default_value_t = 6)]
     max_stack: usize,
@@ -60,7 +62,7 @@ pub(super) struct Args {
 }
 
 /// Counters of /proc/vmstat that changed and are of what the events tell, the largest first.
-fn differences(before: &Snapshot, after: &Snapshot) -> Vec<VmstatDelta> {
+fn differences(before: &Snapshot, after: &Snapshot) -> Vec<(String, i64)> {
     const PREFIXES: [&str; 9] = [
         "pgalloc_",
         "pgfree",
@@ -72,16 +74,27 @@ fn differences(before: &Snapshot, after: &Snapshot) -> Vec<VmstatDelta> {
         "nr_page_table_pages",
         "allocstall_",
     ];
-    let mut all: Vec<VmstatDelta> = after
+    let mut all: Vec<(String, i64)> = after
         .since(before)
         .filter(|(name, delta)| *delta != 0 && PREFIXES.iter().any(|p| name.starts_with(p)))
-        .map(|(name, delta)| VmstatDelta { name: name.to_owned(), delta })
+        .map(|(name, delta)| (name.to_owned(), delta))
         .collect();
-    all.sort_by_key(|v| std::cmp::Reverse(v.delta.unsigned_abs()));
+    all.sort_by_key(|(_, delta)| std::cmp::Reverse(delta.unsigned_abs()));
     all
 }
 
+const PROCESSES: MainTable = MainTable {
+    answer: "kmem_pagealloc",
+    table: "processes",
+    alike: &[],
+    aliases: &[("allocd", "allocated"), ("freed", "freed"), ("live", "live_bytes")],
+};
+
+/// Call chains on a screen.
+const CHAINS: usize = 10;
+
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.table.check(&PROCESSES)?;
     let Some(watch) = args.watch.take() else { return show(&args, None) };
     args.read.watch_machine(&watch, &args.pid, &args.tid)?;
     if !args.vmstat.is_empty() {
@@ -117,19 +130,24 @@ fn show(args: &Args, before: Option<Snapshot>) -> anyhow::Result<ExitCode> {
         _ => None,
     };
     let ledger = super::ledger(&source, &read, vec![page_notes(&read), process_notes(&read)]);
-    let view = PageProcessView {
-        read: &read,
+    let mut answer = read.pagealloc_answer(PageallocTables {
         ignore_pid: args.ignore_pid,
-        prepend_parent: args.prepend_parent,
-        lines: args.lines.or(args.read.screen_rows()),
+        by_parent: args.prepend_parent,
         max_stack: args.max_stack,
-        recording: source.arguments().to_owned(),
         vmstat: counters.map(|(before, after)| differences(&before, &after)),
-    };
+    });
     let mut out = stdout();
-    match args.read.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
-    }
+    answer.limit("chains", args.table.most(None));
+    let json = (args.read.json, &ledger);
+    args.table.write(&mut out, (&mut answer, &PROCESSES), json, |answer, out| {
+        let view = PageProcessView {
+            answer,
+            prepend_parent: args.prepend_parent,
+            most: args.table.most(args.read.screen_rows()),
+            most_chains: args.table.most(args.read.screen_rows().or(Some(CHAINS))),
+            recording: source.arguments().to_owned(),
+        };
+        view.write_text(out, &ledger)
+    })?;
     args.read.close(out, &source, &read.summary, &ledger)
 }

@@ -1,19 +1,21 @@
 //! `kymo kmem stat`: allocations by caller and by address.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_analysis::kmem::{KmemConfig, page_notes, read_kmem, slab_notes};
-use kymo_view::kmem::{KmemKey, PageView, SlabView};
-use serde_json::json;
+use clap::Arg;
+use kymo_analysis::kmem::{KmemConfig, KmemTables, page_notes, read_kmem, slab_notes};
+use kymo_view::kmem::{PageView, SlabView};
 
 use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
+use crate::args::tables::{OneTable, TableArgs};
 
 /// Flags of `kymo kmem stat`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", sort_words))]
+#[command(mut_arg("limit", |arg| arg.short('l').visible_alias("line").help("Rows of each table at most")))]
 #[command(after_help = "\
 Without --slab and --page it shows what the recording has. Times, CPUs and tasks choose
 allocations; frees count with the allocation they end. Ping-pong are objects that were freed on
@@ -26,7 +28,8 @@ EXAMPLES
   kymo kmem stat --caller -l 10
   kymo kmem stat --slab --alloc -s pingpong -l 10
   kymo kmem stat --page --caller --live
-  kymo kmem stat --json --caller | jq '.slab.callers[] | select(.live_bytes > 1e6)'")]
+  kymo kmem stat --slab --caller --csv > callers.csv
+  kymo kmem stat --json --caller | jq '.slab_callers[] | select(.live_bytes > 1e6)'")]
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
@@ -46,12 +49,8 @@ pub(super) struct Args {
     /// Show a row for each object, or page
     #[arg(long)]
     alloc: bool,
-    /// Sort by these: ptr, callsite, bytes, hit, pingpong, frag, live; of pages: page, callsite, bytes, hit, order, migtype, gfp, live
-    #[arg(short = 's', long, value_name = "KEYS", value_delimiter = ',')]
-    sort: Vec<KmemKey>,
-    /// Rows of each table at most
-    #[arg(short = 'l', long = "line", value_name = "N")]
-    lines: Option<usize>,
+    #[command(flatten)]
+    table: TableArgs,
     /// Show only what is alive at the end
     #[arg(long)]
     live: bool,
@@ -66,22 +65,65 @@ pub(super) struct Args {
     tid: Vec<u32>,
 }
 
+fn sort_words(arg: Arg) -> Arg {
+    arg.help(
+        "Sort by these: ptr, callsite, bytes, hit, pingpong, frag, live; of pages: page, callsite, \
+         bytes, hit, order, migtype, gfp, live; or columns",
+    )
+}
+
 impl Args {
-    /// Keys that a table has, or those that perf sorts it by.
-    fn keys(&self, has: impl Fn(&KmemKey) -> bool, usual: &[KmemKey]) -> Vec<KmemKey> {
-        let named: Vec<KmemKey> = self.sort.iter().copied().filter(|k| has(k)).collect();
-        match named.is_empty() {
-            true if self.live => [&[KmemKey::Live], usual].concat(),
-            true => usual.to_vec(),
-            false => named,
+    /// Tables that there are of the slab allocator, and of pages.
+    fn tables(&self, slab: bool, pages: bool) -> Vec<OneTable> {
+        let live = if self.live { &["live"][..] } else { &[] };
+        let usual = |keys: &[&'static str]| [live, keys].concat();
+        let slab_aliases = vec![
+            ("callsite", "callsite_address"),
+            ("hit", "hits"),
+            ("bytes", "allocated_bytes"),
+            ("frag", "fragmentation_percent"),
+            ("live", "live_bytes"),
+        ];
+        let by_ptr = [("ptr", "ptr_address"), ("pingpong", "pingpong")];
+        // Of what is alive perf counts the rest.
+        let [bytes, hits] =
+            if self.live { ["live_bytes", "kept"] } else { ["allocated_bytes", "hits"] };
+        let page_aliases = vec![
+            ("callsite", "callsite_address"),
+            ("hit", hits),
+            ("bytes", bytes),
+            ("live", "live_bytes"),
+            ("order", "-order"),
+            ("migtype", "migrate_number"),
+            ("gfp", "-gfp"),
+        ];
+        let slab_table =
+            |name, aliases| OneTable { name, aliases, usual: usual(&["frag", "hit", "bytes"]) };
+        let page_table =
+            |name, aliases| OneTable { name, aliases, usual: usual(&["bytes", "hit"]) };
+        let mut tables = Vec::new();
+        if slab && self.caller {
+            tables.push(slab_table("slab_callers", slab_aliases.clone()));
         }
+        if slab && self.alloc {
+            tables.push(slab_table("slab_addresses", [slab_aliases, by_ptr.to_vec()].concat()));
+        }
+        if pages && self.caller {
+            tables.push(page_table("page_callers", page_aliases.clone()));
+        }
+        if pages && self.alloc {
+            let by_page = vec![("page", "-pfn")];
+            tables.push(page_table("page_addresses", [page_aliases, by_page].concat()));
+        }
+        tables
     }
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    if !args.sort.is_empty() && !args.caller && !args.alloc {
+    if args.table.is_sorted() && !args.caller && !args.alloc {
         bail!("--sort is for the rows of --caller or --alloc");
     }
+    args.table.check_keys("kmem_stat", &args.tables(true, true))?;
     let Some(watch) = args.watch.take() else { return show(&args) };
     args.read.watch_machine(&watch, &args.pid, &args.tid)?;
     let both = args.slab == args.page;
@@ -114,46 +156,34 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let ledger = super::ledger(&source, &read, notes);
     let arguments = source.arguments();
     let input = if arguments.is_empty() { String::new() } else { format!(" {arguments}") };
-    let slab_view = slab.then(|| SlabView {
-        read: &read,
-        by_caller: args.caller,
-        by_ptr: args.alloc,
-        sort: args.keys(|k| k.is_of_slab(), &[KmemKey::Frag, KmemKey::Hit, KmemKey::Bytes]),
+    let mut answer = read.stat_answer(KmemTables {
+        slab,
+        pages,
+        callers: args.caller,
+        addresses: args.alloc,
         live_only: args.live,
-        lines: args.lines.or(args.read.screen_rows()),
-        raw_ip: args.raw_ip,
-        input: input.clone(),
     });
-    let page_view = pages.then(|| PageView {
-        read: &read,
-        by_caller: args.caller,
-        by_page: args.alloc,
-        sort: args.keys(|k| k.is_of_pages(), &[KmemKey::Bytes, KmemKey::Hit]),
-        live_only: args.live,
-        lines: args.lines.or(args.read.screen_rows()),
-        raw_ip: args.raw_ip,
-        input: input.clone(),
-    });
+    let most = args.table.most(args.read.screen_rows());
+    let tables = args.tables(slab, pages);
     let mut out = stdout();
-    if args.read.json {
-        let page = json!({
-            "slab": slab_view.map(|view| view.to_json()),
-            "pages": page_view.map(|view| view.to_json()),
-            "first_ns": read.span.map(|s| s.0),
-            "last_ns": read.span.map(|s| s.1),
-            "ledger": ledger.to_json(),
-        });
-        writeln!(out, "{page:#}")?;
-    } else {
-        if let Some(view) = slab_view {
-            view.write_text(&mut out)?;
-        }
-        if let Some(view) = page_view {
-            view.write_text(&mut out)?;
-        }
-        if !ledger.is_empty() {
-            write!(out, "\n{}", ledger.to_text(""))?;
-        }
-    }
+    args.table.write_tables(
+        &mut out,
+        &mut answer,
+        &tables,
+        (args.read.json, &ledger),
+        |answer, out| {
+            let (raw_ip, input) = (args.raw_ip, input.as_str());
+            let (by_caller, by_address) = (args.caller, args.alloc);
+            SlabView { answer, by_caller, by_ptr: by_address, most, raw_ip, input }
+                .write_text(out)?;
+            let live_only = args.live;
+            PageView { answer, by_caller, by_page: by_address, live_only, most, raw_ip, input }
+                .write_text(out)?;
+            if !ledger.is_empty() {
+                write!(out, "\n{}", ledger.to_text(""))?;
+            }
+            Ok(())
+        },
+    )?;
     args.read.close(out, &source, &read.summary, &ledger)
 }

@@ -15,9 +15,9 @@ use crate::args::tables::{MainTable, TableArgs, sort_by};
 #[derive(clap::Args)]
 #[command(mut_arg("sort", sort_by("avg, max, count", "avg,max,count")))]
 #[command(after_help = "\
-A softirq is asked for by softirq_raise, a work item by workqueue_activate_work; handlers of
+A softirq is requested by softirq_raise, a work item by workqueue_activate_work; handlers of
 interrupts have no such event. Delays count from the first time since it last began; a work item
-may be asked for on another CPU than the one that it begins on.
+may be requested on one CPU and start on another.
 
 EXAMPLES
   kymo kwork latency -i perf.data

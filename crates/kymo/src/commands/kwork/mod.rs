@@ -25,13 +25,13 @@ Recordings are perf.data (of perf kwork record, too), trace.dat or directories o
 traces.
 
 WORDS
-  run time   from the begin of an interrupt handler, softirq or work item to its end
-  delay      from the first time it was asked for until it began
+  run time   from the start of an interrupt handler, softirq or work item to its end
+  delay      from the first request to the start
   held up    a task that did not go on while interrupts and softirqs ran on its CPU
 
 EXAMPLES
   kymo kwork record -- make -j4
-  kymo kwork report                      which take most time, and whom they hold up
+  kymo kwork report                      by time, and the tasks that they delay
   kymo kwork latency -s max              which wait longest
   kymo kwork -k irq,softirq timehist     each of them
   kymo kwork -k irq,softirq,workqueue,sched record -- make -j4
@@ -50,7 +50,7 @@ enum Action {
     Record(Box<record::Args>),
     /// Show run times, and the tasks that were held up
     Report(Box<report::Args>),
-    /// Show delays from being asked for to the begin
+    /// Show delays from the request to the start
     #[command(visible_alias = "lat")]
     Latency(Box<latency::Args>),
     /// Show each interrupt, softirq and work item

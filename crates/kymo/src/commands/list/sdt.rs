@@ -55,9 +55,10 @@ pub(super) fn run(args: &Args, binaries: &[String]) -> anyhow::Result<ExitCode> 
     found.retain(|_, probes| !probes.is_empty());
     crate::screen::page();
     let mut out = BufWriter::new(crate::streams::stdout().lock());
-    match args.json {
-        true => write_json(&mut out, &found)?,
-        false => write_text(&mut out, &found, args)?,
+    if args.json {
+        write_json(&mut out, &found)?
+    } else {
+        write_text(&mut out, &found, args)?
     }
     out.flush()?;
     if found.is_empty() {

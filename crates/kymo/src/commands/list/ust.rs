@@ -183,9 +183,12 @@ fn type_of(field: &FieldRecord) -> String {
         FieldTag::Array => format!("[{}; {count}]", number(flags & Shape::FLOATS != 0)),
         FieldTag::Sequence => format!("[{}]", number(flags & Shape::FLOATS != 0)),
         FieldTag::Enum => {
-            let name = |(low, high, name): &(i64, i64, String)| match low == high {
-                true => format!("{} = {low}", plain(name)),
-                false => format!("{} = {low}..{high}", plain(name)),
+            let name = |(low, high, name): &(i64, i64, String)| {
+                if low == high {
+                    format!("{} = {low}", plain(name))
+                } else {
+                    format!("{} = {low}..{high}", plain(name))
+                }
             };
             let names: Vec<String> = field.entries.iter().map(name).collect();
             format!("{} {{ {} }}", number(false), names.join(", "))

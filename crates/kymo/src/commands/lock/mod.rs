@@ -20,7 +20,7 @@ use crate::args::tables::{MainTable, sort_by};
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Waits for locks of the kernel are told by lock:contention_begin and lock:contention_end (Linux 5.19
-and later): spinlocks, mutexes, semaphores. Locks that are taken without a wait are told by
+and later): spinlocks, mutexes, semaphores. Locks that are taken without a wait come from
 lock:lock_acquire and others, which only kernels with lock debugging have (CONFIG_LOCK_STAT); there
 they are recorded, too, and `kymo lock report` has every lock.
 

@@ -71,9 +71,10 @@ pub(super) struct InfoArgs {
 /// Whether there are events of every lock that was taken. What is read once cannot be asked; what
 /// happens now, this kernel has or not.
 fn has_lockdep(source: &EventSource) -> bool {
-    match source.is_piped() {
-        true => has_event(LOCKDEP_EVENTS[0]) && source.name().is_empty(),
-        false => source.classes().iter().any(|c| c.is_named(LOCKDEP_EVENTS[0])),
+    if source.is_piped() {
+        has_event(LOCKDEP_EVENTS[0]) && source.name().is_empty()
+    } else {
+        source.classes().iter().any(|c| c.is_named(LOCKDEP_EVENTS[0]))
     }
 }
 
@@ -89,9 +90,10 @@ fn count(
         max_stack: 8,
         ..ContentionConfig::default()
     };
-    let table = match has_lockdep(&source) {
-        true => count_lockdep(&source, &config)?,
-        false => count_contention(&source, &config)?,
+    let table = if has_lockdep(&source) {
+        count_lockdep(&source, &config)?
+    } else {
+        count_contention(&source, &config)?
     };
     Ok((source, table, group))
 }
@@ -134,9 +136,10 @@ pub(super) fn run_info(args: &InfoArgs) -> anyhow::Result<ExitCode> {
     super::note_lockdep(&table, &mut ledger);
     let mut out = stdout();
     let answer = table.info(tasks);
-    match args.read.json {
-        true => answer.write_json(&mut out)?,
-        false => write_lock_info(&mut out, &answer, &ledger)?,
+    if args.read.json {
+        answer.write_json(&mut out)?
+    } else {
+        write_lock_info(&mut out, &answer, &ledger)?
     }
     args.read.close(out, &source, &table.summary, &ledger)
 }

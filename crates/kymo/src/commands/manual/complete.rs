@@ -138,9 +138,8 @@ fn events(text: &str) -> Vec<String> {
     let tables = [names::HARDWARE.as_slice(), names::SOFTWARE.as_slice()];
     let fixed = tables.into_iter().flatten().map(|event| event.name.to_owned());
     let points = catalog.tracepoints().unwrap_or_default();
-    let points = points.into_iter().map(|(group, event)| match text.contains(':') {
-        true => format!("{group}:{event}"),
-        false => format!("{group}:"),
+    let points = points.into_iter().map(|(group, event)| {
+        if text.contains(':') { format!("{group}:{event}") } else { format!("{group}:") }
     });
     fixed.chain(points).collect::<BTreeSet<_>>().into_iter().collect()
 }

@@ -22,7 +22,7 @@ use crate::args::tables::{MainTable, TableArgs};
 #[command(after_help = "\
 A wait is the time between two runs of a task. Blocked is the part of it before its wake-up, by the
 function of the kernel that it was in; waiting for a CPU is the part in which it could have run.
-`blocked` alone: nothing tells on what. Waits count for the CPU on which the task goes on; --time
+`blocked` alone: the cause is not known. Waits count for the CPU on which the task continues; --time
 cuts them. Quantiles are at most a sixteenth above the truth.
 
 EXAMPLES
@@ -44,21 +44,21 @@ pub(super) struct Args {
     tid: Vec<u32>,
     #[command(flatten)]
     table: TableArgs,
-    /// Show the times of each task, too
+    /// Also show the times of each task
     #[arg(long)]
     tasks: bool,
-    /// Let stacks begin with the function that waits
+    /// Start stacks with the function that waits
     #[arg(short = 'G', long)]
     inverted: bool,
-    /// Leave out branches of less than this share of the time off CPU
+    /// Hide branches below this percentage of the time off CPU
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     percent_limit: f64,
-    /// Lines of the tree at most
+    /// Number of lines of the tree
     #[arg(short = 'E', long, value_name = "N")]
     entries: Option<usize>,
-    /// Number of stacks that are shown beside those of who woke the task
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pairs: usize,
+    /// Number of stacks to show beside those of the wakers [default: 3; none on a terminal]
+    #[arg(long, value_name = "N")]
+    pairs: Option<usize>,
 }
 
 const TASKS: MainTable = MainTable {
@@ -98,8 +98,8 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
             answer,
             inverted: args.inverted,
             percent_limit: args.percent_limit,
-            lines: args.entries.or(args.read.screen_rows().map(|rows| 2 * rows)),
-            pairs: args.pairs,
+            lines: args.entries.or(args.read.screen_rows().map(|rows| rows / 2)),
+            pairs: args.pairs.unwrap_or(if args.read.screen_rows().is_some() { 0 } else { 3 }),
             tasks: if args.tasks { args.table.most(None) } else { 0 },
             units: args.read.units(),
             recording: source.arguments().to_owned(),

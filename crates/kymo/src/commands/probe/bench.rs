@@ -46,9 +46,10 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     if rows.is_empty() {
         bail!("no such benchmark: {}; without a name all are measured", args.rows.join(", "));
     }
-    match args.json {
-        true => json(&rows),
-        false => table(&rows, args.pairs),
+    if args.json {
+        json(&rows)
+    } else {
+        table(&rows, args.pairs)
     }
     Ok(ExitCode::SUCCESS)
 }

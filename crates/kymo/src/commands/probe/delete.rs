@@ -39,9 +39,10 @@ pub(super) fn delete(args: &Args) -> anyhow::Result<()> {
             if !args.dry_run
                 && let Err(e) = tracefs.remove_probe(probe.file, group, event)
             {
-                failed.push(match is_busy(&e) {
-                    true => format!("{name}: {}", keepers(&tracefs, probe)),
-                    false => format!("{name}: {e}"),
+                failed.push(if is_busy(&e) {
+                    format!("{name}: {}", keepers(&tracefs, probe))
+                } else {
+                    format!("{name}: {e}")
                 });
                 continue;
             }

@@ -242,9 +242,10 @@ fn how(
         let Some(addr) = stated_address(target, binary) else {
             return Some("no code is there: the file has changed".into());
         };
-        return Some(match binary.judge_at(addr).cheap? {
-            true => "the instruction is emulated: a hit is cheap".into(),
-            false => "the instruction is single-stepped: a hit is expensive".into(),
+        return Some(if binary.judge_at(addr).cheap? {
+            "the instruction is emulated: a hit is cheap".into()
+        } else {
+            "the instruction is single-stepped: a hit is expensive".into()
         });
     }
     let addr = kernel.addr(target)?;

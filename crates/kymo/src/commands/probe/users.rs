@@ -35,11 +35,12 @@ pub(super) fn keepers(tracefs: &Tracefs, probe: &ListedProbe) -> String {
         .into_iter()
         .map(|(pid, name)| format!("{name} (process {pid})"))
         .collect();
-    match open.is_empty() {
-        true => "it is in use, as a perf event of a process that is not seen here".into(),
-        false => format!(
+    if open.is_empty() {
+        "it is in use, as a perf event of a process that is not seen here".into()
+    } else {
+        format!(
             "it is in use as a perf event; processes with perf events open: {}",
             open.join(", ")
-        ),
+        )
     }
 }

@@ -198,12 +198,13 @@ impl RingRun {
             end,
             result: Ok(RunState::Busy),
         };
-        let flow = match is_over {
-            true => Ok(()),
-            false => capture.start().map_err(anyhow::Error::from).and_then(|()| {
+        let flow = if is_over {
+            Ok(())
+        } else {
+            capture.start().map_err(anyhow::Error::from).and_then(|()| {
                 target.release()?;
                 feed.until_the_end(&mut capture, &mut samples, target)
-            }),
+            })
         };
         // What was switched on is switched off, also after an error.
         capture.stop()?;

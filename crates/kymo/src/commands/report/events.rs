@@ -48,9 +48,10 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let view = view(args, &keys, &table, (source.clock(), stacks));
     crate::screen::page_tables();
     let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
-    match args.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, &ledger)?,
+    if args.json {
+        view.write_json(&mut out)?
+    } else {
+        view.write_text(&mut out, &ledger)?
     }
     out.flush()?;
     let damage = summary.is_damaged(&source).then_some("damaged; what can be read is counted");

@@ -101,9 +101,10 @@ impl ProgramText {
                     *position,
                     &format!("the kernel refuses the program: {error}"),
                 );
-                match wants_log {
-                    true => sayln!("{log}"),
-                    false => sayln!("HINT: -v shows the verifier's log"),
+                if wants_log {
+                    sayln!("{log}")
+                } else {
+                    sayln!("HINT: -v shows the verifier's log")
                 }
             }
             ProgramError::PacketFile { position, .. } => {

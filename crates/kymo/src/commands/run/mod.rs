@@ -125,7 +125,7 @@ pub(crate) struct Args {
     /// Look for separate debug files in directories, too, relative ones from where the binary is
     #[arg(long, value_name = "DIR[:DIR]", value_delimiter = ':')]
     debuginfo: Vec<PathBuf>,
-    /// Attach only probes in whose name the regular expression is found, and BEGIN and END
+    /// Attach only probes with a name that matches the regular expression, and BEGIN and END
     #[arg(long, value_name = "REGEX")]
     probe_filter: Option<String>,
     /// Take the kernel's functions that may be probed from a file, as of tracefs'
@@ -315,10 +315,7 @@ impl Args {
 }
 
 fn header_of_flag(name: &str) -> String {
-    match name.starts_with(['/', '.']) {
-        true => name.to_owned(),
-        false => format!("./{name}"),
-    }
+    if name.starts_with(['/', '.']) { name.to_owned() } else { format!("./{name}") }
 }
 
 /// The machine, as far as the flags let it be seen.

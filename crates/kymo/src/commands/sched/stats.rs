@@ -231,9 +231,10 @@ fn difference(
 fn show(measured: &[SchedStats], args: &ShowArgs, ledger: &Ledger) -> anyhow::Result<()> {
     let mut out = stdout();
     let view = SchedStatsView { measured, meanings: args.verbose };
-    match args.json {
-        true => view.write_json(&mut out)?,
-        false => view.write_text(&mut out, ledger)?,
+    if args.json {
+        view.write_json(&mut out)?
+    } else {
+        view.write_text(&mut out, ledger)?
     }
     Ok(out.flush()?)
 }

@@ -77,25 +77,25 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Make a session; it traces from `start` on
+    /// Create a session; `start` starts it
     Create(Create),
-    /// Switch events of a session on
+    /// Enable events of a session
     Enable(Enable),
-    /// Switch events of a session off
+    /// Disable events of a session
     Disable(Disable),
     /// Start recording into the session's rings
     Start {
         /// The session
         name: String,
     },
-    /// Stop it; the recorded events stay
+    /// Stop recording; the recorded events stay in the rings
     Stop {
         /// The session
         name: String,
     },
     /// Write the last seconds to a trace.dat or a directory, now or when a condition is met
     Snapshot(snapshot::Snapshot),
-    /// Write what came since the last rotation to FILE.TIME or DIR.TIME, while tracing goes on
+    /// Write the events since the last rotation to FILE.TIME or DIR.TIME, without stopping
     Rotate(Rotate),
     /// Write what programs that ended or were killed have left in the rings of their
     /// tracepoints, up to their last event, and remove it
@@ -155,7 +155,7 @@ struct Events {
     /// Of the programs' events, those of at most this level: emerg … debug, or 0 … 14
     #[arg(long, value_name = "LEVEL", requires = "programs", value_parser = parse_level)]
     level: Option<u8>,
-    /// Only those for which this holds: as the kernel writes filters, or for programs a
+    /// Filter in the kernel's syntax, or for programs a
     /// condition on the fields, such as 'cents > 1000 && name == "a*"'
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
@@ -173,9 +173,10 @@ impl Events {
     }
 
     fn of_programs(&self) -> anyhow::Result<Vec<EventRule>> {
-        match self.programs.is_empty() {
-            true => Ok(Vec::new()),
-            false => Ok(parse_rules(&self.programs, self.level, self.filter.as_deref())?),
+        if self.programs.is_empty() {
+            Ok(Vec::new())
+        } else {
+            Ok(parse_rules(&self.programs, self.level, self.filter.as_deref())?)
         }
     }
 

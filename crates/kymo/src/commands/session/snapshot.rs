@@ -34,10 +34,10 @@ pub(super) struct Snapshot {
     /// Overwrite a file that is not a recording
     #[arg(short = 'f', long)]
     force: bool,
-    /// Wait, and take one each time this event happens: 'EVENT' or 'EVENT if FILTER'
+    /// Wait, and write a snapshot each time this event happens: 'EVENT' or 'EVENT if FILTER'
     #[arg(long, value_name = "CONDITION", conflicts_with = "on_latency")]
     on: Option<String>,
-    /// Wait, and take one each time it takes too long: 'A -> B > 5ms by pid'
+    /// Wait, and write a snapshot each time this takes too long: 'A -> B > 5ms by pid'
     #[arg(long, value_name = "CONDITION")]
     on_latency: Option<String>,
     /// Explain each that took too long, in NAME.why.txt beside the snapshot and here: the critical

@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// Clear the screen before each interval
     #[arg(long, requires = "interval_print")]
     interval_clear: bool,
-    /// Count on all CPUs, whoever runs there
+    /// Count on all CPUs, for all tasks
     #[arg(short = 'a', long)]
     all_cpus: bool,
     /// Count on these CPUs, as 0-3,5

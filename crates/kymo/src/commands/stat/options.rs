@@ -234,10 +234,8 @@ fn specs(args: &Args, machine: bool) -> anyhow::Result<Vec<EventSpec>> {
         leave_out(args, &mut specs);
         return Ok(specs);
     }
-    let mut specs = match args.events.is_empty() {
-        true => Vec::new(),
-        false => args.events.specs(&catalog)?,
-    };
+    let mut specs =
+        if args.events.is_empty() { Vec::new() } else { args.events.specs(&catalog)? };
     of_metrics.retain(|event| specs.iter().all(|spec| spec.name != event.name));
     specs.append(&mut of_metrics);
     if args.group {

@@ -68,9 +68,10 @@ pub(super) struct CountOutput {
 
 impl CountOutput {
     pub(super) fn open(options: OutputOptions, style: CountStyle) -> anyhow::Result<CountOutput> {
-        let out = match options.quiet {
-            true => Box::new(io::sink()),
-            false => open_target(&options.target, style.format == CountFormat::Json)?,
+        let out = if options.quiet {
+            Box::new(io::sink())
+        } else {
+            open_target(&options.target, style.format == CountFormat::Json)?
         };
         let is_text = matches!(style.format, CountFormat::Text { .. });
         Ok(CountOutput { options, printer: CountPrinter::new(style), is_text, out })
@@ -157,9 +158,10 @@ fn open_target(target: &OutputTarget, json: bool) -> anyhow::Result<Box<dyn Writ
     match target {
         OutputTarget::Stderr => Ok(Box::new(crate::streams::stderr())),
         OutputTarget::File { path, append } => {
-            let file = match append {
-                true => output_file::append(path, SHARED),
-                false => output_file::open(path, SHARED),
+            let file = if *append {
+                output_file::append(path, SHARED)
+            } else {
+                output_file::open(path, SHARED)
             };
             let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
             if !json {

@@ -227,10 +227,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let outputs = Outputs::open(args.output.as_deref(), args.lines().is_separate, args.append)?;
     let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Quit])
         .context("listening for signals")?;
-    let command = match args.command.is_empty() {
-        true => None,
-        false => Some(GatedChild::spawn(&args.command)?),
-    };
+    let command =
+        if args.command.is_empty() { None } else { Some(GatedChild::spawn(&args.command)?) };
     let traced = TracedProcesses::new(args.follow > 0).context("listening for children")?;
     let mut session = StraceSession {
         traced,

@@ -60,9 +60,7 @@ impl Outputs {
 }
 
 fn open_file(path: &Path, append: bool) -> anyhow::Result<File> {
-    let file = match append {
-        true => output_file::append(path, SHARED),
-        false => output_file::open(path, SHARED),
-    };
+    let file =
+        if append { output_file::append(path, SHARED) } else { output_file::open(path, SHARED) };
     file.with_context(|| path.display().to_string())
 }

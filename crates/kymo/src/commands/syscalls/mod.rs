@@ -12,7 +12,7 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Recordings are perf.data (of perf trace record, too), trace.dat or directories of LTTng's kernel
-traces; calls are told by raw_syscalls:sys_enter and sys_exit, or by syscalls:sys_enter_*. `kymo
+traces; calls come from raw_syscalls:sys_enter and sys_exit, or by syscalls:sys_enter_*. `kymo
 trace -s` has the same table of what happens now.
 
 WORDS

@@ -118,7 +118,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
             let view = SyscallView {
                 answer,
                 slowest: &table.slowest,
-                most: args.table.most(args.read.screen_rows()),
+                most: args.table.most(args.read.screen_rows().map(|rows| rows * 3 / 5)),
                 mode: args.summary_mode,
                 threads: args.threads,
                 histogram: args.histogram,

@@ -169,8 +169,5 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let is_terminal = std::io::stdin().is_terminal() && crate::streams::stdout().is_terminal();
     // Where a cursor cannot be moved, pages follow each other.
     let can_draw = std::env::var_os("TERM").is_some_and(|term| term != "dumb" && !term.is_empty());
-    match is_terminal && can_draw && !args.stdio {
-        true => screen::run(&args),
-        false => stdio::run(&args),
-    }
+    if is_terminal && can_draw && !args.stdio { screen::run(&args) } else { stdio::run(&args) }
 }

@@ -36,9 +36,10 @@ impl Args {
         let mut command_line = vec!["kymo".to_owned()];
         command_line.extend(std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()));
         let catalog = Catalog::open();
-        let mut more_events = match self.off_cpu {
-            true => catalog.parse("context-switches").context("--off-cpu")?,
-            false => Vec::new(),
+        let mut more_events = if self.off_cpu {
+            catalog.parse("context-switches").context("--off-cpu")?
+        } else {
+            Vec::new()
         };
         more_events.iter_mut().for_each(|event| event.terms.period = Some(1));
         Ok(RecordOptions {

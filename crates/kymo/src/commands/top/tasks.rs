@@ -116,9 +116,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let is_screen = crate::streams::stdout().is_terminal() && std::io::stdin().is_terminal();
     let is_screen = is_screen && !args.stdio;
     // Before any thread begins, which would be sent the signals otherwise.
-    let signals = match is_screen {
-        true => Some(Signals::listen(&TERMINAL_SIGNALS).context("cannot listen for signals")?),
-        false => None,
+    let signals = if is_screen {
+        Some(Signals::listen(&TERMINAL_SIGNALS).context("cannot listen for signals")?)
+    } else {
+        None
     };
     let cpu_list = args.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
     let options = RecordOptions {
@@ -171,10 +172,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             tasks.event(event);
             ControlFlow::Continue(())
         };
-        let _ = match is_over {
-            true => samples.finish(&mut take),
-            false => samples.end_round(&mut take),
-        };
+        let _ = if is_over { samples.finish(&mut take) } else { samples.end_round(&mut take) };
         if Instant::now() >= next || is_over {
             next += args.delay();
             let lost = samples.lost() - std::mem::replace(&mut lost_before, samples.lost());

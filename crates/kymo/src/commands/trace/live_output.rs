@@ -105,9 +105,10 @@ impl LiveOutput {
         if self.out.len() >= PIECE {
             self.write();
         }
-        match self.is_full() || self.failed.is_some() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if self.is_full() || self.failed.is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 

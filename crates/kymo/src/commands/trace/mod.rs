@@ -105,7 +105,7 @@ pub(crate) struct Args {
     ust: ust::UstArgs,
     #[command(flatten)]
     probes: ProbeArgs,
-    /// The program whose functions --probe means; else the kernel's are meant
+    /// Program of the functions of --probe [default: the kernel]
     #[arg(short = 'x', long, value_name = "BINARY", requires = "probes")]
     exec: Option<PathBuf>,
     #[command(flatten)]
@@ -324,9 +324,12 @@ impl Args {
             return Ok(selection);
         }
         let (names, filters): (Vec<_>, Vec<_>) = self.events.with_filters()?.into_iter().unzip();
-        let group = |name: &String| match name.contains(':') {
-            true => vec![name.clone()],
-            false => vec![name.clone(), format!("{name}:*")],
+        let group = |name: &String| {
+            if name.contains(':') {
+                vec![name.clone()]
+            } else {
+                vec![name.clone(), format!("{name}:*")]
+            }
         };
         selection.set_events(&names.iter().flat_map(group).collect::<Vec<_>>())?;
         if filters.iter().any(|f| *f != filters[0]) {

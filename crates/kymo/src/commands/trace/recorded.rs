@@ -53,9 +53,10 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
         if lines.output.len() >= BUFFER {
             failed = syscalls::flush(&mut lines.output);
         }
-        match failed.is_err() || lines.is_full() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if failed.is_err() || lines.is_full() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     })?;
     failed?;

@@ -134,10 +134,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = options(args, system_wide)?;
     let is_monotonic = options.clock == RecordClock::Monotonic;
     // Before the events are opened: what is attached first runs first.
-    let (texts, refusal) = match args.sampled.no_syscalls {
-        true => (None, None),
-        false => syscalls::texts(args, system_wide),
-    };
+    let (texts, refusal) =
+        if args.sampled.no_syscalls { (None, None) } else { syscalls::texts(args, system_wide) };
     let mut capture = PerfCapture::open(&options)?;
     if let Some(texts) = &texts {
         syscalls::add_tasks(texts, args, options.spawned.as_ref().and_then(|pid| pid.get()))?;
@@ -157,9 +155,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     samples.push(&existing, &[]);
     drop(existing);
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
-    let blocked = match args.sampled.no_syscalls {
-        true => BlockedThreads::default(),
-        false => syscalls::blocked_targets(args)?,
+    let blocked = if args.sampled.no_syscalls {
+        BlockedThreads::default()
+    } else {
+        syscalls::blocked_targets(args)?
     };
     capture.start()?;
     syscalls::continue_calls(blocked, &mut lines);

@@ -49,7 +49,7 @@ pub(super) struct CallArgs {
     /// The table says how often which error came
     #[arg(long, conflicts_with = "output")]
     errno_summary: bool,
-    /// Whose calls a table counts: total, thread (one for each), cgroup; with -s or -S
+    /// Tables of -s and -S: one in total, one for each thread, or one for each cgroup
     #[arg(long, value_name = "MODE", conflicts_with = "output")]
     summary_mode: Option<TableMode>,
     /// Rows of a table at most, the calls that took longest
@@ -151,9 +151,10 @@ fn are_many(word: &str) -> bool {
         let selection = Selection::parse(word).ok();
         tracefs.zip(selection).is_some_and(|(t, s)| TraceDir::top(&t).select(&s).is_ok())
     };
-    let is_of_calls = match is_glob(word) {
-        true => !syscalls_matching(word).is_empty(),
-        false => syscall_class(word).is_some(),
+    let is_of_calls = if is_glob(word) {
+        !syscalls_matching(word).is_empty()
+    } else {
+        syscall_class(word).is_some()
     };
     is_of_calls && !is_of_events()
 }
@@ -185,9 +186,10 @@ pub(super) fn numbers(calls: &[String]) -> anyhow::Result<Vec<i64>> {
         } else if let Some(number) = syscall_number(word) {
             numbers.push(number);
         } else {
-            let matching = match is_glob(word) {
-                true => syscalls_matching(word),
-                false => syscall_class(word).unwrap_or_default(),
+            let matching = if is_glob(word) {
+                syscalls_matching(word)
+            } else {
+                syscall_class(word).unwrap_or_default()
             };
             if matching.is_empty() {
                 let near = match near_syscalls(word) {
@@ -217,9 +219,12 @@ fn number_condition(numbers: &[i64]) -> Option<String> {
     let ranges: Vec<String> = numbers
         .chunk_by(|before, after| after - before <= 1)
         .filter_map(|range| range.first().zip(range.last()))
-        .map(|(first, last)| match first == last {
-            true => format!("id == {first}"),
-            false => format!("(id >= {first} && id <= {last})"),
+        .map(|(first, last)| {
+            if first == last {
+                format!("id == {first}")
+            } else {
+                format!("(id >= {first} && id <= {last})")
+            }
         })
         .collect();
     (!ranges.is_empty()).then(|| format!("({})", ranges.join(" || ")))
@@ -393,9 +398,10 @@ fn write_slowest(lines: &mut Lines) {
         }
         let _ = write!(out, "{:>10}  [pid {:>5}] ", Span(call.duration).to_string(), call.tid);
         out.extend_from_slice(shown(&call.text).as_bytes());
-        let words = match call.waits == CallWaits::default() {
-            true => "running".to_owned(),
-            false => call_time_words(&call.waits, call.duration),
+        let words = if call.waits == CallWaits::default() {
+            "running".to_owned()
+        } else {
+            call_time_words(&call.waits, call.duration)
         };
         let _ = writeln!(out, "\n{:>10}  {words}", "");
     }
@@ -420,9 +426,10 @@ fn start_texts(args: &Args, system_wide: bool) -> Result<Option<CallTexts>, BpfE
     });
     // Their times are compared with those of events.
     let Some(fork) = fork.filter(|_| args.clock == "mono") else { return Ok(None) };
-    let tasks = match system_wide {
-        true => ReadTasks::AllBut(std::process::id()),
-        false => ReadTasks::Added(Some(&fork).filter(|_| !args.no_inherit)),
+    let tasks = if system_wide {
+        ReadTasks::AllBut(std::process::id())
+    } else {
+        ReadTasks::Added(Some(&fork).filter(|_| !args.no_inherit))
     };
     CallTexts::start(tasks)
 }
@@ -565,10 +572,7 @@ fn round(capture: &mut LiveCapture, lines: &mut Lines, last: bool) -> anyhow::Re
                 Item::Lost { cpu, count } => lines.lost(cpu, count),
                 Item::Damaged { .. } => lines.damaged += 1,
             }
-            match lines.is_full() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            if lines.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         },
     )?;
     Ok(more)

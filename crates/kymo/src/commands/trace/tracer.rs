@@ -58,10 +58,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let tracefs = tracing::open()?;
     let place = TracerDirectory::choose(&tracefs, tracer)?;
     place.configure(args)?;
-    let mut child = match args.command.is_empty() {
-        true => None,
-        false => Some(GatedChild::spawn(&args.command)?),
-    };
+    let mut child =
+        if args.command.is_empty() { None } else { Some(GatedChild::spawn(&args.command)?) };
     let mut tids = target::threads_of_all(&args.pids()?)?;
     if args.command_alone() {
         tids.extend(child.as_ref().map(GatedChild::pid));

@@ -356,9 +356,12 @@ fn note(tracks: &TraceTracks, ledger: &mut Ledger) {
 /// The recordings as they are typed in a shell.
 fn recording_words(names: &[String]) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
-    let word = |name: &String| match !name.is_empty() && name.chars().all(is_plain) {
-        true => name.clone(),
-        false => format!("'{}'", name.replace('\'', "'\\''")),
+    let word = |name: &String| {
+        if !name.is_empty() && name.chars().all(is_plain) {
+            name.clone()
+        } else {
+            format!("'{}'", name.replace('\'', "'\\''"))
+        }
     };
     names.iter().map(word).collect::<Vec<String>>().join(" ")
 }

@@ -74,10 +74,10 @@ struct PathArgs {
     read: AnalysisArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
-    /// The thread whose path is wanted
+    /// Thread of the path
     #[arg(short = 't', long, value_name = "TID", conflicts_with_all = ["pid", "comm", "span"])]
     tid: Option<u32>,
-    /// The process whose first thread's path is wanted
+    /// Process; the path is that of its first thread
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["comm", "span"])]
     pid: Option<u32>,
     /// Spans of a program's events: `A -> B by FIELD`

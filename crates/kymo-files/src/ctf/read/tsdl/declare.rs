@@ -193,10 +193,8 @@ impl Parser<'_> {
                 None => self.wrong(format!("no enumeration `{name}` is declared before")),
             };
         }
-        let of = match self.eat(":") {
-            true => self.specifiers()?.0,
-            false => self.scopes.alias("int").cloned(),
-        };
+        let of =
+            if self.eat(":") { self.specifiers()?.0 } else { self.scopes.alias("int").cloned() };
         let Some(Deep { of: Type::Int(int), .. }) = of else {
             return Err(Wrong::new(at, "an enumeration is of an integer type"));
         };
@@ -234,10 +232,7 @@ impl Parser<'_> {
             }
         }
         self.expect("}")?;
-        match labels.is_empty() {
-            true => self.wrong("an enumeration has no names"),
-            false => Ok(labels),
-        }
+        if labels.is_empty() { self.wrong("an enumeration has no names") } else { Ok(labels) }
     }
 
     fn constant(&mut self) -> Result<i128, Wrong> {

@@ -112,10 +112,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rules = asked(args)?;
     let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Quit])
         .context("cannot listen for signals")?;
-    let mut child = match args.command.is_empty() {
-        true => None,
-        false => Some(GatedChild::spawn(&args.command)?),
-    };
+    let mut child =
+        if args.command.is_empty() { None } else { Some(GatedChild::spawn(&args.command)?) };
     let command = child.as_ref().filter(|_| args.command_alone()).map(GatedChild::pid);
     let output = args.out.directory()?;
     if let Some(directory) = output {
