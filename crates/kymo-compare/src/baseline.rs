@@ -18,7 +18,7 @@ const PER: &str = "kymo.per";
 pub enum BaselineError {
     /// Not a table that can be read.
     #[error("not a baseline: {0}")]
-    Table(#[from] ReadTableError),
+    Table(ReadTableError),
     /// A value is missing or out of range.
     #[error("not a baseline: `{part}` of row {row} is missing or out of range")]
     Value {
@@ -117,7 +117,8 @@ pub fn baseline_to_parquet(
 /// If it is not one.
 pub fn read_baseline(bytes: &[u8], name: &str) -> Result<(String, Vec<SideRuns>), BaselineError> {
     let declared = answer(&[]);
-    let table = ParquetTable::parse(bytes, TABLE, declared.table(TABLE).columns)?;
+    let table = ParquetTable::parse(bytes, TABLE, declared.table(TABLE).columns)
+        .map_err(BaselineError::Table)?;
     let per = table.fact(PER).ok_or(BaselineError::Per)?.to_owned();
     let mut quantities: Vec<SideRuns> = Vec::new();
     let mut known_quantities = FxHashMap::default();

@@ -58,7 +58,7 @@ pub enum WriteTableError {
         expected: &'static str,
     },
     /// The encoder failed.
-    #[error("cannot encode the table: {0}")]
+    #[error("cannot encode the table")]
     Encoder(#[from] ParquetError),
 }
 

@@ -272,7 +272,9 @@ fn a_gate_passes_fails_or_is_undecided() {
     std::fs::write(&cut, &whole[..whole.len() - 1]).unwrap();
     let refused = kymo(&["diff", "--against", &cut, &after[0], &after[1]]).expect_status(1).stderr;
     let reason = "cut.parquet: not a baseline: not a Parquet file: the footer is missing";
-    assert!(refused.contains(reason), "{refused}");
+    assert_eq!(refused.matches(reason).count(), 1, "{refused}");
+    assert!(refused.trim_end().ends_with("is missing or damaged"), "{refused}");
+    assert_eq!(refused.matches("not a Parquet file").count(), 1, "{refused}");
 }
 
 /// Rows of a table, without padding.
