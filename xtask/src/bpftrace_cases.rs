@@ -248,7 +248,21 @@ fn table(ours: &Outcomes, theirs: &[Outcomes]) -> String {
     let both = |n: &str| theirs.iter().all(|peer| passed(peer, n));
     let all: Vec<&String> = ours.keys().filter(|n| both(n)).collect();
     let same = all.iter().filter(|n| passed(ours, n)).count();
-    text += &format!("both: kymo passes {same} of {}\n\n", all.len());
+    let share = 100.0 * same as f64 / all.len().max(1) as f64;
+    text += &format!("both: kymo passes {same} of {} ({share:.1} %)\n", all.len());
+    // Where the newest release fails an older one's case, the two contradict each other, and kymo
+    // follows the newest.
+    if let [installed, newest] = theirs {
+        let excused: Vec<&String> =
+            ours.keys().filter(|n| passed(installed, n) && !passed(newest, n)).collect();
+        let same = excused.iter().filter(|n| passed(ours, n)).count();
+        text += &format!(
+            "excused, since the newest does not pass them: {} of the installed one's cases (kymo \
+             passes {same})\n",
+            excused.len()
+        );
+    }
+    text.push('\n');
     let is_missed = |name: &str| theirs.iter().any(|peer| passed(peer, name));
     for (name, outcome) in ours.iter().filter(|(n, o)| !o.passed && is_missed(n)) {
         let by: Vec<&str> = ["installed", "newest"]

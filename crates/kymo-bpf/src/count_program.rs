@@ -81,6 +81,8 @@ pub struct CountProgram {
     pub keys: Vec<String>,
 }
 
+/// Function of the compiler's own: the text behind a `char *`, any other value as it is.
+pub(crate) const TEXT_OR_VALUE: &str = "__text_or_value";
 /// Names that are builtins of the language rather than fields.
 const BUILTINS: [&str; 13] = [
     "comm", "pid", "tid", "cpu", "uid", "gid", "cgroup", "nsecs", "kstack", "ustack", "probe",
@@ -275,11 +277,17 @@ fn field_text(name: &str) -> Result<String, String> {
     })
 }
 
-/// Keys: fields; of a cgroup its path.
+/// Keys: fields, where they point to text that text; of a cgroup its path.
 fn key_texts(by: &[String]) -> Result<Vec<String>, String> {
     let text = |key: &String| match key.trim() {
         "cgroup" => Ok("cgroup_path(cgroup)".to_owned()),
-        key => field_text(key),
+        key => Ok(match field_text(key)? {
+            // A system call's buffer has a length and no NUL: text would run past its end.
+            field if field.starts_with("args.") && field != "args.buf" => {
+                format!("{TEXT_OR_VALUE}({field})")
+            }
+            field => field,
+        }),
     };
     by.iter().map(text).collect()
 }

@@ -279,3 +279,37 @@ fn failed_reads_name_no_line_of_a_program_that_is_not_shown() {
     let note = o.stderr.lines().chain(o.stdout.lines()).find(|l| l.contains("of memory failed"));
     assert!(note.is_some_and(|l| l.trim().starts_with("unread: 3 reads")), "{o:?}");
 }
+
+/// A key that points to text is that text, as `trace` shows it; other pointers and buffers, which
+/// have no NUL, are addresses.
+#[test]
+fn keys_that_point_to_text_are_text() {
+    if !begin() || !require(&[Need::Gcc]) {
+        return;
+    }
+    const SOURCE: &str = "#include <fcntl.h>\n#include <unistd.h>\n\
+        char first[] = \"kymo-key-a\", second[] = \"kymo-key-b\";\n\
+        __attribute__((noinline)) int handle(const char *user, int *n) { return open(user, *n); }\n\
+        int main(void) { int n = O_RDONLY; first[0] = second[0] = 'k'; write(-1, first, 3);\n\
+        for (int i = 0; i < 5; i++) handle(i % 3 ? first : second, &n); return 0; }\n";
+    let work = Workload::compile("opens_by_text", SOURCE);
+    let keys = |event: &str, field: &str| -> Vec<(String, u64)> {
+        let page = counted(&["-e", event, "--by", field, "--", work.arg()]);
+        let row = |row: &serde_json::Value| {
+            let key = &row["key"][field];
+            (key.as_str().map_or(key.to_string(), str::to_owned), row["count"].as_u64().unwrap())
+        };
+        page["rows"].as_array().unwrap().iter().map(row).collect()
+    };
+    let handle = format!("uprobe:{}:handle", work.arg());
+    for (event, field) in [("syscalls:sys_enter_openat", "filename"), (&handle, "user")] {
+        let mut keys = keys(event, field);
+        keys.retain(|(key, _)| key.contains("kymo-key"));
+        keys.sort();
+        assert_eq!(keys, [("kymo-key-a".into(), 3), ("kymo-key-b".into(), 2)], "{event}");
+    }
+    for (event, field) in [("syscalls:sys_enter_write", "buf"), (&handle, "n")] {
+        let keys = keys(event, field);
+        assert!(keys.len() == 1 && !keys[0].0.contains("kymo"), "{event}: {keys:?}");
+    }
+}

@@ -310,6 +310,31 @@ fn in_a_pid_namespace_no_answer_is_empty_without_a_word() {
     let all = ["offcpu", "report", "-a", "--", "sleep", "0.1"].map(str::to_owned);
     let all = inside(&all).success();
     assert!(all.stdout.contains("sleep"), "{all:?}");
+    // Answers and recordings of all tasks have the kernel's ids, and name them as such.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x").display().to_string();
+    let of_all: [&[&str]; 10] = [
+        &["offcpu", "report", "-a", "--", "sleep", "0.1"],
+        &["sched", "latency", "-a", "--", "sleep", "0.1"],
+        &["sched", "timehist", "-a", "--", "sleep", "0.1"],
+        &["kwork", "latency", "--", "sleep", "0.1"],
+        &["io", "top", "--", "sleep", "0.1"],
+        &["why", "--", "sleep", "0.1"],
+        &["trace", "-a", "-e", "sched:sched_switch", "--", "sleep", "0.1"],
+        &["trace", "-a", "-e", "sched:sched_switch", "-o", &file, "--", "true"],
+        &["sched", "record", "-o", &file, "--", "true"],
+        &["record", "-e", "sched:sched_switch", "-o", &file, "--", "true"],
+    ];
+    for words in of_all {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let out = inside(&words).success();
+        let text = out.stdout.clone() + &out.stderr;
+        assert!(text.contains("of the first pid namespace"), "{words:?}: {out:?}");
+        // Where numbers are the same, nothing is said.
+        let outside = run(KYMO, &words).success();
+        let text = outside.stdout.clone() + &outside.stderr;
+        assert!(!text.contains("pid namespace"), "{words:?}: {outside:?}");
+    }
 }
 
 /// A process that waits all the time makes no event; of one that is not there is none, either.

@@ -367,3 +367,32 @@ fn locks_and_queues_of_programs_are_causes_of_their_own() {
         assert!(total >= 25_000_000, "{comm}: {:#}", page["causes"]);
     }
 }
+
+/// A thread that is woken within `epoll_wait`, finds nothing and sleeps again has slept twice: each
+/// is a wait, as the kernel's switches have it, and the system call is one.
+#[test]
+fn each_sleep_within_a_call_is_a_wait_and_the_call_is_one() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let code = PROGRAM.replace("waits.c", "spurious.c");
+    let program = directory.path().join("spurious").to_str().unwrap().to_owned();
+    let flags = ["-O1", "-g", "-pthread", "-o", &program, &code];
+    assert!(Command::new("gcc").args(flags).status().unwrap().success());
+    let file = directory.path().join("spurious.data").to_str().unwrap().to_owned();
+    let _ = kymo(&["offcpu", "record", "-q", "-o", &file, "--", &program]).success();
+    let page = report(&file, "spurious-wait");
+    let polls = array(&page["causes"]).iter().find(|c| c["cause"] == "poll").unwrap();
+    // Five wake-ups without an event, and the last one.
+    assert_eq!(number(&polls["count"]), 6, "{:#}", page["causes"]);
+    // Preempted, it does not sleep.
+    let switches = perf(["script", "-i", &file]).success().stdout;
+    let is_sleep =
+        |line: &str| line.contains("prev_comm=spurious-wait ") && line.contains("prev_state=S ");
+    assert_eq!(switches.lines().filter(|line| is_sleep(line)).count(), 6);
+    let traced = kymo(&["trace", "-s", "--", &program]).success();
+    let text = traced.stdout + &traced.stderr;
+    let row = text.lines().find(|line| line.starts_with("epoll_wait ")).unwrap();
+    assert_eq!(row.split_whitespace().nth(1), Some("1"), "{text}");
+}

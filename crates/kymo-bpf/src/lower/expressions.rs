@@ -128,7 +128,12 @@ impl Lowering<'_> {
             }
             Kind::SizeofValue(inner) => {
                 let value = self.value(inner)?;
-                Value::constant(i64::from(self.size_of(&value.ty)))
+                let is_constant = matches!(value.home, ValueHome::Constant(_));
+                match value.ty {
+                    // An enumerator takes what other literals do.
+                    Type::Enumeration { .. } if is_constant => Value::constant(8),
+                    ty => Value::constant(i64::from(self.size_of(&ty))),
+                }
             }
             Kind::OffsetofType(type_name, path) => {
                 let ctype = self.c_type(type_name)?;

@@ -8,6 +8,8 @@ use crate::ast::{Expression, ExpressionKind};
 use crate::code::{
     AddressBase, CompareOperation, ComputeOperation, Instruction, Operand, Register,
 };
+use crate::count_program::TEXT_OR_VALUE;
+use crate::facts::CType;
 use crate::object::ErrorKind;
 
 /// The longest text that is searched for.
@@ -32,6 +34,16 @@ impl Lowering<'_> {
                     _ => None,
                 };
                 self.read_text(arguments, space)?
+            }
+            TEXT_OR_VALUE => {
+                self.takes(name, arguments, 1, 1)?;
+                let value = self.value(&arguments[0])?;
+                match &value.ty {
+                    Type::Pointer { target: CType::Integer { is_char: true, .. }, .. } => {
+                        self.read_text(arguments, None)?
+                    }
+                    _ => value,
+                }
             }
             "buf" => {
                 self.takes(name, arguments, 1, 2)?;

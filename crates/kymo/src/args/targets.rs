@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use kymo_kernel::target;
+use kymo_model::{Note, NoteKind};
 use kymo_record::Target;
 
 /// Refuses to choose tasks by number where the kernel's events have other numbers than processes
@@ -16,6 +17,14 @@ pub(crate) fn kernel_numbers(way_out: Option<&str>) -> anyhow::Result<()> {
          cannot be told apart by them here: start kymo in the first one (nsenter -t 1 -p, docker \
          run --pid=host){or}"
     )
+}
+
+/// Note on the ids in the kernel's events, where processes have other numbers here.
+pub(crate) fn note_kernel_numbers() -> Option<Note> {
+    let fact = "task ids in the kernel's events are those of the first pid namespace: processes \
+                have other numbers in this pid namespace";
+    let advice = "start kymo in the first one (nsenter -t 1 -p, docker run --pid=host)".to_owned();
+    (!target::has_kernel_pids()).then(|| Note::choice(NoteKind::Scope, fact, Some(advice)))
 }
 
 /// The processes, threads or cgroups that were named; none if none were.

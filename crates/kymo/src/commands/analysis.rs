@@ -19,7 +19,7 @@ use super::default_recording;
 use super::event_recording::RecordedEvents;
 use super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
-use crate::args::targets::kernel_numbers;
+use crate::args::targets::{kernel_numbers, note_kernel_numbers};
 use crate::exit;
 use crate::streams::StdoutTextLock;
 
@@ -153,6 +153,7 @@ impl AnalysisArgs {
         let unmet = selection.unmet_notes(RecordedExtent::default).into_iter();
         note_blocked(&self.blocked)
             .into_iter()
+            .chain(note_kernel_numbers())
             .chain(unmet.filter(|_| !self.comm.is_empty()))
             .collect()
     }
@@ -177,6 +178,9 @@ impl AnalysisArgs {
         let source = source.following(self.tree.clone()).beside(self.blocked.clone());
         if self.is_beside_command {
             source.tell(note_machine());
+        }
+        if self.is_live {
+            note_kernel_numbers().into_iter().for_each(|note| source.tell(note));
         }
         Ok(match (self.is_live, &self.time) {
             (true, _) => source.unnamed(),

@@ -21,6 +21,7 @@ use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, Target};
 use kymo_view::Ledger;
 
 use super::{container_files, tracing};
+use crate::args::targets::note_kernel_numbers;
 use crate::args::values::{Ring, bytes, call_graph, millis, ring};
 use crate::exit;
 
@@ -190,7 +191,8 @@ fn record_perf_data(
     };
     let mut summary = kymo_record::record(&options)?;
     container_files::keep(&mut summary);
-    let ledger = Ledger::from_notes(summary.ledger_notes(&options));
+    let ledger =
+        Ledger::from_notes(summary.ledger_notes(&options).into_iter().chain(note_kernel_numbers()));
     tell(args, name, summary.bytes, summary.samples, &ledger);
     if let Some(running) = summary.running.take() {
         summary.exit = Some(running.wait().context("cannot wait for the command")?);
@@ -238,7 +240,8 @@ fn record_trace_dat(
     };
     let tracefs = tracing::open()?;
     let mut summary = record_trace(&tracefs, &options)?;
-    let ledger = Ledger::from_notes(summary.ledger_notes());
+    let ledger =
+        Ledger::from_notes(summary.ledger_notes().into_iter().chain(note_kernel_numbers()));
     tell(args, name, summary.bytes, summary.events, &ledger);
     if let Some(running) = summary.running.take() {
         summary.exit = Some(running.wait()?);

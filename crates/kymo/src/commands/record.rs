@@ -27,7 +27,7 @@ use crate::args::contents::ContentArgs;
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
 use crate::args::symbols::SymbolArgs;
-use crate::args::targets::named_target;
+use crate::args::targets::{named_target, note_kernel_numbers};
 use crate::args::values::{
     Rate, Ring, bytes, call_graph, control, delay, millis, ring, sample_rate, switch_on, synthesis,
 };
@@ -262,6 +262,10 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut ledger = Ledger::default();
     summary.ledger_notes(&options).into_iter().for_each(|note| ledger.push(note));
+    let mut events = options.events.iter().chain(&options.more_events);
+    if events.any(|event| event.is_tracepoint()) {
+        note_kernel_numbers().into_iter().for_each(|note| ledger.push(note));
+    }
     if args.all_cpus && options.target != Target::System {
         ledger.tell(
             NoteKind::Target,

@@ -36,7 +36,8 @@ use crate::commands::program_run::{RunTarget, follow_program, percent, say_costs
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Fields are those of the event (kymo list -v EVENT shows them); comm, pid, tid, cpu, uid, cgroup, stack,
-ustack and event are known of each. Text behind a pointer is written str(FIELD).
+ustack and event are known of each. Keys that point to text (char *) are that text; elsewhere, and for
+buffers, it is written str(FIELD).
 
 EXAMPLES
   kymo count -e raw_syscalls:sys_enter --by comm --top 10

@@ -21,6 +21,7 @@ use kymo_view::Ledger;
 
 use super::live_output::{LiveKinds, LiveOutput};
 use super::{Args, close, follow, out, ust};
+use crate::args::targets::note_kernel_numbers;
 use crate::commands::tracing;
 
 pub(super) fn run(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
@@ -99,6 +100,7 @@ fn show(args: &Args, events: &[TraceEvent], rules: Vec<EventRule>) -> anyhow::Re
     let selection = args.selection()?;
     let mut capture = follow::open(args, events, LivePace::Tick)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
+    note_kernel_numbers().into_iter().for_each(|note| ledger.push(note));
     let current = capture.dir().clocks()?.current;
     if current != ust::CLOCK {
         bail!(

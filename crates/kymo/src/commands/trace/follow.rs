@@ -8,6 +8,7 @@ use kymo_view::Ledger;
 
 use super::live_output::{LiveKinds, LiveOutput};
 use super::{Args, close};
+use crate::args::targets::note_kernel_numbers;
 use crate::commands::tracing;
 
 /// Opens the rings that the flags mean.
@@ -25,6 +26,7 @@ pub(super) fn run(args: &Args, events: &[TraceEvent]) -> anyhow::Result<ExitCode
     let selection = args.selection()?;
     let mut capture = open(args, events, LivePace::Tick)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
+    note_kernel_numbers().into_iter().for_each(|note| ledger.push(note));
     let live = LiveEvents::new(&selection, Some(capture.dir()));
     let mut live = if args.instance.is_some() { live.of_filled_ring() } else { live };
     live.check_filter()?;

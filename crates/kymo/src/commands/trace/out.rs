@@ -18,6 +18,7 @@ use kymo_view::Ledger;
 
 use super::super::tracing;
 use super::Args;
+use crate::args::targets::note_kernel_numbers;
 use crate::args::values::{bytes, switch_on};
 use crate::exit;
 
@@ -144,7 +145,7 @@ pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<Exi
 }
 
 pub(super) fn ledger(s: &TraceSummary) -> Ledger {
-    Ledger::from_notes(s.ledger_notes())
+    Ledger::from_notes(s.ledger_notes().into_iter().chain(note_kernel_numbers()))
 }
 
 fn tell(s: &TraceSummary, ledger: &Ledger) {
