@@ -1,163 +1,177 @@
-//! Baselines: the sums of the runs of one side as JSON, without stacks, so that they are small
-//! enough to be kept in a repository.
+//! Baselines: the sums of the runs of one side as a Parquet table, without stacks and source paths,
+//! so that they are small enough to be kept in a repository.
 
-use serde_json::{Value, json};
+use kymo_parquet::{ParquetTable, ReadTableError, WriteTableError, table_to_parquet};
+use kymo_table::{Answer, ColumnSet};
+use rustc_hash::FxHashMap;
 
 use crate::comparison::MeasureKind;
 use crate::sums::{FunctionKey, FunctionSum, RunSums};
 
-/// Value of `format` in a baseline.
-const FORMAT: &str = "kymo-baseline";
-/// Version of the layout.
-const VERSION: u64 = 1;
-/// Most runs and functions that are read: a file may claim any number.
-const MOST: usize = 1_000_000;
+/// Name of the table.
+const TABLE: &str = "baseline";
+/// Key of the unit of work in the metadata.
+const PER: &str = "kymo.per";
 
 /// A file is not a baseline that can be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BaselineError {
-    /// Not JSON.
-    #[error("not JSON: {0}")]
-    Json(String),
-    /// Not a baseline, or of another version.
-    #[error("not a baseline of version {VERSION}")]
-    Version,
-    /// A part is missing or of another type.
-    #[error("`{0}` is missing or not of its type")]
-    Part(&'static str),
+    /// Not a table that can be read.
+    #[error("not a baseline: {0}")]
+    Table(ReadTableError),
+    /// A value is missing or out of range.
+    #[error("not a baseline: `{part}` of row {row} is missing or out of range")]
+    Value {
+        /// Column.
+        part: &'static str,
+        /// Row, from 0.
+        row: usize,
+    },
+    /// The unit of work is not in the metadata.
+    #[error("not a baseline: `{PER}` is not in its metadata")]
+    Per,
 }
 
 /// Runs of a quantity of one side.
 type SideRuns = (MeasureKind, String, &'static str, Vec<RunSums>);
 
-/// The runs of each quantity: kind, name, unit, runs; and the unit of work that they are per.
-pub fn baseline_json(
-    per: &str,
-    quantities: &[(MeasureKind, &str, &'static str, &[RunSums])],
-) -> Value {
-    let quantities = quantities.iter().map(|(kind, name, unit, runs)| {
-        let mut functions: Vec<&FunctionKey> =
-            runs.iter().flat_map(|run| run.functions().map(|(key, _)| key)).collect();
-        functions.sort();
-        functions.dedup();
-        let number = |key: &FunctionKey| functions.binary_search(&key).unwrap_or(0);
-        let of_run = |run: &RunSums| {
-            let mut sums: Vec<Value> = run
-                .functions()
-                .map(|(key, s)| {
-                    json!([
-                        number(key),
-                        s.own,
-                        s.total,
-                        s.own_samples,
-                        s.total_samples,
-                        s.inlined_samples
-                    ])
-                })
-                .collect();
-            sums.sort_by_key(|sum| sum.get(0).and_then(Value::as_u64));
-            json!({"work": run.work, "whole": run.whole, "samples": run.samples, "sums": sums})
-        };
-        json!({
-            "kind": kind_code(*kind),
-            "name": name,
-            "unit": unit,
-            "functions": functions.iter().map(|f| json!([f.name, f.binary])).collect::<Vec<_>>(),
-            "runs": runs.iter().map(of_run).collect::<Vec<_>>(),
+/// Quantity of a baseline: kind, name, unit, runs.
+type Quantity<'a> = (MeasureKind, &'a str, &'static str, &'a [RunSums]);
+
+/// Row: a run as a whole, or a function in it.
+struct BaselineRow<'a> {
+    kind: MeasureKind,
+    quantity: &'a str,
+    unit: &'static str,
+    number: usize,
+    run: &'a RunSums,
+    function: Option<(&'a FunctionKey, &'a FunctionSum)>,
+}
+
+fn rows<'a>() -> ColumnSet<'a, BaselineRow<'a>> {
+    ColumnSet::new()
+        .key("kind", "Kind of the quantity.", |r: &BaselineRow<'_>, ()| kind_code(r.kind))
+        .of(&["samples", "off-cpu", "count"])
+        .key("quantity", "Event that was sampled, or name of the count.", |r, ()| {
+            r.quantity.to_owned()
         })
-    });
-    json!({
-        "format": FORMAT,
-        "version": VERSION,
-        "per": per,
-        "quantities": quantities.collect::<Vec<_>>(),
-    })
+        .key("unit", "Unit of the values: nanoseconds, bytes or count.", |r, ()| r.unit)
+        .key("run", "Number of the run, from 1.", |r, ()| r.number)
+        .measure("work", "Units of work of the run.", |r, ()| r.run.work)
+        .key("function", "Function; null in the row of the run as a whole.", |r, ()| {
+            r.function.map(|(key, _)| key.name.clone())
+        })
+        .key("binary", "Binary of the function, without its version.", |r, ()| {
+            r.function.map(|(key, _)| key.binary.clone())
+        })
+        .sum("self_value", "Weight of the samples in the function.", |r, ()| {
+            r.function.map(|(_, sum)| sum.own)
+        })
+        .measure("total_value", "Weight of the samples in it and in its callees.", |r, ()| {
+            r.function.map_or(r.run.whole, |(_, sum)| sum.total)
+        })
+        .sum("self_samples", "Samples in the function.", |r, ()| {
+            r.function.map(|(_, sum)| sum.own_samples)
+        })
+        .measure("total_samples", "Samples in it and in its callees.", |r, ()| {
+            r.function.map_or(r.run.samples, |(_, sum)| sum.total_samples)
+        })
+        .measure("inlined_samples", "Samples in inlined copies of the function.", |r, ()| {
+            r.function.map(|(_, sum)| sum.inlined_samples)
+        })
+}
+
+fn answer<'a>(quantities: &[Quantity<'a>]) -> Answer {
+    let mut all: Vec<BaselineRow<'a>> = Vec::new();
+    for (kind, quantity, unit, runs) in quantities {
+        for (n, run) in runs.iter().enumerate() {
+            let (kind, number) = (*kind, n + 1);
+            let of = |function| BaselineRow { kind, quantity, unit, number, run, function };
+            all.push(of(None));
+            let mut functions: Vec<_> = run.functions().collect();
+            functions.sort_by_key(|(key, _)| *key);
+            all.extend(functions.into_iter().map(|function| of(Some(function))));
+        }
+    }
+    let each = |all: &Vec<BaselineRow<'a>>, (): &(), row: &mut dyn FnMut(&BaselineRow<'a>)| {
+        all.iter().for_each(row);
+    };
+    Answer::of(TABLE, ColumnSet::new().table(TABLE, "", rows(), each), &all, &())
+}
+
+/// Encodes the runs of each quantity: kind, name, unit, runs; and the unit of work that they are
+/// per.
+///
+/// # Errors
+/// If a sum is beyond what Parquet's integers hold.
+pub fn baseline_to_parquet(
+    per: &str,
+    quantities: &[Quantity<'_>],
+) -> Result<Vec<u8>, WriteTableError> {
+    table_to_parquet(TABLE, answer(quantities).table(TABLE), &[(PER, per)])
 }
 
 /// Reads a baseline: the unit of work, and the runs of each quantity.
 ///
 /// # Errors
 /// If it is not one.
-pub fn read_baseline(text: &str, name: &str) -> Result<(String, Vec<SideRuns>), BaselineError> {
-    let value: Value =
-        serde_json::from_str(text).map_err(|e| BaselineError::Json(e.to_string()))?;
-    let is_ours = value.get("format").and_then(Value::as_str) == Some(FORMAT)
-        && value.get("version").and_then(Value::as_u64) == Some(VERSION);
-    if !is_ours {
-        return Err(BaselineError::Version);
-    }
-    let per = text_of(&value, "per")?;
-    let quantities = list_of(&value, "quantities")?;
-    let read = quantities.iter().map(|q| quantity(q, name)).collect::<Result<_, _>>()?;
-    Ok((per.to_owned(), read))
-}
-
-fn quantity(value: &Value, name: &str) -> Result<SideRuns, BaselineError> {
-    let kind = match text_of(value, "kind")? {
-        "samples" => MeasureKind::Samples,
-        "off-cpu" => MeasureKind::OffCpu,
-        "count" => MeasureKind::Count,
-        _ => return Err(BaselineError::Part("kind")),
-    };
-    let unit = match text_of(value, "unit")? {
-        "nanoseconds" => "nanoseconds",
-        "bytes" => "bytes",
-        _ => "count",
-    };
-    let key = |pair: &Value| {
-        let part = |at: usize| pair.get(at).and_then(Value::as_str).map(str::to_owned);
-        let key = part(0).zip(part(1)).map(|(name, binary)| FunctionKey { name, binary });
-        key.ok_or(BaselineError::Part("functions"))
-    };
-    let functions: Vec<FunctionKey> =
-        list_of(value, "functions")?.iter().map(key).collect::<Result<_, _>>()?;
-    let runs = list_of(value, "runs")?.iter().enumerate();
-    let runs = runs.map(|(n, run)| read_run(run, &functions, format!("{name}, run {}", n + 1)));
-    Ok((kind, text_of(value, "name")?.to_owned(), unit, runs.collect::<Result<_, _>>()?))
-}
-
-fn read_run(
-    value: &Value,
-    functions: &[FunctionKey],
-    name: String,
-) -> Result<RunSums, BaselineError> {
-    let work = number_of(value.get("work"), "work")?;
-    if work <= 0.0 {
-        return Err(BaselineError::Part("work"));
-    }
-    let mut run = RunSums::new(name, work);
-    run.whole = number_of(value.get("whole"), "whole")?;
-    run.samples =
-        value.get("samples").and_then(Value::as_u64).ok_or(BaselineError::Part("samples"))?;
-    for sum in list_of(value, "sums")? {
-        let count =
-            |at: usize| sum.get(at).and_then(Value::as_u64).ok_or(BaselineError::Part("sums"));
-        let number = usize::try_from(count(0)?).map_err(|_| BaselineError::Part("sums"))?;
-        let key = functions.get(number).ok_or(BaselineError::Part("sums"))?;
-        let sums = FunctionSum {
-            own: number_of(sum.get(1), "sums")?,
-            total: number_of(sum.get(2), "sums")?,
-            own_samples: count(3)?,
-            total_samples: count(4)?,
-            inlined_samples: count(5)?,
+pub fn read_baseline(bytes: &[u8], name: &str) -> Result<(String, Vec<SideRuns>), BaselineError> {
+    let declared = answer(&[]);
+    let table = ParquetTable::parse(bytes, TABLE, declared.table(TABLE).columns)
+        .map_err(BaselineError::Table)?;
+    let per = table.fact(PER).ok_or(BaselineError::Per)?.to_owned();
+    let mut quantities: Vec<SideRuns> = Vec::new();
+    let mut known_quantities = FxHashMap::default();
+    let mut known_runs = FxHashMap::default();
+    for row in 0..table.rows {
+        let value = |part| BaselineError::Value { part, row };
+        let number = |part: &'static str| {
+            let number = table.number(part, row).filter(|n| n.is_finite() && *n >= 0.0);
+            number.ok_or(value(part))
         };
-        run.set_sum(key.clone(), sums);
+        let count = |part: &'static str| {
+            let count = table.integer(part, row).and_then(|n| u64::try_from(n).ok());
+            count.ok_or(value(part))
+        };
+        let kind = table.text("kind", row).and_then(kind_of_code).ok_or(value("kind"))?;
+        let quantity = table.text("quantity", row).ok_or(value("quantity"))?;
+        let unit = match table.text("unit", row).ok_or(value("unit"))? {
+            "nanoseconds" => "nanoseconds",
+            "bytes" => "bytes",
+            _ => "count",
+        };
+        let at = *known_quantities.entry((kind, quantity, unit)).or_insert_with(|| {
+            quantities.push((kind, quantity.to_owned(), unit, Vec::new()));
+            quantities.len() - 1
+        });
+        let Some((.., runs)) = quantities.get_mut(at) else { continue };
+        let run = count("run")?;
+        let work = number("work")?;
+        let at = *known_runs.entry((at, run)).or_insert_with(|| {
+            runs.push(RunSums::new(format!("{name}, run {run}"), work));
+            runs.len() - 1
+        });
+        let Some(run) = runs.get_mut(at) else { continue };
+        if work <= 0.0 || run.work.to_bits() != work.to_bits() {
+            return Err(value("work"));
+        }
+        let (total, total_samples) = (number("total_value")?, count("total_samples")?);
+        let Some(function) = table.text("function", row) else {
+            run.whole = total;
+            run.samples = total_samples;
+            continue;
+        };
+        let binary = table.text("binary", row).ok_or(value("binary"))?;
+        let sum = FunctionSum {
+            own: number("self_value")?,
+            total,
+            own_samples: count("self_samples")?,
+            total_samples,
+            inlined_samples: count("inlined_samples")?,
+        };
+        run.set_sum(FunctionKey { name: function.to_owned(), binary: binary.to_owned() }, sum);
     }
-    Ok(run)
-}
-
-fn text_of<'a>(value: &'a Value, part: &'static str) -> Result<&'a str, BaselineError> {
-    value.get(part).and_then(Value::as_str).ok_or(BaselineError::Part(part))
-}
-
-fn list_of<'a>(value: &'a Value, part: &'static str) -> Result<&'a [Value], BaselineError> {
-    let list = value.get(part).and_then(Value::as_array).ok_or(BaselineError::Part(part))?;
-    if list.len() > MOST { Err(BaselineError::Part(part)) } else { Ok(list) }
-}
-
-fn number_of(value: Option<&Value>, part: &'static str) -> Result<f64, BaselineError> {
-    let number = value.and_then(Value::as_f64).filter(|n| n.is_finite() && *n >= 0.0);
-    number.ok_or(BaselineError::Part(part))
+    Ok((per, quantities))
 }
 
 /// Code of a kind for programs.
@@ -169,59 +183,93 @@ fn kind_code(kind: MeasureKind) -> &'static str {
     }
 }
 
+fn kind_of_code(code: &str) -> Option<MeasureKind> {
+    match code {
+        "samples" => Some(MeasureKind::Samples),
+        "off-cpu" => Some(MeasureKind::OffCpu),
+        "count" => Some(MeasureKind::Count),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sums::StackFrameKey;
 
-    #[test]
-    fn a_baseline_is_read_as_it_was_written() {
-        let mut run = RunSums::new("a", 2.0);
-        let function = run.function(FunctionKey::new("f", "a", false));
-        run.add_stack(&[StackFrameKey { function, is_inlined: true }], 12.5, 3);
-        let runs = [run];
-        let quantities = [(MeasureKind::Samples, "cpu-clock", "nanoseconds", &runs[..])];
-        let text = baseline_json("run", &quantities).to_string();
-        let (per, read) = read_baseline(&text, "b").expect("a baseline");
-        let (kind, name, unit, read) = &read[0];
-        assert_eq!(
-            (per.as_str(), *kind, name.as_str(), *unit),
-            ("run", MeasureKind::Samples, "cpu-clock", "nanoseconds")
-        );
-        assert_eq!((read[0].whole, read[0].samples, read[0].work), (12.5, 3, 2.0));
-        let sums: Vec<_> = read[0].functions().map(|(k, s)| (k.name.clone(), *s)).collect();
-        let sum = FunctionSum {
-            own: 12.5,
-            total: 12.5,
-            own_samples: 3,
-            total_samples: 3,
-            inlined_samples: 3,
-        };
-        assert_eq!(sums, [("f".to_owned(), sum)]);
+    fn run(name: &str, work: f64, weight: f64) -> RunSums {
+        let mut run = RunSums::new("a", work);
+        let function = run.function(FunctionKey::new(name, "a", false));
+        run.add_stack(&[StackFrameKey { function, is_inlined: true }], weight, 3);
+        run
     }
 
     #[test]
-    fn damaged_baselines_are_refused() {
-        let head = r#"{"format":"kymo-baseline","version":1,"per":"run","quantities":"#;
-        for (text, error) in [
-            ("", BaselineError::Json("EOF while parsing a value at line 1 column 0".into())),
-            ("{}", BaselineError::Version),
-            (&format!("{head}3}}"), BaselineError::Part("quantities")),
-            (&format!("{head}[{{}}]}}"), BaselineError::Part("kind")),
-            (
-                &format!(
-                    r#"{head}[{{"kind":"count","name":"x","unit":"y","functions":[],"runs":[{{"work":1,"whole":1,"samples":1,"sums":[[7,1,1,1,1,1]]}}]}}]}}"#
-                ),
-                BaselineError::Part("sums"),
-            ),
-            (
-                &format!(
-                    r#"{head}[{{"kind":"count","name":"x","unit":"y","functions":[],"runs":[{{"work":0,"whole":1,"samples":1,"sums":[]}}]}}]}}"#
-                ),
-                BaselineError::Part("work"),
-            ),
-        ] {
-            assert_eq!(read_baseline(text, "b").err(), Some(error), "{text}");
+    fn a_baseline_is_read_as_it_was_written() {
+        let runs = [run("f", 2.0, 12.5), run("g", 1.0, 0.1), RunSums::new("empty", 1.0)];
+        let off = [run("f", 1.0, 7.0)];
+        let quantities = [
+            (MeasureKind::Samples, "cpu-clock", "nanoseconds", &runs[..]),
+            (MeasureKind::OffCpu, "off-cpu", "nanoseconds", &off[..]),
+        ];
+        let bytes = baseline_to_parquet("shop:sale", &quantities).unwrap();
+        let (per, read) = read_baseline(&bytes, "b").expect("a baseline");
+        assert_eq!((per.as_str(), read.len()), ("shop:sale", 2));
+        for ((kind, name, unit, runs), (k, n, u, read)) in quantities.iter().zip(&read) {
+            assert_eq!((kind, *name, unit, runs.len()), (k, n.as_str(), u, read.len()));
+            for (run, read) in runs.iter().zip(read) {
+                let of = |run: &RunSums| (run.whole, run.samples, run.work);
+                assert_eq!(of(run), of(read));
+                let sums = |run: &RunSums| -> Vec<_> {
+                    run.functions().map(|(key, sum)| (key.clone(), *sum)).collect()
+                };
+                assert_eq!(sums(run), sums(read));
+            }
         }
+        assert_eq!(read[0].3[1].name, "b, run 2");
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        let write = |run: RunSums| {
+            let quantities = [(MeasureKind::Count, "x", "count", &[run][..])];
+            baseline_to_parquet("run", &quantities).unwrap()
+        };
+        for (run, part, row) in [
+            (run("f", 0.0, 1.0), "work", 0),
+            (run("f", f64::NAN, 1.0), "work", 0),
+            (run("f", 1.0, -1.0), "total_value", 0),
+            (run("f", 1.0, f64::INFINITY), "total_value", 0),
+        ] {
+            let read = read_baseline(&write(run), "b").err();
+            assert_eq!(read, Some(BaselineError::Value { part, row }));
+        }
+        let sum = FunctionSum { total_samples: u64::MAX, ..FunctionSum::default() };
+        let mut above = run("f", 1.0, 1.0);
+        above.set_sum(FunctionKey::new("f", "a", false), sum);
+        let quantities = [(MeasureKind::Count, "x", "count", &[above][..])];
+        let error = baseline_to_parquet("run", &quantities).unwrap_err().to_string();
+        assert!(error.starts_with("column total_samples, row 1: 18446744073709551615"), "{error}");
+    }
+
+    #[test]
+    fn damaged_baselines_are_refused_whatever_the_damage() {
+        let runs = [run("f", 2.0, 12.5), run("g", 2.0, 2.5)];
+        let quantities = [(MeasureKind::Samples, "cpu-clock", "nanoseconds", &runs[..])];
+        let whole = baseline_to_parquet("run", &quantities).unwrap();
+        for end in 0..whole.len() {
+            assert!(read_baseline(&whole[..end], "b").is_err(), "cut at {end}");
+        }
+        // A byte that differs is refused or gives other values: it never stops the program.
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            let _ = read_baseline(&bytes, "b");
+        }
+        let foreign = table_to_parquet("recording", answer(&[]).table(TABLE), &[]).unwrap();
+        let error = read_baseline(&foreign, "b").unwrap_err().to_string();
+        assert_eq!(error, "not a baseline: table \"recording\" instead of \"baseline\"");
+        let error = read_baseline(b"{\"format\":\"kymo-baseline\"}", "b").unwrap_err().to_string();
+        assert_eq!(error, "not a baseline: not a Parquet file: the magic is missing or damaged");
     }
 }

@@ -18,7 +18,7 @@ mod random;
 mod sums;
 mod tree;
 
-pub use baseline::{BaselineError, baseline_json, read_baseline};
+pub use baseline::{BaselineError, baseline_to_parquet, read_baseline};
 pub use blocks::{BlockError, block_count};
 pub use comparison::{
     CallerChange, Change, CompareError, CompareOptions, Comparison, FunctionRow, Measure,

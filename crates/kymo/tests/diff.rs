@@ -253,7 +253,7 @@ fn a_gate_passes_fails_or_is_undecided() {
     let reason = "undecided  self:parse < +5%: one side was recorded after the other";
     assert!(strict.contains(reason), "{strict}");
     // A baseline has the same sums.
-    let base = w.file("base.json");
+    let base = w.file("base.parquet");
     let mut args = vec!["diff", "--save", &base];
     args.extend(before.iter().map(String::as_str));
     let _ = kymo(&args).success();
@@ -263,6 +263,18 @@ fn a_gate_passes_fails_or_is_undecided() {
     let direct = json(&gate(&[], &["--json"]).success());
     let part = |v: &Value| function(v, "parse")["self"].clone();
     assert_eq!(part(&against), part(&direct));
+    args.extend(["--gate", "self:parse < +5%"]);
+    let gated = json(&kymo(&args).expect_status(5));
+    let reason = gated["gates"][0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("a baseline was recorded before ("), "{reason}");
+    let cut = w.file("cut.parquet");
+    let whole = std::fs::read(&base).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() - 1]).unwrap();
+    let refused = kymo(&["diff", "--against", &cut, &after[0], &after[1]]).expect_status(1).stderr;
+    let reason = "cut.parquet: not a baseline: not a Parquet file: the footer is missing";
+    assert_eq!(refused.matches(reason).count(), 1, "{refused}");
+    assert!(refused.trim_end().ends_with("is missing or damaged"), "{refused}");
+    assert_eq!(refused.matches("not a Parquet file").count(), 1, "{refused}");
 }
 
 /// Rows of a table, without padding.
@@ -465,7 +477,8 @@ fn profiles_without_times_are_compared_as_runs() {
     assert_eq!(row(&pprof), row(&recordings));
     assert_eq!(pprof["measures"][0]["unit"], "nanoseconds");
     // Folded stacks state no unit, and not how many samples a weight stands for.
-    let folded = of(&converted("folded"));
+    let stacks = converted("folded");
+    let folded = of(&stacks);
     assert_eq!(row(&folded)[..3], row(&recordings)[..3]);
     assert_eq!(folded["measures"][0]["unit"], "count");
     // One profile of each side is shown, and nothing is decided: 0 against 1 sample least of all.
@@ -479,6 +492,22 @@ fn profiles_without_times_are_compared_as_runs() {
         assert_eq!((&change["verdict"], &change["more_runs"]), (&"undecided".into(), &3.into()));
     }
     assert!(one["ledger"].to_string().contains("one run of a side shows no spread"), "{one:#}");
+    // Nothing shows the order of the sides: their gates are undecided unless that is accepted.
+    let gated = |more: &[&str]| {
+        let mut args = vec!["diff", "--json", "--gate", "self:parse < +5%"];
+        args.extend(more);
+        args.push("--before");
+        args.extend(stacks[0].iter().map(String::as_str));
+        args.push("--after");
+        args.extend(stacks[1].iter().map(String::as_str));
+        kymo(&args)
+    };
+    let out = json(&gated(&[]).expect_status(5));
+    let reason = out["gates"][0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("no times show that the sides were recorded in turns"), "{reason}");
+    assert!(out["ledger"].to_string().contains("\"sequential\""), "{out:#}");
+    let out = json(&gated(&["--accept-sequential"]).expect_status(4));
+    assert_eq!(out["gates"][0]["outcome"], "failed");
     let tree = kymo(&["diff", "-g", &before, &after]).success().stdout;
     let branches: Vec<Vec<&str>> = tree
         .lines()

@@ -25,6 +25,7 @@ const ORDER: &[&str] = &[
     "kymo-events",
     "kymo-live",
     "kymo-table",
+    "kymo-parquet",
     "kymo-analysis",
     "kymo-compare",
     "kymo-render",

@@ -1,9 +1,14 @@
 //! `kymo diff --save` and `--against`: runs of one side kept as sums, and runs compared with them.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use kymo_compare::{CompareOptions, Comparison, Measure, RunSums, baseline_json, read_baseline};
+use kymo_compare::{
+    CompareOptions, Comparison, Measure, RunSums, baseline_to_parquet, read_baseline,
+};
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::diff::DiffReport;
@@ -14,7 +19,7 @@ use crate::commands::output;
 use crate::exit;
 
 /// Largest baseline that is read, in bytes.
-const LARGEST: u64 = 256 << 20;
+const LARGEST: u64 = 64 << 20;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.files.len() < 2 {
@@ -22,16 +27,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let known = match &args.against {
         Some(path) => {
-            let size = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
-            if size > LARGEST {
-                bail!(
-                    "{}: {size} bytes are too many for a baseline (at most {LARGEST})",
-                    path.display()
-                );
-            }
-            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
             let name = path.display().to_string();
-            Some(read_baseline(&text, &name).with_context(|| name)?)
+            let bytes = read_file(path).with_context(|| name.clone())?;
+            Some(read_baseline(&bytes, &name).with_context(|| name)?)
         }
         None => None,
     };
@@ -55,8 +53,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .iter()
             .map(|(kind, name, unit, runs)| (*kind, &**name, *unit, &**runs))
             .collect();
-        let baseline = baseline_json(per.word(), &all);
-        output::write(Some(path), args.force, &mut |out| writeln!(out, "{baseline}"))?;
+        let baseline = baseline_to_parquet(per.word(), &all)
+            .with_context(|| format!("cannot save {}", path.display()))?;
+        output::write(Some(path), args.force, &mut |out| out.write_all(&baseline))?;
         exit::tell(&ledger);
         let (name, damage) = sides.damage().unzip();
         return Ok(exit::status(name.unwrap_or_default(), damage.as_deref(), &ledger, args.strict));
@@ -90,4 +89,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         trees: Vec::new(),
     };
     show(args, &report, &ledger, sides.damage())
+}
+
+/// Reads a file up to the limit: its size is not known of a pipe.
+fn read_file(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        bail!("more than {LARGEST} bytes are too many for a baseline");
+    }
+    Ok(bytes)
 }

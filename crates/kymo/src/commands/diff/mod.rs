@@ -64,7 +64,7 @@ pub(crate) struct Args {
         "comms", "dsos", "events", "time", "pid", "tid", "cpu",
     ])]
     of: Option<String>,
-    /// Save the sums of FILEs, one for each run, as a baseline (JSON, without stacks)
+    /// Save the sums of FILEs, one for each run, as a baseline (Parquet, without stacks)
     #[arg(long, value_name = "BASE", conflicts_with_all = ["before", "after", "run", "compute"])]
     save: Option<PathBuf>,
     /// Compare FILEs, one for each run, with this baseline
@@ -367,16 +367,18 @@ fn note_unit(args: &Args, per: &Per, blocks: bool, ledger: &mut Ledger) {
     ledger.tell(NoteKind::Work, fact, Some(advice.to_owned()));
 }
 
-/// Outcomes of the gates. Sides that were not recorded in turns pass and fail none: what changed on
+/// Outcomes of the gates. Sides that are not known to have been recorded in turns pass and fail none: what changed on
 /// the machine between them is larger than most bounds.
 fn judge(args: &Args, comparison: &Comparison, ledger: &Ledger) -> Vec<GateResult> {
-    let is_sequential = ledger.notes().iter().any(|note| note.kind == NoteKind::Sequential);
+    let sequential = ledger.notes().iter().find(|note| note.kind == NoteKind::Sequential);
     let gates = args.gate.iter().map(|gate| gate.judge(comparison));
-    if !is_sequential || args.accept_sequential {
+    let Some(note) = sequential.filter(|_| !args.accept_sequential) else {
         return gates.collect();
-    }
-    let reason = "one side was recorded after the other (--accept-sequential judges all the same)";
-    gates.map(|gate| gate.undecided(reason)).collect()
+    };
+    // The facts of these notes begin with the order of the recordings, and go on with its meaning.
+    let order = note.fact.split(": ").next().unwrap_or_default();
+    let reason = format!("{order} (--accept-sequential judges all the same)");
+    gates.map(|gate| gate.undecided(&reason)).collect()
 }
 
 /// Notes on what may make functions look different.

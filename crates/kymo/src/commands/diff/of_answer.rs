@@ -56,7 +56,7 @@ pub(super) fn run(
     });
     note_once(notes, &mut ledger);
     note_sequential(
-        sides.each_ref().map(|side| side.iter().filter_map(|run| run.span).collect()),
+        sides.each_ref().map(|side| side.iter().map(|run| run.span).collect()),
         &mut ledger,
     );
     let of_column = |side: &[AnswerRun], at: usize| -> Vec<RunSums> {

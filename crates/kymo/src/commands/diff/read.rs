@@ -384,7 +384,7 @@ impl Sides {
         self.note_difference("numbers of CPUs", |f| f.cpus.map(|n| n.to_string()), ledger);
         self.note_difference("machines", |f| f.host.clone(), ledger);
         if !is_interleaved {
-            let spans = |side: &[ReadRun]| side.iter().filter_map(|r| r.facts.span).collect();
+            let spans = |side: &[ReadRun]| side.iter().map(|r| r.facts.span).collect();
             note_sequential([spans(&self.before), spans(&self.after)], ledger);
         }
     }
@@ -434,19 +434,30 @@ pub(super) fn note_once(notes: impl Iterator<Item = (String, Note)>, ledger: &mu
     }
 }
 
-/// Notes if all recordings of one side end before those of the other side begin. `spans`: first and
-/// last time of the recordings before and after.
-pub(super) fn note_sequential(spans: [Vec<(u64, u64)>; 2], ledger: &mut Ledger) {
-    let ends = |side: &[(u64, u64)]| {
-        let first = side.iter().map(|s| s.0).min()?;
-        Some((first, side.iter().map(|s| s.1).max()?))
+/// Notes on sides that are not known to have been recorded in turns: one ends before the other
+/// begins, or a recording has no times. `spans`: first and last time of the recordings before and
+/// after.
+pub(super) fn note_sequential(spans: [Vec<Option<(u64, u64)>>; 2], ledger: &mut Ledger) {
+    let has_times = spans.iter().flatten().all(Option::is_some);
+    let ends = |side: Vec<Option<(u64, u64)>>| {
+        let first = side.iter().flatten().map(|s| s.0).min()?;
+        Some((first, side.iter().flatten().map(|s| s.1).max()?))
     };
-    let [Some(before), Some(after)] = spans.map(|side| ends(&side)) else { return };
-    if before.1 <= after.0 || after.1 <= before.0 {
-        let fact = "one side was recorded after the other: what else changed on the machine \
-                    meanwhile looks like a change of the program, and the rate of false alarms is \
-                    not held";
-        let advice = Some("kymo diff --run -- BEFORE -- AFTER records in turns".to_owned());
-        ledger.note(NoteKind::Sequential, fact, advice);
-    }
+    let is_sequential = match spans.map(ends) {
+        [Some(before), Some(after)] => before.1 <= after.0 || after.1 <= before.0,
+        _ => false,
+    };
+    let order = if is_sequential {
+        "one side was recorded after the other"
+    } else if has_times {
+        return;
+    } else {
+        "no times show that the sides were recorded in turns"
+    };
+    let fact = format!(
+        "{order}: what else changed on the machine meanwhile looks like a change of the program, \
+         and the rate of false alarms is not held"
+    );
+    let advice = Some("kymo diff --run -- BEFORE -- AFTER records in turns".to_owned());
+    ledger.note(NoteKind::Sequential, fact, advice);
 }
