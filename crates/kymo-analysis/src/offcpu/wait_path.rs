@@ -13,7 +13,7 @@ const MAX_DEPTH: u32 = 256;
 /// Parts of a path.
 const MAX_PARTS: usize = 1 << 22;
 
-/// What the time from the start to the end went to, on the path through who woke whom.
+/// Time from the start to the end by where the path through who woke whom spent it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitPath {
     /// On a CPU, in nanoseconds.
@@ -145,7 +145,7 @@ impl PathHistory {
     fn follow(&self, part: PathPart, path: &mut WaitPath, parts: &mut Vec<PathPart>) {
         let PathPart { tid, mut from, to, depth } = part;
         let Some(thread) = self.threads.get(&tid) else { return };
-        // Before a thread was there, the one that made it goes on.
+        // Before a thread was there, the path is that of the one that made it.
         if let Some((birth, parent)) = thread.birth.filter(|(birth, _)| *birth > from) {
             let birth = birth.min(to);
             if self.threads.contains_key(&parent) && depth < MAX_DEPTH {
@@ -193,7 +193,8 @@ impl PathHistory {
             return Some(waker);
         }
         let is_child = matches!(wait.cause, OffCpuCause::Child | OffCpuCause::Vfork);
-        if !is_child && !(wait.is_open && wait.cause == OffCpuCause::Signal) {
+        let may_be_child = is_child || wait.is_open && wait.cause == OffCpuCause::Signal;
+        if !may_be_child {
             return None;
         }
         let process = self.threads.get(&tid)?.process.unwrap_or(tid);

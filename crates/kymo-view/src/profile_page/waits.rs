@@ -121,7 +121,7 @@ pub struct WaitSection {
     pub(super) largest: Option<String>,
     /// The same as a cause.
     pub(super) cause: Option<OffCpuCause>,
-    /// What the critical path went to, where it is known.
+    /// Parts of the critical path, where it is known.
     pub(super) path: Option<PathShares>,
 }
 
