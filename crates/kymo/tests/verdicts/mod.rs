@@ -137,8 +137,7 @@ fn is_right(case: &Case, said: &str, is_loaded: bool) -> bool {
         None if *cause == "cpu" => cpu,
         None => said.contains(*cause),
     };
-    case.causes.iter().any(names)
-        && !case.forbidden.iter().any(|word| said.contains(word))
+    case.causes.iter().any(names) && !case.forbidden.iter().any(|word| said.contains(word))
 }
 
 #[test]
