@@ -39,12 +39,7 @@ struct StatContext<'a> {
     tables: KmemTables,
 }
 
-/// What cells of an address of code take besides it.
-trait HasSites {
-    fn site(&self, id: SiteId) -> Option<&CallSite>;
-}
-
-impl HasSites for StatContext<'_> {
+impl StatContext<'_> {
     fn site(&self, id: SiteId) -> Option<&CallSite> {
         self.read.sites.get(id).filter(|site| site.address > 0)
     }
@@ -183,13 +178,19 @@ fn page_columns<'a>() -> ColumnSet<'a, PageRow, StatContext<'a>> {
         .sum("hits", "allocations", |r, _| r.allocs.count)
         .sum("allocated_bytes", "their bytes", |r, _| r.allocs.bytes)
         .sum("kept", "allocations whose first page was not freed", |r, _| r.caller.kept.count)
-        .sum("live_bytes", "bytes alive at the end", |r, _| r.live_bytes)
+        .inline(live_columns(|r: &PageRow| [r.live_bytes, r.live_uncertain]), |r, _| r);
+    ColumnSet::new().inline(site_columns(), |r: &PageRow, _| &r.caller.site).inline(rest, |r, _| r)
+}
+
+/// Bytes alive at the end, and how many of them may have been freed.
+fn live_columns<'a, R: 'a, C: 'a>(live: fn(&R) -> [u64; 2]) -> ColumnSet<'a, R, C> {
+    ColumnSet::new()
+        .sum("live_bytes", "bytes alive at the end", move |r: &R, _: &C| live(r)[0])
         .sum(
             "live_uncertain_bytes",
             "of these, bytes that may have been freed when events were lost",
-            |r, _| r.live_uncertain,
-        );
-    ColumnSet::new().inline(site_columns(), |r: &PageRow, _| &r.caller.site).inline(rest, |r, _| r)
+            move |r, _| live(r)[1],
+        )
 }
 
 fn sum_columns<'a, C: 'a>() -> ColumnSet<'a, PageSum, C> {
@@ -229,12 +230,7 @@ fn order_columns<'a, C: 'a>() -> ColumnSet<'a, OrderRow, C> {
         .of(MOBILITIES)
         .sum("allocations", "number", |r, _| r.sum.count)
         .sum("allocated_bytes", "their bytes", |r, _| r.sum.bytes)
-        .sum("live_bytes", "bytes alive at the end", |r, _| r.live_bytes)
-        .sum(
-            "live_uncertain_bytes",
-            "of these, bytes that may have been freed when events were lost",
-            |r, _| r.live_uncertain,
-        )
+        .inline(live_columns(|r: &OrderRow| [r.live_bytes, r.live_uncertain]), |r, _| r)
 }
 
 const BY_ORDER: &str = "the page allocator by order and mobility";
@@ -313,12 +309,7 @@ fn page_facts<'a>() -> ColumnSet<'a, PageTable, StatContext<'a>> {
             sums(),
             |t, _| &t.reused,
         )
-        .sum("live_bytes", "bytes alive at the end", |t, _: &StatContext<'_>| t.live_bytes)
-        .sum(
-            "live_uncertain_bytes",
-            "of these, bytes that may have been freed when events were lost",
-            |t, _| t.live_uncertain,
-        )
+        .inline(live_columns(|t: &PageTable| [t.live_bytes, t.live_uncertain]), |t, _| t)
         .record(
             "most_live",
             "caller, order, mobility and flags whose pages take most at the end",
@@ -347,7 +338,8 @@ fn stat_columns<'a>() -> ColumnSet<'a, KmemRead, StatContext<'a>> {
             "its `struct page`, in recordings of old kernels, which have no `pfn`",
             |r, c| (!c.read.has_pfns).then_some(r.page),
         )
-        .left_out();
+        .left_out()
+        .detail("page_number", "`pfn` or `page`, whichever there is", |r, _| r.page);
     let page_rows = page.inline(page_columns(), |r, _| r);
     let slab_rows =
         |mut rows: Vec<SlabRow>, c: &StatContext<'_>, each: &mut dyn FnMut(&SlabRow)| {
@@ -526,12 +518,7 @@ fn process_columns<'a>() -> ColumnSet<'a, ProcessRow, PageallocContext<'a>> {
         .sum("fragmenting_severe", "severe ones; null likewise", |r, c| c.if_known(r.severe))
         .sum("fragmenting_moderate", "moderate ones; null likewise", |r, c| c.if_known(r.moderate))
         .sum("allocated_bytes", "bytes allocated", |r, _| r.allocated_bytes)
-        .sum("live_bytes", "bytes alive at the end", |r, _| r.live_bytes)
-        .sum(
-            "live_uncertain_bytes",
-            "of these, bytes that may have been freed when events were lost",
-            |r, _| r.live_uncertain,
-        )
+        .inline(live_columns(|r: &ProcessRow| [r.live_bytes, r.live_uncertain]), |r, _| r)
 }
 
 fn chain_columns<'a>() -> ColumnSet<'a, ChainRow, PageallocContext<'a>> {
@@ -543,24 +530,14 @@ fn chain_columns<'a>() -> ColumnSet<'a, ChainRow, PageallocContext<'a>> {
         )
         .sum("allocations", "number", |r, _| r.allocs.count)
         .sum("allocated_bytes", "their bytes", |r, _| r.allocs.bytes)
-        .sum("live_bytes", "bytes alive at the end", |r, _| r.live_bytes)
-        .sum(
-            "live_uncertain_bytes",
-            "of these, bytes that may have been freed when events were lost",
-            |r, _| r.live_uncertain,
-        )
+        .inline(live_columns(|r: &ChainRow| [r.live_bytes, r.live_uncertain]), |r, _| r)
 }
 
 fn pagealloc_columns<'a>() -> ColumnSet<'a, KmemRead, PageallocContext<'a>> {
     let facts = ColumnSet::new()
         .sum("allocations", "number", |p: &PageTable, _: &PageallocContext<'_>| p.requests.count)
         .sum("allocated_bytes", "their bytes", |p, _| p.requests.bytes)
-        .sum("live_bytes", "bytes alive at the end", |p, _| p.live_bytes)
-        .sum(
-            "live_uncertain_bytes",
-            "of these, bytes that may have been freed when events were lost",
-            |p, _| p.live_uncertain,
-        );
+        .inline(live_columns(|p: &PageTable| [p.live_bytes, p.live_uncertain]), |p, _| p);
     ColumnSet::new()
         .table(
             "processes",

@@ -112,7 +112,7 @@ impl Args {
             tables.push(page_table("page_callers", page_aliases.clone()));
         }
         if pages && self.alloc {
-            let by_page = vec![("page", "-pfn")];
+            let by_page = vec![("page", "page_number")];
             tables.push(page_table("page_addresses", [page_aliases, by_page].concat()));
         }
         tables
