@@ -1,6 +1,6 @@
-//! What it takes to build for AArch64 and to boot a guest of it, out of Debian's packages: a
-//! directory with a compiler, its standard library and a linker, and one with programs for the
-//! guest, which are unpacked and never started here.
+//! Tools to build for AArch64 and to boot a guest of it, from Debian's packages: a directory with a
+//! compiler, its standard library and a linker, and one with programs for the guest, which are
+//! unpacked and never started here.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ pub(crate) const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 const COMPILER_SUITE: &str = "forky";
 const COMPILER: &str = "rustc,cargo,libstd-rust-dev:arm64,gcc,libc6-dev,gcc-aarch64-linux-gnu,\
                         libc6-dev-arm64-cross";
-/// What tests start in the guest.
+/// Packages of programs that tests start in the guest.
 const PROGRAMS: &str = "bash,coreutils,dash,findutils,grep,hostname,mawk,mount,perl-base,procps,\
                         sed,tar,util-linux,linux-perf,trace-cmd";
 /// Names in the guest that packages make when they are installed, or that lie beside libraries.
@@ -34,11 +34,12 @@ const C_COMPILER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64";
 
 /// Mounts directories of this machine at their own paths in a directory that becomes the root,
-/// and starts a command there. Both happen in a mount namespace of its own, which ends with it.
+/// and starts a command, which follows the word `then`. Both happen in a mount namespace of its own,
+/// which ends with it.
 const ENTER: &str = r#"
 set -e
 root=$1; directory=$2; shift 2
-while [ "$1" != -- ]; do
+while [ "$1" != then ]; do
     mkdir -p "$root$1"
     mount --rbind "$1" "$root$1"
     shift
@@ -69,13 +70,16 @@ pub(crate) fn cargo(args: &[&str]) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// The corpus as the program of this architecture reads it, under qemu's emulation of a process:
-/// `cargo xtask test --arm64`.
+/// The corpus as the program of this architecture reads it: `cargo xtask test --arm64`.
 pub(crate) fn corpus() -> anyhow::Result<()> {
+    corpus_of(&cargo::build_by(cargo(&["build", "--package", "kymo", "--bin", "kymo"])?)?)
+}
+
+/// The corpus as a program of this architecture reads it, under qemu's emulation of a process.
+pub(crate) fn corpus_of(program: &Path) -> anyhow::Result<()> {
     if !cargo::has(EMULATOR, &["--version"]) {
         bail!("no {EMULATOR}: apt-get install qemu-user");
     }
-    let program = cargo::build_by(cargo(&["build", "--package", "kymo", "--bin", "kymo"])?)?;
     let script = crate::target().join("arm64/kymo-emulated");
     let text = format!("#!/bin/sh\nexec {EMULATOR} '{}' \"$@\"\n", program.display());
     std::fs::write(&script, text).with_context(|| script.display().to_string())?;
@@ -85,6 +89,18 @@ pub(crate) fn corpus() -> anyhow::Result<()> {
     cargo::run_command(tests)
 }
 
+/// Builds the program that is handed out.
+pub(crate) fn release() -> anyhow::Result<PathBuf> {
+    cargo::build_by(cargo(&["build", "--release", "--package", "kymo", "--bin", "kymo"])?)
+}
+
+/// A program of binutils for files of this architecture, which sees those below `target/arm64`.
+pub(crate) fn binutils(name: &str) -> anyhow::Result<Command> {
+    let mut command = enter(&[&crate::target().join("arm64")])?;
+    command.arg(format!("aarch64-linux-gnu-{name}"));
+    Ok(command)
+}
+
 /// The C compiler for it.
 pub(crate) fn c_compiler() -> anyhow::Result<Command> {
     let mut command = enter(&[])?;
@@ -92,7 +108,7 @@ pub(crate) fn c_compiler() -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// A command that goes on with a program and its arguments, with the workspace and these
+/// A command, to be completed with a program and its arguments, with the workspace and these
 /// directories where they are outside, too.
 fn enter(directories: &[&Path]) -> anyhow::Result<Command> {
     if !setup::is_root() {
@@ -101,7 +117,7 @@ fn enter(directories: &[&Path]) -> anyhow::Result<Command> {
     let root = unpacked("cross", &["--architectures=amd64,arm64"], COMPILER, COMPILER_SUITE)?;
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", ENTER, "enter"]).arg(root).arg(crate::root());
-    command.args(["/proc", "/dev"]).arg(crate::root()).args(directories).arg("--");
+    command.args(["/proc", "/dev"]).arg(crate::root()).args(directories).arg("then");
     // Nothing of the toolchain that runs this is the other's.
     command.env_clear().envs([("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")]);
     Ok(command)
@@ -127,7 +143,7 @@ pub(crate) struct GuestPrograms {
 }
 
 impl GuestPrograms {
-    /// Of a release, unpacked if they are not there.
+    /// Programs of a release, unpacked if they are not there.
     pub(crate) fn of(suite: &str) -> anyhow::Result<GuestPrograms> {
         let options = ["--variant=extract", "--architectures=arm64"];
         let root = unpacked(&format!("arm64-{suite}"), &options, PROGRAMS, suite)?;
@@ -162,7 +178,7 @@ impl GuestPrograms {
         Ok(found.into_iter().map(pair).collect())
     }
 
-    /// Where a file of the guest is here: packages may have it below `/usr` or not.
+    /// Path here of a file of the guest: packages may have it below `/usr` or not.
     fn unpacked(&self, path: &Path) -> Option<PathBuf> {
         let below = path.strip_prefix("/usr").ok()?;
         let places = [self.root.join("usr").join(below), self.root.join(below)];

@@ -10,7 +10,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind};
 
 use crate::{cargo, release};
 
-/// What comes with the toolchain.
+/// Crates of the toolchain.
 const STANDARD: &[&str] =
     &["core", "alloc", "std", "std_detect", "hashbrown", "panic_unwind", "unwind"];
 

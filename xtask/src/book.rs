@@ -1,5 +1,5 @@
-//! `cargo xtask book`: the book of `docs/` as HTML, with a page for each command, into `target/book`. mdBook is installed into
-//! `target/tools` where it is not on the search path.
+//! `cargo xtask book`: the book of `docs/` as HTML, with a page for each command, into
+//! `target/book`. mdBook is installed into `target/tools` if it is missing.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,12 +7,15 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::cargo;
+use crate::vm::architecture::Architecture;
+use crate::vm::suite;
 
 const MDBOOK_VERSION: &str = "0.5.4";
 
 pub(crate) fn run() -> anyhow::Result<()> {
     let source = source()?;
-    let mut build = Command::new(mdbook()?);
+    let mut build =
+        Command::new(cargo::tool("mdbook", MDBOOK_VERSION, &["--no-default-features"])?);
     build.arg("build").arg(&source).arg("--dest-dir").arg(crate::target().join("book"));
     let output = build.output().context("cannot run mdbook")?;
     let messages = String::from_utf8_lossy(&output.stderr);
@@ -36,7 +39,8 @@ fn source() -> anyhow::Result<PathBuf> {
     let mut copy = Command::new("cp");
     copy.arg("-R").arg(crate::root().join("docs")).arg(&source);
     cargo::run_command(copy)?;
-    let kymo = cargo::build(&["build", "--package", "kymo", "--bin", "kymo"])?;
+    // As the tests have it: nothing is compiled anew for other features.
+    let kymo = suite::dev_program(Architecture::Amd64)?;
     let commands = source.join("commands");
     let mut pages = Command::new(kymo);
     pages.args(["manual", "--markdown"]).arg(&commands);
@@ -54,19 +58,4 @@ fn source() -> anyhow::Result<PathBuf> {
     }
     std::fs::write(&contents, text).context("the book's table of contents")?;
     Ok(source)
-}
-
-/// mdBook of the search path, or the one in `target/tools`, which is installed if missing.
-fn mdbook() -> anyhow::Result<PathBuf> {
-    if cargo::has("mdbook", &["--version"]) {
-        return Ok("mdbook".into());
-    }
-    let tools = crate::target().join("tools");
-    let program = tools.join("bin/mdbook");
-    if !program.exists() {
-        let mut install = cargo::command(&["install", "--locked", "--no-default-features"]);
-        install.arg("--version").arg(MDBOOK_VERSION).arg("--root").arg(&tools).arg("mdbook");
-        cargo::run_command(install)?;
-    }
-    Ok(program)
 }

@@ -16,15 +16,15 @@ use crate::cargo;
 pub(crate) const USAGE: &str = "\
   bpftrace-cases DIR [--filter GLOB] [--program KYMO] [--release 0.17]
                       the runtime cases of bpftrace's source tree DIR with bpftrace and with kymo
-                      in its place, which may be told to behave as that release; GLOB is SUITE.CASE.
+                      in its place, which may have to behave as that release; GLOB is SUITE.CASE.
                       Results of bpftrace are kept in target
 ";
 
-/// What the engine said of one case.
+/// Result of one case by the engine.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     passed: bool,
-    /// What was found in place of what was expected.
+    /// Actual output in place of the expected one.
     reason: String,
 }
 
@@ -183,7 +183,7 @@ fn build_debug_files(source: &Path, place: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the engine prints with a program named `bpftrace`.
+/// Output of the engine with a program named `bpftrace`.
 fn run(place: &Path, program: &Path, filter: Option<&str>) -> anyhow::Result<String> {
     println!("==> {}", program.display());
     let mut command = Command::new("python3");
@@ -232,7 +232,7 @@ fn outcomes(text: &str) -> Outcomes {
     outcomes
 }
 
-/// How many of the cases that each bpftrace passes kymo passes, and the others.
+/// Table of the cases that each bpftrace passes: the number that kymo passes, and the others.
 fn table(ours: &Outcomes, theirs: &[Outcomes]) -> String {
     let mut text = String::new();
     let passed = |outcomes: &Outcomes, name: &str| outcomes.get(name).is_some_and(|o| o.passed);

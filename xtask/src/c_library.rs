@@ -14,7 +14,7 @@ use crate::cargo;
 const LIBRARY: &str = "libkymo_tracepoint";
 /// The version of the ABI, which the names of functions have, too.
 const ABI: &str = "1";
-/// What the static library takes from the C library.
+/// Libraries that the static library needs from the C library.
 const PRIVATE: &str = "-lpthread -ldl -lm";
 
 pub(crate) fn run(to: Option<&str>) -> anyhow::Result<()> {
@@ -72,7 +72,7 @@ pub(crate) fn try_as_documented() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a command prints, if it succeeds.
+/// Output of a command, if it succeeds.
 fn output(mut command: Command) -> anyhow::Result<String> {
     let text = format!("{command:?}").replace('"', "");
     let output = command.output().with_context(|| format!("cannot run `{text}`"))?;

@@ -12,6 +12,15 @@ pub(crate) fn command(args: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(args).current_dir(crate::root());
+    // What cargo sets for this program is an input of build scripts of others, which would run
+    // again, and what depends on them be built again.
+    for (name, _) in std::env::vars_os() {
+        let is_own =
+            |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(is_own) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
@@ -41,6 +50,22 @@ pub(crate) fn has(program: &str, args: &[&str]) -> bool {
         .is_ok_and(|s| s.success())
 }
 
+/// A tool that cargo installs: the one on the search path, or the one in `target/tools`, which is
+/// installed if it is missing.
+pub(crate) fn tool(name: &str, version: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
+    if has(name, &["--version"]) {
+        return Ok(name.into());
+    }
+    let tools = crate::target().join("tools");
+    let program = tools.join("bin").join(name);
+    if !program.exists() {
+        let mut install = command(&["install", "--locked", "--version", version]);
+        install.args(options).arg("--root").arg(&tools).arg(name);
+        run_command(install)?;
+    }
+    Ok(program)
+}
+
 /// Builds the release program and says where it is. Where the toolchain has LLVM's linker, which
 /// it then links with, functions of the same code lie in the program once: half a megabyte less.
 pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
@@ -66,7 +91,7 @@ pub(crate) fn build(args: &[&str]) -> anyhow::Result<PathBuf> {
     build_by(command(args))
 }
 
-/// The same by a command of cargo's.
+/// [`build`] with a command of cargo's.
 pub(crate) fn build_by(command: Command) -> anyhow::Result<PathBuf> {
     program_in(&messages_of(command)?, |_| true)
 }
@@ -81,7 +106,7 @@ pub(crate) fn program_in(
     programs.next_back().map(PathBuf::from).context("cargo named no program")
 }
 
-/// What a build by a command of cargo's says about each of its artefacts, in cargo's own JSON.
+/// Messages of a build about each of its artifacts, in cargo's own JSON.
 pub(crate) fn messages_of(command: Command) -> anyhow::Result<Vec<serde_json::Value>> {
     let mut command = with_messages(&command);
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;

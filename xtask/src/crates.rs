@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
+use serde_json::Value;
 
 use crate::cargo;
 
@@ -17,7 +18,9 @@ const LINKED: &str = "kymo-tracepoint";
 
 pub(crate) fn run() -> anyhow::Result<()> {
     documentation()?;
-    let names = published()?;
+    let packages = published()?;
+    note_missing_address(&packages)?;
+    let names = checked(&packages)?;
     let packages = pack(&names)?;
     check_packed(&packages)?;
     with_oldest_compiler()?;
@@ -32,17 +35,41 @@ fn documentation() -> anyhow::Result<()> {
     cargo::run_command(doc)
 }
 
-/// Names of the packages that may be published.
-fn published() -> anyhow::Result<Vec<String>> {
+/// Metadata of the packages that may be published.
+pub(crate) fn published() -> anyhow::Result<Vec<Value>> {
     let mut metadata = cargo::command(&["metadata", "--no-deps", "--format-version=1"]);
     let output = metadata.output().context("cannot run cargo metadata")?;
-    let all: serde_json::Value =
-        serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    let all: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
     let packages = all["packages"].as_array().context("cargo metadata names no packages")?;
-    let mut names = Vec::new();
     // Null: to every registry; an empty list: to none.
-    for package in packages.iter().filter(|package| package["publish"].is_null()) {
-        let name = package["name"].as_str().context("a package without a name")?;
+    Ok(packages.iter().filter(|package| package["publish"].is_null()).cloned().collect())
+}
+
+/// Prints a note while no package names a repository, as the project has no public address yet. As
+/// soon as one does, all must.
+pub(crate) fn note_missing_address(packages: &[Value]) -> anyhow::Result<()> {
+    let is_without = |package: &&Value| package["repository"].is_null();
+    let without: Vec<&Value> = packages.iter().filter(is_without).collect();
+    if without.len() == packages.len() {
+        println!(
+            "note: no `repository` in Cargo.toml: crates.io will show no link, and `cargo binstall \
+             kymo` will find no packages; see the release checklist in CONTRIBUTING.md"
+        );
+    } else if let Some(package) = without.first() {
+        bail!("crates/{}/Cargo.toml: no repository", name_of(package)?);
+    }
+    Ok(())
+}
+
+pub(crate) fn name_of(package: &Value) -> anyhow::Result<&str> {
+    package["name"].as_str().context("a package without a name")
+}
+
+/// Names of the packages, whose manifests have what crates.io shows.
+fn checked(packages: &[Value]) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for package in packages {
+        let name = name_of(package)?;
         for (key, missing) in [
             ("description", package["description"].is_null()),
             ("readme", package["readme"].is_null()),
@@ -103,9 +130,9 @@ fn check_packed(packages: &Path) -> anyhow::Result<()> {
     std::fs::write(packages.join("Cargo.toml"), manifest)?;
     // The same versions of everything else as here.
     std::fs::copy(crate::root().join("Cargo.lock"), packages.join("Cargo.lock"))?;
+    // With the flags and the directory of other builds, what is not of the project is checked.
     let mut check = cargo::command(&["check", "--quiet", "--workspace", "--target-dir"]);
-    check.arg(crate::target().join("crates")).current_dir(packages);
-    check.env("RUSTFLAGS", "--cap-lints=warn");
+    check.arg(crate::target()).current_dir(packages);
     cargo::run_command(check)
 }
 

@@ -229,7 +229,7 @@ fn damage(bytes: &mut Vec<u8>, chance: &mut Chance) {
         [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, i64::MAX as u64, u64::MAX];
     for _ in 0..chance.between(1, 6) {
         let Some(last) = bytes.len().checked_sub(1) else { return };
-        // Headers lie at the begin, and are few.
+        // Headers lie at the start, and are few.
         let reach = if chance.between(0, 2) == 0 { last.min(511) } else { last };
         let at = chance.between(0, reach as u64) as usize;
         let long = chance.between(1, 64).min((bytes.len() - at) as u64) as usize;

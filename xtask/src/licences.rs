@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-/// What is wrong with the packages that the lock file names.
+/// Findings on the packages in the lock file.
 pub(crate) fn findings(root: &Path) -> anyhow::Result<Vec<String>> {
     let path = root.join("deny.toml");
     let deny = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;

@@ -17,8 +17,10 @@ mod licences;
 mod man;
 mod package;
 mod peers;
+mod perf_tests;
 mod pictures;
 mod release;
+mod semver;
 mod setup;
 mod steps;
 mod test;
@@ -46,6 +48,8 @@ usage: cargo xtask <task>
                       which of perf's options the program knows; renews docs/perf.md
   release [PROGRAM]   build the release program and check what is promised of it; a tar and a
                       Debian package with manual pages and completions, into target/packages
+  release --arm64     the same for AArch64, beside them, and the corpus read by that program
+                      under emulation
   bloat [PROGRAM]     what each crate costs in it
   c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
                       into target/c; --check builds and runs the example with them, too
@@ -53,6 +57,7 @@ usage: cargo xtask <task>
   book                the book of docs/ as HTML, into target/book
   pictures [PROGRAM]  the drawings of the README: speed, and a recorded terminal session
   crates              pack the crates as crates.io receives them, and check what was packed
+  semver REV [CRATE]… breaking changes of the published libraries since a revision
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
   bench diff          false alarms and power of kymo diff, on recordings made in turns
   bench probes        what a hit of a probe costs; renews its section of BENCHMARKS.md
@@ -82,17 +87,20 @@ fn main() -> ExitCode {
         ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),
         ["book"] => book::run().map(done),
+        ["semver", revision, names @ ..] => semver::run(revision, names).map(done),
         ["crates"] => crates::run().map(done),
         ["pictures"] => pictures::run(None).map(done),
         ["pictures", program] => pictures::run(Some(program)).map(done),
         ["perf-options"] => tidy::perf_options::renew(None).map(done),
         ["perf-options", program] => tidy::perf_options::renew(Some(program)).map(done),
         ["release"] => release::run(None).map(done),
+        ["release", "--arm64"] => release::for_arm64().map(done),
         ["release", program] => release::run(Some(program)).map(done),
         ["bloat"] => bloat::run(None).map(done),
         ["bloat", program] => bloat::run(Some(program)).map(done),
         ["vm", rest @ ..] => vm::main(rest),
         ["bpftrace-cases", rest @ ..] => bpftrace_cases::main(rest).map(done),
+        ["perf-tests", rest @ ..] => perf_tests::main(rest).map(done),
         ["ctf-suites", rest @ ..] => ctf_suites::main(rest).map(done),
         ["torture", rest @ ..] => torture::main(rest).map(done),
         ["hostile", rest @ ..] => hostile::main(rest).map(done),
@@ -136,6 +144,7 @@ fn more_usage() -> String {
         hostile::USAGE,
         torture::USAGE,
         bpftrace_cases::USAGE,
+        perf_tests::USAGE,
         ctf_suites::USAGE,
         verdicts::USAGE,
         vm::USAGE,
@@ -149,7 +158,7 @@ fn root() -> PathBuf {
     here.parent().map_or(here.clone(), PathBuf::from)
 }
 
-/// Where cargo builds, by default `target`.
+/// Build directory of cargo, by default `target`.
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

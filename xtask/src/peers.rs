@@ -3,11 +3,11 @@
 //! them through `kymo_testkit::peer`, and with the installed tools where they are not there.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::{cargo, setup};
+use crate::cargo;
 
 /// The release that is testing while this project is written.
 const SUITE: &str = "forky";
@@ -16,7 +16,7 @@ const PACKAGES: &str = "linux-perf,babeltrace2,bpftrace,lttng-tools,liblttng-ust
 /// Seconds after which a mirror that does not answer ends an attempt.
 const LIMIT: &str = "400";
 
-/// Where the tools are, once they are whole.
+/// Directory of the tools, once they are complete.
 fn directory() -> PathBuf {
     crate::target().join("peers")
 }
@@ -63,15 +63,8 @@ pub(crate) fn unpack(
     std::fs::rename(&unfinished, directory).with_context(|| directory.display().to_string())
 }
 
-/// The same for `cargo xtask test`, which goes on without them.
+/// Fetches the tools for `cargo xtask test`, which continues without them.
 pub(crate) fn fetch_for_tests() {
-    if !directory().exists() && !cargo::has("mmdebstrap", &["--version"]) && setup::is_root() {
-        let mut install = Command::new("apt-get");
-        install.args(["install", "-y", "-q", "--no-install-recommends", "mmdebstrap"]);
-        install.env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
-        // Without it the next step says what is missing.
-        let _ = cargo::run_command(install);
-    }
     if let Err(e) = run(false) {
         println!("peers: the newest peers are not there, tests with them are skipped: {e:#}");
     }

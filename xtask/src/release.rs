@@ -1,5 +1,6 @@
 //! `cargo xtask release`: builds the program that is handed out and checks what is
 //! promised of it: one self-contained static file of less than 24 MB; then packages of it.
+//! With `--arm64`, the same for AArch64, whose program runs under emulation here.
 //!
 //! The symbol table is packed into it as mini-debuginfo (`.gnu_debugdata`), which
 //! kymo and gdb read: kymo can profile kymo, for a tenth of the table's size.
@@ -10,34 +11,49 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::cargo;
+use crate::{arm64, cargo, crates, package};
 
 pub(crate) const MAX_BYTES: u64 = 24_000_000;
 const PT_INTERP: u32 = 3;
 
-/// Of the program that is built, or of one that is handed out already.
+/// Packages the program that is built, or one that is released already.
 pub(crate) fn run(program: Option<&str>) -> anyhow::Result<()> {
     let program = match program {
         Some(program) => PathBuf::from(program),
-        None => pack(&cargo::build_release()?)?,
+        None => pack(&cargo::build_release()?, |name| Ok(Command::new(name)))?,
     };
-    check(&program)?;
+    packages_of(&program)
+}
+
+/// Packages for AArch64, of a program that reads the corpus.
+pub(crate) fn for_arm64() -> anyhow::Result<()> {
+    let program = pack(&arm64::release()?, arm64::binutils)?;
+    packages_of(&program)?;
+    arm64::corpus_of(&program)
+}
+
+fn packages_of(program: &Path) -> anyhow::Result<()> {
+    check(program)?;
     let to = crate::target().join("packages");
     std::fs::create_dir_all(&to).with_context(|| to.display().to_string())?;
-    for package in crate::package::make(&program, &crate::root(), &to)? {
+    for package in package::make(program, &crate::root(), &to)? {
         println!("{}: {:.1} MB", package.display(), package.metadata()?.len() as f64 / 1e6);
     }
-    Ok(())
+    crates::note_missing_address(&crates::published()?)
 }
 
 /// Makes the program that is handed out, in a directory `dist` beside the built one:
-/// without a symbol table, with the names of functions packed.
-fn pack(built: &Path) -> anyhow::Result<PathBuf> {
+/// without a symbol table, with the names of functions packed. `binutils` returns the command of a
+/// program of binutils for the processor.
+fn pack(
+    built: &Path,
+    binutils: impl Fn(&str) -> anyhow::Result<Command>,
+) -> anyhow::Result<PathBuf> {
     let directory = built.parent().context("a program without a directory")?.join("dist");
     std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     let (names, mini, out) =
         (directory.join("names"), directory.join("mini"), directory.join("kymo"));
-    let nm = Command::new("nm").args(["--format=posix", "--defined-only"]).arg(built).output()?;
+    let nm = binutils("nm")?.args(["--format=posix", "--defined-only"]).arg(built).output()?;
     let functions: BTreeSet<&str> = std::str::from_utf8(&nm.stdout)?
         .lines()
         .filter_map(|line| line.split_once(' '))
@@ -46,17 +62,19 @@ fn pack(built: &Path) -> anyhow::Result<PathBuf> {
         .collect();
     let list: Vec<&str> = functions.into_iter().collect();
     std::fs::write(&names, list.join("\n")).with_context(|| names.display().to_string())?;
-    let tool = |name: &str, args: &[&std::ffi::OsStr]| {
-        let mut command = Command::new(name);
+    let objcopy = |args: &[&std::ffi::OsStr]| {
+        let mut command = binutils("objcopy")?;
         command.args(args);
         cargo::run_command(command)
     };
     let keep = format!("--keep-symbols={}", names.display());
     let add = format!("--add-section=.gnu_debugdata={}.xz", mini.display());
-    tool("objcopy", &["--only-keep-debug".as_ref(), built.as_ref(), mini.as_ref()])?;
-    tool("objcopy", &["--strip-all".as_ref(), keep.as_ref(), mini.as_ref()])?;
-    tool("xz", &["--force".as_ref(), "-9".as_ref(), mini.as_ref()])?;
-    tool("objcopy", &["--strip-all".as_ref(), add.as_ref(), built.as_ref(), out.as_ref()])?;
+    objcopy(&["--only-keep-debug".as_ref(), built.as_ref(), mini.as_ref()])?;
+    objcopy(&["--strip-all".as_ref(), keep.as_ref(), mini.as_ref()])?;
+    let mut xz = Command::new("xz");
+    xz.args(["--force", "-9"]).arg(&mini);
+    cargo::run_command(xz)?;
+    objcopy(&["--strip-all".as_ref(), add.as_ref(), built.as_ref(), out.as_ref()])?;
     std::fs::remove_file(&names)?;
     std::fs::remove_file(mini.with_extension("xz"))?;
     Ok(out)
@@ -71,7 +89,7 @@ fn check(program: &Path) -> anyhow::Result<()> {
     if has_interpreter(&bytes).context("not a 64-bit little-endian ELF file")? {
         bail!("{} asks for a dynamic loader; the promise is a static file", program.display());
     }
-    let mut version = std::process::Command::new(program);
+    let mut version = package::start(program)?;
     version.arg("--version");
     cargo::run_command(version)?;
     println!("{}: static, {:.1} MB", program.display(), size as f64 / 1e6);
@@ -101,7 +119,7 @@ mod tests {
     use super::has_interpreter;
 
     #[test]
-    fn a_dynamic_program_is_told_from_text() {
+    fn a_dynamic_program_is_distinguished_from_text() {
         let shell = std::fs::read("/bin/sh").unwrap();
         assert_eq!(has_interpreter(&shell), Some(true));
         let ourselves = std::fs::read("/proc/self/exe").unwrap();

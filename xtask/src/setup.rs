@@ -1,5 +1,5 @@
-//! `cargo xtask setup`: the Debian packages that tests and benches need. Says what
-//! it would install when it may not, and does nothing when all is there.
+//! `cargo xtask setup`: the Debian packages that tests and benches need. Reports what it would
+//! install when it lacks permission, and does nothing when all is there.
 
 use std::path::Path;
 use std::process::Command;
@@ -54,6 +54,16 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("qemu-system-x86_64", &["--version"]),
     },
     Package {
+        name: "qemu-user",
+        why: "runs the program for AArch64",
+        present: || cargo::has("qemu-aarch64", &["--version"]),
+    },
+    Package {
+        name: "mmdebstrap",
+        why: "unpacks the newest peers and compilers for other machines",
+        present: || cargo::has("mmdebstrap", &["--version"]),
+    },
+    Package {
         name: "dbench",
         why: "tbench, a network load for the benches",
         present: || Path::new("/usr/bin/tbench").exists(),
@@ -70,7 +80,7 @@ const PACKAGES: &[Package] = &[
     },
     Package {
         name: "e2fsprogs",
-        why: "filefrag, which tells where the blocks of a file are",
+        why: "filefrag, which lists the blocks of a file",
         present: || cargo::has("filefrag", &["-V"]),
     },
     Package {

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use crate::steps::Steps;
 use crate::{cargo, vm};
 
-/// What a test runner counted.
+/// Counts of a test runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
@@ -33,7 +33,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     summarized(all)
 }
 
-/// What needs neither root nor peers nor much time: for every commit.
+/// Tests that need neither root nor peers nor much time: for every commit.
 pub(crate) fn quick() -> anyhow::Result<()> {
     summarized(first_ring)
 }
@@ -59,25 +59,28 @@ fn summarized(
     Ok(())
 }
 
-/// Formatting, the project's rules, warnings: what costs nothing but compiling.
-fn checks(steps: &mut Steps) -> anyhow::Result<()> {
+/// Formatting and the project's rules: what costs nothing.
+fn rules(steps: &mut Steps) -> anyhow::Result<()> {
     steps.step("format check", || cargo::run(&["fmt", "--all", "--check"]))?;
-    steps.step("tidy", crate::tidy::run)?;
-    steps.step("clippy", || {
-        cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
-    })
+    steps.step("tidy", crate::tidy::run)
+}
+
+/// Warnings.
+fn clippy() -> anyhow::Result<()> {
+    cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }
 
 /// The checks, the unit tests of all crates, and the corpus.
 fn first_ring(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
-    checks(steps)?;
+    rules(steps)?;
+    steps.step("clippy", clippy)?;
     let skip_log = skip_log()?;
     let nextest = cargo::has("cargo", &["nextest", "--version"]);
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
     let run = |args: &[&str]| {
         let mut tests = cargo::command(runner);
         tests.args(args).arg("--no-fail-fast").env("KYMO_SKIP_LOG", &skip_log);
-        // Nobody waits for what this machine should have.
+        // The other tests do not wait for what this machine should have.
         counted({
             tests.env_remove("CI");
             tests
@@ -90,8 +93,8 @@ fn first_ring(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
 }
 
 /// Configuration of perf for tests: it keeps no copies of the binaries it meets. Those would stay
-/// in the user's `~/.debug`, and perf 6.1 aborts at times (`util/build-id.c`) when several of it
-/// put them there at once.
+/// in the user's `~/.debug`, and perf 6.1 aborts at times (`util/build-id.c`) when several
+/// processes put them there concurrently.
 fn perf_config() -> anyhow::Result<PathBuf> {
     let path = crate::root().join("target/perfconfig");
     std::fs::write(&path, "[record]\n\tbuild-id = no-cache\n").context("target/perfconfig")?;
@@ -110,8 +113,9 @@ fn skip_log() -> anyhow::Result<PathBuf> {
 
 fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
-    checks(steps)?;
-    steps.step("release program", || crate::release::run(None))?;
+    rules(steps)?;
+    let release = ("release program", || crate::release::run(None));
+    let ((), ()) = steps.beside(release, ("clippy", clippy))?;
     steps.step("library for programs in C", crate::c_library::try_as_documented)?;
     steps.step("book", crate::book::run)?;
     steps.step("packages of the crates", crate::crates::run)?;

@@ -1,7 +1,7 @@
 //! `cargo xtask verdicts`: the first sentence of `kymo profile` about every program of a catalog
 //! of known causes (`crates/kymo/tests/verdicts`), quiet or beside two busy loops.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
@@ -13,8 +13,8 @@ pub(crate) const USAGE: &str = "\
 
 /// Runs the catalog, or the case of a name.
 pub(crate) fn run(args: &[&str]) -> anyhow::Result<ExitCode> {
-    let mut test = Command::new("cargo");
-    test.args(["test", "-p", "kymo", "--test", "profile_waits", "--", "--nocapture", "--exact"]);
+    let test = ["test", "-p", "kymo", "--test", "profile_waits", "--", "--nocapture", "--exact"];
+    let mut test = crate::cargo::command(&test);
     test.arg("verdicts::the_first_sentence_is_right").env("KYMO_VERDICTS", "all");
     let mut args = args.iter();
     while let Some(arg) = args.next() {

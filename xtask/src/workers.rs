@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 
-/// How many threads that are.
+/// Number of threads.
 pub(crate) fn count() -> u64 {
     std::thread::available_parallelism().map_or(1, usize::from) as u64
 }

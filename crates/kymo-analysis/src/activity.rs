@@ -1,4 +1,4 @@
-//! Which part of the work is being done, for who waits for it.
+//! Current activity of the program (reading, resolving), for progress output.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

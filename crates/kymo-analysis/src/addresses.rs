@@ -1,6 +1,6 @@
-//! The distinct addresses of a recording. Each is put into its binary's terms
-//! when it is first met, and gets a number, so that chains are kept as numbers
-//! and everything about an address is looked up once (`frames`).
+//! The distinct addresses of a recording. Each is put into its binary's terms when it is first met,
+//! and gets a number, so that chains are kept as numbers and everything about an address is
+//! resolved once (`frames`).
 
 use kymo_events::BinaryAddress;
 use kymo_events::chain::ChainAddress;
@@ -137,7 +137,7 @@ impl Addresses {
         self.all.get(AddressId(id)).and_then(Address::dso)
     }
 
-    /// How many there are.
+    /// Number of addresses.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }

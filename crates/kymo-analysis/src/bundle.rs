@@ -14,11 +14,11 @@ use crate::referenced_addresses::seen;
 pub struct WrittenBundle {
     /// Its file.
     pub path: PathBuf,
-    /// What is in it.
+    /// Contents of the bundle.
     pub summary: BundleSummary,
-    /// Why it is not of the whole recording.
+    /// Reason why it does not cover the whole recording.
     pub damage: Option<String>,
-    /// What found its symbols.
+    /// Resolver that found its symbols.
     pub symbols: Resolver,
 }
 
@@ -30,7 +30,7 @@ pub enum BundleWriteError {
     Open {
         /// The recording.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         error: io::Error,
     },
     /// The recording cannot be read.
@@ -41,7 +41,7 @@ pub enum BundleWriteError {
     Write {
         /// The bundle.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         error: io::Error,
     },
 }
@@ -63,7 +63,7 @@ pub fn write_bundle(
     let mut seen = seen(&mut file, symbols)?;
     seen.places.constants = kymo_events::perf_data::recorded_constants(&file);
     let damage = seen.stats.damaged.as_ref();
-    let damage = damage.map(|d| format!("{d}; what came before is in the bundle"));
+    let damage = damage.map(|d| format!("{d}; everything before it is in the bundle"));
     let mut symbols = seen.machine.symbols;
     let summary = bundle_writer::write(&mut symbols, seen.places, identity, contents, &path)
         .map_err(|error| BundleWriteError::Write { path: path.clone(), error })?;

@@ -4,7 +4,7 @@
 use kymo_events::RecordedEvent;
 use rustc_hash::FxHashMap;
 
-/// Addresses that are told apart; a kernel has some ten thousand places that allocate.
+/// Most addresses that are distinguished; a kernel has some ten thousand places that allocate.
 const MOST_SITES: usize = 1 << 17;
 
 /// Number of an address.
@@ -14,7 +14,7 @@ pub struct SiteId(pub u32);
 /// An address of code.
 #[derive(Clone, Debug, Default)]
 pub struct CallSite {
-    /// The address; 0 stands for all that are not told apart.
+    /// The address; 0 stands for all beyond the limit.
     pub address: u64,
     /// The function it is in, and how far from its begin.
     pub symbol: Option<(String, u64)>,

@@ -189,7 +189,7 @@ impl ChainTree {
     }
 }
 
-/// Which weight of a node counts.
+/// Weight of a node that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     /// That of chosen whole chains.
@@ -205,7 +205,7 @@ pub struct Viewer<'a> {
     tree: &'a ChainTree,
     /// Puts branches of equal weight in order.
     rank: &'a dyn Fn(FrameId) -> (u32, u64),
-    /// What makes frames one: those of equal value are.
+    /// Key of a frame; frames with equal keys are drawn as one.
     same: &'a dyn Fn(FrameId) -> (u64, u64),
     whole: IndexVec<NodeId, u64>,
     minus: IndexVec<NodeId, u64>,

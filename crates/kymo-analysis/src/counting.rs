@@ -10,7 +10,7 @@ use rustc_hash::FxBuildHasher;
 use crate::addresses::AddressId;
 use crate::frames::FramesOf;
 
-/// What tells two stacks apart besides their chains.
+/// Key of a stack besides its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StackKey {
     pub(crate) comm: CommId,
@@ -19,10 +19,10 @@ pub(crate) struct StackKey {
     pub(crate) parallelism: u32,
     /// Process and thread where they are kept apart.
     pub(crate) task: Option<(u32, u32)>,
-    /// What the user of the profile tells apart.
+    /// Label by which the profile's user separates samples.
     pub(crate) label: u32,
     pub(crate) mode: u16,
-    /// Where the processor was: an [`AddressId`], and a frame once these are known.
+    /// Sampled address: an [`AddressId`]; a frame once frames are known.
     pub(crate) leaf: u32,
 }
 
@@ -172,8 +172,8 @@ impl Counter {
         })
     }
 
-    /// Puts frames in the place of addresses. Stacks that become equal stay
-    /// apart: whoever goes through them adds them up at no more cost.
+    /// Puts frames in the place of addresses. Stacks that become equal stay apart: their readers
+    /// add them up at no extra cost.
     pub(crate) fn name_frames(&mut self, frames: &FramesOf) {
         self.table = OpenTable::with_slots(0);
         for slot in &mut self.slots {

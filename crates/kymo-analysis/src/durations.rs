@@ -1,4 +1,4 @@
-//! How often which durations occurred: for quantiles, in little memory.
+//! Histogram of durations: quantiles in little memory.
 
 /// Steps of a doubling: a quantile is at most 1/16 above the truth.
 const STEPS: u32 = 16;
@@ -62,8 +62,8 @@ impl DurationHistogram {
         }
     }
 
-    /// How many durations there are of each doubling that occurs: its begin and number, from the
-    /// shortest to the longest; those below 16 ns are one.
+    /// Start and number of durations of each doubling that occurs, ascending; those below 16 ns are
+    /// merged.
     pub fn doublings(&self) -> Vec<(u64, u64)> {
         let mut doublings: Vec<(u64, u64)> = Vec::new();
         for (bucket, count) in (self.first..).zip(&self.counts) {

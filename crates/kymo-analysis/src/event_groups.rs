@@ -1,4 +1,4 @@
-//! Which events of a recording a report shows beside each other.
+//! Groups of events that a report shows side by side.
 
 use std::collections::HashMap;
 

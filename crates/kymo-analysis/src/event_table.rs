@@ -22,7 +22,7 @@ const SEPARATOR: u8 = 0x1f;
 const NOT_THERE: &[u8] = b"N/A";
 const OTHERS: &str = "[others]";
 
-/// What events are grouped by.
+/// Key by which events are grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKey {
     /// The class.
@@ -156,7 +156,7 @@ fn names_of_fields(class: &RecordedClass) -> String {
 /// Events that agree in all keys.
 #[derive(Clone, Debug, Default)]
 pub struct EventEntry {
-    /// How many.
+    /// Number of events.
     pub events: u64,
     /// Distinct stacks, innermost function first, by number of the function.
     pub stacks: FxHashMap<Box<[u32]>, u64>,
@@ -174,11 +174,11 @@ pub struct EventTable {
     dropped_stacks: u64,
 }
 
-/// What is counted.
+/// Options of counting events.
 pub struct EventTableConfig<'k> {
     /// The keys.
     pub keys: &'k [EventKey],
-    /// Which events.
+    /// Selection of events.
     pub selection: &'k EventSelection,
     /// Keep the stacks of each entry.
     pub stacks: bool,
@@ -225,9 +225,9 @@ impl EventTable {
     }
 }
 
-/// How a cell is filled for the events of a layout.
+/// Source of a cell for the events of a layout.
 enum Cell {
-    /// The same for all of them.
+    /// Constant text.
     Fixed(Vec<u8>),
     Field(FieldId),
     /// By the key.
@@ -284,7 +284,7 @@ impl<'k> Counter<'k> {
         self.count(&chain);
     }
 
-    /// How the cells of a class are filled.
+    /// Prepares the cells of a class.
     #[cold]
     fn plan(&mut self, class: &RecordedClass) {
         let cell = |key: &EventKey| match key {
@@ -322,7 +322,7 @@ impl<'k> Counter<'k> {
                     continue;
                 }
                 Cell::Field(id) => {
-                    event.field(*id).write_cell(key);
+                    event.write_field_cell(*id, key);
                     continue;
                 }
                 Cell::Key => {}

@@ -1,6 +1,5 @@
-//! From addresses to frames: symbols, and where that is asked for inlined copies
-//! and lines. Everything is looked up once for each distinct address, all of a
-//! binary together.
+//! From addresses to frames: symbols, and on request inlined copies and lines. Each lookup is done
+//! once for each distinct address, all of a binary together.
 
 use kymo_events::BinaryAddress;
 use kymo_events::chain::returns_of_signals;
@@ -34,9 +33,9 @@ pub struct Frame {
     pub ip: u64,
     /// Whether it is in the kernel's address space.
     pub kernel: bool,
-    /// Of a function inlined into the symbol's code, its name in `Profile::sources`.
+    /// Name in `Profile::sources` of a function inlined into the symbol's code.
     pub inlined: Option<TextId>,
-    /// Where in the source, if lines are told apart and it is known.
+    /// Position in the source, if lines are distinguished and it is known.
     pub line: Option<SourceLine>,
 }
 
@@ -49,7 +48,7 @@ pub struct SourceLine {
     pub line: u32,
 }
 
-/// How finely frames are told apart.
+/// Granularity of frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Detail {
     /// By address, not only by symbol.
@@ -63,10 +62,10 @@ pub(crate) struct Detail {
 /// The frames of one collection's addresses.
 #[derive(Debug, Default)]
 pub(crate) struct FramesOf {
-    /// Of each address the frame where a sample there is counted: that of the
-    /// symbol, with the line of the innermost copy.
+    /// Frame of the samples at each address: that of the symbol, with the line of the innermost
+    /// copy.
     leaves: IndexVec<AddressId, FrameId>,
-    /// Of each address all frames, innermost first; empty where each is its leaf.
+    /// All frames of each address, innermost first; empty where the leaf is the only one.
     runs: Vec<FrameId>,
     ends: IndexVec<AddressId, u32>,
     /// Whether the address has a symbol, and a line.
@@ -122,11 +121,11 @@ pub struct Lacking {
 /// in which place.
 type Asked = (BinaryAddress, u64, u32, AddressId);
 
-/// What is known of one address.
+/// Resolved facts of one address.
 #[derive(Clone, Copy)]
 struct Known {
     symbol: Option<SymId>,
-    /// Where its sources are: which binary, which place.
+    /// Binary, and index of the address in it.
     source: (u32, u32),
     /// The first address that is the same in all: in which collection, in which place.
     first: (u32, AddressId),
@@ -195,7 +194,7 @@ pub(crate) fn resolve(all: &mut [Addresses], symbols: &mut Resolver, detail: Det
     Resolved { of, frames, sources, lacking }
 }
 
-/// What signal handlers returned to is where it is, not one behind.
+/// Makes exact the addresses to which signal handlers returned: they are not one past a call.
 fn exact_trampolines(all: &mut [Addresses], symbols: &Resolver) {
     let asked = by_binary(all, |a| a.returns && !a.kernel);
     let found: Vec<Vec<Asked>> = asked
@@ -245,7 +244,7 @@ fn distinct(places: &[Asked]) -> Vec<BinaryAddress> {
     addresses
 }
 
-/// What tells frames apart.
+/// Key of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     dso: Option<DsoId>,
@@ -262,7 +261,7 @@ struct Maker<'a> {
     sources: &'a Sources,
     frames: IndexVec<FrameId, Frame>,
     ids: FxHashMap<Key, FrameId>,
-    /// Of most frames the symbol says all.
+    /// Frame of each symbol that determines its frame alone.
     of_symbol: Vec<Option<FrameId>>,
 }
 
@@ -287,8 +286,8 @@ impl Maker<'_> {
             let has_line = source.first().is_some_and(|f| f.line > 0);
             let here = (done.len() as u32, of.leaves.next_index());
             let leaf = match known.first {
-                // Whoever looks at the same place has the same frame. Most of them are the
-                // first there, and in a stripped library there are as many as addresses.
+                // Equal addresses have the same frame. Most of them are the first there, and in a
+                // stripped library there are nearly as many frames as addresses.
                 first if known.symbol.is_some() || innermost.is_some() || first == NOWHERE => {
                     self.frame(address, known.symbol, None, innermost)
                 }

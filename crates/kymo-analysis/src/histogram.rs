@@ -12,7 +12,7 @@ use crate::chain_tree::{ChainTree, Chains, NodeId};
 use crate::profile::{EventProfile, Frame, FrameId, Frames, Profile, Stack};
 use kymo_events::state::CommId;
 
-/// What stacks are grouped by.
+/// Key by which stacks are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are perf's sort keys")]
 pub enum Key {
@@ -40,7 +40,7 @@ pub enum ChainOrder {
     Caller,
 }
 
-/// How to group.
+/// Options of grouping.
 #[derive(Clone, Debug)]
 pub struct HistogramOptions {
     /// The keys.
@@ -81,12 +81,12 @@ pub struct HistEntry {
     pub cpu: Option<u32>,
     /// Threads that ran, of the first sample.
     pub parallelism: u32,
-    /// What the user of the profile tells apart, of the first sample.
+    /// Label of the first sample.
     pub label: u32,
-    /// Where.
+    /// Frame.
     pub frame: FrameId,
-    /// What stands for a place without a symbol: the address in the binary's
-    /// terms where the processor was, the sampled one of callers, as in perf.
+    /// Address that identifies code without a symbol: of a leaf the one in the binary's terms, of a
+    /// caller the sampled one, as in perf.
     pub place: u64,
     /// `k`, `.`, …
     pub level: char,
@@ -96,7 +96,7 @@ pub struct HistEntry {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
-    /// Of these, of samples in the kernel, and in programs.
+    /// Periods of samples in the kernel, and in user space.
     pub by_mode: (u64, u64),
     /// Weight of what was spent here: the same, or its latency.
     pub own: u64,
@@ -110,7 +110,7 @@ pub struct HistEntry {
     pub members: Vec<EntryNumbers>,
 }
 
-/// What an entry counts of one event.
+/// Counts of an entry for one event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EntryNumbers {
     /// As [`HistEntry::samples`].
@@ -152,7 +152,7 @@ impl HistEntry {
         }
     }
 
-    /// Own weight of the event that the order goes by; of the first where there is no such event.
+    /// Own weight of the event that the order goes by; of the first where no such event.
     pub fn deciding_weight(&self, sorted_by: usize) -> u64 {
         let member = sorted_by.checked_sub(1).and_then(|n| self.members.get(n));
         member.map_or(self.own, |m| m.own)
@@ -182,7 +182,7 @@ pub struct Histogram {
     pub tree: ChainTree,
 }
 
-/// Which stacks and frames count.
+/// Selection of stacks and frames.
 pub struct Choice<'a> {
     /// Only stacks for which this holds are shown.
     pub wanted: &'a dyn Fn(&Stack) -> bool,
@@ -312,7 +312,7 @@ fn namesakes(symbols: &Resolver) -> Vec<u32> {
     dsos.map(|(n, dso)| *first.entry(&dso.short_name).or_insert(n)).collect()
 }
 
-/// What all entries along a chain have in common.
+/// Properties that all entries along a chain share.
 #[derive(Clone, Copy)]
 struct Head {
     stack: Stack,
@@ -322,7 +322,7 @@ struct Head {
 struct Groups<'a> {
     profile: &'a Profile,
     options: &'a HistogramOptions,
-    /// What stands for a label, where labels of several events are compared.
+    /// Representative of each label, where labels of several events are compared.
     labels: &'a [u32],
     tree: ChainTree,
     entries: IndexVec<EntryId, HistEntry>,
@@ -330,10 +330,10 @@ struct Groups<'a> {
     /// Trunks of the tree by the keys that do not depend on the frame.
     trunks: FxHashMap<[u64; KEYS], u32>,
     heads: Vec<Head>,
-    /// Of each node of the tree, with `children`.
+    /// Entry of each node of the tree, with `children`.
     entry_of: IndexVec<NodeId, EntryId>,
     levels: IndexVec<NodeId, char>,
-    /// Of each binary, the first one of its name.
+    /// First binary that has the name of each binary.
     namesakes: Vec<u32>,
 }
 
@@ -492,7 +492,7 @@ impl Groups<'_> {
         for (slot, k) in key.iter_mut().zip(plain) {
             *slot = match k {
                 Key::Comm => u64::from(head.stack.comm.0),
-                // Binaries are told apart by what is shown of them, as in perf.
+                // Binaries are distinguished by their shown name, as in perf.
                 Key::Dso => frame.and_then(|f| f.dso).map_or(0, |d| self.name_of(d)),
                 Key::Symbol => match (frame, spot) {
                     (Some(Frame { symbol: Some(s), inlined, .. }), _) => {

@@ -49,6 +49,7 @@ pub mod tracks;
 pub fn answer_schemas() -> Vec<kymo_table::AnswerSchema> {
     let mut all = Vec::new();
     all.extend(block_io::schemas());
+    all.extend(boot::schemas());
     all.extend(kmem::schemas());
     all.extend(kwork::schemas());
     all.extend(locks::schemas());

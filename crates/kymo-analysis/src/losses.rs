@@ -1,5 +1,5 @@
-//! What analyses share that pair events: windows of losses, which make a time between two events
-//! uncertain, and the selection of events by name.
+//! Shared parts of analyses that pair events: windows of losses, which make a time between two
+//! events uncertain, and the selection of events by name.
 
 use kymo_events::EventSelection;
 use kymo_events::name_map::recorded_names;

@@ -85,7 +85,7 @@ impl SampleKey {
         }
     }
 
-    /// The value in a sample; of times the begin of their span.
+    /// The value in a sample; of times the start of their span.
     fn value(self, sample: &Sample<'_>, event: &EventDesc, times: TimeSpans) -> u64 {
         let weight = sample.weight.unwrap_or(0);
         match self {
@@ -132,7 +132,7 @@ impl SampleKey {
     }
 }
 
-/// How times are grouped and shown.
+/// Grouping and format of times.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeSpans {
     /// Length of a span in nanoseconds.
@@ -202,7 +202,7 @@ struct PayloadColumn {
     value: ColumnValue,
 }
 
-/// Where the values of a column come from.
+/// Source of the values of a column.
 #[derive(Clone, Debug, PartialEq)]
 enum ColumnValue {
     /// The whole text.
@@ -211,10 +211,10 @@ enum ColumnValue {
     Sample(SampleKey),
 }
 
-/// What is known of one event.
+/// Label columns of one event.
 struct EventLabels {
     columns: Vec<PayloadColumn>,
-    /// Byte from which on payloads are told apart: what all events have is not shown.
+    /// Offset from which payloads differ: fields that all events have are not shown.
     own: usize,
     /// Values come out of the payload alone.
     is_of_payload: bool,
@@ -264,7 +264,7 @@ impl KnownPayloads {
 }
 
 struct PayloadValue {
-    /// Bytes that values are told apart and sorted by.
+    /// Bytes by which values are distinguished and sorted.
     raw: Vec<u8>,
     text: String,
 }
@@ -296,12 +296,12 @@ impl PayloadLabels {
         }
     }
 
-    /// The same with times in these spans.
+    /// Groups times in these spans.
     pub fn with_times(self, times: TimeSpans) -> PayloadLabels {
         PayloadLabels { times, ..self }
     }
 
-    /// The same with fields as they are: numbers, not the words of the print format.
+    /// Shows fields raw: numbers, not the words of the print format.
     pub fn with_raw_fields(self, raw: bool) -> PayloadLabels {
         PayloadLabels { raw, ..self }
     }

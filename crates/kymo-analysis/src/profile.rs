@@ -19,10 +19,10 @@ use rayon::prelude::*;
 use crate::addresses::Addresses;
 use crate::counting::{self, Counter, Slot, SlotId};
 use crate::frames::{self, Detail};
-use crate::oncpu::OnCpu;
+use crate::oncpu::{OnCpu, RecordingWindow};
 use crate::payload_labels::PayloadLabels;
 use crate::running_threads::RunningThreads;
-use crate::sample_reads::SampleReads;
+use crate::sample_reads::{ReadParts, SampleReads};
 use crate::samples::{Job, Mark, Settings, Share, Space};
 use kymo_events::state::{CommId, MachineState};
 use kymo_events::unwind::Tally;
@@ -50,7 +50,7 @@ pub struct Stack {
     pub label: u32,
     /// `k`, `.`, `g`, `u` or `H`: where the processor was.
     pub level: char,
-    /// Where the processor was.
+    /// Sampled frame.
     pub leaf: FrameId,
     /// Samples.
     pub samples: u64,
@@ -86,9 +86,9 @@ pub struct StackId(u32, SlotId);
 /// A sample in time.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleMoment {
-    /// When; 0 where no times were recorded.
+    /// Time; 0 where no times were recorded.
     pub time: u64,
-    /// What it weighs.
+    /// Weight of the sample.
     pub period: u64,
     /// Its stack.
     pub stack: StackId,
@@ -97,7 +97,7 @@ pub struct SampleMoment {
 /// All of one event.
 #[derive(Debug, Default)]
 pub struct EventProfile {
-    /// What it is.
+    /// Description of the event.
     pub desc: EventDesc,
     /// Samples.
     pub samples: u64,
@@ -105,7 +105,7 @@ pub struct EventProfile {
     pub period: u64,
     /// Sum of their latencies, where these were asked for.
     pub latency: u64,
-    /// Of each share of the recording.
+    /// Counters of each share of the recording.
     counters: Vec<Counter>,
     /// Samples that should have a call chain and have none.
     pub empty_chains: u64,
@@ -191,7 +191,7 @@ impl<'a> Frames<'a> {
         Frames(self.0.get(n..).unwrap_or_default())
     }
 
-    /// How many.
+    /// Number of frames.
     pub fn len(self) -> usize {
         self.0.len()
     }
@@ -205,10 +205,10 @@ impl<'a> Frames<'a> {
 /// Gives each sample a number that keeps it apart from others.
 pub type SampleLabeler<'a> = dyn FnMut(&Entry<'_>, &Sample<'_>) -> u32 + 'a;
 
-/// What to read.
+/// Options of loading a profile.
 #[derive(Default)]
 pub struct LoadOptions<'a> {
-    /// Where symbols come from.
+    /// Sources of symbols.
     pub symbols: ResolverOptions,
     /// Keep the samples of different CPUs apart.
     pub by_cpu: bool,
@@ -216,7 +216,7 @@ pub struct LoadOptions<'a> {
     pub merge_threads: bool,
     /// Leave call chains aside.
     pub no_chains: bool,
-    /// Longest part of a call chain that is looked at.
+    /// Longest part of a call chain that is used.
     pub max_stack: Option<StackLimit>,
     /// Each address of a symbol is a frame of its own.
     pub by_address: bool,
@@ -228,17 +228,17 @@ pub struct LoadOptions<'a> {
     pub moments: bool,
     /// Only samples that are selected.
     pub selection: Option<&'a EventSelection>,
-    /// What the number of threads that run at a time means.
+    /// Use of the number of threads that run at a time.
     pub parallelism: ParallelismOptions,
-    /// A sample that holds the counts of a group counts for each of its events.
-    pub group_counts: bool,
-    /// What samples are kept apart by besides.
+    /// Labels by which samples are separated.
     pub labels: SampleLabels<'a>,
-    /// The recording's records, where somebody else reads it.
+    /// Window of the accounts of threads.
+    pub window: RecordingWindow,
+    /// The recording's records, if another consumer reads it.
     pub batches: Option<TeedBatches>,
 }
 
-/// What samples are kept apart by besides task, CPU and place.
+/// Labels by which samples are separated besides task, CPU and address.
 #[derive(Default)]
 pub enum SampleLabels<'a> {
     /// Nothing.
@@ -270,21 +270,21 @@ pub struct Profile {
     pub events: Vec<EventProfile>,
     /// All frames, by number.
     pub frames: IndexVec<FrameId, Frame>,
-    /// What reading found.
+    /// Counts of the records that were read.
     pub stats: PerfDataReadStats,
-    /// What threads did with their time, where switches were recorded.
+    /// Times of threads on and off CPU, where switches were recorded.
     pub on_cpu: OnCpu,
     /// First and last time of a sample.
     pub span: Option<(u64, u64)>,
-    /// How the user stacks ended that were unwound.
+    /// Outcomes of unwinding user stacks.
     pub unwinding: Tally,
     /// Names of inlined functions and of source files, where these were asked for.
     pub sources: Sources,
-    /// How much of it was found.
+    /// Counts of resolved samples.
     pub found: ResolvedCounts,
 }
 
-/// How much is known of the samples' places.
+/// Counts of samples with a symbol and with a line.
 #[derive(Clone, Debug, Default)]
 pub struct ResolvedCounts {
     /// Samples.
@@ -310,7 +310,6 @@ impl Profile {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
         let LoadOptions { moments, labels, selection, max_stack, parallelism, .. } = options;
-        let group_counts = options.group_counts;
         let batches = options.batches;
         let (label, mut labels) = match labels {
             SampleLabels::None => (None, None),
@@ -319,7 +318,14 @@ impl Profile {
         };
         crate::activity::set_resolving(false);
         kymo_events::map(file);
-        let selector = match selection.filter(|s| s.is_restricted()) {
+        let reads = SampleReads::of(file.events());
+        // Where a sample counts for all events of its group, they are selected one by one.
+        let by_event = selection.filter(|_| reads.is_some());
+        let members = by_event.map_or_else(Vec::new, |selection| {
+            file.events().iter().map(|e| selection.wants_event(&[&e.name])).collect()
+        });
+        let heads = by_event.map(EventSelection::without_events);
+        let selector = match heads.as_ref().or(selection).filter(|s| s.is_restricted()) {
             Some(selection) => Some(SampleSelector::new(selection, file, &symbols)?),
             None => None,
         };
@@ -342,11 +348,16 @@ impl Profile {
                 piped: file.is_pipe(),
                 all_count: label_all || running.is_some(),
                 samples: 0,
-                on_cpu: selection.map_or_else(OnCpu::default, |s| OnCpu::default().with_names(s)),
+                on_cpu: match selection {
+                    Some(selection) => OnCpu::within(options.window).with_names(selection),
+                    None => OnCpu::within(options.window),
+                },
                 span: None,
                 running,
                 parallelism,
-                reads: group_counts.then(|| SampleReads::of(file.events())).flatten(),
+                reads,
+                by_event,
+                members,
             };
             let mut take = |batch| {
                 reading.batch(batch);
@@ -431,7 +442,7 @@ impl Profile {
         }
     }
 
-    /// What a call chain calls the frame: its function, or its address.
+    /// Name of a frame in call chains: its function, or its address.
     pub fn frame_name(&self, id: FrameId) -> String {
         let frame = self.frame(id);
         match self.function(id) {
@@ -469,8 +480,7 @@ impl Profile {
         }
     }
 
-    /// What stands for a frame where lines do not matter: two frames of one
-    /// function have the same.
+    /// Key of a frame where lines do not matter: equal for all frames of one function.
     pub fn without_line(&self, id: FrameId) -> (u64, u64) {
         let frame = self.frame(id);
         let inlined = frame.inlined.map_or(0, |t| u64::from(t.0) + 1);
@@ -482,10 +492,10 @@ impl Profile {
 }
 
 /// The samples of a recording on their way to those who count them.
-struct Reading<'a, 's> {
+struct Reading<'a, 'e, 's> {
     machine: MachineState,
     label: Option<&'a mut SampleLabeler<'a>>,
-    selector: Option<SampleSelector<'a>>,
+    selector: Option<SampleSelector<'e>>,
     shares: WorkerPool<'s, Job, Share>,
     piped: bool,
     /// Samples that are not selected are looked at, too.
@@ -497,9 +507,30 @@ struct Reading<'a, 's> {
     running: Option<RunningThreads>,
     parallelism: ParallelismOptions,
     reads: Option<SampleReads>,
+    /// Condition on events that `selector` does not have.
+    by_event: Option<&'e EventSelection>,
+    /// Whether it selects an event, by the event's number.
+    members: Vec<bool>,
 }
 
-impl Reading<'_, '_> {
+impl Reading<'_, '_, '_> {
+    /// The selected parts of a sample that counts for the events of its group, and whether the
+    /// sample is left out.
+    fn parts(&mut self, entry: &Entry<'_>, left_out: bool) -> (Option<ReadParts>, bool) {
+        // Also of one that is left out: the next one's parts are differences from it.
+        let parts = self.reads.as_mut().and_then(|reads| reads.parts(entry));
+        let Some(selection) = self.by_event else { return (parts, left_out) };
+        let Some(parts) = parts else {
+            let is_selected = entry.desc().is_none_or(|e| selection.wants_event(&[&e.name]));
+            return (None, left_out || !is_selected);
+        };
+        let is_selected = |event: usize| self.members.get(event) != Some(&false);
+        let parts: ReadParts =
+            parts.iter().copied().filter(|(event, _)| is_selected(*event)).collect();
+        let left_out = left_out || parts.is_empty();
+        (Some(parts), left_out)
+    }
+
     /// Follows the state through a batch and has its samples counted.
     fn batch(&mut self, batch: Arc<Batch>) {
         let mut marks = Vec::with_capacity(batch.len());
@@ -529,7 +560,7 @@ impl Reading<'_, '_> {
                         kernel = true;
                     }
                     let space = spaces.len() as u32 - 1;
-                    // Whoever counts does not count what cannot be read.
+                    // Unreadable samples are not counted by the caller.
                     let comm = self.machine.comm_of(pid, tid);
                     let selector = self.selector.as_mut();
                     let left_out = selector.is_some_and(|s| !s.wants(&entry, &self.machine));
@@ -539,7 +570,7 @@ impl Reading<'_, '_> {
                         let sample = desc.and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
                         sample.map_or(0, |s| label(&entry, &s))
                     });
-                    let parts = self.reads.as_mut().and_then(|reads| reads.parts(&entry));
+                    let (parts, left_out) = self.parts(&entry, left_out);
                     marks.push(Mark { space, comm, label, parallelism, left_out, parts });
                 }
                 RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE if self.piped => {

@@ -1,5 +1,5 @@
-//! What a perf.data is made of: its records by kind, its samples by event, its tasks and
-//! their mappings (`report --stats`, `--tasks`, `--mmaps`).
+//! Overview of a perf.data: its records by kind, its samples by event, its tasks and their mappings
+//! (`report --stats`, `--tasks`, `--mmaps`).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -51,7 +51,7 @@ pub struct RecordOverview {
     pub samples: Vec<(String, u64)>,
     /// Tasks by thread.
     pub tasks: BTreeMap<u32, RecordedTask>,
-    /// What reading found.
+    /// Counts of the records that were read.
     pub read: PerfDataReadStats,
 }
 

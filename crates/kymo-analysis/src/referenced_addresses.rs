@@ -25,7 +25,7 @@ pub struct Seen {
     pub machine: MachineState,
     /// The places.
     pub places: RecordedAddresses,
-    /// What reading found.
+    /// Counts of the records that were read.
     pub stats: PerfDataReadStats,
 }
 

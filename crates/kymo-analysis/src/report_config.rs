@@ -45,7 +45,7 @@ pub struct ReportRequest<'a> {
     pub inverted: bool,
     /// Entries weigh their share of the time that passed, not of the CPUs' time.
     pub latency: bool,
-    /// Of recordings with context switches, latency stands beside the overhead (perf 7).
+    /// In recordings with context switches, latency is shown next to the overhead (perf 7).
     pub latency_beside: bool,
     /// A key `symbol` has a level below it in a tree (perf 7).
     pub symbol_level: bool,
@@ -63,11 +63,11 @@ pub enum ReportConfigError {
     /// A pattern of functions is no regular expression.
     #[error("{flag} {pattern}")]
     Pattern {
-        /// What it was given for.
+        /// Option that has the pattern.
         flag: &'static str,
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// Error of the pattern.
         source: Box<BuildError>,
     },
     /// A word of `-g` is not known.
@@ -161,7 +161,7 @@ pub struct ReportConfig {
     pub separator: Option<String>,
     /// Inlined functions are shown in call graphs.
     pub inlines: bool,
-    /// Lines are told apart in call graphs.
+    /// Lines are distinguished in call graphs.
     pub chain_lines: bool,
     /// Whole paths of source files are shown.
     pub full_paths: bool,
@@ -188,14 +188,14 @@ pub struct ReportConfig {
     pub symbol_first: bool,
 }
 
-/// What shares are of.
+/// Total to which shares relate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReportWhole {
     /// Number of samples.
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
-    /// What they weigh: the same, or their latency.
+    /// Their weight: periods, or latency.
     pub weight: u64,
 }
 
@@ -223,7 +223,7 @@ fn key(word: &str) -> Option<Key> {
         "comm" => Key::Comm,
         "dso" => Key::Dso,
         "sym" | "symbol" => Key::Symbol,
-        // perf's key `pid` tells threads apart and prints their numbers.
+        // perf's key `pid` distinguishes threads and prints their numbers.
         "pid" | "tid" => Key::Tid,
         "tgid" => Key::Pid,
         "cpu" => Key::Cpu,
@@ -380,8 +380,8 @@ impl ReportConfig {
         Ok(())
     }
 
-    /// Settles what the recorded events decide: without keys, tracepoints
-    /// alone are told apart by their text, or by their fields as they are.
+    /// Settles what the recorded events decide: without keys, tracepoints alone are grouped by
+    /// their text, or by their fields as they are.
     pub fn settle(&mut self, events: &[EventDesc]) {
         let is_usual = self.keys.is_none() && self.fields.is_none() && !self.latency;
         let has = |flag| events.iter().any(|e| e.attr.flags.contains(flag));
@@ -418,7 +418,7 @@ impl ReportConfig {
         self.keys.as_deref().unwrap_or(&USUAL).contains(&SortKey::Key(key))
     }
 
-    /// What the number of threads that run at a time means.
+    /// Use of the number of threads that run at a time.
     pub fn parallelism(&self) -> ParallelismOptions {
         let keep_apart = self.has(Key::Parallelism) || !self.parallelism.is_empty();
         ParallelismOptions { weigh: self.latency, keep_apart }

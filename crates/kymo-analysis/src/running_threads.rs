@@ -1,11 +1,11 @@
-//! How many threads run at a time, by the context switch records of a recording: the parallelism
-//! of a sample, as perf report --latency weighs by it.
+//! Number of threads that run at a time, by the context switch records of a recording: the
+//! parallelism of a sample, by which perf report --latency divides its period.
 
 use kymo_files::perfdata::Entry;
 use kymo_model::{RecordKind, Sideband};
 use rustc_hash::FxHashMap;
 
-/// What is done with the parallelism of samples.
+/// Use of the parallelism of samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParallelismOptions {
     /// Samples weigh their period divided by it.
@@ -24,21 +24,21 @@ impl ParallelismOptions {
 /// Threads that run.
 #[derive(Debug)]
 pub(crate) struct RunningThreads {
-    /// Of each thread that was seen, whether it runs.
+    /// Whether each thread that was seen runs.
     threads: FxHashMap<u32, bool>,
     running: u32,
     cpus: u32,
 }
 
 impl RunningThreads {
-    /// Of a machine with this number of CPUs, where that is known.
+    /// Creates the state for a machine with this number of CPUs, if it is known.
     pub(crate) fn new(cpus: Option<u32>) -> RunningThreads {
         let cpus = cpus.filter(|n| *n > 0).unwrap_or(u32::MAX);
         RunningThreads { threads: FxHashMap::default(), running: 0, cpus }
     }
 
     fn set(&mut self, tid: u32, runs: Option<bool>) {
-        // Neither idle tasks nor threads that are being released are told apart.
+        // Neither idle tasks nor threads that are being released are distinguished.
         if matches!(tid, 0 | u32::MAX) {
             return;
         }
@@ -66,7 +66,7 @@ impl RunningThreads {
         }
     }
 
-    /// How many threads run while a thread is sampled, which is one of them.
+    /// Number of threads that run while a thread is sampled, itself included.
     pub(crate) fn at_sample(&mut self, tid: u32) -> u32 {
         // It ran before the first record of it; after its last one it is on its way out.
         if !self.threads.contains_key(&tid) {

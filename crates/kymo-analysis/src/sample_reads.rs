@@ -5,7 +5,7 @@ use kymo_files::perfdata::{Entry, EventDesc};
 use kymo_model::{AttrFlags, Sample, SampleType};
 use rustc_hash::FxHashMap;
 
-/// What the events of a group have counted since the sample before: number of the event, and count.
+/// Counts of a group's events since the sample before: number of the event, and count.
 pub type ReadParts = Box<[(usize, u64)]>;
 
 /// The counts of the last samples.

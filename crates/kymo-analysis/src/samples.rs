@@ -28,7 +28,7 @@ use kymo_events::state::{CommId, Maps};
 use kymo_events::unwind::Unwinder;
 use kymo_events::worker_pool::PoolWorker;
 
-/// What samples are told apart by.
+/// Options of counting samples.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) by_cpu: bool,
@@ -40,12 +40,12 @@ pub(crate) struct Settings {
     pub(crate) latency: bool,
 }
 
-/// Longest part of a call chain that is looked at.
+/// Longest part of a call chain that is used.
 #[derive(Clone, Copy, Debug)]
 pub struct StackLimit {
     /// Number of frames.
     pub frames: usize,
-    /// Which end stays: the outermost callers, or the innermost frames.
+    /// Keep the outermost callers, not the innermost frames.
     pub outermost: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Space {
     pub(crate) kernel: Arc<Maps>,
 }
 
-/// What the state says about a sample.
+/// State that applies to a sample.
 #[derive(Debug)]
 pub(crate) struct Mark {
     /// Place in [`Job::spaces`].
@@ -79,7 +79,7 @@ pub(crate) struct Mark {
     pub(crate) parallelism: (u32, bool),
     /// It is not selected.
     pub(crate) left_out: bool,
-    /// What it counts of each event of its group, in place of its period.
+    /// Counts of each event of its group, in place of its period.
     pub(crate) parts: Option<ReadParts>,
 }
 
@@ -104,14 +104,14 @@ pub(crate) struct Share {
     pub(crate) unwinder: Unwinder,
     /// By event.
     pub(crate) counters: Vec<Counter>,
-    /// Where samples are kept apart by their payloads.
+    /// Labels, where samples are separated by their payloads.
     pub(crate) labels: Option<PayloadLabels>,
     chains: KnownChains,
     settings: Settings,
 }
 
-/// What makes the addresses of a chain mean the same: states of both address spaces, and whether
-/// the kernel's code is known.
+/// Key of the meaning of a chain's addresses: states of both address spaces, and whether the
+/// kernel's code is known.
 type ChainSpaces = (u64, u64, bool);
 
 /// Recorded call chains that came before, by their bytes: tracepoints have few.
@@ -338,8 +338,8 @@ impl PoolWorker<Job> for Share {
     }
 }
 
-/// Calls `each` with every frame, innermost first; answers how many there are, or
-/// `None` at a marker that nobody knows.
+/// Calls `each` with every frame, innermost first; returns their number, or `None` at an unknown
+/// marker.
 fn walk_chain(
     (chain, origin): (impl Iterator<Item = u64>, Origin),
     kernel: &Option<Arc<KernelTable>>,

@@ -1,5 +1,5 @@
-//! What tasks do, interval by interval, while scheduler events come: how long each ran, waited
-//! for a CPU and was blocked on what. Of a task that was seen the three add up to the interval.
+//! Activity of tasks by interval, while scheduler events arrive: time of each on CPU, runnable and
+//! blocked, with the cause. For a task that was seen the three add up to the interval.
 
 use std::ops::ControlFlow;
 
@@ -9,10 +9,10 @@ use crate::losses::LossWindows;
 use crate::offcpu::{OffCpuCause, StackRole, StackStore};
 use crate::tasks::{SchedReader, SchedStep, SchedTask, TaskId, TaskMachine, Transition};
 
-/// What a task did in an interval.
+/// Activity of a task in an interval.
 #[derive(Clone, Debug)]
 pub struct ActivityRow {
-    /// Who.
+    /// Task.
     pub task: SchedTask,
     /// Nanoseconds on a CPU.
     pub run: u64,
@@ -24,16 +24,16 @@ pub struct ActivityRow {
     pub switches: u64,
     /// Longest wait for a CPU, as far as it lies in the interval.
     pub longest_wait: u64,
-    /// What it did at the end.
+    /// State at the end of the interval.
     pub now: ActivityState,
-    /// What it was blocked on longest, where it was blocked.
+    /// Cause of the longest time blocked, if it was blocked.
     pub cause: Option<OffCpuCause>,
 }
 
-/// What a task does.
+/// State of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ActivityState {
-    /// Nothing tells.
+    /// No event shows it.
     #[default]
     Unknown,
     /// It runs on this CPU.
@@ -68,7 +68,7 @@ impl ActivityInterval {
 
 #[derive(Clone, Debug, Default)]
 struct TaskActivity {
-    /// The task that has the slot; none while nobody was seen in it.
+    /// The task that has the slot; none while no task was seen in it.
     tid: Option<u32>,
     since: u64,
     state: ActivityState,
@@ -80,14 +80,14 @@ struct TaskActivity {
 }
 
 impl TaskActivity {
-    /// It left its CPU unseen: when, nobody knows, so that this time counts as nothing.
+    /// It left its CPU unseen: at an unknown time, so that this time is not counted.
     fn leave_unseen(&mut self, now: u64) {
         if matches!(self.state, ActivityState::Runs(_)) {
             (self.since, self.state) = (now, ActivityState::Unknown);
         }
     }
 
-    /// Accounts the time up to `now`, and goes on in another state.
+    /// Accounts the time up to `now`, and changes the state.
     fn change(&mut self, now: u64, state: ActivityState) {
         let time = now.saturating_sub(self.since);
         match self.state {
@@ -118,7 +118,7 @@ pub struct TaskActivities {
 #[derive(Debug, Default)]
 struct ActivityCounting {
     slots: Vec<TaskActivity>,
-    /// Who runs, by CPU.
+    /// Running task by CPU.
     running: Vec<Option<TaskId>>,
     stacks: StackStore,
     /// Rows of tasks that ended in this interval.
@@ -136,7 +136,7 @@ impl Default for TaskActivities {
 }
 
 impl TaskActivities {
-    /// Takes an event; the call chain of a switch says what its task is blocked on.
+    /// Takes an event; the call chain of a switch shows the cause of the block.
     pub fn event(&mut self, event: &RecordedEvent<'_>) {
         let TaskActivities { reader, counting } = self;
         let _ = reader.event(event, &mut |step, machine| {

@@ -15,10 +15,10 @@ const MOST_WAKEUPS: usize = 20_000;
 /// CPUs that have a lane at most.
 const MOST_CPUS: u32 = 4096;
 
-/// What is drawn.
+/// Options of drawing.
 #[derive(Clone, Debug, Default)]
 pub struct TimechartConfig {
-    /// Which time, CPUs and tasks.
+    /// Selection of time, CPUs and tasks.
     pub selection: SchedSelection,
     /// Tasks that have a lane, at most.
     pub tasks: usize,
@@ -44,7 +44,7 @@ pub struct LaneSpan {
     pub from: u64,
     /// End.
     pub to: u64,
-    /// What it is.
+    /// State of the lane.
     pub state: LaneState,
 }
 
@@ -73,7 +73,7 @@ pub struct TaskLane {
 /// A task wakes another; both have lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneWakeup {
-    /// When.
+    /// Time.
     pub time: u64,
     /// Lane of the waker.
     pub from: usize,
@@ -96,7 +96,7 @@ pub struct Timechart {
     pub wakeups: Vec<LaneWakeup>,
     /// Further wake-ups.
     pub more_wakeups: u64,
-    /// What was read.
+    /// Scheduler events that were read.
     pub read: SchedRead,
 }
 
@@ -147,7 +147,7 @@ struct Collector<'a> {
     places: FxHashMap<u32, usize>,
     /// Last names of tasks that have lanes.
     names: FxHashMap<u32, Vec<u8>>,
-    /// What each CPU runs, and since when.
+    /// Task that each CPU runs, and since when.
     running: Vec<Option<(TaskId, u64)>>,
     runtimes: FxHashMap<u32, u64>,
     cpus: Vec<Lane>,

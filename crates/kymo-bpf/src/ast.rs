@@ -20,9 +20,9 @@ pub(crate) struct ProgramTree {
     pub(crate) includes: Vec<(String, ProgramPosition)>,
     /// Macros of the headers.
     pub(crate) header_macros: HeaderMacros,
-    /// Why a header is not there.
+    /// Reason why a header is missing.
     pub(crate) missing_header: Option<String>,
-    /// What was not understood of headers.
+    /// Header declarations that failed to parse.
     pub(crate) warnings: Vec<SourceMessage>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct RecordDeclaration {
     pub(crate) is_union: bool,
     pub(crate) members: Vec<MemberDeclaration>,
     pub(crate) alignment: AlignmentDeclaration,
-    /// Of a header: if a member's type is not known, the program may do without.
+    /// Whether it is declared in a header: there an unknown type of a member is no error.
     pub(crate) of_header: bool,
 }
 

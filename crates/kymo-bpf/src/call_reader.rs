@@ -1,27 +1,27 @@
 //! Programs that read what the arguments of system calls point to, while the call begins and
 //! while it ends: texts that are read later may be another call's.
 //!
-//! They are made by hand rather than compiled: one program for all calls, whose map says by the
-//! call's number what is read ([`MemoryRead`]). A record goes into a ring for each beginning and
-//! each end of which something was read. What is not in memory when a call begins (a constant
-//! that nobody has used yet) is read when it ends, since the kernel has fetched it by then.
+//! They are made by hand rather than compiled: one program for all calls, whose map has the reads
+//! by the call's number ([`MemoryRead`]). A record goes into a ring for each beginning and each end
+//! of which something was read. What is not in memory when a call begins (a constant that was not
+//! used yet) is read when it ends, since the kernel has fetched it by then.
 
 use crate::object::BpfInstruction;
 
-/// What is read of a call's memory.
+/// Read of a call's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRead {
     /// Argument that is the address.
     pub argument: u8,
-    /// When it has what is wanted.
+    /// Whether the data is available at the end of the call only.
     pub at_exit: bool,
-    /// How much there is.
+    /// Size of the memory.
     pub size: ReadSize,
     /// Bytes that are read at most (of each piece).
     pub limit: u32,
 }
 
-/// How much is read.
+/// Size of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadSize {
     /// Up to a NUL, which counts for the limit.
@@ -118,12 +118,12 @@ pub fn call_reads_bytes(reads: &[MemoryRead]) -> [u8; CALL_READS_SIZE as usize] 
 /// A piece of a call's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPiece {
-    /// Which of those read without pieces of their own, in the order of their description; 4 is
-    /// the other.
+    /// Index among the reads without pieces of their own, in the order of their description; 4 is
+    /// the read with pieces.
     pub slot: u8,
-    /// Which piece of it.
+    /// Index of the piece.
     pub piece: u8,
-    /// What is there; `None` if it could not be read.
+    /// Bytes of the memory; `None` if it could not be read.
     pub bytes: Option<Vec<u8>>,
 }
 
@@ -156,7 +156,7 @@ pub struct CallReaderMaps {
     pub tasks: Option<i32>,
     /// Process whose calls are left out.
     pub without: u32,
-    /// Where the kernel notes that a call is of the ABI of 32-bit programs.
+    /// Mark by which the kernel identifies a call of the 32-bit ABI.
     pub compat: Option<CompatMark>,
 }
 
@@ -184,7 +184,7 @@ struct RegisterLayout {
 }
 
 impl RegisterLayout {
-    /// Where a register lies in the frame: the copies lie one behind the other.
+    /// Offset of a register in the frame: the copies follow each other.
     fn place(&self, register: i16) -> i16 {
         let register = i32::from(register);
         let mut to = i32::from(REGISTER_COPY);
@@ -194,7 +194,7 @@ impl RegisterLayout {
             }
             to += size;
         }
-        unreachable!("register at {register} is not copied")
+        unreachable!("register at {register} is not captured")
     }
 }
 
@@ -221,7 +221,7 @@ const REGISTERS: Option<RegisterLayout> = Some(RegisterLayout {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const REGISTERS: Option<RegisterLayout> = None;
 
-/// When a program runs.
+/// Event at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallSide {
     /// `raw_syscalls:sys_enter`.
@@ -529,7 +529,7 @@ impl<'m> Reader<'m> {
             code.load(D, 2, 10, SIZE);
         }
         code.store(W, 1, 4, 2);
-        // The verifier has to be told once more that it is bounded.
+        // The verifier needs the bound once more.
         code.and(2, (MAX_PIECE * 2 - 1) as i32).add(2, 15).and(2, !7).add_register(LENGTH, 2);
         code.jump(done);
         code.place(failed);
@@ -542,7 +542,7 @@ impl<'m> Reader<'m> {
         code.jump_if(JGT, LENGTH, LAST_BEGIN, send);
     }
 
-    /// What has several pieces.
+    /// Emits the reads of an argument with several pieces.
     fn pieces(&mut self) {
         let at = i16::from(PIECES_SLOT) * 8;
         let tag = u32::from(PIECES_SLOT) << 8;

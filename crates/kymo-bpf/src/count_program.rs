@@ -1,11 +1,11 @@
-//! What `kymo count` asks for, as a program of the language: events, a filter, keys, what is
-//! measured. Text only; the compiler takes it like any other program.
+//! Program for a request of `kymo count`: events, a filter, keys, measured value. Text only; the
+//! compiler compiles it like any other program.
 
 use std::fmt::Write;
 
 use crate::lexer::{TokenKind, split_tokens};
 
-/// What is measured.
+/// Measured value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CountMeasure {
     /// The number of events.
@@ -50,7 +50,7 @@ pub struct CountRequest {
     pub filter: Option<String>,
     /// Keys: fields or `comm`, `pid`, `tid`, `cpu`, `uid`, `stack`, `ustack`, `cgroup`, `event`.
     pub by: Vec<String>,
-    /// What is measured.
+    /// Measured value.
     pub measure: CountMeasure,
     /// Only events of these tasks.
     pub tasks: CountedTasks,
@@ -60,7 +60,7 @@ pub struct CountRequest {
     pub top: u32,
 }
 
-/// Whose events are counted.
+/// Tasks whose events are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CountedTasks {
     /// Those of all tasks.
@@ -147,13 +147,13 @@ pub fn write_count_program(request: &CountRequest) -> Result<CountProgram, Strin
     let mut keys = request.by.clone();
     let maps: &[&str] = if let CountMeasure::Latency(text) = &request.measure {
         if !request.events.is_empty() {
-            return Err("--latency names its events itself: leave out -e".into());
+            return Err("--latency already sets the events: remove -e".into());
         }
         write_latency(&mut out, text, (&conditions, tasks.as_deref()), &keys)?;
         &LATENCY_MAPS
     } else {
         if request.events.is_empty() {
-            return Err("no event is named: -e SYSTEM:NAME".into());
+            return Err("no event given: -e SYSTEM:NAME".into());
         }
         let probes: Vec<String> =
             request.events.iter().map(|e| probe_text(e)).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! What the compiler asks of the machine: formats, types, functions, symbols. It does no
+//! Interface to facts about the machine: formats, types, functions, symbols. The compiler does no
 //! I/O itself; the runtime answers, tests answer from memory.
 
 use std::rc::Rc;
@@ -97,7 +97,7 @@ pub enum CType {
     },
     /// A pointer.
     Pointer {
-        /// What it points to.
+        /// Type that it points to.
         target: Box<CType>,
         /// `__user`: a user-space address by its type tag.
         user: bool,
@@ -159,13 +159,13 @@ pub struct RecordMember {
     pub name: String,
     /// Type.
     pub ctype: CType,
-    /// Bits from the begin of the record (of the least significant bit, little-endian).
+    /// Bits from the start of the record (of the least significant bit, little-endian).
     pub bit_offset: u32,
     /// Bits, of a bit field.
     pub bit_size: Option<u8>,
 }
 
-/// Where an argument of a function, a `usdt` probe or a variable is.
+/// Location of an argument of a function or a `usdt` probe, or of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArgumentPlace {
     /// The n-th integer argument by the machine's convention; in Tracing programs the n-th
@@ -184,7 +184,7 @@ pub enum ArgumentPlace {
     },
     /// A constant.
     Constant(i64),
-    /// What an expression gives: the value, or with `is_address` the address of the value.
+    /// Result of an expression: the value, or with `is_address` the address of the value.
     Computed {
         /// Register by name.
         register: String,
@@ -206,7 +206,7 @@ pub struct FunctionArgument {
     pub name: String,
     /// Type.
     pub ctype: CType,
-    /// Where it is.
+    /// Location of the argument.
     pub place: ArgumentPlace,
 }
 
@@ -287,8 +287,8 @@ pub trait TypeFacts {
         true
     }
 
-    /// Reason why a probe at an attach point may not count what its name suggests.
-    fn caution(&self, _point: &AttachPoint) -> Option<String> {
+    /// Reason why a probe at the attach points of a description may not count what its name suggests.
+    fn caution(&self, _points: &[AttachPoint]) -> Option<String> {
         None
     }
 
@@ -337,7 +337,7 @@ pub struct NamedConstant {
 pub struct UserVariable {
     /// Its type and place.
     pub argument: FunctionArgument,
-    /// Where the probe has to be for it: behind the prologue, if that stores it.
+    /// Address at which the variable can be read: after the prologue, if that stores it.
     pub address: u64,
 }
 

@@ -55,7 +55,7 @@ const MARKS: &[&str] = &[
     "\\", "`", "'",
 ];
 
-/// What the lexer makes of a text.
+/// Tokens and included headers of a text.
 #[derive(Debug, Default)]
 pub(crate) struct LexedText {
     pub(crate) tokens: Vec<LexToken>,
@@ -68,7 +68,7 @@ pub(crate) struct LexedText {
 pub(crate) struct IncludedHeader {
     pub(crate) name: String,
     pub(crate) position: ProgramPosition,
-    /// Where its declarations end in the preprocessor's output, or why there are none.
+    /// Offset of the end of its declarations in the preprocessor's output, or why there are none.
     pub(crate) end: Result<usize, String>,
 }
 
@@ -89,7 +89,7 @@ struct TextLexer<'t, 'p, 'f> {
     line: u32,
     line_begin: usize,
     defines: HashMap<String, Vec<LexToken>>,
-    /// Of `#if` that are open: whether this branch is taken, and whether one was.
+    /// State of open `#if` blocks: whether this branch is active, and whether one was.
     conditions: Vec<(bool, bool)>,
     /// Whether it is a preprocessed header of C, of which what is not understood is passed over.
     is_header: bool,
@@ -125,7 +125,7 @@ fn split(
     headers: Option<&mut Preprocessor<'_>>,
 ) -> Result<LexedText, SourceMessage> {
     if text.len() > MAX_TEXT && !is_header {
-        let what = format!("program has {} bytes, at most {MAX_TEXT} are read", text.len());
+        let what = format!("program has {} bytes; the limit is {MAX_TEXT}", text.len());
         return Err(error_at(ProgramPosition { line: 1, column: 1 }, what));
     }
     let mut lexer = TextLexer {
@@ -197,7 +197,7 @@ impl TextLexer<'_, '_, '_> {
                 self.skip_line();
             } else if self.rest().starts_with("/*") {
                 let Some(len) = self.rest()[2..].find("*/") else {
-                    return Err(error_at(position, "comment has no end: `*/` is missing"));
+                    return Err(error_at(position, "unterminated comment: `*/` is missing"));
                 };
                 let end = self.at + 2 + len + 2;
                 while self.at < end {

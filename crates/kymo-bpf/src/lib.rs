@@ -1,9 +1,9 @@
 //! bpftrace's language to BPF instructions.
 //!
-//! A program's text goes through lexer, parser and lowering, which types it and emits
-//! instructions on virtual registers; registers are allocated, and what comes out
-//! ([`CompiledProgram`]) is plain data for whoever loads it. What must be known of the
-//! machine is asked through [`TypeFacts`]. Nothing here does I/O; any text may come in.
+//! A program's text goes through lexer, parser and lowering, which types it and emits instructions
+//! on virtual registers; registers are allocated, and what comes out ([`CompiledProgram`]) is plain
+//! data for the loader. Facts about the machine come from [`TypeFacts`]. Nothing here does I/O; any
+//! text may come in.
 #![forbid(unsafe_code)]
 
 mod ast;

@@ -1,5 +1,5 @@
-//! What the compiler hands over: maps, instructions with relocations, actions of
-//! user space, as plain data. Whoever loads and attaches needs nothing else.
+//! Output of the compiler: maps, instructions with relocations, actions of user space, as plain
+//! data. Loading and attaching need nothing else.
 
 /// Position in the program's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,11 +46,11 @@ pub struct CompiledProgram {
 /// A message at a place of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceMessage {
-    /// Where.
+    /// Position.
     pub position: ProgramPosition,
     /// Text: lower case, no full stop.
     pub text: String,
-    /// What to do about it.
+    /// Suggested fix.
     pub hint: Option<String>,
     /// Whether programs in the kernel could do it.
     pub needs_kernel: bool,
@@ -120,7 +120,7 @@ pub enum MapPurpose {
 pub struct MapDefinition {
     /// `@`, `@name`, or a name of ours without `@`.
     pub name: String,
-    /// What for.
+    /// Purpose of the map.
     pub purpose: MapPurpose,
     /// BPF's type.
     pub map_type: BpfMapType,
@@ -210,7 +210,7 @@ pub enum ValueType {
         element: Box<ValueType>,
         /// Bytes of an element.
         element_size: u32,
-        /// How many.
+        /// Number of elements.
         count: u32,
     },
     /// A tuple; fields without names.
@@ -246,7 +246,7 @@ pub enum ValueType {
     ErrorText,
     /// `cgroup_path`: the cgroup id (8 bytes) to find below the cgroup mounts.
     CgroupPath {
-        /// Which hierarchies: a glob over their names, or empty for all.
+        /// Glob over the names of the hierarchies, or empty for all.
         hierarchy: String,
     },
     /// Name of the probe: index into `probe_names`, 8 bytes.
@@ -303,7 +303,7 @@ pub enum ValueType {
     TimeSeries {
         /// Interval in nanoseconds (CLOCK_MONOTONIC).
         interval_ns: u64,
-        /// How many are kept.
+        /// Number of intervals that are kept.
         intervals: u32,
         /// `avg`, `max`, `min`, `sum` or `none` (the last value).
         aggregate: SeriesAggregate,
@@ -312,7 +312,7 @@ pub enum ValueType {
     },
 }
 
-/// How values of one interval of a time series are put together.
+/// Aggregation of the values of one interval of a time series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the language's names say it")]
 pub enum SeriesAggregate {
@@ -333,7 +333,7 @@ pub enum BpfClock {
     Tai,
 }
 
-/// How a stack is printed.
+/// Format of a printed stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackSettings {
     /// The most frames to show.
@@ -357,28 +357,28 @@ pub enum StackMode {
 pub struct TypedField {
     /// Name; empty in tuples.
     pub name: String,
-    /// Bytes from the begin.
+    /// Bytes from the start.
     pub offset: u32,
     /// Bytes it takes.
     pub size: u32,
-    /// Of a bit field: first bit (from the least significant) and number of bits.
+    /// First bit (from the least significant) and number of bits of a bit field.
     pub bits: Option<(u32, u32)>,
     /// Type.
     pub value_type: ValueType,
 }
 
-/// What user space does with a ring record. The record has `size` bytes: the action's
-/// index (`u64`), then `fields` at their offsets. A record may be shorter: the bytes
-/// missing at its end are zero (the rest of a text).
+/// Action of user space for a ring record. The record has `size` bytes: the action's index (`u64`),
+/// then `fields` at their offsets. A record may be shorter: the bytes missing at its end are zero
+/// (the rest of a text).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingAction {
-    /// What to do.
+    /// Kind of the action.
     pub kind: ActionKind,
     /// Bytes of a full record.
     pub size: u32,
     /// Values that the record carries.
     pub fields: Vec<TypedField>,
-    /// Where the call stands.
+    /// Position of the call.
     pub position: ProgramPosition,
 }
 
@@ -506,13 +506,13 @@ pub struct FormatConversion {
 /// A place that may lose something, counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorSite {
-    /// What is lost there.
+    /// Kind of the loss.
     pub kind: ErrorKind,
-    /// Where.
+    /// Position.
     pub position: ProgramPosition,
 }
 
-/// What went wrong at a site.
+/// Kind of a loss at a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// An entry did not fit a map, by index.
@@ -629,12 +629,12 @@ pub struct ObjectRelocation {
     pub map: u32,
 }
 
-/// Where a probe attaches, after expansion of wildcards.
+/// Attach point of a probe, after expansion of wildcards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AttachPoint {
     /// Spec as it stands in the program, expanded: `tracepoint:sched:sched_switch`.
     pub name: String,
-    /// What it is.
+    /// Target of the attach point.
     pub target: AttachTarget,
 }
 
@@ -745,9 +745,9 @@ pub enum AttachTarget {
         address: u64,
         /// Function that is called with the address, or empty.
         function: String,
-        /// Which of its arguments the address is.
+        /// Index of the argument that is the address.
         argument: u8,
-        /// The function's binary; empty before it is looked up.
+        /// The function's binary; empty before it is resolved.
         path: String,
         /// Bytes.
         length: u8,

@@ -138,7 +138,7 @@ impl<'f> Preprocessor<'f> {
         self.files += 1;
         self.bytes += file.text.len();
         if depth > MAX_DEPTH || self.files > MAX_FILES || self.bytes > MAX_BYTES {
-            return self.problem(format!("{}: headers include too much", file.path));
+            return self.problem(format!("{}: headers include too many files", file.path));
         }
         // Of each open `#if`: whether this branch is taken, and whether one was.
         let mut conditions: Vec<(bool, bool)> = Vec::new();

@@ -1,13 +1,12 @@
-//! Reference of the language: probes, variables, functions and settings with their meaning, for
-//! manual pages and the book. A test checks that the compiler knows each name, and that each name
-//! of the compiler is here.
+//! Language reference: probes, variables, functions and settings with their meaning, for manual
+//! pages and the book. A test checks that this table and the compiler have the same names.
 
 /// Section of the reference: a heading and its entries.
 #[derive(Clone, Copy, Debug)]
 pub struct LanguageSection {
     /// Topic.
     pub heading: &'static str,
-    /// Form as it is written in a program, and meaning.
+    /// Syntax and meaning.
     pub entries: &'static [(&'static str, &'static str)],
 }
 
@@ -26,190 +25,201 @@ pub const LANGUAGE_REFERENCE: &[LanguageSection] = &[
 ];
 
 const PROBES: &[(&str, &str)] = &[
-    ("begin, end", "Once before the other probes are attached, once after they are detached."),
-    ("tracepoint:CATEGORY:EVENT (t)", "Tracepoint; `args.FIELD` is a field."),
-    ("rawtracepoint:[MODULE:]EVENT (rt)", "Raw tracepoint; `arg0`, `args.NAME` are arguments."),
-    ("kprobe:[MODULE:]FUNCTION[+OFFSET] (k)", "Instruction of the kernel."),
-    ("kretprobe:FUNCTION (kr)", "Return of a kernel function; `retval` is its result."),
-    ("fentry:[MODULE:]FUNCTION (f)", "Entry of a kernel function, with arguments typed by BTF."),
+    ("begin, end", "Run once before other probes attach, and once after they detach."),
+    ("tracepoint:CATEGORY:EVENT (t)", "Tracepoint; fields are `args.FIELD`."),
+    ("rawtracepoint:[MODULE:]EVENT (rt)", "Raw tracepoint; arguments are `arg0` … or `args.NAME`."),
+    ("kprobe:[MODULE:]FUNCTION[+OFFSET] (k)", "Kernel instruction."),
+    ("kretprobe:FUNCTION (kr)", "Return of a kernel function; its result is `retval`."),
+    (
+        "fentry:[MODULE:]FUNCTION (f)",
+        "Entry of a kernel function, with arguments typed by BTF \
+      (`args.NAME`).",
+    ),
     ("fexit:[MODULE:]FUNCTION (fr)", "Return of a kernel function, with arguments and `retval`."),
     (
         "uprobe:FILE:FUNCTION[+OFFSET] (u)",
-        "Instruction of a program or library; with DWARF also `uprobe:FILE@SOURCE:LINE`.",
+        "Instruction of a program or library; with debugging information also \
+         `uprobe:FILE@SOURCE:LINE`.",
     ),
-    ("uretprobe:FILE:FUNCTION (ur)", "Return of a function of a program."),
-    ("usdt:FILE:[PROVIDER:]NAME (U)", "Static marker of a program; `arg0` … are its arguments."),
-    ("profile:hz:N, profile:ms:N (p)", "Sample on every CPU."),
+    ("uretprobe:FILE:FUNCTION (ur)", "Return of a function in a program or library."),
+    ("usdt:FILE:[PROVIDER:]NAME (U)", "Static user-space probe (USDT); arguments are `arg0` …"),
+    ("profile:hz:N, profile:ms:N (p)", "Timer on every CPU, for sampling."),
     ("interval:s:N, interval:hz:N (i)", "Timer on one CPU."),
-    ("software:EVENT:PERIOD (s)", "Every PERIOD-th software event of the kernel."),
-    ("hardware:EVENT:PERIOD (h)", "Every PERIOD-th event of the CPU."),
+    ("software:EVENT:PERIOD (s)", "Every PERIOD-th software event."),
+    ("hardware:EVENT:PERIOD (h)", "Every PERIOD-th hardware event."),
     (
         "watchpoint:ADDRESS:LENGTH:MODE (w)",
-        "Access to memory; `asyncwatchpoint` for an argument of a function.",
+        "Memory access; `asyncwatchpoint` takes the address from a function argument.",
     ),
-    ("iter:OBJECT (it)", "Once for each kernel object, such as `task` or `task_file`."),
-    ("self:signal:SIGUSR1", "Signal to kymo."),
+    ("iter:OBJECT (it)", "Run once per kernel object, such as `task` or `task_file`."),
+    ("self:signal:SIGUSR1", "Signal sent to kymo."),
     ("test:NAME, bench:NAME", "Run by `kymo run --test` and `--bench`."),
 ];
 
 const STATEMENTS: &[(&str, &str)] = &[
     (
         "PROBE, PROBE /FILTER/ { … }",
-        "Actions that run where FILTER is not zero; `*` and `?` in a probe match names.",
+        "Actions that run if FILTER is nonzero; probes may contain the wildcards `*` and `?`.",
     ),
-    ("$name = …, let $name: TYPE", "Variable of one run of the probe."),
-    ("@name[KEY, KEY] = …", "Map, shared by all probes; printed at the end."),
+    ("$name = …, let $name: TYPE", "Local variable."),
+    ("@name[KEY, KEY] = …", "Map shared by all probes; printed at the end."),
     (
         "if, else, while, for, unroll, break, continue, return",
-        "Control flow; `for ($kv : @map)` visits a map, `for ($i : 0..10)` counts.",
+        "Control flow; `for ($kv : @map)` iterates over a map, `for ($i : 0..10)` over a range.",
     ),
-    ("?: || && | ^ & == != < <= > >= << >> + - * / % ! ~", "Operators of C, with its precedence."),
+    ("?: || && | ^ & == != < <= > >= << >> + - * / % ! ~", "C operators, with C's precedence."),
     (
         "(TYPE)…, *…, …->FIELD, ….FIELD, …[N]",
-        "Casts, memory and members; structures come from BTF, DWARF and headers.",
+        "Casts, pointers, members and arrays; types come from BTF, DWARF and headers.",
     ),
-    ("(A, B), ….0", "Tuples."),
+    ("(A, B), ….0", "Tuple, and access to its elements."),
     ("macro NAME($x, @m) { … }", "Macro."),
-    ("struct, enum, #include, #define", "C declarations and preprocessor."),
-    ("$1, $#, str($1)", "Parameters of the command line."),
+    ("struct, enum, #include, #define", "C declarations and preprocessor directives."),
+    ("$1, $#, str($1)", "Command-line parameters: number N, their count, and as a string."),
     ("sizeof(TYPE), offsetof(TYPE, FIELD), typeof(…)", "Sizes, offsets and types."),
 ];
 
 const VARIABLES: &[(&str, &str)] = &[
-    ("pid, tid", "Process and thread id, in the namespace of kymo."),
-    ("uid, gid, username", "User and group of the task."),
-    ("comm, pcomm, leader_comm", "Name of the task, its parent, the first thread of its process."),
-    ("ppid, leader_tid", "Id of the parent, of the first thread."),
-    ("cpid, has_cpid", "Process id of the command of `-c`, and whether there is one."),
+    ("pid, tid", "Process and thread ID, in kymo's pid namespace."),
+    ("uid, gid, username", "User ID, group ID and user name of the task."),
+    ("comm, pcomm, leader_comm", "Name of the task, of its parent and of its thread group leader."),
+    ("ppid, leader_tid", "ID of the parent process and of the thread group leader."),
+    ("cpid, has_cpid", "Process ID of the command given with `-c`, and whether there is one."),
     ("nsecs, elapsed", "Nanoseconds since boot, and since the start of kymo."),
-    ("jiffies", "Ticks of the kernel."),
-    ("cpu, numaid, ncpus", "CPU, its NUMA node, and the number of CPUs."),
-    ("cgroup", "Id of the task's cgroup (version 2)."),
+    ("jiffies", "Kernel timer ticks."),
+    ("cpu, numaid, ncpus", "Current CPU, its NUMA node, and the number of CPUs."),
+    ("cgroup", "ID of the task's cgroup (version 2)."),
     ("curtask", "`struct task_struct` of the task."),
-    (
-        "args, arg0 … arg9, sarg0 …",
-        "Fields or arguments of the probe; arguments in registers and on the stack.",
-    ),
-    ("retval", "Result of the function."),
-    ("func, probe, probetype", "Function, probe and type of probe."),
-    ("kstack, ustack", "Stack in the kernel, in the program."),
-    ("ctx", "Pointer to the context of the probe."),
-    ("usermode", "1 where a sample interrupted a program, 0 in the kernel."),
-    ("rand", "Random number of 32 bits."),
+    ("args, arg0 … arg9, sarg0 …", "Fields or arguments of the probe; `sarg0` … are on the stack."),
+    ("retval", "Return value of the function."),
+    ("func, probe, probetype", "Probed function, probe name and probe type."),
+    ("kstack, ustack", "Kernel stack and user stack."),
+    ("ctx", "Pointer to the probe's context."),
+    ("usermode", "1 if the sample interrupted user space, 0 for the kernel."),
+    ("rand", "32-bit random number."),
 ];
 
 const AGGREGATIONS: &[(&str, &str)] = &[
-    ("count()", "Number of times."),
-    ("sum(N), min(N), max(N), avg(N)", "Sum, smallest, largest and average value."),
+    ("count()", "Number of calls."),
+    ("sum(N), min(N), max(N), avg(N)", "Sum, minimum, maximum and average."),
     ("stats(N)", "Count, average and total."),
-    ("hist(N[, BITS])", "Histogram in powers of two, each divided into 2^BITS parts."),
-    ("lhist(N, MIN, MAX, STEP)", "Linear histogram."),
+    ("hist(N[, BITS])", "Histogram with power-of-two buckets, each split into 2^BITS parts."),
+    ("lhist(N, MIN, MAX, STEP)", "Histogram with linear buckets."),
     (
         "tseries(N, INTERVAL, COUNT[, FUNCTION])",
-        "Values over time; FUNCTION is `avg`, `sum`, `min` or `max`.",
+        "Time series; FUNCTION is `avg`, `sum`, `min` or `max`.",
     ),
 ];
 
 const MAPS: &[(&str, &str)] = &[
-    ("print(@map[, TOP[, DIVISOR]]), print(VALUE)", "Print a map, or one value."),
+    ("print(@map[, TOP[, DIVISOR]]), print(VALUE)", "Print a map or a value."),
     ("clear(@map), zero(@map)", "Remove all entries; set all values to zero."),
-    ("delete(@map, KEY), has_key(@map, KEY)", "Remove an entry; whether it exists."),
-    ("find(@map, KEY, $value)", "Whether an entry exists, and its value."),
-    ("len(@map), len(STACK)", "Number of entries or of frames."),
+    ("delete(@map, KEY), has_key(@map, KEY)", "Remove an entry; test whether it exists."),
+    ("find(@map, KEY, $value)", "Store the value of an entry in $value; true if the entry exists."),
+    ("len(@map), len(STACK)", "Number of entries or frames."),
 ];
 
 const OUTPUT: &[(&str, &str)] = &[
-    ("printf(FORMAT, …)", "Print with the conversions of C, and `%r` for bytes."),
+    ("printf(FORMAT, …)", "Print with C's conversions, and `%r` for buffers."),
     (
         "errorf(FORMAT, …), warnf(FORMAT, …), debugf(FORMAT, …)",
-        "Messages with a severity and a position; `debugf` with `--debug` only.",
+        "Print a message with severity and source position; `debugf` only with `--debug`.",
     ),
     ("time([FORMAT])", "Print the time of day."),
     ("cat(FORMAT, …)", "Print a file."),
     ("system(FORMAT, …)", "Run a command (`--unsafe`)."),
     ("join(POINTER[, SEPARATOR])", "Print an array of strings, such as the argv of execve."),
-    ("exit([STATUS])", "End the program."),
+    ("exit([STATUS])", "Exit."),
     (
         "assert(CONDITION[, TEXT]), fail(TEXT)",
-        "End with status 1 where CONDITION is not met; end always.",
+        "Exit with status 1 if CONDITION is false; `fail` always.",
     ),
-    ("skboutput(FILE, SKB, LENGTH, OFFSET)", "Write a packet into a pcap file."),
+    ("skboutput(FILE, SKB, LENGTH, OFFSET)", "Write a packet to a pcap file."),
 ];
 
 const STRINGS: &[(&str, &str)] = &[
     (
         "str(POINTER[, LENGTH]), kstr(…), ustr(…)",
-        "String in memory; in that of the kernel, of the program.",
+        "String at an address; `kstr` in kernel memory, `ustr` in user memory.",
     ),
-    ("buf(POINTER[, LENGTH])", "Bytes in memory."),
-    ("path(POINTER)", "Path of a `struct path`, in functions in which the kernel allows it."),
-    ("strncmp(A, B, N), memcmp(A, B, N)", "0 where the first N bytes are equal."),
-    ("strcontains(A, B), strstr(A, B)", "Whether A contains B; the position of B in A or -1."),
-    ("str_concat(A, B)", "A followed by B."),
+    ("buf(POINTER[, LENGTH])", "Bytes at an address."),
+    ("path(POINTER)", "Path of a `struct path`, in functions where the kernel allows it."),
+    ("strncmp(A, B, N), memcmp(A, B, N)", "0 if the first N bytes are equal."),
+    ("strcontains(A, B), strstr(A, B)", "Whether A contains B; position of B in A, or -1."),
+    ("str_concat(A, B)", "Concatenation of A and B."),
     ("strlen(A), strcap(A)", "Length and capacity of a string."),
-    ("default_str_length()", "Capacity of strings (`max_strlen`)."),
-    ("strerror(N), signal_name(N), syscall_name(N)", "Name of an error, a signal, a system call."),
+    ("default_str_length()", "Default capacity of strings (`max_strlen`)."),
+    ("strerror(N), signal_name(N), syscall_name(N)", "Name of an error, signal or system call."),
 ];
 
 const SYMBOLS: &[(&str, &str)] = &[
     (
         "kstack([MODE][, FRAMES]), ustack(…)",
-        "Stack; MODE is `bpftrace`, `perf`, `raw` or `build_id`.",
+        "Kernel or user stack; MODE is `bpftrace`, `perf`, `raw` or `build_id`.",
     ),
-    ("ksym(ADDRESS), usym(ADDRESS)", "Symbol of an address in the kernel, in the program."),
-    ("kaddr(NAME), uaddr(NAME)", "Address of a symbol of the kernel, of the probed program."),
+    ("ksym(ADDRESS), usym(ADDRESS)", "Symbol of a kernel or user address."),
+    (
+        "kaddr(NAME), uaddr(NAME)",
+        "Address of a kernel symbol, or of a symbol of the probed \
+      program.",
+    ),
     ("percpu_kaddr(NAME[, CPU])", "Address of a per-CPU variable."),
-    ("reg(NAME)", "Register."),
-    ("nsecs(CLOCK)", "Time of a clock: `monotonic`, `boot`, `tai` or `sw_tai`."),
-    ("strftime(FORMAT, NSECS)", "Time as text."),
-    ("pid(init), tid(init)", "Ids in the first pid namespace."),
+    ("reg(NAME)", "Value of a register."),
+    ("nsecs(CLOCK)", "Current time: `monotonic`, `boot`, `tai` or `sw_tai`."),
+    ("strftime(FORMAT, NSECS)", "Formatted time."),
+    ("pid(init), tid(init)", "IDs in the initial pid namespace."),
 ];
 
 const OTHER: &[(&str, &str)] = &[
     (
         "ntop([FAMILY, ]ADDRESS), pton(TEXT), macaddr(ADDRESS)",
-        "Network addresses as text, and from text.",
+        "Convert network addresses to text, and from text.",
     ),
-    ("bswap(N)", "Value with its bytes reversed."),
-    ("kptr(POINTER), uptr(POINTER)", "Pointer into the memory of the kernel, of the program."),
-    ("container_of(POINTER, TYPE, MEMBER)", "Structure that contains a member."),
-    ("cgroupid(PATH), cgroup_path(ID[, HIERARCHY])", "Id of a cgroup, and path of an id."),
-    ("socket_cookie(SOCKET)", "Number that identifies a socket."),
-    ("signal(NAME), signal_thread(NAME)", "Send a signal to the process or thread (`--unsafe`)."),
+    ("bswap(N)", "Value with reversed bytes."),
+    ("kptr(POINTER), uptr(POINTER)", "Mark a pointer as a kernel or user address."),
+    ("container_of(POINTER, TYPE, MEMBER)", "Structure that contains the member."),
+    ("cgroupid(PATH), cgroup_path(ID[, HIERARCHY])", "ID of a cgroup; path of a cgroup ID."),
+    ("socket_cookie(SOCKET)", "Unique ID of a socket."),
+    (
+        "signal(NAME), signal_thread(NAME)",
+        "Send a signal to the current process or thread \
+      (`--unsafe`).",
+    ),
     ("override(N)", "Make the probed function return N (`--unsafe`, where the kernel allows it)."),
-    ("write_user(ADDRESS, VALUE, LENGTH)", "Write into the memory of the program (`--unsafe`)."),
+    ("write_user(ADDRESS, VALUE, LENGTH)", "Write to user memory (`--unsafe`)."),
     ("unwatch(ADDRESS)", "Remove a watchpoint."),
-    ("getopt(NAME[, DEFAULT[, TEXT]])", "Option of the program, given after `--`."),
+    ("getopt(NAME[, DEFAULT[, TEXT]])", "Value of a program option, given after `--`."),
     (
         "is_literal, is_str, is_integer, is_unsigned_integer, is_ptr, is_array (EXPRESSION)",
-        "Whether an expression is of that kind; constant at run time.",
+        "Test the type of an expression at compile time.",
     ),
-    ("is_err(POINTER)", "Whether a pointer is an error of the kernel."),
+    ("is_err(POINTER)", "Whether a pointer is a kernel error pointer."),
     (
         "static_assert(CONDITION[, TEXT]), assert_str(EXPRESSION)",
-        "Refuse the program where CONDITION is not met, or EXPRESSION is not a string.",
+        "Fail to compile if CONDITION is false, or if EXPRESSION is not a string.",
     ),
     (
         "kfunc_exist(NAME), kfunc_allowed(NAME)",
-        "Whether the kernel has a function; whether programs may call it (never here).",
+        "Whether the kernel has a kfunc; whether it may be called (always false).",
     ),
 ];
 
 const SETTINGS: &[(&str, &str)] = &[
     ("max_strlen", "Capacity of strings [default: 1024]."),
-    ("max_map_keys", "Entries of a map [default: 4096]."),
-    ("max_probes, max_bpf_progs", "Limits of probes and programs [default: 1024]."),
-    ("max_cat_bytes", "Bytes that `cat` prints [default: 10240]."),
+    ("max_map_keys", "Maximum number of entries of a map [default: 4096]."),
+    ("max_probes, max_bpf_progs", "Maximum number of probes and BPF programs [default: 1024]."),
+    ("max_cat_bytes", "Maximum number of bytes printed by `cat` [default: 10240]."),
+    ("missing_probes", "Handling of missing probes: `error`, `warn` or `ignore` [default: error]."),
     (
-        "missing_probes",
-        "`error`, `warn` or `ignore` for probes that do not exist [default: error].",
+        "stack_mode",
+        "Format of stacks: `bpftrace`, `perf`, `raw` or `build_id` [default: \
+      bpftrace].",
     ),
-    ("stack_mode", "`bpftrace`, `perf`, `raw` or `build_id` [default: bpftrace]."),
-    ("str_trunc_trailer", "Text after a truncated string [default: ..]."),
+    ("str_trunc_trailer", "Suffix of truncated strings [default: ..]."),
     ("print_maps_on_exit", "Print maps at the end [default: 1]."),
-    ("perf_rb_pages", "Pages of the ring."),
-    ("release", "`0.17` for the output and the rules of that release of bpftrace."),
-    ("license", "License that the kernel sees [default: GPL]."),
+    ("perf_rb_pages", "Size of each perf ring buffer, in pages."),
+    ("release", "Set to `0.17` for the output and rules of that bpftrace release."),
+    ("license", "License of the BPF programs [default: GPL]."),
     (
         "cpp_demangle, lazy_symbolication, cache_user_symbols, log_size, on_stack_limit, show_debug_info, unstable_…",
         "Accepted for compatibility.",

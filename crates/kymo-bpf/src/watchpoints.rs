@@ -1,5 +1,5 @@
-//! `watchpoint:FUNCTION+argN`: a probe at the function tells user space the address, which watches
-//! it while the process stands still.
+//! `watchpoint:FUNCTION+argN`: a probe at the function reports the address to user space, which
+//! watches it while the process is stopped.
 
 use crate::ast::{BinaryOperator, BlockTree, Expression, ExpressionKind, ProbeTree, ProgramTree};
 use crate::ast::{Statement, StatementKind};
@@ -10,7 +10,7 @@ use crate::object::{AttachPoint, AttachTarget, ProgramPosition, SourceMessage};
 /// The call that sends an address; it cannot be written.
 pub(crate) const WATCH: &str = "<watch>";
 
-/// Whether a point tells the address of a watchpoint.
+/// Whether a point reports the address of a watchpoint.
 #[must_use]
 pub fn is_watchpoint_setup(point: &AttachPoint) -> bool {
     let is_probe = matches!(point.target, AttachTarget::Uprobe { .. });
@@ -37,7 +37,7 @@ pub(crate) fn with_setup_probes(
             }
             let failed = |what: String| error_at(position, format!("{}: {what}", point.name));
             let pid = options.pid.or(options.child_pid);
-            let pid = pid.ok_or_else(|| failed("it needs a process: -p PID or -c CMD".into()))?;
+            let pid = pid.ok_or_else(|| failed("needs a process: -p PID or -c CMD".into()))?;
             let found = facts.expand(&point).map_err(failed)?;
             if found.is_empty() {
                 return Err(error_at(

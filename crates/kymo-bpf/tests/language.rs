@@ -1,4 +1,4 @@
-//! What programs compute: compiled, then run by a machine of the tests.
+//! Results of programs: compiled, then run by a test interpreter.
 
 mod common;
 mod machine;
@@ -178,7 +178,7 @@ fn variables_end_with_their_block() {
     let text = "BEGIN { if (1) { $x = 5; } else { $x = 6; } @ = $x; }";
     let program = compiled(text);
     assert_eq!(program.warnings.len(), 1);
-    assert!(program.warnings[0].text.starts_with("$x is used outside of the block"));
+    assert!(program.warnings[0].text.starts_with("$x is used outside the block"));
     check("if (1) { $x = 5; } else { $x = 6; } @ = $x;", 5);
     let old = format!("config = {{ release = \"0.17\" }} {text}");
     assert!(compiled(&old).warnings.is_empty());
@@ -243,7 +243,7 @@ fn types_values_and_addresses() {
     check("let $x = 1; let $y = 2; @ = if ($x) { if ($y == 3) { 5 } else { 6 } } else { 7 };", 6);
     check("@a = { let $b = 8; avg($b) }; @ = @a;", 8);
     check("@ = config().max_strlen + __builtin_config.max_strlen;", 2048);
-    refused("BEGIN { $t = (1, 2); print($t[2]); }", (1, 28), "has no part 2");
+    refused("BEGIN { $t = (1, 2); print($t[2]); }", (1, 28), "has no element 2");
     let text = "macro s(a, b) { sizeof(a[2]) + sizeof(b*) + sizeof(b) } \
                 macro m(t) { sizeof(t) } macro n(z) { m(typeof(z)) } macro cpu(x) { x } \
                 BEGIN { @ = s(typeof(uint64*), typeof(uint16)) * 100 + n(typeof(uint32)) + cpu(3); }";
@@ -467,10 +467,10 @@ fn members_of_structures() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_place() {
     refused("BEGIN { @ = 1 + ; }", (1, 17), "expected an expression, found `;`");
     refused("BEGIN { @ = \"a\" }\nEND { @ = 1; }", (2, 7), "@ holds string[2]");
-    refused("BEGIN { printf(\"%d %d\", 1); }", (1, 9), "format takes 2 arguments, 1 are given");
+    refused("BEGIN { printf(\"%d %d\", 1); }", (1, 9), "format needs 2 arguments, got 1");
     refused("BEGIN { printf(\"%d\", \"a\"); }", (1, 9), "%d cannot show string");
     refused("BEGIN { foo(); }", (1, 9), "unknown function foo()");
     refused("BEGIN { @ = foo; }", (1, 13), "unknown name \"foo\"");

@@ -11,11 +11,11 @@ const MOST_BLOCKS: usize = 50;
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum BlockError {
     /// Too few samples.
-    #[error("{0} samples are too few for {FEWEST_BLOCKS} blocks of time")]
+    #[error("{0} samples cannot be divided into {FEWEST_BLOCKS} blocks of time")]
     Few(u64),
-    /// What happens in a block depends on the block before.
+    /// Consecutive blocks depend on each other.
     #[error(
-        "the load changes slowly: blocks of time that do not depend on each other would be only {0} (at least {FEWEST_BLOCKS} are needed)"
+        "the load changes too slowly for a recording of this length: it has {0} independent blocks of time, and {FEWEST_BLOCKS} are needed"
     )]
     Correlated(usize),
 }

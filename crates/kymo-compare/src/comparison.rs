@@ -6,11 +6,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::binaries::BinaryPairs;
 use crate::effect::{RatioEstimate, Z_INTERVAL, Z_POWER, median};
-use crate::max_t::max_t;
+use crate::max_t::{LEVEL, TestColumn, max_t};
 use crate::sums::{FunctionKey, FunctionSum, RunSums};
 
-/// Level of the family-wise error.
-pub(crate) const LEVEL: f64 = 0.05;
 /// Fewest runs of a side for a verdict.
 pub(crate) const FEWEST_RUNS: usize = 4;
 /// Most functions of a quantity that are tested, by weight.
@@ -55,8 +53,8 @@ pub struct CompareOptions {
     pub margin: f64,
     /// Seed of permutations and resamples.
     pub seed: u64,
-    /// Samples of both sides together that a function needs to be tested; by default half as many
-    /// as there are runs, and at least 10.
+    /// Samples of both sides together that a function needs to be tested; by default half the
+    /// number of runs, and at least 10.
     pub floor: Option<u64>,
 }
 
@@ -103,7 +101,7 @@ pub enum Verdict {
     },
     /// Neither a change nor its absence is shown.
     Undecided {
-        /// Further runs of each side that would decide it, if that can be told.
+        /// Further runs of each side that would decide it, if that can be estimated.
         more_runs: Option<u64>,
     },
 }
@@ -122,6 +120,8 @@ pub struct Change {
     pub before: f64,
     /// Median of the runs after.
     pub after: f64,
+    /// Both are means: most runs of a side have nothing, and others have.
+    pub is_mean: bool,
     /// Samples of all runs before and after.
     pub samples: (u64, u64),
     /// Ratio with its interval.
@@ -264,24 +264,29 @@ impl Comparison {
         let runs = measures.first().map_or((0, 0), |m| (m.before.len(), m.after.len()));
         let wholes: Vec<Column> = measures.iter().map(whole_column).collect();
         let kept: Vec<KeptColumns> = joined.iter().map(|j| KeptColumns::above(j, floor)).collect();
-        let mut columns: Vec<Vec<f64>> = Vec::new();
+        let mut columns: Vec<TestColumn> = Vec::new();
         for ((whole, joined), kept) in wholes.iter().zip(&joined).zip(&kept) {
-            columns.push(whole.values.clone());
-            columns.extend(kept.own.iter().map(|f| joined.own[*f].values.clone()));
-            columns.extend(kept.total.iter().map(|f| joined.total[*f].values.clone()));
+            let all: f64 = whole.values.iter().sum();
+            let column = |column: &Column| TestColumn {
+                values: column.values.clone(),
+                share: column.values.iter().sum::<f64>() / all.max(f64::MIN_POSITIVE),
+            };
+            columns.push(TestColumn { share: 1.0, ..column(whole) });
+            columns.extend(kept.own.iter().map(|f| column(&joined.own[*f])));
+            columns.extend(kept.total.iter().map(|f| column(&joined.total[*f])));
         }
         let tested = max_t(&columns, runs.0, options.seed);
-        let judge = Judge { runs, options, critical: tested.critical };
-        let mut p = tested.p.iter().copied();
-        let mut next = || p.next().unwrap_or(1.0);
+        let judge = Judge { runs, options };
+        let mut results = tested.p.iter().copied().zip(tested.critical.iter().copied());
+        let mut next = || results.next().unwrap_or((1.0, f64::INFINITY));
         let mut changes = Vec::new();
         for (((measure, whole), joined), kept) in
             measures.iter().zip(&wholes).zip(&joined).zip(&kept)
         {
             let of_samples = measure.kind == MeasureKind::Samples;
             let whole = judge.change(whole, next(), true, of_samples);
-            let own_p: Vec<f64> = kept.own.iter().map(|_| next()).collect();
-            let total_p: Vec<f64> = kept.total.iter().map(|_| next()).collect();
+            let own_p: Vec<(f64, f64)> = kept.own.iter().map(|_| next()).collect();
+            let total_p: Vec<(f64, f64)> = kept.total.iter().map(|_| next()).collect();
             let own = judge.changes(&joined.own, (&kept.own, &own_p), of_samples);
             let total = judge.changes(&joined.total, (&kept.total, &total_p), of_samples);
             changes.push(measure_changes((measure, whole), joined, kept, (own, total)));
@@ -328,7 +333,6 @@ impl KeptColumns {
 struct Judge<'a> {
     runs: (usize, usize),
     options: &'a CompareOptions,
-    critical: f64,
 }
 
 impl Judge<'_> {
@@ -337,35 +341,47 @@ impl Judge<'_> {
     fn changes(
         &self,
         columns: &[Column],
-        (kept, p): (&[usize], &[f64]),
+        (kept, tested): (&[usize], &[(f64, f64)]),
         of_samples: bool,
     ) -> FxHashMap<usize, Change> {
-        let numbered: Vec<(usize, usize, f64)> =
-            kept.iter().zip(p).enumerate().map(|(at, (f, p))| (at, *f, *p)).collect();
-        let judged = numbered.par_iter().map(|(at, function, p)| {
-            let estimates = *at < MOST_ESTIMATES || *p <= LEVEL;
-            (*function, self.change(&columns[*function], *p, estimates, of_samples))
+        let numbered: Vec<(usize, usize, (f64, f64))> =
+            kept.iter().zip(tested).enumerate().map(|(at, (f, p))| (at, *f, *p)).collect();
+        let judged = numbered.par_iter().map(|(at, function, tested)| {
+            let estimates = *at < MOST_ESTIMATES || tested.0 <= LEVEL;
+            (*function, self.change(&columns[*function], *tested, estimates, of_samples))
         });
         judged.collect::<Vec<_>>().into_iter().collect()
     }
 
-    /// `of_samples`: the values are made of samples, whose number tells how sure they are.
-    fn change(&self, column: &Column, p: f64, estimates: bool, of_samples: bool) -> Change {
+    /// `of_samples`: the values are made of samples, whose number determines their precision.
+    /// `critical`: standardized statistic that the column must reach.
+    fn change(
+        &self,
+        column: &Column,
+        (p, critical): (f64, f64),
+        estimates: bool,
+        of_samples: bool,
+    ) -> Change {
         let (before, after) = column.values.split_at(self.runs.0.min(column.values.len()));
         let medians = (median(&mut before.to_vec()), median(&mut after.to_vec()));
+        // The median of what comes in bursts is nothing, and so would be a change of it.
+        let is_of_few = |values: &[f64], median: f64| median == 0.0 && mean(values) > 0.0;
+        let is_mean = is_of_few(before, medians.0) || is_of_few(after, medians.1);
+        let amounts = if is_mean { (mean(before), mean(after)) } else { medians };
         let has_spread = before.len() > 1 && after.len() > 1;
         // A ratio to runs of which most have nothing means nothing.
         let estimate = (estimates && has_spread && medians.0 > 0.0 && medians.1 > 0.0)
-            .then(|| RatioEstimate::new(before, after, self.critical, self.options.seed))
+            .then(|| RatioEstimate::new(before, after, critical, self.options.seed))
             .flatten()
-            .map(|e| if of_samples { e.of_samples(column.samples, self.critical) } else { e });
+            .map(|e| if of_samples { e.of_samples(column.samples, critical) } else { e });
         Change {
-            before: medians.0,
-            after: medians.1,
+            before: amounts.0,
+            after: amounts.1,
+            is_mean,
             samples: column.samples,
             estimate,
             p,
-            verdict: self.verdict((before, after), estimate.as_ref(), p),
+            verdict: self.verdict((before, after), estimate.as_ref(), (p, critical)),
         }
     }
 
@@ -373,7 +389,7 @@ impl Judge<'_> {
         &self,
         (before, after): (&[f64], &[f64]),
         estimate: Option<&RatioEstimate>,
-        p: f64,
+        (p, critical): (f64, f64),
     ) -> Verdict {
         let is_nothing = |side: &[f64]| side.iter().all(|v| *v == 0.0);
         let fewest = before.len().min(after.len());
@@ -402,7 +418,7 @@ impl Judge<'_> {
         let shift = estimate.ratio.ln().abs();
         let error = estimate.error();
         // Either the change is shown, or its absence.
-        let shown = (self.critical.max(Z_INTERVAL) + Z_POWER) * error / shift;
+        let shown = (critical.max(Z_INTERVAL) + Z_POWER) * error / shift;
         let room = self.options.margin.ln_1p() - shift;
         let absent = if room > 0.0 { Z_INTERVAL * error / room } else { f64::INFINITY };
         Verdict::Undecided { more_runs: more_runs(fewest, shown.min(absent)) }
@@ -413,6 +429,10 @@ impl Judge<'_> {
 pub(crate) fn more_runs(runs: usize, factor: f64) -> Option<u64> {
     let wanted = runs as f64 * factor * factor;
     wanted.is_finite().then(|| ((wanted.ceil() - runs as f64).max(1.0)) as u64)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 /// Whether the values after are larger by rank: pairs won against pairs lost.
@@ -476,6 +496,11 @@ fn join(measure: &Measure, pairs: &BinaryPairs) -> Joined {
             let mean = weight / run.work / side_runs;
             if is_after { sums.1 += mean } else { sums.0 += mean }
         }
+    }
+    // A side without any caller has none recorded: a baseline, or a recording without call chains.
+    let has_callers = |side: fn(&(f64, f64)) -> f64| joined.callers.values().any(|c| side(c) > 0.0);
+    if !has_callers(|c| c.0) || !has_callers(|c| c.1) {
+        joined.callers.clear();
     }
     joined
 }

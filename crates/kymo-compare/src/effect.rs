@@ -56,8 +56,8 @@ impl RatioEstimate {
         Some(RatioEstimate { ratio: center.exp(), low: low.exp(), high: high.exp(), detectable })
     }
 
-    /// The same of these numbers of samples on both sides: counts of a few samples that happen to
-    /// be alike in all runs do not make the interval narrow.
+    /// Widens the interval for these numbers of samples on both sides: counts of a few samples that
+    /// happen to be equal in all runs do not make it narrow.
     #[must_use]
     pub(crate) fn of_samples(self, (before, after): (u64, u64), critical: f64) -> RatioEstimate {
         if before == 0 || after == 0 {
@@ -234,7 +234,7 @@ fn student_quantile(freedom: f64) -> f64 {
 }
 
 /// Probability that a standard normal number exceeds `z` (Abramowitz and Stegun 26.2.17).
-fn normal_tail(z: f64) -> f64 {
+pub(crate) fn normal_tail(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let polynomial = t
         * (0.319_381_530
@@ -314,8 +314,9 @@ mod tests {
             .collect();
         let size = median(&mut sizes);
         let found = (0..tries).filter(|seed| {
-            let columns = [[draw(mean), draw(mean * (1.0 + size))].concat()];
-            crate::max_t::max_t(&columns, runs, *seed).p[0] <= 0.05
+            let values = [draw(mean), draw(mean * (1.0 + size))].concat();
+            let column = crate::max_t::TestColumn { values, share: 1.0 };
+            crate::max_t::max_t(&[column], runs, *seed).p[0] <= 0.05
         });
         let power = found.count() as f64 / tries as f64;
         assert!((0.7..=0.9).contains(&power), "{power} at {size}");

@@ -4,9 +4,10 @@
 use kymo_model::glob::{glob_match, is_glob};
 
 use crate::comparison::{
-    Change, Comparison, FEWEST_RUNS, LEVEL, MeasureChanges, MeasureKind, Verdict, more_runs,
+    Change, Comparison, FEWEST_RUNS, MeasureChanges, MeasureKind, Verdict, more_runs,
 };
 use crate::effect::{Z_INTERVAL, Z_POWER};
+use crate::max_t::LEVEL;
 
 /// Least share of the whole at which a function that a pattern matches can leave a gate undecided.
 const LEAST_SHARE: f64 = 0.01;
@@ -82,7 +83,7 @@ pub struct GateResult {
     pub outcome: GateOutcome,
     /// Functions or quantities that decided it, with their changes; those that failed first.
     pub because: Vec<(String, Change, GateOutcome)>,
-    /// Further runs of each side that would decide it, if that can be told.
+    /// Further runs of each side that would decide it, if that can be estimated.
     pub more_runs: Option<u64>,
     /// Reason where nothing was compared with the bound.
     pub reason: Option<String>,

@@ -31,7 +31,7 @@ pub struct StackTree {
     pub root: TreeBranch,
 }
 
-/// Frames of a stack that are told apart, from the outermost one on.
+/// Frames of a stack that are distinguished, from the outermost one on.
 const DEEPEST: usize = 128;
 
 /// A node while stacks are added.

@@ -39,7 +39,7 @@ pub struct CodeSymbols<'a> {
     relocatable: bool,
     /// Functions and data, one name for each address.
     tables: OnceCell<[SymbolTable; 2]>,
-    /// How often addresses were looked up without the tables.
+    /// Number of passes over the symbols without the tables.
     passes: Cell<usize>,
     segments: Vec<Load>,
     architecture: object::Architecture,
@@ -234,8 +234,8 @@ impl<'a> CodeSymbols<'a> {
         Some((start, end, std::str::from_utf8(name).ok()?))
     }
 
-    /// What the table would say, of which only the part is made that a look-up
-    /// sees: the last addresses before, and the first one behind.
+    /// Resolves an address without the table, from the part that a look-up needs: the last
+    /// addresses before, and the first one after it.
     fn pass(&self, addr: u64, code: bool) -> Option<(u64, u64, &'a [u8])> {
         // Ascending; room for one more while one is put in.
         let mut near: Vec<u64> = Vec::with_capacity(LOOK_BACK + 1);
@@ -262,7 +262,7 @@ impl<'a> CodeSymbols<'a> {
         Some((start, end, kept.name))
     }
 
-    /// Where an address of the binary is in its file.
+    /// Offset in the file of an address of the binary.
     pub fn file_offset(&self, addr: u64) -> Option<u64> {
         elf::file_offset(&self.segments, addr)
     }
@@ -317,10 +317,9 @@ impl<'a> CodeSymbols<'a> {
         rest.get(..rest.len().min(usize::try_from(size).ok()?))
     }
 
-    /// Puts into the code at `addr` of an object that is not linked what its
-    /// relocations say: `running` tells where addresses of this object came to be,
-    /// `named` where symbols of others are. What neither knows stays as it is; answers
-    /// how many places that are.
+    /// Applies the relocations of an object that is not linked to its code at `addr`: `running`
+    /// returns the addresses of this object's sections in memory, `named` those of symbols of
+    /// others. Unresolved relocations leave the code unchanged; returns their number.
     pub fn link(
         &self,
         addr: u64,

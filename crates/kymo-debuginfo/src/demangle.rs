@@ -22,7 +22,7 @@ pub fn demangle(name: &str) -> Cow<'_, str> {
 }
 
 fn demangle_stem(name: &str) -> Option<String> {
-    // The hash tells a Rust name of the old scheme from a C++ one.
+    // The hash distinguishes a Rust name of the old scheme from a C++ one.
     let rust = name.starts_with("_R") || (name.starts_with("_ZN") && name.contains("17h"));
     // What a compiler pass appended to a name of the new scheme is not shown.
     let plain = if name.starts_with("_R") { name.split('.').next().unwrap_or(name) } else { name };
@@ -75,7 +75,7 @@ fn demangle_stem(name: &str) -> Option<String> {
     Some(readable)
 }
 
-/// What a thunk or a clone is called, and the mangled name of the function it is of.
+/// Kind of a thunk or clone, and the mangled name of its function.
 fn function_of_copy(name: &str) -> Option<(&'static str, Vec<u8>)> {
     let (kind, numbers, rest) = match name.strip_prefix("_Z")?.split_at_checked(3)? {
         ("GTt", rest) => ("transaction clone for", 0, rest),
@@ -182,7 +182,7 @@ fn function_types(mut name: String) -> String {
     name
 }
 
-/// Where the parenthesis closes that `text` begins with.
+/// Position of the parenthesis that closes the one at the start of `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, c) in text.bytes().enumerate() {
@@ -198,7 +198,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// Where the argument begins in which `text` ends; 0 when it is no argument.
+/// Start of the argument at the end of `text`; 0 when it is not an argument.
 fn argument_start(text: &str) -> usize {
     let mut depth = 0usize;
     for (at, c) in text.bytes().enumerate().rev() {

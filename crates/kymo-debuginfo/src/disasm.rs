@@ -7,7 +7,7 @@ use iced_x86::{
     IntelFormatter, MemorySizeOptions, Mnemonic, OpKind, Register,
 };
 
-/// How operands are written.
+/// Syntax of operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
     /// `mov %rsp,%rbp`: source first.
@@ -16,7 +16,7 @@ pub enum Syntax {
     Intel,
 }
 
-/// How an instruction goes on.
+/// Control flow after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// To the next one.
@@ -32,11 +32,11 @@ pub enum Flow {
 /// An instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingLine {
-    /// Where it begins.
+    /// Address.
     pub addr: u64,
     /// Its bytes.
     pub len: u8,
-    /// How it goes on.
+    /// Control flow after it.
     pub flow: Flow,
     /// As text; `(bad)` where the bytes are no instruction.
     pub text: String,
@@ -48,7 +48,7 @@ pub trait Names {
     fn name(&self, addr: u64) -> Option<(String, u64)>;
 }
 
-/// Longer functions are cut here: nobody reads on.
+/// Longer functions are cut here: no reader needs more.
 pub const LONGEST: usize = 1 << 20;
 
 /// Disassembles `code`, which begins at the address `start`.
@@ -176,7 +176,7 @@ fn text(
     text
 }
 
-/// Where objdump says more than the formatter, or less.
+/// Corrections where objdump prints more than the formatter, or less.
 fn as_objdump(i: &Instruction, code: &[u8], syntax: Syntax, text: &mut String) {
     // Prefixes that mean nothing fill up space.
     let prefix = |b: &&u8| matches!(b, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67);

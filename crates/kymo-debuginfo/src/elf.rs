@@ -1,12 +1,12 @@
-//! What an ELF file says about itself. Everything needed later is copied out,
-//! so that the file's bytes can be dropped.
+//! Headers and sections of an ELF file. Everything needed later is copied out, so that the file's
+//! bytes can be dropped.
 
 use kymo_model::BuildId;
 use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{SegmentFlags, SymbolFlags};
 
-use crate::plt;
 use crate::symtab::{Binding, RawSymbol, SymbolTable, SymbolType};
+use crate::{go, plt};
 
 /// The bytes are no ELF file that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -14,14 +14,14 @@ use crate::symtab::{Binding, RawSymbol, SymbolTable, SymbolType};
 pub struct ElfError {
     /// Size of the input.
     pub size: usize,
-    /// What is wrong.
+    /// Error of the parser.
     pub error: object::Error,
 }
 
 /// A loadable segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Where it is in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// Bytes of it in the file.
     pub size: u64,
@@ -52,7 +52,7 @@ pub struct Elf {
     /// `.symtab`, and of `.dynsym` what is in places where that has none; addresses are
     /// the stated virtual ones.
     pub symbols: SymbolTable,
-    /// Whether there are symbols of `.symtab`.
+    /// Whether there are symbols of `.symtab`, or of the table that Go's runtime needs.
     pub has_symtab: bool,
     /// Entries of the procedure linkage table, as `name@plt`.
     pub plt: SymbolTable,
@@ -79,6 +79,12 @@ impl Elf {
         elf.has_symtab = !elf.symbols.is_empty();
         let dynamic = file.dynamic_symbols().filter_map(|s| function(&s, &homes));
         elf.symbols.merge(&SymbolTable::build(dynamic.collect()));
+        if !elf.has_symtab
+            && let Some(functions) = go::functions(&file)
+        {
+            elf.symbols.merge(&functions);
+            elf.has_symtab = true;
+        }
         elf.plt = plt::symbols(&file);
         Ok(elf)
     }
@@ -124,7 +130,7 @@ pub(crate) fn file_offset(loads: &[Load], vaddr: u64) -> Option<u64> {
     load.offset.checked_add(vaddr - load.vaddr)
 }
 
-/// What matters of a section for the symbols in it.
+/// Section properties that matter for the symbols in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Home {
     /// Labels in it may be code.

@@ -4,28 +4,28 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 
-/// What is known of a place in code.
+/// Instruction boundaries at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// An instruction begins there.
     Instruction {
         /// Its bytes.
         len: usize,
-        /// What a hit costs.
+        /// Cost of a hit.
         cost: Cost,
     },
     /// It is inside of an instruction.
     Inside {
-        /// Where that begins.
+        /// Start of that instruction.
         begins: u64,
-        /// Where the next one does.
+        /// Start of the next one.
         next: u64,
     },
     /// The bytes before it are no code that can be decoded.
     Unknown,
 }
 
-/// How the kernel goes on behind a probe.
+/// Way in which the kernel executes the instruction under a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// The kernel does what the instruction does by itself: about a microsecond.

@@ -7,8 +7,8 @@ use kymo_model::BuildId;
 use object::read::{Object, ObjectSection, ObjectSymbol, ReadRef};
 
 use crate::elf::{self, DebugLink, ElfError, Load};
-use crate::plt;
 use crate::symtab::{Looks, SymbolRank};
+use crate::{go, plt};
 
 /// A symbol that covers an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Covering {
 pub struct Coverings {
     /// The symbols.
     pub symbols: Vec<Covering>,
-    /// Of each address, the place of its symbol among them.
+    /// Index of each address's symbol.
     pub places: Vec<Option<u32>>,
 }
 
@@ -47,8 +47,8 @@ pub struct LazyElf<'d, R: ReadRef<'d>> {
     homes: Vec<elf::Home>,
 }
 
-/// What the first pass finds for each address, as starts of symbols; no symbol
-/// starts at the highest address.
+/// Result of the first pass for each address, as starts of symbols; no symbol starts at the highest
+/// address.
 #[derive(Clone, Copy)]
 struct Nearest {
     /// The last symbol that starts at or before the address.
@@ -94,6 +94,11 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
     /// Whether names of functions are packed inside ([`Elf::mini`](crate::Elf::mini)).
     pub fn has_mini(&self) -> bool {
         self.has(".gnu_debugdata")
+    }
+
+    /// Whether there is the table of functions that Go's runtime needs.
+    pub fn has_go_functions(&self) -> bool {
+        go::has_functions(&self.file)
     }
 
     /// Whether there is a section of this name.
@@ -280,7 +285,7 @@ struct Chosen {
     next: bool,
 }
 
-/// Of all names for each of `starts`, the one that perf prefers.
+/// Names that perf prefers, for each of `starts`.
 fn choose<'d, S: ObjectSymbol<'d>>(
     symbols: impl Iterator<Item = S>,
     homes: &[elf::Home],

@@ -22,7 +22,7 @@ pub enum MiniError {
     Packed {
         /// Bytes of the section.
         size: usize,
-        /// What is wrong.
+        /// Error of the decompressor.
         error: std::io::Error,
     },
     /// It is larger than anything real.

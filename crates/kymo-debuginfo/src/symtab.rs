@@ -1,6 +1,8 @@
 //! A sorted table of functions: which name covers an address. Aliases at one
 //! address are resolved the way perf resolves them, so that the two agree.
 
+use std::ops::Range;
+
 /// Strength of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are ELF's")]
@@ -10,7 +12,7 @@ pub enum Binding {
     Weak,
 }
 
-/// Whether a symbol says what it is.
+/// Type of a symbol, if stated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SymbolType {
     /// A label.
@@ -26,7 +28,7 @@ pub struct RawSymbol<'a> {
     pub start: u64,
     /// Bytes; 0 when not stated.
     pub size: u64,
-    /// Where it ends at the latest if its size is not stated: the end of its section.
+    /// Latest end of a symbol without a stated size: the end of its section.
     pub limit: u64,
     /// Name as stored.
     pub name: &'a [u8],
@@ -34,6 +36,17 @@ pub struct RawSymbol<'a> {
     pub binding: Binding,
     /// Kind.
     pub kind: SymbolType,
+}
+
+/// Function that covers an address, and the part of a table's names that is its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SymbolPlace {
+    /// First address.
+    pub start: u64,
+    /// First address after it.
+    pub end: u64,
+    /// Its name among all names of the table.
+    pub name: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +110,18 @@ impl SymbolTable {
         self.entries.sort_by_key(|e| e.start);
     }
 
+    /// Takes the names out, for a caller that keeps them in another form. What is left
+    /// answers [`place`](Self::place) alone, in no more memory than it needs.
+    pub fn take_names(&mut self) -> Vec<u8> {
+        self.entries.shrink_to_fit();
+        std::mem::take(&mut self.names)
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory_used(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>() + self.names.capacity()
+    }
+
     fn name(&self, e: Entry) -> &[u8] {
         let start = e.name as usize;
         self.names.get(start..start + e.len as usize).unwrap_or_default()
@@ -104,12 +129,22 @@ impl SymbolTable {
 
     /// `(start, end, name)` of the symbol that covers `addr`.
     pub fn lookup(&self, addr: u64) -> Option<(u64, u64, &[u8])> {
+        self.entry(addr).map(|e| (e.start, e.end, self.name(*e)))
+    }
+
+    /// The symbol that covers `addr`, with the place of its name.
+    pub fn place(&self, addr: u64) -> Option<SymbolPlace> {
+        let e = self.entry(addr)?;
+        let name = e.name as usize;
+        Some(SymbolPlace { start: e.start, end: e.end, name: name..name + e.len as usize })
+    }
+
+    fn entry(&self, addr: u64) -> Option<&Entry> {
         let after = self.entries.partition_point(|e| e.start <= addr);
         // A short symbol inside a long one hides it behind its own end; look
         // back a little for the long one.
-        self.entries.get(after.saturating_sub(LOOK_BACK)..after)?.iter().rev().find_map(|e| {
-            (addr < e.end || addr == e.start).then(|| (e.start, e.end, self.name(*e)))
-        })
+        let near = self.entries.get(after.saturating_sub(LOOK_BACK)..after)?;
+        near.iter().rev().find(|e| addr < e.end || addr == e.start)
     }
 
     /// `(start, end, name)` of all symbols by start.
@@ -128,12 +163,11 @@ impl SymbolTable {
     }
 }
 
-/// What tells the better of several names for one address. Greater is better;
-/// of equals the first one is kept.
+/// Preference among several names for one address. The greatest is used; of equals the first one.
 ///
-/// perf compares readable names. They are made only of names that are equal in
-/// everything else: where a linker folded equal functions into one there are
-/// many, and which of them is shown says little about who was called.
+/// perf compares readable names. They are made only of names that are equal in everything else:
+/// where a linker folded equal functions into one there are many, and the choice among them carries
+/// little information about the callee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SymbolRank {
     sized: bool,
@@ -153,7 +187,7 @@ impl SymbolRank {
     }
 }
 
-/// What tells names of equal [`SymbolRank`] apart.
+/// Preference among names of equal [`SymbolRank`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Looks {
     underscores: std::cmp::Reverse<usize>,

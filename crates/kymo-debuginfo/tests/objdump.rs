@@ -102,10 +102,9 @@ fn every_instruction_is_worded_as_objdump_words_it() {
     }
 }
 
-/// What the two spell differently in the other syntax: distances from the
-/// instruction pointer (objdump prints negative ones as huge numbers), the
-/// coprocessor's first register (objdump leaves it out), segments of string
-/// instructions, which cannot be other ones.
+/// Known differences in the other syntax: distances from the instruction pointer (objdump prints
+/// negative ones as huge numbers), the coprocessor's first register (objdump leaves it out),
+/// segments of string instructions, which cannot be other ones.
 #[test]
 fn the_other_syntax_differs_where_it_is_known_to() {
     if !require(&[Need::Tool("objdump")]) {

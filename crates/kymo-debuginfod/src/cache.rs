@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::FetchError;
 
-/// What the cache says.
+/// State of a file in the cache.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     File,
@@ -79,7 +79,7 @@ impl Arriving {
 impl Drop for Arriving {
     fn drop(&mut self) {
         if !self.kept {
-            // It may be gone already; there is nobody to tell.
+            // It may be gone already; the error cannot be reported.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -11,7 +11,7 @@ use crate::env::ClientConfig;
 use crate::error::FetchError;
 use crate::request::{self, Response};
 
-/// What of a build is wanted.
+/// Requested file of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Artifact<'a> {
     /// Its debug file.
@@ -40,7 +40,7 @@ impl Artifact<'_> {
     }
 }
 
-/// What has come so far, for a progress bar. Called from the threads that fetch.
+/// Progress of a download, for a progress bar. Called from the threads that fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The server.
@@ -77,7 +77,7 @@ struct Failure {
     condemned: bool,
 }
 
-/// What was fetched, and what went wrong.
+/// Fetched files and errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Files that came from servers.
@@ -155,7 +155,7 @@ impl Client {
         None
     }
 
-    /// What happened so far.
+    /// Fetched files and errors so far.
     pub fn report(&self) -> Report {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         Report {
@@ -174,7 +174,7 @@ impl Client {
 
     fn fail(&self, server: &str, what: String, condemned: bool) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        // Several threads may meet the same fault at once.
+        // Several threads may meet the same fault concurrently.
         let same =
             |f: &Failure| f.server == server && (f.what == what || (condemned && f.condemned));
         if !failures.iter().any(same) {

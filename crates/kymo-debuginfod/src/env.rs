@@ -1,9 +1,9 @@
-//! What the user's variables say; their names and meanings are libdebuginfod's.
+//! Environment variables of the user; their names and meanings are libdebuginfod's.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where to ask and how long to wait.
+/// Servers and timeouts.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// Servers, in the order in which they are asked.
@@ -17,7 +17,7 @@ pub struct ClientConfig {
     pub longest: Option<Duration>,
     /// Bytes of the largest file that is taken.
     pub largest: u64,
-    /// How long a file that no server had is not asked for again.
+    /// Time for which a file that no server had is not requested again.
     pub misses: Duration,
 }
 
@@ -36,7 +36,7 @@ impl ClientConfig {
         ClientConfig::from(|name| std::env::var(name).ok())
     }
 
-    /// The same with these servers in place of those of `DEBUGINFOD_URLS`.
+    /// Configuration with these servers in place of those of `DEBUGINFOD_URLS`.
     pub fn of_servers(urls: &str) -> Option<ClientConfig> {
         ClientConfig::from(|name| match name {
             "DEBUGINFOD_URLS" => Some(urls.to_owned()),

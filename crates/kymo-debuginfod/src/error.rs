@@ -1,4 +1,4 @@
-//! What can go wrong with a server.
+//! Errors of a server.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub enum FetchError {
     Url {
         /// The address.
         url: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// The host's name has no address.
@@ -23,10 +23,10 @@ pub enum FetchError {
     Resolve {
         /// The host.
         host: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Nobody answers there.
+    /// The server cannot be reached.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
     /// No secure connection.
@@ -37,13 +37,13 @@ pub enum FetchError {
     Broken {
         /// Bytes of the file that had come.
         got: u64,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
     /// It took too long.
     #[error("no answer within {} s", after.as_secs_f64())]
     Silent {
-        /// How long was waited.
+        /// Time waited.
         after: Duration,
     },
     /// It is too slow.
@@ -82,15 +82,15 @@ pub enum FetchError {
     /// The server sends us around.
     #[error("too many redirections")]
     Redirected,
-    /// What came is not what was asked for.
+    /// The response is not the requested file.
     #[error("what came was refused: {0}")]
     Refused(String),
     /// The cache cannot be written.
     #[error("{}: {error}", path.display())]
     Cache {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
 }

@@ -13,7 +13,7 @@
 pub struct CodeAddress(u64);
 
 impl CodeAddress {
-    /// Where the processor was, or an address that was unwound to an instruction.
+    /// Address of the interrupted instruction, or one that was unwound to an instruction.
     #[inline]
     pub fn exact(ip: u64) -> CodeAddress {
         CodeAddress(ip)

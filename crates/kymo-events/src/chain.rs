@@ -1,12 +1,10 @@
-//! The addresses of a call chain and what they stand for. A caller's frame holds
-//! the address behind its call, which may be of another line, another inlined
-//! copy, or another function. Whoever asks what code a frame is in asks for
-//! [`ChainAddress::code`]: this is the one place that knows which addresses those are.
-//! No callers are those whom something interrupted: the innermost frame of each part
-//! of a chain, what lies beneath the entry of an interrupt or exception, a function
-//! that a thunk of an indirect call is about to go to, and the
-//! trampoline that a signal handler returns to (which [`returns_of_signals`] finds,
-//! for it is told by its code).
+//! The addresses of a call chain and what they stand for. A caller's frame holds the address behind
+//! its call, which may be of another line, another inlined copy, or another function. The code that
+//! a frame is in is [`ChainAddress::code`]: this is the one place that knows which addresses those
+//! are. No callers are those whom something interrupted: the innermost frame of each part of a
+//! chain, what lies beneath the entry of an interrupt or exception, a function that a thunk of an
+//! indirect call is about to go to, and the trampoline that a signal handler returns to (which
+//! [`returns_of_signals`] finds, by its code).
 
 use std::sync::Arc;
 
@@ -15,7 +13,7 @@ use kymo_symbols::{DsoId, KernelTable, Resolver};
 
 use crate::address::{BinaryAddress, CodeAddress};
 
-/// Where a chain comes from.
+/// Source of a call chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The kernel recorded it: the first address of each part is where the
@@ -29,7 +27,7 @@ pub enum Origin {
 /// Address of a frame of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainAddress {
-    /// Whose address it is: a mode of [`Misc`].
+    /// Context of the address: a mode of [`Misc`].
     pub mode: u16,
     /// The address as it stands there.
     pub ip: u64,
@@ -38,7 +36,7 @@ pub struct ChainAddress {
 }
 
 impl ChainAddress {
-    /// Where the processor was.
+    /// Address of the interrupted instruction.
     pub fn exact(mode: u16, ip: u64) -> ChainAddress {
         ChainAddress { mode, ip, returns: false }
     }
@@ -54,11 +52,11 @@ impl ChainAddress {
 pub enum Step {
     /// A frame.
     Frame(ChainAddress),
-    /// A marker that nobody knows.
+    /// Unknown marker.
     Unknown,
 }
 
-/// Who knows the entry code of the recorded kernel.
+/// Lookup of the entry code of the recorded kernel.
 pub trait Entries {
     /// Whether an interrupt or exception enters the kernel by the code at `addr`.
     fn is_entry(&self, addr: u64) -> bool;
@@ -90,7 +88,7 @@ pub fn walk<'a>(
     let mut interrupted = true;
     chain.filter_map(move |word| {
         if word < CALLCHAIN_CONTEXT_MIN {
-            // Nobody returns to 0: it ends chains of programs without frame pointers.
+            // 0 is not a return address: it ends chains of programs without frame pointers.
             let returns = origin == Origin::Recorded && !interrupted && word > 0;
             // A thunk of an indirect call that is about to go there has it on the stack.
             let begins = returns
@@ -99,7 +97,7 @@ pub fn walk<'a>(
                 && entries.is_padding(CodeAddress::of_return(word).get());
             let returns = returns && !begins;
             let place = ChainAddress { mode, ip: word, returns };
-            // Whoever is in such code was not called.
+            // Such code was not called.
             interrupted = mode == Misc::KERNEL
                 && origin == Origin::Recorded
                 && entries.is_entry(place.code().get());
@@ -121,8 +119,8 @@ pub fn walk<'a>(
     })
 }
 
-/// Of places in a binary that handlers of signals may have returned to, given as the
-/// instructions before them: those that are trampolines.
+/// For each place in a binary that a signal handler may have returned to, given as the instruction
+/// before it: whether it is a trampoline.
 pub fn returns_of_signals(symbols: &Resolver, dso: DsoId, before: &[BinaryAddress]) -> Vec<bool> {
     let returned_to: Vec<u64> = before.iter().map(|a| a.return_address().get()).collect();
     symbols.trampolines(dso, &returned_to)
@@ -162,7 +160,7 @@ mod tests {
         let expected = [0x1000, 0x200f, 0x3000, 0x3fff, 0x2010, 0x200f, 0x4fff];
         assert_eq!(code(Origin::Recorded), expected);
         assert_eq!(code(Origin::Unwound), [0x1000, 0x2010, 0x3000, 0x4000, 0x2010, 0x2010, 0x5000]);
-        // A thunk is about to go to a function: nobody called from the padding before.
+        // A thunk is about to go to a function: the padding before it contains no call.
         let chain = [kernel, 0x1000, 0x9000, 0x4000];
         let steps = walk(chain.into_iter(), Misc::USER, Origin::Recorded, &At(0, 0));
         let at = |ip, returns| Step::Frame(ChainAddress { mode: Misc::KERNEL, ip, returns });

@@ -77,7 +77,7 @@ pub struct ChainFrame {
     pub shown: Located,
     /// The instruction that is executed, in the binary's terms.
     pub code: u64,
-    /// Who found the address.
+    /// Source of the address.
     pub origin: Origin,
 }
 
@@ -223,7 +223,7 @@ impl ChainResolver {
         self.locate_in(state, (pid, generation), ip, mode)
     }
 
-    /// The same in a state whose numbers are known.
+    /// [`locate`](Self::locate) in a state of known generation.
     fn locate_in(
         &mut self,
         state: &mut impl AddressState,
@@ -256,7 +256,7 @@ impl ChainResolver {
         self.frame_in(state, (pid, generation), address)
     }
 
-    /// The same in a state whose numbers are known.
+    /// [`frame`](Self::frame) in a state of known generation.
     fn frame_in(
         &mut self,
         state: &mut impl AddressState,
@@ -284,13 +284,13 @@ impl ChainResolver {
         *self.trampolines.entry((dso, before.addr)).or_insert_with(found)
     }
 
-    /// How the stacks that were unwound ended.
+    /// Counts of how the unwound stacks ended.
     pub fn tally(&self) -> &Tally {
         self.unwinder.tally()
     }
 }
 
-/// How the stacks of a recording that were unwound on several threads ended.
+/// Counts of how unwound stacks ended, shared by the threads that read a recording.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedTally(Arc<Mutex<Tally>>);
 
@@ -304,10 +304,10 @@ impl SharedTally {
     }
 }
 
-/// What call chains of a perf.data were resolved with, for notes on them.
+/// Facts about the resolution of a perf.data's call chains, for notes on them.
 #[derive(Debug)]
 pub struct ChainFacts {
-    /// How the stacks that were unwound ended.
+    /// Counts of how the unwound stacks ended.
     pub tally: Tally,
     /// Binaries and their symbols.
     pub symbols: Resolver,

@@ -1,5 +1,5 @@
-//! One event, of whatever format: time, CPU, task and class are there at once, fields and
-//! stacks are read when they are asked for.
+//! One event, of any format: time, CPU, task and class are available immediately, fields and stacks
+//! are read on demand.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -75,6 +75,8 @@ pub(crate) trait PerfState {
     }
     /// Appends the text of a tracepoint's payload.
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>);
+    /// Appends the member `message` of a payload whose text names addresses.
+    fn write_message(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>);
 }
 
 /// Reads fields of CTF events.
@@ -84,7 +86,7 @@ pub(crate) trait CtfFields {
     fn stack(&self, event: &ctf::read::CtfEvent<'_>) -> EventStack<'static>;
     /// Name of a function of the kernel that was recorded.
     fn kernel_function(&self, addr: u64) -> Option<String>;
-    /// The same with the distance from its begin.
+    /// Name of the kernel function at an address, and the distance from its start.
     fn kernel_symbol(&self, _addr: u64) -> Option<(String, u64)> {
         None
     }
@@ -94,7 +96,7 @@ pub(crate) trait CtfFields {
 pub(crate) trait StackNames {
     /// Name of a function of the kernel that was recorded.
     fn kernel_function(&self, addr: u64) -> Option<String>;
-    /// The same with the distance from its begin.
+    /// Name of the kernel function at an address, and the distance from its start.
     fn kernel_symbol(&self, _addr: u64) -> Option<(String, u64)> {
         None
     }
@@ -114,7 +116,7 @@ pub(crate) struct FtraceBody<'e> {
     /// Process that the addresses of the program are of.
     pub(crate) user_process: Option<i32>,
     pub(crate) names: &'e dyn StackNames,
-    /// What its line is made of, where it comes from a ring that is read while it is written.
+    /// Text of its line, where it comes from a ring that is read while it is written.
     pub(crate) live: Option<LiveText<'e>>,
 }
 
@@ -127,7 +129,7 @@ pub(crate) trait LiveReader {
     fn with_reader(&self, read: &mut dyn FnMut(&mut ctf::read::Reader<'_>));
 }
 
-/// What the text of an event of the kernel is made of.
+/// Parts of the text of a kernel event.
 #[derive(Clone, Copy)]
 pub(crate) struct LiveText<'e> {
     /// `common_flags` and `common_preempt_count`.
@@ -228,7 +230,7 @@ impl<'e> RecordedEvent<'e> {
         }
     }
 
-    /// The CPU it happened on, where the recording tells.
+    /// CPU of the event, where the recording states it.
     #[inline]
     pub fn cpu(&self) -> Option<u32> {
         match &self.body {
@@ -256,7 +258,7 @@ impl<'e> RecordedEvent<'e> {
         })
     }
 
-    /// Another task than its own, by what a perf.data has told of it so far beside its events.
+    /// Another task than its own, by the records of a perf.data so far beside its events.
     pub fn thread(&self, tid: u32) -> TaskInfo {
         match &self.body {
             EventBody::Perf { state, .. } => state.thread(tid),
@@ -287,6 +289,16 @@ impl<'e> RecordedEvent<'e> {
         match &self.body {
             EventBody::Perf { entry, .. } => Some(entry.event),
             EventBody::Ftrace(_) | EventBody::Ctf { .. } => None,
+        }
+    }
+
+    /// Processor mode of a sample, where the recording states it: `kernel` or `user`.
+    pub fn cpu_mode(&self) -> Option<&'static str> {
+        let EventBody::Perf { entry, .. } = &self.body else { return None };
+        match entry.raw.misc.cpumode() {
+            Misc::KERNEL => Some("kernel"),
+            Misc::USER => Some("user"),
+            _ => None,
         }
     }
 
@@ -391,6 +403,19 @@ impl<'e> RecordedEvent<'e> {
         }
     }
 
+    /// Appends the value of a field as a cell of a table shows it; of an address that the event's
+    /// text shows as a function, `call_site=%pS`, that function.
+    pub fn write_field_cell(&self, id: FieldId, out: &mut Vec<u8>) {
+        let value = self.field(id);
+        let place = self.class.field_desc(id).map(|desc| &desc.place);
+        let is_function = matches!(place, Some(FieldPlace::Payload(field)) if field.is_function);
+        let function = value.number().filter(|_| is_function);
+        match function.and_then(|address| self.kernel_symbol(address as u64)) {
+            Some((name, offset)) => _ = write!(out, "{name}+{offset:#x}"),
+            None => value.write_cell(out),
+        }
+    }
+
     /// Appends the text of an event of perf.data: a tracepoint's by its print format; of a
     /// sample its weight and where it was taken. Nothing of other formats, whose renderers
     /// have texts of their own.
@@ -405,6 +430,16 @@ impl<'e> RecordedEvent<'e> {
             let mode = entry.raw.misc.cpumode();
             let name = state.name(self.task().pid.unwrap_or(u32::MAX), ip, mode);
             let _ = write!(out, " {ip:x} {}", name.as_deref().unwrap_or("[unknown]"));
+        }
+    }
+
+    /// Appends the member `message` of a perf.data's tracepoint whose text names addresses.
+    pub fn write_perf_message(&self, out: &mut Vec<u8>) {
+        let EventBody::Perf { entry, state, .. } = &self.body else { return };
+        if let (Some(raw), ClassOrigin::Kernel) =
+            (self.sample().and_then(|s| s.raw), self.class.origin)
+        {
+            state.write_message(entry, raw, out);
         }
     }
 
@@ -454,8 +489,8 @@ impl<'e> RecordedEvent<'e> {
     }
 
     /// The kernel's part of a sample's call chain as it was recorded, and the number of the state
-    /// that it resolves in: where both are the same, so are its frames. None where nothing tells
-    /// the parts apart.
+    /// that it resolves in: where both are the same, so are its frames. None where the parts cannot
+    /// be distinguished.
     pub fn kernel_chain(&self) -> Option<(&'e [u8], u64)> {
         let EventBody::Perf { state, .. } = &self.body else { return None };
         let words = self.sample().filter(|s| s.has_callchain()).map(|s| kernel_part(s).0)?;
@@ -472,7 +507,7 @@ impl<'e> RecordedEvent<'e> {
         Some((code, data))
     }
 
-    /// Whether the program of the event's process is one of 32 bits, where the recording tells.
+    /// Whether the program of the event's process is one of 32 bits, where the recording states it.
     pub fn is_of_32_bit_program(&self) -> Option<bool> {
         match &self.body {
             EventBody::Perf { state, .. } => state.is_32_bit(self.task().pid?),
@@ -503,7 +538,7 @@ impl<'e> RecordedEvent<'e> {
         let Some((payload, endian)) = self.payload().filter(|_| self.class.is_stack) else {
             return Vec::new();
         };
-        // It is declared with eight addresses, and has as many as its size says.
+        // It is declared with eight addresses; its size gives the actual number.
         let Some((offset, bytes)) = declared("caller").and_then(FieldDesc::offset_and_size) else {
             return Vec::new();
         };
@@ -572,7 +607,7 @@ impl<'e> RecordedEvent<'e> {
     }
 
     /// Path of the binary that the program had mapped at an address, where the recording of an
-    /// event that is no sample tells.
+    /// event that is not a sample states it.
     pub fn binary(&self, addr: u64) -> Option<String> {
         match &self.body {
             EventBody::Ftrace(body) => body.names.binary(body.user_process, addr),

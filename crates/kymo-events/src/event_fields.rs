@@ -63,7 +63,7 @@ impl RecordedClass {
                     FieldKind::String if field.size > 0 => {
                         ReaderPlace::Text { at, size: field.size as usize }
                     }
-                    FieldKind::DynString { relative: false } if field.length_at.is_none() => {
+                    FieldKind::DynString { relative: false } if field.probe_text.is_none() => {
                         ReaderPlace::DynText { at }
                     }
                     _ => ReaderPlace::Described,
@@ -136,7 +136,7 @@ impl<'a> EventFields<'a, '_> {
         self.event.field(id).number().map(|n| n as i64)
     }
 
-    /// Copies the numbers of an array of 32 or 64 bits each, as many as there are of `count`.
+    /// Copies the numbers of an array of 32 or 64 bits each, at most `count`.
     #[inline]
     pub fn read_array(&self, id: FieldId, count: usize, out: &mut [u64]) {
         let Some((payload, endian)) = self.payload else { return };

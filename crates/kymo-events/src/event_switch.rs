@@ -20,7 +20,7 @@ impl EventSwitch {
         self.on.is_some() || self.off.is_some()
     }
 
-    /// Checks that a recording has the events. A pipe tells of its events while it is read.
+    /// Checks that a recording has the events. A pipe defines its events while it is read.
     ///
     /// # Errors
     /// Names the event that it lacks.
@@ -36,7 +36,7 @@ impl EventSwitch {
     }
 }
 
-/// Where between the two events a reader is.
+/// State of a reader between the two events.
 #[derive(Debug)]
 pub struct SwitchState {
     is_on: bool,
@@ -48,7 +48,7 @@ impl SwitchState {
         SwitchState { is_on: switch.on.is_none() }
     }
 
-    /// Takes the next sample, of an event of this name; tells whether it counts.
+    /// Takes the next sample, of an event of this name; returns whether it counts.
     pub fn wants(&mut self, switch: &EventSwitch, event: &str) -> bool {
         if !self.is_on {
             self.is_on = switch.on.as_deref() == Some(event);

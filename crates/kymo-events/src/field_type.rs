@@ -29,7 +29,7 @@ impl FieldType {
     }
 }
 
-/// What a value stands for, beyond its type.
+/// Meaning of a value, beyond its type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldRole {
     /// Nothing more is known.

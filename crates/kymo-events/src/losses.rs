@@ -9,7 +9,7 @@ pub fn note(stats: &PerfDataReadStats, command_line: &[String]) -> Option<Note> 
     note_with(stats, || advice(command_line, (stats.samples, stats.lost_events())))
 }
 
-/// The same of rings that were read while they were written.
+/// The note on losses of rings that are read while they are written.
 pub fn note_live(stats: &PerfDataReadStats) -> Option<Note> {
     note_with(stats, || "give a larger -m".to_owned())
 }
@@ -49,8 +49,8 @@ const WITH_VALUE: &str = "eFcoptuCGDkmr";
 /// Those that may have one in the same word only.
 const WITH_VALUE_INSIDE: &str = "zIjSW";
 
-/// The stated size of the rings. `None` too where it cannot be told whether a word is an
-/// option or the recorded command's.
+/// The stated size of the rings. `None` too where it is ambiguous whether a word is an option or
+/// the recorded command's.
 fn ring(command_line: &[String]) -> Option<&str> {
     let mut found = None;
     let mut words = command_line.iter().map(String::as_str).skip_while(|w| *w != "record").skip(1);

@@ -1,7 +1,6 @@
-//! Recordings read where the kernel has them in memory. A copy of a stack has many
-//! kilobytes, of which unwinding looks at some words: copying all of it once more
-//! takes longer than the rest. Of other samples all is looked at, and those that were
-//! just copied are nearer to the processor.
+//! Recordings read where the kernel has them in memory. A copy of a stack has many kilobytes, of
+//! which unwinding reads some words: copying all of it once more takes longer than the rest. Other
+//! samples are read completely, and bytes just copied are in the processor's cache.
 
 use std::fs::File;
 use std::ops::Range;
@@ -40,8 +39,8 @@ pub fn map(recording: &mut PerfData) {
     }
 }
 
-/// The same of any recording: where some of its records are looked at by several threads, and
-/// some of their bytes by nobody, a copy of all is near to none of them.
+/// Maps any recording: where several threads read some of its records, and no thread reads some of
+/// their bytes, a copy of all is in no thread's cache.
 pub(crate) fn map_any(recording: &mut PerfData) {
     recording.map(|file: &File| Some(Arc::new(Mapped(MappedFile::of(file).ok()?))));
 }

@@ -1,6 +1,6 @@
-//! What events and fields are called by other tracers and kernels than the one whose names
-//! are used here (ftrace's of today), and what fields stand for. Data, not code: a new
-//! kernel or tracer is a new row.
+//! Names of events and fields in other tracers and kernels than the one whose names are used here
+//! (ftrace's of today), and the roles of fields. Data, not code: a new kernel or tracer is a new
+//! row.
 
 use crate::field_type::{FieldRole, FieldType};
 
@@ -124,7 +124,7 @@ pub(crate) fn field_names(event: &str, field: &str) -> Vec<&'static str> {
     names
 }
 
-/// What a field stands for.
+/// Role of a field.
 pub(crate) fn role(event: &str, field: &str, field_type: FieldType) -> FieldRole {
     if field == "ret" && event.contains("sys_exit") {
         return FieldRole::Errno;

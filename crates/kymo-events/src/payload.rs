@@ -1,9 +1,11 @@
-//! How a tracepoint's payload becomes text or JSON, wherever it comes from: a
-//! format, the bytes, and the names that the recorded kernel gave to addresses.
+//! Conversion of a tracepoint's payload to text or JSON, from any source: a format, the bytes, and
+//! the names that the recorded kernel gave to addresses.
 
 use std::sync::{Arc, OnceLock};
 
-use kymo_format::{EventFormat, KernelSymbol, LineWriter, PointerStyle, RenderContext, Symbols};
+use kymo_format::{
+    EventFormat, KernelSymbol, LineWriter, PointerStyle, RenderContext, Symbols, json_string,
+};
 use kymo_model::Endian;
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
 use rustc_hash::FxHashMap;
@@ -16,7 +18,7 @@ pub struct KernelNames {
     strings: FxHashMap<u64, String>,
 }
 
-/// Where a recording's kernel symbols are; read when the first is asked for.
+/// Source of a recording's kernel symbols; read when the first is requested.
 #[derive(Debug, Default)]
 pub enum KallsymsSource {
     /// Nowhere.
@@ -24,7 +26,8 @@ pub enum KallsymsSource {
     None,
     /// The recording holds their text.
     Embedded(String),
-    /// The same; of several names for an address the kernel's choice counts, not perf's.
+    /// The recording holds their text; of several names for an address, the kernel's choice is
+    /// used, not perf's.
     EmbeddedByKernel(Arc<String>),
     /// It was made under the kernel that runs now.
     Running,
@@ -73,8 +76,8 @@ impl Symbols for KernelNames {
     }
 }
 
-/// Appends the text of a payload, `common_type` and all. `symbol_sizes`: the kernel's
-/// and perf's `%pS` tells them, trace-cmd's does not.
+/// Appends the text of a payload, `common_type` and all. `symbol_sizes`: the kernel's and perf's
+/// `%pS` prints them, trace-cmd's does not.
 #[inline]
 pub fn text(
     format: &EventFormat,
@@ -87,7 +90,7 @@ pub fn text(
     format.render(out, payload, &context(endian, names, symbol_sizes));
 }
 
-/// The same where many lines are written.
+/// Writes a payload to a line writer, for many lines.
 #[inline]
 pub fn write(
     format: &EventFormat,
@@ -105,6 +108,25 @@ fn context(endian: Endian, names: &KernelNames, symbol_sizes: bool) -> RenderCon
     let symbols: &dyn Symbols = names;
     let pointers = PointerStyle::Short;
     RenderContext { endian, symbols, pointers, symbol_sizes, ..Default::default() }
+}
+
+/// Appends a payload's text as the member `message`, after others, if it names addresses that the
+/// fields hold as numbers.
+pub fn json_message(
+    format: &EventFormat,
+    payload: &[u8],
+    endian: Endian,
+    names: &KernelNames,
+    symbol_sizes: bool,
+    out: &mut Vec<u8>,
+) {
+    if !format.names_addresses() {
+        return;
+    }
+    let mut message = Vec::new();
+    text(format, payload, endian, names, symbol_sizes, &mut message);
+    out.extend_from_slice(b",\"message\":");
+    json_string(out, message.trim_ascii_end());
 }
 
 /// Appends a payload's own fields as a JSON object.

@@ -1,7 +1,6 @@
-//! What the running kernel can tell about a recording that does not say it
-//! itself: values of names that print formats use, and formats of tracepoints.
-//! Read only when asked for; whether the recording was made under this kernel is
-//! for the caller to know.
+//! Facts of the running kernel that a recording may lack: values of names that print formats use,
+//! and formats of tracepoints. Read only when needed; the caller has to know whether the recording
+//! was made under this kernel.
 
 use std::cell::OnceCell;
 

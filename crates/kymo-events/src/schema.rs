@@ -36,7 +36,7 @@ impl LayoutId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FieldId(pub u32);
 
-/// Where events of a class are made.
+/// Origin of the events of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassOrigin {
     /// A tracepoint or probe whose payload the kernel writes.
@@ -54,7 +54,7 @@ pub struct FieldDesc {
     pub name: String,
     /// Its type.
     pub field_type: FieldType,
-    /// What it stands for.
+    /// Role of the field.
     pub role: FieldRole,
     /// Its type in the recording's own words.
     pub type_name: String,
@@ -96,12 +96,12 @@ pub enum FieldPart {
     EventContext,
     /// Context of all events of a stream, in CTF.
     StreamContext,
-    /// What perf records with each sample.
+    /// Field that perf records with each sample.
     Sample,
 }
 
 impl FieldPart {
-    /// What it is called.
+    /// Name of the part.
     pub fn name(self) -> &'static str {
         match self {
             FieldPart::Own => "field",
@@ -113,14 +113,14 @@ impl FieldPart {
     }
 }
 
-/// What CTF metadata say of an event class beyond its fields.
+/// Properties of an event class in CTF metadata beyond its fields.
 #[derive(Clone, Debug)]
 pub struct CtfClass {
     /// Number of its stream.
     pub stream: u64,
     /// Severity, as in syslog, and 8 to 14 for debugging.
     pub level: Option<i64>,
-    /// What it means.
+    /// Documentation of the event.
     pub doc: Option<String>,
     /// Whether its contexts have a call stack.
     pub(crate) has_stack: bool,
@@ -128,10 +128,10 @@ pub struct CtfClass {
 
 /// Context of LTTng with the call stack of the kernel.
 pub(crate) const KERNEL_STACK: &str = "callstack_kernel";
-/// The same with that of the program.
+/// Context of LTTng with the call stack of the program.
 pub(crate) const USER_STACK: &str = "callstack_user";
 
-/// Where the value of a field is.
+/// Location of a field's value.
 #[derive(Clone, Debug)]
 pub(crate) enum FieldPlace {
     /// In the payload of a tracepoint.
@@ -195,7 +195,7 @@ pub struct RecordedClass {
     pub name: String,
     /// `sched:sched_switch`, or the name alone.
     pub full_name: String,
-    /// Where its events are made.
+    /// Origin of its events.
     pub origin: ClassOrigin,
     /// Its fields.
     pub fields: Vec<FieldDesc>,
@@ -205,11 +205,11 @@ pub struct RecordedClass {
     pub is_stack: bool,
     /// Number of the tracepoint, or of the class in its stream.
     pub id: Option<u64>,
-    /// Of a class of a CTF trace.
+    /// Properties of a class of a CTF trace.
     pub ctf: Option<Box<CtfClass>>,
-    /// How the event was opened, in perf.data.
+    /// Attributes the event was opened with, in perf.data.
     pub attr: Option<Box<Attr>>,
-    /// Where its samples have some of their fields.
+    /// Offsets of some fields in its samples.
     pub(crate) places: Option<SamplePlaces>,
 }
 
@@ -242,7 +242,7 @@ impl RecordedClass {
         self.fields.get(id.0 as usize)
     }
 
-    /// What its events say of functions, if a function tracer of the kernel makes them.
+    /// Function event that the class represents, if a function tracer of the kernel writes it.
     pub fn function_event(&self) -> Option<FunctionEvent> {
         if self.system != "ftrace" {
             return None;
@@ -406,7 +406,7 @@ fn type_of(field: &Field) -> FieldType {
 }
 
 fn ctf_type(field: &ctf::read::FieldInfo) -> FieldType {
-    // Compiled types keep the kind in words only; integers are told by their size.
+    // Compiled types keep the kind in words only; integers are recognized by their size.
     match field {
         f if f.labels.is_some() => FieldType::Enumeration,
         // Floats have a size, too.

@@ -14,7 +14,7 @@ use crate::schema::RecordedClass;
 use crate::selection_census::{ListTally, RecordedExtent, SelectionCensus, SelectionValues};
 use crate::task_tree::TaskTree;
 
-/// Time, CPU and task of an event: what is known of every event at once.
+/// Time, CPU and task of an event: the facts available for every event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventHead<'a> {
     /// Name of the task.
@@ -47,8 +47,8 @@ pub struct EventSelection {
     pub pids: Vec<u32>,
     /// Threads.
     pub tids: Vec<u32>,
-    /// The threads that are wanted of those that a recording tells apart, ascending; `None`:
-    /// all. A thread must be among them and among `tids`.
+    /// The threads selected among those that a recording distinguishes, ascending; `None`: all. A
+    /// thread must be among them and among `tids`.
     pub members: Option<Vec<u32>>,
     /// The tasks of one command; `None`: all.
     pub tree: Option<TaskTree>,
@@ -112,7 +112,7 @@ impl EventSelection {
             let (a, b) = part.split_once('-').unwrap_or((part, part));
             let parse = |s: &str| match s.trim().parse::<usize>() {
                 Ok(n) if n < MOST_CPUS => Ok(n),
-                Ok(n) => Err(SelectionError(format!("--cpu {list}: {n} is no CPU"))),
+                Ok(n) => Err(SelectionError(format!("--cpu {list}: {n} is not a CPU"))),
                 Err(_) => {
                     let why = format!("--cpu {list}: not a list of CPUs such as 0,2-3");
                     Err(SelectionError(why))
@@ -147,8 +147,8 @@ impl EventSelection {
         self.cgroups.is_empty() || path.is_some_and(wanted)
     }
 
-    /// Checks that the samples of a recording have cgroups, if some were named. A pipe tells of
-    /// its events while it is read.
+    /// Checks that the samples of a recording have cgroups, if some were named. A pipe defines its
+    /// events while it is read.
     ///
     /// # Errors
     /// If an event was recorded without.
@@ -164,6 +164,12 @@ impl EventSelection {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// The selection without its condition on events.
+    #[must_use]
+    pub fn without_events(&self) -> EventSelection {
+        EventSelection { events: None, ..self.clone() }
     }
 
     /// Selects events by their names, in which nothing is a pattern: names out of a recording, or
@@ -349,7 +355,7 @@ impl EventSelection {
         self.census.notes(&values, extent)
     }
 
-    /// The same of one perf.data.
+    /// Notes on conditions that no event of a perf.data met.
     pub fn unmet_notes_in(&self, data: &mut PerfData) -> Vec<Note> {
         self.unmet_notes(|| RecordedExtent {
             span: data.sample_span().ok().flatten(),
@@ -393,13 +399,12 @@ pub fn parse_times(
     if text.contains('%') {
         let Some((first, last)) = span else {
             return Err(fail(format!(
-                "--time {text}: the recording does not say when it begins and ends, \
-                 so that shares of it are not known; name times in seconds"
+                "--time {text}: the recording does not state its start and end, so shares of it are not known; give times in seconds"
             )));
         };
         for part in text.split([',', ' ']).filter(|p| !p.is_empty()) {
             let (from, to) = parse_share(part).ok_or_else(|| {
-                fail(format!("--time {text}: {part} is no share such as 10%, 10%/2 or 0%-10%"))
+                fail(format!("--time {text}: {part} is not a share such as 10%, 10%/2 or 0%-10%"))
             })?;
             let length = last.saturating_sub(first) as f64;
             let at = |share: f64| first.saturating_add((share * length).round() as u64);

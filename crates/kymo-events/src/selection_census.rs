@@ -9,7 +9,7 @@ use kymo_model::{Note, NoteKind};
 
 /// Most values that a note names.
 const MOST_NAMED: usize = 12;
-/// Values of a list that are told apart.
+/// Most distinct values of a list.
 const MOST_VALUES: usize = 64;
 
 /// Extent of the recordings that a selection was applied to.

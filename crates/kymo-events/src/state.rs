@@ -1,9 +1,9 @@
-//! Who was running and what was mapped where, at the time of each record.
+//! Running tasks and mappings at the time of each record.
 //!
-//! Feed every record, in time order, to [`MachineState::apply`]; then ask about the
-//! sample at hand. An address space is shared between a process and its forks
-//! until one of them changes it, and each state of one has a number of its
-//! own, so that equal stacks in equal states can be resolved once.
+//! Feed every record, in time order, to [`MachineState::apply`]; then query the state for the
+//! current sample. An address space is shared between a process and its forks until one of them
+//! changes it, and each state of one has a number of its own, so that equal stacks in equal states
+//! can be resolved once.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub struct Maps {
     pub line: u64,
     /// By start, without overlaps.
     ranges: Vec<Mapping>,
-    /// Whether its program is one of 32 bits; `None` as long as no mapping tells.
+    /// Whether its program is one of 32 bits; `None` as long as no mapping shows it.
     pub is_32_bit: Option<bool>,
 }
 
@@ -178,7 +178,7 @@ impl MachineState {
         }
     }
 
-    /// Tells the tree of a command's tasks of those that begin.
+    /// Adds tasks that start to the tree of a command's tasks.
     pub(crate) fn follow(&mut self, tree: &TaskTree) {
         self.tree = Some(tree.clone());
     }
@@ -396,7 +396,7 @@ impl MachineState {
         near.take(NEAR_MAPPINGS).find_map(|m| self.symbols.variable(m.dso, m.start, m.pgoff, addr))
     }
 
-    /// Binary and symbol now of an address that was sampled: it is looked up as it is.
+    /// Binary and symbol now of an address that was sampled: it is resolved unchanged.
     pub fn locate(&mut self, pid: u32, ip: u64, cpumode: u16) -> Located {
         let at = CodeAddress::exact(ip);
         let mapping = self.lookup(pid, at, cpumode);

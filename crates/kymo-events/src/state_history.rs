@@ -1,10 +1,10 @@
 //! The state of tasks and mappings over a recording, for several threads.
 //!
 //! One thread reads records in the order of time and applies those that change the state
-//! ([`StateTracker`]). It hands out batches of records with a [`StateMark`]; whoever works on
-//! one asks a [`StateReader`] for names and mappings as they were at each of its records.
-//! Readers replay nothing: the history holds versions, and forgets those that no batch that
-//! is still worked on can ask for.
+//! ([`StateTracker`]). It hands out batches of records with a [`StateMark`]; a worker on one
+//! queries a [`StateReader`] for names and mappings as they were at each of its records. Readers
+//! replay nothing: the history holds versions, and forgets those that no batch that is still worked
+//! on can ask for.
 //!
 //! ```text
 //!   records:   sample  COMM  sample  MMAP2  MMAP2  sample │ sample  FORK …
@@ -96,7 +96,7 @@ struct Tables {
     recorded: Arc<RecordedFacts>,
 }
 
-/// What trackers write and readers read.
+/// Tables that trackers write and readers read.
 #[derive(Debug, Default)]
 struct History(RwLock<Tables>);
 
@@ -106,8 +106,8 @@ impl History {
     }
 }
 
-/// The state at the begin of a batch. As long as it is held, the history keeps the versions
-/// that records of the batch may ask for.
+/// State at the start of a batch. As long as it is held, the history keeps the versions that
+/// records of the batch may ask for.
 #[derive(Debug)]
 pub struct StateMark {
     moment: Moment,
@@ -160,8 +160,7 @@ impl StateTracker {
         }
     }
 
-    /// Applies the records of a batch and marks the state at its begin, for whoever works
-    /// on it.
+    /// Applies the records of a batch and marks the state at its start, for the worker on it.
     pub fn apply(&mut self, batch: &Batch) -> StateMark {
         let held = Arc::new(());
         let mark = StateMark { moment: self.moment, names: self.names, _held: Arc::clone(&held) };
@@ -200,7 +199,7 @@ impl StateTracker {
 
     fn apply_entry(&mut self, entry: &Entry<'_>) {
         let kind = entry.raw.kind;
-        // A pipe tells them bit by bit.
+        // A pipe has them spread among its records.
         if [RecordKind::HEADER_BUILD_ID, RecordKind::HEADER_FEATURE].contains(&kind) {
             self.adopted = false;
             self.adopt(entry.features);
@@ -232,7 +231,7 @@ impl StateTracker {
         self.history.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The moment, and the oldest that somebody may still ask for.
+    /// Current moment, and the oldest that a reader may still query.
     fn now(&self) -> (Moment, Moment) {
         (self.moment, self.held.front().map_or(self.moment, |(moment, _)| *moment))
     }
@@ -301,8 +300,8 @@ impl StateReader {
         }
     }
 
-    /// Goes to the begin of a batch; answers whether tasks may have other names than at the
-    /// record before.
+    /// Moves to the start of a batch; returns whether tasks may have other names than at the record
+    /// before.
     pub fn begin(&mut self, mark: &StateMark) -> bool {
         if self.moment != mark.moment {
             self.forget_maps();
@@ -393,7 +392,7 @@ mod tests {
             [2, 3, 4, 5, 7, 8, 99].map(|m| v.at(m).copied()),
             [None, Some('a'), Some('a'), Some('b'), Some('b'), Some('c'), Some('c')]
         );
-        // Nobody asks for a moment before the sixth any more.
+        // No reader queries a moment before the sixth any more.
         v.push(9, 'd', 6);
         assert_eq!([6, 8, 9].map(|m| v.at(m).copied()), [Some('b'), Some('c'), Some('d')]);
         assert_eq!(v.first, (5, 'b'));

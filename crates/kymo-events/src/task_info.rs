@@ -81,11 +81,11 @@ fn low_bits(count: u32) -> u64 {
     u64::MAX.checked_shl(count).map_or(u64::MAX, |high| !high)
 }
 
-/// The task of an event, as far as the recording tells.
+/// Task of an event, as far as the recording states it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskInfo {
-    /// Process id, where the recording tells: ftrace states the thread alone, and some events
-    /// say more.
+    /// Process id, where the recording states it: ftrace has the thread alone, and some events say
+    /// more.
     pub pid: Option<u32>,
     /// Thread id.
     pub tid: Option<u32>,
@@ -109,7 +109,7 @@ impl TaskInfo {
         self.len = comm.len() as u8;
     }
 
-    /// The same with a placeholder instead of a name.
+    /// Task with a placeholder instead of a name.
     pub(crate) fn unnamed(pid: Option<u32>, tid: Option<u32>, shown: &[u8]) -> TaskInfo {
         TaskInfo { is_named: false, ..TaskInfo::new(pid, tid, shown) }
     }

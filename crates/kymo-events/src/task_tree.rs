@@ -24,8 +24,8 @@ struct WantedCgroups {
 }
 
 impl TaskTree {
-    /// The tasks that are seen in cgroups while samples are read, and what they start: whoever was
-    /// in one counts from then on.
+    /// The tasks that are seen in cgroups while samples are read, and what they start: a task that
+    /// was in one counts from then on.
     ///
     /// # Errors
     /// If a path is a glob that is none.
@@ -55,7 +55,7 @@ impl TaskTree {
         }
     }
 
-    /// Where the number of the command's process is put, before its first event comes.
+    /// Number of the command's process, to be set before its first event arrives.
     pub fn root(&self) -> Arc<OnceLock<u32>> {
         Arc::clone(&self.root)
     }

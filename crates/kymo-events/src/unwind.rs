@@ -51,7 +51,7 @@ pub struct Unwinder {
     tally: Tally,
 }
 
-/// What is known of the code.
+/// Unwind rules of the known code.
 #[derive(Debug)]
 struct Rules {
     binaries: Arc<Binaries>,
@@ -127,12 +127,20 @@ impl Unwinder {
         &self.chain
     }
 
-    /// How the stacks ended so far.
+    /// Forgets the tables of binaries if those of all threads have more than this many bytes. What
+    /// was found out about addresses stays.
+    pub fn forget_binaries_beyond(&mut self, bytes: usize) {
+        if self.rules.binaries.forget_beyond(bytes) {
+            self.rules.by_dso = Vec::new();
+        }
+    }
+
+    /// Counts of how the stacks ended so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The same, when nothing more is to come.
+    /// Counts of how the stacks ended, when all were unwound.
     pub fn into_tally(self) -> Tally {
         self.tally
     }
@@ -162,7 +170,7 @@ impl Code for At<'_> {
 }
 
 impl At<'_> {
-    /// What a walk stopped at.
+    /// Address and reason at which a walk stopped.
     fn stop(&mut self, walked: &Walked) -> Option<UnwindStop> {
         let (End::NoRule(address) | End::NoCode(address) | End::Wrong(address)) = walked.end else {
             return None;
@@ -178,8 +186,8 @@ impl At<'_> {
     }
 }
 
-/// Where an address is asked for: in the binary's terms, as programs that are started
-/// again lie at other addresses.
+/// Address of a lookup: in the binary's terms, as programs that are started again are mapped at
+/// other addresses.
 #[derive(Clone, Copy, Debug)]
 struct RuleKey {
     dso: DsoId,

@@ -1,4 +1,4 @@
-//! How user stacks ended, for the ledger: how many are complete, and what would
+//! Counts of how user stacks ended, for the ledger: those that are complete, and what would
 //! complete the others.
 
 use kymo_symbols::DsoId;
@@ -6,16 +6,16 @@ use kymo_symbols::unwind::CfiError;
 use kymo_unwind::{End, Walked};
 use rustc_hash::FxHashMap;
 
-/// Where a stack ended because nothing said how to go on.
+/// Location of a stack's end for lack of unwind information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UnwindStop {
     /// The binary; `None` where nothing is mapped.
     pub dso: Option<DsoId>,
-    /// What is wrong with it.
+    /// Error of its unwind information.
     pub cfi_error: Option<CfiError>,
 }
 
-/// What was copied of a stack.
+/// Copied part of a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     /// The process.
@@ -39,7 +39,7 @@ pub struct Tally {
     pub complete: u64,
     /// Cut by the size of the copy.
     pub cut: u64,
-    /// Of which the kernel found no more in memory.
+    /// Stacks whose next part the kernel did not find in memory.
     pub absent: u64,
     /// Gone on to another stack, of which nothing was copied.
     pub other_stack: u64,
@@ -60,8 +60,8 @@ pub struct Tally {
 
 #[derive(Clone, Debug, Default)]
 struct Thread {
-    /// Where outermost frames of this thread begin: one, or one for each
-    /// program that it executed.
+    /// Start addresses of the outermost frames of this thread: one, or one for each program that it
+    /// executed.
     tops: Vec<u64>,
     /// Stacks that were cut, by their pointers in units of [`UNIT`].
     cut: FxHashMap<u64, u64>,
@@ -77,7 +77,7 @@ const MOST_CUTS: usize = 1 << 15;
 /// The largest copy that the kernel makes.
 pub const LARGEST_COPY: u64 = 65528;
 
-/// What it would take to have all stacks that were cut.
+/// Copy size that would complete the stacks that were cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needed {
     /// Size of a copy that would hold all those that a copy can hold, a multiple of 8.
@@ -164,7 +164,7 @@ impl Tally {
         }
     }
 
-    /// What it would take, judged by the complete stacks of the same threads.
+    /// Estimates the copy size from the complete stacks of the same threads.
     pub fn needed(&self) -> Needed {
         let mut needed = Needed::default();
         for thread in self.threads.values() {

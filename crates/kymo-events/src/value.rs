@@ -32,6 +32,8 @@ pub enum FieldValue<'e> {
     },
     /// Several values, as text.
     Compound(Vec<u8>),
+    /// Text that a probe could not read: its address was null or not mapped.
+    Unread,
     /// The event does not have the field, or ends before it.
     Absent,
 }
@@ -46,6 +48,7 @@ impl<'e> FieldValue<'e> {
             Value::Bool(v) => FieldValue::Bool(v),
             Value::Pointer(v) => FieldValue::Address(v),
             Value::Text(text) => FieldValue::Text(Cow::Borrowed(text)),
+            Value::Unread => FieldValue::Unread,
             Value::Absent => FieldValue::Absent,
             other => {
                 let mut text = Vec::new();
@@ -94,6 +97,7 @@ impl<'e> FieldValue<'e> {
             FieldValue::Text(text) => out.extend_from_slice(text),
             FieldValue::Enumeration { shown, .. } => out.extend_from_slice(shown),
             FieldValue::Compound(text) => out.extend_from_slice(text),
+            FieldValue::Unread => out.extend_from_slice(b"(fault)"),
             FieldValue::Absent => out.extend_from_slice(b"N/A"),
         }
         for b in out.iter_mut().skip(from).filter(|b| **b < 0x20) {
@@ -113,7 +117,7 @@ impl<'e> FieldValue<'e> {
             FieldValue::Text(text) => json_string(out, text),
             FieldValue::Enumeration { shown, .. } => json_string(out, shown),
             FieldValue::Compound(text) => json_string(out, text),
-            FieldValue::Absent => out.extend_from_slice(b"null"),
+            FieldValue::Unread | FieldValue::Absent => out.extend_from_slice(b"null"),
         }
     }
 }

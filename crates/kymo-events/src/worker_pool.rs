@@ -28,8 +28,8 @@ pub fn choose_worker_count(count: usize) {
     CHOSEN.store(count, Ordering::Relaxed);
 }
 
-/// Number of threads that work beside the feeding one: as many as there are CPUs, unless another
-/// number was chosen.
+/// Number of threads that work beside the feeding one: the number of CPUs, unless another one was
+/// set.
 pub fn worker_count() -> usize {
     match CHOSEN.load(Ordering::Relaxed) {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -77,7 +77,7 @@ impl<'s, J: Send + 's, W: PoolWorker<J> + 's> WorkerPool<'s, J, W> {
         self.next = (self.next + 1) % self.others.len().max(1);
     }
 
-    /// Has every worker do a job; `job` is told whether the next job is that worker's.
+    /// Has every worker do a job; `job` receives whether the next job is that worker's.
     pub fn give_each(&mut self, mut job: impl FnMut(bool) -> J) {
         for number in 0..self.others.len().max(1) {
             self.give_to(number, job(number == self.next));

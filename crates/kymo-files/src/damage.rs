@@ -1,11 +1,11 @@
-//! What the readers of all formats say of a damaged place.
+//! Damage of files, for the readers of all formats.
 
-/// Where something in a file is wrong, and what.
+/// Damage in a file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at offset {offset:#x}: {what}")]
 pub struct Damage {
     /// Offset in the file, shown as `script -D` and hex dumps show it.
     pub offset: u64,
-    /// What is wrong there.
+    /// Description of the damage.
     pub what: String,
 }

@@ -1,11 +1,11 @@
-//! Readers and writers of trace formats: perf.data in [`perfdata`],
-//! trace.dat in [`tracedat`], CTF in [`ctf`], each with `read` and `write` that mirror each
-//! other; [`RecordingFormat`] tells them apart by their first bytes. [`Timeline`] puts recordings of
-//! the kernel and of programs on one time. [`perf_config`] is perf's configuration file;
-//! [`stack_file`] are profiles of pprof and folded stacks.
+//! Readers and writers of trace formats: perf.data in [`perfdata`], trace.dat in [`tracedat`], CTF
+//! in [`ctf`], each with `read` and `write` that mirror each other; [`RecordingFormat`]
+//! distinguishes them by their first bytes. [`Timeline`] puts recordings of the kernel and of
+//! programs on one time. [`perf_config`] is perf's configuration file; [`stack_file`] are profiles
+//! of pprof and folded stacks.
 //!
-//! Nothing here interprets what the records mean: they are handed on as bytes
-//! with their event and time.
+//! Nothing here interprets what the records mean: they are handed on as bytes with their event and
+//! time.
 #![forbid(unsafe_code)]
 
 pub mod ctf;

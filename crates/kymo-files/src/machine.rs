@@ -1,9 +1,9 @@
-//! What rendering needs of the machine that recorded, which perf.data and trace.dat both
-//! state in texts of tracefs. Each format reads and writes it in its own place.
+//! Facts about the recorded machine that rendering needs, which both perf.data and trace.dat state
+//! in texts of tracefs. Each format stores them in its own section.
 
 use std::sync::Arc;
 
-/// What rendering needs of the machine that recorded.
+/// Facts about the recorded machine that rendering needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Text of `events/header_page`.

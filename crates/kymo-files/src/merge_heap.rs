@@ -39,7 +39,7 @@ pub(crate) struct Merge<L> {
 }
 
 impl<L> Merge<L> {
-    /// Of no lanes.
+    /// Merge without lanes.
     pub(crate) fn empty() -> Merge<L> {
         Merge { lanes: Vec::new(), heap: BinaryHeap::new() }
     }
@@ -68,9 +68,9 @@ impl<L> Merge<L> {
         self.heap.peek().map(|Reverse((time, _))| *time)
     }
 
-    /// Hands out what is not later than `until`, each event with the number of its lane,
-    /// and up to when that lane's events come before those of all others: whoever takes
-    /// an event may take more of them. After a `Break` nothing more may be asked for.
+    /// Hands out events that are not later than `until`, each with the number of its lane, and the
+    /// time up to which that lane's events precede those of all others: the receiver of an event
+    /// may take more of them. After a `Break`, the merge must not be used again.
     pub(crate) fn run<C, E>(
         &mut self,
         until: u64,

@@ -21,7 +21,7 @@ pub struct ConfigVariable {
     pub line: usize,
 }
 
-/// What could be read of a configuration: the variables before the first mistake.
+/// Parsed configuration: the variables before the first mistake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigVariables {
     /// In the order of the text.
@@ -30,13 +30,13 @@ pub struct ConfigVariables {
     pub mistake: Option<ConfigSyntaxError>,
 }
 
-/// What is wrong with a text.
+/// Syntax error of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct ConfigSyntaxError {
     /// Line, the first is 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Reason.
     pub why: &'static str,
 }
 
@@ -114,7 +114,7 @@ fn split_key(key: &str) -> Option<(&str, &str)> {
     key.rsplit_once('.').filter(|(section, name)| !section.is_empty() && !name.is_empty())
 }
 
-/// What stands in brackets.
+/// Section name in brackets.
 fn section_header(section: &str) -> Option<String> {
     let plain = |text: &str| text.bytes().all(|byte| is_name(byte) || byte == b'.');
     let lower = |text: &str| !text.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -229,7 +229,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The end of the line that is looked at.
+    /// End of the current line.
     fn line_end(&self) -> usize {
         let rest = self.text.get(self.at..).unwrap_or_default();
         rest.iter().position(|byte| *byte == b'\n').map_or(self.text.len(), |n| self.at + n + 1)
@@ -268,7 +268,7 @@ impl Parser<'_> {
 
     /// The subsection in quotation marks, up to the bracket.
     fn subsection(&mut self, name: &mut Vec<u8>) -> Step<()> {
-        const FORM: &str = "a subsection stands in quotation marks before the ]";
+        const FORM: &str = "a subsection must be in quotation marks before the ]";
         while matches!(self.peek(), Some(b' ' | b'\t')) {
             self.at += 1;
         }
@@ -303,10 +303,10 @@ impl Parser<'_> {
         match self.peek() {
             Some(b'=') => self.at += 1,
             None | Some(b'\n') => return Err("a variable has a value: name = value"),
-            Some(_) => return Err("behind a name there is ="),
+            Some(_) => return Err("a name must be followed by ="),
         }
         if self.parsed.sections.is_empty() {
-            return Err("there is no section before this variable");
+            return Err("this variable has no section");
         }
         self.skip_blanks();
         let start = self.at;
@@ -355,7 +355,7 @@ impl Parser<'_> {
             match byte {
                 b'"' => in_quotes = !in_quotes,
                 b'\\' => match self.peek() {
-                    // The value goes on in the next line.
+                    // The value continues in the next line.
                     Some(b'\n') => self.end_line(),
                     // As perf reads it.
                     None => {}

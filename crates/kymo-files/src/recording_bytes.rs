@@ -77,7 +77,7 @@ impl RecordingBytes {
         Ok(have)
     }
 
-    /// The same for readers that count what they walk.
+    /// Reads bytes without counting them, for readers that count what they walk.
     ///
     /// # Errors
     /// If reading fails.

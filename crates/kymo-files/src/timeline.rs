@@ -1,9 +1,9 @@
-//! Recordings of one machine on one time: the kernel's (trace.dat) and those of programs
-//! (CTF), as a session's directory holds them, or named one by one.
+//! Recordings of one machine on one time: the kernel's (trace.dat) and those of programs (CTF), as
+//! a session's directory holds them, or named one by one.
 //!
-//! They are merged only if their clocks are one: `CLOCK_MONOTONIC`, on which the kernel
-//! puts its events (`mono`) and kymo's and LTTng's tracers of programs theirs. How well
-//! is known and told ([`Timeline::agreement`]); what cannot be laid on it is refused.
+//! They are merged only if their clocks are one: `CLOCK_MONOTONIC`, on which the kernel puts its
+//! events (`mono`) and kymo's and LTTng's tracers of programs theirs. [`Timeline::agreement`]
+//! states the precision; traces that cannot be converted to it are refused.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -29,36 +29,36 @@ pub struct Timeline {
 /// An event of any of them.
 #[derive(Clone, Copy)]
 pub enum Moment<'a> {
-    /// Of the kernel, and of which recording.
+    /// Event of the kernel, with the number of its recording.
     Kernel(usize, &'a tracedat::TraceDatEvent<'a>),
-    /// Of a program.
+    /// Event of a program.
     Program(&'a ctf::read::CtfEvent<'a>),
-    /// Several of a program at once, if they were requested so.
+    /// Several of a program in one piece, if requested.
     Run(&'a ctf::read::Run<'a>),
 }
 
 /// Which events are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct TimelineSelect {
-    /// Of the kernel's, only those of these CPUs. Those of programs come anyway.
+    /// Selects events of these CPUs among the kernel's. Those of programs are always delivered.
     pub cpus: Option<Vec<u32>>,
     /// Nothing before this time is wanted. Events before it can still come.
     pub from: u64,
-    /// Events of programs are wanted several at once where that is possible.
+    /// Whether events of programs are handed out several in one piece where possible.
     pub runs: bool,
     /// The kernel's times are wanted as they are in the ring, since others are laid beside
     /// them; so they are in any case where recordings are merged here.
     pub raw_times: bool,
-    /// Where spans go in which events were lost, before later events are handed out.
+    /// Receives the time spans in which events were lost, before later events are handed out.
     pub losses: LossWindows,
 }
 
-/// What was read.
+/// Statistics of what was read.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// Of each recording of the kernel.
+    /// Statistics of each kernel recording.
     pub kernels: Vec<tracedat::TraceDatReadStats>,
-    /// Of the programs' traces.
+    /// Statistics of the programs' traces.
     pub programs: Option<ctf::CtfReadStats>,
     /// Whether all of one kind lay before all of the other, although both had events.
     pub apart: bool,
@@ -126,7 +126,7 @@ impl Timeline {
         Ok(timeline)
     }
 
-    /// What the recordings are called in messages.
+    /// Name of the recordings in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -141,7 +141,8 @@ impl Timeline {
         self.programs.as_ref()
     }
 
-    /// The same, to count their times otherwise. That is for traces of programs alone.
+    /// Traces of programs, mutable, to change their time base. Only for timelines without kernel
+    /// recordings.
     pub fn programs_mut(&mut self) -> Option<&mut Ctf> {
         self.programs.as_mut()
     }
@@ -151,7 +152,7 @@ impl Timeline {
         !self.kernels.is_empty() && self.programs.is_some()
     }
 
-    /// How well the times of programs agree with the kernel's; `None` if there are not both.
+    /// Agreement of the times of programs with the kernel's; `None` if there are not both.
     pub fn agreement(&self) -> Option<Agreement> {
         let programs = self.programs.as_ref().filter(|_| self.is_mixed())?;
         programs.monotonic().ok()
@@ -230,7 +231,7 @@ impl Timeline {
         Ok(walk.into_stats())
     }
 
-    /// The same piece by piece.
+    /// Starts a walk that hands out moments piece by piece.
     ///
     /// # Errors
     /// If reading fails.
@@ -299,7 +300,7 @@ impl TimelineWalk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// What was read so far.
+    /// Statistics of what was read so far.
     pub fn into_stats(self) -> Stats {
         stats(self.walks)
     }

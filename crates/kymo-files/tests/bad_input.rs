@@ -89,7 +89,7 @@ fn flipped_bits_neither_panic_nor_hang() {
 }
 
 #[test]
-fn sizes_that_lie_are_told_with_their_place() {
+fn sizes_that_lie_are_reported_with_their_place() {
     let whole = small();
     let (start, _) = data_range(&whole);
     let mut zero = whole.clone();
@@ -119,6 +119,14 @@ fn sizes_that_lie_are_told_with_their_place() {
     let got = put(48, 0).unwrap();
     assert!(got.stats.unfinished);
     assert_eq!(got.records[..all.records.len().min(5)], all.records[..all.records.len().min(5)]);
+    // Killed in the middle of a write: that its end is missing is all that there is to say.
+    let mut cut = whole[..data_range(&whole).1 - 3].to_vec();
+    cut[48..56].fill(0);
+    let got = collect(&cut, RecordOrder::File).unwrap();
+    assert!(got.stats.unfinished && got.stats.damaged.is_none(), "{:?}", got.stats.damaged);
+    let before = collect(&whole, RecordOrder::File).unwrap().records;
+    let read = got.records.len();
+    assert!(read > 0 && read < before.len() && got.records[..] == before[..read]);
 }
 
 #[test]

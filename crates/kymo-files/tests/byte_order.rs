@@ -151,7 +151,7 @@ fn told(bytes: &[u8]) -> (Endian, Vec<String>) {
 }
 
 #[test]
-fn both_byte_orders_tell_the_same() {
+fn both_endiannesses_give_equal_results() {
     let args = ["-e", "cpu-clock", "-F", "5000", "-g", "-a"];
     let little = record(&args, "for i in 1 2 3 4; do ls -R /etc; done");
     let (endian, expected) = told(&little);

@@ -69,8 +69,8 @@ fn file(records: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// Two threads; a cookie that nobody answers, one that another cookie overtakes, one that two
-/// samples wait for.
+/// Two threads; a cookie without an answer, one that another cookie overtakes, one that two samples
+/// wait for.
 fn records() -> Vec<Vec<u8>> {
     vec![
         sample(100, 8, &[KERNEL, 0xffff_8000_0000_1000, DEFERRED, 11]),
@@ -152,7 +152,7 @@ fn perf_7_merges_the_same_chains() {
     let is_address = |w: &u64| *w < (-4095i64) as u64;
     let plain = |chain: &Vec<u64>| chain.iter().copied().filter(is_address).collect::<Vec<_>>();
     let ours: Vec<_> = samples(&bytes).0.iter().map(|(t, c, _)| (*t, plain(c))).collect();
-    // perf shows the cookie of a sample that nobody answers as if it were an address.
+    // perf shows the cookie of a sample without an answer as if it were an address.
     theirs.iter_mut().for_each(|(_, chain)| chain.retain(|ip| *ip > 0xff));
     assert_eq!(ours, theirs, "{}", out.stdout);
 }

@@ -1,7 +1,6 @@
-//! The same records in other wrappings: compressed in pieces of every size, by
-//! both kinds of compressed record, under the old magic, with kinds from the
-//! future among them. What comes out is compared with a walk over the plain
-//! bytes that shares no code with the reader.
+//! Equal records in other wrappings: compressed in pieces of every size, by both kinds of
+//! compressed record, under the old magic, with kinds from the future among them. The output is
+//! compared with a walk over the plain bytes that shares no code with the reader.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 mod common;

@@ -125,8 +125,8 @@ impl<'a> Parser<'a> {
         Ok(r)
     }
 
-    /// `, { value, "name" }, … )`. Rows whose value nobody knows are left out
-    /// and noted: a value that has no row prints as a number.
+    /// `, { value, "name" }, … )`. Rows with an unknown value are left out and noted: a value that
+    /// has no row prints as a number.
     fn rows(&mut self) -> Result<Vec<Row>, Reason> {
         let mut rows = Vec::new();
         let mut ended = false;

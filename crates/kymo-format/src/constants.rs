@@ -1,7 +1,7 @@
 //! Names of enumerators and variables that some kernels leave in print
 //! formats without resolving them.
 
-/// Where a name's value is looked up.
+/// Lookup of a constant's value by name.
 pub trait Constants {
     /// The value of `name`, if known.
     fn value(&self, name: &str) -> Option<i64>;

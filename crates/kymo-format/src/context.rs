@@ -1,4 +1,4 @@
-//! What rendering needs to know beside the payload.
+//! Context of rendering, beside the payload.
 
 use kymo_model::Endian;
 
@@ -15,7 +15,7 @@ pub struct KernelSymbol<'a> {
     pub module: Option<&'a str>,
 }
 
-/// Where addresses in payloads are looked up.
+/// Lookup of addresses in payloads.
 pub trait Symbols {
     /// The kernel symbol that holds `address`.
     fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>>;
@@ -37,11 +37,11 @@ impl Symbols for NoSymbols {
     }
 }
 
-/// How a plain `%p` is written.
+/// Format of a plain `%p`.
 ///
-/// The kernel's `trace` file shows pointers hashed with a secret of that boot
-/// unless the option `hash-ptr` is 0, so its default text cannot be had from a
-/// recording. Both styles here show the real value.
+/// The kernel's `trace` file shows pointers hashed with a secret of that boot unless the option
+/// `hash-ptr` is 0, so its default text cannot be had from a recording. Both styles here show the
+/// real value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PointerStyle {
     /// 16 digits, as `trace` prints with `hash-ptr` 0.
@@ -52,17 +52,16 @@ pub enum PointerStyle {
     Short,
 }
 
-/// What rendering needs to know beside the payload.
+/// Context of rendering, beside the payload.
 #[derive(Clone, Copy)]
 pub struct RenderContext<'a> {
     /// Byte order of the payload.
     pub endian: Endian,
     /// Kernel symbols for `%pS` and its kin.
     pub symbols: &'a dyn Symbols,
-    /// How a plain `%p` is written.
+    /// Format of a plain `%p`.
     pub pointers: PointerStyle,
-    /// Whether `%pS` tells the size of the symbol, as the kernel does and
-    /// trace-cmd does not.
+    /// Whether `%pS` prints the size of the symbol, as the kernel does and trace-cmd does not.
     pub symbol_sizes: bool,
     /// Ticks a second of the recorded kernel, for `jiffies_to_msecs()`.
     pub hz: u32,

@@ -60,7 +60,7 @@ pub(crate) enum Ty {
 }
 
 impl Ty {
-    /// What a value of this type is when it is used as an integer.
+    /// Integer type to which a value of this type is converted.
     pub(crate) fn int(self, long: u8) -> IntTy {
         match self {
             Ty::Int(i) => i,

@@ -1,12 +1,12 @@
-//! Digits of numbers, several at once.
+//! Conversion of numbers to digits, several digits per step.
 
 /// The first number of nine digits.
 pub(crate) const EIGHT: u32 = 100_000_000;
 /// Eight times `0`.
 pub(crate) const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// The values of the eight digits of a number below [`EIGHT`], the first in the lowest
-/// byte: halves, then halves of all halves at once, by multiplying with the inverse.
+/// The values of the eight digits of a number below [`EIGHT`], the first in the lowest byte:
+/// halves, then halves of all halves together, by multiplying with the inverse.
 #[inline]
 pub(crate) fn eight(n: u32) -> u64 {
     let fours = u64::from(n / 10_000) | u64::from(n % 10_000) << 32;

@@ -1,4 +1,4 @@
-//! What can be wrong with the text of a `format` file.
+//! Errors of parsing the text of a `format` file.
 
 /// A `format` text that cannot be used at all. A print format that cannot be
 /// understood is no such error: the event is then rendered field by field.
@@ -12,7 +12,7 @@ pub enum FormatError {
     BadLine {
         /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         what: &'static str,
         /// The line, cut short.
         text: String,

@@ -130,7 +130,7 @@ pub(crate) enum Expr {
     Text(Box<TextFn>),
 }
 
-/// What a node evaluates to.
+/// Result of evaluating a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Val<'v> {
     Int(u64),

@@ -2,7 +2,7 @@
 
 use kymo_model::Endian;
 
-/// How a field's bytes are to be read.
+/// Interpretation of a field's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// An integer, enum or pid of [`Field::size`] bytes.
@@ -56,29 +56,74 @@ pub struct Field {
     pub size: u32,
     /// Whether the kernel calls it signed.
     pub signed: bool,
-    /// How to read it.
+    /// Interpretation of the bytes.
     pub kind: FieldKind,
     /// Whether every event has it (`common_type`, `common_pid`, …).
     pub common: bool,
-    /// Of a text of a probe: offset of the 64-bit field that has its length. What is in memory
-    /// after a text without a NUL, as Rust's are, is not of it.
+    /// Set where the field is a text that a probe copied from memory.
+    pub probe_text: Option<ProbeText>,
+    /// Whether the event's text shows the name of the kernel's function at this address.
+    pub is_function: bool,
+}
+
+/// Text that a probe copied from memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeText {
+    /// Offset of the 64-bit field with its length. Memory after a text without a NUL, such as
+    /// Rust's, is not part of it.
     pub length_at: Option<u32>,
 }
 
+/// Text in place of one that could not be read, as the kernel writes it.
+pub(crate) const FAULT: &[u8] = b"(fault)";
+
+impl ProbeText {
+    /// The text; `None` where its address could not be read: then even the terminating NUL is
+    /// missing.
+    #[inline]
+    pub(crate) fn read(
+        self,
+        payload: &[u8],
+        (offset, relative): (u32, bool),
+        endian: Endian,
+    ) -> Option<&[u8]> {
+        let word = load(payload, offset, 4, false, endian)?;
+        let length = self.length_at.and_then(|at| load(payload, at, 8, false, endian));
+        if word >> 16 == 0 && length != Some(0) {
+            return None;
+        }
+        let text = dynamic(payload, offset, relative, endian);
+        let length = length.and_then(|length| usize::try_from(length).ok());
+        Some(length.and_then(|length| text.get(..length)).unwrap_or(text))
+    }
+}
+
 impl Field {
-    /// The bytes of the field itself; for dynamic kinds the bytes it points to.
-    /// Bytes that lie outside of the payload are not there.
+    /// The bytes of the field itself; for dynamic kinds the bytes it points to, `(fault)` for text
+    /// that a probe could not read. Bytes that lie outside of the payload are not there.
     pub fn bytes<'p>(&self, payload: &'p [u8], endian: Endian) -> &'p [u8] {
         match self.kind {
             FieldKind::DynString { relative } => {
-                let text = dynamic(payload, self.offset, relative, endian);
-                clip(text, self.length_at, payload, endian)
+                self.dynamic_text(relative, payload, endian).unwrap_or(FAULT)
             }
             FieldKind::DynArray { relative, .. } | FieldKind::DynBitmask { relative } => {
                 dynamic(payload, self.offset, relative, endian)
             }
             _ if self.size == 0 => tail(payload, self.offset),
             _ => fixed(payload, self.offset, self.size),
+        }
+    }
+
+    /// Text elsewhere in the payload; `None` if a probe could not read it.
+    pub(crate) fn dynamic_text<'p>(
+        &self,
+        relative: bool,
+        payload: &'p [u8],
+        endian: Endian,
+    ) -> Option<&'p [u8]> {
+        match self.probe_text {
+            Some(text) => text.read(payload, (self.offset, relative), endian),
+            None => Some(dynamic(payload, self.offset, relative, endian)),
         }
     }
 
@@ -130,20 +175,7 @@ pub(crate) fn dynamic(payload: &[u8], offset: u32, relative: bool, endian: Endia
     rest.get(..len).unwrap_or(rest)
 }
 
-/// A text without what is after it, if a field has its length.
-#[inline]
-pub(crate) fn clip<'p>(
-    text: &'p [u8],
-    length_at: Option<u32>,
-    payload: &[u8],
-    endian: Endian,
-) -> &'p [u8] {
-    let length = length_at.and_then(|at| load(payload, at, 8, false, endian));
-    let length = length.and_then(|length| usize::try_from(length).ok());
-    length.and_then(|length| text.get(..length)).unwrap_or(text)
-}
-
-/// `size` bytes at `offset`, or as many as there are.
+/// `size` bytes at `offset`, or up to the end.
 #[inline]
 pub(crate) fn fixed(payload: &[u8], offset: u32, size: u32) -> &[u8] {
     let Some(rest) = payload.get(offset as usize..) else { return &[] };

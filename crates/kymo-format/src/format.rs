@@ -9,7 +9,7 @@ use kymo_model::Endian;
 
 use crate::ctype::{self, IntTy, Ty};
 use crate::error::FormatError;
-use crate::field::{Field, FieldKind};
+use crate::field::{Field, FieldKind, ProbeText};
 use crate::json::MemberName;
 use crate::parse::ParseOptions;
 use crate::print_fmt::Plan;
@@ -26,7 +26,7 @@ const MAX_OFFSET: u32 = 1 << 20;
 pub struct EventFormat {
     /// Event name, without the system.
     pub name: String,
-    /// System, as given by whoever knows it; empty otherwise.
+    /// System, as set by the caller; empty otherwise.
     pub system: String,
     /// The number in `common_type`.
     pub id: u32,
@@ -35,7 +35,7 @@ pub struct EventFormat {
     /// The text after `print fmt:`.
     pub print_fmt: String,
     pub(crate) plan: Plan,
-    /// Of the own fields, made when the first payload is shown as JSON.
+    /// JSON names of the own fields, made when the first payload is shown as JSON.
     pub(crate) member_names: OnceLock<Vec<MemberName>>,
 }
 
@@ -80,16 +80,19 @@ impl EventFormat {
                 fields.push(parse_field(v, options.long_size).map_err(bad)?);
             }
         }
-        find_lengths(&mut fields);
+        find_probe_texts(&mut fields);
         let name = name.ok_or(FormatError::Missing("name:"))?.to_owned();
         let id = id.ok_or(FormatError::Missing("ID:"))?;
         let print_fmt = print_fmt.unwrap_or("").to_owned();
         let plan = Plan::compile(&name, &print_fmt, &fields, options);
         let (system, member_names) = (String::new(), OnceLock::new());
+        for field in &mut fields {
+            field.is_function = plan.names_function_at(field.offset);
+        }
         Ok(EventFormat { name, system, id, fields, print_fmt, plan, member_names })
     }
 
-    /// The same format, with its system named.
+    /// Sets the system of the format.
     #[must_use]
     pub fn with_system(mut self, system: impl Into<String>) -> Self {
         self.system = system.into();
@@ -106,6 +109,12 @@ impl EventFormat {
         self.fields.iter().filter(|f| !f.common)
     }
 
+    /// Whether the text of a payload names functions whose addresses are in its fields (`%pS`), or
+    /// is the text of `trace_printk`.
+    pub fn names_addresses(&self) -> bool {
+        self.plan.names_addresses()
+    }
+
     /// Why payloads are not rendered exactly as the kernel does; empty when they are.
     pub fn fallbacks(&self) -> &[String] {
         &self.plan.notes
@@ -118,8 +127,8 @@ impl EventFormat {
     }
 }
 
-/// Texts of probes whose lengths are recorded beside: `name` and `name_len`.
-fn find_lengths(fields: &mut [Field]) {
+/// Marks the texts of probes, whose lengths may be recorded beside: `name` and `name_len`.
+fn find_probe_texts(fields: &mut [Field]) {
     if !fields.iter().any(|f| matches!(f.name.as_str(), "__probe_ip" | "__probe_func")) {
         return;
     }
@@ -130,7 +139,8 @@ fn find_lengths(fields: &mut [Field]) {
         .collect();
     let texts = fields.iter_mut().filter(|f| matches!(f.kind, FieldKind::DynString { .. }));
     for text in texts {
-        text.length_at = lengths.iter().find(|(name, _)| *name == text.name).map(|(_, at)| *at);
+        let length = lengths.iter().find(|(name, _)| *name == text.name);
+        text.probe_text = Some(ProbeText { length_at: length.map(|(_, at)| *at) });
     }
 }
 
@@ -154,8 +164,18 @@ fn parse_field(text: &str, long: u8) -> Result<Field, &'static str> {
     let (type_text, name) = split_declaration(decl).ok_or("no name in the declaration")?;
     let kind = kind_of(&type_text, size, signed, long);
     let common = name.starts_with("common_");
-    let (name, length_at) = (name.to_owned(), None);
-    Ok(Field { name, type_text, offset, size, signed, kind, common, length_at })
+    let (name, probe_text) = (name.to_owned(), None);
+    Ok(Field {
+        name,
+        type_text,
+        offset,
+        size,
+        signed,
+        kind,
+        common,
+        probe_text,
+        is_function: false,
+    })
 }
 
 /// `char comm[16]` → (`char[16]`, `comm`); `const char *const * argv` → (…, `argv`).

@@ -40,7 +40,7 @@ mod value;
 pub use constants::{Builtin, Constants};
 pub use context::{KernelSymbol, NoSymbols, PointerStyle, RenderContext, Symbols};
 pub use error::FormatError;
-pub use field::{Field, FieldKind};
+pub use field::{Field, FieldKind, ProbeText};
 pub use flag_letters::flag_letters;
 pub use format::EventFormat;
 pub use json::json_string;

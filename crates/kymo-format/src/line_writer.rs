@@ -9,7 +9,7 @@ use crate::digits::{self, EIGHT, ZEROS, eight};
 pub struct LineWriter<'o> {
     out: &'o mut Vec<u8>,
     at: usize,
-    /// How much room is made next.
+    /// Size of the next reservation.
     step: usize,
     /// Text on its way in [`buffered`](LineWriter::buffered).
     scratch: Vec<u8>,

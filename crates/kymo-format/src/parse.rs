@@ -10,12 +10,12 @@ use crate::expr::{BinOp, Expr, Scope, UnOp, Val, binary};
 use crate::field::{Field, FieldKind};
 use crate::lex::{Tok, unescape};
 
-/// What a format text does not say of itself.
+/// Facts that a format text omits.
 #[derive(Clone, Copy)]
 pub struct ParseOptions<'a> {
     /// Bytes of a `long` on the machine that wrote it: 8 or 4.
     pub long_size: u8,
-    /// Where names of enumerators that the kernel left in the text are looked up.
+    /// Lookup of enumerator names that the kernel left in the text.
     pub constants: &'a dyn Constants,
 }
 
@@ -28,16 +28,16 @@ impl Default for ParseOptions<'_> {
 /// Why a print format could not be compiled.
 pub(crate) type Reason = String;
 
-/// How a reason ends that says a name could not be resolved.
+/// End of the reason for a name that could not be resolved.
 pub(crate) const UNKNOWN: &str = " is not known";
 
-/// How deep expressions may nest.
+/// Deepest nesting of expressions.
 const MAX_DEPTH: u32 = 96;
-/// How many nodes one print format may have.
+/// Most nodes of one print format.
 const MAX_NODES: u32 = 20_000;
 
-/// How large one tree may be after constants are folded; keeps evaluation
-/// short and its recursion within any stack.
+/// Most nodes of one tree after constants are folded; keeps evaluation short and its recursion
+/// within any stack.
 const MAX_TREE: usize = 1000;
 
 /// An expression with its static type.
@@ -54,9 +54,9 @@ pub(crate) struct Parser<'a> {
     pub(crate) fields: &'a [Field],
     pub(crate) long: u8,
     pub(crate) constants: &'a dyn Constants,
-    /// What could not be done exactly.
+    /// Notes on parts that could not be parsed exactly.
     pub(crate) notes: Vec<String>,
-    /// Names whose value nobody knows.
+    /// Names of unknown value.
     pub(crate) unresolved: Vec<String>,
     pub(crate) depth: u32,
     pub(crate) nodes: u32,
@@ -111,8 +111,8 @@ impl<'a> Parser<'a> {
         r
     }
 
-    /// One argument of the format. What depends on a value nobody knows, such
-    /// as the kernel's `jiffies` at the time of printing, shows as `?`.
+    /// One argument of the format. An argument that depends on an unknown value, such as the
+    /// kernel's `jiffies` at the time of printing, shows as `?`.
     pub(crate) fn argument(&mut self) -> Result<Typed, Reason> {
         let start = self.pos;
         match self.expr() {
@@ -321,7 +321,7 @@ impl<'a> Parser<'a> {
         let ty = match known {
             Some(t) => t,
             None if words.len() == 1 => {
-                // A typedef of this kernel: a field of that type tells its size.
+                // A typedef of this kernel: a field of that type states its size.
                 if self.constants.value(last).is_some() || self.vars.iter().any(|v| v.0 == last) {
                     self.pos = start;
                     return None;

@@ -3,7 +3,7 @@
 
 use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, TextFn};
-use crate::field::Field;
+use crate::field::{Field, ProbeText};
 use crate::lex::{Tok, tokens};
 use crate::parse::{ParseOptions, Parser, Reason};
 use crate::spec::{Amount, Conv, Piece, Spec, pieces};
@@ -18,7 +18,7 @@ const MAX_OPS: usize = 4096;
 pub(crate) enum Op {
     /// Bytes as they are.
     Literal(Box<[u8]>),
-    /// The same, if they are few.
+    /// Few bytes as they are.
     Short([u8; 16], u8),
     /// `%d`, `%u` and their kin of a field as wide as the conversion.
     Decimal { offset: u32, size: u8, signed: bool },
@@ -31,7 +31,7 @@ pub(crate) enum Op {
     /// `%s` of a `char` array.
     Chars { offset: u32, len: u32 },
     /// `%s` of a dynamic string.
-    DynChars { offset: u32, relative: bool, length_at: Option<u32> },
+    DynChars { offset: u32, relative: bool, probe: Option<ProbeText> },
     /// `%s` of a helper that writes text.
     Text(Box<TextFn>),
     /// Everything else.
@@ -46,13 +46,43 @@ pub(crate) struct Plan {
     pub(crate) ops: Vec<Op>,
     /// Rendered field by field, since the text could not be compiled.
     pub(crate) by_fields: bool,
-    /// What is not as the kernel would print it, and why.
+    /// Notes on differences from the kernel's output, with the reason.
     pub(crate) notes: Vec<String>,
     /// The kernel's `bprint`: a format address and binary arguments.
     pub(crate) binary_printf: bool,
 }
 
+/// Whether a conversion shows an address as a function: `%pS` and its kin.
+fn names_function(spec: &Spec) -> bool {
+    spec.conv == Conv::Pointer && spec.ext.starts_with(['S', 's', 'F', 'f', 'B'])
+}
+
 impl Plan {
+    /// Whether the text has names for addresses of functions (`%pS` and its kin), or is the text of
+    /// `trace_printk`: values that the fields hold as numbers.
+    pub(crate) fn names_addresses(&self) -> bool {
+        let is_name = |op: &Op| match op {
+            Op::General { spec, .. } => names_function(spec),
+            _ => false,
+        };
+        self.binary_printf || self.ops.iter().any(is_name)
+    }
+
+    /// Whether the text has the name of the function whose address is in the field at an offset.
+    pub(crate) fn names_function_at(&self, field: u32) -> bool {
+        fn loads(e: &Expr, field: u32) -> bool {
+            match e {
+                Expr::Load { offset, .. } => *offset == field,
+                Expr::Cast(_, of) => loads(of, field),
+                _ => false,
+            }
+        }
+        self.ops.iter().any(|op| match op {
+            Op::General { spec, arg, .. } => names_function(spec) && loads(arg, field),
+            _ => false,
+        })
+    }
+
     /// Compiles `text`. Never fails: what cannot be compiled is noted and
     /// rendered field by field.
     pub(crate) fn compile(
@@ -101,8 +131,8 @@ impl Plan {
 /// Has texts end where the fields of their lengths say.
 fn set_lengths(ops: &mut [Op], fields: &[Field]) {
     for op in ops {
-        if let Op::DynChars { offset, length_at, .. } = op {
-            *length_at = fields.iter().find(|f| f.offset == *offset).and_then(|f| f.length_at);
+        if let Op::DynChars { offset, probe, .. } = op {
+            *probe = fields.iter().find(|f| f.offset == *offset).and_then(|f| f.probe_text);
         }
     }
 }
@@ -248,7 +278,7 @@ fn op(spec: Spec, arg: Expr, ty: Ty) -> Op {
             }
             (Conv::Str, Expr::Dynamic { offset, relative, .. }) if no_width => {
                 // Set once all fields are known.
-                return Op::DynChars { offset: *offset, relative: *relative, length_at: None };
+                return Op::DynChars { offset: *offset, relative: *relative, probe: None };
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use kymo_model::UntrustedText;
 use crate::context::RenderContext;
 use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, Scope, Val};
-use crate::field::{clip, dynamic, fixed, load, nul16, until_nul};
+use crate::field::{FAULT, dynamic, fixed, load, nul16, until_nul};
 use crate::format::EventFormat;
 use crate::line_writer::LineWriter;
 use crate::print_fmt::{Op, Plan};
@@ -23,7 +23,7 @@ impl EventFormat {
         line.finish();
     }
 
-    /// The same where many lines are written.
+    /// Writes a payload to a line writer, for many lines.
     pub fn write(&self, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderContext<'_>) {
         let start = line.position();
         if self.plan.binary_printf
@@ -76,9 +76,14 @@ fn run(plan: &Plan, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderConte
                     None => foreign_text(line, until_nul(bytes), n + 1 == plan.ops.len()),
                 }
             }
-            Op::DynChars { offset, relative, length_at } => {
-                let text = dynamic(payload, *offset, *relative, endian);
-                let text = until_nul(clip(text, *length_at, payload, endian));
+            Op::DynChars { offset, relative, probe } => {
+                let text = match probe {
+                    Some(probe) => {
+                        probe.read(payload, (*offset, *relative), endian).unwrap_or(FAULT)
+                    }
+                    None => dynamic(payload, *offset, *relative, endian),
+                };
+                let text = until_nul(text);
                 foreign_text(line, text, n + 1 == plan.ops.len());
             }
             Op::Text(t) => line.buffered(|out| text::write(t, out, scope)),

@@ -16,7 +16,7 @@ pub(crate) enum Amount {
     Arg(Box<Expr>),
 }
 
-/// What is converted.
+/// Conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conv {
     Signed,

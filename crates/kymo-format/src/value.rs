@@ -4,7 +4,7 @@ use kymo_model::{Endian, UntrustedText};
 
 use crate::context::RenderContext;
 use crate::expr::Scope;
-use crate::field::{Field, FieldKind, load, until_nul};
+use crate::field::{FAULT, Field, FieldKind, load, until_nul};
 use crate::format::EventFormat;
 use crate::json::{MemberName, json_string};
 use crate::line_writer::LineWriter;
@@ -30,6 +30,8 @@ pub enum Value<'p> {
     Bitmask(&'p [u8]),
     /// Bytes without an inner layout.
     Bytes(&'p [u8]),
+    /// Text that a probe could not read: its address was null or not mapped.
+    Unread,
     /// The payload ends before the field.
     Absent,
 }
@@ -103,8 +105,10 @@ impl Field {
                     (Some(v), _) => Value::Unsigned(v),
                 }
             }
-            FieldKind::String | FieldKind::DynString { .. } => {
-                Value::Text(until_nul(self.bytes(payload, endian)))
+            FieldKind::String => Value::Text(until_nul(self.bytes(payload, endian))),
+            FieldKind::DynString { relative } => {
+                let text = self.dynamic_text(relative, payload, endian);
+                text.map_or(Value::Unread, |text| Value::Text(until_nul(text)))
             }
             FieldKind::Array { elem, signed } | FieldKind::DynArray { elem, signed, .. } => {
                 array(elem, signed)
@@ -137,6 +141,7 @@ impl Value<'_> {
                 text::bitmap(out, b, b.len() * 8, Scope { payload: b, endian, hz: 1 });
             }
             Value::Bytes(b) => text::hex_bytes(out, b, b" "),
+            Value::Unread => out.extend_from_slice(FAULT),
             Value::Absent => {}
         }
     }
@@ -158,7 +163,7 @@ impl Value<'_> {
                 self.write(out, endian);
                 out.push(b'"');
             }
-            Value::Absent => out.extend_from_slice(b"null"),
+            Value::Unread | Value::Absent => out.extend_from_slice(b"null"),
         }
     }
 }

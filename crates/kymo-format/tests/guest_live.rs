@@ -1,4 +1,4 @@
-//! The same as `live`, against the guest's kernel, an older one.
+//! Runs the tests of `live` against the guest's kernel, an older one.
 
 #[path = "live/main.rs"]
 mod live;

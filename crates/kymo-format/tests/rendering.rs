@@ -180,7 +180,7 @@ fn pointers() {
 }
 
 #[test]
-fn both_byte_orders_and_typed_values() {
+fn endianness_and_typed_values() {
     let f: &[(&str, u32, u8, &[u8])] = &[
         ("int x", 4, 1, &(-2i32).to_be_bytes()),
         ("__data_loc u16[] list", 4, 0, &(16u32 | 4 << 16).to_be_bytes()),
@@ -427,4 +427,55 @@ fn texts_of_probes_end_where_their_lengths_say() {
         let value = format.field("s").unwrap().value(&payload, Endian::Little);
         assert_eq!(value, Value::Text(expected.as_bytes()));
     }
+}
+
+/// A text without even its NUL could not be read: the kernel writes `(fault)` for it. One of
+/// another event is empty, and so is a Rust text without bytes.
+#[test]
+fn texts_that_a_probe_could_not_read_are_not_empty_ones() {
+    let text =
+        |length: u32, mark: &'static str, bytes: u64| -> Vec<(&'static str, u32, u8, Vec<u8>)> {
+            vec![
+                (mark, 8, 0, vec![0; 8]),
+                ("__data_loc char[] s", 4, 0, (28u32 | length << 16).to_le_bytes().to_vec()),
+                ("u64 s_len", 8, 0, bytes.to_le_bytes().to_vec()),
+                ("char rest[1]", 1, 0, vec![0]),
+            ]
+        };
+    let probe = "unsigned long __probe_ip";
+    for (fields, shown, json) in [
+        (text(0, probe, 3), "(fault)", "null"),
+        (text(0, probe, 0), "", "\"\""),
+        (text(1, probe, 3), "", "\"\""),
+        (text(0, "unsigned long other", 3), "", "\"\""),
+    ] {
+        let fields: Vec<(&str, u32, u8, &[u8])> = fields
+            .iter()
+            .map(|(decl, size, signed, bytes)| (*decl, *size, *signed, &**bytes))
+            .collect();
+        check(&fields, r#""s=%s", __get_str(s)"#, &format!("s={shown}"));
+        let (format, payload) = event(&fields, "");
+        let mut out = Vec::new();
+        format
+            .field("s")
+            .unwrap()
+            .value(&payload, Endian::Little)
+            .write_json(&mut out, Endian::Little);
+        assert_eq!(String::from_utf8_lossy(&out), json);
+    }
+}
+
+/// Fields that the text shows as functions are known as such.
+#[test]
+fn addresses_of_functions_are_marked() {
+    let fields: &[(&str, u32, u8, &[u8])] = &[
+        ("unsigned long call_site", 8, 0, &[0; 8]),
+        ("const void * ptr", 8, 0, &[0; 8]),
+        ("void * function", 8, 0, &[0; 8]),
+    ];
+    let print = r#""at=%pS ptr=%p f=%ps", (void *)REC->call_site, REC->ptr, REC->function"#;
+    let (format, _) = event(fields, print);
+    let marked: Vec<&str> =
+        format.own_fields().filter(|f| f.is_function).map(|f| &*f.name).collect();
+    assert_eq!(marked, ["call_site", "function"]);
 }

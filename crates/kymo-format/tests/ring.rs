@@ -75,7 +75,7 @@ fn walk(layout: &PageLayout, page: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<RingEr
 }
 
 #[test]
-fn every_record_kind_in_both_orders_and_word_sizes() {
+fn every_record_kind_in_each_endianness_and_word_size() {
     for endian in ENDS {
         for long in [4, 8] {
             let layout = PageLayout::new(endian, long, 4096).unwrap();
@@ -123,7 +123,7 @@ fn a_time_of_its_own_keeps_the_top_bits_of_the_time_before() {
 }
 
 #[test]
-fn lost_events_are_told_with_their_number_where_it_stands() {
+fn lost_events_are_reported_with_their_number_where_it_stands() {
     for endian in ENDS {
         for long in [4, 8] {
             let layout = PageLayout::new(endian, long, 4096).unwrap();

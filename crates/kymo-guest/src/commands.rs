@@ -13,7 +13,7 @@ use std::time::Duration;
 use kymo_guest::{GuestMessage, OutputStream};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-/// What every command finds in its environment.
+/// Environment of every command.
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("PATH", "/vm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("HOME", "/tmp"),
@@ -64,7 +64,7 @@ pub(crate) fn run(command: &kymo_guest::Command, port: &Port) -> io::Result<Gues
     let status = reap(pid)?;
     drop(ended);
     for reader in closed {
-        // What is written later than this is lost, and belongs to nobody's test.
+        // Output after this is lost, and belongs to no test.
         let _ = reader.recv_timeout(LAST_WORDS);
     }
     Ok(GuestMessage::Ended { status, late: late.load(Ordering::Relaxed) })
@@ -82,7 +82,7 @@ fn follow(mut pipe: io::PipeReader, stream: OutputStream, port: &Port) -> mpsc::
                 break;
             }
         }
-        // Nobody listens if the command ended long ago.
+        // The receiver has stopped if the command ended long ago.
         let _ = closed.send(());
     });
     receiver

@@ -1,5 +1,4 @@
-//! What the guest tells the host while it runs, frame by frame: one byte that says
-//! what it is, the length in four bytes, the content.
+//! Frames from the guest to the host: one byte of type, four bytes of length, the content.
 
 use std::io::{self, Read, Write};
 

@@ -1,4 +1,4 @@
-//! What the guest is to do, written by the host into the initrd.
+//! Job of the guest, written by the host into the initrd.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub struct Job {
     pub commands: Vec<Command>,
     /// Files to bring back at the end.
     pub get: Vec<String>,
-    /// Where the disk is mounted; empty if there is none.
+    /// Mount point of the disk; empty if there is none.
     pub disk: String,
     /// Seconds after which the guest ends itself, should the host be gone.
     pub limit_seconds: u32,

@@ -1,7 +1,6 @@
-//! What the host and the guest's init say to each other: the [`Job`] that lies in
-//! the initrd, and the frames that come back through a virtio-serial port. The
-//! console stays free for the kernel's own words. The init itself is `main.rs`,
-//! QEMU is driven by `cargo xtask vm`.
+//! Protocol between the host and the guest's init: the [`Job`] in the initrd, and the frames that
+//! come back through a virtio-serial port. The console stays free for the kernel's own messages.
+//! The init itself is `main.rs`, QEMU is driven by `cargo xtask vm`.
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -11,7 +10,7 @@ mod job;
 pub use frame::{GuestMessage, OutputStream};
 pub use job::{Command, GuestModule, Job};
 
-/// Where the guest finds its [`Job`].
+/// Path of the [`Job`] in the guest.
 pub const JOB: &str = "/vm/job";
 
 /// Modules that can be loaded on demand: one line each, name and then the paths to

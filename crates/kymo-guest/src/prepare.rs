@@ -1,5 +1,5 @@
-//! What a system needs before the first command: file systems, modules, the
-//! loopback interface, the port to the host.
+//! Preparation of the system before the first command: file systems, modules, the loopback
+//! interface, the port to the host.
 
 use std::ffi::CString;
 use std::fs::File;

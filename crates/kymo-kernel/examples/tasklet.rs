@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             (Some(function), _) => function.to_owned(),
             (None, value) => format!("{field}={value:?}"),
         };
-        // Nobody listens any more: that is the end.
+        // The reader has closed the pipe: that is the end.
         match writeln!(std::io::stdout(), "cpu {}: {name}", fired.cpu) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),

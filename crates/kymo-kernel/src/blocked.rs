@@ -1,5 +1,5 @@
-//! Threads that sleep when somebody begins to watch them: the system call that each is in, as
-//! events tell of calls and waits only when they begin or end.
+//! Threads that are blocked when a trace starts: the system call that each is in, since events
+//! report calls and waits only when they start or end.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ pub struct BlockedThread {
     pub function: Option<String>,
     /// The call that it is in, if it is in one.
     pub call: Option<CallInProgress>,
-    /// How often it has left a CPU.
+    /// Number of context switches.
     switches: u64,
 }
 
@@ -64,7 +64,7 @@ fn blocked(tid: u32) -> Option<BlockedThread> {
     })
 }
 
-/// How often a thread has left a CPU, if it does not run: it runs only to leave it again.
+/// Number of context switches of a thread, if it does not run: it runs only to switch again.
 fn switches_of_blocked(tid: u32) -> Option<u64> {
     let status = fs::read(system_path(format!("/proc/{tid}/status"))).ok()?;
     switches_in(&String::from_utf8_lossy(&status))

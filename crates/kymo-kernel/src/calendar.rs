@@ -9,7 +9,7 @@ pub fn local_time() -> String {
     local_time_of(now().0)
 }
 
-/// The same of another time, in seconds since 1970.
+/// Formats another time, in seconds since 1970.
 pub fn local_time_of(seconds: i64) -> String {
     format_local_time("%a %b %e %H:%M:%S %Y", seconds)
 }
@@ -33,7 +33,7 @@ pub fn format_local_time(format: &str, seconds: i64) -> String {
     format_calendar(format, &tm)
 }
 
-/// The same in UTC.
+/// Formats a time in UTC, in seconds since 1970.
 pub fn format_utc_time(format: &str, seconds: i64) -> String {
     // SAFETY: `tm` is plain data (its pointer may be null), and the call reads and writes only
     // the two locals.

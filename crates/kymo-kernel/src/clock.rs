@@ -18,7 +18,7 @@ pub enum KernelClock {
 }
 
 impl KernelClock {
-    /// What it shows, in nanoseconds; `None` if the kernel does not have it.
+    /// Current time of the clock, in ns; `None` if the kernel does not have it.
     pub fn now(self) -> Option<u64> {
         Some(nanoseconds(match self {
             KernelClock::Tai => rustix::time::clock_gettime_dynamic(DynamicClockId::Tai).ok()?,

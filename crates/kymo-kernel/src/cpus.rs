@@ -47,7 +47,7 @@ pub enum ChoiceError {
     #[error("CPU {0} is not online")]
     Offline(u32),
     /// It is empty.
-    #[error("the list names no CPU")]
+    #[error("the list has no CPU")]
     Empty,
 }
 
@@ -65,7 +65,7 @@ pub fn parse_online(list: &str) -> Result<Vec<u32>, ChoiceError> {
     }
 }
 
-/// The CPUs that are online, in order. Without sysfs, as many as this process may use.
+/// CPUs that are online, in order. Without sysfs, the number of CPUs this process may use.
 pub fn online() -> Vec<u32> {
     online_under(&system_path("/sys"))
 }
@@ -81,7 +81,7 @@ fn online_under(sysfs: &Path) -> Vec<u32> {
         })
 }
 
-/// Where a CPU sits. What sysfs does not tell is 0, as for perf.
+/// Topology of a CPU. Numbers that sysfs does not state are 0, as in perf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Topology {
     /// `physical_package_id`.
@@ -94,7 +94,7 @@ pub struct Topology {
     pub core: u32,
 }
 
-/// Where `cpu` sits.
+/// Topology of `cpu`.
 pub fn topology(cpu: u32) -> Topology {
     topology_under(&system_path("/sys"), cpu)
 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_are_told_by_level_and_the_first_cpu_that_they_serve() {
+    fn caches_are_reported_by_level_and_the_first_cpu_that_they_serve() {
         let sysfs = tempfile::tempdir().unwrap();
         let caches = sysfs.path().join("devices/system/cpu/cpu5/cache");
         for (index, level, served) in

@@ -38,8 +38,8 @@ impl Drop for MutedStdout {
 }
 
 fn replace_stdout(by: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: both are numbers of descriptors, the first one open as long as it is borrowed; nobody
-    // owns that of standard output, whose number stays open.
+    // SAFETY: both are numbers of descriptors, the first one open as long as it is borrowed; no
+    // value owns that of standard output, whose number stays open.
     if unsafe { libc::dup2(by.as_raw_fd(), libc::STDOUT_FILENO) } < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -56,8 +56,8 @@ pub fn readable_fd(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
-/// Waits until one of the descriptors is ready, at most so long; tells whether one is.
-/// A signal ends the waiting.
+/// Waits until one of the descriptors is ready, at most `most`; returns whether one is. A signal
+/// ends the waiting.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -81,7 +81,7 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
 }
 
-/// What one thread sets and the others poll (eventfd(2)).
+/// Flag that one thread sets and others poll (eventfd(2)).
 #[derive(Debug)]
 pub struct EventFlag(OwnedFd);
 
@@ -144,7 +144,7 @@ pub fn open_named_pipe(path: &Path) -> io::Result<OwnedFd> {
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
     let file = options.open(path)?;
     if !file.metadata()?.file_type().is_fifo() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no named pipe"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a named pipe"));
     }
     Ok(file.into())
 }
@@ -167,16 +167,16 @@ pub fn set_pipe_size(pipe: &OwnedFd, bytes: usize) -> io::Result<usize> {
     Ok(granted.or_else(|_| rustix::pipe::fcntl_getpipe_size(pipe))?)
 }
 
-/// How [`splice`] moves bytes.
+/// Mode of [`splice`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpliceMode {
     /// Returns rather than waits where there is nothing, or no room.
     pub nonblocking: bool,
-    /// More bytes follow at once: a socket need not send yet.
+    /// More bytes follow immediately: a socket need not send yet.
     pub more: bool,
 }
 
-/// How [`splice`] ended.
+/// Result of [`splice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spliced {
     /// Number of bytes that were moved; 0 at the end of what is read from.
@@ -187,11 +187,11 @@ pub enum Spliced {
     Interrupted,
 }
 
-/// Moves at most `most` bytes between two descriptors, one of which is a pipe, without
-/// copying them; `at` is the place in the file that is written to, and is moved on.
+/// Moves at most `most` bytes between two descriptors, one of which is a pipe, without copying
+/// them; `at` is the place in the file that is written to, and is moved on.
 ///
 /// # Errors
-/// If the kernel refuses: [`is_unsupported`] tells descriptors that cannot be spliced.
+/// If the kernel refuses: [`is_unsupported`] identifies descriptors that cannot be spliced.
 pub fn splice(
     from: impl AsFd,
     to: impl AsFd,
@@ -249,7 +249,7 @@ pub fn own_path_of(fd: i32) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{fd}"))
 }
 
-/// Where the file that a descriptor stands for is now.
+/// Current path of the file behind a descriptor.
 ///
 /// # Errors
 /// Where `/proc` is not mounted.

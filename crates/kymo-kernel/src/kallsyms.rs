@@ -42,7 +42,7 @@ struct Entry {
     module_len: u32,
 }
 
-/// What an excerpt calls the first symbol that it leaves out.
+/// Name in an excerpt of the first symbol that it leaves out.
 const OUTSIDE: &str = "?";
 
 /// Which of several names of one address is meant.
@@ -61,7 +61,7 @@ impl Kallsyms {
         Kallsyms::parse_choosing(text, NameChoice::Last)
     }
 
-    /// The same, choosing among names as the kernel does when it prints one.
+    /// Parses the list, choosing among names as the kernel does when it prints one.
     pub fn parse_as_kernel(text: Vec<u8>) -> Kallsyms {
         Kallsyms::parse_choosing(text, NameChoice::First)
     }
@@ -85,13 +85,12 @@ impl Kallsyms {
         Some(Kallsyms { core: Some(core), ..Kallsyms::default() })
     }
 
-    /// What can be kept of symbols that were [read](Self::live) just now, until the
-    /// next boot.
+    /// Form of symbols that were [read](Self::live) just now for storage until the next boot.
     pub fn keep(&self) -> Option<Vec<u8>> {
         core::pack(self)
     }
 
-    /// Reads what was not kept: whoever asks for it later does not wait.
+    /// Reads the list if it is not stored: a later caller does not wait.
     pub fn prepare(&self) {
         self.whole();
     }
@@ -160,8 +159,8 @@ impl Kallsyms {
         self.core.is_none() && self.entries.is_empty()
     }
 
-    /// Where the kernel's text begins, by its symbol `_text` or `_stext`: what tells how far
-    /// that kernel was moved when it was booted.
+    /// Start of the kernel's text, by its symbol `_text` or `_stext`: its difference between boots
+    /// is the kernel's relocation.
     pub fn text_start(&self, symbol: &str) -> Option<u64> {
         // Of symbols at one address the first lines have all, what was kept one.
         let lines = self.core.as_ref().map_or(&*self.text, |core| core.table.first_lines());

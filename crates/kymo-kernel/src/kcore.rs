@@ -29,7 +29,7 @@ fn read_from(path: &Path, start: u64, end: u64) -> io::Result<Vec<u8>> {
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0)?;
     if !head.starts_with(b"\x7fELF\x02") {
-        return Err(damaged("no ELF file of 64 bits"));
+        return Err(damaged("not a 64-bit ELF file"));
     }
     let number = |bytes: &[u8], at: usize, size: usize| -> io::Result<u64> {
         let rest = bytes.get(at..).unwrap_or_default();

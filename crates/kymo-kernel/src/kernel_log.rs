@@ -25,7 +25,7 @@ pub fn read() -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(n) => text.extend_from_slice(message.get(..n).unwrap_or(&[])),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-            // Older ones were overwritten meanwhile; the next read goes on behind.
+            // Older ones were overwritten meanwhile; the next read continues after them.
             Err(e) if e.raw_os_error() == Some(crate::errno::EPIPE) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),

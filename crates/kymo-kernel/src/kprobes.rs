@@ -1,6 +1,6 @@
-//! What the kernel makes of its probes: which are armed, how (a breakpoint, a jump,
-//! the function tracer's call), whether jumps are allowed, and where no probe may be.
-//! Definitions of events are in `probe_events`.
+//! State of probes in the kernel: whether they are armed, their mechanism (a breakpoint, a jump,
+//! the function tracer's call), whether jumps are allowed, and blacklisted addresses. Definitions
+//! of events are in `probe_events`.
 
 use std::io;
 use std::path::Path;
@@ -28,13 +28,13 @@ pub enum ProbeMechanism {
 /// A probe as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kprobe {
-    /// Where it is.
+    /// Address.
     pub addr: u64,
     /// Whether it is of a return.
     pub is_return: bool,
-    /// How it works.
+    /// Mechanism.
     pub mechanism: ProbeMechanism,
-    /// Nobody has switched it on.
+    /// Whether it is disabled.
     pub disabled: bool,
     /// Its code (of a module) is gone.
     pub gone: bool,
@@ -90,7 +90,7 @@ pub struct JumpOptimization {
     _mark: Instance,
 }
 
-/// How the names of such instances end, before the digit.
+/// Name suffix of such instances, before the digit.
 const MARK: &str = "jumps-were-";
 
 impl JumpOptimization {

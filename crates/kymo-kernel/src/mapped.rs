@@ -51,8 +51,8 @@ impl MappedFile {
         &self.map
     }
 
-    /// Has the kernel read a part that is looked at soon, as far as it is not in memory; nobody
-    /// waits for it.
+    /// Has the kernel read a part that is needed soon, as far as it is not in memory; does not wait
+    /// for it.
     pub fn expect(&self, part: Range<usize>) {
         let end = part.end.min(self.map.len());
         if part.start < end {
@@ -61,8 +61,8 @@ impl MappedFile {
         }
     }
 
-    /// Gives back the memory of a part that was read through and is not needed
-    /// soon: whoever touches it again has it read again.
+    /// Gives back the memory of a part that was read through and is not needed soon: an access has
+    /// it read again.
     pub fn forget(&self, part: &[u8]) {
         const PAGE: usize = 4096;
         let Some(start) = (part.as_ptr() as usize).checked_sub(self.map.as_ptr() as usize) else {

@@ -19,10 +19,10 @@ pub struct OpaqueMapping {
     len: usize,
 }
 
-// SAFETY: an address that nobody goes to; the kernel takes it from any thread.
+// SAFETY: an address that is never dereferenced; the kernel accepts it from any thread.
 unsafe impl Send for OpaqueMapping {}
 
-/// A piece of what is written at once.
+/// Part of a single write.
 #[derive(Clone, Debug)]
 pub enum WritePiece<'a> {
     /// Bytes of this process.
@@ -36,7 +36,7 @@ impl OpaqueMapping {
         let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let (len, offset) =
             (usize::try_from(len).map_err(invalid)?, i64::try_from(offset).map_err(invalid)?);
-        // SAFETY: a new mapping, for which the kernel finds a place; it is read by nobody here.
+        // SAFETY: a new mapping, for which the kernel finds a place; it is not read here.
         let base = unsafe {
             let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
             libc::mmap(std::ptr::null_mut(), len, read, shared, file.as_raw_fd(), offset)
@@ -113,7 +113,7 @@ fn beyond(vectors: &mut [libc::iovec], mut put: usize) -> &mut [libc::iovec] {
 
 impl Drop for OpaqueMapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's, and nobody has a reference to what is in it.
+        // SAFETY: the mapping is this value's, and there is no reference to what is in it.
         unsafe { libc::munmap(self.base.as_ptr(), self.len) };
     }
 }
@@ -144,7 +144,7 @@ impl FutexWaiter {
     }
 }
 
-/// What ends a sleep from within this process.
+/// Wake-up of a sleep from within this process.
 #[derive(Clone, Debug, Default)]
 pub struct Alarm(Arc<AtomicU32>);
 
@@ -159,7 +159,7 @@ struct FutexWaitv {
 
 const SIZE_U32: u32 = 2;
 const PRIVATE: u32 = 128;
-/// As many as the kernel takes.
+/// Limit of the kernel.
 const MOST_WAITERS: usize = 128;
 
 impl Alarm {

@@ -162,8 +162,8 @@ fn refuse_planted(path: &Path, found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
         format!(
-            "{} is a {what} of another user (uid {}) in a directory of all users: choose another \
-             path",
+            "{} is a {what} of another user (uid {}) in a world-writable directory: choose \
+             another path",
             path.display(),
             found.uid()
         ),
@@ -195,7 +195,7 @@ pub fn append(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// What becomes of a regular file that is at the path.
+/// Handling of a regular file that exists at the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// It stays, and the output is refused ([`io::ErrorKind::AlreadyExists`]).
@@ -265,7 +265,7 @@ impl WholeFile {
         if now.is_some_and(|now| !now.is_file()) {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "something that is not a regular file appeared there",
+                "something other than a regular file appeared there",
             ));
         }
         if self.existing == Existing::Replace {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_planted_in_a_shared_directory_is_refused() {
+    fn files_planted_by_other_users_are_refused() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
         assert_eq!(fs::read_to_string(at("file")).unwrap(), "theirs");
         assert!(!dir.path().join("new").exists());
-        // In a directory of one's own nobody plants anything.
+        // No other user can plant files in one's own directory.
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).unwrap();
         open(&at("link"), SHARED).unwrap().write_all(b"new").unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "new");

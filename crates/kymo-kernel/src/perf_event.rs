@@ -1,9 +1,8 @@
 //! One perf event: opening it, switching it, reading it.
 //!
-//! [`PerfEvent`] owns the descriptor that perf_event_open(2) gave; dropping it
-//! ends the counting. A refusal is an [`OpenError`], which keeps the error
-//! number and says what the kernel meant by it and what would help. The rings
-//! that samples arrive in are in `ring`.
+//! [`PerfEvent`] owns the descriptor that perf_event_open(2) gave; dropping it ends the counting. A
+//! refusal is an [`OpenError`], which keeps the error number and describes the cause and the
+//! remedy. The rings that samples arrive in are in `ring`.
 
 use std::ffi::CString;
 use std::fs;
@@ -17,8 +16,9 @@ use crate::process::{has_capability, raise_open_file_limit};
 use crate::system_root::system_path;
 
 /// The way out when only user space may be counted.
-pub const FOR_THE_KERNELS_SIDE: &str = "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 1 or less; \
-     an event named with :u asks for no more";
+pub const FOR_THE_KERNELS_SIDE: &str = "run as root or with CAP_PERFMON, or set \
+                                        kernel.perf_event_paranoid to 1 or less; events with the \
+                                        modifier :u need no more";
 
 /// `PERF_FLAG_*` of perf_event_open(2), by the kernel's names. `FD_CLOEXEC` is
 /// always added.
@@ -223,7 +223,7 @@ pub struct OpenError {
     pub errno: i32,
     /// For whom it was to count.
     pub pid: i32,
-    /// Where.
+    /// CPU.
     pub cpu: i32,
     /// The event needs the kernel's side and `exclude_kernel` was not set.
     pub wants_kernel: bool,
@@ -277,12 +277,12 @@ impl OpenError {
     pub fn advice(&self) -> Option<String> {
         Some(match self.errno {
             libc::EPERM | libc::EACCES => self.permission(),
-            libc::EMFILE => "each event takes a file for each thread and CPU: raise the limit \
-                             (ulimit -Hn), or name fewer events, or all tasks (-a)"
+            libc::EMFILE => "each event needs a file descriptor per thread and CPU: raise the \
+                             limit (ulimit -Hn), use fewer events, or trace all tasks (-a)"
                 .into(),
-            libc::ENFILE => "raise fs.file-max, or name fewer events".into(),
+            libc::ENFILE => "raise fs.file-max, or use fewer events".into(),
             libc::ENOMEM => "use a smaller ring (-m), or raise kernel.perf_event_mlock_kb".into(),
-            libc::EBUSY => "another tool holds the counter, or the NMI watchdog does \
+            libc::EBUSY => "another tool or the NMI watchdog uses the counter \
                             (kernel.nmi_watchdog=0)"
                 .into(),
             libc::ENODEV if self.cpu >= 0 => {
@@ -295,22 +295,22 @@ impl OpenError {
         })
     }
 
-    /// Which of the kernel's checks stands in the way, in the order it makes them.
+    /// The strictest of the kernel's checks that stands in the way.
     fn permission(&self) -> String {
         const CAP_SYS_ADMIN: u32 = 21;
         if has_capability(CAP_SYS_ADMIN) && lockdown::is_confidential() {
-            return "the kernel is in lockdown, of mode confidentiality".into();
+            return "the kernel is in lockdown mode confidentiality".into();
         }
         let level = self.paranoid.unwrap_or(-1);
         let needs = if level > 2 {
             // Mainline knows no such level.
-            "above 2 the kernels of Debian, Ubuntu and Android refuse users all events"
-        } else if self.pid == -1 && !self.cgroup && level > 0 {
-            "0 or less to watch whole CPUs"
-        } else if self.wants_kernel && level > 1 {
-            "1 or less to count in the kernel (the event modifier :u counts user space only)"
-        } else if self.tracepoint && level > -1 {
+            "above 2, kernels of Debian, Ubuntu and Android refuse all events to unprivileged users"
+        } else if self.tracepoint && self.samples && level > -1 {
             "-1 for raw tracepoints"
+        } else if self.pid == -1 && !self.cgroup && level > 0 {
+            "0 or less for system-wide events"
+        } else if self.wants_kernel && level > 1 {
+            "1 or less to count in the kernel (the event modifier :u counts only user space)"
         } else if self.pid > 0 {
             return format!("run as root or with CAP_PERFMON: task {} is not yours", self.pid);
         } else {
@@ -336,7 +336,7 @@ impl std::fmt::Display for OpenError {
             libc::ENOSYS => write!(f, "this kernel has no perf events"),
             libc::EBUSY => write!(f, "the counter is in use"),
             libc::E2BIG => write!(f, "this kernel is too old for the event's attributes"),
-            libc::EINVAL => write!(f, "the kernel takes these attributes for invalid"),
+            libc::EINVAL => write!(f, "the kernel rejects these attributes as invalid"),
             other => write!(f, "{}", io::Error::from_raw_os_error(other)),
         }?;
         match self.advice() {
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn refusals_are_distinguished() {
         let open = |attr: &Attr, pid, cpu| {
             PerfEvent::open(attr, pid, cpu, None, OpenFlags::NONE).unwrap_err()
         };
@@ -431,15 +431,17 @@ mod tests {
             cgroup: false,
         };
         let check = |e: OpenError, part: &str| assert!(e.to_string().contains(part), "{e}");
-        check(all.clone(), "perf_event_paranoid (it is 2; 0 or less to watch whole CPUs)");
+        check(all.clone(), "perf_event_paranoid (it is 2; 0 or less for system-wide events)");
         let task = OpenError { pid: 7, ..all };
         check(task.clone(), "(it is 2; 1 or less to count in the kernel");
         // Whose task it is does not depend on the setting.
         let user = OpenError { wants_kernel: false, ..task };
         check(user.clone(), "task 7 is not yours");
         let strict = OpenError { paranoid: Some(3), ..user.clone() };
-        check(strict, "perf_event_paranoid (it is 3; above 2 the kernels of Debian");
+        check(strict, "perf_event_paranoid (it is 3; above 2, kernels of Debian");
         check(OpenError { paranoid: Some(-1), wants_kernel: true, ..user.clone() }, "not yours");
-        check(OpenError { tracepoint: true, ..user }, "-1 for raw tracepoints");
+        let raw = OpenError { tracepoint: true, samples: true, ..user };
+        check(raw.clone(), "-1 for raw tracepoints");
+        check(OpenError { pid: -1, wants_kernel: true, ..raw }, "-1 for raw tracepoints");
     }
 }

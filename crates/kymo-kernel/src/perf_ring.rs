@@ -1,14 +1,12 @@
-//! The memory-mapped ring of a perf event: one control page, then 2^n pages of
-//! records. The kernel writes, we read; spans are handed out where they lie,
-//! nothing is copied and no record is looked at.
+//! The memory-mapped ring of a perf event: one control page, then 2^n pages of records. The kernel
+//! writes, we read; spans are handed out where they lie, nothing is copied and no record is parsed.
 //!
-//! Ordering, per perf_event_open(2): `data_head` is loaded with acquire (pairs
-//! with the kernel's release after it wrote the records), `data_tail` is stored
-//! with release (pairs with the kernel's acquire before it overwrites them).
+//! Ordering, per perf_event_open(2): `data_head` is loaded with acquire (pairs with the kernel's
+//! release after it wrote the records), `data_tail` is stored with release (pairs with the kernel's
+//! acquire before it overwrites them).
 //!
-//! An overwritable ring (`write_backward`) has no tail: the kernel fills it
-//! downwards and laps itself. It can be read only while paused, from the head
-//! upwards record by record.
+//! An overwritable ring (`write_backward`) has no tail: the kernel fills it downwards and laps
+//! itself. It can be read only while paused, from the head upwards record by record.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -26,7 +24,7 @@ const IOC_PAUSE_OUTPUT: libc::c_ulong = 0x4004_2409;
 /// Size of `struct perf_event_header`.
 const HEADER: usize = 8;
 
-/// How a ring is filled.
+/// Mode of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingMode {
     /// Records wait until read; new ones are lost when there is no room.
@@ -40,9 +38,9 @@ pub enum RingMode {
 pub enum MapError {
     /// More memory than an unprivileged user may lock.
     #[error(
-        "cannot map a ring of {pages} pages: more than may be locked \
-         (/proc/sys/kernel/perf_event_mlock_kb = {limit_kb}; give -m a smaller number, raise that \
-         value, raise `ulimit -l`, or run with CAP_IPC_LOCK)"
+        "cannot map a ring of {pages} pages: locked memory limit exceeded \
+         (/proc/sys/kernel/perf_event_mlock_kb = {limit_kb}; use a smaller -m, raise this value \
+         or `ulimit -l`, or run with CAP_IPC_LOCK)"
     )]
     Locked {
         /// Data pages asked for.
@@ -51,14 +49,14 @@ pub enum MapError {
         limit_kb: String,
     },
     /// Not a power of two.
-    #[error("a ring has a power of two of pages, not {0}")]
+    #[error("the size of a ring must be a power of two of pages, not {0}")]
     Size(usize),
     /// Anything else.
     #[error("cannot map a ring of {pages} pages")]
     Os {
         /// Data pages asked for.
         pages: usize,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: std::io::Error,
     },
 }
@@ -115,7 +113,7 @@ impl PerfRing {
         self.size
     }
 
-    /// How the ring is filled.
+    /// Mode of the ring.
     pub fn mode(&self) -> RingMode {
         self.mode
     }
@@ -181,7 +179,7 @@ impl PerfRing {
         Ok(len)
     }
 
-    /// The same for a ring that is paused: newest record first, as it lies.
+    /// Reads a paused ring: newest record first, in ring order.
     fn read_overwritten<E>(
         &mut self,
         sink: impl FnOnce(&[u8], &[u8]) -> Result<(), E>,
@@ -197,7 +195,7 @@ impl PerfRing {
         Ok(len)
     }
 
-    /// How many bytes from `head` upwards are whole records in a lapped ring.
+    /// Number of bytes from `head` upwards that are complete records in a lapped ring.
     fn whole_records(&self, head: u64) -> usize {
         let mut len = 0;
         while len + HEADER <= self.size {

@@ -32,7 +32,7 @@ pub enum ConfigWord {
     Config3,
 }
 
-/// Where the value of a term goes: `config:0-7,32-35`.
+/// Bits that hold the value of a term: `config:0-7,32-35`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PmuFormat {
     /// The word.
@@ -46,7 +46,7 @@ pub struct PmuFormat {
 pub struct Alias {
     /// File name under `events/`.
     pub name: String,
-    /// What it stands for: `event=0x3c,umask=0x01`.
+    /// Terms of the alias: `event=0x3c,umask=0x01`.
     pub terms: String,
     /// Factor from counts to `unit`.
     pub scale: f64,
@@ -220,7 +220,7 @@ impl PmuFormat {
         Some(PmuFormat { word, bits })
     }
 
-    /// How many bits a value may have.
+    /// Number of bits of a value.
     pub fn width(&self) -> u32 {
         self.bits.iter().map(|(a, b)| u32::from(b - a) + 1).sum::<u32>().min(64)
     }

@@ -36,15 +36,15 @@ pub enum ProbeError {
     /// The kernel refused it.
     #[error("the kernel refused {:?}: {error}{}{}", change.to_string(), reason.as_ref().map(|r| format!("\n{r}")).unwrap_or_default(), advice(reason.as_deref()))]
     Refused {
-        /// What was written.
+        /// The change.
         change: Box<ProbeChange>,
-        /// What write(2) said.
+        /// Error of write(2).
         error: io::Error,
-        /// What the kernel's error log says, with its caret.
+        /// Entry in the kernel's error log, with its caret.
         reason: Option<String>,
     },
     /// One of several was refused, and what was added before it is still there.
-    #[error("{error}; and {} could not be removed again", left.join(", "))]
+    #[error("{error}; and {} could not be removed", left.join(", "))]
     Left {
         /// Why one was refused.
         error: Box<ProbeError>,
@@ -56,7 +56,7 @@ pub enum ProbeError {
     Tracefs(#[from] TracefsError),
 }
 
-/// What helps where the kernel's words are short.
+/// Advice where the kernel's message is short.
 fn advice(reason: Option<&str>) -> &'static str {
     let is_of_text = reason.is_some_and(|r| r.contains("accepts only memory argument"));
     if is_of_text { "\n-> the text that a register points to is +0(%REG):string" } else { "" }
@@ -156,13 +156,13 @@ pub fn events_of<'a>(
     events
 }
 
-/// How often a probe was hit.
+/// Hit counts of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeHits {
-    /// How often it was recorded.
+    /// Recorded hits.
     pub hits: u64,
-    /// How often it could not be, because the kernel was in a probe already; only
-    /// of the kernel's probes.
+    /// Hits that were not recorded because the kernel was in a probe already; only of kernel
+    /// probes.
     pub missed: Option<u64>,
 }
 
@@ -175,7 +175,7 @@ pub struct ListedProbe {
     pub definition: ProbeDefinition,
     /// Its definition as the kernel spells it.
     pub line: String,
-    /// Its hits, if the kernel tells them.
+    /// Its hits, if the kernel counts them.
     pub hits: Option<ProbeHits>,
 }
 

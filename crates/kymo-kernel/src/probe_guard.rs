@@ -1,7 +1,7 @@
-//! Probes for a while: added for one run, removed with their guard, and found again
-//! when the guard never ran. A note under `/run/kymo/probes` says which they are; its
-//! name says whose. It is written before the first is added, and completed with the
-//! kernel's own words for them, so that nothing is removed that only has the name.
+//! Probes for a while: added for one run, removed with their guard, and found again when the guard
+//! never ran. A note under `/run/kymo/probes` lists them; its name identifies the owner. It is
+//! written before the first is added, and completed with the kernel's own words for them, so that
+//! nothing is removed that only has the name.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::ftrace::Owner;
 use crate::probe_events::{ListedProbe, ProbeChange, ProbeError, ProbeFile, events_of};
 use crate::tracefs::Tracefs;
 
-/// How often, and how long apart, removing a busy probe is tried: who just closed it
-/// may keep it for a moment.
+/// Number of tries and the pause between them when a busy probe is removed: a process that just
+/// closed it may keep it for a moment.
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -23,13 +23,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub enum GuardError {
     /// The note cannot be written.
     #[error(
-        "cannot write {}, without which probes of a killed kymo would stay: {error}",
+        "cannot write {}, which is needed to remove the probes of a killed kymo: {error}",
         path.display()
     )]
     Note {
         /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
     /// The kernel refused one.
@@ -116,7 +116,7 @@ impl ProbeGuard {
         events.iter().map(|(_, group, event)| format!("{group}:{event}")).collect()
     }
 
-    /// Removes them and tells if that failed.
+    /// Removes them and reports if that failed.
     pub fn remove(mut self) -> Result<(), ProbeError> {
         self.take_away()
     }
@@ -139,8 +139,7 @@ impl ProbeGuard {
         result
     }
 
-    /// Removes the probes of guards whose process is dead. Whoever calls this tells
-    /// the user what was found.
+    /// Removes the probes of guards whose process is dead. The caller reports them to the user.
     pub fn remove_stale(tracefs: &Tracefs) -> Vec<StaleProbe> {
         ProbeGuard::remove_stale_in(&notes_directory(), tracefs)
     }
@@ -157,7 +156,7 @@ impl ProbeGuard {
             let note = std::fs::read_to_string(entry.path()).unwrap_or_default();
             let stale = stale(tracefs, &note, owner.pid);
             if stale.iter().all(|s| s.error.is_none()) {
-                // Somebody else may have been faster.
+                // Another process may have been faster.
                 let _ = std::fs::remove_file(entry.path());
             }
             found.extend(stale);
@@ -168,7 +167,7 @@ impl ProbeGuard {
 
 impl Drop for ProbeGuard {
     fn drop(&mut self) {
-        // There is nobody to tell; the next start finds what is left.
+        // The error cannot be reported; the next start finds what is left.
         let _ = self.take_away();
     }
 }
@@ -196,7 +195,7 @@ fn remove(tracefs: &Tracefs, file: ProbeFile, group: &str, event: &str) -> Resul
                 tries += 1;
                 std::thread::sleep(PAUSE);
             }
-            // Somebody else removed it.
+            // Another process removed it.
             Err(ProbeError::Refused { error, .. })
                 if error.raw_os_error() == Some(libc::ENOENT) =>
             {
@@ -308,7 +307,7 @@ mod tests {
             "uprobe_events\tg\ta\tp:g/a /b:0x1\nuprobe_events\tg\tb\tp:g/b /b:0x1\nnonsense\n",
         )
         .unwrap();
-        // Somebody made an event of the same name at another place.
+        // Another process made an event of equal name at another probe point.
         std::fs::write(root.path().join("uprobe_events"), "p:g/a /b:0x1\np:g/b /b:0x7\n").unwrap();
         let found = ProbeGuard::remove_stale_in(&notes, &tracefs);
         let names: Vec<&str> = found.iter().map(|s| s.name.as_str()).collect();

@@ -1,7 +1,7 @@
-//! Which files probes of programs were put into. The kernel keeps the file it was
-//! told, also when another one takes its name (an update of the package), and tells
-//! nobody; so what the file was is written down when a probe is added, under
-//! `/run/kymo/probes`, where it lasts as long as the kernel's probes do.
+//! Files that probes of programs were put into. The kernel keeps the file that a probe was added
+//! to, even when another one takes its name (an update of the package), without reporting it; so
+//! the identity of the file is stored when a probe is added, under `/run/kymo/probes`, where it
+//! lasts as long as the kernel's probes do.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_file_of_the_name_is_seen() {
+    fn a_replaced_file_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("a program");
         let notes = directory.path().join("deep/files");

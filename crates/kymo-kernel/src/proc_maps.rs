@@ -1,6 +1,5 @@
-//! What processes are and have mapped, from `/proc`, and what the kernel itself
-//! has: its text and modules. Used to describe what existed before a recording
-//! began.
+//! Names and mappings of processes, from `/proc`, and the kernel's own text and modules. Used to
+//! describe what existed before a recording started.
 
 use std::fs;
 use std::io::{self, Read};
@@ -133,7 +132,7 @@ pub fn replaced_binary(path: &Path, among: &[u32]) -> Option<String> {
     let (noun, verb) = if found.len() == 1 { ("process", "runs") } else { ("processes", "run") };
     (!found.is_empty()).then(|| {
         format!(
-            "{} was replaced: {noun} {} {verb} the code of the file before, in which no probe is",
+            "{} was replaced: {noun} {} {verb} the code of the old file, which has no probe",
             path.display(),
             shown.join(", ")
         )
@@ -153,7 +152,7 @@ pub fn start_time(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Who a thread is.
+/// Identity of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Its name.
@@ -215,7 +214,7 @@ fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Where the kernel's text lies.
+/// Address range of the kernel's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelText {
     /// The symbol the addresses are relative to: `_text` or `_stext`.
@@ -231,7 +230,7 @@ pub struct KernelText {
 pub struct LoadedModule {
     /// Its name.
     pub name: String,
-    /// Where it is.
+    /// Start address.
     pub start: u64,
     /// Its size.
     pub size: u64,

@@ -52,7 +52,7 @@ impl SpawnError {
     }
 }
 
-/// What a process used (`struct rusage`).
+/// Resource usage of a process (`struct rusage`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Time in user space.
@@ -71,12 +71,12 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-/// How a child ended.
+/// End of a child.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     /// Its status.
     pub status: ExitStatus,
-    /// What it and its waited-for children used.
+    /// Resource usage of the child and its waited-for children.
     pub usage: Usage,
 }
 
@@ -226,7 +226,7 @@ impl GatedChild {
         }
     }
 
-    /// How it ended, if it has.
+    /// Status of the child, if it has ended.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
         self.wait4(libc::WNOHANG)
     }
@@ -297,7 +297,7 @@ pub fn set_id_program(name: &OsStr) -> Option<PathBuf> {
     (user || group).then_some(path)
 }
 
-/// What `execvp` will find to execute; only the kernel knows whether it can.
+/// File that `execvp` will find; only the kernel knows whether it can execute it.
 fn executable(name: &OsStr) -> io::Result<PathBuf> {
     let executable = |path: &Path| {
         rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?;
@@ -384,7 +384,7 @@ fn child(
     }
 }
 
-/// What this process has used by now, all its threads together.
+/// Resource usage of this process so far, over all its threads.
 pub fn own_usage() -> Usage {
     // SAFETY: `rusage` is plain numbers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -615,8 +615,8 @@ pub fn continue_process(pid: u32) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid, rustix::process::Signal::CONT)?)
 }
 
-/// Ends this process by `signal` with its default action, so that whoever
-/// started it sees how it ended (a shell stops its loop on Ctrl-C).
+/// Ends this process by `signal` with its default action, so that its parent sees the cause (a
+/// shell stops its loop on Ctrl-C).
 pub fn die_by(signal: Signal) -> ! {
     let set = signal_set(&[signal]);
     // SAFETY: no handler is installed, only the default one; the set is a live local.
@@ -646,7 +646,7 @@ pub fn monotonic() -> Duration {
     Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
-/// Raises the soft limit of open files to the hard one; tells whether it rose.
+/// Raises the soft limit of open files to the hard one; returns whether it rose.
 pub fn raise_open_file_limit() -> io::Result<bool> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live local of the type the call fills in.

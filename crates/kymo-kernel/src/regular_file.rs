@@ -1,11 +1,10 @@
-//! Regular files under paths that somebody else chose: a recording, DWARF, a
-//! convention such as `/tmp/perf-PID.map`. Opening and reading them never waits, has no
-//! side effects and takes no more memory than allowed, whatever lies at the path: FIFOs,
-//! devices and files that the kernel makes while they are read (`/proc/kmsg`) are
-//! refused.
+//! Regular files under paths that another user may control: a recording, DWARF, a convention such
+//! as `/tmp/perf-PID.map`. Opening and reading them never waits, has no side effects and takes no
+//! more memory than allowed, whatever lies at the path: FIFOs, devices and files that the kernel
+//! makes while they are read (`/proc/kmsg`) are refused.
 //!
-//! Files of other users in shared directories are for [`shared`](crate::shared), which
-//! also looks at owners and follows no links.
+//! Files of other users in shared directories are for [`shared`](crate::shared), which also looks
+//! at owners and follows no links.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _};
@@ -34,8 +33,8 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open`].
 pub fn open_with_metadata(path: &Path) -> io::Result<(File, Metadata)> {
-    // Opening a device may already do something (rewind a tape, arm a watchdog), so
-    // what lies there is looked at through a descriptor that cannot read.
+    // Opening a device may already do something (rewind a tape, arm a watchdog), so its type is
+    // read through a descriptor that cannot read.
     let looked_at = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     reopen(File::from(looked_at), path)
 }
@@ -47,7 +46,7 @@ fn reopen(looked_at: File, path: &Path) -> io::Result<(File, Metadata)> {
     // `f_type` has another width on other architectures; the numbers have 32 bits.
     let file_system = rustix::fs::fstatfs(&looked_at)?.f_type as u32;
     if PSEUDO_FILE_SYSTEMS.contains(&file_system) {
-        return Err(refusal("not a regular file of a disk"));
+        return Err(refusal("not a regular file on disk"));
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let same = format!("/proc/self/fd/{}", looked_at.as_raw_fd());
@@ -100,12 +99,13 @@ pub fn directory_below(root: &Path, path: &Path) -> io::Result<File> {
     Ok(File::from(openat2(&top, path, flags, Mode::empty(), within)?))
 }
 
-/// Creates a file, of mode 0600, to be written by somebody with more rights than who may have put
-/// something at the path. A file that is there is emptied if it is one's own, has no other name, and
-/// `may_replace` says so of its first bytes (at most 64). Links are not followed.
+/// Creates a file, of mode 0600, for a writer with more rights than the users who may have put
+/// something at the path. An existing file is emptied if it is one's own, has no other name, and
+/// `may_replace` accepts its first bytes (at most 64). Links are not followed.
 ///
 /// # Errors
-/// If it cannot be created, or something else is there ([`io::ErrorKind::AlreadyExists`]).
+///
+/// If it cannot be created, or something else exists ([`io::ErrorKind::AlreadyExists`]).
 pub fn create_or_empty(path: &Path, may_replace: impl FnOnce(&[u8]) -> bool) -> io::Result<File> {
     let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(CWD, path, new, Mode::from_raw_mode(0o600)) {
@@ -117,16 +117,16 @@ pub fn create_or_empty(path: &Path, may_replace: impl FnOnce(&[u8]) -> bool) -> 
     let looked_at = File::from(openat(CWD, path, flags, Mode::empty())?);
     let meta = looked_at.metadata()?;
     if meta.is_symlink() {
-        return Err(other("a symbolic link is there, which is not followed"));
+        return Err(other("a symbolic link exists there, which is not followed"));
     }
     if !meta.is_file() {
-        return Err(other("something is there that is not a regular file"));
+        return Err(other("something other than a regular file exists there"));
     }
     if meta.uid() != rustix::process::geteuid().as_raw() {
-        return Err(other("a file of another user is there"));
+        return Err(other("a file of another user exists there"));
     }
     if meta.nlink() > 1 {
-        return Err(other("a file that has other names, too, is there"));
+        return Err(other("a file with several names exists there"));
     }
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let same = format!("/proc/self/fd/{}", looked_at.as_raw_fd());
@@ -134,7 +134,7 @@ pub fn create_or_empty(path: &Path, may_replace: impl FnOnce(&[u8]) -> bool) -> 
     let mut begin = Vec::new();
     (&mut file).take(64).read_to_end(&mut begin)?;
     if !may_replace(&begin) {
-        return Err(other("a file of another kind is there"));
+        return Err(other("a file of another kind exists there"));
     }
     file.set_len(0)?;
     file.rewind()?;
@@ -156,7 +156,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// As [`read`].
 pub fn read_open(file: File, meta: &Metadata, limit: u64) -> io::Result<Vec<u8>> {
     let too_large = |size: u64| {
-        let why = format!("{size} bytes are more than the {limit} that are read");
+        let why = format!("{size} bytes exceed the limit of {limit}");
         io::Error::new(io::ErrorKind::FileTooLarge, why)
     };
     let size = meta.len();
@@ -240,11 +240,11 @@ mod tests {
         refused("dangling", "symbolic link");
         assert!(!at("nowhere").exists());
         std::fs::hard_link(at("new"), at("second")).unwrap();
-        refused("new", "other names");
+        refused("new", "several names");
         rustix::fs::mkfifoat(CWD, at("fifo"), Mode::from_raw_mode(0o600)).unwrap();
-        refused("fifo", "not a regular file");
+        refused("fifo", "other than a regular file");
         std::fs::create_dir(at("dir")).unwrap();
-        refused("dir", "not a regular file");
+        refused("dir", "other than a regular file");
         assert_eq!(std::fs::read(at("text")).unwrap(), b"something else");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(at("text"), Some(65534), None).unwrap();
@@ -272,10 +272,7 @@ mod tests {
         file.as_file().set_len(1 << 40).unwrap();
         let error = read(file.path(), 1 << 20).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-        assert_eq!(
-            error.to_string(),
-            "1099511627776 bytes are more than the 1048576 that are read"
-        );
+        assert_eq!(error.to_string(), "1099511627776 bytes exceed the limit of 1048576");
     }
 
     #[test]

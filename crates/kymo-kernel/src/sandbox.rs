@@ -30,7 +30,7 @@ const TCP: u64 = 0b11;
 /// Abstract sockets and signals to processes outside, since version 6.
 const SCOPES: u64 = 0b11;
 
-/// What a rule is about: files below a directory.
+/// Rule type: files below a directory.
 const RULE_PATH_BENEATH: libc::c_int = 1;
 /// Asks which version of landlock the kernel has.
 const VERSION: u32 = 1;
@@ -50,7 +50,7 @@ struct PathBeneathAttribute {
     parent_fd: i32,
 }
 
-/// What a process keeps when it gives up the rest.
+/// Rights that a process keeps in its sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
     writable: Vec<PathBuf>,

@@ -35,7 +35,7 @@ impl SchedStatsSwitch {
 impl Drop for SchedStatsSwitch {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // Nobody is left to tell.
+            // The error cannot be reported.
             let _ = fs::write(system_path(SWITCH), before);
         }
     }

@@ -35,7 +35,7 @@ pub enum SharedError {
     Suspicious {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Type of the object.
         what: String,
     },
 }
@@ -52,7 +52,7 @@ impl SharedError {
     }
 }
 
-/// A directory that belongs to one user and that nobody else may write to.
+/// A directory that belongs to one user and is writable only by that user.
 #[derive(Debug)]
 pub struct SharedDir {
     fd: OwnedFd,
@@ -67,7 +67,7 @@ pub struct SharedFile {
     path: PathBuf,
 }
 
-/// What a file is opened for.
+/// Access mode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading.
@@ -120,11 +120,11 @@ impl SharedDir {
         Ok(SharedDir { fd, path, owner: stat.st_uid })
     }
 
-    /// Waits for the lock of the directory among all who lock it so; it is let go when the
-    /// value is dropped.
+    /// Waits for the lock of the directory among all who lock it so; it is let go when the value is
+    /// dropped.
     ///
     /// # Errors
-    /// If somebody holds it for longer than `patience`, or the kernel refuses.
+    /// If another process holds it for longer than `patience`, or the kernel refuses.
     pub fn lock(&self, patience: Duration) -> Result<DirLock, SharedError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // Opened anew: a lock belongs to what was opened.
@@ -139,7 +139,7 @@ impl SharedDir {
         Ok(DirLock(fd))
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -256,7 +256,7 @@ impl SharedDir {
                 let fd =
                     openat(&self.fd, name, flags, Mode::empty()).map_err(system("open", &path))?;
                 self.give(&fd).map_err(|error| SharedError::System {
-                    what: format!("cannot give {} to its user", path.display()),
+                    what: format!("cannot change the owner of {}", path.display()),
                     error,
                 })?;
             }
@@ -301,15 +301,16 @@ impl SharedDir {
 }
 
 impl SharedFile {
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many bytes it has now.
+    /// Current size, in bytes.
     ///
     /// # Errors
-    /// If the kernel does not say.
+    ///
+    /// If fstat(2) fails.
     pub fn size(&self) -> Result<u64, SharedError> {
         Ok(self.file.metadata().map_err(|e| self.failed("look at", e))?.len())
     }
@@ -347,10 +348,11 @@ impl SharedFile {
         self.file.write_all_at(bytes, offset).map_err(|e| self.failed("write", e))
     }
 
-    /// How many bytes of it there are, holes left out.
+    /// Allocated size in bytes, without holes.
     ///
     /// # Errors
-    /// If the kernel does not say.
+    ///
+    /// If fstat(2) fails.
     pub fn allocated(&self) -> Result<u64, SharedError> {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = self.file.metadata().map_err(|e| self.failed("look at", e))?;
@@ -390,8 +392,7 @@ impl SharedFile {
         OpaqueMapping::of(&self.file, offset, len).map_err(|e| self.failed("map", e))
     }
 
-    /// Gives all its memory back to the file system; its size stays, and whoever maps it
-    /// finds zeros.
+    /// Gives all its memory back to the file system; its size stays, and its mappings read zeros.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -411,8 +412,8 @@ impl SharedFile {
         Some(modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs())
     }
 
-    /// Whether somebody holds it with `flock(LOCK_EX)`: the kernel lets go of that
-    /// when its holder dies.
+    /// Whether a process holds it with `flock(LOCK_EX)`: the kernel lets go of that when its holder
+    /// dies.
     ///
     /// # Errors
     /// If the kernel does not say.
@@ -427,12 +428,11 @@ impl SharedFile {
         }
     }
 
-    /// Waits for the lock of a part of the file among all who lock it so; it is let
-    /// go when the value is dropped. Whoever owns the file may hold the lock forever,
-    /// so there is an end to the waiting.
+    /// Waits for the lock of a part of the file among all who lock it so; it is let go when the
+    /// value is dropped. The owner of the file may hold the lock forever, so the wait is limited.
     ///
     /// # Errors
-    /// If the kernel refuses, or somebody holds the lock for seconds.
+    /// If the kernel refuses, or another process holds the lock for seconds.
     pub fn lock(&self, offset: u64, len: u64) -> Result<PartLock<'_>, SharedError> {
         let lock = PartLock { file: self, offset, len };
         until_free(PART_PATIENCE, || lock.set(libc::F_WRLCK as libc::c_short))
@@ -472,10 +472,10 @@ impl PartLock<'_> {
     }
 }
 
-/// How long the lock of a part is waited for: tools hold it for microseconds.
+/// Longest wait for the lock of a part: tools hold it for microseconds.
 const PART_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Tries for so long to get a lock that somebody else holds.
+/// Tries for `patience` to get a lock that another process holds.
 fn until_free(patience: Duration, mut take: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let began = Instant::now();
     loop {
@@ -503,7 +503,7 @@ impl Drop for PartLock<'_> {
 fn one_name(path: &Path, name: &OsStr) -> Result<(), SharedError> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') {
-        let what = "not a name within a directory".into();
+        let what = "not a name in a directory".into();
         return Err(SharedError::Suspicious { path: path.to_owned(), what });
     }
     Ok(())
@@ -515,7 +515,7 @@ fn belongs(path: &Path, stat: &Stat, owner: Option<u32>) -> Result<(), SharedErr
         return Err(suspicious(format!("of user {}, not {owner}", stat.st_uid)));
     }
     if stat.st_mode & 0o022 != 0 {
-        return Err(suspicious(format!("writable for others (mode {:o})", stat.st_mode & 0o777)));
+        return Err(suspicious(format!("writable by others (mode {:o})", stat.st_mode & 0o777)));
     }
     Ok(())
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use crate::system_root::system_path;
 
-/// Processes other than this one that have perf events open, with their names. Of
-/// which events they are the kernel tells nobody.
+/// Processes other than this one that have perf events open, with their names. The kernel does not
+/// report which events they have.
 pub fn with_perf_events() -> Vec<(u32, String)> {
     let own = std::process::id();
     let opens = |pid: &u32| {
@@ -45,27 +45,27 @@ pub enum TargetError {
     NoThread(u32),
     /// A list of ids holds something else.
     #[error(
-        "{0:?} is not a list of process or thread ids; `pgrep -d, NAME` prints those of a program"
+        "{0:?} is not a list of process or thread IDs; `pgrep -d, NAME` prints those of a program"
     )]
     BadIds(String),
     /// No such user.
-    #[error("no user is called {0:?}")]
+    #[error("no such user: {0:?}")]
     NoUser(String),
     /// No cgroup file system that perf events know is mounted.
     #[error("no cgroup v2 and no perf_event controller of cgroup v1 is mounted")]
     NoCgroupMount,
     /// No such cgroup.
-    #[error("there is no cgroup {name:?} under {}", mount.display())]
+    #[error("no cgroup {name:?} under {}", mount.display())]
     NoCgroup {
         /// As it was asked for.
         name: String,
-        /// Where it was looked for.
+        /// Mount point of the searched hierarchy.
         mount: PathBuf,
     },
     /// /proc cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Io {
-        /// What was read.
+        /// File that was read.
         path: PathBuf,
         /// Why it failed.
         error: io::Error,
@@ -178,7 +178,7 @@ pub fn is_there(tid: u32) -> bool {
     system_path(format!("/proc/{tid}/stat")).exists()
 }
 
-/// Whether a task is there and has not ended: one that nobody has reaped is dead. A process whose
+/// Whether a task is there and has not ended: one that has not been reaped is dead. A process whose
 /// first thread has ended lives on in its other threads.
 pub fn is_alive(tid: u32) -> bool {
     match state(tid) {
@@ -215,7 +215,7 @@ pub fn descriptor_path(tid: u32, fd: u32) -> Option<String> {
     Some(path.to_string_lossy().into_owned())
 }
 
-/// The same as bytes, which need not be UTF-8.
+/// [`descriptor_path`] as bytes, which need not be UTF-8.
 pub fn descriptor_bytes(tid: u32, fd: u32) -> Option<Vec<u8>> {
     use std::os::unix::ffi::OsStringExt as _;
     let path = fs::read_link(system_path(format!("/proc/{tid}/fd/{fd}"))).ok()?;
@@ -302,7 +302,7 @@ pub fn processes_of_cgroup(name: &str) -> Result<Vec<u32>, TargetError> {
     let mut waiting = vec![dir];
     let mut pids = Vec::new();
     while let Some(dir) = waiting.pop() {
-        // One that was removed meanwhile is nobody's; some have threads only.
+        // One that was removed meanwhile has no processes; some have threads only.
         let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
         pids.extend(procs.lines().filter_map(|l| l.parse::<u32>().ok()).filter(|pid| *pid > 0));
         let below = fs::read_dir(&dir).into_iter().flatten().flatten();
@@ -340,7 +340,7 @@ pub fn cgroups() -> impl Iterator<Item = (u64, String)> {
             let children = fs::read_dir(&dir).into_iter().flatten().flatten();
             let is_dir = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
             waiting.extend(children.filter(is_dir).map(|e| e.path()));
-            // One that was removed meanwhile is nobody's.
+            // One that was removed meanwhile has no processes.
             let (Ok(meta), Ok(below)) = (fs::metadata(&dir), dir.strip_prefix(&root)) else {
                 continue;
             };
@@ -372,7 +372,7 @@ fn unified_mount(mounts: &str) -> Option<PathBuf> {
     unified.find_map(|fields| Some(PathBuf::from(fields.get(1)?)))
 }
 
-/// Where the cgroups are that perf events can be bound to.
+/// Mount point of the cgroups that perf events can be bound to.
 fn cgroup_mount(mounts: &str) -> Option<PathBuf> {
     let mut unified = None;
     for line in mounts.lines() {

@@ -1,5 +1,5 @@
 //! Ends of processes and threads as descriptors: pidfds, which poll readable when a task is dead,
-//! although nobody has reaped it.
+//! even before it is reaped.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid
 use crate::descriptors::{EventFlag, readable_fd, wait};
 use crate::target;
 
-/// How often tasks without a descriptor are looked at.
+/// Interval at which tasks without a descriptor are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A pidfd of one thread (Linux 6.9), as include/uapi/linux/pidfd.h has it: O_EXCL.
@@ -27,12 +27,12 @@ pub struct TaskEnds {
 }
 
 impl TaskEnds {
-    /// Of whole processes.
+    /// Watches whole processes.
     pub fn of_processes(pids: &[u32]) -> TaskEnds {
         TaskEnds::open(pids, PidfdFlags::empty())
     }
 
-    /// Of threads.
+    /// Watches threads.
     pub fn of_threads(tids: &[u32]) -> TaskEnds {
         TaskEnds::open(tids, THREAD)
     }
@@ -92,7 +92,7 @@ pub(crate) fn end_of_child(pid: i32) -> io::Result<OwnedFd> {
     }
 }
 
-/// The same by a thread that waits for it, and leaves the reaping to others.
+/// [`end_of_child`] by a thread that waits for the child and leaves the reaping to others.
 fn end_by_thread(pid: Pid) -> io::Result<OwnedFd> {
     let flag = EventFlag::new()?;
     let end = flag.as_fd().try_clone_to_owned()?;

@@ -17,7 +17,7 @@ const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[2J";
 /// Plain characters, the cursor, the screen that was there before.
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// What a panic puts back.
+/// Terminal mode that a panic restores.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// A terminal that hands over keys as they are pressed, and is drawn on as a whole.
@@ -65,8 +65,7 @@ impl RawTerminal {
         restore();
     }
 
-    /// Gives the terminal back and stops this program, as Ctrl-Z asks; returns when it
-    /// goes on.
+    /// Gives the terminal back and stops this program, as Ctrl-Z asks; returns when it continues.
     ///
     /// # Errors
     /// If the terminal is gone by then.
@@ -82,7 +81,7 @@ impl RawTerminal {
     /// If it is gone.
     pub fn size(&self) -> io::Result<(u16, u16)> {
         let size = tcgetwinsize(&self.out)?;
-        // Lines that nobody has told a size have none; terminals mostly began with this one.
+        // Terminals whose size was never set report none; most started with this one.
         Ok(match (size.ws_col, size.ws_row) {
             (0, _) | (_, 0) => (80, 24),
             size => size,

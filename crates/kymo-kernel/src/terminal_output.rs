@@ -12,10 +12,10 @@ use std::thread::JoinHandle;
 static BEFORE: OnceLock<Option<usize>> = OnceLock::new();
 /// Standard output as it was before it was led elsewhere for this program alone.
 static OF_COMMAND: OnceLock<OwnedFd> = OnceLock::new();
-/// What is longer is no line of a table, and is not held.
+/// Longest line of a table in bytes; longer ones are not held.
 const LONGEST_LINE: usize = 1 << 16;
 
-/// Whether somebody looks at standard output on a terminal, through a pager or not.
+/// Whether standard output goes to a terminal, through a pager or not.
 pub fn output_is_terminal() -> bool {
     BEFORE.get().is_some() || io::stdout().is_terminal()
 }
@@ -72,7 +72,7 @@ impl LedOutput {
             let (from, to) = io::pipe()?;
             let out = File::from(std::mem::replace(&mut into, to.into()));
             led.filter = Some(std::thread::spawn(move || {
-                // Whoever looks no more closes the pipe, which tells it to the writer.
+                // A reader that quits closes the pipe, which the writer sees.
                 let _ = filter_lines(from, out, filter);
             }));
         }
@@ -154,7 +154,7 @@ pub(crate) fn of_command() -> Option<&'static OwnedFd> {
 
 /// Makes a standard stream another file.
 fn replace(stream: i32, by: &OwnedFd) -> io::Result<()> {
-    // SAFETY: both descriptors are open, and nobody owns the one that is replaced.
+    // SAFETY: both descriptors are open, and the one that is replaced has no owner.
     match unsafe { libc::dup2(by.as_raw_fd(), stream) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

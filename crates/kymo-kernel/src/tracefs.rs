@@ -21,13 +21,13 @@ pub enum TracefsError {
         "tracefs is not mounted and mounting it failed ({error}); as root: mount -t tracefs nodev /sys/kernel/tracing"
     )]
     NotMounted {
-        /// What mount(2) said.
+        /// Error of mount(2).
         error: io::Error,
     },
     /// The kernel makes no files in it.
     #[error(
-        "the kernel is in lockdown (/sys/kernel/security/lockdown = confidentiality): it lets nobody \
-         see its tracepoints, functions and probes; samples, counters and programs' own \
+        "the kernel is in lockdown (/sys/kernel/security/lockdown = confidentiality): kernel \
+         tracepoints, functions and probes are not accessible; samples, counters and user-space \
          tracepoints work"
     )]
     Lockdown,
@@ -38,7 +38,7 @@ pub enum TracefsError {
         root.display()
     )]
     Denied {
-        /// What could not be read.
+        /// Unreadable path.
         path: PathBuf,
         /// The mounted tree.
         root: PathBuf,
@@ -55,11 +55,11 @@ pub enum TracefsError {
     },
     /// No file can be opened for want of descriptors.
     #[error(
-        "cannot read {}: {error}; raise the open file limit (ulimit -n), or name fewer events",
+        "cannot read {}: {error}; raise the open file limit (ulimit -n), or use fewer events",
         path.display()
     )]
     Descriptors {
-        /// What could not be read.
+        /// Unreadable path.
         path: PathBuf,
         /// The system's reason.
         error: io::Error,
@@ -67,7 +67,7 @@ pub enum TracefsError {
     /// Any other failure.
     #[error("cannot read {}: {error}", path.display())]
     Io {
-        /// What could not be read.
+        /// Unreadable path.
         path: PathBuf,
         /// The system's reason.
         error: io::Error,
@@ -77,7 +77,7 @@ pub enum TracefsError {
     NotANumber {
         /// Which file.
         path: PathBuf,
-        /// What it holds.
+        /// Contents of the file.
         text: String,
     },
 }
@@ -99,7 +99,7 @@ impl Tracefs {
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(TracefsError::Denied { path: events, root });
                 }
-                // It may well be there: without a descriptor nobody can tell.
+                // It may well be there: without a descriptor this cannot be checked.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
                     return Err(TracefsError::Descriptors { path: events, error: e });
                 }
@@ -126,7 +126,7 @@ impl Tracefs {
         Tracefs { root: root.into() }
     }
 
-    /// Where the tree is.
+    /// Root of the tree.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -260,7 +260,7 @@ impl Tracefs {
     }
 }
 
-/// An event that somebody added to the running kernel.
+/// A dynamic event of the running kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DynamicEvent {
     /// The letter that starts the definition: `p` and `r` for probes, `e` for

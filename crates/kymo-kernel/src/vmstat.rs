@@ -68,9 +68,8 @@ impl Snapshot {
         self.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
     }
 
-    /// How far each counter moved since `earlier`. Gauges such as
-    /// `nr_free_pages` go down as well as up, hence the sign. Counters that
-    /// `earlier` lacks are left out.
+    /// Changes of the counters since `earlier`. Gauges such as `nr_free_pages` go down as well as
+    /// up, hence the sign. Counters that `earlier` lacks are left out.
     pub fn since<'a>(&'a self, earlier: &'a Snapshot) -> impl Iterator<Item = (&'a str, i64)> {
         self.counters.iter().enumerate().filter_map(|(i, (range, now))| {
             let name = self.name(range);
@@ -83,7 +82,7 @@ impl Snapshot {
         })
     }
 
-    /// How far one counter moved since `earlier`.
+    /// Change of one counter since `earlier`.
     pub fn delta(&self, earlier: &Snapshot, name: &str) -> Option<i64> {
         Some(self.get(name)?.wrapping_sub(earlier.get(name)?) as i64)
     }

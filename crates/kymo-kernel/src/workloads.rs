@@ -86,6 +86,16 @@ fn is_done() -> bool {
     DONE.load(Ordering::Relaxed)
 }
 
+/// Body of a loop. `number` differs from function to function: link-time optimization gives
+/// functions with equal instructions one address, and then only one of their names is shown.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the symbols above it are what profiles show")]
+fn spin(number: u32) {
+    while !is_done() {
+        black_box(number);
+    }
+}
+
 /// Ends the loops after a time.
 fn start_timer(duration: Duration) -> io::Result<()> {
     let handler = stop as extern "C" fn(c_int) as libc::sighandler_t;
@@ -126,9 +136,7 @@ fn run_noploop(args: &WorkloadArgs<'_>) -> io::Result<()> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn noploop() {
-    while !is_done() {
-        black_box(());
-    }
+    spin(1);
 }
 
 fn run_thloop(args: &WorkloadArgs<'_>) -> io::Result<()> {
@@ -161,16 +169,14 @@ fn run_thloop(args: &WorkloadArgs<'_>) -> io::Result<()> {
 extern "C" fn thfunc() {
     test_loop();
     // Without it the call would be a jump, and this function no caller.
-    black_box(());
+    black_box(2);
 }
 
 // SAFETY: no other symbol of the program has this name, as the linker checks.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn test_loop() {
-    while !is_done() {
-        black_box(());
-    }
+    spin(3);
 }
 
 fn run_leafloop(args: &WorkloadArgs<'_>) -> io::Result<()> {
@@ -184,16 +190,14 @@ fn run_leafloop(args: &WorkloadArgs<'_>) -> io::Result<()> {
 #[inline(never)]
 extern "C" fn parent() {
     leaf();
-    black_box(());
+    black_box(4);
 }
 
 // SAFETY: no other symbol of the program has this name, as the linker checks.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn leaf() {
-    while !is_done() {
-        black_box(());
-    }
+    spin(5);
 }
 
 fn run_sqrtloop(args: &WorkloadArgs<'_>) -> io::Result<()> {
@@ -435,5 +439,15 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), WORKLOADS.len());
+    }
+
+    /// Names of equal functions become names of one function at link time.
+    #[test]
+    fn each_function_has_an_address_of_its_own() {
+        let functions: [extern "C" fn(); 8] =
+            [noploop, test_loop, thfunc, leaf, parent, sqrtloop, brstack_foo, datasym];
+        let mut addresses = functions.map(|function| black_box(function) as usize);
+        addresses.sort_unstable();
+        assert!(addresses.windows(2).all(|w| w[0] != w[1]), "{addresses:x?}");
     }
 }

@@ -155,7 +155,7 @@ fn what_the_kernel_refuses_is_explained() {
     assert!(matches!(e, FtraceError::NoEvent { .. }), "{e}");
     let e = instance.set_trigger(&switch, &Trigger::parse("enable_event:no:such").unwrap());
     let e = e.unwrap_err().to_string();
-    assert!(e.contains("with an event that there is"), "{e}");
+    assert!(e.contains("with an existing event"), "{e}");
     let offered = instance.read("events/sched/sched_switch/trigger").unwrap();
     if !offered.contains("hist") {
         let e = instance.set_trigger(&switch, &Trigger::parse("hist:keys=prev_pid").unwrap());
@@ -175,7 +175,7 @@ fn triggers_come_and_go() {
         instance.set_trigger(&exec, &add).unwrap();
         assert_eq!(instance.triggers(&exec).unwrap().len(), 1, "{text}");
         let e = instance.set_trigger(&exec, &add).unwrap_err();
-        assert!(e.to_string().ends_with("the event has such a trigger already"), "{e}");
+        assert!(e.to_string().ends_with("the event already has such a trigger"), "{e}");
         let remove = Trigger { remove: true, ..add };
         instance.set_trigger(&exec, &remove).unwrap();
         assert_eq!(instance.triggers(&exec).unwrap(), [""; 0], "{text}");
@@ -214,6 +214,6 @@ fn the_top_and_instances_are_opened_by_name() {
     let e = TraceDir::open(&tracefs, "no-such-instance").unwrap_err();
     assert!(e.to_string().contains("the instances are "), "{e}");
     let e = Instance::create_named(&tracefs, instance.name().unwrap()).unwrap_err();
-    assert!(e.to_string().ends_with("it exists already"), "{e}");
+    assert!(e.to_string().ends_with("it already exists"), "{e}");
     assert!(TraceDir::top(&tracefs).enabled().is_ok());
 }

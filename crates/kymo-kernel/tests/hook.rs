@@ -61,8 +61,7 @@ fn a_hook_ends_when_its_time_is_over() {
     assert!(Hook::attach("no:such").is_err());
 }
 
-/// Cargo builds examples beside the tests' directory, unless it is told to build
-/// one test only.
+/// Cargo builds examples beside the tests' directory, unless it builds one test only.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().unwrap().parent().unwrap().join("examples").join(name);
@@ -76,7 +75,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_example_hooks_what_it_is_told() {
+fn the_example_hooks_what_it_is_reported() {
     if !require(&[Need::Root, Need::Tracefs]) {
         return;
     }

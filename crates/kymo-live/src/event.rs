@@ -130,6 +130,6 @@ fn typed(value: FieldValue<'_>) -> Option<LiveValue<'_>> {
             LiveValue::Enumeration(number? as i64, text(shown.into()))
         }
         FieldValue::Compound(shown) => LiveValue::Compound(text(shown.into())),
-        FieldValue::Absent => return None,
+        FieldValue::Unread | FieldValue::Absent => return None,
     })
 }

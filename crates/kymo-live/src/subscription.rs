@@ -1,5 +1,5 @@
-//! What is asked for, and the run: events of the kernel out of perf rings, those of programs out
-//! of the rings that they share.
+//! Selection of events, and the run: events of the kernel from perf rings, those of programs from
+//! the rings that they share.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -29,7 +29,7 @@ use crate::event::LiveEvent;
 
 /// Rings are read so often, or when one is half full.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a program's last events are waited for.
+/// Wait for a program's last events.
 const FORGET: Duration = Duration::from_millis(20);
 /// Pages of each ring of the kernel.
 const PAGES: usize = 512;
@@ -123,8 +123,8 @@ impl Subscription {
         self
     }
 
-    /// The same with a condition on its fields, which the program checks: an event that does not
-    /// fulfil it costs no room.
+    /// Adds tracepoints of programs with a condition on their fields, which the program checks: an
+    /// event that does not match takes no room.
     pub fn program_event_if(
         mut self,
         name: impl Into<String>,
@@ -204,7 +204,7 @@ impl Subscription {
 
     fn run_dyn(self, handler: Handler<'_>) -> Result<LiveSummary, LiveError> {
         if self.events.is_empty() && self.probes.is_empty() && self.program_events.is_empty() {
-            return Err(LiveError::new("no event is asked for"));
+            return Err(LiveError::new("no event is requested"));
         }
         let probes = self.add_probes()?;
         let mut selection = EventSelection::default();
@@ -277,7 +277,7 @@ impl Subscription {
             (false, pids) => Target::Processes(pids.to_vec()),
         };
         if events.is_empty() {
-            // Of programs alone: something whose end can be waited for, of nobody else.
+            // For programs alone: an event whose end can be waited for, of no other process.
             events = catalog.parse("dummy:u").map_err(LiveError::of)?;
             if target == Target::System {
                 target = Target::Threads(vec![std::process::id()]);
@@ -367,7 +367,7 @@ impl Subscription {
 
 type Handler<'h> = &'h mut dyn FnMut(&LiveEvent<'_, '_>) -> ControlFlow<()>;
 
-/// Who takes the events.
+/// Receiver of the events.
 struct HandOut<'h> {
     handler: Handler<'h>,
     events: u64,
@@ -438,7 +438,7 @@ fn until_the_end(
     if samples.finish(&mut |event| hand.event(event)).is_break() {
         return Ok(());
     }
-    if let Some(record) = capture.untold_losses(samples.lost()) {
+    if let Some(record) = capture.unreported_losses(samples.lost()) {
         samples.push(&record, &[]);
         if samples.finish(&mut |event| hand.event(event)).is_break() {
             return Ok(());

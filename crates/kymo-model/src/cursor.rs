@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_both_byte_orders_and_stops_at_the_end() {
+    fn reads_little_and_big_endian_and_stops_at_the_end() {
         let bytes = [1, 2, 3, 4, 5, 6];
         let mut le = Cursor::new(&bytes, Endian::Little);
         assert_eq!(le.u32(), Ok(0x04030201));

@@ -8,8 +8,8 @@ use crate::{Note, NoteKind};
 
 static COUNTS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
-/// Counts an internal error: a number of what `element` names leads nowhere. Tests stop
-/// here; what users run goes on and says so in the ledger.
+/// Counts an internal error: an invalid index into `element`. Tests stop here; a user's run
+/// continues and reports it in the ledger.
 #[cold]
 #[inline(never)]
 #[track_caller]

@@ -1,6 +1,5 @@
-//! What any crate may have to say about a result beside the result itself. The
-//! command collects these notes into the ledger (`kymo_view::Ledger`), which
-//! lays them out and decides about `--strict`.
+//! Note on a result, from any crate. The command collects these notes into the ledger
+//! (`kymo_view::Ledger`), which lays them out and decides about `--strict`.
 
 use crate::counted::counted;
 use crate::note_kind::{NoteKind, Weight};

@@ -1,29 +1,28 @@
-//! Kinds of ledger notes: one enumeration, each with the code that stands in
-//! text and JSON, its weight, its meaning and what to do. `docs/trust.md` is this
-//! table; a test compares them.
+//! Kinds of ledger notes: one enumeration, each with its code in text and JSON, its weight, its
+//! meaning and its remedy. `docs/trust.md` is generated from this table; a test compares them.
 
 use std::fmt;
 
 /// Weight of a note for the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weight {
-    /// The result is not all that was asked for: `--strict` fails.
+    /// Warning: the result may be wrong or incomplete; `--strict` fails.
     #[default]
     Doubt,
-    /// The result is what was asked for; this says how it was come by.
+    /// Note: the result is as requested; describes how it was obtained.
     Choice,
 }
 
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Weight::Doubt => "doubt",
-            Weight::Choice => "choice",
+            Weight::Doubt => "warning",
+            Weight::Choice => "note",
         })
     }
 }
 
-/// Defines the kinds: variant, code, weights, meaning, what to do.
+/// Defines the kinds: variant, code, weights, meaning, remedy.
 macro_rules! note_kinds {
     ($($variant:ident $code:literal [$($weight:ident),+] $meaning:literal $remedy:literal;)+) => {
         /// Kind of a ledger note.
@@ -61,239 +60,248 @@ macro_rules! note_kinds {
 
 note_kinds! {
     Abi "abi" [Doubt]
-        "Names of system calls may be those of another ABI: the recording has their numbers alone."
-        "Record with `kymo syscalls record`, which keeps the mappings that tell programs of 32 bits.";
+        "System call names may be wrong: the recording has only numbers, which differ between ABIs."
+        "Record with `kymo syscalls record`, which keeps the mappings that identify 32-bit programs.";
     Boundary "boundary" [Doubt]
-        "Samples of a function do not lie where an instruction of the file begins."
-        "The code changed while it ran, or is data: look at `code` and `changed`.";
+        "Samples do not fall on instruction boundaries of the file's code."
+        "The code changed at run time, or the address is data: see `code` and `changed`.";
     Bundle "bundle" [Doubt]
-        "A bundle of binaries cannot be used, or not all of it."
-        "Make it again where the recording was made: `kymo bundle`.";
+        "A bundle cannot be used, or only in part."
+        "Create it again on the recorded machine: `kymo bundle`.";
     Cache "cache" [Choice]
-        "A file of kymo's cache was not used; the result is right and took longer."
-        "Nothing: the file is made anew. `KYMO_CACHE` names another directory, or is `off`.";
+        "A cache file was ignored; the result is correct but took longer."
+        "No action needed: the file is rebuilt. Set `KYMO_CACHE` to another directory, or to \
+         `off`.";
     Chains "chains" [Doubt]
-        "Call chains are absent, make no sense, or were cut short by the kernel."
+        "Call chains are missing, invalid or truncated by the kernel."
         "Build with frame pointers, record with `--call-graph dwarf`, or raise `kernel.perf_event_max_stack`.";
     Changed "changed" [Doubt]
-        "A binary is not the one that was recorded: its build-id is another, so its symbols were not used."
-        "Put the old file under a directory and name that with `--symfs`, or take a bundle.";
+        "A binary has changed since the recording: its build-id differs, so its symbols were not \
+         used."
+        "Put the old file below a directory and pass it with `--symfs`, or use a bundle.";
     Children "children" [Doubt]
-        "Events of child processes are not in the result."
-        "Trace on a kernel that follows forks (`event-fork`, Linux 4.7), or name the children.";
+        "Events of child processes are missing."
+        "Use a kernel that follows forks (`event-fork`, Linux 4.7), or select the children.";
     Clock "clock" [Doubt, Choice]
-        "States which clock the times are of, or how far the clocks of several recordings agree."
-        "If in doubt, record with CLOCK_MONOTONIC (the default) on both sides.";
+        "States the clock of the timestamps, or how well the clocks of several recordings agree."
+        "Record with CLOCK_MONOTONIC (the default) on both sides.";
     Code "code" [Doubt, Choice]
-        "Functions with samples are not shown, because their code cannot be had."
-        "Install or name the binary (`--symfs`, a bundle); `--skip-missing` accepts it.";
+        "Functions with samples are not shown because their code is not available."
+        "Install the binary, or provide it with `--symfs` or a bundle; `--skip-missing` skips \
+         them.";
     Comparison "comparison" [Doubt, Choice]
-        "The sides of a comparison differ in more than the program: events, rates, machines, names, what is inlined."
-        "Record both sides alike, in turns: `kymo diff --run`.";
+        "The two sides differ in more than the program: events, rates, machines, names or inlining."
+        "Record both sides the same way, alternating: `kymo diff --run`.";
     Compression "compression" [Doubt]
-        "The recording could not be compressed and is whole, but larger."
-        "Make room on the disk and record again, or keep it as it is.";
+        "The recording is complete but could not be compressed."
+        "Free some disk space and record again, or keep it uncompressed.";
     Control "control" [Doubt]
-        "A line that came over `--control` is no command, and nothing was done."
-        "There are `enable`, `disable`, `snapshot`, `stop` and `ping`.";
+        "An unknown command received over `--control` was ignored."
+        "Commands are `enable`, `disable`, `snapshot`, `stop` and `ping`.";
     Cost "cost" [Choice]
-        "A probe needs single-stepping, which costs some 15 times as much per hit."
-        "Choose a neighboring instruction; `kymo probe bench` measures the cost here.";
+        "A probe needs single-stepping, which makes each hit about 15 times as expensive."
+        "Probe a neighboring instruction; `kymo probe bench` measures the cost on this machine.";
     Cut "cut" [Doubt]
-        "Something ended before it was complete: a copy of a stack, a record, a listing."
-        "Record with a larger copy (`--call-graph dwarf,SIZE`).";
+        "Something was truncated: a stack copy, a record or a listing."
+        "For stacks, record with a larger copy (`--call-graph dwarf,SIZE`).";
     Damaged "damaged" [Doubt]
-        "Part of the recording could not be read; what came before is shown."
-        "Copy or record it again.";
+        "Part of the recording could not be read; everything before it is shown."
+        "Copy the file again, or repeat the recording.";
     Debug "debug" [Doubt]
-        "Debugging information needed for a listing is absent or damaged."
+        "Debugging information needed for a listing is missing or damaged."
         "Install the debug package of the binary, or build it with `-g`.";
     DebugInfo "debuginfo" [Doubt]
-        "Debugging information of a binary could not be read, or not all of it."
-        "Install the debug package again; kymo reads DWARF 2 to 5.";
+        "Debugging information of a binary could not be read, or only partly."
+        "Reinstall the debug package; kymo reads DWARF 2 to 5.";
     Debuginfod "debuginfod" [Doubt, Choice]
-        "States what came from debuginfod servers, or which server failed."
-        "`--no-debuginfod` asks no server; `DEBUGINFOD_URLS` names others.";
+        "Lists the files fetched from debuginfod servers, or names the server that failed."
+        "Turn this off with `--no-debuginfod`, or set other servers in `DEBUGINFOD_URLS`.";
     DefaultEvent "default-event" [Choice]
-        "No event was named and the usual one is not supported: another one is recorded."
-        "Name one with `-e`; `kymo list` shows what the machine has.";
+        "The default event is not supported here, so another one is recorded."
+        "Choose an event with `-e`; `kymo list` shows the supported ones.";
     Empty "empty" [Doubt, Choice]
-        "Nothing was recorded, or nothing is in the result."
+        "The recording or the result is empty."
         "Check the event, the target and the filters.";
     Entries "entries" [Doubt]
-        "A report has more distinct entries than are counted separately."
+        "The report has more entries than can be counted separately."
         "Sort by fewer keys (`-s`).";
     Events "events" [Choice]
-        "The result holds only some of the events of the recording."
-        "Name the others with `-e`.";
+        "The result covers only some of the recorded events."
+        "Select the others with `-e`.";
     Few "few" [Doubt]
-        "There are so few samples that shares are rough."
+        "There are too few samples for precise shares."
         "Record longer, or at a higher rate (`-F`).";
     File "file" [Choice]
-        "The code shown is that of a file, which the running kernel had patched."
-        "Nothing, if the function is not patched at run time.";
+        "The code shown is from a file; the running kernel had patched it."
+        "No action needed unless the function is patched at run time.";
     Format "format" [Doubt]
-        "The format of an event cannot be read, so its fields are not shown."
-        "Report it with the text of the format.";
+        "The format of an event cannot be parsed, so its fields are not shown."
+        "Report a bug and include the format file.";
     FramePointers "frame-pointers" [Doubt]
-        "Stacks by frame pointers do not lead to the start of the program or thread."
+        "Frame-pointer stacks do not reach the entry point of the program or thread."
         "Build with frame pointers, or record with `--call-graph dwarf`.";
     Frequency "frequency" [Doubt]
-        "The kernel allows no sampling at the rate that was asked for."
+        "The kernel does not allow sampling at the requested rate."
         "Raise `kernel.perf_event_max_sample_rate`.";
     Functions "functions" [Doubt, Choice]
-        "Traced functions begin before the recording or end after it."
-        "Record longer, with a larger buffer.";
+        "Some function calls begin before the recording or end after it."
+        "Record longer, or with a larger buffer.";
     Group "group" [Doubt]
-        "An event was not counted together with its group."
-        "Put fewer events into the group.";
+        "An event was not counted with its group."
+        "Use fewer events in the group.";
     Hazard "hazard" [Doubt]
-        "A probe that could make the program fail was added because of `--force`."
-        "Put it on another instruction.";
+        "A probe that can crash the program was added because of `--force`."
+        "Probe another instruction.";
     Hidden "hidden" [Doubt]
-        "The kernel hides its symbols, so its functions have no names."
+        "The kernel hides its symbol addresses, so kernel functions have no names."
         "Run as root, or set `kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`.";
     Internal "internal" [Doubt]
-        "A number of kymo's own led nowhere: what it stands for is left out or shown without a name."
-        "This is an error in kymo: report it with the text of the note.";
+        "An internal index is invalid: the object is omitted or shown without a name."
+        "This is a bug in kymo: report it with the text of the warning.";
     Kernel "kernel" [Doubt]
-        "Symbols of the kernel that was recorded cannot be had."
-        "Name them with `--kallsyms` or `--vmlinux`.";
+        "Symbols of the recorded kernel are not available."
+        "Provide them with `--kallsyms` or `--vmlinux`.";
     KernelSymbols "kernel-symbols" [Doubt]
-        "Kernel addresses are hidden while recording: kernel functions will have no names."
+        "Kernel addresses were hidden during recording, so kernel functions have no names."
         "Record as root, or set `kernel.kptr_restrict=0`.";
     Keys "keys" [Doubt]
-        "A counter inside a program was hit with more keys than it can hold: what came under the others is counted together."
-        "Count by something that takes fewer values.";
+        "A counter in a program ran out of keys: the remaining keys are counted together."
+        "Count by a field with fewer distinct values.";
     Lines "lines" [Choice]
-        "Not every address of code has a source line."
-        "Install the debug package of the named binaries, or build them with `-g`.";
+        "Some code addresses have no source line."
+        "Install debug packages for the listed binaries, or build them with `-g`.";
     Lost "lost" [Doubt]
         "Events were dropped because a buffer was full."
-        "Record with a larger buffer (`-m`, `--buffer-size`), fewer events or a filter.";
+        "Use a larger buffer (`-m`, `--buffer-size`), fewer events or a filter.";
     LostSamples "lost-samples" [Doubt]
         "The kernel dropped samples before they reached a buffer."
-        "Record at a lower rate (`-F`), with a larger buffer (`-m`).";
+        "Record at a lower rate (`-F`) or with a larger buffer (`-m`).";
     Machine "machine" [Doubt]
-        "The recording is of another machine, and binaries without a build-id were taken by their paths."
-        "Make a bundle where it was recorded (`kymo bundle`), or use `--symfs`.";
+        "The recording is from another machine, and binaries without a build-id were matched by \
+         path."
+        "Create a bundle on the recorded machine (`kymo bundle`), or use `--symfs`.";
     Malformed "malformed" [Doubt]
-        "Records are too short for their event, or of an event that the file does not describe."
-        "Record again; report it if the recorder was kymo.";
+        "Records are too short for their event, or their event is not described in the file."
+        "Record again; report a bug if kymo recorded it.";
     Maps "maps" [Doubt]
-        "Mappings of running processes could not be read in time: their code has no names."
-        "Give it longer with `--proc-map-timeout`.";
+        "Mappings of running processes could not be read in time, so their code has no names."
+        "Raise `--proc-map-timeout`.";
     MaxSize "max-size" [Choice]
-        "The recording stopped at the size that was asked for."
-        "A larger `--max-size`.";
+        "The recording stopped at the requested size."
+        "Raise `--max-size`.";
     Metadata "metadata" [Choice]
-        "States how something in the metadata of a CTF trace was taken."
-        "Nothing; the tracer writes what the specification leaves open.";
+        "States how ambiguous CTF metadata was interpreted."
+        "No action needed: the specification leaves this open.";
     Missing "missing" [Doubt]
         "Binaries, variables or parts of debugging information were not found."
-        "Install what is named; look at the fact of the note.";
+        "Install the listed files.";
     Mlock "mlock" [Choice]
-        "Buffers are smaller than usual because no more memory may be locked."
+        "Buffers are smaller than usual because of the limit on locked memory."
         "Raise `kernel.perf_event_mlock_kb` or `ulimit -l`.";
     Multiplexed "multiplexed" [Doubt]
-        "An event was counted only a part of the time, and its count is scaled up."
-        "Name fewer events.";
+        "An event was counted only part of the time, and its count is scaled up."
+        "Count fewer events.";
     Narrow "narrow" [Choice]
-        "Narrow parts of a flame graph are not drawn."
-        "`--percent-limit 0` draws all of them.";
+        "The narrowest frames of a flame graph are not drawn."
+        "Draw all frames with `--percent-limit 0`.";
     NoBpf "no-bpf" [Choice]
-        "Programs ran in user space, on events out of rings: the kernel runs none for this user."
-        "Run it as root or with CAP_BPF and CAP_PERFMON, on Linux 5.8 or later: it costs less there.";
+        "Programs ran in user space, on events read from ring buffers, because this user cannot \
+         load BPF programs."
+        "Run as root, or with CAP_BPF and CAP_PERFMON on Linux 5.8 or later, for lower overhead.";
     NotCounted "not-counted" [Doubt]
-        "An event never ran while it was counted."
-        "Name fewer events, or count for longer.";
+        "An event was never scheduled on a counter."
+        "Count fewer events, or count for longer.";
     NotSupported "not-supported" [Doubt, Choice]
-        "The machine does not have an event."
-        "`kymo list` shows what it can count.";
+        "An event is not supported on this machine."
+        "`kymo list` shows the supported events.";
     Nothing "nothing" [Choice]
-        "No events of the recording match the selection."
-        "Look at the filters, the time span and the names.";
+        "No recorded events match the selection."
+        "Check the filters, the time span and the names.";
     Order "order" [Doubt]
-        "Records are out of time order by more than the reader waits for."
-        "Report it if the recorder was kymo.";
+        "Records are out of order by more than the reader's window."
+        "Report a bug if kymo recorded it.";
     Overhead "overhead" [Choice]
-        "States how much processor time kymo itself used while it watched."
-        "Choose fewer events, or record and look later.";
+        "States the CPU time that kymo itself used while tracing."
+        "Trace fewer events, or record now and analyze later.";
     Overwritten "overwritten" [Choice]
-        "Older events gave way to newer ones, as a flight recorder is asked to do."
-        "To keep more: a larger `--buffer-size`.";
+        "Older events were overwritten by newer ones, as requested for a flight recorder."
+        "Keep more with a larger `--buffer-size`.";
     Payload "payload" [Doubt, Choice]
-        "The fields of an event are shown as bytes, or by the format of another kernel."
-        "Record with the formats: `kymo record`, `perf record` and trace-cmd keep them.";
+        "Fields of an event are shown as raw bytes, or decoded with another kernel's format."
+        "Record with a tool that stores the formats: `kymo record`, `perf record` or trace-cmd.";
     Program "program" [Doubt]
-        "A traced program could not be traced, or not entirely."
-        "Look at the fact of the note.";
+        "A program could not be traced, or only partly."
+        "The text of the warning gives the reason.";
     Programs "programs" [Choice]
-        "No program had such events."
-        "Check the name of the event: `kymo list`.";
+        "No program has the requested events."
+        "Check the event's name with `kymo list ust`.";
     Prologue "prologue" [Choice]
-        "A probe was moved behind the place where a function stores its parameters."
-        "Name the address to probe the entry itself.";
+        "A probe was moved after the point where a function stores its parameters."
+        "Use the address to probe the entry itself.";
     Refused "refused" [Doubt]
-        "A file that should have had a binary's symbols was not taken: it does not belong to it."
+        "A debug file was ignored because it belongs to another build of the binary."
         "Install the debug package of the same version.";
     Sampled "sampled" [Doubt]
-        "Hits of a tracepoint may be missing in the recording: counts, pairs and times are of those that are there."
-        "Record without `-F` and `-c`; `-e cpu-clock/freq=4000/` is for one event.";
+        "A tracepoint was sampled: counts, pairs and times cover only the recorded hits."
+        "Record without `-F` and `-c`; set a rate for one event as in `-e cpu-clock/freq=4000/`.";
     Scope "scope" [Doubt, Choice]
-        "The result covers more or less than was asked for."
-        "Look at the fact of the note.";
+        "The result covers more or less than was requested."
+        "The text of the warning gives the reason.";
     Sequential "sequential" [Doubt]
-        "One side of a comparison was recorded after the other: what changed on the machine meanwhile counts as a change, and false alarms are more frequent than stated."
-        "Record both in turns: `kymo diff --run`.";
+        "One side was recorded after the other: drift of the machine counts as a change, and \
+         false alarms are more frequent than stated."
+        "Record both sides alternately: `kymo diff --run`.";
     Source "source" [Doubt, Choice]
-        "Source files were not found, or are younger than the binary."
-        "Name where they are with `--symfs`, or take them from a bundle made with `--sources`.";
+        "Source files are missing or newer than the binary."
+        "Pass their directory with `--symfs`, or use a bundle made with `--sources`.";
     Sources "sources" [Choice]
         "Source files are not in the bundle."
-        "Make the bundle where they are readable.";
+        "Create the bundle where the sources are readable.";
     Stacks "stacks" [Doubt, Choice]
         "States how many stacks are complete, and why others are not."
-        "Follow the notes `cut` and `stopped`; `-g` or `--call-graph dwarf` record stacks.";
+        "See `cut` and `stopped`; record stacks with `-g` or `--call-graph dwarf`.";
     Stalled "stalled" [Doubt]
-        "Runs stand out from the others of their side, as if something had held them up."
-        "Repeat the measurement on a quiet machine; ranks limit what such a run does to the result.";
+        "Some runs are outliers, as if something had delayed them."
+        "Repeat the measurement on an idle machine; rank statistics limit the effect of such runs.";
     Stopped "stopped" [Doubt]
-        "Stacks end in binaries whose call frame information is absent or wrong."
+        "Stacks end in binaries with missing or wrong call frame information."
         "Install their debug packages, or rebuild with frame pointers.";
     Target "target" [Choice]
-        "Options that exclude each other were named: the narrower one counts."
-        "Leave out one of them.";
+        "Conflicting options were given: the narrower one applies."
+        "Remove one of them.";
     Throttled "throttled" [Doubt]
         "The kernel paused sampling because it took too much time."
         "Record at a lower frequency (`-F`) or a larger period (`-c`).";
     Unfinished "unfinished" [Doubt]
-        "The recorder did not finish the file, or the command had not ended."
-        "What is in the file is right; its end is missing.";
+        "The recorder was interrupted, or the command was still running."
+        "The contents are correct, but the end is missing.";
     Unknown "unknown" [Doubt]
-        "Records or events of a kind that the file does not describe were skipped."
-        "Take a newer kymo, if the recorder was newer.";
+        "Records or events of an unknown kind were skipped."
+        "Use a newer kymo if the recorder was newer.";
     Unmatched "unmatched" [Doubt, Choice]
-        "Halves of intervals have no partner: the recording begins or ends in between, or lacks events."
-        "Record all CPUs, with larger rings, before what is of interest begins.";
+        "Some intervals have only a start or only an end: the recording cuts them, or events are \
+         missing."
+        "Record all CPUs with larger buffers, and start before the period of interest.";
     Unread "unread" [Doubt]
-        "Texts of system calls are shown as addresses: they could not be read while the call was made."
-        "Trace with the right to run programs in the kernel (root, or CAP_BPF and CAP_PERFMON), which read them in time.";
+        "String arguments of system calls are shown as addresses: they could not be read during \
+         the call."
+        "Trace as root, or with CAP_BPF and CAP_PERFMON, so that BPF programs read them in time.";
     Unresolved "unresolved" [Doubt]
-        "Addresses have no symbol."
-        "Install the debug symbols of the named binaries, or build them unstripped.";
+        "Some addresses have no symbol."
+        "Install debug symbols for the listed binaries, or use unstripped builds.";
     Unusable "unusable" [Doubt]
-        "A file is no ELF file that symbols can be read from."
-        "Name the right file with `--symfs`.";
+        "A file is not an ELF file, or its symbols cannot be read."
+        "Provide the right file with `--symfs`.";
     UserOnly "user-only" [Doubt]
-        "Events are recorded or counted in user space only, since more is not permitted."
+        "Events are recorded or counted in user space only, because kernel events are not \
+         permitted."
         "Run as root, or lower `kernel.perf_event_paranoid`.";
     Weight "weight" [Doubt, Choice]
-        "Events without the field that was to be summed, or with a negative one, are left out."
-        "Name the events that have it with `-e`.";
+        "Events are left out whose summed field is missing or negative."
+        "Select the events that have the field with `-e`.";
     Work "work" [Choice]
-        "States which unit of work amounts are per."
-        "`kymo diff --per` names another one.";
+        "States the unit of work that amounts are divided by."
+        "Choose another unit with `kymo diff --per`.";
 }
 
 impl fmt::Display for NoteKind {
@@ -309,17 +317,18 @@ mod tests {
     /// Text of `docs/trust.md`.
     fn page() -> String {
         let mut text = "\
-# Ledger notes
+# Warnings and notes by code
 
-Whatever prints a result ends with what could make it wrong: lines under `Trust:` are doubts, \
-which `--strict` turns into exit status 3; lines under `Note:` state choices that were made for \
-the user. With `--json` they are objects: `kind` is one of the codes below, `fact` the text with \
-its figures, `advice` the way out or null, `doubt` true or false. Codes are stable; facts are \
-for people.
+Each result ends with a ledger. Lines under `Trust:` are warnings: the result may be wrong or
+incomplete, and `--strict` makes the exit status 3. Lines under `Note:` state how the result was
+obtained. With `--json` they are objects: `kind` is one of the codes below, `fact` the text with its
+numbers, `advice` the remedy or null, and `doubt` true for warnings. Codes are stable; texts may
+change.
 
-This table is `NoteKind` of kymo-model (`BLESS=1 cargo nextest run -p kymo-model trust` renews it).
+This table is generated from `NoteKind` in kymo-model (`BLESS=1 cargo nextest run -p kymo-model
+trust`).
 
-| code | weight | meaning | what to do |
+| Code | Kind | Meaning | Remedy |
 |---|---|---|---|
 "
         .to_owned();

@@ -18,7 +18,7 @@ pub struct SampleLayout {
     pub trailing: TrailingFields,
 }
 
-/// Offsets from the begin of a sample's body.
+/// Offsets from the start of a sample's body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeadingFields {
     /// Event id, as `IDENTIFIER` if the event has that, else as `ID`.

@@ -2,10 +2,10 @@
 
 use crate::{Attr, AttrFlags, EventType, Note, NoteKind, SampleType, by_number};
 
-/// How many of them are named.
+/// Most names in a note.
 const MOST_NAMES: usize = 3;
 
-/// What makes counts, pairs and times of these events less than the truth, if any are so.
+/// Note on events whose sampling lowers counts, pairs and times, if there are any.
 pub fn sampled_tracepoints<'a>(events: impl Iterator<Item = (&'a str, &'a Attr)>) -> Option<Note> {
     let is_sampled = |attr: &Attr| {
         attr.kind == EventType::TRACEPOINT

@@ -281,8 +281,8 @@ impl SchedStats {
         Some(())
     }
 
-    /// What happened since `before`, for the CPUs and domains that are in both; and the CPUs
-    /// that are in one only, or whose domains changed.
+    /// Difference from `before`, for the CPUs and domains that are in both; and the CPUs that are
+    /// in one only, or whose domains changed.
     pub fn since(&self, before: &SchedStats) -> Result<(SchedStats, Vec<u32>), SchedStatsError> {
         if self.version != before.version {
             return Err(SchedStatsError::Versions("two", before.version, self.version));

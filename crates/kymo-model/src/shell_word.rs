@@ -9,7 +9,7 @@ pub fn shell_word(word: impl AsRef<OsStr>) -> String {
     shell_word_of(word.as_ref().as_encoded_bytes())
 }
 
-/// The same of bytes, such as those of a path: what a terminal cannot show is escaped, as bash,
+/// Quotes bytes, such as those of a path: bytes that a terminal cannot show are escaped, as bash,
 /// zsh and busybox read it.
 fn shell_word_of(word: &[u8]) -> String {
     let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"_-./=:,@%+".contains(b);

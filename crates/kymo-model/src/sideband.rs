@@ -374,7 +374,7 @@ mod tests {
 
     type DeviceInode = (u32, u32, u64, u64);
 
-    /// What is read of an MMAP2 record whose 24 bytes of device, inode and generation are `field`.
+    /// Decodes an MMAP2 record whose 24 bytes of device, inode and generation are `field`.
     fn mapping_with(field: &[u8], misc: u16) -> (Option<DeviceInode>, Option<String>) {
         let mut body = Vec::new();
         body.extend([1u32, 2].iter().flat_map(|v| v.to_le_bytes()));

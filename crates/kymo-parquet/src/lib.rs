@@ -17,6 +17,7 @@
 //! if it has one, `kymo.unit.NAME`.
 #![forbid(unsafe_code)]
 
+mod columns;
 mod hybrid;
 mod page;
 mod read;
@@ -24,6 +25,7 @@ mod thrift;
 mod values;
 mod write;
 
+pub use columns::{ColumnsConfig, columns_to_parquet};
 pub use read::ParquetTable;
 pub use values::{ColumnValues, ReadTableError};
 pub use write::{WriteTableError, table_to_parquet};

@@ -14,7 +14,7 @@ use parquet::schema::types::{ColumnPath, Type};
 use crate::SCHEMA_VERSION;
 
 /// Rows of a row group.
-const ROW_GROUP: usize = 122_880;
+pub(crate) const ROW_GROUP: usize = 122_880;
 /// Level of zstd.
 const LEVEL: i32 = 3;
 
@@ -63,12 +63,12 @@ pub enum WriteTableError {
 }
 
 /// Columns of a table that are written, with their names.
-struct Layout<'a> {
+pub(crate) struct Layout<'a> {
     columns: Vec<(usize, String, &'a Column)>,
 }
 
 impl<'a> Layout<'a> {
-    fn new(columns: &'a [Column]) -> Result<Layout<'a>, WriteTableError> {
+    pub(crate) fn new(columns: &'a [Column]) -> Result<Layout<'a>, WriteTableError> {
         let mut chosen: Vec<(usize, String, &Column)> = Vec::new();
         for (at, column) in columns.iter().enumerate().filter(|(_, c)| !c.is_detail) {
             let name = column.name.replace('.', "_");
@@ -83,7 +83,7 @@ impl<'a> Layout<'a> {
         Ok(Layout { columns: chosen })
     }
 
-    fn schema(&self, table: &str) -> Result<Type, ParquetError> {
+    pub(crate) fn schema(&self, table: &str) -> Result<Type, ParquetError> {
         let fields = self.columns.iter().map(|(_, name, column)| {
             let of = physical(&column.of).unwrap_or(Physical::INT64);
             let text = (of == Physical::BYTE_ARRAY).then_some(LogicalType::String);
@@ -99,7 +99,7 @@ impl<'a> Layout<'a> {
         Type::group_type_builder(table).with_fields(fields).build()
     }
 
-    fn properties(
+    pub(crate) fn properties(
         &self,
         table: &str,
         facts: &[(&str, &str)],

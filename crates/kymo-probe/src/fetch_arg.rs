@@ -1,6 +1,6 @@
-//! An argument of a description → fetch arguments at one probe point: the variable is
-//! looked up, its location at the point becomes an expression over registers and
-//! memory, its type becomes a type of the kernel's.
+//! An argument of a description → fetch arguments at one probe point: the variable is resolved, its
+//! location at the point becomes an expression over registers and memory, its type becomes a type
+//! of the kernel's.
 
 use kymo_debuginfo::dwarf::{
     BitSlice, Die, Dwarf, LocationBase, LocationContext, Result, VariableLocation,
@@ -27,7 +27,7 @@ pub(crate) struct ArgFetcher<'d, 's> {
     pub(crate) dwarf: &'d Dwarf<'s>,
     pub(crate) steps: ValueSteps<'d, 's>,
     pub(crate) context: LocationContext<'d, 's>,
-    /// Where variables are looked for.
+    /// Scope in which variables are searched.
     pub(crate) scope: Die<'s>,
     pub(crate) options: &'d FinderOptions<'d>,
 }
@@ -81,17 +81,17 @@ impl<'s> ArgFetcher<'_, 's> {
             && self.dwarf.is_float(kind)?
         {
             return Ok(Err(format!(
-                "the function returns {text} in a register of floating-point numbers, which a \
-                 probe cannot read"
+                "the function returns {text} in a floating-point register, which a probe cannot \
+                 read"
             )));
         }
         Ok(Err(format!(
-            "the function returns {text}, which is not one number in a register; $retval:x64 \
-             records what the register has"
+            "the function returns {text}, which is not a single number in a register; $retval:x64 \
+             records the register"
         )))
     }
 
-    /// Why a value cannot be fetched whole, if it cannot; arrays may be fetched as such.
+    /// Reason why a value cannot be fetched whole, if so; arrays may be fetched as such.
     fn unfetchable(&self, part: &ValuePart<'s>, what: &str) -> Result<Option<String>> {
         let Some(kind) = &part.kind else { return Ok(None) };
         if let Some(BitSlice { width, offset, container }) = part.bits
@@ -99,9 +99,9 @@ impl<'s> ArgFetcher<'_, 's> {
             && !is_low_number(width, offset)
         {
             return Ok(Some(format!(
-                "{what} is a signed field of {width} bits, and fetch arguments have no sign of \
-                 bits: {what}:b{width}@{offset}/{container} records them without it, and \
-                 `kymo run` reads the number"
+                "{what} is a signed bit field of {width} bits, which fetch arguments do not \
+                 support: {what}:b{width}@{offset}/{container} records it unsigned, and `kymo \
+                 run` reads the signed number"
             )));
         }
         if self.dwarf.is_float(kind)? {
@@ -112,7 +112,7 @@ impl<'s> ArgFetcher<'_, 's> {
                 Err(why) => format!("; {why}"),
             };
             return Ok(Some(format!(
-                "{what} is a floating-point number, which fetch arguments do not have{way_out}"
+                "{what} is a floating-point number, which fetch arguments do not support{way_out}"
             )));
         }
         let size = self.dwarf.byte_size(kind)?;
@@ -120,11 +120,11 @@ impl<'s> ArgFetcher<'_, 's> {
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
                 let kind = self.dwarf.complete_type(kind)?.unwrap_or_else(|| kind.clone());
                 let known = self.dwarf.member_names(&kind)?.join(", ");
-                Ok(Some(format!("{what} is not one value: name a field of it ({known})")))
+                Ok(Some(format!("{what} is not a single value: select a field ({known})")))
             }
             gimli::DW_TAG_array_type => Ok(None),
             _ if size.is_some_and(|size| !matches!(size, 0 | 1 | 2 | 4 | 8)) => Ok(Some(format!(
-                "{what} has {} bytes, and fetch arguments have 8 at most",
+                "{what} has {} bytes; fetch arguments have at most 8",
                 size.unwrap_or_default()
             ))),
             _ => Ok(None),
@@ -137,10 +137,13 @@ impl<'s> ArgFetcher<'_, 's> {
         let Some(kind) = part.kind.clone() else { return refused(format!("{what} has no type")) };
         let dimensions = self.dwarf.dimensions(&kind)?.unwrap_or_default();
         let count = match dimensions.get(part.indexed..).unwrap_or_default() {
-            [] => return refused(format!("{what} is an array of unknown length: {what}:[N]")),
+            [] => return refused(format!("{what} is an array of unknown length: use {what}:[N]")),
             [count] => *count,
             _ => {
-                return refused(format!("{what} has several dimensions: name a row or an element"));
+                return refused(format!(
+                    "{what} has several dimensions: select a row or an \
+                                        element"
+                ));
             }
         };
         let element = ValuePart { kind: self.dwarf.real_type(&kind)?, indexed: 0, ..part.clone() };
@@ -157,11 +160,11 @@ impl<'s> ArgFetcher<'_, 's> {
             return refused(why);
         }
         if !matches!(part.location, ValueLocation::Memory(_)) {
-            return refused(format!("{what} is not in memory here: name an element"));
+            return refused(format!("{what} is not in memory here: select an element"));
         }
         if !(1..=MOST_ELEMENTS).contains(&count) {
             return refused(format!(
-                "{what} has {count} elements, and a fetch argument {MOST_ELEMENTS} at most: \
+                "{what} has {count} elements; a fetch argument records at most {MOST_ELEMENTS}: \
                  {what}:[{MOST_ELEMENTS}]"
             ));
         }
@@ -226,7 +229,7 @@ impl<'s> ArgFetcher<'_, 's> {
                 return Ok(FetchedArg::Missing(format!("{name} cannot be read here: {why}")));
             }
             Some(location) => ValueLocation::from(location),
-            None => return Ok(FetchedArg::Missing(format!("{name} is optimised out here"))),
+            None => return Ok(FetchedArg::Missing(format!("{name} is optimized out here"))),
         };
         let kind = self.dwarf.real_type(&die)?;
         let mut part = ValuePart { location, kind, bits: None, user: false, indexed: 0 };
@@ -338,7 +341,7 @@ impl<'s> ArgFetcher<'_, 's> {
         cast: &str,
     ) -> Result<FetchedArg> {
         let Ok(target) = self.steps.pointee(data, what, false)? else {
-            return Ok(FetchedArg::Missing(format!("the text of {what} cannot be reached here")));
+            return Ok(FetchedArg::Missing(format!("the text of {what} is not accessible here")));
         };
         let text = self.finish(target, what, label, Some(FetchType::parse(cast)))?;
         let length =
@@ -361,7 +364,7 @@ impl<'s> ArgFetcher<'_, 's> {
         let is_array = self.dwarf.tag(&kind)? == gimli::DW_TAG_array_type;
         if !is_array && !self.steps.is_pointer(&part)? {
             return Ok(Err(format!(
-                "{what} is neither a pointer nor an array, so it is no string"
+                "{what} is neither a pointer nor an array, hence not a string"
             )));
         }
         let element = self.dwarf.real_type(&kind)?;
@@ -370,7 +373,7 @@ impl<'s> ArgFetcher<'_, 's> {
             None => false,
         };
         if !of_chars {
-            return Ok(Err(format!("{what} is not made of char, so it is no string")));
+            return Ok(Err(format!("{what} does not consist of char, hence is not a string")));
         }
         let part = if is_array {
             part
@@ -457,7 +460,8 @@ impl<'s> ArgFetcher<'_, 's> {
         let plain = e.add == 0 && !matches!(e.base, LocationBase::Address(_));
         if !plain {
             return Ok(Err(format!(
-                "the address of {what} is a sum, which fetch arguments cannot express; record what it is counted from"
+                "the address of {what} is a sum, which fetch arguments cannot express; record its \
+                 operands"
             )));
         }
         self.finish(
@@ -495,7 +499,7 @@ impl<'s> ArgFetcher<'_, 's> {
                         fetch_type,
                     );
                 }
-                None => return Ok(Err(format!("{what} is nowhere"))),
+                None => return Ok(Err(format!("{what} has no location"))),
             },
             ValueLocation::Extern(name) => return Ok(self.external(&name, label, fetch_type)),
             ValueLocation::Gone(why) => {
@@ -551,20 +555,20 @@ impl<'s> ArgFetcher<'_, 's> {
         Ok(Ok(named(label, FetchExpr { base, dereferences: expr.dereferences }, fetch_type)))
     }
 
-    /// How memory at an address of the binary is named.
+    /// Returns the base for memory at an address of the binary.
     fn global_base(
         &self,
         addr: u64,
         dereferences: &[Dereference],
     ) -> std::result::Result<FetchBase, String> {
         if dereferences.is_empty() {
-            return Err("an address of the binary itself cannot be a value".into());
+            return Err("an address of the binary cannot be a value".into());
         }
         match &self.options.data {
             DataNaming::Kernel(symbol) => match symbol(addr) {
                 Some((name, 0)) => Ok(FetchBase::Symbol(name)),
                 Some((name, offset)) => Ok(FetchBase::Symbol(format!("{name}+{offset}"))),
-                None => Err(format!("no symbol is known at {addr:#x}")),
+                None => Err(format!("no symbol at {addr:#x}")),
             },
             // The kernel counts from where the file's code is mapped.
             DataNaming::File { bias } => Ok(FetchBase::FileOffset(addr.wrapping_sub(*bias))),
@@ -586,7 +590,7 @@ impl<'s> ArgFetcher<'_, 's> {
                 Ok(named(label, fetch, fetch_type))
             }
             DataNaming::File { .. } => {
-                Err(format!("{name} is defined in another file, whose place is not known"))
+                Err(format!("{name} is defined in another file with an unknown location"))
             }
         }
     }

@@ -4,7 +4,7 @@
 /// A symbol and the bytes from its beginning, for an address.
 pub type SymbolLookup<'a> = dyn Fn(u64) -> Option<(String, u64)> + 'a;
 
-/// How data of the binary is named in fetch arguments.
+/// Base of addresses of the binary's data in fetch arguments.
 pub enum DataNaming<'a> {
     /// By symbol: the kernel and its modules.
     Kernel(&'a SymbolLookup<'a>),
@@ -15,9 +15,9 @@ pub enum DataNaming<'a> {
     },
 }
 
-/// How to search.
+/// Options of the search.
 pub struct FinderOptions<'a> {
-    /// How data is named; tells probes of the kernel from those of programs.
+    /// Base of data addresses; distinguishes probes of the kernel from those of programs.
     pub data: DataNaming<'a>,
     /// Leave out inlined copies.
     pub no_inlines: bool,

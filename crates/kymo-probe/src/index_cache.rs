@@ -15,19 +15,19 @@ const INDEX: CacheKind = CacheKind { name: "probe-index", version: VERSION };
 /// An empty file that says that a binary was searched before.
 const SEEN: CacheKind = CacheKind { name: "probe-seen", version: 1 };
 
-/// What is smaller is searched as fast as an index is read.
+/// Size below which searching is as fast as reading an index.
 const WORTH_IT: u64 = 8 << 20;
 
 /// The index of a binary, or the place for one.
 pub(crate) struct CachedIndex {
     place: Option<(SymbolCache, BuildId)>,
     payload: Option<Payload>,
-    /// Why it is not used.
+    /// Reason why it is not used.
     problem: Option<String>,
 }
 
 impl CachedIndex {
-    /// What is in the cache for these files.
+    /// Loads the cached index of these files, if any.
     pub(crate) fn load(files: &BinaryFiles, sections: &Sections<'_>) -> CachedIndex {
         let cache = SymbolCache::of_user().filter(|_| sections.info_size() >= WORTH_IT);
         let mut cached =
@@ -52,12 +52,12 @@ impl CachedIndex {
         }
     }
 
-    /// Makes the index if the binary was searched before, or at once.
+    /// Makes the index if the binary was searched before, or immediately.
     pub(crate) fn learn(
         &self,
         files: &BinaryFiles,
         sections: &Sections<'_>,
-        at_once: bool,
+        immediately: bool,
     ) -> Vec<Note> {
         let problem = self.problem.iter().map(|why| not_used(why)).collect();
         let Some((cache, id)) = self.place.as_ref().filter(|_| self.payload.is_none()) else {
@@ -65,10 +65,12 @@ impl CachedIndex {
         };
         let label = files.path.display().to_string();
         let stored = match cache.load(SEEN, *id) {
-            Ok(None) if !at_once && self.problem.is_none() => cache.store(SEEN, *id, &label, &[]),
+            Ok(None) if !immediately && self.problem.is_none() => {
+                cache.store(SEEN, *id, &label, &[])
+            }
             _ => match Dwarf::new(sections) {
                 Ok(dwarf) => cache.store(INDEX, *id, &label, &dwarf.build_index()),
-                // Whatever is wrong was told by the search.
+                // Defects were reported by the search.
                 Err(_) => Ok(()),
             },
         };
@@ -76,8 +78,8 @@ impl CachedIndex {
     }
 }
 
-/// What is wrong with a cache costs time and nothing else.
+/// Note about an unused index: a defect of the cache costs only time.
 fn not_used(why: &str) -> Note {
-    let advice = "it is made anew; KYMO_CACHE names another directory, or is `off`";
-    Note::choice(NoteKind::Cache, format!("an index was not used: {why}"), Some(advice.to_owned()))
+    let advice = "it is rebuilt; set KYMO_CACHE to another directory, or to `off`";
+    Note::choice(NoteKind::Cache, format!("an index was ignored: {why}"), Some(advice.to_owned()))
 }

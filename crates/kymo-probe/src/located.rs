@@ -4,7 +4,7 @@
 use kymo_debuginfo::dwarf::{Die, Dwarf, VariableLocation};
 
 use crate::grammar::ProbeDescription;
-use crate::point_finder::{PointError, PointFinder};
+use crate::point_finder::{CodeSite, PointError, PointFinder};
 use crate::registers;
 
 /// A probe point.
@@ -22,7 +22,7 @@ pub struct LocatedPoint {
 pub struct LocatedVariable<'s> {
     /// The point.
     pub point: LocatedPoint,
-    /// Where it is; why not, in words.
+    /// Location of the variable, or the reason why there is none.
     pub location: Result<VariableLocation, String>,
     /// Its type behind names and qualifiers; none for `void`.
     pub kind: Option<Die<'s>>,
@@ -42,14 +42,39 @@ impl<'d, 's> PointFinder<'d, 's> {
         &mut self,
         d: &ProbeDescription,
     ) -> Result<Vec<LocatedPoint>, PointError> {
-        let mut points = Vec::new();
-        for site in self.sites(d)? {
-            let entry = self.dwarf.entry(&site.function)?;
-            let entry = self.dwarf.entry_pc(&site.function.unit, &entry)?;
-            let is_inlined = site.scope != site.function;
-            points.push(LocatedPoint { addr: site.addr, entry, is_inlined });
+        self.sites(d)?.iter().map(|site| self.located(site)).collect()
+    }
+
+    /// The first point in each function and in each inlined copy, and the number of the others: the
+    /// line of a loop has code before it and in each of its rounds, and a round may be there
+    /// several times.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn first_points(
+        &mut self,
+        d: &ProbeDescription,
+    ) -> Result<(Vec<LocatedPoint>, usize), PointError> {
+        let mut sites = self.sites(d)?;
+        sites.sort_by_key(|site| site.addr);
+        let mut first: Vec<CodeSite<'s>> = Vec::new();
+        let mut others = 0;
+        for site in sites {
+            if first.iter().any(|known| known.scope == site.scope) {
+                others += 1;
+            } else {
+                first.push(site);
+            }
         }
-        Ok(points)
+        let points = first.iter().map(|site| self.located(site)).collect::<Result<_, _>>()?;
+        Ok((points, others))
+    }
+
+    fn located(&self, site: &CodeSite<'s>) -> Result<LocatedPoint, PointError> {
+        let entry = self.dwarf.entry(&site.function)?;
+        let entry = self.dwarf.entry_pc(&site.function.unit, &entry)?;
+        let is_inlined = site.scope != site.function;
+        Ok(LocatedPoint { addr: site.addr, entry, is_inlined })
     }
 
     /// A variable or parameter at all points of a description.
@@ -79,7 +104,7 @@ impl<'d, 's> PointFinder<'d, 's> {
                     Err(format!("{name} cannot be read here: {why}"))
                 }
                 Some(location) => Ok(location),
-                None => Err(format!("{name} is optimised out here")),
+                None => Err(format!("{name} is optimized out here")),
             };
             let kind = self.dwarf.real_type(&seen.die)?;
             found.push(LocatedVariable { point, location, kind });

@@ -42,8 +42,8 @@ pub fn event_name(function: &str, ret: bool) -> String {
     name + suffix
 }
 
-/// What stands behind the last `::` that is outside of `<…>`, without generic
-/// arguments. A closure is named with the function that holds it.
+/// Returns the part after the last `::` that is outside of `<…>`, without generic arguments. A
+/// closure is named with the function that holds it.
 fn last_component(path: &str) -> &str {
     let mut depth = 0i32;
     let mut starts = vec![0];
@@ -135,7 +135,7 @@ pub enum TakenName {
     Number,
 }
 
-/// Why an event gets no name.
+/// Reason why an event gets no name.
 #[derive(Debug, thiserror::Error)]
 pub enum NamingError {
     /// The name is taken.
@@ -149,7 +149,7 @@ pub enum NamingError {
         event: String,
     },
     /// All numbers are taken.
-    #[error("too many events are called {group}:{event}_N")]
+    #[error("too many events named {group}:{event}_N")]
     TooMany {
         /// Their group.
         group: String,

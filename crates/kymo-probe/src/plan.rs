@@ -17,11 +17,11 @@ use crate::resolve::ResolveOptions;
 use crate::safety::ProbeHazard;
 use crate::target::{ProbeResolver, ProbedTarget};
 
-/// How descriptions are turned into changes.
+/// Options of planning changes from descriptions.
 pub struct PlanOptions<'p> {
-    /// What is probed.
+    /// Target of the probes.
     pub target: &'p ProbedTarget,
-    /// How descriptions are resolved.
+    /// Options of resolving descriptions.
     pub resolve: ResolveOptions,
     /// Points where a probe does harm are taken all the same, with a note.
     pub force: bool,
@@ -42,7 +42,7 @@ pub struct PlannedProbes {
     pub resolved: Vec<(String, Vec<ProbeDefinition>)>,
     /// Whether the instruction at any probe point is single-stepped.
     pub single_stepped: bool,
-    /// What is to be known of them.
+    /// Notes about the probes.
     pub notes: Vec<Note>,
 }
 
@@ -93,7 +93,7 @@ pub fn plan_probes(
     if let Some(files) = opened.filter(|f| f.kind == BinaryKind::User)
         && let Some(fact) = replaced_binary(&files.path, &[])
     {
-        let advice = Some("start these processes again".to_owned());
+        let advice = Some("restart these processes".to_owned());
         planned.notes.push(Note::doubt(NoteKind::Program, fact, advice));
     }
     for text in descriptions {
@@ -146,7 +146,7 @@ fn judge(
         planned.single_stepped |= safety.cheap == Some(false);
         if options.costs && safety.cheap == Some(false) {
             let fact = format!(
-                "at {:#x} the instruction is single-stepped: some 15 us a hit instead of 1",
+                "the instruction at {:#x} is single-stepped: about 15 us per hit instead of 1",
                 point.addr
             );
             let advice = "kymo probe bench measures it here".to_owned();

@@ -1,4 +1,4 @@
-//! What can be wrong with descriptions that are to become probes.
+//! Errors of planning probes from descriptions.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::grammar::GrammarError;
 use crate::naming::NamingError;
 use crate::resolve::ResolveError;
 
-/// Why descriptions do not become probes.
+/// Error of planning probes from descriptions.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum PlanError {

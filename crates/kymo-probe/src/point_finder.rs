@@ -34,19 +34,19 @@ pub struct ProbePoint {
     /// Name of the function that the description meant there: of an inlined copy
     /// the inlined function.
     pub function: String,
-    /// What is fetched.
+    /// Fetch arguments.
     pub args: Vec<FetchArg>,
     /// Source file and line there.
     pub line: Option<(String, u32)>,
 }
 
-/// Why no places are given.
+/// Reason why no probe points are found.
 #[derive(Debug, thiserror::Error)]
 pub enum PointError {
     /// Nothing matches.
     #[error("{what}")]
     NotFound {
-        /// What was looked for, in words.
+        /// Description of what was searched for.
         what: String,
     },
     /// An argument cannot be had.
@@ -54,11 +54,11 @@ pub enum PointError {
     Argument {
         /// The argument as written.
         arg: String,
-        /// Why.
+        /// Cause.
         why: String,
     },
     /// More places than wanted.
-    #[error("more than {limit} places; --max-probes raises the limit")]
+    #[error("more than {limit} probe points; --max-probes raises the limit")]
     TooMany {
         /// The limit.
         limit: usize,
@@ -74,7 +74,7 @@ pub enum PointError {
 /// A place before its arguments are known.
 pub(crate) struct CodeSite<'s> {
     pub(crate) addr: u64,
-    /// Where variables are looked for.
+    /// Scope in which variables are searched.
     pub(crate) scope: Die<'s>,
     /// The function whose code it is.
     pub(crate) function: Die<'s>,
@@ -115,7 +115,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         let sites = self.sites(d)?;
         if let Some(absent) = self.dwarf.absent_text() {
             let advice =
-                "there may be more places in it; build them again, or put them beside the binary";
+                "it may contain more probe points; rebuild them, or put them next to the binary";
             self.notes.push(Note::doubt(NoteKind::Missing, absent, Some(advice.to_owned())));
         }
         let mut fetched: Vec<Vec<FetchedArg>> = Vec::new();
@@ -153,7 +153,7 @@ impl<'d, 's> PointFinder<'d, 's> {
                         self.notes.push(Note::doubt(
                             NoteKind::Missing,
                             format!("at {:#x}: {why}", place.addr),
-                            Some("the value recorded there is the mark 0xdeade12d".to_owned()),
+                            Some("the recorded value is the marker 0xdeade12d".to_owned()),
                         ));
                         place.args.extend(template.iter().map(|t| FetchArg {
                             name: t.name.clone(),
@@ -269,9 +269,9 @@ impl<'d, 's> PointFinder<'d, 's> {
         Ok(sites)
     }
 
-    /// What the source calls the function that has this name in the symbol table alone, and
-    /// its unit: of the names of one function (`malloc`, `__libc_malloc`) the debugging
-    /// information has but one.
+    /// Returns the source name of a function that has `name` in the symbol table alone, and its
+    /// unit: of several names of one function (`malloc`, `__libc_malloc`) the debugging information
+    /// has only one.
     pub(crate) fn alias(&self, name: &str) -> Result<Option<(Rc<DwarfUnit<'s>>, String)>> {
         let Some(addr) = (self.options.entry)(name) else { return Ok(None) };
         for index in self.dwarf.units_of(addr) {
@@ -290,7 +290,8 @@ impl<'d, 's> PointFinder<'d, 's> {
         if let Some(path) = &self.missed_source {
             return PointError::NotFound {
                 what: format!(
-                    "the source file {path} is needed for a pattern and was not found; -s says where sources are"
+                    "source file {path}, which the pattern needs, was not found; -s sets the \
+                     source directory"
                 ),
             };
         }
@@ -406,7 +407,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         Ok(())
     }
 
-    /// Where the variables of a function are in place: its entry, or behind its
+    /// Returns the point at which the variables of a function are in place: its entry, or after its
     /// prologue if it first stores its parameters in its frame.
     fn entered(
         &mut self,
@@ -427,8 +428,11 @@ impl<'d, 's> PointFinder<'d, 's> {
             let name = self.dwarf.readable_name(die)?;
             self.notes.push(Note::choice(
                 NoteKind::Prologue,
-                format!("{name} stores its parameters first: its variables are in place from {behind:#x} on, which is probed"),
-                Some(format!("to probe its entry, where they are not: {addr:#x}")),
+                format!(
+                    "{name} stores its parameters first: the probe is at {behind:#x}, where \
+                         its variables are valid"
+                ),
+                Some(format!("to probe the entry instead, without variables: {addr:#x}")),
             ));
         }
         Ok(behind)
@@ -553,8 +557,8 @@ impl<'d, 's> PointFinder<'d, 's> {
         Ok(())
     }
 
-    /// Of the function and inlined copies at `addr` the one that is meant: the
-    /// one named, else the one declared nearest before the line.
+    /// Returns the function or inlined copy at `addr` that is meant: the one named, else the one
+    /// declared nearest before the line.
     fn best_scope(
         &self,
         unit: &Rc<DwarfUnit<'s>>,

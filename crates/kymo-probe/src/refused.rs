@@ -1,4 +1,4 @@
-//! What the kernel's refusals mean, where it says only "invalid argument".
+//! Causes of the kernel's refusals that are reported only as "invalid argument".
 
 use kymo_kernel::kprobes::forbidden;
 use kymo_kernel::probe_events::{ProbeError, ProbeFile};
@@ -39,8 +39,8 @@ fn why(target: &ProbeTarget, error: &std::io::Error) -> Option<String> {
         && path.contains(char::is_whitespace)
     {
         return Some(format!(
-            "{path} has a blank in its path, which the kernel takes for the end of it: probe it by \
-             a link without one (ln -s)"
+            "{path} contains a space, which ends a path for the kernel: probe it through a \
+             symbolic link without spaces (ln -s)"
         ));
     }
     let ProbeTarget::Symbol { symbol, offset, .. } = target else { return None };
@@ -49,7 +49,7 @@ fn why(target: &ProbeTarget, error: &std::io::Error) -> Option<String> {
     let addr = address_of(symbol)?.checked_add(offset.unwrap_or(0))?;
     if let Some(name) = forbidden(addr) {
         return Some(format!(
-            "{name} is on the kernel's blacklist: it is needed to handle probes; probe a caller"
+            "{name} is on the kernel's kprobe blacklist because it handles probes; probe a caller"
         ));
     }
     let (_, _, name, _) = names.lookup(addr)?;
@@ -57,7 +57,8 @@ fn why(target: &ProbeTarget, error: &std::io::Error) -> Option<String> {
     let is_it = |line: &str| line.split_ascii_whitespace().next() == Some(name);
     if !traced.is_empty() && !traced.lines().any(is_it) {
         return Some(format!(
-            "{name} is notrace: this kernel takes no probe where its function tracer may not look (CONFIG_KPROBE_EVENTS_ON_NOTRACE); probe a caller, or what it calls"
+            "{name} is notrace: this kernel accepts no probes on functions hidden from the \
+             function tracer (CONFIG_KPROBE_EVENTS_ON_NOTRACE); probe a caller or a callee"
         ));
     }
     None

@@ -18,7 +18,7 @@ pub(crate) fn kernel_name(architecture: Architecture, number: u16) -> Option<Str
     }
 }
 
-/// What manuals call a register that the kernel does not name.
+/// Manual's name of a register that the kernel does not name.
 pub(crate) fn name(architecture: Architecture, number: u16) -> String {
     match (architecture, number) {
         (Architecture::X86_64, 17..=32) => format!("xmm{}", number - 17),

@@ -25,7 +25,7 @@ pub struct ResolveOptions {
     pub no_inlines: bool,
     /// Most probe points of one description.
     pub max_probes: usize,
-    /// Where sources are.
+    /// Directories of sources.
     pub sources: SourceDirectories,
 }
 
@@ -52,7 +52,7 @@ pub struct ResolvedProbe {
     pub notes: Vec<Note>,
 }
 
-/// Why a description cannot be resolved.
+/// Error of resolving a description.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// The files cannot be used.
@@ -66,9 +66,9 @@ pub enum ResolveError {
     NoDebuginfo {
         /// The binary.
         path: String,
-        /// What asks for it.
+        /// Feature that needs it.
         what: String,
-        /// What to do.
+        /// Advice.
         advice: String,
     },
     /// The symbol table has no such function.
@@ -88,7 +88,7 @@ pub enum ResolveError {
         name: String,
         /// The binary.
         path: String,
-        /// What it has.
+        /// List of the existing markers.
         known: String,
     },
     /// The probe point is not in code.
@@ -120,12 +120,12 @@ impl<'a> ProbedBinary<'a> {
         self.index.get_or_init(|| CachedIndex::load(self.files, sections))
     }
 
-    /// To be called once the answers are given: an index of the debugging
-    /// information is made for the next time, if the binary was searched before,
-    /// or at once. What there is to say of indices is given.
-    pub fn learn(&self, at_once: bool) -> Vec<Note> {
+    /// To be called once the answers are given: an index of the debugging information is made for
+    /// the next time, if the binary was searched before, or with `immediately`. Returns notes about
+    /// indices.
+    pub fn learn(&self, immediately: bool) -> Vec<Note> {
         match (&self.sections, self.index.get()) {
-            (Some(sections), Some(index)) => index.learn(self.files, sections, at_once),
+            (Some(sections), Some(index)) => index.learn(self.files, sections, immediately),
             _ => Vec::new(),
         }
     }
@@ -177,7 +177,8 @@ impl<'a> ProbedBinary<'a> {
         let advice = match &self.files.kind {
             BinaryKind::User => format!("compile it with -g, or install its debug package{id}"),
             _ => format!(
-                "install the kernel's debug package{id} (Debian: linux-image-…-dbg), or name its vmlinux with -k"
+                "install the kernel's debug package{id} (Debian: linux-image-…-dbg), or pass its \
+                 vmlinux with -k"
             ),
         };
         ResolveError::NoDebuginfo { path: self.path(), what: what.to_owned(), advice }
@@ -309,8 +310,7 @@ impl<'a> ProbedBinary<'a> {
         };
         let near = match near.as_slice() {
             [] if self.has_no_functions() => {
-                "; it has no symbols of functions: name an address (0x…), or install its debug \
-                 package"
+                "; it has no function symbols: use an address (0x…), or install its debug package"
                     .to_owned()
             }
             [] => String::new(),

@@ -51,7 +51,8 @@ pub fn resolve_by_kallsyms(
     // A name that several functions have means none of them for the kernel.
     if !glob && resolved.definitions.len() > 1 {
         return Err(PointError::Refused(format!(
-            "{} functions of the running kernel are called {wanted}; the kernel cannot be told which one without its vmlinux (-k)",
+            "{} functions of the running kernel are named {wanted}; selecting one needs its \
+             vmlinux (-k)",
             resolved.definitions.len()
         ))
         .into());

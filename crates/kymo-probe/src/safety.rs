@@ -8,7 +8,7 @@ use kymo_symbols::debug_files::BinaryKind;
 use crate::point_finder::ProbePoint;
 use crate::resolve::ProbedBinary;
 
-/// Why a probe point should not be armed.
+/// Reason why a probe point should not be armed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeHazard {
     /// Harm that would be done.
@@ -44,7 +44,7 @@ impl ProbedBinary<'_> {
         let function = &point.function;
         let (what, advice) = match section.name.as_str() {
             ".init.text" => (
-                format!("{function} is in __init code, which is gone after boot"),
+                format!("{function} is in __init code, which is freed after boot"),
                 "probe what it calls",
             ),
             ".exit.text" => (
@@ -53,7 +53,7 @@ impl ProbedBinary<'_> {
             ),
             ".kprobes.text" | ".noinstr.text" | ".entry.text" | ".irqentry.text" => (
                 format!(
-                    "{function} is in {}, which the kernel needs to handle probes and forbids to probe",
+                    "{function} is in {}, which handles probes and cannot be probed",
                     section.name
                 ),
                 "probe a caller",

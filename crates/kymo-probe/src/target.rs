@@ -1,4 +1,4 @@
-//! Which binary is meant, and how descriptions are resolved in it.
+//! Target binary, and the resolution of descriptions in it.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::plan_error::PlanError;
 use crate::resolve::{ProbedBinary, ResolveOptions, ResolvedProbe};
 use crate::resolve_by_kallsyms::resolve_by_kallsyms;
 
-/// What is probed; the running kernel if nothing is named.
+/// Target of probes; the default is the running kernel.
 #[derive(Clone, Debug, Default)]
 pub struct ProbedTarget {
     /// A program or library: a path, or a name on the search path.
@@ -56,8 +56,8 @@ impl ProbedTarget {
 pub enum ProbeResolver<'a> {
     /// A binary.
     Binary(Box<ProbedBinary<'a>>),
-    /// The running kernel's list of symbols, where its binary is missing. The
-    /// error says what is missing for more.
+    /// The running kernel's list of symbols, where its binary is missing. The error describes what
+    /// is missing for more.
     Symbols(String, BinaryError),
 }
 
@@ -90,11 +90,11 @@ impl<'a> ProbeResolver<'a> {
         Ok(ProbeResolver::Symbols(text, missing))
     }
 
-    /// After the answers: what makes the next ones faster. `at_once`: now, and not only
+    /// After the answers: what makes the next ones faster. `immediately`: now, and not only
     /// when it pays.
-    pub fn learn(&self, at_once: bool) -> Vec<Note> {
+    pub fn learn(&self, immediately: bool) -> Vec<Note> {
         match self {
-            ProbeResolver::Binary(binary) => binary.learn(at_once),
+            ProbeResolver::Binary(binary) => binary.learn(immediately),
             ProbeResolver::Symbols(..) => Vec::new(),
         }
     }

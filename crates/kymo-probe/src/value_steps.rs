@@ -18,7 +18,7 @@ pub(crate) struct ValueExpr {
     pub(crate) add: i64,
 }
 
-/// Where a value is.
+/// Location of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValueLocation {
     /// The value is the expression.
@@ -35,7 +35,7 @@ pub(crate) enum ValueLocation {
 
 impl From<LocationExpr> for ValueExpr {
     fn from(e: LocationExpr) -> ValueExpr {
-        // Locations of variables are in the memory of whoever runs the code.
+        // Locations of variables are in the memory of the process that runs the code.
         let read = |offset| Dereference { offset, user: false };
         let dereferences = e.derefs.into_iter().map(read).collect();
         ValueExpr { base: e.base, dereferences, add: e.add }
@@ -118,7 +118,7 @@ pub(crate) struct ValueSteps<'d, 's> {
 }
 
 impl<'s> ValueSteps<'_, 's> {
-    /// One step from `part`; `user` says whose memory pointers point into.
+    /// One step from `part`; `user`: pointers point into user memory.
     pub(crate) fn step(
         &self,
         part: ValuePart<'s>,
@@ -153,7 +153,7 @@ impl<'s> ValueSteps<'_, 's> {
                         Err(why) => return Ok(Err(why)),
                     };
                 }
-                Ok(Err(format!("{what} is a reference to references without end")))
+                Ok(Err(format!("{what} is an endless chain of references")))
             }
         }
     }
@@ -168,7 +168,7 @@ impl<'s> ValueSteps<'_, 's> {
         ))
     }
 
-    /// What a pointer points to.
+    /// Dereferences a pointer.
     pub(crate) fn pointee(
         &self,
         part: ValuePart<'s>,
@@ -187,11 +187,11 @@ impl<'s> ValueSteps<'_, 's> {
             }
             ValueLocation::Extern(name) => {
                 return Ok(Err(format!(
-                    "{name} is defined in another file, which does not tell its place here"
+                    "{name} is defined in another file that does not give its location here"
                 )));
             }
             ValueLocation::Pieces(_) => {
-                return Ok(Err(format!("{what} is in several places and cannot be followed")));
+                return Ok(Err(format!("{what} is in several locations and cannot be followed")));
             }
         };
         Ok(Ok(ValuePart { location, kind, bits: None, user, indexed: 0 }))
@@ -256,7 +256,7 @@ impl<'s> ValueSteps<'_, 's> {
         name: &str,
     ) -> SteppedValue<ValuePart<'s>> {
         let Some(kind) = part.kind.clone() else {
-            return Ok(Err(format!("{what} has no type, so no field {name}")));
+            return Ok(Err(format!("{what} has no type, hence no field {name}")));
         };
         let tag = self.dwarf.tag(&kind)?;
         if !matches!(
@@ -264,7 +264,7 @@ impl<'s> ValueSteps<'_, 's> {
             gimli::DW_TAG_structure_type | gimli::DW_TAG_union_type | gimli::DW_TAG_class_type
         ) {
             return Ok(Err(format!(
-                "{what} is not a structure or a union, so it has no field {name}"
+                "{what} is not a structure or union, hence has no field {name}"
             )));
         }
         // An incomplete type is completed elsewhere in the unit.
@@ -290,7 +290,7 @@ impl<'s> ValueSteps<'_, 's> {
             Err(why) => return Ok(Err(format!("{what}.{name}: {why}"))),
         };
         let Ok(offset) = i64::try_from(offset) else {
-            return Ok(Err(format!("{name} has no sensible offset")));
+            return Ok(Err(format!("{name} has an invalid offset")));
         };
         Ok(match at_offset(part.location, offset, size) {
             Ok((location, bits)) => Ok(ValuePart {
@@ -448,7 +448,7 @@ fn at_offset(
                 begin = end;
             }
             if inside.is_empty() {
-                Err("it is in several places".into())
+                Err("it is in several locations".into())
             } else {
                 Ok((ValueLocation::Pieces(inside), None))
             }

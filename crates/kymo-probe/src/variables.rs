@@ -129,8 +129,8 @@ impl<'s> PointFinder<'_, 's> {
         Ok(all)
     }
 
-    /// Why a variable is at none of the places: what there is instead, and where
-    /// in the function it is alive.
+    /// Reason why a variable is at none of the probe points: what there is instead, and where in
+    /// the function it is alive.
     pub(crate) fn why_missing(
         &self,
         site: &CodeSite<'s>,
@@ -150,7 +150,7 @@ impl<'s> PointFinder<'_, 's> {
             });
         };
         // Elsewhere it helps only if it is the place that is wrong.
-        if !why.contains("optimised out") && !why.contains("cannot be read here") {
+        if !why.contains("optimized out") && !why.contains("cannot be read here") {
             return Ok(why);
         }
         let values = self.values(site)?;
@@ -180,8 +180,8 @@ impl<'s> PointFinder<'_, 's> {
         let lines: Vec<String> = readable.iter().map(u64::to_string).collect();
         Ok(match lines.as_slice() {
             [] => why,
-            [line] => format!("{why}; it is alive at line {line} of the function"),
-            lines => format!("{why}; it is alive at lines {} of the function", lines.join(", ")),
+            [line] => format!("{why}; it is live at line {line} of the function"),
+            lines => format!("{why}; it is live at lines {} of the function", lines.join(", ")),
         })
     }
 

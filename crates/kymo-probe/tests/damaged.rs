@@ -47,7 +47,7 @@ fn ask(bytes: &[u8]) -> Vec<String> {
     answers(&dwarf, &symbols)
 }
 
-/// The same by an index.
+/// Queries the binary through an index.
 fn ask_by_index(bytes: &[u8], index: &[u8]) -> Option<Vec<String>> {
     let (sections, symbols) =
         (Sections::load(bytes, None).ok()?, CodeSymbols::load(bytes, None).ok()?);

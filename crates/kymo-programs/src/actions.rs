@@ -1,4 +1,4 @@
-//! What user space does with records of the ring: prints, reads and clears maps, ends.
+//! Actions of user space for records of the ring: print, read and clear maps, exit.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read as _, Write};
@@ -55,7 +55,7 @@ pub(crate) struct ActionRunner {
     buffer: Vec<u8>,
 }
 
-/// What a program asks for of a watchpoint.
+/// Request of a program about a watchpoint.
 pub(crate) struct WatchRequest {
     /// Name of the watchpoint that is to watch; none ends it.
     pub point: Option<String>,
@@ -64,7 +64,7 @@ pub(crate) struct WatchRequest {
     pub pid: u32,
 }
 
-/// Where a program's output goes.
+/// Receivers of a program's output.
 pub struct ProgramSinks<'w> {
     /// Its output.
     pub output: &'w mut dyn Write,
@@ -74,7 +74,7 @@ pub struct ProgramSinks<'w> {
     pub maps: Option<&'w mut MapListener<'w>>,
 }
 
-/// Who takes printed maps as values.
+/// Receiver of printed maps as values.
 pub type MapListener<'l> = dyn FnMut(PrintedMap<'_>) -> io::Result<()> + 'l;
 
 impl ActionRunner {
@@ -122,7 +122,7 @@ impl ActionRunner {
 
     /// Does what a record asks for.
     pub(crate) fn run(&mut self, record: &[u8], sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
-        // The program, the names and the buffer are used at once.
+        // The program, the names and the buffer are used at the same time.
         let program = std::mem::take(&mut self.program);
         let mut buffer = std::mem::take(&mut self.buffer);
         let done = match program.actions.get(u64_at(record, 0) as usize) {
@@ -178,7 +178,7 @@ impl ActionRunner {
             }
             ActionKind::System(_) => {
                 if self.is_ending {
-                    // Whoever ended the run does not wait for thousands of them.
+                    // The end of the run does not wait for thousands of them.
                     self.commands_left += 1;
                     return Ok(());
                 }
@@ -277,7 +277,7 @@ impl ActionRunner {
         }
     }
 
-    /// Keeps a failure for the ledger; the run goes on.
+    /// Keeps a failure for the ledger; the run continues.
     fn fail(&mut self, failure: String) -> io::Result<()> {
         if self.failures.len() < 100 && !self.failures.contains(&failure) {
             self.failures.push(failure);
@@ -347,7 +347,7 @@ impl ActionRunner {
         for (key_bytes, bytes) in read {
             let bytes = one_value(definition, &bytes);
             let was_zeroed = definition.key_type.is_none() && self.zeroed.contains(&map);
-            // Before, a counter was there from the begin.
+            // Before, a counter existed from the start.
             let is_there = self.form == OutputForm::OldText
                 && definition.value_type == ValueType::Count
                 && definition.key_type.is_none();
@@ -418,7 +418,7 @@ impl ActionRunner {
         sinks.output.flush()
     }
 
-    /// What could not be done or named.
+    /// Notes about failed actions and unresolved names.
     pub(crate) fn notes(&self) -> Vec<Note> {
         let failures = self.failures.iter();
         let mut notes: Vec<Note> =

@@ -77,7 +77,7 @@ impl<'f> ProbeAttacher<'f> {
             AttachTarget::Watchpoint { address, .. } => match self.facts.user_process() {
                 Some(pid) => watch(program, &point.target, *address, pid),
                 None => {
-                    let attr = watched(&point.target, *address).ok_or("it is no watchpoint")?;
+                    let attr = watched(&point.target, *address).ok_or("it is not a watchpoint")?;
                     on_cpus(program, &attr, &self.cpus)
                 }
             },
@@ -85,7 +85,7 @@ impl<'f> ProbeAttacher<'f> {
         }
     }
 
-    /// Attaches a program to all of its points at once, where the kernel can: `None` if it
+    /// Attaches a program to all of its points in one call, where the kernel can: `None` if it
     /// cannot or there is only one.
     pub(crate) fn addresses_of_kprobes(&self, points: &[AttachPoint]) -> Option<(Vec<u64>, bool)> {
         let mut names = rustc_hash::FxHashMap::default();
@@ -112,7 +112,7 @@ impl<'f> ProbeAttacher<'f> {
         returns.filter(|_| is_whole).map(|returns| (addresses, returns))
     }
 
-    /// The same for functions of one binary: path and offsets.
+    /// Offsets of the functions of one binary: its path and the offsets.
     pub(crate) fn offsets_of_uprobes(
         &self,
         points: &[AttachPoint],
@@ -146,7 +146,7 @@ impl<'f> ProbeAttacher<'f> {
             (ENOENT, ProbeEventPlace::Function(name, _)) => {
                 format!("the kernel has no function {name}, or its symbol is hidden")
             }
-            (EINVAL, _) => "the kernel takes no probe there".to_owned(),
+            (EINVAL, _) => "the kernel does not allow a probe there".to_owned(),
             _ => e.to_string(),
         })?;
         Ok(vec![BpfLink::to_perf_event(program, event).map_err(|e| e.to_string())?])
@@ -170,7 +170,7 @@ impl<'f> ProbeAttacher<'f> {
                 pmu.open(at, at_return, self.facts.user_process()).map_err(|e| e.to_string())?;
             links.push(BpfLink::to_perf_event(program, event).map_err(|e| e.to_string())?);
         }
-        if links.is_empty() { Err("there is no such probe".into()) } else { Ok(links) }
+        if links.is_empty() { Err("no such probe".into()) } else { Ok(links) }
     }
 
     /// An event of all CPUs, or of the process of `-p` or `-c` with all that it will start.
@@ -198,14 +198,14 @@ impl<'f> ProbeAttacher<'f> {
             }
             AttachTarget::Software { event, period } => {
                 let (config, usual) = software_event(event)
-                    .ok_or_else(|| format!("there is no software event {event}"))?;
+                    .ok_or_else(|| format!("no such software event: {event}"))?;
                 let period = if *period == 0 { usual } else { *period };
                 let attr = Attr { kind: EventType::SOFTWARE, config, ..sampling(period, 0) };
                 self.on_target(program, &attr)
             }
             AttachTarget::Hardware { event, period } => {
                 let (kind, config, usual) = hardware_event(event)
-                    .ok_or_else(|| format!("there is no hardware event {event}"))?;
+                    .ok_or_else(|| format!("no such hardware event: {event}"))?;
                 let period = if *period == 0 { usual } else { *period };
                 let attr = Attr { kind, config, ..sampling(period, 0) };
                 self.on_target(program, &attr)
@@ -253,7 +253,7 @@ pub(crate) fn watch(
     address: u64,
     pid: u32,
 ) -> AttachResult {
-    on_process(program, watched(target, address).ok_or("it is no watchpoint")?, pid)
+    on_process(program, watched(target, address).ok_or("it is not a watchpoint")?, pid)
 }
 
 /// An event in all threads of a process, and in the threads and processes that they start.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kymo_kernel::bpf::{BpfProgram, ProgramInfo, enable_run_time};
 
-/// How long each share is measured for.
+/// Length of a measurement of the share.
 const WINDOW: Duration = Duration::from_millis(250);
 
 /// A limit of run time.

@@ -1,10 +1,10 @@
-//! What the arguments of system calls point to, read by programs in the kernel while the calls
+//! Memory that arguments of system calls point to, read by programs in the kernel while the calls
 //! begin and end ([`kymo_bpf::call_reader`]), and matched with the events of the calls.
 //!
-//! The programs are attached before the events are switched on, so that they run first: when
-//! an event can be read, what was read for it is in the ring. A record belongs to a call if it
-//! is of the same thread, number and arguments (at the end: result), and between the call's
-//! event and the one of its thread before. What cannot be matched is dropped.
+//! The programs are attached before the events are enabled, so that they run first: when an event
+//! can be read, what was read for it is in the ring. A record belongs to a call if it is of the
+//! same thread, number and arguments (at the end: result), and between the call's event and the one
+//! of its thread before. What cannot be matched is dropped.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ const MAX_TASKS: u32 = 1 << 16;
 /// Looks at a ring in which another CPU still writes, before it is left alone.
 const MAX_LOOKS: u32 = 10_000;
 
-/// Whose calls are read.
+/// Tasks whose calls are read.
 #[derive(Clone, Copy, Debug)]
 pub enum ReadTasks<'a> {
     /// Those that are added, and their children if the format of `sched:sched_process_fork` is
@@ -59,7 +59,7 @@ pub struct CallTexts {
 /// A call that begins, as the programs have seen it.
 #[derive(Clone, Debug, Default)]
 pub struct CallEntry {
-    /// What its arguments point to.
+    /// Memory that its arguments point to.
     pub pieces: Vec<MemoryPiece>,
     /// Whether it is of the ABI of 32-bit programs; `None` where the kernel does not tell.
     pub is_compat: Option<bool>,
@@ -124,8 +124,8 @@ impl CallTexts {
         Ok(Some(CallTexts { _links, ring, reads, tasks, waiting, bytes, last, tells_abi }))
     }
 
-    /// Says what is read of the calls of this number, from their next one on. Numbers of the ABI
-    /// of 32-bit programs begin at [`CALL_NUMBERS`].
+    /// Defines the reads of the calls of this number, from their next one on. Numbers of the ABI of
+    /// 32-bit programs begin at [`CALL_NUMBERS`].
     pub fn describe(&self, number: u16, reads: &[MemoryRead]) -> bool {
         !reads.is_empty()
             && u32::from(number) < 2 * CALL_NUMBERS
@@ -140,8 +140,8 @@ impl CallTexts {
         }
     }
 
-    /// What was read when a call began whose event has this time; to be asked of each
-    /// beginning, in their order.
+    /// Returns the memory read at the start of the call whose event has this time; must be called
+    /// for each call start, in order.
     pub fn at_entry(
         &mut self,
         (tid, time): (u32, u64),
@@ -158,7 +158,7 @@ impl CallTexts {
         }
     }
 
-    /// What was read when a call ended.
+    /// Returns the memory read at the end of a call.
     pub fn at_exit(
         &mut self,
         (tid, time): (u32, u64),
@@ -262,7 +262,7 @@ impl Record {
     }
 }
 
-/// Where this kernel notes that a call is of the ABI of 32-bit programs.
+/// Returns the field in which this kernel marks a call of the 32-bit ABI.
 fn compat_mark() -> Option<CompatMark> {
     // TS_COMPAT of x86; TIF_32BIT of AArch64.
     let (member, bits) = match std::env::consts::ARCH {

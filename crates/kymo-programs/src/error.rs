@@ -1,9 +1,9 @@
-//! Why a program does not run.
+//! Errors of programs.
 
 use kymo_bpf::{ProgramPosition, SourceMessage};
 use kymo_kernel::bpf::BpfError;
 
-/// Why a program does not run.
+/// Error of a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It is wrong, in these places.
@@ -29,7 +29,7 @@ pub enum ProgramError {
     Attach {
         /// Attach point.
         point: String,
-        /// Where the probe stands in the program.
+        /// Position of the probe in the program.
         position: ProgramPosition,
         /// Reason.
         reason: String,
@@ -45,9 +45,9 @@ pub enum ProgramError {
     PacketFile {
         /// Its path.
         path: String,
-        /// Where it is named in the program.
+        /// Position of the path in the program.
         position: ProgramPosition,
-        /// Why.
+        /// Cause.
         error: std::io::Error,
     },
     /// Output cannot be written.

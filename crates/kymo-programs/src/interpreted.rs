@@ -1,6 +1,6 @@
-//! A run in user space: the same program, whose probes are events that somebody else takes out
-//! of rings and hands over in the order of time (`take`). Intervals follow the time of events,
-//! BEGIN and END are of this process, as they are in the kernel.
+//! A run in user space: the same program, whose probes are events that the caller takes out of
+//! rings and hands over in the order of time (`take`). Intervals follow the time of events, BEGIN
+//! and END are of this process, as they are in the kernel.
 
 use std::io;
 
@@ -28,11 +28,11 @@ use crate::running::{ProgramOptions, ProgramSummary, RunState};
 pub struct EventPoint {
     /// Name as in the program: `tracepoint:sched:sched_switch`.
     pub name: String,
-    /// What it is.
+    /// Target of the probe.
     pub target: AttachTarget,
-    /// How it is opened; of tracepoints by name.
+    /// Attributes for opening; of tracepoints by name.
     pub attr: Attr,
-    /// What the kernel's event filter may leave out.
+    /// Condition of the kernel's event filter, which drops other events early.
     pub condition: Option<String>,
     /// Numbers of the probes, in order.
     probes: Vec<usize>,
@@ -169,7 +169,7 @@ impl InterpretedProgram {
                                 attr: event_attr(target).ok_or_else(|| ProgramError::Attach {
                                     point: point.name.clone(),
                                     position: probe.position,
-                                    reason: "there is no such event".into(),
+                                    reason: "no such event".into(),
                                 })?,
                                 condition: probe.condition.clone(),
                                 probes: vec![number],
@@ -192,7 +192,7 @@ impl InterpretedProgram {
         !self.points.is_empty() || !self.timers.is_empty()
     }
 
-    /// What they have to have.
+    /// Requirements of the programs on their events.
     pub fn needs(&self) -> ProgramNeeds {
         self.needs
     }
@@ -316,8 +316,8 @@ impl InterpretedProgram {
         Ok(self.state())
     }
 
-    /// Reads the user of a task that may be gone when its events come. `is_root` tells that all
-    /// others are its children.
+    /// Reads the user of a task that may be gone when its events come. `is_root`: all others are
+    /// its children.
     pub fn remember_owner(&mut self, tid: u32, is_root: bool) {
         if self.needs.owner
             && let Ok(status) = proc_maps::status(tid)
@@ -426,8 +426,8 @@ fn event_attr(target: &AttachTarget) -> Option<Attr> {
     Some(Attr { kind, config, sample_period, ..Attr::default() })
 }
 
-/// Why the kernel runs no programs for this process, if it does not: what every program needs
-/// is tried.
+/// Reason why the kernel runs no programs for this process, if so: the common needs of all programs
+/// are tried.
 pub fn bpf_refusal() -> Option<BpfError> {
     const EPERM: i32 = 1;
     const EACCES: i32 = 13;

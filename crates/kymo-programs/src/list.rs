@@ -121,7 +121,7 @@ fn list_pattern(
             continue;
         }
         if kind.ends_with("probe") && kind.starts_with('k') && !facts.has_kprobes() {
-            // Who asked for others, too, is not told.
+            // Not reported if other probes were requested, too.
             if pattern.starts_with('k') {
                 failure = Some("this kernel has no kprobes".to_owned());
             }
@@ -244,8 +244,8 @@ fn target(kind: &str, rest: &[&str]) -> AttachTarget {
     }
 }
 
-/// Whether a function exists is told by the list, which is searched by patterns: a name
-/// becomes one that stands for itself.
+/// The list, which is searched by patterns, shows whether a function exists: a name becomes one
+/// that stands for itself.
 fn wild(name: &str) -> String {
     match (name.contains(['*', '?', '[']), name.chars().next()) {
         (false, Some(first)) => format!("[{first}]{}", &name[first.len_utf8()..]),

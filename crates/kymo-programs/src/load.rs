@@ -72,7 +72,7 @@ pub(crate) struct ProgramLoader<'p> {
     btf: Option<OwnedFd>,
     /// Whether the verifier's log is wanted.
     pub wants_log: bool,
-    /// What becomes of probes that cannot be attached.
+    /// Handling of probes that cannot be attached.
     pub missing: MissingProbes,
 }
 
@@ -235,8 +235,8 @@ fn refused(probe: &CompiledProbe, point: &AttachPoint, error: BpfError) -> Progr
     ProgramError::Refused { point: point.name.clone(), position, text, log: error.log }
 }
 
-/// Where the verifier stopped, and its last words: it prints each instruction as
-/// `NUMBER: (CODE) …` before it judges it.
+/// Position at which the verifier stopped, and its last message: it prints each instruction as
+/// `NUMBER: (CODE) …` before it checks it.
 fn explain_log(probe: &CompiledProbe, log: &str) -> (ProgramPosition, String) {
     let number = |line: &str| {
         let (number, rest) = line.split_once(": (")?;

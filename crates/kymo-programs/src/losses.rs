@@ -1,4 +1,4 @@
-//! What a run lost: entries, records, reads, texts, each with the line that lost it.
+//! Losses of a run: entries, records, reads, texts, each with the line that lost it.
 
 use kymo_bpf::{CompiledProgram, ErrorKind, MapDefinition, MapPurpose};
 use kymo_kernel::bpf::{BpfProgram, ProgramInfo};

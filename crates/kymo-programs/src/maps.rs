@@ -21,15 +21,60 @@ pub(crate) struct KernelMaps {
     holders: Vec<Option<usize>>,
     /// No program runs any more.
     is_quiet: bool,
-    /// Since when records have waited at each exchange, and time spent in exchanges since.
-    behind: Option<(Instant, Duration)>,
+    pace: ExchangePace,
     /// Maps emptied entry by entry while programs wrote to them.
     hasty: u64,
 }
 
-/// The longest time that exchanges make a reader late: the kernel waits some 10 ms in each, and a
-/// program may ask for a thousand a second.
-const MOST_LATE: Duration = Duration::from_secs(4);
+/// The longest time that exchanges make a reader late: the kernel waits some 10 ms in each, more on
+/// a busy machine, and a program may ask for a thousand a second.
+const MOST_LATE: Duration = Duration::from_secs(1);
+
+/// An exchange that takes longer is slow: on a machine whose CPUs are all busy the kernel may wait for
+/// seconds, while the ring fills and records are lost, `exit()` among them.
+const SLOW: Duration = Duration::from_millis(200);
+
+/// Decides whether a map may be exchanged, which takes long, or is emptied entry by entry.
+#[derive(Debug, Default)]
+struct ExchangePace {
+    /// Since when records have waited at each exchange, and time spent in exchanges since.
+    behind: Option<(Instant, Duration)>,
+    /// Exchanges made it too late: there are none until no record waits.
+    is_late: bool,
+    /// When the last exchange ended, if it was slow, and its time.
+    slow: Option<(Instant, Duration)>,
+}
+
+impl ExchangePace {
+    /// Whether there is time for an exchange; `is_behind`: records wait.
+    fn allows(&mut self, is_behind: bool, now: Instant) -> bool {
+        // The reader must have time for records in between, most of it where they wait.
+        let share = if is_behind { 9 } else { 1 };
+        let rest = |(end, time): (Instant, Duration)| {
+            now.saturating_duration_since(end) < time.saturating_mul(share)
+        };
+        if self.slow.is_some_and(rest) {
+            return false;
+        }
+        if !is_behind {
+            *self = ExchangePace { slow: self.slow, ..ExchangePace::default() };
+            return true;
+        }
+        let (since, spent) = *self.behind.get_or_insert((now, Duration::ZERO));
+        let late = now.saturating_duration_since(since);
+        // Other records that wait do not count: exchanges take most of the time.
+        self.is_late |= late > MOST_LATE && spent * 2 > late;
+        !self.is_late
+    }
+
+    /// Takes note of the time that an exchange took, which ended `now`.
+    fn exchanged(&mut self, time: Duration, now: Instant) {
+        self.slow = (time > SLOW).then_some((now, time));
+        if let Some((_, spent)) = &mut self.behind {
+            *spent = spent.saturating_add(time);
+        }
+    }
+}
 
 /// Keys and values, those of all CPUs one after the other.
 pub(crate) type MapEntries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -51,20 +96,13 @@ impl KernelMaps {
         };
         let Some(map) = self.maps.get(number) else { return Ok(None) };
         let start = Instant::now();
-        self.behind = is_behind.then(|| self.behind.unwrap_or((start, Duration::ZERO)));
-        // Other records that wait do not count: exchanges take most of the time.
-        let is_late = |(since, spent): (Instant, Duration)| {
-            since.elapsed() > MOST_LATE && spent * 2 > since.elapsed()
-        };
-        if self.behind.is_some_and(is_late) {
+        if !self.pace.allows(is_behind, start) {
             self.hasty += 1;
             return Ok(None);
         }
         let new = map.create_alike()?;
         holder.hold(&new).map_err(|e| e.error)?;
-        if let Some((_, spent)) = &mut self.behind {
-            *spent += start.elapsed();
-        }
+        self.pace.exchanged(start.elapsed(), Instant::now());
         Ok(self.maps.get_mut(number).map(|map| std::mem::replace(map, new)))
     }
 
@@ -165,5 +203,58 @@ impl ProgramMaps {
         let Some(map) = kernel.maps.get(number) else { return Ok(()) };
         let zero = vec![0u8; map.value_size()];
         taken.iter().try_for_each(|(key, _)| map.insert(key, &zero))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Time after which a record that is written in the second `asked` is handled, where each asks
+    /// for an exchange, of which there are `a_second` and each takes `cost`.
+    fn handled(asked: u64, a_second: u64, cost: Duration) -> Duration {
+        let mut pace = ExchangePace::default();
+        let begin = Instant::now();
+        let mut now = begin;
+        for n in 0..asked * a_second {
+            let written = begin + Duration::from_secs(1) * n as u32 / a_second as u32;
+            now = now.max(written);
+            let next = written + Duration::from_secs(1) / a_second as u32;
+            if pace.allows(now >= next, now) {
+                now += cost;
+                pace.exchanged(cost, now);
+            } else {
+                now += Duration::from_micros(20);
+            }
+        }
+        now - begin
+    }
+
+    #[test]
+    fn exchanges_do_not_make_a_reader_later_and_later() {
+        let slow = Duration::from_millis(30);
+        for a_second in [100, 1000, 3000] {
+            for asked in [1, 5, 30] {
+                let late =
+                    handled(asked, a_second, slow).saturating_sub(Duration::from_secs(asked));
+                assert!(late < MOST_LATE * 2, "{a_second} {asked}: {late:?}");
+            }
+        }
+        // Where an exchange takes seconds, the reader has half of the time for other records.
+        let (mut pace, begin) = (ExchangePace::default(), Instant::now());
+        let (mut now, mut spent) = (begin, Duration::ZERO);
+        let cost = Duration::from_secs(2);
+        while now < begin + Duration::from_secs(40) {
+            if pace.allows(false, now) {
+                (now, spent) = (now + cost, spent + cost);
+                pace.exchanged(cost, now);
+            } else {
+                now += Duration::from_millis(1);
+            }
+        }
+        assert!(spent <= Duration::from_secs(22), "{spent:?}");
+        // Where there is time, each map is exchanged.
+        let time = handled(5, 20, slow);
+        assert!(time < Duration::from_millis(5100), "{time:?}");
     }
 }

@@ -28,7 +28,7 @@ const LINK_TYPE: u32 = 101;
 pub(crate) struct PacketCapture {
     rings: BpfPerfRings,
     files: BTreeMap<String, PacketFile>,
-    /// What the real clock is ahead of the clock of packets.
+    /// Offset of the real-time clock from the clock of packets, in ns.
     since_boot: u64,
     /// Samples that name no call of `skboutput()`.
     unknown: u64,
@@ -106,7 +106,7 @@ impl PacketCapture {
         read as u64
     }
 
-    /// What is missing in the files.
+    /// Notes about packets missing from the files.
     pub(crate) fn notes(&self) -> Vec<Note> {
         let failed = self.files.iter().filter_map(|(path, file)| {
             let error = file.failure.as_ref()?;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_once_and_counted() {
+    fn a_full_disk_is_reported_once_and_counted() {
         let mut file = PacketFile::of(File::options().write(true).open("/dev/full").unwrap());
         file.write(0, &packet(2, b"ip"), 0);
         file.flush();

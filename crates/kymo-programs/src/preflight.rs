@@ -1,5 +1,5 @@
-//! What probes cost, before programs are attached: how often each fires now, counted by a
-//! program that does nothing, and the share of a CPU that is to be expected.
+//! Estimated cost of probes, before programs are attached: the current rate of each, counted by an
+//! empty program, and the expected share of a CPU.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct ProbeCost {
     pub point: String,
     /// Its attach points.
     pub points: usize,
-    /// How often they fired in a second.
+    /// Hits per second.
     pub hits: f64,
     /// Nanoseconds of a hit: an estimate.
     pub hit_ns: u64,
@@ -66,7 +66,7 @@ fn fires(probe: &CompiledProbe) -> bool {
     })
 }
 
-/// The same probe with `return 0`.
+/// Returns the probe with the body `return 0`.
 fn without_body(probe: &CompiledProbe) -> CompiledProbe {
     let instruction = |code| BpfInstruction { code, ..BpfInstruction::default() };
     CompiledProbe {

@@ -31,7 +31,7 @@ use crate::watchpoints::Watchpoints;
 /// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramOptions {
-    /// What the program is called in messages that it prints.
+    /// Name of the program in its messages.
     pub name: String,
     /// Text of the program, for messages while it runs.
     pub text: String,
@@ -81,10 +81,10 @@ impl ProgramMode {
     }
 }
 
-/// Whether a run goes on.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// It does; there may be more records at once.
+    /// It continues; there may be more records.
     Busy,
     /// It does; nothing waits.
     Idle,
@@ -92,12 +92,12 @@ pub enum RunState {
     Ended,
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub struct ProgramSummary {
     /// Status of `exit()`.
     pub status: u8,
-    /// What was lost.
+    /// Notes about losses.
     pub notes: Vec<Note>,
 }
 
@@ -142,7 +142,7 @@ fn is_raw_syscall(probe: &CompiledProbe) -> bool {
 }
 
 /// Whether programs of one tracepoint are of both kinds. The kernel calls those of perf events
-/// together, before raw ones or behind them: that depends on whether somebody else has a perf
+/// together, before raw ones or behind them: that depends on whether another process has a perf
 /// event on the tracepoint already, and is not the order of the source.
 fn has_mixed_tracepoint(compiled: &CompiledProgram) -> bool {
     let mut kinds: BTreeMap<(&str, &str), BpfProgramType> = BTreeMap::new();
@@ -254,7 +254,7 @@ pub struct RunningProgram {
     pub logs: Vec<(String, String)>,
     /// Attach points.
     pub attached: usize,
-    /// Probes that could not be attached, where the program goes on without them.
+    /// Probes that could not be attached, where the program continues without them.
     pub warnings: Vec<SourceMessage>,
     notes: Vec<Note>,
     errors: RuntimeErrors,
@@ -369,7 +369,7 @@ impl RunningProgram {
             binaries.dedup();
             let among: Vec<u32> = facts.user_process().into_iter().collect();
             for fact in binaries.iter().filter_map(|path| replaced_binary(path, &among)) {
-                let advice = Some("start these processes again".to_owned());
+                let advice = Some("restart these processes".to_owned());
                 self.notes.push(Note::doubt(NoteKind::Program, fact, advice));
             }
             if program.probes.iter().flat_map(|probe| &probe.points).all(has_probed_address) {
@@ -452,7 +452,7 @@ impl RunningProgram {
         self.judge_failures(loader.missing, probe, failures)
     }
 
-    /// One that was named must be there, unless the program goes on without it; of those that a
+    /// One that was named must be there, unless the program continues without it; of those that a
     /// pattern stands for, some may refuse.
     fn judge_failures(
         &mut self,
@@ -541,7 +541,7 @@ impl RunningProgram {
         self.loaded.len() - 1
     }
 
-    /// How often its programs ran, while run time is measured.
+    /// Number of runs of its programs, while run time is measured.
     pub(crate) fn run_count(&self) -> u64 {
         self.loaded.iter().map(|(_, p)| ProgramInfo::of(p).map_or(0, |i| i.run_count)).sum()
     }

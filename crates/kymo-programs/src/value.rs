@@ -96,7 +96,7 @@ impl ProgramValue {
         }
     }
 
-    /// The same in units of `div`.
+    /// Returns the value in units of `div`.
     pub(crate) fn divide(self, div: u32) -> ProgramValue {
         let n = i64::from(div);
         if div <= 1 {

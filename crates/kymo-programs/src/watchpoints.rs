@@ -26,7 +26,7 @@ impl Watchpoints {
         Watchpoints { process, ..Watchpoints::default() }
     }
 
-    /// Watches an address, or ends that; the process goes on.
+    /// Watches an address, or ends that; the process continues.
     pub(crate) fn serve(&mut self, request: &WatchRequest, loaded: &[(String, BpfProgram)]) {
         let WatchRequest { point, address, pid } = request;
         let Some(wanted) = point else {

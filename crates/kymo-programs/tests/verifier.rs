@@ -15,15 +15,15 @@ fn tools_of(directory: &Path) -> Vec<PathBuf> {
     tools
 }
 
-/// What this kernel does not have is its matter: events, functions, types of modules.
+/// Whether the message is about an event, function or module type that this kernel lacks.
 fn is_missing(text: &str) -> bool {
     [
         "No matches for",
         "no such",
         "no function",
         "has no ",
-        "unknown type",
-        "not known",
+        "unknown ",
+        "not in the kernel's BTF",
         "resolve kernel symbol",
     ]
     .iter()

@@ -1,5 +1,5 @@
-//! From what was asked for to what is opened: which fields samples carry, by
-//! the rules perf follows, and what this kernel knows of it.
+//! From the request to the opened events: which fields samples carry, by the rules perf follows,
+//! and what this kernel knows of it.
 
 use kymo_kernel::events::{CounterSource, EventSpec};
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent, max_sample_rate};
@@ -11,13 +11,13 @@ use crate::error::RecordError;
 use crate::open::PlannedEvent;
 use crate::options::{CallGraph, RecordOptions, Target};
 
-/// How long an event was enabled, and how long it counted.
+/// Times that an event was enabled, and that it counted.
 const BOTH_TIMES: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
 /// perf's default sampling frequency.
 const DEFAULT_FREQ: u64 = 4000;
 
-/// What not every kernel has.
+/// Optional features of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     flags: AttrFlags,
@@ -246,7 +246,7 @@ fn known_fields(asked: SampleType) -> SampleType {
     }
 }
 
-/// What the samples of all events carry because it was asked for.
+/// Adds the requested contents to the samples of all events.
 fn contents(options: &RecordOptions, attr: &mut Attr) {
     let contents = options.contents;
     attr.sample_type |= known_fields(contents.fields);

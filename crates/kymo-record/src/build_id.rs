@@ -18,7 +18,7 @@ pub(crate) fn of_file(path: &Path) -> Option<BuildId> {
     of_open(&regular_file::open(path).ok()?)
 }
 
-/// The same of an open file.
+/// Returns the build-id of an open file.
 pub(crate) fn of_open(file: &File) -> Option<BuildId> {
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;

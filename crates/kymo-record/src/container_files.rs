@@ -2,7 +2,7 @@
 //! removed or replaced: opened while the processes live, since afterwards their paths lead nowhere. Of just-in-time compilers it is
 //! the directory of their maps, which are written while they run, and read at the end.
 //!
-//! The files are somebody else's: only regular files of a bounded size are opened, below the
+//! The files belong to other users: only regular files of a bounded size are opened, below the
 //! process's root, and links do not lead out of it.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const MOST_FILES: usize = 512;
 const LIMIT: u64 = 1 << 30;
 /// Processes whose maps of compiled code are looked for at most.
 const MOST_JIT_PROCESSES: usize = 256;
-/// Of all such maps together this many bytes are kept.
+/// Most bytes of all such maps together.
 const JIT_LIMIT: u64 = 256 << 20;
 
 /// A binary as a process of a container mapped it, or the map of a just-in-time compiler.
@@ -43,7 +43,7 @@ pub struct ContainerFile {
 pub(crate) struct ContainerFiles {
     own: Option<(u64, u64)>,
     known: FxHashSet<((u64, u64), Vec<u8>)>,
-    /// Where processes with code that they made themselves have their maps.
+    /// Directories with the maps of processes that have JIT code.
     jit: BTreeMap<u32, JitDirectory>,
     pub(crate) files: Vec<ContainerFile>,
 }
@@ -150,8 +150,8 @@ impl ContainerFiles {
         }
     }
 
-    /// Reads the maps of compiled code as they are now; they are files as the others. Their names
-    /// and ids, which the recording tells.
+    /// Reads the maps of compiled code as they are now; they are files as the others. Returns their
+    /// names and ids for the recording.
     pub(crate) fn read_jit_maps(&mut self) -> Vec<(Vec<u8>, BuildId)> {
         let (mut told, mut left) = (Vec::new(), JIT_LIMIT);
         for (pid, of) in &self.jit {
@@ -165,8 +165,8 @@ impl ContainerFiles {
     }
 }
 
-/// A copy of a file in memory, which nobody adds to any more, and an id made of its bytes; none of
-/// an empty file.
+/// A copy of a file in memory, which is complete, and an id made of its bytes; none of an empty
+/// file.
 fn copy_of(path: &Path, left: &mut u64) -> io::Result<Option<(File, BuildId)>> {
     let file = regular_file::open_without_links(path)?;
     let meta = file.metadata()?;

@@ -12,7 +12,7 @@ use kymo_kernel::descriptors;
 /// The longest line that is a command.
 const LONGEST: usize = 4096;
 
-/// Where commands come from, and where they are answered.
+/// Source of control commands, and the target of their answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlSource {
     /// Descriptors that this program was started with.
@@ -54,7 +54,7 @@ impl ControlSource {
     }
 }
 
-/// What another program asks for.
+/// Command of another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlCommand {
     /// Starts the events.
@@ -102,7 +102,7 @@ pub(crate) struct ControlChannel {
     answers: Option<File>,
     /// The beginning of a line whose end has not come.
     line: Vec<u8>,
-    /// Nobody writes any more.
+    /// Whether the other end was closed.
     pub(crate) closed: bool,
     made: Vec<PathBuf>,
 }
@@ -151,7 +151,7 @@ impl ControlChannel {
         Ok(commands)
     }
 
-    /// Answers a command. Nobody may be there to read it.
+    /// Answers a command. It may have no reader.
     pub(crate) fn acknowledge(&mut self) {
         if let Some(answers) = &mut self.answers {
             let _ = answers.write_all(b"ack\n");

@@ -1,4 +1,4 @@
-//! Why a recording could not be made.
+//! Errors of recording.
 
 use std::io;
 use std::path::PathBuf;

@@ -67,7 +67,7 @@ pub(crate) fn of_machine() -> FeatureSections {
     f
 }
 
-/// What is known when the recording begins.
+/// Collects the facts that are known when the recording starts.
 pub(crate) fn at_start(
     options: &RecordOptions,
     events: &[EventMeta],
@@ -85,7 +85,7 @@ pub(crate) fn at_start(
     f
 }
 
-/// What is known at its end, from a pass over what was written.
+/// Collects the facts that are known at its end, from a pass over the written records.
 pub(crate) fn at_end(scan: &Scan, build_ids: bool, f: &mut FeatureSections) {
     if scan.samples > 0 {
         f.insert(Feature::SAMPLE_TIME, features::sample_time(scan.first_time, scan.last_time));

@@ -1,4 +1,4 @@
-//! What the machine is made of (CPUs, caches, nodes, memory), as perf.data has it.
+//! Hardware of the machine (CPUs, caches, nodes, memory), as in perf.data.
 
 use kymo_files::perfdata::write::features::{self, Cache, MemoryNode, NumaNode};
 use kymo_kernel::cpus;

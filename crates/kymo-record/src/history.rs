@@ -21,9 +21,9 @@ pub(crate) struct RecordHistory {
     time_at: Option<usize>,
     /// Most bytes of compressed pieces.
     most: usize,
-    /// What was told of tasks and mappings before the oldest piece.
-    told: Vec<u8>,
-    /// `told` is looked through again at this size.
+    /// Records of tasks and mappings before the oldest piece.
+    sideband: Vec<u8>,
+    /// Size at which `sideband` is compacted again.
     next_look: usize,
     pieces: VecDeque<HistoryPiece>,
     bytes: usize,
@@ -39,7 +39,7 @@ struct HistoryPiece {
     size: usize,
 }
 
-/// `told` is not looked through below this size.
+/// Size below which `sideband` is not compacted.
 const LEAST_LOOK: usize = 1 << 20;
 
 impl RecordHistory {
@@ -50,7 +50,7 @@ impl RecordHistory {
             attr: attr.clone(),
             time_at: time_at.map(|at| RecordHeader::SIZE + at),
             most,
-            told: Vec::new(),
+            sideband: Vec::new(),
             next_look: LEAST_LOOK,
             pieces: VecDeque::new(),
             bytes: 0,
@@ -61,8 +61,8 @@ impl RecordHistory {
 
     /// Takes records that tell of what existed before.
     pub(crate) fn tell(&mut self, records: &[u8]) {
-        self.told.extend_from_slice(records);
-        self.next_look = self.next_look.max(self.told.len() * 2);
+        self.sideband.extend_from_slice(records);
+        self.next_look = self.next_look.max(self.sideband.len() * 2);
     }
 
     /// Takes whole records that lie in two pieces.
@@ -102,20 +102,20 @@ impl RecordHistory {
         self.bytes -= piece.compressed.len();
         let bytes = unpack(&piece)?;
         for record in records(&bytes).filter(|r| tells_of_tasks(r.kind)) {
-            self.told.extend_from_slice(record.bytes);
+            self.sideband.extend_from_slice(record.bytes);
         }
-        if self.told.len() >= self.next_look {
+        if self.sideband.len() >= self.next_look {
             self.drop_ended();
-            self.next_look = LEAST_LOOK.max(self.told.len() * 2);
+            self.next_look = LEAST_LOOK.max(self.sideband.len() * 2);
         }
         Ok(())
     }
 
-    /// Leaves out of `told` what it tells of processes that ended.
+    /// Drops the records of processes that ended from `sideband`.
     fn drop_ended(&mut self) {
         // A number may be given again: what counts is what came after the last end.
         let mut ended: FxHashSet<u32> = FxHashSet::default();
-        let all: Vec<HistoryRecord<'_>> = records(&self.told).collect();
+        let all: Vec<HistoryRecord<'_>> = records(&self.sideband).collect();
         let mut kept: Vec<&[u8]> = Vec::with_capacity(all.len());
         for record in all.iter().rev() {
             let (process, is_end) = record.process();
@@ -127,7 +127,7 @@ impl RecordHistory {
             }
         }
         kept.reverse();
-        self.told = kept.concat();
+        self.sideband = kept.concat();
     }
 
     /// Time of a record, where it has one.
@@ -138,14 +138,14 @@ impl RecordHistory {
         }
     }
 
-    /// Hands over what a recording of `[from, to)` has: all that was told of tasks and
-    /// mappings, samples and losses of that time; after each piece a call without bytes.
+    /// Hands over what a recording of `[from, to)` has: all records of tasks and mappings, samples
+    /// and losses of that time; after each piece a call without bytes.
     pub(crate) fn replay(
         &self,
         (from, to): (u64, u64),
         sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        sink(&self.told)?;
+        sink(&self.sideband)?;
         let mut piece = |bytes: &[u8]| -> io::Result<()> {
             for record in records(bytes) {
                 let within = || self.time(&record).is_some_and(|t| (from..to).contains(&t));
@@ -193,7 +193,7 @@ impl<'a> HistoryRecord<'a> {
         RawRecord { kind: self.kind, misc: self.header.misc, body, endian: Endian::NATIVE }
     }
 
-    /// Process that it is about, and whether it tells of its end.
+    /// Process that it is about, and whether it reports its end.
     fn process(&self) -> (Option<u32>, bool) {
         match Sideband::parse(&self.raw()) {
             Ok(Some(Sideband::Mmap(m))) => (Some(m.pid).filter(|pid| *pid != u32::MAX), false),
@@ -283,7 +283,7 @@ mod tests {
         records.extend(&end);
         history.tell(&records);
         history.drop_ended();
-        let names: Vec<_> = super::records(&history.told)
+        let names: Vec<_> = super::records(&history.sideband)
             .filter_map(|r| match Sideband::parse(&r.raw()) {
                 Ok(Some(Sideband::Comm(c))) => Some(String::from_utf8_lossy(c.comm).into_owned()),
                 _ => None,

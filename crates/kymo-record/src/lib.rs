@@ -1,6 +1,6 @@
-//! Recording sessions: opens events, drains their rings into a perf.data, and
-//! says what was lost. [`record`] does a whole recording by its [`RecordOptions`];
-//! [`PerfCapture`] hands what the rings hold to who watches.
+//! Recording sessions: opens events, drains their rings into a perf.data, and reports losses.
+//! [`record`] does a whole recording by its [`RecordOptions`]; [`PerfCapture`] hands the contents
+//! of the rings to a live consumer.
 //!
 //! Nothing here looks into records while recording: spans of the rings go to
 //! the file as they lie. What the recording holds (samples, losses, which
@@ -22,13 +22,13 @@ mod open;
 mod opened_events;
 mod options;
 mod output;
+mod reported_losses;
 mod scan;
 pub mod schedstat;
 mod selection;
 mod session;
 pub mod sessions;
 mod synthesize;
-mod told_losses;
 mod trust;
 pub mod ust;
 

@@ -34,7 +34,7 @@ pub struct PerfCapture {
     hung: Vec<bool>,
     began: Instant,
     used_before: Usage,
-    /// What can be saved, where that was asked for.
+    /// History for saving, if requested.
     history: Option<RecordHistory>,
 }
 
@@ -47,7 +47,7 @@ pub struct SavedRecording {
     pub bytes: u64,
 }
 
-/// Why watching ends.
+/// Reason for the end of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureEnd {
     /// The command or the processes ended.
@@ -58,7 +58,7 @@ pub enum CaptureEnd {
     Time,
 }
 
-/// What watching came to.
+/// Result of a live capture.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureSummary {
     /// The command's exit status.
@@ -144,7 +144,7 @@ impl PerfCapture {
         Ok(SavedRecording { samples: scan.samples, bytes })
     }
 
-    /// What is to be known of the events that come.
+    /// Notes about the captured events.
     pub fn notes(&self) -> &[Note] {
         &self.opened.notes
     }
@@ -255,7 +255,7 @@ impl PerfCapture {
         }
     }
 
-    /// Waits at most so long until a ring is half full; tells if it is time to end.
+    /// Waits at most so long until a ring is half full; returns whether it is time to end.
     ///
     /// # Errors
     /// If it cannot be waited for something.
@@ -310,10 +310,10 @@ impl PerfCapture {
         self.switch(false).map_err(system("cannot stop the events"))
     }
 
-    /// A record of what the kernel counted as lost beyond the `told` records that rings have
-    /// told of, if there are such: the last losses are in no ring.
-    pub fn untold_losses(&self, told: u64) -> Option<Vec<u8>> {
-        let rest = self.opened.rings.lost()?.checked_sub(told).filter(|rest| *rest > 0)?;
+    /// Record of the losses that the kernel counted beyond the `reported` ones of the rings,
+    /// reported, if any: the last losses are in no ring.
+    pub fn unreported_losses(&self, reported: u64) -> Option<Vec<u8>> {
+        let rest = self.opened.rings.lost()?.checked_sub(reported).filter(|rest| *rest > 0)?;
         let first = self.opened.rings.events.first()?;
         let id = first.ids.first().copied().unwrap_or(0);
         Some(synth::Synth::new(&first.attr, id).lost(rest).to_vec())

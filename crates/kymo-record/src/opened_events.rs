@@ -1,5 +1,5 @@
-//! What a recording and who watches begin with: the chosen events with their rings, the
-//! command at its gate, and whom they are about.
+//! Common start of recordings and live captures: the chosen events with their rings, the command at
+//! its gate, and the target.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What to record, for whom, where to, until when.
+//! Options of a recording: events, target, output and end.
 
 use kymo_kernel::task_ends::TaskEnds;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use kymo_model::{AttrFlags, BranchType, SampleType};
 
 use crate::control::ControlSource;
 
-/// Whose events.
+/// Target of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Target {
     /// The command's and its children's.
@@ -39,7 +39,7 @@ impl Target {
     }
 }
 
-/// How call chains are recorded.
+/// Recording mode of call chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallGraph {
     /// The kernel follows frame pointers.
@@ -116,7 +116,7 @@ impl RecordClock {
     }
 }
 
-/// Where to.
+/// Output of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A file; an older recording there is kept as `FILE.old`.
@@ -130,23 +130,23 @@ pub enum Output {
     Stdout,
 }
 
-/// When to rotate the output file.
+/// Condition for rotating the output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchOn {
     /// On SIGUSR2.
     Signal,
-    /// When the file has this many bytes.
+    /// Size of the file in bytes.
     Size(u64),
     /// Every so often.
     Time(Duration),
 }
 
-/// What samples carry beyond what they need.
+/// Optional contents of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleContents {
     /// Fields of their own.
     pub fields: SampleType,
-    /// Which branches (`-b`, `-j`), as `PERF_SAMPLE_BRANCH_*`; none for no branch stack.
+    /// Selection of branches (`-b`, `-j`), as `PERF_SAMPLE_BRANCH_*`; none for no branch stack.
     pub branches: BranchType,
     /// Mask of registers of user space (`--user-regs`).
     pub user_registers: u64,
@@ -154,7 +154,7 @@ pub struct SampleContents {
     pub interrupt_registers: u64,
 }
 
-/// Which records of what existed before the recording are made up.
+/// Selection of the records synthesized for the state before the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synthesis {
     /// Tasks and their mappings.
@@ -169,19 +169,19 @@ pub enum Synthesis {
 /// A whole recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// What; empty means `cycles`, or `cpu-clock` where there are none.
+    /// Events; empty means `cycles`, or `cpu-clock` where there are none.
     pub events: Vec<EventSpec>,
     /// A clock takes the place of cycles that were named and that the machine does not count.
     pub replace_cycles: bool,
-    /// What else, beside the chosen or the default.
+    /// Events in addition to the chosen or the default ones.
     pub more_events: Vec<EventSpec>,
-    /// Whose.
+    /// Target.
     pub target: Target,
     /// The command to run, if any.
     pub command: Vec<OsString>,
     /// CPUs that the command may run on; none for those of its parent.
     pub pinned: Vec<u32>,
-    /// Where the number of the command's process is put, before its first event comes.
+    /// Receives the command's process, before its first event comes.
     pub spawned: Option<Arc<OnceLock<u32>>>,
     /// CPUs; empty means all online.
     pub cpus: Vec<u32>,
@@ -191,13 +191,13 @@ pub struct RecordOptions {
     pub period: Option<u64>,
     /// Call chains.
     pub call_graph: Option<CallGraph>,
-    /// What else samples carry.
+    /// Optional contents of samples.
     pub contents: SampleContents,
     /// Sides that are left out of all events: the kernel's, the user's, or those of call chains.
     pub exclude: AttrFlags,
     /// Count only, without samples (`-n`).
     pub no_samples: bool,
-    /// How long groups of `:S` were enabled and running (`--running-time`).
+    /// Record the times that groups of `:S` were enabled and running (`--running-time`).
     pub running_time: bool,
     /// Wake the recorder for each record (`--no-buffering`).
     pub no_buffering: bool,
@@ -205,7 +205,7 @@ pub struct RecordOptions {
     pub strict_frequency: bool,
     /// Records of cgroups (`--all-cgroups`).
     pub cgroup_records: bool,
-    /// What is told of before the recording (`--synth`).
+    /// Records of the state before the recording (`--synth`).
     pub synthesis: Synthesis,
     /// Counts per thread at its end (`-s`).
     pub inherit_stat: bool,
@@ -217,12 +217,11 @@ pub struct RecordOptions {
     pub namespaces: bool,
     /// Follow children and new threads.
     pub inherit: bool,
-    /// Processes of the target that end before they are opened are left out: nobody
-    /// named them.
+    /// Processes of the target that end before they are opened are left out: they were not named.
     pub skip_gone: bool,
     /// Wait so long before counting; `Duration::MAX` until [`Self::control`] says so.
     pub delay: Option<Duration>,
-    /// Where commands come from while it records (`--control`).
+    /// Source of control commands during the recording (`--control`).
     pub control: Option<ControlSource>,
     /// Stop after.
     pub timeout: Option<Duration>,
@@ -232,7 +231,7 @@ pub struct RecordOptions {
     pub pages: Option<usize>,
     /// The clock.
     pub clock: RecordClock,
-    /// Where to.
+    /// Output.
     pub output: Output,
     /// zstd level.
     pub compress: Option<i32>,
@@ -244,7 +243,7 @@ pub struct RecordOptions {
     pub switch: Option<SwitchOn>,
     /// Tracepoints at which a new file begins, as on SIGUSR2 (`--switch-output-event`).
     pub switch_at: Vec<EventSpec>,
-    /// How many of them are kept; the oldest go.
+    /// Number of files that are kept; the oldest are removed.
     pub most_files: Option<u32>,
     /// The time in the name of the file (`--timestamp-filename`).
     pub stamped_name: bool,

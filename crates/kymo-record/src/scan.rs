@@ -1,7 +1,7 @@
 //! One pass over written records: how many samples, when, what was lost, which
 //! binaries were mapped. Works on any cut of the stream into pieces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ const CHUNK: usize = 1 << 20;
 /// Distinct binaries remembered; more are not given a build-id.
 const MOST_BINARIES: usize = 100_000;
 
-/// What was found.
+/// Counts of the records in a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) samples: u64,
@@ -26,6 +26,9 @@ pub(crate) struct Scan {
     pub(crate) last_time: u64,
     /// Mapped code by file name, with the build-id where the kernel gave it.
     pub(crate) binaries: BTreeMap<Vec<u8>, Option<BuildId>>,
+    /// Names of programs that processes executed of which nothing came afterwards, not even that
+    /// they were mapped.
+    hidden: BTreeMap<u32, Vec<u8>>,
     time_at: Option<usize>,
     /// A record cut by the end of the last piece.
     partial: Vec<u8>,
@@ -63,7 +66,7 @@ impl Scan {
         }
         while let Some(size) = size_of(bytes) {
             if size < RecordHeader::SIZE {
-                // Not records: nothing more can be told.
+                // Not records: nothing more is known.
                 return;
             }
             let Some(record) = bytes.get(..size) else { break };
@@ -85,7 +88,11 @@ impl Scan {
                 }
             }
             RecordKind::THROTTLE => self.throttled += 1,
-            RecordKind::LOST | RecordKind::LOST_SAMPLES | RecordKind::MMAP2 => {
+            RecordKind::LOST
+            | RecordKind::LOST_SAMPLES
+            | RecordKind::MMAP
+            | RecordKind::MMAP2
+            | RecordKind::COMM => {
                 self.sideband(h.kind, h.misc, &record[RecordHeader::SIZE..]);
             }
             _ => {}
@@ -99,7 +106,16 @@ impl Scan {
             Ok(Some(Sideband::LostSamples(l))) => {
                 self.lost_samples = self.lost_samples.saturating_add(l.lost)
             }
+            Ok(Some(Sideband::Comm(c)))
+                if misc.0 & Misc::COMM_EXEC != 0 && self.hidden.len() < MOST_BINARIES =>
+            {
+                self.hidden.insert(c.pid, c.comm.to_vec());
+            }
             Ok(Some(Sideband::Mmap(m))) if misc.0 & Misc::MMAP_DATA == 0 => {
+                self.hidden.remove(&m.pid);
+                if kind != RecordKind::MMAP2 {
+                    return;
+                }
                 let file = m.filename.starts_with(b"/") && !m.filename.starts_with(b"//");
                 if (file || m.filename == b"[vdso]") && self.binaries.len() < MOST_BINARIES {
                     let known = self.binaries.entry(m.filename.to_vec()).or_default();
@@ -108,6 +124,11 @@ impl Scan {
             }
             _ => {}
         }
+    }
+
+    /// Names of programs whose events ended as they were executed.
+    pub(crate) fn hidden_programs(&self) -> BTreeSet<&[u8]> {
+        self.hidden.values().map(Vec::as_slice).collect()
     }
 
     /// Takes `len` bytes of `file` from `at`.

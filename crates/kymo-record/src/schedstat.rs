@@ -19,7 +19,7 @@ use kymo_model::schedstat::SchedStats;
 use crate::error::RecordError;
 use crate::{facts, output};
 
-/// What is measured.
+/// Options of reading scheduler statistics.
 #[derive(Clone, Debug, Default)]
 pub struct SchedStatsOptions {
     /// The command that is waited for; empty: until Ctrl-C.
@@ -30,7 +30,7 @@ pub struct SchedStatsOptions {
     pub timeout: Option<Duration>,
 }
 
-/// What was measured.
+/// Scheduler statistics before and after.
 #[derive(Clone, Debug)]
 pub struct SchedStatsReading {
     /// The counters before.

@@ -1,7 +1,9 @@
 //! Events, tasks, CPUs and cgroups that the options of a recording name, and what to say
 //! of a clock or a frequency that the kernel does not give.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kymo_kernel::events::{Catalog, CounterSource, EventSpec};
@@ -13,6 +15,7 @@ use kymo_model::{AttrFlags, EventType, Note, NoteKind, hw, sampled_tracepoints};
 use crate::error::RecordError;
 use crate::open::{Cgroup, CounterScope, PlannedEvent};
 use crate::options::{RecordClock, RecordOptions, Target};
+use crate::scan::Scan;
 
 /// Explains a refusal that is about the clock: only software events may
 /// be timed by clocks that cannot be read in an NMI.
@@ -48,14 +51,27 @@ pub(crate) fn explain_clock(
 /// Notes a command whose events end as it is executed.
 pub(crate) fn note_set_id(command: &[OsString], notes: &mut Vec<Note>) {
     if let Some(path) = command.first().and_then(|name| process::set_id_program(name)) {
-        let fact = format!(
-            "{} runs as another user (set-user-ID): the kernel ends the events of ordinary users \
-             as it is executed",
-            path.display()
-        );
-        let advice = "run kymo as root, or a copy of the program without that bit".to_owned();
-        notes.push(Note::doubt(NoteKind::Program, fact, Some(advice)));
+        notes.push(set_id_note(&path));
     }
+}
+
+/// Programs that the command executed and whose events ended then.
+pub(crate) fn set_id_children(command: &[OsString], scan: &Scan) -> Vec<PathBuf> {
+    let own = command.first().and_then(|name| process::set_id_program(name));
+    let programs = scan.hidden_programs().into_iter();
+    let paths = programs.filter_map(|name| process::set_id_program(OsStr::from_bytes(name)));
+    paths.filter(|path| Some(path) != own.as_ref()).collect()
+}
+
+/// Note about such a program.
+pub(crate) fn set_id_note(program: &Path) -> Note {
+    let fact = format!(
+        "{} runs as another user (set-user-ID): the kernel ends the events of ordinary users as it \
+         is executed",
+        program.display()
+    );
+    let advice = "run kymo as root, or a copy of the program without that bit".to_owned();
+    Note::doubt(NoteKind::Program, fact, Some(advice))
 }
 
 /// Events that are recorded: those of the options, or the default.
@@ -224,7 +240,7 @@ pub(crate) fn note_sampling(
     if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < wanted) {
         if options.strict_frequency {
             return Err(RecordError::Usage(format!(
-                "the kernel samples at {got} Hz at most, and {wanted} were asked for: raise \
+                "the kernel samples at most at {got} Hz, not at {wanted}: raise \
                  /proc/sys/kernel/perf_event_max_sample_rate, or leave out --strict-freq"
             )));
         }

@@ -30,11 +30,12 @@ use crate::opened_events::{OpenedEvents, system};
 use crate::options::{Output, RecordOptions, Synthesis, Target};
 use crate::output;
 use crate::scan::Scan;
+use crate::selection::{set_id_children, set_id_note};
 use crate::synthesize::{ExistingTasks, Synthesizer, ToldMappings};
 use foreign_wakeups::ForeignWakeups;
 use switch_trigger::SwitchTrigger;
 
-/// What a recording came to.
+/// Result of a recording.
 #[derive(Debug, Default)]
 pub struct RecordSummary {
     /// The (last) file; none for standard output.
@@ -51,13 +52,13 @@ pub struct RecordSummary {
     pub lost_samples: u64,
     /// Times the kernel slowed an event down.
     pub throttled: u64,
-    /// How often the recorder woke up.
+    /// Number of wake-ups of the recorder.
     pub wakeups: u64,
     /// The command's exit status.
     pub exit: Option<u8>,
-    /// What the command used, once it has ended.
+    /// Resource usage of the command, once it has ended.
     pub usage: Option<Usage>,
-    /// When the command (or the recording) was started, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Start time of the command (or the recording), by `CLOCK_MONOTONIC`, in nanoseconds.
     pub began: u64,
     /// From the start of the command (or of the recording) to its end.
     pub elapsed: Duration,
@@ -69,9 +70,11 @@ pub struct RecordSummary {
     pub ring: usize,
     /// The command, where it was left running because the file has its full size.
     pub running: Option<Running>,
+    /// Programs in the command that the kernel records nothing of, as they run as another user.
+    pub hidden_children: Vec<PathBuf>,
     /// Binaries of containers that were mapped, still open.
     pub container_files: Vec<ContainerFile>,
-    /// What else to know.
+    /// Notes about the recording.
     pub notes: Vec<Note>,
 }
 
@@ -124,13 +127,13 @@ struct Session<'a> {
     path: Option<PathBuf>,
     features: FeatureSections,
     scan: Scan,
-    /// What of the rings apart is written.
+    /// Filter of the events in system-wide rings that are written.
     wakeups: Option<ForeignWakeups>,
     containers: ContainerFiles,
     trigger: Option<SwitchTrigger>,
     /// `max_size` was reached.
     full: bool,
-    /// What the kernel counted as lost, once it is over.
+    /// Lost records by event, as counted by the kernel, after the end.
     lost_by_event: Option<Vec<u64>>,
     summary: RecordSummary,
 }
@@ -233,7 +236,7 @@ impl<'a> Session<'a> {
         .map_err(|e| self.write_error(e, 0))?;
         let tracker = self.rings.events.iter().find(|e| e.attr.flags.contains(AttrFlags::TASK));
         let tracker = tracker.unwrap_or(&first);
-        // Without samples of the kernel nobody misses its symbols.
+        // Without samples of the kernel its symbols are not needed.
         let excludes = |e: &EventMeta| e.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
         let user_only = writer.events().iter().all(excludes);
         let mut about = about(&writer, &self.tids, &self.cpus);
@@ -300,7 +303,7 @@ impl<'a> Session<'a> {
                 self.switch(true, false).map_err(&start)?;
             }
         }
-        // Not before: nobody reads their rings while the file is begun.
+        // Not before: their rings are not read while the file is begun.
         self.rings.set.switch(true, |event| event.spec.terms.system_wide).map_err(&start)?;
         self.trigger.as_ref().map_or(Ok(()), SwitchTrigger::start).map_err(&start)?;
         let began = Instant::now();
@@ -308,7 +311,7 @@ impl<'a> Session<'a> {
         if let Some(child) = &mut self.child {
             child.release()?;
         }
-        // Whoever wakes whom the most keeps the CPUs busy, too: read before their rings are full.
+        // The most frequent wakers keep the CPUs busy, too: read before their rings are full.
         let preferred = self.wakeups.as_ref().and_then(|_| PreferredThread::new());
         let ended = self.drain_until_end();
         drop(preferred);
@@ -412,6 +415,11 @@ impl<'a> Session<'a> {
             let maps = self.containers.read_jit_maps().into_iter();
             self.scan.binaries.extend(maps.map(|(name, id)| (name, Some(id))));
         }
+        if self.options.target == Target::Command {
+            let children = set_id_children(&self.options.command, &self.scan);
+            self.summary.notes.extend(children.iter().map(|path| set_id_note(path)));
+            self.summary.hidden_children.extend(children);
+        }
         let told = self.summary.lost.saturating_add(self.scan.lost);
         self.scan.lost = self.scan.lost.saturating_add(all.saturating_sub(told));
         if !writer.is_pipe() {
@@ -431,7 +439,7 @@ fn scan_of(rings: &RingSet) -> Scan {
     Scan::new(&first.map(|e| e.planned.attr.clone()).unwrap_or_default())
 }
 
-/// What the events are, and on whom and where they were opened.
+/// Records that describe the events, and the threads and CPUs for which they were opened.
 pub(crate) fn about(writer: &PerfDataWriter, tids: &[u32], cpus: &[u32]) -> Vec<u8> {
     let pipe = writer.is_pipe();
     let mut records: Vec<u8> =
@@ -446,7 +454,7 @@ pub(crate) fn about(writer: &PerfDataWriter, tids: &[u32], cpus: &[u32]) -> Vec<
     records
 }
 
-/// Ends a command that still runs when the recording was told to end.
+/// Ends a command that still runs at the requested end of the recording.
 pub(crate) fn end_child(child: &mut GatedChild) -> Option<Ended> {
     if let Ok(Some(exit)) = child.try_wait() {
         return Some(Ended { exit, by_us: false });
@@ -456,7 +464,7 @@ pub(crate) fn end_child(child: &mut GatedChild) -> Option<Ended> {
     Some(Ended { exit, by_us: exit.code() == 128 + libc_sigterm() as u8 })
 }
 
-/// How a command ended.
+/// Outcome of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) exit: Exit,

@@ -17,7 +17,7 @@ use crate::{build_id, container_files};
 
 /// Processes that existed before.
 pub(crate) enum ExistingTasks {
-    /// Nobody's: the command has not begun.
+    /// None: the command has not started.
     None,
     /// All processes'.
     All,
@@ -36,10 +36,10 @@ impl ExistingTasks {
     }
 }
 
-/// Mappings of processes that are told.
+/// Mappings of processes that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToldMappings {
-    /// None: nobody asks what an address is.
+    /// None: addresses are not resolved.
     None,
     /// Those with code.
     Code,
@@ -63,7 +63,7 @@ pub(crate) struct Synthesizer<'a> {
     pub(crate) record: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
     /// State build-ids in place of inodes, as the kernel was asked to.
     pub(crate) build_ids: bool,
-    /// Which mappings.
+    /// Selection of mappings.
     pub(crate) mappings: ToldMappings,
     pub(crate) timeout: Duration,
 }
@@ -74,7 +74,7 @@ impl Synthesizer<'_> {
         self.kernel_at(proc_maps::kernel_text(), notes)
     }
 
-    /// The same, where the kernel's text has been looked for already.
+    /// Synthesizes the kernel's mapping from its text, which was already searched for.
     pub(crate) fn kernel_at(
         &mut self,
         text: io::Result<Option<KernelText>>,
@@ -136,7 +136,7 @@ impl Synthesizer<'_> {
         Ok(())
     }
 
-    /// One process; tells whether time ran out.
+    /// Writes one process; returns whether time ran out.
     fn process(&mut self, pid: u32, ids: &mut KnownBuildIds) -> io::Result<bool> {
         let Ok(main) = proc_maps::status(pid) else { return Ok(false) };
         for tid in proc_maps::threads(pid).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! What lessens the trust in a recording: losses, pauses of the kernel, no samples at all.
+//! Warnings about a recording: losses, pauses of the kernel, no samples at all.
 
 use kymo_model::{Note, NoteKind, counted};
 
@@ -62,11 +62,19 @@ impl RecordSummary {
         notes
     }
 
-    /// Why a recording has no samples.
+    /// Reason why a recording has no samples.
     fn why_empty(&self, options: &RecordOptions) -> String {
         match options.delay {
             Some(delay) if self.elapsed < delay => {
                 format!("no samples: it was over before the {} ms of -D were", delay.as_millis())
+            }
+            // The kernel opens them and delivers nothing; functions are the exception.
+            _ if options
+                .events
+                .iter()
+                .any(|e| e.name.starts_with("ftrace:") && e.name != "ftrace:function") =>
+            {
+                "no samples: ftrace events reach the ftrace ring only (kymo trace)".into()
             }
             _ => "no samples: none of the events happened".into(),
         }

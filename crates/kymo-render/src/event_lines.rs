@@ -189,7 +189,7 @@ impl EventLines {
         }
     }
 
-    /// The same, if it has waited long.
+    /// Finishes an open function that has waited long.
     pub fn finish_overdue(&mut self, out: &mut Vec<u8>) {
         if self.open.as_ref().is_some_and(OpenFunction::is_overdue) {
             self.finish(out);
@@ -299,11 +299,11 @@ impl EventLines {
         out: &mut Vec<u8>,
     ) {
         let Some(ProgramLines { lines, programs, everything, cut }) = &mut self.programs else {
-            debug_assert!(false, "an event of a program where none was to come");
+            debug_assert!(false, "unexpected event of a program");
             return;
         };
         let Some(Some(program)) = programs.get_mut(payload.program as usize) else {
-            debug_assert!(false, "an event of a program of which nothing was said");
+            debug_assert!(false, "event of an unannounced program");
             return;
         };
         let comms = payload.kernel_names.map(|names| names.borrow());
@@ -386,6 +386,7 @@ fn write_perf_members(event: &RecordedEvent<'_>, out: &mut Vec<u8>) {
         event.field(FieldId(n as u32)).write_json(out);
     }
     out.push(b'}');
+    event.write_perf_message(out);
 }
 
 /// Tasks as they were shown last, to see when one has another name.

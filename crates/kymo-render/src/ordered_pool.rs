@@ -31,7 +31,7 @@ pub trait OrderedWorker<J>: Send {
     fn pass(&mut self, job: &J);
 }
 
-/// What comes from the feeding thread.
+/// Job from the feeding thread.
 pub struct OrderedJob<J> {
     /// The work.
     pub job: J,
@@ -61,13 +61,13 @@ impl<J: Send + Sync, W: OrderedWorker<J>> PoolWorker<RenderTask<J>> for RenderWo
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut out = spare.unwrap_or_default();
         let rendered = self.worker.render(&task.job, &mut out).map(|()| out);
-        // Nobody takes it if the output cannot be written: the feeding thread stops then.
+        // It is not received if the output cannot be written: the feeding thread stops then.
         let _ = text.send(rendered);
     }
 }
 
 /// Runs `feed` on a thread, which gives jobs to the function it is handed; renders them on one
-/// thread a worker and hands their texts to `write`. The jobs' giver is told to stop when the
+/// thread a worker and hands their texts to `write`. The feeding function is stopped when the
 /// output cannot be written.
 pub fn render_in_order<J, W, R>(
     workers: Vec<W>,
@@ -119,7 +119,7 @@ fn collect(
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<(), RenderError> {
     for receipt in receipts {
-        // A worker that panicked sends none; its thread's end tells of it.
+        // A worker that panicked sends none; joining its thread reports it.
         let Ok(text) = receipt.recv() else { break };
         let mut text = text?;
         write(&text).map_err(RenderError::Output)?;

@@ -53,7 +53,7 @@ struct OpenPacket {
 }
 
 impl PerfCtf {
-    /// Of a recording; with `all` records that are no samples, too.
+    /// Conversion of a recording; with `all`, records that are not samples are included.
     pub fn new(data: &PerfData, all: bool) -> PerfCtf {
         PerfCtf {
             payloads: TracepointPayloads::default(),
@@ -65,7 +65,7 @@ impl PerfCtf {
         }
     }
 
-    /// What describes the packets. `offset`: nanoseconds from 1970 to the begin of the clock.
+    /// Metadata of the packets. `offset`: nanoseconds from 1970 to the start of the clock.
     pub fn metadata(&mut self, data: &PerfData, offset: Option<i128>) -> Metadata {
         let mut metadata = Metadata::new(LE);
         metadata.packet_header = Some(Arc::new(Struct::new([
@@ -273,7 +273,7 @@ fn class(id: u64, name: &str, fields: Vec<StructureMember>) -> EventClass {
     EventClass { id, name: name.to_owned(), fields, ..EventClass::default() }
 }
 
-/// What the kernel puts into samples of the event.
+/// Fields that the kernel puts into samples of the event.
 fn sample_fields(desc: &EventDesc) -> Vec<StructureMember> {
     let member = StructureMember::new;
     let (word, hex) = (|| uint(64), || Type::Int(Int::unsigned(64, LE).in_base(16)));

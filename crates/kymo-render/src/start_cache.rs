@@ -12,7 +12,7 @@ pub(crate) struct CachedStart<K, const N: usize = MAX_START> {
     key: Option<K>,
     /// Bytes of `text` that are the start.
     pub(crate) len: usize,
-    /// Of one size, so that no call copies it.
+    /// Text of constant size, so that no call copies it.
     pub(crate) text: [u8; N],
 }
 

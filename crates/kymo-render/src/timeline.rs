@@ -44,9 +44,9 @@ impl<'t> KernelEvents<'t> {
     }
 }
 
-/// Whose an event is: a recording of the kernel by number, or programs.
+/// Origin of an event: a recording of the kernel by number, or this value for programs.
 const PROGRAMS: u32 = u32::MAX;
-/// Of a perf.data, whose lines are made as events come: this plus its number.
+/// Origin of an event of a perf.data, whose lines are made as events come: this plus its number.
 const PERF_DATA: u32 = 1 << 31;
 
 /// Events that are rendered together.
@@ -57,7 +57,7 @@ pub struct TimelineBatch {
     events: usize,
     kernels: Vec<TraceCmdBatch>,
     programs: CtfBatch,
-    /// Of each perf.data.
+    /// Lines of each perf.data.
     perf: Vec<PerfLines>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> TimelineFeed<'a> {
         summary
     }
 
-    /// What is looked up for many samples at once comes into their lines.
+    /// Adds to lines the texts that are resolved for many samples together.
     fn complete(&mut self, batch: &mut TimelineBatch) {
         for (recording, lines) in batch.perf.iter_mut().enumerate() {
             self.perf_lines.add_sources(recording, &mut lines.text, &mut lines.ends);

@@ -1,9 +1,8 @@
 //! Ordering: how an event, and a new packet, come into an area.
 //!
-//! Everything is decided and made ready outside: the place (`pos`), the time, the bytes.
-//! Then a [`Discipline`] commits it, or says that somebody else was faster or that the
-//! thread was interrupted, and the caller starts over. Nothing is ever reserved without
-//! being committed.
+//! Everything is decided and made ready outside: the place (`pos`), the time, the bytes. Then a
+//! [`Discipline`] commits it, or reports that another writer was faster or that the thread was
+//! interrupted, and the caller starts over. Nothing is ever reserved without being committed.
 
 use crate::clock::Clock;
 use crate::layout::{CONTEXT_END, Context, HEADROOM, MAX_SUB_BUFFERS, Mode, SLACK};
@@ -17,7 +16,7 @@ pub(crate) const READY: u32 = 2;
 
 /// Bits of time in a compact header.
 const TIME_BITS: u32 = 27;
-/// Event numbers from here on are written behind the header word.
+/// Event numbers from here on are written after the header word.
 const WIDE: u32 = 29;
 const EXTENDED: u32 = 30;
 /// The most that headers, context of the event and slack take.
@@ -44,7 +43,7 @@ pub(crate) struct AreaHead {
     pub(crate) _line3: [u64; 8],
 }
 
-/// What all areas of a ring have in common.
+/// Properties that all areas of a ring share.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) mode: Mode,
@@ -82,18 +81,18 @@ pub(crate) struct Data<'a> {
     pub(crate) words: &'a [loom::cell::UnsafeCell<u64>],
 }
 
-/// What is to be committed.
+/// Event to be committed.
 pub(crate) struct Commit<'r> {
     /// `pos` when place and time were decided.
     pub(crate) expected: u64,
     pub(crate) next_pos: u64,
     pub(crate) next_count: u64,
     pub(crate) time: u64,
-    /// Where in the area's sub-buffers the event begins.
+    /// Offset of the event in the area's sub-buffers.
     pub(crate) at: u64,
     /// The first eight bytes of the event.
     pub(crate) first: u64,
-    /// What follows, rounded up to eight bytes.
+    /// Rest of the event, rounded up to eight bytes.
     pub(crate) rest: &'r [u8],
 }
 
@@ -103,22 +102,22 @@ pub(crate) struct SubBufferSwitch {
     pub(crate) next_pos: u64,
     pub(crate) count: u64,
     pub(crate) time: u64,
-    /// Where the old packet's `timestamp_end` lies; the new packet's if there is no old one.
+    /// Offset of the old packet's `timestamp_end`; the new packet's if there is no old one.
     pub(crate) close_at: u64,
     pub(crate) close: [u8; 32],
     pub(crate) open_at: u64,
     pub(crate) open: [u8; CONTEXT_END],
 }
 
-/// Who may write into an area, and how what it has written comes into force at once.
+/// Exclusion between writers of an area, and the atomic commit of what they have written.
 pub(crate) trait Discipline {
-    /// `false`: somebody else has written, or the thread was interrupted.
+    /// `false`: another writer has written, or the thread was interrupted.
     fn commit(&self, area: Area<'_>, commit: &Commit<'_>) -> bool;
-    /// `false`: somebody else has written, or the thread was interrupted.
+    /// `false`: another writer has written, or the thread was interrupted.
     fn publish_switch(&self, area: Area<'_>, switch: &SubBufferSwitch) -> bool;
 }
 
-/// How one try went.
+/// Outcome of one try to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Try {
     Written,
@@ -127,7 +126,7 @@ pub(crate) enum Try {
     Interrupted,
 }
 
-/// How a try to begin a packet went.
+/// Outcome of a try to start a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SwitchOutcome {
     Begun,
@@ -207,8 +206,8 @@ impl Area<'_> {
         let at = pos & (shape.area_size - 1);
         let mut rest = [0; HEADROOM];
         let (first, behind) = head_words(id, tid, time, false, &mut rest);
-        // SAFETY: the place was checked to lie within the sub-buffer, nobody reads beyond `pos`, and
-        // who holds the area is the only one to write.
+        // SAFETY: the place was checked to lie within the sub-buffer, no reader reads beyond `pos`,
+        // and the holder of the area is the only writer.
         let payload = unsafe {
             let start = self.data.base.add(at as usize + 8 + behind);
             std::slice::from_raw_parts_mut(start, len)
@@ -224,7 +223,7 @@ impl Area<'_> {
         Some(Try::Written)
     }
 
-    /// Ends the packet that `pos` lies in and begins the next, unless somebody has done so.
+    /// Ends the packet that `pos` lies in and begins the next, unless another writer has done so.
     #[cold]
     pub(crate) fn switch_sub_buffer(
         self,
@@ -297,14 +296,14 @@ impl Area<'_> {
         }
     }
 
-    /// Whether as many packets wait to be taken as a reader wants to be told of: a quarter of the
-    /// room. For who has just begun a packet.
+    /// Whether the number of packets that wait to be taken reaches the reader's wake-up threshold:
+    /// a quarter of the room. For the writer that has just started a packet.
     #[cfg(not(loom))]
     pub(crate) fn is_filled(self, shape: &Shape) -> bool {
         let open = self.head.pos.load(Ordering::Relaxed) / shape.sub_buffer;
         let oldest = open.checked_sub((shape.sub_buffers / 4).max(1));
         let Some(oldest) = oldest.filter(|_| shape.mode == Mode::Discard) else { return false };
-        // Pairs with nothing: who finds it not yet taken wakes a reader in vain.
+        // Pairs with nothing: a writer that finds it not yet taken wakes a reader without effect.
         let taken = &self.head.taken[(oldest % shape.sub_buffers) as usize];
         taken.load(Ordering::Relaxed) == (oldest / shape.sub_buffers) as u8
     }
@@ -333,8 +332,8 @@ fn head_words(id: u32, tid: u32, time: u64, known: bool, record: &mut [u8]) -> (
     long_head(id, tid, time, known, record)
 }
 
-/// The same where they do not fit into eight bytes. Apart, so that the registers are left to
-/// the common case.
+/// [`head_words`] of headers that do not fit into eight bytes. Kept out of line, so that the common
+/// case has the registers.
 #[inline(never)]
 fn long_head(id: u32, tid: u32, time: u64, known: bool, record: &mut [u8]) -> (u64, usize) {
     if known && id <= u32::from(u16::MAX) {
@@ -349,7 +348,7 @@ fn long_head(id: u32, tid: u32, time: u64, known: bool, record: &mut [u8]) -> (u
     (u64::from(EXTENDED) | u64::from(id) << 8 | time << 40, 9)
 }
 
-/// Sole access to an area by holding its lock, which nobody waits for.
+/// Exclusive access to an area by its lock, for which no writer waits.
 pub(crate) struct Held<'a> {
     pub(crate) head: &'a AreaHead,
 }
@@ -359,7 +358,7 @@ impl<'a> Held<'a> {
     pub(crate) fn take(head: &'a AreaHead, tid: u32) -> Option<Self> {
         // Pairs with the release in `drop`: what the last holder wrote is seen.
         let free = head.lock.compare_exchange(0, tid.max(1), Ordering::Acquire, Ordering::Relaxed);
-        // Not `then_some`: a value made and dropped would free what somebody else holds.
+        // Not `then_some`: a value made and dropped would free a lock that another writer holds.
         free.is_ok().then(|| Self { head })
     }
 }
@@ -399,9 +398,9 @@ impl Discipline for Held<'_> {
 impl Data<'_> {
     /// Copies bytes, whose end the caller has checked against the area.
     pub(crate) fn put(self, at: u64, bytes: &[u8]) {
-        // SAFETY: `Area::event` and `switch_sub_buffer` place everything within the area, which the memory given to
-        // the ring holds; the bytes are not yet committed, so that nobody reads them, and
-        // the discipline sees to it that nobody else writes them.
+        // SAFETY: `Area::event` and `switch_sub_buffer` place everything within the area, which the
+        // memory given to the ring holds; the bytes are not yet committed, so that no reader reads
+        // them, and the discipline sees to it that no other writer writes them.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at as usize), bytes.len());
         }
@@ -419,14 +418,14 @@ impl Data<'_> {
         for (i, word) in bytes.chunks(8).enumerate() {
             let mut padded = [0; 8];
             padded[..word.len()].copy_from_slice(word);
-            // SAFETY: loom checks that nobody reads or writes at the same time.
+            // SAFETY: loom checks that no other thread reads or writes at the same time.
             self.words[at as usize / 8 + i]
                 .with_mut(|p| unsafe { p.write(u64::from_le_bytes(padded)) });
         }
     }
 
     pub(crate) fn word(self, at: u64) -> u64 {
-        // SAFETY: loom checks that nobody writes at the same time.
+        // SAFETY: loom checks that no other thread writes at the same time.
         self.words[at as usize / 8].with(|p| unsafe { p.read() })
     }
 }
@@ -443,8 +442,8 @@ impl Discipline for OnCpu {
     #[inline(always)]
     fn commit(&self, area: Area<'_>, commit: &Commit<'_>) -> bool {
         let next = crate::rseq::pair(commit.next_pos, commit.next_count);
-        // SAFETY: the header is aligned to 64 bytes; `Area::event` placed the event, with its
-        // last word rounded up, before the end of the sub-buffer; beyond `pos` nobody reads.
+        // SAFETY: the header is aligned to 64 bytes; `Area::event` placed the event, with its last
+        // word rounded up, before the end of the sub-buffer; no reader reads beyond `pos`.
         unsafe {
             self.rseq.commit(
                 self.cpu,

@@ -116,7 +116,7 @@ impl Clock {
     }
 
     /// The clock to use on this machine: the counter if the kernel takes its time from it, by the
-    /// name of its current clock source, and the CPU says that it never stops or changes pace.
+    /// name of its current clock source, and the CPU reports that it never stops or changes pace.
     pub fn best(kernel_source: &[u8]) -> Self {
         let is_trusted = COUNTER.is_some_and(|name| name.as_bytes() == kernel_source);
         if is_trusted && tsc_is_invariant() { Clock::Tsc } else { Clock::Monotonic }

@@ -1,5 +1,5 @@
 //! Words that count: each CPU has an area with its own copy of them, a restartable sequence adds
-//! to that of the CPU it runs on. One more area, behind those of the CPUs, takes what is added
+//! to that of the CPU it runs on. One more area, after those of the CPUs, takes what is added
 //! where there are no sequences, atomically. A reader adds up all areas.
 
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::rseq::{AREA_SHIFT, Rseq};
 /// in the area of CPU 0.
 #[derive(Debug)]
 pub struct CpuWords {
-    /// Where struct rseq lies from the thread pointer.
+    /// Offset of struct rseq from the thread pointer.
     offset: AtomicIsize,
     /// CPUs whose areas are added to by sequences; 0: there are none.
     sequences: AtomicU32,
@@ -58,7 +58,7 @@ impl CpuWords {
         unsafe { self.add_shared(word, n) }
     }
 
-    /// Adds to two words, the one behind the other; in a sequence to both or to none, though the
+    /// Adds to two adjacent words; in a sequence to both or to none, though the
     /// process be killed meanwhile. Two others, at `others`, become as large as `largest` if they
     /// are less.
     ///

@@ -1,12 +1,12 @@
-//! How far an area has been read: what the reader notes in the area's header, so that
-//! another one goes on where it stopped. Writers never look at it.
+//! Read position of an area: the reader stores it in the area's header, so that another one
+//! continues where it stopped. Writers never read it.
 
 use crate::layout::{Header, LayoutError, u64_at};
 
-/// Where the reader's note lies in an area's header.
+/// Offset of the reader's position in an area's header.
 const CURSOR: usize = 192;
 
-/// How far an area has been read, and what has been told of it.
+/// Read position of an area, and what has been reported of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCursor {
     /// Up to which place, in bytes produced since ever.

@@ -1,10 +1,10 @@
-//! How a writer tells a reader that sleeps: a word that the reader sets before it looks and
-//! sleeps, and that the first writer with something to tell clears. Whoever clears it wakes. A
-//! model of it is in `loom_tests.rs`.
+//! Wake-up of a sleeping reader: the reader sets a word before it checks for data and sleeps, and
+//! the first writer with data clears it. The writer that clears it wakes the reader.
+//! `loom_tests.rs` has a model of it.
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// The word. Zero: nobody sleeps.
+/// The word. Zero: no reader sleeps.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct FutexWord(AtomicU32);
@@ -19,8 +19,8 @@ impl FutexWord {
         Self(AtomicU32::new(0))
     }
 
-    /// Asked after something was committed: whether a reader has to be woken. Of several who ask,
-    /// one is told so.
+    /// Called after a commit: whether a reader has to be woken. Of several callers, one receives
+    /// `true`.
     pub fn is_wanted(&self) -> bool {
         // Pairs with the reader, who sets the word before it looks: either it sees what was
         // committed, or the word is seen here.

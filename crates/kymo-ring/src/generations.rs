@@ -32,8 +32,8 @@ impl<T> Generations<T> {
         Self { current: AtomicPtr::new(std::ptr::null_mut()), making: AtomicU32::new(0) }
     }
 
-    /// In a forked child, where this thread is the only one: what its parent had made is not its
-    /// own, and whoever was making is not there.
+    /// In a forked child, where this thread is the only one: values of its parent are not its own,
+    /// and the thread that was making one does not exist.
     pub fn forget(&self) {
         self.making.store(0, Ordering::Relaxed);
         self.current.store(std::ptr::null_mut(), Ordering::Release);
@@ -61,12 +61,14 @@ impl<T: OfGeneration + 'static> Generations<T> {
         self.last().filter(|made| made.generation() == generation)
     }
 
-    /// What this generation has, made now if need be. `thread` is not 0; `wait` passes some time while
-    /// another thread makes it, and says whether it may pass more; `make` makes it, and `replaced`
-    /// is given what the generation before had.
+    /// Value of this generation, made now if necessary. `thread` is not 0; `wait` lets some time
+    /// pass while another thread makes the value, and returns whether to continue waiting; `make`
+    /// makes it, and `replaced` receives the value of the generation before.
     ///
     /// # Safety
-    /// What `make` returns stays for as long as it may be in use, which only the caller can know.
+    ///
+    /// The result of `make` must stay valid for as long as it may be in use, which only the caller
+    /// can know.
     pub unsafe fn make(
         &self,
         generation: u8,

@@ -1,5 +1,5 @@
-//! What lies where in a ring file, and reading and writing of its headers as bytes.
-//! No shared memory is touched here: readers hand in what they have copied.
+//! Layout of a ring file, and its headers as bytes. No shared memory is touched here: readers pass
+//! in what they have copied.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub const MAX_SUB_BUFFERS: u32 = 64;
 pub const MAX_AREAS: u32 = 8194;
 /// Bytes before a payload that belong to the ring: event headers are made there.
 pub const HEADROOM: usize = 16;
-/// Bytes behind a payload that may be read (and written into the ring, beyond its end).
+/// Bytes after a payload that may be read (and written into the ring, beyond its end).
 pub const SLACK: usize = 8;
 /// Bytes of a sub-buffer that no event can use: context, headers, and the slack after them.
 pub const MAX_UNWRITTEN: usize = CONTEXT_END + 40;
@@ -49,7 +49,7 @@ pub struct Config {
     pub mode: Mode,
     /// Areas that belong to the CPU of their number, written by restartable sequences.
     pub cpu_areas: u32,
-    /// Areas without a CPU, behind them.
+    /// Areas without a CPU, after them.
     pub shared_areas: u32,
     /// Bytes of a sub-buffer: a power of two.
     pub sub_buffer: u32,
@@ -93,7 +93,7 @@ pub enum LayoutError {
     Field {
         /// Its name in the specification.
         name: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
     },
 }
@@ -221,7 +221,7 @@ impl Header {
     /// The header of a ring file of `file_size` bytes, from its first 128.
     ///
     /// # Errors
-    /// What is wrong with it; every place it tells of lies within the file.
+    /// If it is invalid; all its offsets lie within the file.
     pub fn parse(bytes: &[u8], file_size: u64) -> Result<Self, LayoutError> {
         if bytes.len() < 128 {
             return Err(LayoutError::Short { needed: 128, found: bytes.len() as u64 });
@@ -359,7 +359,7 @@ pub struct Context {
     pub discarded: u64,
     /// Events of this stream before the packet.
     pub before: u64,
-    /// Events overwritten since ever, at its begin.
+    /// Total events overwritten, at its start.
     pub overwritten: u64,
     /// `CLOCK_MONOTONIC` at `begin`, nanoseconds.
     pub monotonic: u64,

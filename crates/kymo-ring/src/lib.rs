@@ -1,12 +1,10 @@
-//! The ring that traced programs write their events into, over memory that is
-//! given to it: slices, anonymous or shared mappings. A sub-buffer is a CTF packet,
-//! so a reader copies bytes. The format and why it survives a kill at any instruction
-//! is in `docs/formats/ust.md`.
+//! The ring that traced programs write their events into, over memory that is given to it: slices,
+//! anonymous or shared mappings. A sub-buffer is a CTF packet, so a reader copies bytes. The format
+//! and why it survives a kill at any instruction is in `docs/formats/ust.md`.
 //!
-//! [`Ring`] writes. It takes no lock that anybody waits for, allocates nothing and
-//! makes no system call. What a reader needs ([`Header`], [`AreaState`], [`Context`])
-//! works on bytes and touches no shared memory: whoever reads the ring of another
-//! process reads its file.
+//! [`Ring`] writes. It takes no lock for which another thread waits, allocates nothing and makes no
+//! system call. The part for readers ([`Header`], [`AreaState`], [`Context`]) works on bytes and
+//! touches no shared memory: a reader of another process's ring reads its file.
 //!
 //! | module | |
 //! |---|---|

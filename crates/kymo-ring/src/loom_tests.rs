@@ -51,7 +51,7 @@ fn shape(mode: Mode) -> Shape {
     }
 }
 
-/// What a restartable sequence is: whole, alone on its CPU, or not committed.
+/// Model of a restartable sequence: whole, alone on its CPU, or not committed.
 struct ModelCpu<'a> {
     shared: &'a Shared,
     /// Interrupted after the copy, once.
@@ -224,9 +224,10 @@ fn a_reader_that_sleeps_is_woken_or_has_seen_what_was_written() {
     });
 }
 
-/// What a site that is hit sees of the control page, and the channels of its slot.
+/// State that a hit site reads: the control page, and the channels of its slot.
 struct Slot {
-    /// What the tool writes before it switches on; loom finds who reads it too early.
+    /// Words that the tool writes before it enables the slot; loom finds a read that comes too
+    /// early.
     order: [UnsafeCell<u8>; 2],
     generation: AtomicU8,
     enabled: AtomicU64,
@@ -258,7 +259,7 @@ impl Slot {
 
     /// As the tool does it: the order, the generation, the enable byte.
     fn switch_on(&self, generation: u8) {
-        // SAFETY: loom checks that nobody reads it yet.
+        // SAFETY: loom checks that no other thread reads it yet.
         self.order[usize::from(generation) - 1].with_mut(|o| unsafe { o.write(generation) });
         self.generation.store(generation, Ordering::Release);
         self.enabled.store(1, Ordering::Release);
@@ -272,7 +273,7 @@ impl Slot {
         let generation = self.generation.load(Ordering::Acquire);
         let make = || {
             self.makes.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: loom checks that nobody writes at the same time.
+            // SAFETY: loom checks that no other thread writes at the same time.
             let order = self.order[usize::from(generation) - 1].with(|o| unsafe { o.read() });
             // Stays, as channels do while they may be in use.
             Some(Box::into_raw(Box::new(Made { generation, order: UnsafeCell::new(order) })))
@@ -312,7 +313,7 @@ fn sites_run_while_they_are_switched_on() {
 }
 
 #[test]
-fn sites_run_while_a_slot_passes_to_another_session() {
+fn sites_run_while_a_slot_changes_session() {
     loom::model(|| {
         let slot = Slot::new();
         slot.switch_on(1);

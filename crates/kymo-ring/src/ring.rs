@@ -29,8 +29,9 @@ pub enum WriteOutcome {
 /// Makes memory usable: a context, offset in the ring, length. Says whether it is.
 pub type Provide = fn(usize, u64, u64) -> bool;
 
-/// Told with a context when a quarter of a ring's packets wait to be taken, and perhaps again with
-/// each packet until they are: by the writer that has filled them, even in a signal handler.
+/// Callback, with a context, for a ring of which a quarter of the packets wait to be taken; perhaps
+/// called again with each packet until they are. Called by the writer that has filled them, even in
+/// a signal handler.
 pub type Filled = fn(usize);
 
 /// Memory for a ring.
@@ -39,7 +40,7 @@ pub struct Memory<'m> {
     size: usize,
     /// `None`: all of it is usable.
     provide: Option<(Provide, usize)>,
-    /// Who is told that it fills up.
+    /// Callback for a ring that fills up.
     filled: Option<(Filled, usize)>,
     _memory: PhantomData<&'m mut [u8]>,
 }
@@ -74,8 +75,8 @@ impl<'m> Memory<'m> {
         Self { base, size, provide: None, filled: None, _memory: PhantomData }
     }
 
-    /// The sub-buffers of an area may be touched only after `provide(context, offset, length)`
-    /// has said `true`: it is called once for each area that is used, by whoever writes the first
+    /// The sub-buffers of an area may be touched only after `provide(context, offset, length)` has
+    /// returned `true`: it is called once for each area that is used, by the writer of the first
     /// event there, even in a signal handler.
     #[must_use]
     pub fn provided_by(mut self, provide: Provide, context: usize) -> Self {
@@ -245,7 +246,7 @@ impl<'m> Ring<'m> {
         self.write_shared(id, tid, record, len)
     }
 
-    /// Begins a packet, and tells who wants to know that there are many.
+    /// Starts a packet, and returns the callback for a ring that fills up.
     fn switch_sub_buffer(
         &self,
         area: Area<'_>,
@@ -267,7 +268,7 @@ impl<'m> Ring<'m> {
     }
 
     /// Writes an event of any length up to [`Ring::max_payload`] where it belongs: `fill` is
-    /// given `len` bytes of the ring, and says whether the event is to be kept. For payloads that
+    /// given `len` bytes of the ring, and returns whether the event is kept. For payloads that
     /// are too long to be made elsewhere first.
     pub fn write_in_place(
         &self,
@@ -342,9 +343,9 @@ impl<'m> Ring<'m> {
         }
     }
 
-    /// Makes sure of the memory of an area: `READY`, `FAILED`, or `BUSY` while somebody is at it:
-    /// what this signal handler has interrupted, or a thread that takes too long. This is the
-    /// one place where a writer may wait, and once for each area.
+    /// Makes sure of the memory of an area: `READY`, `FAILED`, or `BUSY` while it is in progress:
+    /// in code that this signal handler has interrupted, or a thread that takes too long. This is
+    /// the one place where a writer may wait, and once for each area.
     fn provided(&self, index: u32, tid: u32) -> u32 {
         let head = self.area(index).head;
         let known = head.state.load(Ordering::Acquire);

@@ -1,10 +1,10 @@
-//! Restartable sequences: a few instructions that the kernel lets run to their last
-//! one only if the thread was neither preempted, nor moved, nor signalled meanwhile.
-//! glibc registers each thread; where it has not, [`Rseq::find`] says so and the ring
-//! uses areas with a lock that nobody waits for.
+//! Restartable sequences: a few instructions that the kernel lets run to their last one only if the
+//! thread was neither preempted, nor moved, nor signalled meanwhile. glibc registers each thread;
+//! where it has not, [`Rseq::find`] returns none and the ring uses areas with a lock for which no
+//! writer waits.
 //!
-//! The copying and the commit of an event are such a sequence: what is interrupted
-//! has not happened.
+//! The copying and the commit of an event are such a sequence: an interrupted sequence has not
+//! happened.
 
 /// Areas of words that CPUs count in lie two to this power bytes apart.
 pub const AREA_SHIFT: u32 = 21;
@@ -38,7 +38,7 @@ impl Rseq {
         Self { offset }
     }
 
-    /// Where struct rseq lies from the thread pointer; the same in each thread.
+    /// Offset of struct rseq from the thread pointer, the same in each thread.
     pub(crate) fn offset(self) -> isize {
         self.offset
     }
@@ -52,7 +52,7 @@ mod imp;
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
 pub(crate) use imp::pair;
 
-/// How often a sequence begins before it is given up: a debugger's single steps interrupt each.
+/// Most starts of a sequence before it is given up: a debugger's single steps interrupt each.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
 const TRIES: u32 = 16;
 

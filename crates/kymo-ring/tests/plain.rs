@@ -68,7 +68,7 @@ fn with_ring(mode: Mode, sub_buffers: u32, test: impl FnOnce(&Ring<'_>, &Slice))
     test(&ring, &Slice(RefCell::new(base)));
 }
 
-/// A payload of `len` bytes (at least 4) that tells its length and can be told from others.
+/// A payload of `len` bytes (at least 4) that contains its length and differs from others.
 fn payload(len: usize, seed: u32) -> Vec<u8> {
     let mut bytes = (len as u32).to_le_bytes().to_vec();
     bytes.extend((4..len).map(|i| (i as u32).wrapping_mul(31).wrapping_add(seed) as u8));
@@ -107,7 +107,7 @@ fn every_length_and_header_comes_back() {
 }
 
 #[test]
-fn time_is_told_in_full_after_a_gap_of_any_length() {
+fn time_is_reported_in_full_after_a_gap_of_any_length() {
     with_ring(Mode::Discard, 4, |ring, slice| {
         let mut times = Vec::new();
         for gap in [1, 1 << 26, 1 << 27, (1 << 27) + 1, 1 << 28, 3 << 27, 1 << 40, 7, 1] {

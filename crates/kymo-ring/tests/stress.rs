@@ -43,7 +43,7 @@ fn make(mode: Mode, cpus: bool, sub_buffer: u32) -> (&'static Ring<'static>, Rin
     // SAFETY: plain calls; the results are checked.
     let fd = unsafe { libc::memfd_create(c"kymo-ring-test".as_ptr(), libc::MFD_CLOEXEC) };
     assert!(fd >= 0);
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: just made, and not shared.
     let file = unsafe { File::from_raw_fd(fd) };
     let rseq = Rseq::find().filter(|_| cpus);
     // SAFETY: no arguments that could be wrong.
@@ -136,9 +136,9 @@ extern "C" fn handler(_: i32) {
     }
 }
 
-/// Threads write until told to stop, and are moved from CPU to CPU and signalled by a tormentor:
-/// for a while, until as many signals were handled as are asked for below, and all is written
-/// that is to be.
+/// Threads write until they are stopped, and are moved from CPU to CPU and signalled by a
+/// tormentor: for a while, until the number of handled signals reaches the one requested below, and
+/// everything is written.
 fn torment(ring: &'static Ring<'static>, each: u64, read: impl FnMut()) -> Counts {
     const THREADS: u32 = 12;
     let (stop, counts) = (AtomicBool::new(false), Counts::default());

@@ -103,7 +103,7 @@ impl<W: Write> ArchiveWriter<W> {
     }
 }
 
-/// What the cache has of a build.
+/// Files of a build in the cache.
 fn cached(cache: &BuildIdCache, id: BuildId) -> io::Result<Option<BinaryContents>> {
     let Some((name, paths)) = cache.files_of(id)? else { return Ok(None) };
     let file = |path: PathBuf| {
@@ -113,7 +113,7 @@ fn cached(cache: &BuildIdCache, id: BuildId) -> io::Result<Option<BinaryContents
     Ok(Some((name, paths.into_iter().filter_map(file).collect())))
 }
 
-/// What this machine has of a build beside the cache.
+/// Files of a build on this machine outside of the cache.
 fn found(finder: &Finder, name: &Path, id: BuildId) -> Vec<(String, FileContents)> {
     let of_id = |found: Option<BuildId>| found.is_some_and(|found| same(Some(found), Some(id)));
     let mut files = Vec::new();
@@ -137,7 +137,7 @@ fn found(finder: &Finder, name: &Path, id: BuildId) -> Vec<(String, FileContents
     files
 }
 
-/// What came of unpacking an archive.
+/// Result of unpacking an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnpackedArchive {
     /// Binaries that the cache has now.
@@ -240,7 +240,7 @@ impl Unpacking<'_> {
         Ok(())
     }
 
-    /// Where a file of a binary lies in the cache. `None` of a name that none has.
+    /// Path in the cache of a binary's file. `None` for an invalid name.
     fn place(&self, name: &str) -> Option<PathBuf> {
         let parts: Vec<&str> = Path::new(name)
             .components()
@@ -267,7 +267,7 @@ fn put(place: &Path, bytes: &mut dyn Read) -> io::Result<()> {
     replace(place, |file| io::copy(bytes, file).map(drop))
 }
 
-/// What a link by build-id belongs to.
+/// Binary and build-id of a link by build-id.
 fn linked(name: &str, target: &str) -> Option<(PathBuf, String)> {
     let (head, tail) = name.strip_prefix(".build-id/")?.split_once('/')?;
     let hex = format!("{head}{tail}");

@@ -31,7 +31,7 @@ pub struct CachedBinary {
     pub name: PathBuf,
 }
 
-/// What is put into the cache of one binary.
+/// Binary to be added to the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct BinaryToAdd<'a> {
     /// Its path as recordings have it: absolute, without symbolic links.
@@ -64,10 +64,10 @@ impl BuildIdCache {
         BuildIdCache { directory }
     }
 
-    /// What is in it, by build-id. Links that lead nowhere are left out.
+    /// Binaries in the cache, by build-id. Dangling links are left out.
     ///
     /// # Errors
-    /// If the directory is there and cannot be read.
+    /// If the directory exists and cannot be read.
     pub fn binaries(&self) -> io::Result<Vec<CachedBinary>> {
         let linked = self.linked()?;
         Ok(linked.into_iter().filter(|binary| self.holds(binary.build_id)).collect())
@@ -138,9 +138,10 @@ impl BuildIdCache {
         Ok(ids)
     }
 
-    /// Removes everything that has a link, and says what it was.
+    /// Removes everything that has a link, and returns it.
     ///
     /// # Errors
+    ///
     /// If something cannot be removed.
     pub fn purge_all(&self) -> io::Result<Vec<CachedBinary>> {
         let linked = self.linked()?;
@@ -220,7 +221,7 @@ impl BuildIdCache {
     }
 }
 
-/// Where a link by build-id leads: `../../PATH/BUILDID`.
+/// Target of a link by build-id: `../../PATH/BUILDID`.
 pub(crate) fn relative_target(name: &Path, id: BuildId) -> PathBuf {
     let name = name.strip_prefix("/").unwrap_or(name);
     Path::new("../..").join(name).join(id.to_string())
@@ -244,7 +245,7 @@ pub(crate) fn name_of_target(target: &Path, id: BuildId) -> Option<PathBuf> {
     Some(if special { name.to_owned() } else { Path::new("/").join(name) })
 }
 
-/// Names of the entries of a directory, none if there is no such directory.
+/// Names of the entries of a directory, none if no such directory.
 fn names_in(directory: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(directory) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -260,7 +261,7 @@ fn names_in(directory: &Path) -> io::Result<Vec<String>> {
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut file = compressed_modules::open(from)?;
     let mode = file.metadata()?.permissions().mode();
-    // The position of an unpacked module is that of whoever read it before.
+    // The position of an unpacked module is shared with earlier readers.
     file.rewind()?;
     replace(to, |copy| {
         io::copy(&mut file, copy)?;

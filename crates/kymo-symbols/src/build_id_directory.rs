@@ -40,7 +40,7 @@ impl BuildIdDirectory {
     /// Chooses the user's directory for the rest of this run: what `buildid.dir` of perf's
     /// configuration, or `--buildid-dir` says. To be called before the first look at it.
     pub fn choose(root: PathBuf) {
-        // Whoever is first has it from the command line.
+        // The first caller has it from the command line.
         let _ = CHOSEN.set(root);
     }
 

@@ -23,7 +23,7 @@ use crate::problem::Problem;
 use crate::read_symbols;
 use crate::resolver::Resolver;
 
-/// What is put into a bundle.
+/// Contents of a bundle to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Symbols and lines of the addresses in the recording, and what unwinding needs.
@@ -37,7 +37,7 @@ pub enum Contents {
     },
 }
 
-/// What was put into a bundle.
+/// Summary of a written bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BundleSummary {
     /// Binaries of which something was found.
@@ -67,7 +67,7 @@ struct Making {
 /// Addresses of a recording that a bundle has to answer for.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedAddresses {
-    /// Of each binary, as for [`Resolver::symbols_of`], in any order.
+    /// Addresses of each binary, as for [`Resolver::symbols_of`], in any order.
     pub of: FxHashMap<DsoId, Vec<u64>>,
     /// Addresses of the kernel.
     pub kernel: Vec<u64>,
@@ -377,8 +377,8 @@ fn fits(inside: &str) -> bool {
     !inside.is_empty() && !inside.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
-/// The functions that were answers, each up to the last address it was an answer for:
-/// nothing is said of addresses that nobody asked for.
+/// Functions that were results, each up to the last address that it was the result for: other
+/// addresses remain unknown.
 fn spans<'a>(
     resolver: &Resolver,
     answers: impl Iterator<Item = (u64, &'a Option<SymId>)>,

@@ -1,11 +1,10 @@
-//! The user's cache on disk: one file for each kind of finding and binary,
-//! `<build-id>.<kind>`. What is in a file is its kind's own affair; here are the
-//! directory, the header that is checked at the door, atomic writing and the bound
-//! on the size of all.
+//! The user's cache on disk: one file for each kind of finding and binary, `<build-id>.<kind>`.
+//! What is in a file is its kind's own affair; here are the directory, the header that is checked
+//! at the door, atomic writing and the bound on the size of all.
 //!
-//! A cache is trusted only as far as its owner is the user: a directory or file of
-//! somebody else, or one that others may write to, is not read. Whatever is
-//! wrong with a file, the caller is told, works without it and renews it.
+//! A cache is trusted only as far as its owner is the user: a directory or file of another user, or
+//! one that others may write to, is not read. Whatever is wrong with a file, it is reported to the
+//! caller, who works without it and renews it.
 
 mod header;
 
@@ -19,7 +18,7 @@ use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::{regular_file, system};
 use kymo_model::BuildId;
 
-/// What a cache file holds.
+/// Kind of a cache file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheKind {
     /// Ending of the file's name: at most 16 small letters and dashes.
@@ -35,7 +34,7 @@ pub struct SymbolCache {
     limit: u64,
 }
 
-/// What a cache file holds, checked.
+/// Contents of a cache file, verified.
 #[derive(Debug)]
 pub struct Payload {
     map: MappedFile,
@@ -45,7 +44,7 @@ pub struct Payload {
 /// A file of the cache, by its name and header alone.
 #[derive(Clone, Debug)]
 pub struct CachedFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     /// Ending of the name.
     pub kind: String,
@@ -68,10 +67,10 @@ pub enum CacheError {
     Io {
         /// Which file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Somebody else could have written it.
+    /// Another user could have written it.
     #[error("{} belongs to user {owner} with mode {mode:o}: only one's own is trusted", path.display())]
     Foreign {
         /// Which file or directory.
@@ -96,13 +95,13 @@ pub enum CacheError {
     Damaged {
         /// Which file.
         path: PathBuf,
-        /// How it shows.
+        /// Symptom of the damage.
         what: &'static str,
     },
     /// It would be larger than a file of the cache may be.
     #[error("{size} bytes are too much for a file of the cache")]
     TooLarge {
-        /// How large.
+        /// Size in bytes.
         size: u64,
     },
 }
@@ -169,7 +168,7 @@ impl SymbolCache {
         self.directory.join(format!("{key}.{}", kind.name))
     }
 
-    /// What is cached for a binary: `None` if nothing is.
+    /// Loads the cached file of a binary: `None` if there is none.
     pub fn load(&self, kind: CacheKind, key: BuildId) -> Result<Option<Payload>> {
         if key.as_bytes().is_empty() {
             return Ok(None);
@@ -289,7 +288,7 @@ fn open_own(path: &Path) -> Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Whether nobody but this user can write there.
+/// Whether only this user can write there.
 fn own(path: &Path, meta: &Metadata) -> Result<()> {
     const OTHERS_WRITE: u32 = 0o022;
     let (owner, mode) = (meta.uid(), meta.mode() & 0o7777);

@@ -27,7 +27,7 @@ pub enum NoCode {
     /// No file has it.
     #[error("{name}: {why}")]
     Gone {
-        /// Of what.
+        /// Name of the binary.
         name: String,
         /// Why not.
         why: String,
@@ -37,7 +37,7 @@ pub enum NoCode {
     Damaged {
         /// Which file.
         path: String,
-        /// What is wrong.
+        /// Error of the reader.
         error: DwarfError,
     },
     /// Only x86-64 can be disassembled.
@@ -63,7 +63,7 @@ pub struct JitCode {
 
 /// A binary whose code can be shown.
 pub struct CodeFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     bytes: Bytes,
     /// A debug file with the full symbol table.
@@ -105,7 +105,7 @@ impl CodeFile {
         }
     }
 
-    /// Where files are that its debugging information refers to.
+    /// Files that its debugging information refers to.
     pub fn companions<'f>(&self, files: &'f Finder) -> DebugCompanions<'f> {
         self.beside.clone().asking(files)
     }
@@ -134,7 +134,7 @@ impl Resolver {
             Err(NoCode::Gone { name: name.to_string(), why: why.to_string() })
         };
         let Some(dso) = self.get(id) else {
-            return gone("[unknown]", "nothing is known to be mapped there");
+            return gone("[unknown]", "no mapping is known there");
         };
         let name = &*dso.long_name;
         match dso.kind {
@@ -143,7 +143,7 @@ impl Resolver {
                 let Some(bytes) = vdso::own() else { return gone(name, "this process has none") };
                 let found = Elf::parse(&bytes).ok().and_then(|e| e.build_id);
                 if !same(found, dso.build_id) {
-                    return gone(name, "it is of another kernel than the running one");
+                    return gone(name, "it belongs to another kernel than the running one");
                 }
                 Ok(CodeFile::whole(name.into(), Bytes::Memory(bytes)))
             }
@@ -165,7 +165,7 @@ impl Resolver {
         };
         let gone = |why: &str| NoCode::Gone { name: path.display().to_string(), why: why.into() };
         let bytes = jitdump::read(&path).ok_or_else(|| gone("it cannot be read"))?;
-        let dump = JitDump::parse(&bytes).ok_or_else(|| gone("it is no jitdump file"))?;
+        let dump = JitDump::parse(&bytes).ok_or_else(|| gone("it is not a jitdump file"))?;
         match dump.arch {
             None | Some(Arch::X86_64) => {}
             _ => return Err(NoCode::Processor { path: path.display().to_string() }),
@@ -188,7 +188,7 @@ impl Resolver {
     pub fn kernel_code(&self, start: u64, end: u64) -> Result<Vec<u8>, NoCode> {
         let gone = |why: String| NoCode::Gone { name: kcore::PATH.to_string(), why };
         if self.is_other_kernel() {
-            return Err(gone("another kernel runs than the one that was recorded".into()));
+            return Err(gone("the running kernel is not the recorded one".into()));
         }
         kcore::read(start, end).map_err(|e| gone(e.to_string()))
     }
@@ -237,7 +237,7 @@ impl Resolver {
         let told = self.problems().iter().find_map(about);
         told.unwrap_or_else(|| match self.options().bundle {
             Some(_) => "the bundle has no code; make it with `kymo bundle --binaries`".into(),
-            None => "the file is not there; name a directory that has it with --symfs".into(),
+            None => "no such file; name its directory with --symfs".into(),
         })
     }
 }

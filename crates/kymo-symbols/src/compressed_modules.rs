@@ -1,9 +1,8 @@
-//! Kernel modules as distributions ship them: packed (`.ko.xz`, `.ko.zst`, `.ko.gz`).
-//! Whoever opens a binary opens it here; of a packed module one gets the unpacked
-//! bytes, in memory of its own that is a file to everybody else (read by place: who
-//! asks later shares the position). The last ones are
-//! kept for the next who asks, by what the file system says of the packed file, so
-//! that one that was replaced is unpacked again.
+//! Kernel modules as distributions ship them: packed (`.ko.xz`, `.ko.zst`, `.ko.gz`). Binaries are
+//! opened here; a packed module opens as the unpacked bytes, in memory of its own that is a file to
+//! all callers (read by offset: later callers share the position). The last ones are kept for
+//! further callers, by the identity of the packed file, so that one that was replaced is unpacked
+//! again.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufReader, Error, ErrorKind, Read};
@@ -25,7 +24,7 @@ const KEPT: u64 = 256 << 20;
 /// Memory for unpacking xz, in KiB: what `xz -9` needs.
 const XZ_KIB: u32 = 80 << 10;
 
-/// How a module is packed.
+/// Compression of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packing {
     Xz,
@@ -74,7 +73,7 @@ static KEPT_FILES: Kept = Kept(Mutex::new(Vec::new()));
 /// The last unpacked files, the newest last.
 struct Kept(Mutex<Vec<(Identity, File)>>);
 
-/// What changes when a file does.
+/// Identity of a file's contents, which changes whenever the file does.
 #[derive(PartialEq, Eq)]
 struct Identity {
     file: (u64, u64),

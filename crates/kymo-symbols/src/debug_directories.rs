@@ -17,8 +17,8 @@ pub fn choose_debug_directories(directories: Vec<PathBuf>) {
     let _ = CHOSEN.set(directories);
 }
 
-/// Files that may be the debug file of the binary at `own`, in the directories that were chosen:
-/// whether one is, its build-id or its checksum tells.
+/// Files that may be the debug file of the binary at `own`, in the directories that were chosen;
+/// its build-id or its checksum confirms it.
 pub(crate) fn candidates(
     own: &Path,
     root: &Path,

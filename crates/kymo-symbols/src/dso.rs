@@ -12,7 +12,7 @@ impl_vec_index!(DsoId, "binary");
 pub struct SymId(pub u32);
 impl_vec_index!(SymId, "symbol");
 
-/// What kind of code a name in a mapping stands for.
+/// Kind of code behind a name in a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DsoKind {
     /// `[kernel.kallsyms]`.

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use crate::jitdump::{self, JitDump};
+use kymo_unwind::Arch;
+
+use crate::jitdump::{self, Function, JitDump, Unwinding};
 
 /// A function that a just-in-time compiler put somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +14,7 @@ pub struct JitImage {
     pub time: u64,
     /// Its first address.
     pub start: u64,
-    /// Its size in bytes.
+    /// Bytes of it and of unwinding information that are mapped.
     pub size: u64,
     /// Its number in the file, which it keeps where it is moved.
     pub index: u64,
@@ -47,6 +49,10 @@ fn images(bytes: &[u8], each: &mut dyn FnMut(JitImage)) -> Option<Option<String>
         [low, high, 0, 0] | [0, 0, high, low] => [*low, *high],
         _ => return None,
     };
+    let machine = match machine {
+        [0, 0] => machine_of(JitDump::parse(bytes)?.arch),
+        known => known,
+    };
     let dump = JitDump::parse_with(bytes, &mut |placed| {
         let function = placed.function;
         if function.code.is_empty() {
@@ -55,14 +61,32 @@ fn images(bytes: &[u8], each: &mut dyn FnMut(JitImage)) -> Option<Option<String>
         each(JitImage {
             time: placed.time,
             start: placed.start,
-            size: function.size,
+            size: mapped_size(function),
             index: function.index,
-            elf: placed
-                .is_new
-                .then(|| elf(machine, function.name, function.code, function.eh_frame)),
+            elf: placed.is_new.then(|| elf(machine, function)),
         });
     });
     dump.map(|dump| dump.damage)
+}
+
+/// Number of a machine in ELF files; this one's if it is not known.
+fn machine_of(arch: Option<Arch>) -> [u8; 2] {
+    match arch.or(Arch::of_machine(std::env::consts::ARCH)) {
+        Some(Arch::X86_64) => [62, 0],
+        Some(Arch::Aarch64) => [183, 0],
+        None => [0, 0],
+    }
+}
+
+/// Size of a function in memory, up to the end of its unwinding information if that is there, too.
+fn mapped_size(function: &Function<'_>) -> u64 {
+    let size = function.size;
+    let unwinding = function.unwinding;
+    if unwinding.mapped == 0 || unwinding.eh_frame_hdr.is_empty() {
+        return size;
+    }
+    let behind = size.checked_next_multiple_of(8).and_then(|end| end.checked_add(unwinding.mapped));
+    behind.unwrap_or(size)
 }
 
 /// A section of the file.
@@ -72,19 +96,24 @@ struct ElfSection<'a> {
     flags: u64,
     /// Number of the section that this one belongs to, and what its kind says.
     link: (u32, u32),
+    align: u64,
     entry_size: u64,
     bytes: &'a [u8],
 }
 
 /// An ELF file with the code of a function at [`TEXT_OFFSET`], its call frame information at the
-/// next multiple of 8, and its name as the only symbol.
-fn elf(machine: [u8; 2], name: &[u8], code: &[u8], eh_frame: &[u8]) -> Vec<u8> {
+/// next multiple of 8 with the sorted table behind it, and its name as the only symbol.
+fn elf(machine: [u8; 2], function: &Function<'_>) -> Vec<u8> {
+    let Function { name, code, unwinding, .. } = function;
+    let Unwinding { eh_frame, eh_frame_hdr, .. } = unwinding;
     const PROGBITS: u32 = 1;
     const SYMTAB: u32 = 2;
     const STRTAB: u32 = 3;
     const ALLOCATED: u64 = 2;
     const EXECUTABLE: u64 = 4;
-    let names = [b"\0", name, b"\0"].concat();
+    const SECTION_NAMES: &[u8] =
+        b"\0.text\0.eh_frame\0.eh_frame_hdr\0.symtab\0.strtab\0.shstrtab\0";
+    let names = [b"\0", *name, b"\0"].concat();
     let mut symbols = vec![0; 24];
     symbols.extend(1u32.to_le_bytes());
     // A global function of the first section.
@@ -96,31 +125,36 @@ fn elf(machine: [u8; 2], name: &[u8], code: &[u8], eh_frame: &[u8]) -> Vec<u8> {
         kind,
         flags,
         link: (0, 0),
+        align: 8,
         entry_size: 0,
         bytes,
     };
     let sections = [
         section(".text", PROGBITS, ALLOCATED | EXECUTABLE, code),
         section(".eh_frame", PROGBITS, ALLOCATED, eh_frame),
-        ElfSection { link: (4, 1), entry_size: 24, ..section(".symtab", SYMTAB, 0, &symbols) },
+        // Directly behind it: it states distances.
+        ElfSection { align: 1, ..section(".eh_frame_hdr", PROGBITS, ALLOCATED, eh_frame_hdr) },
+        ElfSection { link: (5, 1), entry_size: 24, ..section(".symtab", SYMTAB, 0, &symbols) },
         section(".strtab", STRTAB, 0, &names),
-        section(".shstrtab", STRTAB, 0, b"\0.text\0.eh_frame\0.symtab\0.strtab\0.shstrtab\0"),
+        section(".shstrtab", STRTAB, 0, SECTION_NAMES),
     ];
     let mut out = vec![0; TEXT_OFFSET as usize];
     let mut headers = vec![0; 64];
     let mut name_at = 1u32;
     for s in &sections {
-        out.resize(out.len().next_multiple_of(8), 0);
+        out.resize(out.len().next_multiple_of(s.align as usize), 0);
         let at = out.len() as u64;
         out.extend_from_slice(s.bytes);
-        headers.extend(name_at.to_le_bytes());
-        headers.extend(s.kind.to_le_bytes());
-        let address = if s.flags & ALLOCATED != 0 { at } else { 0 };
-        let words = [s.flags, address, at, s.bytes.len() as u64];
+        // Readers find unwinding information by its name, and believe that it is there.
+        let is_absent = s.bytes.is_empty() && s.kind == PROGBITS;
+        headers.extend(if is_absent { 0 } else { name_at }.to_le_bytes());
+        headers.extend(if is_absent { 0 } else { s.kind }.to_le_bytes());
+        let address = if s.flags & ALLOCATED != 0 && !is_absent { at } else { 0 };
+        let words = [if is_absent { 0 } else { s.flags }, address, at, s.bytes.len() as u64];
         headers.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         headers.extend(s.link.0.to_le_bytes());
         headers.extend(s.link.1.to_le_bytes());
-        headers.extend(8u64.to_le_bytes());
+        headers.extend(s.align.to_le_bytes());
         headers.extend(s.entry_size.to_le_bytes());
         name_at += s.name.len() as u32 + 1;
     }
@@ -128,7 +162,7 @@ fn elf(machine: [u8; 2], name: &[u8], code: &[u8], eh_frame: &[u8]) -> Vec<u8> {
     let section_headers = out.len() as u64;
     out.extend(headers);
     let code_end = (TEXT_OFFSET + code.len() as u64).next_multiple_of(8);
-    let loaded = code_end + eh_frame.len() as u64 - TEXT_OFFSET;
+    let loaded = code_end + (eh_frame.len() + eh_frame_hdr.len()) as u64 - TEXT_OFFSET;
     // A shared object of 64 bits, with one program header behind this one.
     let mut head = b"\x7fELF\x02\x01\x01".to_vec();
     head.resize(16, 0);
@@ -136,7 +170,7 @@ fn elf(machine: [u8; 2], name: &[u8], code: &[u8], eh_frame: &[u8]) -> Vec<u8> {
     let words = [TEXT_OFFSET, 64, section_headers];
     head.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     head.extend([0; 4]);
-    head.extend([64u16, 56, 1, 64, 6, 5].iter().flat_map(|half| half.to_le_bytes()));
+    head.extend([64u16, 56, 1, 64, 7, 6].iter().flat_map(|half| half.to_le_bytes()));
     // Loaded to be read and executed.
     head.extend([1, 0, 0, 0, 5, 0, 0, 0]);
     let words = [TEXT_OFFSET, TEXT_OFFSET, TEXT_OFFSET, loaded, loaded, 8];
@@ -177,6 +211,7 @@ mod tests {
         let symbol = file.symbols.lookup(0x81).map(|(.., name)| name.to_vec());
         assert_eq!(symbol.as_deref(), Some(&b"made"[..]));
         assert_eq!(file.loads.len(), 1);
+        assert!(!kymo_debuginfo::LazyElf::parse(image.as_slice()).unwrap().has(".eh_frame_hdr"));
         // Times of the processor are of no use.
         bytes[32] = 1;
         assert_eq!(images(&bytes, &mut |_| panic!("no times")), None);

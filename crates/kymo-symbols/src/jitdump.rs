@@ -29,15 +29,25 @@ pub(crate) struct Function<'a> {
     pub(crate) name: &'a [u8],
     /// The code; empty where it was not written whole.
     pub(crate) code: &'a [u8],
-    /// `.eh_frame`, to be taken as lying behind the code at the next multiple of 8, counted from
-    /// the code's begin: as perf's `inject -j` puts it, and compilers expect.
-    pub(crate) eh_frame: &'a [u8],
-    /// Where it comes from, by address as the code was loaded.
+    pub(crate) unwinding: Unwinding<'a>,
+    /// Source lines, by address as the code was loaded.
     pub(crate) lines: Vec<Line<'a>>,
-    /// Where it was loaded; it may have moved.
+    /// Address at which it was loaded; it may have moved.
     pub(crate) loaded: u64,
     /// Its number in the file.
     pub(crate) index: u64,
+}
+
+/// Unwinding information of a function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unwinding<'a> {
+    /// `.eh_frame`, to be taken as lying behind the code at the next multiple of 8, counted from
+    /// the code's start: as perf's `inject -j` puts it, and compilers expect.
+    pub(crate) eh_frame: &'a [u8],
+    /// `.eh_frame_hdr`, which lies directly behind it.
+    pub(crate) eh_frame_hdr: &'a [u8],
+    /// Bytes behind the code where the process has it in memory, too; 0 where it has not.
+    pub(crate) mapped: u64,
 }
 
 /// From an address on, a line of a source file.
@@ -53,7 +63,7 @@ pub(crate) struct Line<'a> {
 pub(crate) struct JitDump<'a> {
     pub(crate) arch: Option<Arch>,
     pub(crate) functions: BTreeMap<u64, Function<'a>>,
-    /// What could not be read of the file.
+    /// Unreadable part of the file.
     pub(crate) damage: Option<String>,
 }
 
@@ -62,14 +72,14 @@ pub(crate) struct JitDump<'a> {
 pub(crate) struct Placement<'f, 'a> {
     /// When, by the clock of the compiler.
     pub(crate) time: u64,
-    /// Where.
+    /// Start address.
     pub(crate) start: u64,
     /// It is there for the first time, and was not moved.
     pub(crate) is_new: bool,
     pub(crate) function: &'f Function<'a>,
 }
 
-/// What is told of each placement, in the order of the file.
+/// Callback for each placement, in the order of the file.
 pub(crate) type EachPlacement<'s, 'a> = dyn FnMut(Placement<'_, 'a>) + 's;
 
 /// Bytes of a load record before the name.
@@ -94,7 +104,7 @@ impl<'a> JitDump<'a> {
         JitDump::parse_with(bytes, &mut |_| {})
     }
 
-    /// Reads likewise, and tells of what was put where and when.
+    /// Parses the file and reports each placement of code with its time.
     pub(crate) fn parse_with(
         bytes: &'a [u8],
         each: &mut EachPlacement<'_, 'a>,
@@ -116,18 +126,24 @@ impl<'a> JitDump<'a> {
         let mut dump = JitDump { arch, ..JitDump::default() };
         let mut rest = bytes.get(usize::try_from(size).ok()?.max(16)..)?;
         // Of the function that comes next.
-        let mut eh_frame: &[u8] = &[];
+        let mut about_unwinding = Unwinding::default();
         let mut lines = Vec::new();
         let (mut malformed, mut is_closed) = (0u64, false);
         while let Some((kind, time, record, behind)) = split(rest, endian) {
             let known = match kind {
                 CODE_LOAD => {
-                    let about = (std::mem::take(&mut eh_frame), std::mem::take(&mut lines));
+                    let about = (std::mem::take(&mut about_unwinding), std::mem::take(&mut lines));
                     dump.load((time, record), endian, about, each)
                 }
                 DEBUG_INFO => debug_info(record, endian).map(|found| lines = found),
                 CODE_MOVE => dump.move_code((time, record), endian, each),
-                UNWINDING_INFO => unwinding(record, endian).map(|found| eh_frame = found),
+                UNWINDING_INFO => unwinding(record, endian).map(|found| {
+                    // CPython 3.13 leaves the machine out of the header.
+                    if machine == 0 && dump.arch.is_none() {
+                        dump.arch = arch_of(found.eh_frame, endian);
+                    }
+                    about_unwinding = found;
+                }),
                 CODE_CLOSE => {
                     is_closed = true;
                     break;
@@ -154,7 +170,7 @@ impl<'a> JitDump<'a> {
         &mut self,
         (time, record): (u64, &'a [u8]),
         endian: Endian,
-        (eh_frame, lines): (&'a [u8], Vec<Line<'a>>),
+        (unwinding, lines): (Unwinding<'a>, Vec<Line<'a>>),
         each: &mut EachPlacement<'_, 'a>,
     ) -> Option<()> {
         let mut c = Cursor::new(record, endian);
@@ -164,7 +180,7 @@ impl<'a> JitDump<'a> {
         let name = c.cstr();
         let behind = record.get(HEAD.checked_add(name.len())?.checked_add(1)?..);
         let code = behind.and_then(|b| b.get(..usize::try_from(size).ok()?)).unwrap_or_default();
-        let function = Function { size, name, code, eh_frame, lines, loaded: start, index };
+        let function = Function { size, name, code, unwinding, lines, loaded: start, index };
         each(Placement { time, start, is_new: true, function: &function });
         self.put(start, function);
         Some(())
@@ -213,15 +229,16 @@ impl<'a> JitDump<'a> {
         SymbolTable::build(self.functions.iter().map(symbol).collect())
     }
 
-    /// How to leave them: first address, first address behind, table.
+    /// Unwind tables: first address, first address after the function, table.
     pub(crate) fn tables(&self) -> Vec<(u64, u64, CfiTable)> {
         let Some(arch) = self.arch else { return Vec::new() };
         let table = |(start, f): (&u64, &Function<'a>)| {
             let end = start.checked_add(f.size)?;
             let address = start.checked_add(f.size.checked_next_multiple_of(8)?)?;
-            let eh_frame = Section { address, bytes: f.eh_frame.into() };
+            let eh_frame = Section { address, bytes: f.unwinding.eh_frame.into() };
+            let is_there = !f.unwinding.eh_frame.is_empty();
             let sections = CfiSections { eh_frame, text: *start, ..CfiSections::default() };
-            (!f.eh_frame.is_empty()).then(|| (*start, end, CfiTable::new(arch, sections)))
+            is_there.then(|| (*start, end, CfiTable::new(arch, sections)))
         };
         self.functions.iter().filter_map(table).collect()
     }
@@ -235,11 +252,28 @@ fn split(bytes: &[u8], endian: Endian) -> Option<(u32, u64, &[u8], &[u8])> {
     Some((kind, time, record.get(16..)?, behind))
 }
 
-/// `.eh_frame` of a record that also holds its sorted table.
-fn unwinding(record: &[u8], endian: Endian) -> Option<&[u8]> {
+/// The two sections of a record.
+fn unwinding(record: &[u8], endian: Endian) -> Option<Unwinding<'_>> {
     let mut c = Cursor::new(record, endian);
-    let (size, header) = (c.u64().ok()?, c.u64().ok()?);
-    record.get(24..)?.get(..usize::try_from(size.checked_sub(header)?).ok()?)
+    let (size, header, mapped) = (c.u64().ok()?, c.u64().ok()?, c.u64().ok()?);
+    let eh_frame = usize::try_from(size.checked_sub(header)?).ok()?;
+    let both = record.get(24..)?.get(..usize::try_from(size).ok()?)?;
+    let (eh_frame, eh_frame_hdr) = both.split_at_checked(eh_frame)?;
+    Some(Unwinding { eh_frame, eh_frame_hdr, mapped })
+}
+
+/// The machine that an `.eh_frame` is for, by the number of its return address.
+fn arch_of(eh_frame: &[u8], endian: Endian) -> Option<Arch> {
+    let mut c = Cursor::new(eh_frame, endian);
+    // Length, that it is common to several functions, version, augmentation.
+    c.skip(9).ok()?;
+    let augmentation = c.cstr().len();
+    // Both alignments, of a byte each, since they are small.
+    match eh_frame.get(9 + augmentation + 1..)? {
+        [0..0x80, 0..0x80, 16, ..] => Some(Arch::X86_64),
+        [0..0x80, 0..0x80, 30, ..] => Some(Arch::Aarch64),
+        _ => None,
+    }
 }
 
 /// Lines of the function that comes next; up to the first that is not whole.
@@ -306,13 +340,31 @@ mod tests {
         assert_eq!(names(0x100f).as_deref(), Some(&b"young"[..]));
         assert_eq!(names(0x1010).as_deref(), Some(&b"kept"[..]));
         assert_eq!((names(0x3000), names(0x4001).as_deref()), (None, Some(&b"moved"[..])));
-        assert_eq!(parsed.functions[&0x4000].eh_frame, b"abc");
+        let unwinding = parsed.functions[&0x4000].unwinding;
+        assert_eq!((unwinding.eh_frame, unwinding.eh_frame_hdr), (&b"abc"[..], &b"xy"[..]));
         assert_eq!(
             (parsed.functions[&0x4000].code, parsed.functions[&0x1008].code),
             (&[0x90; 16][..], &[0x90; 8][..])
         );
         assert_eq!(parsed.tables().len(), 1);
         assert_eq!((process_of("/a/jit-12.dump"), process_of("/a/jit-x.dump")), (Some(12), None));
+    }
+
+    /// As CPython 3.13 writes it.
+    #[test]
+    fn a_header_without_a_machine_is_completed_by_the_unwinding_information() {
+        let cie = [20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b];
+        let info: Vec<u8> = [17u64, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let mut bytes = dump(&[record(UNWINDING_INFO, &[&info, &cie]), load(0x1000, 16, b"f")]);
+        bytes[12] = 0;
+        let arch = |bytes: &[u8]| JitDump::parse(bytes).unwrap().arch;
+        assert_eq!(arch(&bytes), Some(Arch::X86_64));
+        assert_eq!(
+            arch_of(&cie.map(|b| if b == 16 { 30 } else { b }), Endian::Little),
+            Some(Arch::Aarch64)
+        );
+        bytes[12] = 99;
+        assert_eq!(arch(&bytes), None);
     }
 
     #[test]

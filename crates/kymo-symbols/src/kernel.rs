@@ -1,6 +1,6 @@
-//! Where the kernel's symbols come from: a file that the user names, what came
-//! with the recording, perf's cache, or the running kernel when it is the one
-//! that was recorded. Symbols of another kernel are never used silently.
+//! Selection of the kernel's symbols: a file that the user names, those stored with the recording,
+//! perf's cache, or the running kernel when it is the one that was recorded. Symbols of another
+//! kernel are never used silently.
 
 mod interrupts;
 mod kept;
@@ -25,7 +25,7 @@ pub use kept::running_symbols;
 /// A kernel's list of symbols has some ten megabytes.
 const LARGEST_LIST: u64 = 256 << 20;
 
-/// The kernel's symbols, read by whoever asks first.
+/// The kernel's symbols, read on first use.
 #[derive(Debug)]
 pub struct KernelTable {
     source: KernelChoice,
@@ -58,7 +58,7 @@ impl KernelTable {
         &self.read().0
     }
 
-    /// What went wrong, once they were read.
+    /// Problem of reading them, once they were read.
     pub(crate) fn problem(&self) -> Option<&Problem> {
         self.read.get()?.1.as_ref()
     }
@@ -75,8 +75,8 @@ impl KernelTable {
     }
 }
 
-/// Where kernels that are not moved at boot begin, which many of them do: x86-64, and AArch64 over
-/// time.
+/// Start addresses of kernels that are not relocated at boot, which many kernels share: x86-64, and
+/// AArch64 over time.
 const UNMOVED: [u64; 4] =
     [0xffff_ffff_8100_0000, 0xffff_8000_8000_0000, 0xffff_8000_1000_0000, 0xffff_8000_0800_0000];
 /// Their first symbols are that near.
@@ -118,7 +118,7 @@ impl KernelChoice {
             let release = self.release.as_deref();
             let image =
                 self.build_id.and_then(|id| self.files.vmlinux(release, id, FilePart::Symbols));
-            // Without a reference nobody knows where that kernel was.
+            // Without a reference the address of that kernel is unknown.
             let image = image.filter(|_| self.reference.is_some());
             let read = |path: PathBuf| symbols_of(&path, None, self.reference.as_ref()).ok();
             let table = image.and_then(read).unwrap_or_default();
@@ -233,7 +233,7 @@ fn symbols_of(
     if table.is_empty() { Err("has no symbols".into()) } else { Ok(table) }
 }
 
-/// How far the kernel in a file was moved when it was recorded.
+/// Relocation of the kernel in a file when it was recorded.
 pub(crate) fn slide(image: &[u8], reference: Option<&(String, u64)>) -> Option<u64> {
     let (name, recorded) = reference?;
     Some(recorded.wrapping_sub(Elf::address_of(image, name)?))
@@ -248,7 +248,7 @@ fn cached(id: BuildId) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// A kernel moves at boot; where one symbol was tells where all were.
+    /// A kernel moves at boot; the address of one symbol determines all.
     #[test]
     fn an_image_is_moved_to_where_it_was_recorded() {
         let image = std::env::current_exe().unwrap();

@@ -12,9 +12,9 @@ use crate::files::FilePart;
 /// A file with code of the kernel.
 #[derive(Debug)]
 pub struct KernelFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Of which build.
+    /// Build-id.
     pub(crate) build_id: Option<BuildId>,
     /// By running address.
     spans: Vec<Span>,
@@ -23,14 +23,14 @@ pub struct KernelFile {
 /// A section with code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Where it was when it was recorded.
+    /// Start address when it was recorded.
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Where the file says that it is, or where it is taken to be in a module's.
+    /// Address stated in the file, or assumed in that of a module.
     pub(crate) stated: u64,
 }
 
-/// What was found, by binary and by what was wanted of it.
+/// Files found, by binary and requested part.
 #[derive(Debug, Default)]
 pub(crate) struct PlacedFiles(pub(crate) Mutex<FileByDso>);
 

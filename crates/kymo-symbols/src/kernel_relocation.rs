@@ -1,6 +1,6 @@
-//! Where the code of the recorded kernel and of its modules is in their files. A
-//! kernel is moved at boot, as a whole; a module is put wherever there is room,
-//! section by section. An address of the recording becomes one of the file here.
+//! Relocation between the recorded kernel with its modules and their files. A kernel is moved at
+//! boot, as a whole; a module is put wherever there is room, section by section. An address of the
+//! recording is converted to one of the file here.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -51,7 +51,7 @@ impl Resolver {
         let reference = reference.cloned().or_else(own);
         let moved = match slide(map.bytes(), reference.as_ref()) {
             Some(moved) => moved,
-            // Nobody knows how far; a named one is taken to be where it says.
+            // The relocation is unknown; a named one is assumed to be at its stated address.
             None if self.options().vmlinux.is_some() => 0,
             None => return None,
         };
@@ -166,8 +166,8 @@ fn stated_id(path: &Path) -> Option<BuildId> {
     kymo_debuginfo::LazyElf::parse(&pages).ok()?.build_id
 }
 
-/// Where sections are by their functions' names, of which each must be unique in the
-/// file, and all of a section must agree.
+/// Addresses of sections by their functions' names, of which each must be unique in the file, and
+/// all of a section must agree.
 fn by_names<'a>(
     symbols: &CodeSymbols<'_>,
     running: impl Iterator<Item = (&'a str, u64)>,
@@ -190,8 +190,8 @@ fn by_names<'a>(
     found.into_values().flatten().collect()
 }
 
-/// Where sections are as the kernel lays them out from a module's base on: those with
-/// code that stays after the module was started, in the file's order.
+/// Addresses of sections in the kernel's layout from a module's base on: those with code that stays
+/// after the module was started, in the file's order.
 fn by_layout(symbols: &CodeSymbols<'_>, base: u64) -> Vec<Span> {
     let mut next = base;
     let kept = symbols.sections.iter().filter(|s| s.code && !s.name.starts_with(".init"));

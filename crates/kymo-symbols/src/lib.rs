@@ -1,8 +1,6 @@
-//! What is at this address: finds binaries, separate debug files, kallsyms,
-//! the vdso and perf-PID.map files, and answers from sorted tables; the cache on
-//! disk. Facts of
-//! ELF come from `kymo-debuginfo`; which mapping an address belongs to is for
-//! `kymo-analysis`.
+//! Symbol resolution: finds binaries, separate debug files, kallsyms, the vdso and perf-PID.map
+//! files, and resolves addresses from sorted tables; the cache on disk. ELF is parsed in
+//! `kymo-debuginfo`; `kymo-analysis` finds the mapping of an address.
 #![forbid(unsafe_code)]
 
 pub mod build_id_archive;
@@ -27,6 +25,7 @@ mod pages;
 mod perf_map;
 mod problem;
 mod read_symbols;
+mod recent_tables;
 mod resolver;
 mod sources;
 mod symbol_cache;

@@ -8,7 +8,7 @@ use kymo_debuginfod::Client;
 use crate::bundle::Bundle;
 use crate::problem::BundleError;
 
-/// Where to look and what to print.
+/// Search path and output options.
 #[derive(Clone, Debug, Default)]
 pub struct ResolverOptions {
     /// Look for files under this directory.
@@ -21,7 +21,7 @@ pub struct ResolverOptions {
     pub no_demangle: bool,
     /// Servers to ask for what is not on this machine.
     pub debuginfod: Option<Arc<Client>>,
-    /// What came with the recording; it counts alone for what it knows.
+    /// Bundle of the recording; it takes precedence for the binaries it contains.
     pub bundle: Option<Arc<Bundle>>,
     /// Why a bundle that is there is not used.
     pub no_bundle: Option<BundleError>,

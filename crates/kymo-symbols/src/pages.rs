@@ -35,11 +35,16 @@ struct Wide {
 }
 
 impl Pages {
-    /// Of a file that is no longer than `len`.
+    /// Pages of a file of at most `len` bytes.
     pub(crate) fn new(file: File, len: u64) -> Pages {
         let mut pieces = Vec::new();
         pieces.resize_with(len.div_ceil(PIECE) as usize, OnceLock::new);
         Pages { file, len, pieces, wide: OnceLock::new() }
+    }
+
+    /// The file, without what was read of it.
+    pub(crate) fn into_file(self) -> File {
+        self.file
     }
 
     fn load(&self, start: u64, size: u64) -> Option<Box<[u8]>> {

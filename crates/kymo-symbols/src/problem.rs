@@ -8,7 +8,7 @@ use kymo_model::BuildId;
 pub struct BundleError {
     /// The bundle.
     pub path: String,
-    /// What is wrong with it.
+    /// Reason.
     pub why: String,
 }
 
@@ -30,14 +30,14 @@ pub enum Problem {
         path: String,
         /// The binary.
         of: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// The file is no usable ELF file.
     Unusable {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// `/proc/kallsyms` shows zeros.
@@ -62,7 +62,7 @@ pub enum Problem {
     DebugInfo {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// A file of the cache could not be used or written.
@@ -73,7 +73,7 @@ pub enum Problem {
     /// Binaries were taken by their paths alone from this machine, and the
     /// recording is of another one.
     OtherMachine {
-        /// Where it was recorded.
+        /// Machine of the recording.
         recorded: String,
         /// This machine.
         here: String,

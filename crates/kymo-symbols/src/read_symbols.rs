@@ -32,7 +32,7 @@ pub(crate) fn names(files: &Finder, binary: &Binary<'_>, offsets: &[u64]) -> Opt
     } else {
         match files.symbols(binary) {
             Some(separate) => LazyElf::parse(&open(&separate)?).ok()?.covering(&addresses),
-            None if elf.has_mini() => return None,
+            None if elf.has_mini() || elf.has_go_functions() => return None,
             None => elf.covering(&addresses),
         }
     };

@@ -19,6 +19,7 @@ use crate::jitdump::{self, JitDump};
 use crate::kernel::{self, KernelTable};
 use crate::options::ResolverOptions;
 use crate::problem::Problem;
+use crate::recent_tables::{PackedTable, RecentTables, UnpackedBlock};
 use crate::symbol_cache::{SymbolCache, Table};
 use crate::unwind::Binaries;
 use crate::variables::VariableTable;
@@ -27,11 +28,11 @@ use crate::{perf_map, read_symbols};
 /// A binary.
 #[derive(Debug)]
 pub struct Dso {
-    /// What it is.
+    /// Kind of the binary.
     pub kind: DsoKind,
     /// Path or bracketed name, as text.
     pub long_name: String,
-    /// The same as bytes, which may be no text.
+    /// Path or bracketed name as bytes, which need not be UTF-8.
     pub path: PathBuf,
     /// Last part of the path; what reports show.
     pub short_name: String,
@@ -44,7 +45,7 @@ pub struct Dso {
 }
 
 impl Dso {
-    /// What to ask a [`Finder`] for.
+    /// Request for a [`Finder`].
     pub fn binary(&self) -> Binary<'_> {
         let pid = (self.pid != u32::MAX).then_some(self.pid);
         Binary { path: &self.path, build_id: self.build_id, pid }
@@ -93,6 +94,8 @@ pub struct Resolver {
     symbols: IndexVec<SymId, Symbol>,
     symbol_ids: FxHashMap<(DsoId, u64), SymId>,
     binaries: Arc<Binaries>,
+    /// Instead of tables that stay, where memory is limited.
+    recent: Option<RecentTables>,
     /// Another resolver numbers the binaries.
     is_fork: bool,
 }
@@ -115,6 +118,23 @@ impl Resolver {
         let recorded = Arc::clone(&self.recorded);
         let shared = Resolver { options, files, binaries, symbol_cache, ..Resolver::default() };
         Resolver { dsos, by_name, recorded, is_fork: true, ..shared }
+    }
+
+    /// Keeps the tables of the binaries that are asked for most often, within this many bytes;
+    /// without this each table that was read stays. For [`symbols_of`](Self::symbols_of).
+    pub fn limit_tables(&mut self, bytes: usize) {
+        self.recent = Some(RecentTables::new(bytes));
+    }
+
+    /// Drops all symbols: their numbers are given again.
+    pub fn forget_symbols(&mut self) {
+        self.symbols = IndexVec::default();
+        self.symbol_ids = FxHashMap::default();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn recent_tables(&self) -> Option<&RecentTables> {
+        self.recent.as_ref()
     }
 
     /// Binaries from the number `first` on.
@@ -143,12 +163,12 @@ impl Resolver {
         &self.files
     }
 
-    /// Where it looks, and what it prints.
+    /// Options of the search and the output.
     pub(crate) fn options(&self) -> &ResolverOptions {
         &self.options
     }
 
-    /// Tells the build-id that a recording states for a path.
+    /// Sets the build-id that a recording states for a path.
     pub fn set_build_id(&mut self, path: &Path, id: BuildId) {
         self.recorded_mut().build_ids.insert(path.to_owned(), id);
     }
@@ -167,29 +187,29 @@ impl Resolver {
         }
     }
 
-    /// Tells the release of the recorded kernel.
+    /// Sets the release of the recorded kernel.
     pub fn set_kernel_release(&mut self, release: String) {
         self.recorded_mut().release = Some(release);
     }
 
-    /// Tells where a symbol of the recorded kernel was: kernels move at boot.
+    /// Sets the address of a symbol of the recorded kernel: kernels move at boot.
     pub fn set_kernel_reference(&mut self, symbol: &str, address: u64) {
         if !symbol.is_empty() && address != 0 {
             self.recorded_mut().kernel_reference = Some((symbol.to_owned(), address));
         }
     }
 
-    /// Tells where a module of the recorded kernel was.
+    /// Sets the base address of a module of the recorded kernel.
     pub fn set_module_base(&mut self, module: DsoId, address: u64) {
         self.recorded_mut().module_bases.insert(module, address);
     }
 
-    /// Where a module was.
+    /// Base address of a module.
     pub(crate) fn module_base(&self, module: DsoId) -> Option<u64> {
         self.recorded.module_bases.get(&module).copied()
     }
 
-    /// Tells the name of the recorded machine.
+    /// Sets the name of the recorded machine.
     pub fn set_hostname(&self, name: &str) {
         self.files.set_hostname(name);
     }
@@ -240,7 +260,7 @@ impl Resolver {
         self.dsos.get(id).map(|dso| &**dso)
     }
 
-    /// What reports call a binary.
+    /// Name of a binary in reports.
     pub fn dso_name(&self, id: Option<DsoId>) -> &str {
         id.and_then(|id| self.get(id)).map_or("[unknown]", |d| &d.short_name)
     }
@@ -264,19 +284,19 @@ impl Resolver {
         self.symbols.get(id).map_or((DsoId(u32::MAX), 0), |s| (s.dso, s.start))
     }
 
-    /// Makes the readable names of these symbols, all at once.
+    /// Prepares the readable names of these symbols, in one pass.
     pub fn prepare_names(&self, ids: &[SymId]) {
         ids.par_iter().with_min_len(256).for_each(|id| {
             self.name(*id);
         });
     }
 
-    /// How many symbols there are; the highest number is one less.
+    /// Number of symbols; the highest id is one less.
     pub fn count(&self) -> usize {
         self.symbols.len()
     }
 
-    /// What went wrong so far.
+    /// Problems so far.
     pub fn problems(&self) -> Vec<Problem> {
         let mut all = self.files.problems();
         let of_kernel = self.symbol_cache.kernel.get().and_then(|k| k.problem());
@@ -286,8 +306,8 @@ impl Resolver {
         all
     }
 
-    /// The kernel's symbols, for any thread. What is told of the kernel later than
-    /// this is first asked for does not count.
+    /// The kernel's symbols, for any thread. Facts about the kernel that are set after the first
+    /// call are ignored.
     pub fn kernel(&self) -> &Arc<KernelTable> {
         self.symbol_cache.kernel.get_or_init(|| Arc::new(KernelTable::new(self.kernel_source())))
     }
@@ -302,35 +322,81 @@ impl Resolver {
         }
     }
 
-    /// Looks up many addresses at once: the files in parallel, each in one
-    /// pass that reads no more than it needs. Addresses are as for
-    /// [`symbol`](Self::symbol), ascending; answers stand in the same places.
+    /// Resolves many addresses in one call: the files in parallel, each in one pass that reads no
+    /// more than it needs. Addresses are as for [`symbol`](Self::symbol), ascending; results have
+    /// the same order.
     pub fn symbols_of(&mut self, wanted: &[(DsoId, Vec<u64>)]) -> Vec<Vec<Option<SymId>>> {
-        let files = |id: &DsoId| self.get(*id).filter(|d| d.kind == DsoKind::File);
+        let mut recent = self.recent.take();
+        let has_table: Vec<bool> = wanted
+            .iter()
+            .map(|(id, _)| match &mut recent {
+                Some(recent) if self.file_of(*id).is_some() => recent.wants(*id),
+                _ => self.get(*id).is_some_and(|dso| dso.table.get().is_some()),
+            })
+            .collect();
         let binaries: Vec<Binary<'_>> =
-            wanted.iter().filter_map(|w| files(&w.0)).map(Dso::binary).collect();
+            wanted.iter().filter_map(|w| self.file_of(w.0)).map(Dso::binary).collect();
         self.files.prepare(&binaries, FilePart::Symbols);
         let found: Vec<Option<Coverings>> = wanted
             .par_iter()
+            .zip(&has_table)
             // One at a time: the first in the list are the largest.
             .with_max_len(1)
-            .map(|(id, addresses)| {
-                let dso = files(id).filter(|d| d.table.get().is_none())?;
+            .map(|((id, addresses), has_table)| {
+                let dso = self.file_of(*id).filter(|_| !has_table)?;
                 read_symbols::names(&self.files, &dso.binary(), addresses)
             })
             .collect();
         let mut all = Vec::with_capacity(wanted.len());
         for ((id, addresses), found) in wanted.iter().zip(found) {
-            all.push(match found {
-                Some(Coverings { symbols, places }) => {
+            all.push(match (found, &mut recent) {
+                (Some(Coverings { symbols, places }), _) => {
                     let intern = |c: Covering| self.intern(*id, c.start, || Name::Raw(c.name));
                     let ids: Vec<SymId> = symbols.into_iter().map(intern).collect();
                     places.into_iter().map(|p| ids.get(p? as usize).copied()).collect()
                 }
-                None => addresses.iter().map(|a| self.symbol(*id, *a).map(|s| s.0)).collect(),
+                (None, Some(recent)) if self.file_of(*id).is_some() => {
+                    self.recent_symbols(recent, *id, addresses)
+                }
+                _ => addresses.iter().map(|a| self.symbol(*id, *a).map(|s| s.0)).collect(),
             });
         }
+        self.recent = recent;
         all
+    }
+
+    /// A binary that is a file.
+    fn file_of(&self, id: DsoId) -> Option<&Dso> {
+        self.get(id).filter(|dso| dso.kind == DsoKind::File)
+    }
+
+    /// The symbols at places of a binary, out of a table that may be dropped.
+    fn recent_symbols(
+        &mut self,
+        recent: &mut RecentTables,
+        id: DsoId,
+        addresses: &[u64],
+    ) -> Vec<Option<SymId>> {
+        let Some(dso) = self.dsos.get(id).map(Arc::clone) else {
+            return vec![None; addresses.len()];
+        };
+        let (files, binaries) = (Arc::clone(&self.files), Arc::clone(&self.binaries));
+        let answer = |table: &PackedTable| -> Vec<Option<SymId>> {
+            let mut last = UnpackedBlock::default();
+            let mut symbol = |address: &u64| {
+                let (place, _) = table.place(*address)?;
+                Some(self.intern(id, place.start, || Name::Raw(table.name(&place, &mut last))))
+            };
+            addresses.iter().map(&mut symbol).collect()
+        };
+        match recent.with(id, || load(&dso, &files, &binaries), answer) {
+            Ok(found) => found,
+            Err(e) => {
+                self.files
+                    .note(Problem::Unusable { path: dso.long_name.clone(), why: e.to_string() });
+                vec![None; addresses.len()]
+            }
+        }
     }
 
     /// The symbol at `addr` of a binary: a file offset for files, the vdso and

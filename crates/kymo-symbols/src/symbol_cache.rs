@@ -1,5 +1,5 @@
-//! What was read of files, for all resolvers of one recording: the tables of symbols,
-//! the kernel's, and where the kernel's code is in its files.
+//! Cache of parsed files, for all resolvers of one recording: the tables of symbols, the kernel's,
+//! and the relocation of the kernel's code in its files.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,10 +20,10 @@ pub(crate) struct Table {
     pub(crate) elf: Option<Box<Elf>>,
 }
 
-/// What tells binaries apart; memory has a name of its process.
+/// Identity of a binary; memory has a name of its process.
 type BinaryKey = (DsoKind, PathBuf, Option<BuildId>);
 
-/// What was read of files.
+/// Parsed files.
 #[derive(Debug, Default)]
 pub(crate) struct SymbolCache {
     tables: Mutex<FxHashMap<BinaryKey, Arc<OnceLock<Table>>>>,

@@ -1,8 +1,7 @@
-//! Where signal handlers return to. The kernel has a handler return to the first
-//! instruction of a trampoline, which nobody called: the address in a chain by
-//! frame pointers is that of the trampoline, and what lies before it has nothing
-//! to do with it. It is told by its code, as debuggers do: names of it are stripped
-//! from most C libraries.
+//! Signal trampolines. The kernel has a handler return to the first instruction of a trampoline,
+//! which no code called: the address in a chain by frame pointers is that of the trampoline, and
+//! the code before it has nothing to do with it. Trampolines are recognized by their code, as
+//! debuggers do: names of them are stripped from most C libraries.
 
 use std::os::unix::fs::FileExt as _;
 

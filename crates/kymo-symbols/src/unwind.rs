@@ -2,7 +2,12 @@
 //! them is first left, by whichever thread meets it. Which file is the right one
 //! is for [`Finder`]; what the information says is for `kymo-unwind`.
 
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use kymo_debuginfo::{Load, ReadRef, loads, vaddr};
@@ -30,22 +35,26 @@ pub struct UnwindCode {
     pieces: Option<Vec<u8>>,
     loads: Vec<Load>,
     build_id: Option<BuildId>,
-    /// Where the program begins.
+    /// Entry point of the program.
     entry: u64,
     table: Option<CfiTable>,
+    /// Bytes of its sections.
+    size: usize,
     /// A section that the table is made of cannot be read.
     damaged: bool,
-    /// Of JIT functions: first address, first address behind.
+    /// Tables of JIT functions: first address, first address after the function.
     made: Option<Vec<(u64, u64, CfiTable)>>,
-    /// Of a separate debug file, asked where the binary itself says nothing.
+    /// Table of a separate debug file, used where the binary itself has none.
     separate: OnceLock<Option<CfiTable>>,
     whose: Option<Whose>,
 }
 
-/// The binary's bytes; of a file those that were looked at.
+/// The binary's bytes.
 #[derive(Debug)]
 enum Bytes {
-    File(Pages),
+    /// Read anew for each question, of which there is one for each address: pieces that stay in
+    /// memory would soon be all code of large programs.
+    File(File),
     Memory(Vec<u8>),
 }
 
@@ -55,7 +64,7 @@ impl Default for Bytes {
     }
 }
 
-/// What to ask for a separate debug file.
+/// Request for a separate debug file.
 #[derive(Debug)]
 struct Whose {
     files: Arc<Finder>,
@@ -87,10 +96,10 @@ struct Entry {
     path: PathBuf,
     build_id: Option<BuildId>,
     pid: u32,
-    code: OnceLock<Result<Arc<UnwindCode>, CfiError>>,
+    code: Mutex<Option<Result<Arc<UnwindCode>, CfiError>>>,
 }
 
-/// What tells binaries apart; memory is told apart by its process.
+/// Identity of a binary; memory is identified by its process.
 type EntryKey = (DsoKind, PathBuf, Option<BuildId>);
 
 /// The binaries of a recording, by the numbers that the resolver gives them.
@@ -98,10 +107,12 @@ type EntryKey = (DsoKind, PathBuf, Option<BuildId>);
 pub struct Binaries {
     files: Arc<Finder>,
     entries: RwLock<IndexVec<DsoId, Arc<Entry>>>,
-    /// The same by what tells them apart.
+    /// Entries by identity.
     by_key: Mutex<FxHashMap<EntryKey, Arc<Entry>>>,
-    /// What just-in-time compilers of processes wrote.
+    /// Dumps of processes with just-in-time compilers.
     jit: RwLock<FxHashMap<u32, PathBuf>>,
+    /// Bytes of tables that were read.
+    held: AtomicUsize,
 }
 
 impl Binaries {
@@ -111,7 +122,7 @@ impl Binaries {
 
     pub(crate) fn add(&self, kind: DsoKind, path: &Path, build_id: Option<BuildId>, pid: u32) {
         let path = path.to_owned();
-        let new = || Entry { kind, path: path.clone(), build_id, pid, code: OnceLock::new() };
+        let new = || Entry { kind, path: path.clone(), build_id, pid, code: Mutex::default() };
         let key = (kind, path.clone(), build_id);
         let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = Arc::clone(by_key.entry(key).or_insert_with(|| Arc::new(new())));
@@ -127,12 +138,32 @@ impl Binaries {
         self.jit.read().unwrap_or_else(PoisonError::into_inner).get(&pid).cloned()
     }
 
-    /// The binary, read now if nobody asked before.
+    /// The binary, read on first use.
     pub fn get(&self, id: DsoId) -> Result<Arc<UnwindCode>, CfiError> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get(id).map(Arc::clone).ok_or(CfiError::Memory)?;
         drop(entries);
-        entry.code.get_or_init(|| self.load(&entry).map(Arc::new)).clone()
+        let mut code = entry.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = || {
+            let read = self.load(&entry).map(Arc::new);
+            let size = read.as_ref().map_or(0, |code| code.size);
+            self.held.fetch_add(size, Ordering::Relaxed);
+            read
+        };
+        code.get_or_insert_with(read).clone()
+    }
+
+    /// Forgets all tables if they have more than this many bytes: they are read again when they
+    /// are asked for. Returns whether it did.
+    pub fn forget_beyond(&self, bytes: usize) -> bool {
+        if self.held.load(Ordering::Relaxed) <= bytes {
+            return false;
+        }
+        for entry in self.entries.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            *entry.code.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        self.held.store(0, Ordering::Relaxed);
+        true
     }
 
     fn load(&self, entry: &Entry) -> Result<UnwindCode, CfiError> {
@@ -140,10 +171,10 @@ impl Binaries {
             DsoKind::File => self.load_file(entry),
             DsoKind::Vdso => {
                 let own = kymo_kernel::vdso::own().ok_or(CfiError::Missing)?;
-                let code = UnwindCode::of(Bytes::Memory(own))?;
+                let code = UnwindCode::of_memory(own)?;
                 match same(code.build_id, entry.build_id) {
                     true => Ok(code),
-                    // A copy that somebody kept.
+                    // A stored copy.
                     false => self.load_file(entry).or(Err(CfiError::Changed)),
                 }
             }
@@ -167,19 +198,41 @@ impl Binaries {
             return Err(if refused { CfiError::Changed } else { CfiError::Missing });
         };
         let pages = open(&place).ok_or(CfiError::Missing)?;
-        let mut code = UnwindCode::of(Bytes::File(pages))?;
+        let mut code = UnwindCode::of_file(pages)?;
         let (path, build_id) = (entry.path.clone(), entry.build_id);
         code.whose = Some(Whose { files: Arc::clone(&self.files), path, build_id, pid });
         Ok(code)
     }
 }
 
-/// Whether most functions of a binary keep frame pointers, as far as its call frame information
-/// says; `None`: it says nothing.
-pub fn keeps_frame_pointers(binary: &Path) -> Option<bool> {
-    let code = UnwindCode::of(Bytes::File(open(binary)?)).ok()?;
-    let (with, all) = code.table?.frame_pointers();
-    (all > 0).then_some(with * 2 > all)
+/// Functions of a binary that keep frame pointers, and those that have a frame, as far as its call
+/// frame information says: a sample of large binaries.
+pub fn frame_pointers(binary: &Path) -> Option<(usize, usize)> {
+    let code = UnwindCode::of_file(open(binary)?).ok()?;
+    Some(code.table?.frame_pointers())
+}
+
+/// Names of the libraries that a 64-bit binary is linked with.
+pub fn needed_libraries(binary: &Path) -> Vec<OsString> {
+    const NEEDED: u64 = 1;
+    let names = || -> Option<Vec<OsString>> {
+        let pages = open(binary)?;
+        let file = object::File::parse(&pages).ok()?;
+        let entries = section(&file, ".dynamic")?.bytes;
+        let strings = section(&file, ".dynstr")?.bytes;
+        let entries: &[[u8; 16]] = entries.as_chunks().0;
+        let number = |bytes: &[u8]| {
+            let number = bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+            if file.is_little_endian() { number } else { number.swap_bytes() }
+        };
+        let name = |entry: &[u8; 16]| {
+            let at = usize::try_from(number(&entry[8..])).ok()?;
+            let name = strings.get(at..)?.split(|byte| *byte == 0).next()?;
+            (number(entry) == NEEDED).then(|| OsStr::from_bytes(name).to_owned())
+        };
+        Some(entries.iter().filter_map(name).collect())
+    };
+    names().unwrap_or_default()
 }
 
 /// Sections larger than this are not believed.
@@ -206,14 +259,17 @@ fn arch<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Result<Arch, CfiError
 }
 
 impl UnwindCode {
-    fn of(bytes: Bytes) -> Result<UnwindCode, CfiError> {
-        let mut code = match &bytes {
-            Bytes::File(pages) => UnwindCode::facts(pages),
-            Bytes::Memory(bytes) => UnwindCode::facts(bytes.as_slice()),
-        }?;
+    fn of_file(pages: Pages) -> Result<UnwindCode, CfiError> {
+        let mut code = UnwindCode::facts(&pages)?;
         if code.pieces.is_none() {
-            code.bytes = bytes;
+            code.bytes = Bytes::File(pages.into_file());
         }
+        Ok(code)
+    }
+
+    fn of_memory(bytes: Vec<u8>) -> Result<UnwindCode, CfiError> {
+        let mut code = UnwindCode::facts(bytes.as_slice())?;
+        code.bytes = Bytes::Memory(bytes);
         Ok(code)
     }
 
@@ -234,7 +290,9 @@ impl UnwindCode {
             got: address(".got"),
             big_endian: !file.is_little_endian(),
         };
+        let of_tables = [&sections.eh_frame, &sections.eh_frame_hdr, &sections.debug_frame];
         Ok(UnwindCode {
+            size: of_tables.iter().map(|s| s.bytes.len()).sum(),
             pieces: file.section_by_name(bundle::CODE).and_then(|s| Some(s.data().ok()?.to_vec())),
             loads: loads(&file),
             entry: file.entry(),
@@ -245,8 +303,8 @@ impl UnwindCode {
         })
     }
 
-    /// How to leave the function at a place of the file, which may be about to
-    /// return if it was `interrupted` there.
+    /// Unwind rule of the function at an offset of the file, which may be about to return if it was
+    /// `interrupted` there.
     pub fn rule(
         &self,
         context: &mut CfiContext,
@@ -292,12 +350,15 @@ impl UnwindCode {
             return epilogue(before, behind);
         }
         let start = offset.checked_sub(BEFORE as u64)?;
-        let size = (BEFORE + BEHIND) as u64;
-        let code = match &self.bytes {
-            Bytes::File(pages) => pages.read_bytes_at(start, size),
-            Bytes::Memory(bytes) => bytes.read_bytes_at(start, size),
-        };
-        let (before, behind) = code.ok()?.split_at_checked(BEFORE)?;
+        let mut code = [0; BEFORE + BEHIND];
+        match &self.bytes {
+            Bytes::File(file) => file.read_exact_at(&mut code, start).ok()?,
+            Bytes::Memory(bytes) => {
+                let found = bytes.get(usize::try_from(start).ok()?..)?.first_chunk()?;
+                code = *found;
+            }
+        }
+        let (before, behind) = code.split_at_checked(BEFORE)?;
         epilogue(before, behind)
     }
 

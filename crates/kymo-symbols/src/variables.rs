@@ -18,11 +18,11 @@ pub(crate) struct VariableTable {
     segments: Vec<DataSegment>,
     /// Address, size and name, by address.
     variables: Vec<(u64, u64, Box<str>)>,
-    /// What was answered, by address.
+    /// Resolved variables, by address.
     answers: Mutex<FxHashMap<u64, String>>,
 }
 
-/// Addresses whose members are told by debugging information, of one binary.
+/// Most addresses of one binary whose members are resolved by debugging information.
 const MOST_ANSWERS: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]

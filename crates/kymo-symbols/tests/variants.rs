@@ -38,8 +38,8 @@ impl Directory {
         self.run(compiler, &args);
     }
 
-    /// What is known of every address of the code; the whole text is at the same
-    /// place in the file and in memory.
+    /// Source positions of every address of the code; the whole text is at the same offset in the
+    /// file and in memory.
     fn sources(&self, program: &str) -> Vec<Frames> {
         let path = self.path(program).display().to_string();
         let mut resolver = Resolver::new(ResolverOptions::default());

@@ -34,7 +34,8 @@ impl Cell {
         self.bytes().map(UntrustedText::new)
     }
 
-    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+    /// Bytes of the cell, if it is text.
+    pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Cell::Text(text) => Some(text),
             _ => None,

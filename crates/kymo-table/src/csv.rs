@@ -26,7 +26,7 @@ impl Answer {
     }
 }
 
-fn field(cell: &Cell, separator: &str) -> String {
+pub(crate) fn field(cell: &Cell, separator: &str) -> String {
     match cell {
         // Numbers may begin with a minus sign.
         Cell::Int(_) | Cell::Float(_) => words(cell),

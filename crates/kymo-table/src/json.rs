@@ -21,6 +21,13 @@ impl Answer {
     }
 }
 
+impl Cell {
+    /// The cell of a column as a value.
+    pub fn to_json(&self, of: &ColumnType) -> Value {
+        value(of, self)
+    }
+}
+
 impl<'a, R: 'a, C: 'a> ColumnSet<'a, R, C> {
     /// Writes a row as an object on a line.
     ///

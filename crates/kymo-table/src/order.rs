@@ -31,15 +31,30 @@ impl SortKeys {
                 name.strip_prefix('-').map_or((name, reversed), |n| (n, !reversed));
             let at = columns.iter().position(|column| column.name == name);
             let Some((at, column)) = at.and_then(|at| Some((at, columns.get(at)?))) else {
-                let short: Vec<&str> = aliases.iter().map(|(alias, _)| *alias).collect();
-                return Err(format!(
-                    "there is no key {word:?}; there are {}, and the columns of docs/json.md",
-                    short.join(", ")
-                ));
+                return Err(SortKeys::unknown(word, aliases, columns));
             };
             Ok((at, (column.role != Role::Key) != reversed))
         };
         keys.iter().map(resolve).collect::<Result<_, _>>().map(SortKeys)
+    }
+
+    /// Error of a key that does not exist. Lists the short ones of a table that has such, and the
+    /// columns of others.
+    pub fn unknown<'c>(
+        key: &str,
+        aliases: &[SortAlias],
+        columns: impl IntoIterator<Item = &'c Column>,
+    ) -> String {
+        let (mut keys, mut more) = (Vec::new(), "");
+        if aliases.is_empty() {
+            keys.extend(columns.into_iter().map(|column| &*column.name));
+        } else {
+            keys.extend(aliases.iter().map(|(alias, _)| *alias));
+            more = ", and the columns of docs/json.md";
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        keys.retain(|key| seen.insert(*key));
+        format!("unknown key {key:?}; the keys are {}{more}", keys.join(", "))
     }
 
     pub(crate) fn sort(&self, rows: &mut [Vec<Cell>]) {
@@ -88,6 +103,8 @@ mod tests {
     fn unknown_keys_are_errors_that_list_the_others() {
         let columns = columns().columns;
         let error = SortKeys::resolve(&["color"], &[("time", "total_ns")], &columns).unwrap_err();
-        assert!(error.starts_with("there is no key \"color\"; there are time"), "{error}");
+        assert!(error.starts_with("unknown key \"color\"; the keys are time, and"), "{error}");
+        let error = SortKeys::resolve(&["color"], &[], &columns).unwrap_err();
+        assert_eq!(error, "unknown key \"color\"; the keys are comm, total_ns");
     }
 }

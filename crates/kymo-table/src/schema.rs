@@ -107,7 +107,7 @@ impl AnswerSchema {
 
     /// Section of the reference page.
     pub fn to_markdown(&self) -> String {
-        let what = if self.is_lines { "One object a line" } else { "One object" };
+        let what = if self.is_lines { "One object per line" } else { "One object" };
         let mut text = format!("{what}. {}\n", self.documentation);
         write_members(&mut text, &self.columns);
         self.others.iter().for_each(|columns| write_members(&mut text, columns));

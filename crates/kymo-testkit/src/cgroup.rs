@@ -1,4 +1,4 @@
-//! A cgroup for a test's children.
+//! Cgroups for a test's children.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,43 @@ impl TestCgroup {
     pub fn add(&self, pid: u32) {
         let moved = fs::write(self.0.join("cgroup.procs"), pid.to_string());
         assert!(moved.is_ok(), "{}: {moved:?}", self.0.display());
+    }
+}
+
+/// Cgroup of version 1 with a CPU quota, which is removed when it is dropped.
+#[derive(Debug)]
+pub struct QuotaCgroup(TestCgroup);
+
+impl QuotaCgroup {
+    /// Makes one that may run for `quota` of each `period`; `None` where that is not possible.
+    pub fn new(name: &str, quota: Duration, period: Duration) -> Option<QuotaCgroup> {
+        let path =
+            Path::new("/sys/fs/cgroup/cpu").join(format!("kymo-{name}-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        let group = QuotaCgroup(TestCgroup(path));
+        let set = |file: &str, time: Duration| {
+            fs::write(group.0.0.join(file), time.as_micros().to_string()).ok()
+        };
+        set("cpu.cfs_period_us", period)?;
+        set("cpu.cfs_quota_us", quota)?;
+        Some(group)
+    }
+
+    /// File that a process writes its id to, to join it.
+    #[must_use]
+    pub fn procs(&self) -> String {
+        self.0.0.join("cgroup.procs").display().to_string()
+    }
+
+    /// Times that a CPU's tasks were throttled, and nanoseconds.
+    #[must_use]
+    pub fn throttled(&self) -> (u64, u64) {
+        let text = fs::read_to_string(self.0.0.join("cpu.stat")).unwrap_or_default();
+        let of = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name));
+            value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        };
+        (of("nr_throttled "), of("throttled_time "))
     }
 }
 

@@ -2,7 +2,7 @@
 //! `tests/guest_*.rs`. The guest has what the host's kernel lacks (kprobes, function
 //! tracers, histograms, modules), the peers, the usual programs, and no compiler.
 
-/// How the line begins that stands for a test which runs in the guest only.
+/// Prefix of the line for a test that runs in the guest only.
 pub const LEFT_FOR_THE_GUEST: &str = "LEFT FOR THE GUEST";
 
 /// Whether this is the guest.

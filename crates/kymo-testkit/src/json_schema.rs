@@ -33,7 +33,7 @@ impl JsonSchema {
         self.0["$defs"].as_object().into_iter().flat_map(|all| all.keys().map(String::as_str))
     }
 
-    /// What is wrong with a value that should be as one of `$defs`; empty if nothing is.
+    /// Errors of a value that should match one of `$defs`; empty if it does.
     #[must_use]
     pub fn errors(&self, definition: &str, value: &Value) -> Vec<String> {
         let mut errors = Vec::new();

@@ -1,5 +1,5 @@
-//! Where `cargo xtask vm fetch --debug` unpacked the kernel's debug package, and in
-//! the guest, where tests in files `guest_debug_*.rs` find it and some sources.
+//! Kernel's debug package as unpacked by `cargo xtask vm fetch --debug`, and in the guest, where
+//! tests in files `guest_debug_*.rs` find it and some sources.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ pub struct KernelDebug {
     pub vmlinux: PathBuf,
     /// The directory with its modules' debugging information (`kernel/fs/…`).
     pub modules: PathBuf,
-    /// Where it was unpacked; what is found out about it may be kept there.
+    /// Directory into which it was unpacked; derived files may be stored there.
     pub own: PathBuf,
     /// The directory with its sources, some of them, in the guest only.
     pub sources: PathBuf,

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-/// The notes that a command told on its standard error; none if it told none.
+/// Notes that a command reported on its standard error; none if it reported none.
 ///
 /// # Panics
+///
 /// If there is more than one ledger.
 #[track_caller]
 #[must_use]

@@ -1,8 +1,8 @@
-//! What tests of several crates share: the question "does this machine have what
-//! the test needs", programs with a known shape to run, the peers to compare
-//! with, and a look at tracefs before and after.
+//! Helpers shared by tests of several crates: the check whether this machine has what the test
+//! needs, programs with a known shape to run, the peers to compare with, and snapshots of tracefs
+//! before and after.
 //!
-//! A test that needs something begins with
+//! A test that needs something starts with
 //!
 //! ```no_run
 //! use kymo_testkit::{Need, require};
@@ -22,12 +22,13 @@ mod need;
 mod no_idle_cpus;
 mod peer;
 mod perf_data_rules;
+mod perf_tests;
 mod run;
 mod tracepoints;
 mod tracing_state;
 mod workload;
 
-pub use cgroup::TestCgroup;
+pub use cgroup::{QuotaCgroup, TestCgroup};
 pub use guest::{LEFT_FOR_THE_GUEST, guest, load_module, unload_module};
 pub use json_schema::JsonSchema;
 pub use kernel_debug::{KernelDebug, kernel_debug, kernel_source};
@@ -37,7 +38,8 @@ pub use need::{Need, require};
 pub use no_idle_cpus::NoIdleCpus;
 pub use peer::{Peer, newest_peers, peer};
 pub use perf_data_rules::{CheckedPerfData, check_perf_data};
-pub use run::{NOBODY, Outcome, Unprivileged, lines_with, perf, run, run_command};
+pub use perf_tests::{PerfProgram, PerfTestOutcome, PerfTests};
+pub use run::{Outcome, UNPRIVILEGED_UID, Unprivileged, lines_with, perf, run, run_command};
 pub use tracepoints::tracepoint_library;
 pub use tracing_state::TracingState;
 pub use workload::Workload;

@@ -93,7 +93,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// How a session records.
+/// Parameters of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct LttngSession<'s> {
     /// A directory that is not there yet.
@@ -102,7 +102,7 @@ pub struct LttngSession<'s> {
     pub by_process: bool,
     /// Bytes of a sub-buffer, as `--subbuf-size` takes them.
     pub sub_buffer: &'s str,
-    /// How many for each CPU.
+    /// Number of sub-buffers per CPU.
     pub sub_buffers: u32,
     /// Contexts that events carry.
     pub contexts: &'s [&'s str],
@@ -247,7 +247,7 @@ impl Lttng {
         self.record_as(session, None, command);
     }
 
-    /// The same in a format, `ctf-1.8` or `ctf-2`, which the newest daemon takes.
+    /// Records in a format, `ctf-1.8` or `ctf-2`, which the newest daemon supports.
     ///
     /// # Panics
     /// If anything of that fails.

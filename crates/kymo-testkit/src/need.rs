@@ -1,6 +1,5 @@
-//! What a test needs from the machine, and what happens when it is missing: a
-//! loud line, and under `CI=true` a failure, because a green run that skipped
-//! the privileged tests proves nothing.
+//! Requirements of a test on the machine, and the handling of missing ones: a loud line, and under
+//! `CI=true` a failure, because a green run that skipped the privileged tests proves nothing.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -43,7 +42,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// What is missing, or `None` when it is there.
+    /// Name of the missing part, or `None` when it is present.
     fn missing(self) -> Option<String> {
         match self {
             Need::Root => (effective_uid() != Some(0)).then(|| "root".into()),

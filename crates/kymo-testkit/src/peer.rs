@@ -68,7 +68,7 @@ impl Peer {
         crate::run_command(command)
     }
 
-    /// What it says of its version, for the messages of tests.
+    /// Version line, for the messages of tests.
     pub fn version(&self) -> String {
         let out = self.run(["--version"]);
         let line = out.stdout.lines().next().unwrap_or_default();
@@ -92,7 +92,7 @@ fn loader(root: &Path) -> Command {
     command
 }
 
-/// What programs of a root of peers are compiled with and run by.
+/// Libraries and loader for compiling and running programs of a peers' root.
 pub(crate) mod programs {
     use super::{Command, Path, libraries, loader};
 

@@ -393,25 +393,40 @@ impl<'b> Check<'b> {
         if first.flags & SAMPLE_ID_ALL == 0 {
             return;
         }
-        let of = first.sample_type;
-        let trailing: Vec<u64> = TRAILING.iter().copied().filter(|f| of & f != 0).collect();
-        let Some(start) = body.len().checked_sub(trailing.len() * 8) else {
-            return self.wrong(at, format!("a record of kind {kind} has no room for its trailer"));
-        };
-        let value = |field: u64| {
-            let n = trailing.iter().position(|f| *f == field)?;
-            word(body, start + n * 8)
-        };
         // Records that were made for what existed before are of no event, or of the first.
-        let id = value(IDENTIFIER).or(value(ID)).filter(|id| *id != 0);
-        if id.is_some() {
-            self.event_of(id, at);
+        let id = match first.sample_type & (IDENTIFIER | ID) {
+            0 => None,
+            // The identifier is the last word, whatever else the event has.
+            shared if shared & IDENTIFIER != 0 => {
+                body.len().checked_sub(8).and_then(|last| word(body, last))
+            }
+            _ => trailing_word(first.sample_type, ID, body),
+        };
+        let event = match id.filter(|id| *id != 0) {
+            Some(_) => self.event_of(id, at).unwrap_or(first),
+            None => first,
+        };
+        if trailing_fields(event.sample_type).count() * 8 > body.len() {
+            return self.wrong(at, format!("a record of kind {kind} has no room for its trailer"));
         }
-        self.time(value(TIME), at);
+        let time = trailing_word(event.sample_type, TIME, body);
+        self.time(time, at);
     }
 }
 
-/// Where the fields of a sample end; `None`: beyond the record.
+/// Fields that follow the records of an event, in their order.
+fn trailing_fields(sample_type: u64) -> impl Iterator<Item = u64> {
+    TRAILING.into_iter().filter(move |field| sample_type & field != 0)
+}
+
+/// Value of a field in the trailer of a record.
+fn trailing_word(sample_type: u64, field: u64, body: &[u8]) -> Option<u64> {
+    let start = body.len().checked_sub(trailing_fields(sample_type).count() * 8)?;
+    let number = trailing_fields(sample_type).position(|f| f == field)?;
+    word(body, start + number * 8)
+}
+
+/// End of a sample's fields; `None`: beyond the record.
 fn layout(event: &Event, body: &[u8]) -> Option<usize> {
     let has = |bit: u32| event.sample_type & 1 << bit != 0;
     let mut at = LEADING.iter().filter(|f| event.sample_type & **f != 0).count() * 8;

@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The user and group that own nothing.
-pub const NOBODY: u32 = 65534;
+pub const UNPRIVILEGED_UID: u32 = 65534;
 
 /// No command of a test takes longer unless it hangs, on a machine that is ten times too busy.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What a command left behind.
+/// Result of a command.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The command as typed, for messages.
@@ -164,7 +164,7 @@ pub struct Unprivileged {
 }
 
 impl Unprivileged {
-    /// Copies `program` to a directory that belongs to nobody.
+    /// Copies `program` to a directory of an unprivileged user.
     ///
     /// # Panics
     /// If that fails, for instance because the caller is not root.
@@ -174,7 +174,9 @@ impl Unprivileged {
         let copy = dir.path().join("kymo");
         std::fs::copy(program, &copy)
             .and_then(|_| std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)))
-            .and_then(|()| std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)))
+            .and_then(|()| {
+                std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID))
+            })
             .unwrap_or_else(|e| panic!("{}: {e}", copy.display()));
         Unprivileged { dir, program: copy }
     }
@@ -184,7 +186,7 @@ impl Unprivileged {
         self.dir.path()
     }
 
-    /// Runs the program as nobody.
+    /// Runs the program as an unprivileged user.
     #[track_caller]
     pub fn run<I, S>(&self, args: I) -> Outcome
     where
@@ -192,12 +194,12 @@ impl Unprivileged {
         S: AsRef<OsStr>,
     {
         let mut command = Command::new(&self.program);
-        command.args(args).current_dir(self.dir.path()).uid(NOBODY).gid(NOBODY);
+        command.args(args).current_dir(self.dir.path()).uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID);
         run_command(command)
     }
 
-    /// Runs the program as nobody after the shell's `ulimit` with `limit`, as in
-    /// `-n 16` or `-l 0`.
+    /// Runs the program as an unprivileged user after the shell's `ulimit` with `limit`, as in `-n
+    /// 16` or `-l 0`.
     #[track_caller]
     pub fn run_limited<'a>(
         &'a self,
@@ -211,8 +213,8 @@ impl Unprivileged {
             .arg(&self.program)
             .args(args)
             .current_dir(self.dir.path())
-            .uid(NOBODY)
-            .gid(NOBODY);
+            .uid(UNPRIVILEGED_UID)
+            .gid(UNPRIVILEGED_UID);
         run_command(command)
     }
 }
@@ -235,7 +237,10 @@ mod tests {
             return;
         }
         let place = Unprivileged::new(Path::new("/usr/bin/id"));
-        assert_eq!(place.run(["-u"]).success().stdout, format!("{NOBODY}\n"));
-        assert_eq!(place.run_limited("-n 30", ["-g"]).success().stdout, format!("{NOBODY}\n"));
+        assert_eq!(place.run(["-u"]).success().stdout, format!("{UNPRIVILEGED_UID}\n"));
+        assert_eq!(
+            place.run_limited("-n 30", ["-g"]).success().stdout,
+            format!("{UNPRIVILEGED_UID}\n")
+        );
     }
 }

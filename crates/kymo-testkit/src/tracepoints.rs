@@ -1,4 +1,4 @@
-//! What programs in C link to have tracepoints of their own.
+//! Libraries for C programs with tracepoints of their own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -31,8 +31,8 @@ const VALUES: &[&str] = &[
 /// what they had when the test ended.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What tracefs held at one time. Compares itself when dropped, so that one line
-/// at the head of a test is enough.
+/// Snapshot of tracefs. Compares itself when dropped, so that one line at the start of a test is
+/// enough.
 #[derive(Debug)]
 pub struct TracingState {
     before: Snapshot,
@@ -51,8 +51,8 @@ impl TracingState {
         TracingState { before: Snapshot::take() }
     }
 
-    /// What is different now, in words; `None` when nothing was left behind. What comes
-    /// only later belongs to another test, and what goes away did.
+    /// Differences from the snapshot, in words; `None` when nothing was left behind. Objects that
+    /// appear later or disappear belong to other tests.
     pub fn left_behind(&self) -> Option<String> {
         let start = Instant::now();
         let mut found = self.before.left_behind(&Snapshot::take());

@@ -61,7 +61,7 @@ int main(void) {
 }
 "#;
 
-/// Where programs lie ready in the guest, each with its source.
+/// Directory of prepared programs in the guest, each with its source.
 const IN_GUEST: &str = "/vm/programs";
 
 impl Workload {
@@ -69,10 +69,10 @@ impl Workload {
     pub const SOURCES: [(&str, &str); 3] =
         [("spin", SPIN), ("syscalls", SYSCALLS), ("threads", THREADS)];
 
-    /// What the compiler is told: frame pointers, symbols, lines; functions of libraries are
-    /// looked up at the start. Looked up at their first calls, samples now and then fall into
-    /// the first entry of the procedure linkage table, which has no name, and which perf takes
-    /// for the function `_init` before it.
+    /// Compiler flags: frame pointers, symbols, lines; functions of libraries are resolved at the
+    /// start. If they were resolved at their first calls, samples would now and then fall into the
+    /// first entry of the procedure linkage table, which has no name, and which perf takes for the
+    /// function `_init` before it.
     pub const FLAGS: [&str; 6] = [
         "-O1",
         "-g",

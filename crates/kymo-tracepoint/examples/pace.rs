@@ -1,12 +1,12 @@
-//! How long an event takes: `pace KIND MODE EVENTS THREADS` prints ns of a thread's own CPU
-//! time per event. KIND: `empty` (a loop that does nothing), `disabled`, `floor` (reads the
-//! counter and stores 24 bytes), `two` (two u64), `string` (a u64 and 16 bytes of text),
-//! `handler` (two u64, in a signal handler), `rejected` (by a filter); `counter`, `counter-text`,
+//! Measures the cost of an event: `pace KIND MODE EVENTS THREADS` prints ns of a thread's own CPU
+//! time per event. KIND: `empty` (a loop that does nothing), `disabled`, `floor` (reads the counter
+//! and stores 24 bytes), `two` (two u64), `string` (a u64 and 16 bytes of text), `handler` (two
+//! u64, in a signal handler), `rejected` (by a filter); `counter`, `counter-text`,
 //! `counter-number`, `histogram`, `histogram-text` (hits of those, by keys), `atomic` (an addition
-//! to one word of all threads); MODE: `overwrite` or
-//! `discard`. With KIND `paced` it waits until it is traced, hits EVENTS a second for four
-//! seconds and prints how many that were, and how many seconds; with KIND `flat` as many as its
-//! threads can. Compared with LTTng by `cargo xtask bench ust`.
+//! to one word of all threads); MODE: `overwrite` or `discard`. With KIND `paced` it waits until it
+//! is traced, hits EVENTS a second for four seconds and prints the number of events and of seconds;
+//! with KIND `flat` it hits as fast as its threads can. Compared with LTTng by `cargo xtask bench
+//! ust`.
 #![allow(clippy::unwrap_used, reason = "an example")]
 
 use std::hint::black_box;
@@ -112,16 +112,16 @@ fn paced(per_second: u64) {
     println!("{done} {:.3}", start.elapsed().as_secs_f64());
 }
 
-/// valgrind, which counts instructions, knows no restartable sequences, and the C library has
-/// none then. Alone, and with nobody who could interrupt, this thread may take its place for a
-/// registered one, so that the instructions are counted that run outside.
+/// valgrind, which counts instructions, knows no restartable sequences, and the C library has none
+/// then. Alone, and without interruption, this thread may take its place for a registered one, so
+/// that the instructions are counted that run outside.
 #[cfg(target_arch = "x86_64")]
 fn pretend_sequences() {
     unsafe extern "C" {
         static __rseq_offset: isize;
         static __rseq_size: u32;
     }
-    // SAFETY: the size is a word of the C library's that nobody reads but the tracepoints, on a page made
+    // SAFETY: the size is a word of the C library's that only the tracepoints read, on a page made
     // writable before; the area of this thread is unused, since nothing is registered.
     unsafe {
         let size = (&raw const __rseq_size).cast_mut();

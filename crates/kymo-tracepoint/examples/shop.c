@@ -39,7 +39,7 @@ void sell(int number)
     const uint16_t articles[] = { 1, 2, (uint16_t)number };
     const struct basket basket = { articles, (size_t)number % 4, { 'a', 'b', 'c', 'd' } };
     const enum payment payment = number % 3 ? PAID_CARD : PAID_VOUCHER;
-    kymo_emit(shop, sale, number, number % 2 ? "somebody" : NULL, 1001 * number, payment, &basket,
+    kymo_emit(shop, sale, number, number % 2 ? "Alice" : NULL, 1001 * number, payment, &basket,
               sell);
     kymo_count_text(shop, payments, payment == PAID_CARD ? "card" : "voucher");
     kymo_sample(shop, basket_cents, 1001 * number);

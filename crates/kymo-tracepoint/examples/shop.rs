@@ -5,7 +5,7 @@ use kymo_tracepoint::{
 };
 
 tracepoint_enum! {
-    /// How something is paid for.
+    /// Means of payment.
     pub enum Payment: u8 { Cash = 1, Card = 2 }
 }
 
@@ -35,9 +35,9 @@ tracepoint_class! {
         print "by {who}"
     }
     events {
-        /// Somebody came.
+        /// Customer entered.
         door_opened;
-        /// Somebody went.
+        /// Customer left.
         door_closed;
     }
 }

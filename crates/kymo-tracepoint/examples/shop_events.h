@@ -45,7 +45,7 @@ KYMO_TRACEPOINT_EVENT_CLASS(
     KYMO_TP_FIELDS(kymo_field_integer(uint32_t, who, who)),
     KYMO_TP_PRINT("by {who}"),
     KYMO_TP_LEVEL(KYMO_NOTICE))
-KYMO_TRACEPOINT_EVENT_INSTANCE(shop, door, door_opened, KYMO_TP_DOC("Somebody came."))
+KYMO_TRACEPOINT_EVENT_INSTANCE(shop, door, door_opened, KYMO_TP_DOC("Customer entered."))
 KYMO_TRACEPOINT_EVENT_INSTANCE(shop, door, door_closed, KYMO_TP_LEVEL(KYMO_DEBUG))
 
 #endif

@@ -25,7 +25,7 @@
  *
  *     kymo_emit(shop, sale, 1, name, 995, PAID_CASH);
  *
- * The arguments are evaluated only while somebody listens: until then it costs two loads and a
+ * The arguments are evaluated only while a session records the event: until then it costs two loads and a
  * branch. docs/c.md tells all of it: types of fields, classes, callbacks, how to build, what
  * wrong use does. Needs GNU C11 or C++17 (gcc, clang; -std=c11 will do) on 64-bit Linux, and is
  * clean under -Wall -Wextra -Wpedantic. Names that end in an underscore are not for programs.
@@ -309,7 +309,7 @@ static inline struct kymo_string_ kymo_counted_(const char *start, size_t len)
     return string;
 }
 
-/* So many elements that their bytes can be told; more than that no ring can hold. */
+/* Limit of elements whose size in bytes can be represented; no ring can hold more. */
 static inline uint32_t kymo_elements_(const void *start, size_t count, size_t size)
 {
     const size_t most = UINT32_MAX / size;
@@ -488,7 +488,7 @@ static inline uint64_t kymo_told_(struct kymo_room_ *room, struct kymo_string_ s
     static const struct kymo_enumerator values_[] __attribute__((unused)) = {                  \
         __VA_ARGS__ { 0, 0, KYMO_TEXT_("") } };
 
-/* ---- Fields: how they are described, kept, measured, written, and told to tracers ---- */
+/* ---- Fields: how they are described, kept, measured, written, and described to tracers ---- */
 
 #define KYMO_SIGN_(type) ((type)-1 < (type)1)
 #define KYMO_IS_NUMBER_(type)                                                                  \

@@ -92,8 +92,8 @@ unsafe fn section<'a, T>(start: *const T, stop: *const T) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(start, count) }
 }
 
-/// What a program or library in C says of itself: where its sites are, and how what its header
-/// declares is laid out.
+/// Description of a C program or library by itself: the addresses of its sites, and the layout of
+/// what its header declares.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Module {
@@ -157,7 +157,7 @@ fn answer(result: Result<(), c_int>) -> c_int {
 /// error number: ENOSYS if the header is of another make.
 ///
 /// # Safety
-/// `at` begins with its size, and says where the linker has put the sites.
+/// `at` begins with its size, and has the addresses of the sites.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kymo_abi1_enter(at: *const Module) -> c_int {
     // SAFETY: the caller's promise.
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn kymo_abi1_register(
     answer(site.zip(probe).ok_or(libc::EINVAL).and_then(|(site, probe)| add(site, probe)))
 }
 
-/// Takes a callback off. A call that has begun goes on to its end. Zero or a negative error
+/// Takes a callback off. A call that has begun continues to its end. Zero or a negative error
 /// number: EINVAL, ENOENT.
 ///
 /// # Safety
@@ -312,7 +312,7 @@ unsafe fn counters(module: *const CounterModule) -> Result<&'static [CounterRef]
 /// error number: ENOSYS if the header is of another make.
 ///
 /// # Safety
-/// `at` begins with its size, and says where the linker has put the counters.
+/// `at` begins with its size, and has the addresses of the counters.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kymo_abi1_enter_counters(at: *const CounterModule) -> c_int {
     // SAFETY: the caller's promise.

@@ -27,8 +27,8 @@ pub(crate) struct Channel {
     mapping: (*mut u8, usize),
 }
 
-/// What an event must pass: in a form that is quick to answer, for most filters, else where the
-/// linked filter begins in the channel's arena.
+/// Filter of an event: in a form that is quick to evaluate, for most filters, else the offset of
+/// the linked filter in the channel's arena.
 #[repr(C)]
 struct Test {
     /// PASS, NEVER, RANGE, or an offset in the arena.
@@ -57,7 +57,7 @@ static CHANNELS: [Generations<Channel>; SLOTS] = [const { Generations::new() }; 
 static RETIRED: [[AtomicPtr<Channel>; KEPT]; SLOTS] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT] }; SLOTS];
 const KEPT: usize = 8;
-/// How many were retired of each slot. Generations need not count up one by one.
+/// Number of retired channels of each slot. Generations need not be consecutive.
 static RETIRED_COUNT: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 
 /// Ticks and CLOCK_MONOTONIC at the start, to measure the pace of ticks.
@@ -83,7 +83,7 @@ impl OfGeneration for Channel {
 impl Channel {
     #[inline(always)]
     fn test(&self, id: u32) -> &Test {
-        // SAFETY: as many as the capacity, which ids are below.
+        // SAFETY: the number of tests is the capacity, which ids are below.
         unsafe { &*self.tests.add(id as usize) }
     }
 
@@ -180,7 +180,7 @@ impl Test {
             self.low.store(range.low, Ordering::Relaxed);
             self.span.store(range.span, Ordering::Relaxed);
         }
-        // Pairs with whoever tests an event: sees the range, or the filter in the arena.
+        // Pairs with the test of an event, which sees the range, or the filter in the arena.
         self.kind.store(kind, Ordering::Release);
     }
 
@@ -197,9 +197,9 @@ impl Test {
 
 /// Why an event is not written.
 pub(crate) enum Stopped {
-    /// Its filter says so.
+    /// Rejected by its filter.
     Rejected,
-    /// Its filter asks for fields that it does not have.
+    /// Its filter uses fields that it does not have.
     Unfit,
 }
 
@@ -322,8 +322,9 @@ fn make_ring(
     };
     channel.mapping = (base, size);
     guard::watch(base, size, Some(RingOf { slot, generation: channel.generation }));
-    // SAFETY: a mapping of that size, aligned to a page, zero, of a file that nobody but this process and
-    // the tool touch; what others cut off is replaced by zeros. Areas are used only after `provide`.
+    // SAFETY: a mapping of that size, aligned to a page, zero, of a file that only this process and
+    // the tool touch; what others cut off is replaced by zeros. Areas are used only after
+    // `provide`.
     let memory = unsafe { Memory::from_raw(base, size) };
     let context = std::ptr::from_ref::<Channel>(channel).expose_provenance();
     let memory = memory.provided_by(provide, context).told_by(filled, slot);

@@ -19,15 +19,15 @@ pub(crate) static WORDS: CpuWords = CpuWords::new();
 /// A counter or histogram, as it was declared.
 #[repr(C)]
 pub struct CounterInfo {
-    /// Who provides it.
+    /// Provider.
     pub(crate) provider: StaticText,
     /// Its name.
     pub(crate) name: StaticText,
-    /// What it means.
+    /// Description.
     pub(crate) doc: StaticText,
-    /// Where it is declared.
+    /// Source file of the declaration.
     pub(crate) file: StaticText,
-    /// Where in the file.
+    /// Line in the source file.
     pub(crate) line: u32,
     /// A [`CounterKind`].
     pub(crate) kind: u8,
@@ -39,7 +39,7 @@ pub struct CounterInfo {
 unsafe impl Sync for CounterInfo {}
 
 impl CounterInfo {
-    /// A counter or histogram of names that were told by macros.
+    /// A counter or histogram with the names passed by macros.
     pub const fn new(names: [&'static str; 4], line: u32, is_histogram: bool, keyed: bool) -> Self {
         let [provider, name, doc, file] = names;
         let kind = if is_histogram { CounterKind::Histogram } else { CounterKind::Counter };
@@ -156,7 +156,7 @@ unsafe fn record_at(histogram: *mut u8, sample: i64) {
     }
 }
 
-/// A value that a histogram takes: any integer. What is larger than an `i64` counts as the
+/// A value of a histogram: any integer. What is larger than an `i64` counts as the
 /// largest one.
 pub trait SampleValue {
     /// The value.

@@ -1,7 +1,7 @@
 //! Files that this process has mapped may be cut short by other processes of its user; touching
 //! what is gone raises SIGBUS. In the mappings of this library the page is replaced by one of
-//! zeros, so that a program does not die of being traced: it goes on, and what it writes there
-//! nobody reads. Of a ring its slot tells, as of one that could not be made.
+//! zeros, so that a program does not die of being traced: it continues, and what it writes there is
+//! not read. The slot of a ring reports it, as of one that could not be made.
 //!
 //! Every other SIGBUS goes to the action that was there before. A program that sets its own later,
 //! or has the signal blocked in a thread, meets what it would without this.
@@ -32,7 +32,7 @@ static GUARDED: [GuardedMapping; PLACES] = [const {
     GuardedMapping { start: AtomicUsize::new(0), end: AtomicUsize::new(0), ring: AtomicU32::new(0) }
 }; PLACES];
 
-/// What handled SIGBUS before; null: nobody has installed anything.
+/// Previous handler of SIGBUS; null: none of ours is installed.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 /// A `fn(RingOf)`.
@@ -99,7 +99,7 @@ pub(crate) fn watch(at: *mut u8, size: usize, ring: Option<RingOf>) {
     }
 }
 
-/// Of a mapping that goes away.
+/// Ends the guard of a mapping that is about to be unmapped.
 pub(crate) fn forget(at: *mut u8) {
     for place in &GUARDED {
         let taken =
@@ -118,7 +118,7 @@ fn guarded(address: usize) -> Option<&'static GuardedMapping> {
 }
 
 extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    /// An address behind the end of the mapped file (`include/uapi/asm-generic/siginfo.h`).
+    /// An address beyond the end of the mapped file (`include/uapi/asm-generic/siginfo.h`).
     const BUS_ADRERR: c_int = 2;
     // SAFETY: with SA_SIGINFO the kernel hands over a valid structure.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr()) };
@@ -129,8 +129,8 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     let errno = sys::errno();
     let page = PAGE.load(Ordering::Relaxed);
     let at = address.map_addr(|at| at & !(page - 1));
-    // SAFETY: the page lies in a mapping of this library, and whoever touches it finds zeros there,
-    // as in a file that was just made; a restartable sequence starts over before it goes on.
+    // SAFETY: the page lies in a mapping of this library, and accesses find zeros there, as in a
+    // file that was just made; a restartable sequence starts over before it continues.
     if !unsafe { sys::replace_by_zeros(at.cast(), page) } {
         return pass_on(signal, code, info, context);
     }

@@ -1,13 +1,13 @@
-//! Static tracepoints for programs. A tracepoint costs two loads and a branch while nobody
-//! looks; when a kymo session switches it on, its events go into a ring in shared memory
-//! without a system call, a lock or an allocation, and survive the program.
+//! Static tracepoints for programs. A tracepoint costs two loads and a branch while it is disabled;
+//! when a kymo session switches it on, its events go into a ring in shared memory without a system
+//! call, a lock or an allocation, and survive the program.
 //!
-//! A program declares events with [`tracepoint!`], [`tracepoint_class!`] and [`mark!`], and
-//! hits them with [`emit!`]. That is all: no initialisation, no thread, no daemon. The same
-//! sites are SDT markers with the fields as arguments, for perf, bpftrace and uprobes; and
-//! closures can be registered on them. (`perf probe %sdt_…` takes the address of a marker for its
-//! place in the file: link with `-C link-arg=-Wl,-z,separate-loadable-segments` for it where lld is
-//! the linker, as it is by default.)
+//! A program declares events with [`tracepoint!`], [`tracepoint_class!`] and [`mark!`], and hits
+//! them with [`emit!`]. That is all: no initialisation, no thread, no daemon. The same sites are
+//! SDT markers with the fields as arguments, for perf, bpftrace and uprobes; and closures can be
+//! registered on them. (`perf probe %sdt_…` takes the address of a marker for its place in the
+//! file: link with `-C link-arg=-Wl,-z,separate-loadable-segments` for it where lld is the linker,
+//! as it is by default.)
 //!
 //! [`counter!`] and [`histogram!`] count, with keys if wanted, whether anybody looks or not; `kymo
 //! count -u` shows what they have come to, also when the program was killed.
@@ -21,8 +21,8 @@
 //! The library handles SIGBUS for its own mappings, whose files another process may truncate, and
 //! hands all others to the action that was there before (`docs/security.md`).
 //!
-//! How the tool finds programs: `docs/formats/ust.md`. `KYMO_UST=off` in the environment keeps
-//! a program out of it; `KYMO_UST_DIR` says where its directory is, if not under `/dev/shm`.
+//! How the tool finds programs: `docs/formats/ust.md`. `KYMO_UST=off` in the environment keeps a
+//! program out of it; `KYMO_UST_DIR` sets its directory, by default under `/dev/shm`.
 
 pub mod abi;
 mod callbacks;

@@ -21,7 +21,7 @@ impl<T> Guarded<T> {
         Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Waits until nobody else holds it.
+    /// Waits until no other thread holds it.
     pub(crate) fn lock(&self) -> Held<'_, T> {
         while self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {

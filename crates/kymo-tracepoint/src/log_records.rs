@@ -25,7 +25,7 @@ records! {
     trace: Debug;
 }
 
-/// Hands records of the `log` crate to whoever listens, and then to `next`.
+/// Hands records of the `log` crate to the listeners, and then to `next`.
 ///
 /// ```
 /// use kymo_tracepoint::log_records::Logger;
@@ -33,7 +33,7 @@ records! {
 /// let logger = Box::leak(Box::new(Logger::before(log::logger())));
 /// log::set_logger(logger).expect("the first logger");
 /// log::set_max_level(log::LevelFilter::Trace);
-/// log::info!("somebody is there");
+/// log::info!("a customer is there");
 /// ```
 pub struct Logger<'n> {
     next: &'n dyn log::Log,

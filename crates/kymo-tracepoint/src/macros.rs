@@ -1,8 +1,8 @@
 //! The macros that programs use, and what they expand to.
 
-/// Declares a tracepoint, with the five parts of the kernel's `TRACE_EVENT`: who provides it
-/// and what it takes, and below the stored fields, how they come from the arguments, and how
-/// they are printed. Becomes a module of that name; [`emit!`](crate::emit) hits it.
+/// Declares a tracepoint, with the five parts of the kernel's `TRACE_EVENT`: who provides it and
+/// what it takes, and below the stored fields, how they come from the arguments, and how they are
+/// printed. Becomes a module of that name; [`emit!`](crate::emit) hits it.
 ///
 /// ```
 /// use kymo_tracepoint::{emit, tracepoint};
@@ -17,11 +17,11 @@
 ///     }
 /// }
 ///
-/// emit!(sale(1, "somebody", 995));
+/// emit!(sale(1, "alice", 995));
 /// ```
 ///
-/// `level` and `when` may be left out. Arguments are evaluated only while somebody listens;
-/// their types are `Copy`. In a module `M` of its own: `emit!(M::sale(…))`. Closures are
+/// `level` and `when` may be left out. Arguments are evaluated only while the tracepoint is
+/// enabled; their types are `Copy`. In a module `M` of its own: `emit!(M::sale(…))`. Closures are
 /// registered with `sale::register(|id, customer, cents| …)`.
 #[macro_export]
 macro_rules! tracepoint {
@@ -72,8 +72,8 @@ macro_rules! tracepoint {
                 unsafe { $crate::Registration::new(&SITE, ::std::sync::Arc::new(callback)) }
             }
 
-            /// Hands the event to whoever listens. Cold, so that its call stands apart from the code
-            /// that runs while nobody does.
+            /// Hands the event to the listeners. Cold, so that its call stands apart from the code
+            /// that runs while it is disabled.
             #[cold]
             #[inline(never)]
             pub fn emit($($arg: $arg_type),*) {
@@ -89,7 +89,7 @@ macro_rules! tracepoint {
                 }
             }
 
-            /// The same where not only sessions listen.
+            /// [`emit`] with listeners other than sessions.
             #[cold]
             #[inline(never)]
             fn emit_to_all(listeners: $crate::private::Listeners, $($arg: $arg_type),*) {
@@ -157,9 +157,9 @@ macro_rules! __parts {
 ///         print "by {who}"
 ///     }
 ///     events {
-///         /// Somebody came.
+///         /// Customer entered.
 ///         door_opened;
-///         /// Somebody went.
+///         /// Customer left.
 ///         door_closed;
 ///     }
 /// }
@@ -185,8 +185,8 @@ macro_rules! __of_class {
     };
 }
 
-/// Hits a tracepoint: `emit!(sale(1, "somebody", 995))`. The arguments are evaluated only if
-/// somebody listens.
+/// Hits a tracepoint: `emit!(sale(1, "alice", 995))`. The arguments are evaluated only if it is
+/// enabled.
 #[macro_export]
 macro_rules! emit {
     ($($name:ident)::+ ( $($arg:expr),* $(,)? )) => {
@@ -196,8 +196,8 @@ macro_rules! emit {
     };
 }
 
-/// A marker in the midst of a function, like the kernel's of old: a name, a text, and typed
-/// values that are evaluated only if somebody listens.
+/// A marker in the midst of a function, like the kernel's of old: a name, a text, and typed values
+/// that are evaluated only if it is enabled.
 ///
 /// ```
 /// # let (prev, next_task) = (1u32, 2u32);
@@ -377,7 +377,7 @@ macro_rules! __or {
     };
 }
 
-/// What is stored of an event, and how it is written; for the static `SITE` beside it.
+/// Stored fields of an event and their serialization; for the static `SITE` beside it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __fields {
@@ -390,7 +390,7 @@ macro_rules! __fields {
             ),
         )*];
 
-        /// What is stored.
+        /// Stored fields.
         struct Fields<'a> {
             $($field: <$field_type as $crate::FieldType>::Given<'a>,)*
             _life: ::core::marker::PhantomData<&'a ()>,

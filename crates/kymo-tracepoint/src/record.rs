@@ -1,5 +1,5 @@
-//! What happens when an enabled site is hit: the payload is made on the stack, passes
-//! the filters of the sessions that listen, and goes into their rings.
+//! Hit of an enabled site: the payload is built on the stack, passes the filters of the sessions
+//! that listen, and is written to their rings.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -120,7 +120,7 @@ impl Site {
         rejected
     }
 
-    /// For several sessions at once.
+    /// For several sessions.
     #[cold]
     fn record_in_each(&self, mut word: u64, record: &mut [u8], len: usize) {
         while word != 0 {

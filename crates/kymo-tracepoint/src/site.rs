@@ -1,6 +1,5 @@
-//! What the compiler leaves of a tracepoint: a description that never changes, and the
-//! site, which tells whether anybody listens. Laid out for C as well
-//! (`include/kymo_tracepoint.h`).
+//! Tracepoint as compiled: a constant description, and the site, which holds whether anything
+//! listens. Laid out for C as well (`include/kymo_tracepoint.h`).
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -220,8 +219,8 @@ impl Fields for EventInfo {
     }
 }
 
-/// Eight bytes that are never set: what sites look at that nobody has registered.
-static NOBODY: AtomicU64 = AtomicU64::new(0);
+/// Eight bytes that are never set: read by sites that are not registered.
+static DISABLED: AtomicU64 = AtomicU64::new(0);
 
 /// The place in a program where an event comes from.
 #[repr(C)]
@@ -241,14 +240,14 @@ unsafe impl Sync for Site {}
 
 pub(crate) const ONE_CALLBACK: u32 = 1 << 16;
 pub(crate) const UNREGISTERED: u32 = u32::MAX;
-/// Not the number of an event either: it was refused, and need not be looked at again.
+/// Not the number of an event either: it was refused, and is not checked again.
 pub(crate) const REFUSED: u32 = u32::MAX - 1;
 
 impl Site {
     /// A site of an event.
     pub const fn new(event: &'static EventInfo) -> Self {
         Self {
-            enabled: AtomicPtr::new((&raw const NOBODY).cast_mut()),
+            enabled: AtomicPtr::new((&raw const DISABLED).cast_mut()),
             listeners: AtomicU32::new(0),
             id: AtomicU32::new(UNREGISTERED),
             event,
@@ -273,7 +272,7 @@ impl Site {
 
     #[inline(always)]
     pub(crate) fn word(&self, order: Ordering) -> u64 {
-        // SAFETY: points to NOBODY or into the mapped control file, which stays mapped.
+        // SAFETY: points to DISABLED or into the mapped control file, which stays mapped.
         unsafe { (*self.enabled.load(Ordering::Relaxed)).load(order) }
     }
 
@@ -282,9 +281,9 @@ impl Site {
         unsafe { &*self.event }
     }
 
-    /// Nobody can switch it on any more.
+    /// Disables the site for good: it cannot be enabled any more.
     pub(crate) fn forget(&self) {
-        self.enabled.store((&raw const NOBODY).cast_mut(), Ordering::Relaxed);
+        self.enabled.store((&raw const DISABLED).cast_mut(), Ordering::Relaxed);
         self.id.store(UNREGISTERED, Ordering::Relaxed);
     }
 }
@@ -368,7 +367,7 @@ impl EventWords for Registered<'_> {
 #[repr(C, align(16))]
 pub struct SiteRef {
     site: *const Site,
-    /// What this source file says of it; null: what the site says.
+    /// Description by this source file; null: the site's own.
     event: *const EventInfo,
 }
 
@@ -391,7 +390,7 @@ impl SiteRef {
         Self { site, event }
     }
 
-    /// Where the site lies, and what is said of it here: not looked at yet.
+    /// Pointers to the site and to its description here, both unchecked.
     pub(crate) fn raw(&self) -> (*const Site, *const EventInfo) {
         (self.site, self.event)
     }

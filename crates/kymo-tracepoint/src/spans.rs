@@ -64,7 +64,7 @@ tracepoint_class! {
     }
 }
 
-/// A layer that hands spans and events to whoever listens.
+/// A layer that hands spans and events to the listeners.
 ///
 /// ```
 /// use tracing_subscriber::layer::SubscriberExt as _;

@@ -209,13 +209,13 @@ pub(crate) fn anonymous(size: usize) -> Result<*mut u8, c_int> {
 /// Puts fresh memory in the place of pages; whether it did.
 ///
 /// # Safety
-/// The pages are the library's own, and whoever uses them can go on with zeros.
+/// The pages are the library's own, and their users can continue with zeros.
 pub(crate) unsafe fn replace_by_zeros(at: *mut u8, size: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     map(at, size, flags, -1).is_ok()
 }
 
-/// Lets the kernel map all pages at once.
+/// Has the kernel map all pages in one call.
 pub(crate) fn populate(at: *mut u8, size: usize) {
     // SAFETY: only maps pages that are ours.
     unsafe { libc::madvise(at.cast(), size, libc::MADV_POPULATE_WRITE) };
@@ -236,7 +236,7 @@ pub(crate) fn populate_all(at: *mut u8, size: usize) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// Nobody uses the memory any more.
+/// The memory is not in use any more.
 pub(crate) unsafe fn unmap(at: *mut u8, size: usize) {
     // SAFETY: the caller's promise.
     unsafe { libc::munmap(at.cast(), size) };
@@ -290,7 +290,7 @@ pub(crate) fn wait_a_little() {
     unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
 }
 
-/// Whether `path` is a directory of this user that nobody else can enter.
+/// Whether `path` is a directory of this user that no other user can enter.
 pub(crate) fn is_private_directory(path: &CStr) -> bool {
     // SAFETY: the structure is plain numbers, and the path ends in NUL.
     let stat = unsafe {
@@ -308,7 +308,7 @@ pub(crate) fn read_file<'b>(path: &CStr, buffer: &'b mut [u8]) -> Result<&'b [u8
     Ok(&buffer[..len])
 }
 
-/// Where the library, or the program, begins that an address lies in.
+/// Start of the library, or the program, that contains an address.
 pub(crate) fn library_of(address: usize) -> Option<usize> {
     // SAFETY: pointers and nothing else, for which zeros are valid.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -10,16 +10,16 @@ use crate::site::EnumEntry;
 /// # Safety
 /// `put` writes exactly `exact_size` bytes, which is no more than `size`.
 pub unsafe trait FieldType {
-    /// What the program gives.
+    /// Type of the argument in the program.
     type Given<'a>;
-    /// How it lies in the payload.
+    /// Layout in the payload.
     const SHAPE: Shape;
     /// Names of values.
     const ENTRIES: &'static [EnumEntry] = &[];
     /// As an SDT argument: bytes, negative if signed.
     const SDT: i32;
 
-    /// Most bytes in the payload: quickly told.
+    /// Upper bound of the size in the payload in bytes, quickly computed.
     fn size(given: &Self::Given<'_>) -> usize;
 
     /// Bytes in the payload.
@@ -27,7 +27,7 @@ pub unsafe trait FieldType {
         Self::size(given)
     }
 
-    /// Writes it, and tells where the next field begins.
+    /// Writes it, and returns the start of the next field.
     ///
     /// # Safety
     /// `size` bytes can be written at `at`.
@@ -50,7 +50,7 @@ const fn shape(kind: FieldTag, size: usize, flags: u8) -> Shape {
 
 macro_rules! numbers {
     ($($type:ty: $kind:expr, $flags:expr, $sign:expr, $word:expr;)*) => {$(
-        // SAFETY: `put` writes the value's bytes, as many as `size` says.
+        // SAFETY: `put` writes the value's bytes, `size` of them.
         unsafe impl FieldType for $type {
             type Given<'a> = $type;
             const SHAPE: Shape = shape($kind, size_of::<$type>(), $flags);

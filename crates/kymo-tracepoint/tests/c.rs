@@ -48,7 +48,7 @@ fn build(args: &[&str], sources: &[&str], out: &Path, link: &[&Path]) {
     run(command.args(["-lpthread", "-ldl", "-lm"]));
 }
 
-/// What babeltrace2 says of events, without time and context: `name {payload`.
+/// Events as printed by babeltrace2, without time and context: `name {payload`.
 fn payloads(lines: &[String]) -> Vec<String> {
     let name =
         |line: &str| line.split(": {").next().unwrap().rsplit(':').next().unwrap().to_owned();
@@ -62,7 +62,7 @@ fn run_in(shared: &Shared, program: &Path, args: &[&str]) -> String {
     String::from_utf8(run(&mut command).stdout).unwrap()
 }
 
-/// How many events slot `slot` has.
+/// Number of events in slot `slot`.
 fn count(program: &Program, slot: usize) -> u64 {
     program.ring(slot, 1).counts().0
 }
@@ -94,7 +94,7 @@ fn a_program_in_c_and_a_library_it_loads_twice() {
     assert_eq!(lines[..3], [door("opened", 0), door("closed", 0), door("opened", 1)]);
     sale(
         &lines[3],
-        "id = 1, customer = \"somebody\", euros = 10.01, change = -1, large = 0, \
+        "id = 1, customer = \"Alice\", euros = 10.01, change = -1, large = 0, \
          payment = ( \"Card\" : container = 2 )",
         "_articles_length = 1, articles = [ [0] = 1 ]",
     );
@@ -111,7 +111,10 @@ fn a_program_in_c_and_a_library_it_loads_twice() {
         let event = programs[0].event(name);
         (event.level, event.doc.as_str())
     });
-    assert_eq!(levels, [(6, "Something has been sold."), (5, "Somebody came."), (14, ""), (5, "")]);
+    assert_eq!(
+        levels,
+        [(6, "Something has been sold."), (5, "Customer entered."), (14, ""), (5, "")]
+    );
     assert_eq!(programs[0].events.len(), 4);
     // Only the library's event has what this order's filter asks for.
     assert_eq!(count(&programs[0], 0), 2);
@@ -141,7 +144,7 @@ fn every_type_and_two_source_files() {
             "type {{ u8_ = {i}, u16_ = {i}, u32_ = 0xFF0{i}, u64_ = {i}, i8_ = -{i}, i16_ = -{i}, \
              i32_ = -{i}, i64_ = -{i}, f32_ = {i}.5, f64_ = {}.75, yes = {}, {text}, \
              payment = ( {payment} ), day = ( {day} ), {arrays}, at = 0xABCD, errno = {i}, \
-             event = {i}, last = {i}, told = {i}, untold = {i} }}",
+             event = {i}, last = {i}, known = {i}, unknown = {i} }}",
             i - 1,
             i % 2,
         )
@@ -197,7 +200,7 @@ fn every_type_and_two_source_files() {
     assert_eq!(names[..6], due);
     assert_eq!(names[6..], [("type", 4)]);
     assert_eq!(programs[0].event("one").doc, "One.");
-    // With nobody listening no argument is evaluated.
+    // Without listeners no argument is evaluated.
     let mut alone = Command::new(&program);
     assert_eq!(run(alone.env("KYMO_UST", "off")).stdout, b"0\n");
     let marker = Marker::find(&program, "every", "type");
@@ -233,7 +236,7 @@ fn filters_on_each_type() {
         ("day >= 6", 2),
         ("bytes == \"tex\"", 2),
         ("at == 0xabcd", 3),
-        ("untold == 3 || errno == 1", 2),
+        ("unknown == 3 || errno == 1", 2),
     ];
     for filters in filters.chunks(8) {
         let shared = Shared::new();

@@ -1,5 +1,5 @@
-//! Programs that are traced, from start to end: this test binary is started again as the
-//! program; its rings become CTF, and babeltrace2 says what is in them.
+//! Programs that are traced, from start to end: this test binary is started again as the program;
+//! its rings become CTF, which babeltrace2 prints.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -19,7 +19,7 @@ use kymo_tracepoint::{Level, Symbol, emit, mark, tracepoint, tracepoint_class, t
 use kymo_ust::{ChannelConfig, SlotAnswer};
 
 tracepoint_enum! {
-    /// How something is paid for.
+    /// Means of payment.
     pub enum Payment: i16 { Cash = -1, Card = 2 }
 }
 
@@ -76,7 +76,7 @@ tracepoint! {
     }
 }
 
-/// What babeltrace2 says of events, without time and context: `name: { … }, { … }`.
+/// Events as printed by babeltrace2, without time and context: `name: { … }, { … }`.
 fn payloads(lines: &[String]) -> Vec<String> {
     let name = |line: &str| line.split_once(") ").map(|(_, rest)| rest.to_owned()).unwrap();
     lines
@@ -230,7 +230,7 @@ fn a_running_program_serves_several_sessions() {
     switch_on(&shared, &program, 1, 1, &odd);
     soon("the second session's ring", || (program.slot(1).answered == 1).then_some(()));
     soon("events in both", || (counts(0, 1).0 > 500 && counts(1, 1).0 > 500).then_some(()));
-    // The first ends, the second goes on.
+    // The first ends, the second continues.
     program.enable("counted", 0, false);
     // What was being written then is written when the second has more.
     let before = counts(1, 1).0;
@@ -313,7 +313,7 @@ fn large_events_go_into_the_ring_in_place() {
     assert_eq!(program.ring(0, 1).counts(), (4, 1));
 }
 
-/// Where a program of the next test says what it has done.
+/// Counters in which a program of the next test reports its progress.
 fn progress(path: &std::path::Path) -> &'static [AtomicU64; 4] {
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -336,7 +336,7 @@ fn committed(ring: &common::RingFile) -> Vec<u64> {
             let context = kymo_ring::Context::parse(packet).unwrap();
             let (mut at, end) = (kymo_ring::CONTEXT_END, context.content_bits as usize / 8);
             while at < end {
-                // The header (in full when the time is told in full) and the thread.
+                // The header (in full when the time is stored in full) and the thread.
                 let payload = at + if packet[at] & 31 == 30 { 13 } else { 4 } + 4;
                 let word = |at: usize| u64::from_le_bytes(packet[at..at + 8].try_into().unwrap());
                 assert_eq!(word(payload), !word(payload + 8), "at {at} of {context:?}");
@@ -437,7 +437,7 @@ fn callbacks_come_and_go_while_threads_call() {
     assert!(!counted::enabled());
     let evaluated = AtomicBool::new(false);
     emit!(counted(u64::from(evaluated.swap(true, Ordering::Relaxed)), 0));
-    assert!(!evaluated.into_inner(), "evaluated for nobody");
+    assert!(!evaluated.into_inner(), "evaluated without a listener");
 
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -449,7 +449,7 @@ fn callbacks_come_and_go_while_threads_call() {
             });
         }
         for round in 0..300u64 {
-            // What a callback holds is gone only when nobody calls it any more.
+            // What a callback holds is gone only when no thread calls it any more.
             let held = Arc::new(round);
             let registration = class_one::register(move |who| assert!(who == 7 && *held < 300));
             if round % 3 == 0 {

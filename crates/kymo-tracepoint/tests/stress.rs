@@ -1,5 +1,5 @@
-//! All that can happen to a program, at once (`programs/stress.c`): each event is accounted for,
-//! none is torn, and those of a writer are in order.
+//! Everything that can happen to a program, together (`programs/stress.c`): each event is accounted
+//! for, none is torn, and those of a writer are in order.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -21,7 +21,7 @@ fn compile(source: &str, out: &Path, args: &[&str], link: &[PathBuf]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What a writer has written, by number; the noise and its checksum are looked at.
+/// Numbers that each writer has written; the noise and its checksum are verified.
 fn numbers(lines: &[String]) -> BTreeMap<u32, Vec<u64>> {
     let mut of_writer: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for line in lines.iter().filter(|line| line.contains(" stress:hit: ")) {
@@ -77,7 +77,7 @@ fn scenario(config: &ChannelConfig, tunables: &str) {
     assert!(["700", "5000", "40000"].into_iter().any(enough), "too little has happened");
 }
 
-/// How many processes there were, and how many events they have produced.
+/// Number of processes, and of events they have produced.
 fn run_for(milliseconds: &str, config: &ChannelConfig, tunables: &str) -> (usize, u64) {
     let dir = tempfile::tempdir().unwrap();
     let (program, library) = (dir.path().join("stress"), dir.path().join("libshop.so"));

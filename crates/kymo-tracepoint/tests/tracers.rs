@@ -81,7 +81,7 @@ struct Program {
     dir: tempfile::TempDir,
     path: PathBuf,
     provider: &'static str,
-    /// Of different names: perf looks at those alone, and tests run at once.
+    /// Name that differs per program: perf selects by it alone, and tests run concurrently.
     event: &'static str,
 }
 
@@ -207,7 +207,7 @@ fn the_semaphore_goes_up_and_down(program: &Program) {
         assert!(lines.any(|line| line.unwrap() == "three"));
         (tracer, lines)
     };
-    // The kernel counts a marker once, whoever listens.
+    // The kernel counts a marker once, for any number of listeners.
     let tracers = [attach(), attach()];
     assert_eq!(semaphore(), 1);
     for (mut tracer, mut lines) in tracers {

@@ -38,7 +38,7 @@ fn program(rounds: u64) {
     // The ring is made before it gets interesting, which takes long in steps.
     emit!(hit(2, 0, "first"));
     for number in 0..rounds {
-        // SAFETY: the one who traces goes on behind it.
+        // SAFETY: the tracer continues after it.
         unsafe { std::arch::asm!("int3") };
         emit!(hit(0, number, "outside"));
         // So that no step reaches the next stop.

@@ -24,7 +24,7 @@ impl Arch {
         }
     }
 
-    /// How many registers take part; the last one is the instruction pointer.
+    /// Number of registers in use; the last one is the instruction pointer.
     pub(crate) const fn count(self) -> u16 {
         match self {
             Arch::X86_64 => 17,

@@ -6,9 +6,9 @@ use crate::rule::{Cfa, Row, Rule, Saved};
 /// A rule in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quick {
-    /// Where the frame begins, from the register on.
+    /// Offset of the frame's start from the register.
     pub(crate) cfa: i32,
-    /// Where the caller's frame pointer is, from the frame's begin on.
+    /// Offset of the caller's frame pointer from the frame's start.
     pub(crate) fp: i32,
     pub(crate) kind: QuickRule,
 }
@@ -17,13 +17,13 @@ pub struct Quick {
 pub(crate) enum QuickRule {
     /// From the stack pointer on; the frame pointer is unchanged.
     Sp,
-    /// The same with a saved frame pointer.
+    /// From the stack pointer on; the frame pointer is saved.
     SpSaved,
     /// From the frame pointer on, which is unchanged.
     Fp,
-    /// The same, saved.
+    /// From the frame pointer on, which is saved.
     FpSaved,
-    /// Nobody called.
+    /// Outermost frame, without a caller.
     Outermost,
     Guess,
     Nothing,
@@ -65,7 +65,7 @@ impl Quick {
         let cfa = i32::try_from(cfa).ok()?;
         match rule(ARCH.ip()) {
             Some(Saved::At(RETURN)) => {}
-            // A frame pointer that is not known must be told from one that is.
+            // A frame pointer that is not known must be distinguished from one that is.
             Some(Saved::Undefined) if !by_fp => {
                 return Some(Quick { cfa, fp: 0, kind: QuickRule::Outermost });
             }

@@ -1,4 +1,4 @@
-//! How a function is left at one of its addresses, and doing so.
+//! Unwind rules: how to leave a function at one of its addresses.
 
 use gimli::{CfaRule, EndianSlice, RegisterRule, RunTimeEndian, UnwindSection, UnwindTableRow};
 
@@ -13,7 +13,7 @@ pub enum RuleError {
     /// Nothing covers the address.
     #[error("no call frame information for {0:#x}")]
     None(u64),
-    /// What covers the address cannot be read.
+    /// Call frame information that covers the address is damaged.
     #[error("damaged call frame information: {0}")]
     Damaged(#[from] gimli::Error),
 }
@@ -65,11 +65,11 @@ pub enum Saved {
     Register(u16),
     /// In memory where an expression says.
     AtExpression(Box<[u8]>),
-    /// What an expression says.
+    /// DWARF expression.
     Expression(Box<[u8]>),
 }
 
-/// The rule of a function that nobody called.
+/// Rule of an outermost function, which was not called.
 pub fn outermost(arch: Arch) -> Rule {
     let return_address = match arch {
         Arch::X86_64 => arch.ip(),

@@ -52,7 +52,7 @@ pub struct CfiContext(Box<UnwindContext<usize>>);
 pub struct CfiTable {
     arch: Arch,
     sections: CfiSections,
-    /// Of `.eh_frame`, where its own table does not serve.
+    /// Index of `.eh_frame`, where its own table does not serve.
     eh_index: OnceLock<Index>,
     debug_index: OnceLock<Index>,
 }
@@ -101,8 +101,9 @@ impl CfiTable {
         }
     }
 
-    /// How many functions of `.eh_frame` keep a frame pointer in their middle, of how many that
-    /// have a frame there; small ones are left out, and of large binaries every n-th is looked at.
+    /// Counts the functions of `.eh_frame` that keep a frame pointer in their middle, and those
+    /// that have a frame there; small ones are left out, and of large binaries only every n-th is
+    /// inspected.
     pub fn frame_pointers(&self) -> (usize, usize) {
         let bases = self.bases();
         let section = self.eh_frame();
@@ -133,7 +134,7 @@ impl CfiTable {
         if self.sections.big_endian { RunTimeEndian::Big } else { RunTimeEndian::Little }
     }
 
-    /// Whose instructions there are beside those of DWARF: on AArch64 one says where the return
+    /// Vendor whose call frame instructions extend DWARF's: on AArch64 one marks where the return
     /// address is signed.
     fn vendor(&self) -> Vendor {
         match self.arch {
@@ -237,8 +238,8 @@ impl CfiTable {
     }
 }
 
-/// Whether a sorted table has as many entries as its header says. Numbers that have
-/// no fixed size, which nobody writes there, are not read.
+/// Whether a sorted table has the number of entries in its header. Numbers that have no fixed size,
+/// which no linker writes there, are not read.
 fn holds_its_table(header: &[u8], big_endian: bool) -> bool {
     // Version, how the three that follow are written: place of the section, number of
     // entries, the entries' pairs.

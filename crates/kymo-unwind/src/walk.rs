@@ -7,13 +7,12 @@ use crate::stack::{Failed, StackWindow, load};
 
 /// The program's code, asked for rules.
 pub trait Code {
-    /// How to leave the function at an address. That of a caller is the last
-    /// byte of its call, as the return address may be in another function. A
-    /// function that did not call was `interrupted`: it may be in the middle of
-    /// returning.
+    /// Rule to leave the function at an address. That of a caller is the last byte of its call, as
+    /// the return address may be in another function. A function that did not call was
+    /// `interrupted`: it may be in the middle of returning.
     fn rule(&mut self, address: u64, interrupted: bool) -> &Rule;
 
-    /// The same in short; who has it ready need not make it of the rule.
+    /// Short form of the rule; an implementation that has it ready need not derive it.
     fn quick(&mut self, address: u64, interrupted: bool) -> Quick {
         Quick::of(self.rule(address, interrupted))
     }
@@ -29,8 +28,8 @@ pub enum End {
     Outermost,
     /// The caller's part of the stack was not copied.
     Cut,
-    /// The stack goes on at another place, of which nothing was copied: a
-    /// signal's own stack, a coroutine, a stack that grew in pieces.
+    /// The stack continues elsewhere, of which nothing was copied: a signal's own stack, a
+    /// coroutine, a stack that grew in pieces.
     OtherStack,
     /// Nothing says how to leave the code at this address.
     NoRule(u64),
@@ -87,7 +86,7 @@ pub fn walk(
     follow(*start, stack, code, leave, |code, ip| code.is_code(ip), frame)
 }
 
-/// What is known of a frame.
+/// Known registers of a frame.
 pub(crate) trait Frame: Copy {
     /// The instruction pointer.
     fn ip(&self) -> Option<u64>;
@@ -127,7 +126,7 @@ impl Frame for Registers {
 
 /// A frame that was left.
 pub(crate) struct Left<F> {
-    /// That of the caller; `None` where nobody called.
+    /// Registers of the caller; `None` for an outermost frame.
     pub(crate) caller: Result<Option<F>, Failed>,
     /// A signal made the frame.
     pub(crate) signal: bool,
@@ -182,7 +181,7 @@ pub(crate) fn follow<F: Frame, C>(
             break;
         };
         walked.guessed += usize::from(guess);
-        // A signal returns to the start of a function that nobody called.
+        // A signal returns to the start of a function that was not called.
         frame(if signal { ip } else { place });
         here = match caller {
             Ok(Some(caller)) if caller.ip() != Some(0) => caller,
@@ -229,13 +228,13 @@ fn failed(why: Failed, place: u64, stack: &StackWindow<'_>) -> End {
     }
 }
 
-/// Where the caller's stack pointer is, seen from the frame's.
+/// Position of the caller's stack pointer relative to the frame's.
 enum Step {
     /// Further out on the same stack.
     Outwards,
     /// On another stack, of which nothing was copied.
     Elsewhere,
-    /// Where it cannot be: following it would not end.
+    /// Impossible position: following it would not end.
     Nowhere,
 }
 

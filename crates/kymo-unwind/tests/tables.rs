@@ -64,7 +64,7 @@ __attribute__((noinline)) int mid(int a, int b) { return leaf(a) + leaf(b) * mid
 int main(int n, char **v) { volatile char room[300]; room[n] = n; return mid(n, room[n]); }
 ";
 
-/// The same code with tables for exceptions, and with those for debuggers only.
+/// Compares tables for exceptions with tables for debuggers only, of equal code.
 #[test]
 fn debug_frame_says_the_same() {
     if !require(&[Need::Gcc]) {

@@ -1,4 +1,4 @@
-//! How walks end: each reason by a stack and rules made for it.
+//! Ends of walks: each reason by a stack and rules made for it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use kymo_model::Endian;
@@ -9,7 +9,7 @@ use kymo_unwind::{
 const SP: u16 = 7;
 const FP: u16 = 6;
 const RA: u16 = 16;
-/// Where the stack's copy begins.
+/// Start address of the copied stack.
 const STACK: u64 = 0x7ffe_0000_0000;
 
 /// Rules by address, in pages of the code.
@@ -147,7 +147,7 @@ fn what_would_not_end() {
 }
 
 #[test]
-fn through_a_signal_and_onto_another_stack() {
+fn through_a_signal_onto_an_alternate_stack() {
     let (away, below) = (0x5555_0000_0000, STACK + 64);
     for (sp, end, top) in [(below, End::Outermost, Some(below + 8)), (away, End::OtherStack, None)]
     {

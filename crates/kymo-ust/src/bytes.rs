@@ -41,7 +41,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Take(bytes.get(at..)?).u32()
 }
 
-/// What stands before the first NUL of a field of fixed size.
+/// Part of a fixed-size field before the first NUL.
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|b| *b == 0).next().unwrap_or_default()
 }

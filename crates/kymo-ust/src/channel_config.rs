@@ -18,7 +18,7 @@ pub struct EventRule {
     pub pattern: String,
     /// Events of a higher level (less important) do not match.
     pub max_level: u8,
-    /// What matches stays off.
+    /// Whether matching events stay disabled.
     pub exclude: bool,
     /// A compiled filter; empty: none.
     pub filter: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct ChannelConfig {
     pub sub_buffer: u32,
     /// Sub-buffers: a power of two.
     pub sub_buffers: u32,
-    /// Of the session.
+    /// UUID of the session.
     pub uuid: [u8; 16],
     /// Only for these processes and their descendants; zeroes alone: for all.
     pub pids: Pids,
@@ -111,7 +111,7 @@ pub struct ChannelConfigView<'a> {
     pub sub_buffers: u32,
     /// Only for these processes and their descendants; zeroes alone: for all.
     pub pids: Pids,
-    /// Of the session.
+    /// UUID of the session.
     pub uuid: [u8; 16],
 }
 
@@ -122,17 +122,17 @@ pub struct RuleView<'a> {
     pub pattern: &'a [u8],
     /// Events of a higher level do not match.
     pub max_level: u8,
-    /// What matches stays off.
+    /// Whether matching events stay disabled.
     pub exclude: bool,
     /// A compiled filter; empty: none.
     pub filter: &'a [u8],
 }
 
 impl<'a> ChannelConfigView<'a> {
-    /// Looks at the bytes of a channel configuration.
+    /// Parses the bytes of a channel configuration.
     ///
     /// # Errors
-    /// What is wrong; sizes of the ring are for whoever makes it.
+    /// If they are invalid; the creator of the ring checks its sizes.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, UstFormatError> {
         let short = UstFormatError::Short { what: "order", found: bytes.len() };
         if bytes.len() < RULES_AT {

@@ -40,7 +40,7 @@ pub struct Control {
     pub start_time: u64,
     /// Effective user.
     pub uid: u32,
-    /// How many events the enable words are for.
+    /// Number of events that have enable words.
     pub capacity: u32,
     /// Offset of the enable words.
     pub enable: u32,
@@ -52,7 +52,7 @@ pub struct Control {
     pub events: u32,
     /// Events that found no place.
     pub refused: u32,
-    /// Of the program's traces.
+    /// UUID of the program's traces.
     pub uuid: [u8; 16],
     /// Bytes of a page.
     pub page: u32,
@@ -91,7 +91,7 @@ impl Control {
     /// From the first bytes of a control file of `file_size` bytes.
     ///
     /// # Errors
-    /// What is wrong; all places told lie within the file.
+    /// If they are invalid; all offsets lie within the file.
     pub fn parse(bytes: &[u8], file_size: u64) -> Result<Self, UstFormatError> {
         let short = UstFormatError::Short { what: "control file", found: bytes.len() };
         if bytes.len() < 400 {
@@ -144,13 +144,13 @@ impl Control {
     }
 }
 
-/// What the tool says about a slot.
+/// State of a slot, written by the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SlotState {
-    /// Nobody's.
+    /// Not in use.
     Free = 0,
-    /// Somebody is setting it up.
+    /// Being set up.
     Claimed = 1,
     /// In use.
     Active = 2,
@@ -158,7 +158,7 @@ pub enum SlotState {
     Stopped = 3,
 }
 
-/// What a program says of its ring.
+/// State of a ring, reported by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SlotAnswer {
@@ -181,11 +181,11 @@ impl SlotAnswer {
 pub struct Slot {
     /// Counts up with each use.
     pub generation: u8,
-    /// What the tool says; unknown numbers are taken for [`SlotState::Stopped`].
+    /// State written by the tool; unknown numbers are read as [`SlotState::Stopped`].
     pub state: SlotState,
     /// The generation that the program has answered.
     pub answered: u8,
-    /// What it answered; none: a number that this version does not know.
+    /// Answer of the program; none: a number that this version does not know.
     pub answer: Option<SlotAnswer>,
     /// Why it failed; 0: the order is malformed.
     pub errno: u32,
@@ -200,7 +200,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// What the program has answered to the order that is in force, if it has.
+    /// Answer of the program to the current generation, if any.
     pub fn answer_in_force(&self) -> Option<SlotAnswer> {
         self.answer.filter(|_| self.answered == self.generation)
     }
@@ -234,9 +234,9 @@ impl Slot {
         read().ok_or(short)
     }
 
-    /// Where the word lies that the tool sleeps on: four bytes, 1 and zeros while it does.
+    /// Offset of the word on which the tool sleeps: four bytes, 1 and zeros while it does.
     pub const FUTEX_WORD_AT: usize = 32;
-    /// Where the path lies in the bytes of a slot.
+    /// Offset of the path in the bytes of a slot.
     pub const PATH_AT: usize = PATH_AT;
 }
 

@@ -1,4 +1,4 @@
-//! Sums of counters over programs: what tells them apart, and what came between two moments.
+//! Sums of counters over programs: their identity, and the increase between two moments.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub enum CountedUnder {
     OtherKeys,
 }
 
-/// What tells a sum from others.
+/// Identity of a sum.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterRow {
     /// PROVIDER:NAME.
@@ -24,9 +24,9 @@ pub struct CounterRow {
     pub kind: CounterKind,
     /// Under what it was counted.
     pub under: CountedUnder,
-    /// The process, if they are told apart.
+    /// The process, if processes are distinguished.
     pub pid: Option<u32>,
-    /// Its name, if they are told apart.
+    /// Its name, if names are distinguished.
     pub comm: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl CounterTotals {
         other.0.into_iter().for_each(|(row, value)| self.add(row, value));
     }
 
-    /// What has come since an earlier moment.
+    /// Increase since an earlier moment.
     #[must_use]
     pub fn since(&self, earlier: &CounterTotals) -> CounterTotals {
         let grown = self.0.iter().map(|(row, value)| {
@@ -67,7 +67,7 @@ impl CounterTotals {
         CounterTotals(grown.collect())
     }
 
-    /// The sums, those of a counter one behind the other.
+    /// The sums, those of a counter one after the other.
     pub fn iter(&self) -> impl Iterator<Item = (&CounterRow, &CounterValue)> {
         self.0.iter()
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_grow_and_what_came_since_is_told() {
+    fn sums_grow_and_what_came_since_is_reported() {
         let row = |under| CounterRow {
             name: "shop:sales".into(),
             kind: CounterKind::Counter,

@@ -69,8 +69,8 @@ impl CounterKind {
         }
     }
 
-    /// Entries of a table of keys: twice as many as keys, so that looking for one that has no place
-    /// ends soon.
+    /// Entries of a table of keys: twice the number of keys, so that looking for one that has no
+    /// place ends soon.
     pub const fn table_entries(self) -> u32 {
         2 * self.keys()
     }
@@ -104,21 +104,21 @@ pub struct CountersHeader {
     pub pid: u32,
     /// Its start time, field 22 of `/proc/PID/stat`.
     pub start_time: u64,
-    /// CPUs that have areas; one more area is nobody's.
+    /// CPUs that have areas; one more area belongs to no CPU.
     pub cpus: u32,
     /// Records that are complete.
     pub counters: u32,
     /// Counters that found no place.
     pub refused: u32,
-    /// Bytes from the begin of an area that are in use: values without a key.
+    /// Bytes in use from the start of an area: values without a key.
     pub low: u32,
-    /// Where the values with keys begin, which go up to the end of an area.
+    /// Offset of the values with keys, which extend to the end of an area.
     pub high: u32,
     /// Offset of the records.
     pub records: u32,
     /// Offset of the first area.
     pub areas: u64,
-    /// Processes that it descends from, the nearest first, if somebody counted when it started.
+    /// Processes that it descends from, the nearest first, if a tool counted when it started.
     pub ancestors: [u32; COUNTER_ANCESTORS],
     /// It ended in order, and left the file for those who counted then.
     pub ended: bool,
@@ -127,14 +127,14 @@ pub struct CountersHeader {
 impl CountersHeader {
     /// Bytes that [`CountersHeader::parse`] needs.
     pub const BYTES: usize = HEADER_READ;
-    /// Where the byte stands that becomes 1 when the program ends in order.
+    /// Offset of the byte that becomes 1 when the program ends in order.
     pub const ENDED_AT: u64 = 128;
-    /// Where the tables of keys may begin.
+    /// Lowest offset of the tables of keys.
     pub const TABLES: u32 = (COUNTERS_HEADER + COUNTER_RECORD * MAX_COUNTERS as usize) as u32;
-    /// Where programs put the areas.
+    /// Offset of the areas in files that programs create.
     pub const AREAS: u64 = 5 << 20;
-    /// Where in the header the number of records stands, then that of refused counters, then `low`
-    /// and `high`.
+    /// Offset in the header of the number of records, followed by that of refused counters, then
+    /// `low` and `high`.
     pub const COUNTS_AT: u64 = 28;
 
     /// The header, but for the magic number.
@@ -157,7 +157,7 @@ impl CountersHeader {
         out
     }
 
-    /// What changes when counters come.
+    /// Encodes the part of the header that changes when counters are added.
     pub fn encode_counts(&self) -> [u8; 16] {
         let mut out = [0; 16];
         let counts = [self.counters, self.refused, self.low, self.high];
@@ -234,12 +234,12 @@ impl CountersHeader {
         u64::from(self.area_count()) * u64::from(COUNTER_AREA)
     }
 
-    /// Where an area begins.
+    /// Offset of an area.
     pub fn area_at(&self, area: u32) -> u64 {
         self.areas + u64::from(area) * u64::from(COUNTER_AREA)
     }
 
-    /// Where a record begins.
+    /// Offset of a record.
     pub fn record_at(&self, counter: u32) -> u64 {
         u64::from(self.records) + u64::from(counter) * COUNTER_RECORD as u64
     }
@@ -254,7 +254,7 @@ pub struct CounterRecord {
     pub keyed: bool,
     /// Its library was unloaded.
     pub gone: bool,
-    /// Where it is declared.
+    /// Line of the declaration.
     pub line: u32,
     /// Offset in an area of the value without a key.
     pub value: u32,
@@ -262,13 +262,13 @@ pub struct CounterRecord {
     pub key_values: u32,
     /// Offset in the file of the table of keys.
     pub table: u32,
-    /// Who provides it.
+    /// Provider.
     pub provider: String,
     /// Its name.
     pub name: String,
-    /// What it means.
+    /// Description.
     pub doc: String,
-    /// Where it is declared.
+    /// Source file of the declaration.
     pub file: String,
 }
 
@@ -302,7 +302,7 @@ impl CounterRecord {
     /// From the bytes of a record.
     ///
     /// # Errors
-    /// What is wrong; values lie within what the header says is in use.
+    /// If it is invalid; values lie within the part in use by the header.
     pub fn parse(bytes: &[u8], header: &CountersHeader) -> Result<Self, UstFormatError> {
         let short = UstFormatError::Short { what: "record of a counter", found: bytes.len() };
         let bytes = bytes.get(..COUNTER_RECORD).ok_or(short)?;
@@ -440,7 +440,7 @@ impl fmt::Display for CountedKey {
     }
 }
 
-/// What a counter or histogram has come to.
+/// Value of a counter or histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterValue {
     /// A sum.
@@ -516,7 +516,7 @@ impl CounterValue {
         }
     }
 
-    /// What has come since. Least and largest values of that are not known.
+    /// Subtracts an earlier value. The least and the largest value of the difference are not known.
     pub fn subtract(&mut self, earlier: &CounterValue) {
         match (self, earlier) {
             (CounterValue::Count(count), CounterValue::Count(earlier)) => {

@@ -7,7 +7,7 @@ use crate::filter::{Filter, instruction, op};
 struct Part {
     text: String,
     tightness: u8,
-    /// The two sides, where it says that a text matches a pattern.
+    /// The two sides of a match of a text with a pattern.
     matches: Option<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with the words.
+//! Errors of decoding the words.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use std::fmt;
 pub enum UstFormatError {
     /// They end too early.
     Short {
-        /// What was being read.
+        /// Name of the structure that was read.
         what: &'static str,
         /// Bytes there.
         found: usize,
     },
     /// The magic number is missing.
     Magic {
-        /// Of what.
+        /// Name of the structure.
         what: &'static str,
     },
     /// A version this code does not know.
@@ -26,7 +26,7 @@ pub enum UstFormatError {
     Field {
         /// Its name in the specification.
         name: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
     },
 }
@@ -51,7 +51,7 @@ pub enum FilterError {
     Syntax {
         /// Offset in the text.
         at: usize,
-        /// What would have been right.
+        /// Valid input at this position.
         expected: &'static str,
     },
     /// The filter is longer than programs accept.
@@ -61,7 +61,7 @@ pub enum FilterError {
     },
     /// The event has no such field, or none that can be compared.
     NoField {
-        /// Offset in the code of what asks for it.
+        /// Offset in the code of the operation that needs it.
         at: usize,
     },
     /// The code is damaged.

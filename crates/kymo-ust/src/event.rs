@@ -1,4 +1,4 @@
-//! Event records: what a program says of its events, and what a reader makes of it.
+//! Event records: encoded by programs, and decoded by readers.
 
 use crate::bytes::Take;
 use crate::error::UstFormatError;
@@ -17,8 +17,8 @@ impl EventFlags {
     pub const SDT: u8 = 4;
 }
 
-/// What a program says of one event, to be encoded. Text is bytes: C programs may name
-/// things as they like.
+/// Description of one event by a program, to be encoded. Text is bytes: C programs may use any
+/// names.
 pub trait EventWords {
     /// Its number.
     fn id(&self) -> u32;
@@ -32,7 +32,7 @@ pub trait EventWords {
     fn address(&self) -> u64;
     /// Provider, name, print format, documentation, source file.
     fn texts(&self) -> [&[u8]; 5];
-    /// How many fields it has.
+    /// Number of fields.
     fn field_count(&self) -> usize;
     /// One of them.
     fn field(&self, index: usize) -> FieldWords<'_>;
@@ -40,14 +40,14 @@ pub trait EventWords {
     fn entry(&self, field: usize, entry: usize) -> (i64, i64, &[u8]);
 }
 
-/// What a program says of one field.
+/// Description of one field by a program.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldWords<'a> {
-    /// How it lies in the payload.
+    /// Layout in the payload.
     pub shape: Shape,
     /// Its name.
     pub name: &'a [u8],
-    /// How many names its values have.
+    /// Number of named values.
     pub entries: usize,
 }
 
@@ -93,7 +93,7 @@ fn pieces(event: &impl EventWords, size: u32, sink: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// How many bytes an event's record has.
+/// Size of an event's record, in bytes.
 pub(crate) fn record_size(event: &impl EventWords) -> usize {
     let mut size = 0;
     pieces(event, 0, &mut |bytes| size += bytes.len());
@@ -103,7 +103,7 @@ pub(crate) fn record_size(event: &impl EventWords) -> usize {
 /// A field as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRecord {
-    /// How it lies in the payload.
+    /// Layout in the payload.
     pub shape: Shape,
     /// Its name.
     pub name: String,
@@ -206,7 +206,7 @@ impl EventRecord {
     }
 }
 
-/// What has been read can be written again.
+/// Decoded records can be encoded again.
 impl EventWords for EventRecord {
     fn id(&self) -> u32 {
         self.id

@@ -2,7 +2,7 @@
 
 use crate::bytes::Take;
 
-/// What a field is.
+/// Class of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FieldTag {
@@ -16,7 +16,7 @@ pub enum FieldTag {
     String = 4,
     /// An integer with names.
     Enum = 5,
-    /// As many elements as the type says.
+    /// The number of elements that the type states.
     Array = 6,
     /// A number of elements, then these.
     Sequence = 7,
@@ -41,11 +41,11 @@ impl FieldTag {
     }
 }
 
-/// How a field lies in a payload.
+/// Layout of a field in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Shape {
-    /// What it is.
+    /// Class of the field.
     pub kind: FieldTag,
     /// Bytes of one element.
     pub size: u8,

@@ -38,9 +38,9 @@ pub(crate) mod op {
 
 /// The fields of an event, as a filter needs them.
 pub trait Fields {
-    /// How many there are.
+    /// Number of fields.
     fn count(&self) -> usize;
-    /// How one lies in the payload.
+    /// Layout of one in the payload.
     fn shape(&self, index: usize) -> Shape;
     /// Its name.
     fn name(&self, index: usize) -> &[u8];
@@ -238,11 +238,11 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// What most filters are, a comparison of one field with one number, made ready to be answered
-/// in a few instructions: whether the field's bits, shifted to the top, are in a range.
+/// Compiled form of most filters, a comparison of one field with one number, prepared for
+/// evaluation in a few instructions: whether the field's bits, shifted to the top, are in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRange {
-    /// Where the field lies in the payload.
+    /// Offset of the field in the payload.
     pub at: u16,
     /// 64 less the field's bits.
     pub shift: u8,
@@ -253,7 +253,7 @@ pub struct InRange {
 }
 
 impl InRange {
-    /// Of a linked filter, if it is that simple. (One that is always false is not.)
+    /// Converts a linked filter, if it is that simple. (One that is always false is not.)
     pub fn of(linked: &[u8]) -> Option<Self> {
         let [VERSION, _, low, high, code @ ..] = linked else { return None };
         let code = code.get(..usize::from(u16::from_le_bytes([*low, *high])))?;
@@ -339,7 +339,7 @@ fn binary<'v>(opcode: u8, a: Value<'v>, b: Value<'v>) -> Option<Value<'v>> {
     Some(Value::Int(result.into()))
 }
 
-/// Where a field lies if all before it have a fixed size.
+/// Offset of a field if all before it have a fixed size.
 fn fixed_place(fields: &impl Fields, index: usize) -> Option<u16> {
     let mut offset = 0u32;
     for before in (0..index).map(|i| fields.shape(i)) {

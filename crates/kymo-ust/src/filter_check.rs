@@ -1,6 +1,6 @@
 //! Whether a filter fits an event: the fields it names are there, and texts are compared with
-//! texts, numbers with numbers. A filter that does not fit rejects every event, so whoever sets
-//! it wants to know.
+//! texts, numbers with numbers. A filter that does not fit rejects every event, so the check comes
+//! before setting it.
 
 use crate::field::FieldTag;
 use crate::filter::{Fields, Filter, instruction, op};
@@ -11,11 +11,11 @@ pub struct FilterMismatch {
     /// The field that the event lacks, or whose values are compared with what they never are;
     /// empty where constants are.
     pub field: String,
-    /// What is wrong with it.
+    /// Reason of the mismatch.
     pub reason: MismatchReason,
 }
 
-/// What is wrong with a field in a filter.
+/// Reason why a field in a filter does not match an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MismatchReason {
     /// The event does not have it.
@@ -26,7 +26,7 @@ pub enum MismatchReason {
     TextForNumber,
     /// It is a number, and stands where a text is needed.
     NumberForText,
-    /// It is no integer, and only integers have bits.
+    /// It is not an integer, and only integers have bits.
     NoBits,
 }
 

@@ -8,7 +8,7 @@ use crate::filter::{Filter, MAX_CODE, op};
 /// Compiles a filter.
 ///
 /// # Errors
-/// Where the text is no filter, or that it is too long.
+/// The position of a syntax error, or that the text is too long.
 pub fn compile(text: &str) -> Result<Vec<u8>, FilterError> {
     let mut compiler = Compiler { text, at: 0, code: Vec::new(), texts: Vec::new(), depth: 0 };
     compiler.or()?;
@@ -36,7 +36,7 @@ struct Compiler<'t> {
     depth: usize,
 }
 
-/// What was compiled last, as far as it matters for the operator behind it.
+/// Last compiled operand, as far as the operator after it needs it.
 enum Operand {
     Value,
     /// A text with `*` or `?`.

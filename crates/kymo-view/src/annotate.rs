@@ -60,9 +60,9 @@ const HOTTEST: usize = 10;
 
 /// Writer of listings.
 pub struct ListingWriter<'a> {
-    /// Where they go.
+    /// Output.
     pub out: &'a mut dyn Write,
-    /// What is shown.
+    /// Style of the listing.
     pub style: &'a ListingStyle,
     /// All functions, for their sums.
     pub costs: &'a FunctionCosts,
@@ -173,7 +173,7 @@ impl ListingWriter<'_> {
         writeln!(self.out, "{style}{}{style:#}", visible(&row.line.text))
     }
 
-    /// What stands between two instructions of different places in the source.
+    /// Writes the source lines between two instructions of different source positions.
     fn source(
         &mut self,
         before: Option<&CodeRow>,
@@ -241,7 +241,7 @@ impl ListingWriter<'_> {
             .into_iter()
             .map(|(p, sums)| {
                 let place = ListingWriter::at(&self.path(&p.file), p.line);
-                // Where the source is not here, the function says what it is about.
+                // Where the source is not here, the function identifies it.
                 let text = match self.sources.line(&p.file, p.line) {
                     Some(text) => text.trim().to_owned(),
                     None if p.function.is_empty() => String::new(),

@@ -84,7 +84,7 @@ impl Arrows {
         lane.get(at).filter(|w| w.top <= row)
     }
 
-    /// What stands beside a row.
+    /// Returns the arrows next to a row.
     pub fn row(&self, row: usize) -> String {
         let mut text = String::new();
         let mut across = false;
@@ -119,7 +119,7 @@ impl Arrows {
         text
     }
 
-    /// What stands beside something between a row and the one before it.
+    /// Returns the arrows next to a line between a row and the one before it.
     pub fn above(&self, row: usize) -> String {
         let mut text: String = (0..self.ways.len())
             .rev()

@@ -1,4 +1,4 @@
-//! What is said of a bundle that was written.
+//! Output about a written bundle.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub fn bundle_text(bundle: &WrittenBundle) -> String {
     text
 }
 
-/// What is missing in a bundle.
+/// Warnings about missing contents of a bundle.
 pub fn bundle_ledger(bundle: &WrittenBundle) -> Ledger {
     let mut ledger = Ledger::default();
     if let Some(damage) = &bundle.damage {
@@ -43,8 +43,8 @@ pub fn bundle_ledger(bundle: &WrittenBundle) -> Ledger {
     if summary.sources_missing > 0 {
         let (missing, there) = (summary.sources_missing, summary.sources.len());
         let fact = format!(
-            "{missing} source files are not in the bundle, {there} are: they are not here, too \
-             large, no sources by their names or contents, or not for everybody to read"
+            "{missing} source files are not in the bundle, {there} are: the others are missing, \
+             too large, not sources by name or contents, or not world-readable"
         );
         ledger.tell(NoteKind::Sources, fact, None);
     }

@@ -16,10 +16,10 @@ pub struct TreeNode {
     pub children: Vec<TreeNode>,
 }
 
-/// How a tree is drawn.
+/// Drawing style of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphStyle {
-    /// What 100 % is; with `relative`, only of the first fork.
+    /// Weight of 100 %; with `relative`, only of the first fork.
     pub whole: u64,
     /// Weight of the entry that the tree belongs to.
     pub entry: u64,
@@ -59,7 +59,7 @@ pub fn write_graph(out: &mut dyn Write, roots: &[TreeNode], style: GraphStyle) -
     Ok(())
 }
 
-/// `bars` holds, for each fork on the way, whether its line goes on.
+/// `bars` holds, for each fork on the way, whether its line continues.
 fn write_level(
     out: &mut dyn Write,
     nodes: &[TreeNode],

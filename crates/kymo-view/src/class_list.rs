@@ -20,8 +20,8 @@ pub struct ClassList {
 }
 
 impl ClassList {
-    /// Takes classes with their counts. Where `is_named` tells which are wanted, those are; else
-    /// those that happened, and the events that a perf.data was recorded with.
+    /// Takes classes with their counts. With `is_named`, the selected ones are listed; else those
+    /// that happened, and the events that a perf.data was recorded with.
     pub fn new(
         classes: Vec<(RecordedClass, u64)>,
         is_named: Option<&dyn Fn(&str) -> bool>,

@@ -1,9 +1,9 @@
-//! The container that the path of a cgroup tells of, as those who make containers name them.
+//! Container of a cgroup by its path, as container managers name it.
 
 /// Characters of a container's id that are shown, as their own tools do.
 const SHORT_ID: usize = 12;
 
-/// Name or short id of the container whose tasks a cgroup holds, as far as its path tells.
+/// Name or short id of the container whose tasks a cgroup holds, as far as its path shows.
 pub fn container_of(path: &str) -> Option<String> {
     let mut above = "";
     let mut found = None;
@@ -15,7 +15,7 @@ pub fn container_of(path: &str) -> Option<String> {
     found
 }
 
-/// Of systemd-nspawn and virtual machines by systemd-machined, of LXC.
+/// Name of a container of systemd-nspawn or LXC, or of a virtual machine of systemd-machined.
 fn named(part: &str) -> Option<String> {
     let machine = part.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope"));
     let nspawn = part.strip_prefix("systemd-nspawn@").and_then(|s| s.strip_suffix(".service"));
@@ -25,7 +25,8 @@ fn named(part: &str) -> Option<String> {
     Some(name.replace("\\x2d", "-"))
 }
 
-/// Of Docker, Podman and those of Kubernetes: `docker-ID.scope`, or a directory of the id.
+/// Short id of a container of Docker, Podman or Kubernetes: `docker-ID.scope`, or a directory of
+/// the id.
 fn by_id(above: &str, part: &str) -> Option<String> {
     let id = match part.strip_suffix(".scope") {
         Some(scope) => scope.rsplit_once('-')?.1,

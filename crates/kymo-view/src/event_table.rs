@@ -13,7 +13,7 @@ use crate::{
 /// Branches below this share of all events are not drawn, as in perf.
 const LEAST_PERCENT: f64 = 0.5;
 
-/// How stacks are drawn.
+/// Drawing style of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackDrawing {
     /// Not at all.
@@ -48,7 +48,7 @@ pub struct EventTableView {
     pub events: u64,
     /// Name of the clock.
     pub clock: String,
-    /// How stacks are drawn.
+    /// Drawing style of stacks.
     pub stacks: StackDrawing,
     /// Stands between columns that are not aligned then.
     pub separator: Option<String>,

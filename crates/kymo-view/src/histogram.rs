@@ -1,4 +1,4 @@
-//! How durations are spread: quantiles, and a row of blocks for each doubling.
+//! Distribution of durations: quantiles, and a row of blocks for each doubling.
 
 use std::io::{self, Write};
 

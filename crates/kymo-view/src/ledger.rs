@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use kymo_model::{Note, NoteKind, Weight, internal_error_notes};
+use kymo_model::{Note, NoteKind, Weight, counted, internal_error_notes};
 
 use crate::units::visible;
 
@@ -88,6 +88,29 @@ impl Ledger {
         out
     }
 
+    /// The text for the first screen: doubts only, in `lines` lines at most.
+    pub fn to_screen(&self, lines: usize) -> String {
+        let mut all: Vec<String> = Vec::new();
+        for n in self.complete().filter(|n| n.weight == Weight::Doubt) {
+            all.push(format!("  {}: {}", n.kind, visible(&n.fact)));
+            all.extend(n.advice.iter().map(|advice| format!("    -> {}", visible(advice))));
+        }
+        if all.is_empty() {
+            return String::new();
+        }
+        if all.len() > lines {
+            // Advice without its doubt is not understood.
+            let mut kept = lines.saturating_sub(1);
+            while kept > 0 && all.get(kept).is_some_and(|line| line.starts_with("    ->")) {
+                kept -= 1;
+            }
+            let rest = counted((all.len() - kept) as u64, "more line", "more lines");
+            all.truncate(kept);
+            all.push(format!("  {rest}: -v"));
+        }
+        format!("Trust:\n{}\n", all.join("\n"))
+    }
+
     /// The notes as a JSON array.
     pub fn to_json(&self) -> serde_json::Value {
         self.complete()
@@ -116,6 +139,22 @@ mod tests {
             "# Trust:\n#   lost: 12 of 100 events lost\n#     -> a larger ring: -m 1024\n"
         );
         assert!(ledger.has_doubts());
+    }
+
+    #[test]
+    fn the_first_screen_has_few_lines() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.to_screen(5), "");
+        ledger.tell(NoteKind::Stacks, "all complete", None);
+        assert_eq!(ledger.to_screen(5), "");
+        for n in 0..2 {
+            ledger.note(NoteKind::Lost, format!("{n} events"), Some("a larger buffer".into()));
+        }
+        let two = "Trust:\n  lost: 0 events\n    -> a larger buffer\n  lost: 1 events\n    -> a larger \
+                   buffer\n";
+        assert_eq!(ledger.to_screen(4), two);
+        let one = "Trust:\n  lost: 0 events\n    -> a larger buffer\n  2 more lines: -v\n";
+        assert_eq!(ledger.to_screen(3), one);
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! What a perf.data is made of, as text like that of `perf report --stats`, `--tasks` and
-//! `--mmaps`.
+//! Overview of a perf.data, as text like that of `perf report --stats`, `--tasks` and `--mmaps`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};

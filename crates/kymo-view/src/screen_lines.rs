@@ -58,7 +58,7 @@ fn shown_width(line: &str) -> usize {
     first + pieces.map(behind).sum::<usize>()
 }
 
-/// Where the arguments of outermost `<…>` begin and end.
+/// Start and end of the arguments of outermost `<…>`.
 fn argument_groups(line: &str) -> Vec<(usize, usize)> {
     let (mut groups, mut open) = (Vec::new(), Vec::new());
     let bytes = line.as_bytes();

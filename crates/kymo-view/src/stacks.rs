@@ -47,9 +47,9 @@ pub struct StackFrame {
 pub struct StackTask {
     /// Name.
     pub comm: String,
-    /// Process, where processes are told apart.
+    /// Process, where processes are distinguished.
     pub pid: Option<u32>,
-    /// Thread, where threads are told apart.
+    /// Thread, where threads are distinguished.
     pub tid: Option<u32>,
 }
 
@@ -64,14 +64,14 @@ impl StackTask {
     }
 }
 
-/// What was sampled.
+/// Sampled event.
 #[derive(Clone, Debug, Default)]
 pub struct StackEvent {
     /// Its name.
     pub name: String,
-    /// What its weights count: `nanoseconds`, `count`.
+    /// Unit of its weights: `nanoseconds`, `count`.
     pub unit: &'static str,
-    /// What a sample stands for, in the unit of the event; 0 if it is not known.
+    /// Period of a sample, in the unit of the event; 0 if not known.
     pub period: u64,
 }
 
@@ -93,18 +93,18 @@ pub struct WeighedStack {
 /// A sample in time.
 #[derive(Clone, Copy, Debug)]
 pub struct StackMoment {
-    /// When, in nanoseconds.
+    /// Time in nanoseconds.
     pub time: u64,
     /// Number of the stack.
     pub stack: u32,
-    /// What it weighs.
+    /// Weight of the sample.
     pub weight: u64,
 }
 
 /// A frame below another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
-    /// Whoever called.
+    /// Caller.
     pub parent: Option<u32>,
     /// Number of the frame.
     pub frame: u32,
@@ -131,9 +131,9 @@ pub struct Stacks {
     pub moments: Vec<StackMoment>,
     /// First and last time of a sample.
     pub span: Option<(u64, u64)>,
-    /// When the recording was made, in nanoseconds since 1970, if known.
+    /// Time of the recording, in nanoseconds since 1970, if known.
     pub recorded: Option<u64>,
-    /// Who was recorded.
+    /// Name of the recorded target.
     pub title: String,
     edges: FxHashMap<(Option<u32>, u32), u32>,
 }

@@ -18,7 +18,7 @@ const STYLE: &str = "text{font:11px sans-serif}.run{fill:#4078c0}.other{fill:#9a
 
 /// Drawing of a chart of this width.
 pub struct TimechartDrawing<'a> {
-    /// What is drawn.
+    /// Chart to draw.
     pub chart: &'a Timechart,
     /// Width of the lanes, in pixels.
     pub width: f64,
@@ -76,7 +76,7 @@ impl TimechartDrawing<'_> {
         writeln!(out, "</svg>")
     }
 
-    /// Where a time is.
+    /// Horizontal position of a time.
     fn x(&self, time: u64) -> f64 {
         let (from, to) = self.chart.span;
         let whole = to.saturating_sub(from).max(1) as f64;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// Whose command line is typed.
+/// Name under which the program was called, which selects the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CalledName {
     Kymo,

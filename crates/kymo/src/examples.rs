@@ -6,10 +6,10 @@ use clap::Command;
 const EXAMPLES: [(&str, &str); 25] = [
     (
         "test",
-        "  kymo test                              what recording needs on this machine
+        "  kymo test                              check the requirements of recording
   kymo record -g -- kymo test -w leafloop  a workload with known functions",
     ),
-    ("check", "  kymo check feature libelf,zstd         status 0 if kymo has both"),
+    ("check", "  kymo check feature libelf,zstd         exit status 0 if kymo has both"),
     (
         "timechart",
         "  kymo timechart record -- make -j4
@@ -31,16 +31,16 @@ const EXAMPLES: [(&str, &str); 25] = [
         "record",
         "  kymo record -g -- ./program
   kymo record --call-graph dwarf -- ./program    complete stacks without frame pointers
-  kymo record -F 99 -a -- sleep 10               the machine, for ten seconds
+  kymo record -F 99 -a -- sleep 10               system-wide, for ten seconds
   kymo record -e sched:sched_switch -p 1234
-  kymo record -g --bundle -- ./program           and what another machine needs to read it",
+  kymo record -g --bundle -- ./program           with a bundle for other machines",
     ),
     (
         "report",
         "  kymo report
   kymo report -g --children --percent-limit 1
   kymo report -s comm,dso,sym --comm nginx
-  kymo report -i trace.dat               events of a trace, counted",
+  kymo report -i trace.dat               events of a trace.dat, counted",
     ),
     (
         "data",
@@ -56,10 +56,10 @@ const EXAMPLES: [(&str, &str); 25] = [
     ),
     (
         "trace",
-        "  kymo trace -- ls                       its system calls
+        "  kymo trace -- ls                       system calls of a command
   kymo trace --calls openat,connect -p 1234
-  kymo trace -s -- make                  a table of them
-  kymo trace -i perf.data --failure      those of a recording
+  kymo trace -s -- make                  a table of system calls
+  kymo trace -i perf.data --failure      failed calls of a recording
   kymo trace -e sched:sched_switch --filter 'prev_prio < 100'
   kymo trace -e 'block:*' -o x.dat -- ./program",
     ),
@@ -78,9 +78,9 @@ const EXAMPLES: [(&str, &str); 25] = [
     ),
     (
         "probe",
-        "  kymo probe 'vfs_read count'            a function of the kernel and its argument
-  kymo probe -x ./prog 'parse:12 len'    a line of a program
-  kymo probe -x ./prog --funcs           where there may be one
+        "  kymo probe 'vfs_read count'            a kernel function and its argument
+  kymo probe -x ./prog 'parse:12 len'    a source line of a program
+  kymo probe -x ./prog --funcs           functions that can be probed
   kymo probe --list
   kymo probe --del '*'",
     ),

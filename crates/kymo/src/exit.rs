@@ -1,6 +1,6 @@
-//! How a command that shows a result ends: where its ledger goes, and one rule for the exit
-//! status. What could not be read of a recording makes the status 1, though what could be read
-//! was shown; with `--strict` any doubt in the ledger makes it 3.
+//! End of a command that shows a result: output of its ledger, and one rule for the exit status. An
+//! unreadable part of a recording makes the status 1, although the rest was shown; with `--strict`
+//! any warning in the ledger makes it 3.
 //!
 //! The ledger of a result for people is text below it. That of a result for programs (`--json`,
 //! `report -t`) is one JSON object on standard error, so that the result's own stream holds
@@ -20,14 +20,14 @@ use kymo_view::Ledger;
 /// Version of the schema of results for programs (docs/json.md).
 const SCHEMA_VERSION: u32 = 2;
 
-/// Where the ledger goes, as the command line says.
+/// Output of the ledger, from the command line.
 #[derive(Debug, Default)]
 pub(crate) struct LedgerOutput {
     /// The file of `--ledger`.
     pub(crate) file: Option<PathBuf>,
     /// The result is for programs.
     pub(crate) is_machine_readable: bool,
-    /// Nothing but errors is told.
+    /// Only errors are printed.
     pub(crate) is_quiet: bool,
 }
 
@@ -44,8 +44,8 @@ impl LedgerOutput {
     }
 }
 
-/// Tells the ledger on standard error, in words; of a result for programs the end of the command
-/// tells it.
+/// Prints the ledger on standard error, in words; for machine-readable results the end of the
+/// command prints it.
 pub(crate) fn tell(ledger: &Ledger) {
     if !LedgerOutput::get().is_machine_readable {
         say!("{}", ledger.to_text(""));
@@ -56,6 +56,19 @@ pub(crate) fn tell(ledger: &Ledger) {
 pub(crate) fn object(ledger: &Ledger) -> String {
     let object = serde_json::json!({"version": SCHEMA_VERSION, "ledger": ledger.to_json()});
     format!("{object}\n")
+}
+
+/// Notes of the [`object`] among the lines that a command of kymo has said, and the other lines.
+pub(crate) fn parse_said(said: &[u8]) -> (Vec<serde_json::Value>, Vec<String>) {
+    let (mut notes, mut others) = (Vec::new(), Vec::new());
+    for line in String::from_utf8_lossy(said).lines().filter(|line| !line.is_empty()) {
+        let object = serde_json::from_str::<serde_json::Value>(line).ok();
+        match object.and_then(|mut object| object.get_mut("ledger").map(serde_json::Value::take)) {
+            Some(serde_json::Value::Array(more)) => notes.extend(more),
+            _ => others.push(line.trim_start_matches("kymo: ").to_owned()),
+        }
+    }
+    (notes, others)
 }
 
 /// Writes the ledger into the file of `--ledger`, if there is one. Whether that could be done.

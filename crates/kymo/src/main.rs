@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 #![allow(rustdoc::broken_intra_doc_links, reason = "help texts have optional parts in brackets")]
 
-/// Says something on standard error, whether anybody can read it or not: the macros of
-/// the standard library panic where that is closed or full, and nobody learns why.
+/// Prints on standard error, if possible: the macros of the standard library panic where that is
+/// closed or full, without a message.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -20,7 +20,7 @@ macro_rules! outln {
     }};
 }
 
-/// The same with a newline.
+/// Prints a message and a newline on standard error.
 macro_rules! sayln {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -33,6 +33,7 @@ mod called_name;
 mod commands;
 mod examples;
 mod exit;
+mod help_layout;
 mod perf_config;
 mod perf_options;
 mod progress;
@@ -84,7 +85,8 @@ macro_rules! command_entries {
                     .about($about)
                     .long_about(None);
                 let command = examples::append(command, command_name!($module $($name)?));
-                perf_options::declare(command, command_name!($module $($name)?))
+                let command = perf_options::declare(command, command_name!($module $($name)?));
+                help_layout::arrange(command, command_name!($module $($name)?))
             },
             run: |matches| {
                 commands::$module::Args::from_arg_matches_mut(matches).map(commands::$module::run)
@@ -96,7 +98,7 @@ macro_rules! command_entries {
 const COMMANDS: &[CommandEntry] = command_entries! {
     list, "List the events of this machine";
     listen, "Receive traces from other machines";
-    stat, "Count events for a command, a process, a cgroup, the machine";
+    stat, "Count events of a command, a process, a cgroup or the machine";
     record, "Record samples and tracepoints into perf.data";
     report, "Show the functions in which the samples of a recording were taken";
     diff, "Compare two versions of a program, with confidence intervals";
@@ -106,6 +108,9 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     bundle, "Pack the symbols of a recording for other machines";
     view, "Open a recording in the browser: tracks, flame graphs, events";
     script, "Show the events of a recording as text or JSON lines";
+    sql, "Query recordings with SQL";
+    export, "Write tables of recordings as Parquet files";
+    mcp, "Answer agents about recordings (Model Context Protocol)";
     sched, "Show which tasks run, which wait for a CPU, and why";
     kmem, "Show allocations of kernel memory, and what is not freed";
     lock, "Show lock contention, in the kernel and in programs";
@@ -124,7 +129,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     run, "Run programs in bpftrace's language in the kernel";
     probe, "Add dynamic probes to kernel and user code";
     top, "Show a live profile";
-    profile, "Show where the time of a command goes, on and off the CPU";
+    profile, "Show where a command spends its time, on and off the CPU";
     cache, "Show or clear the cache of symbols and unwinding tables";
     evlist, "Show the events of a perf.data, and how they were opened";
     config, "Show and set variables of perf's configuration";
@@ -149,11 +154,11 @@ const FULL_NAMES: &str = "full-names";
 /// The option of all commands for the number of threads.
 const JOBS: &str = "jobs";
 
-/// What people come with, before the commands by name.
+/// Common questions and their commands, shown before the commands by name.
 pub(crate) const QUESTIONS: &str = "\
 Why is my program slow?                 kymo profile -- COMMAND
 What is the machine doing now?          kymo top
-What does it wait for, in other tasks?  kymo why record -- COMMAND, kymo why
+Which task does it wait for?            kymo why record -- COMMAND, kymo why
 Which functions use the CPU?            kymo record -g -- COMMAND, kymo report
 Is the new version slower?              kymo diff --run -- ./old -- ./new
 Which system calls does it make?        kymo trace -- COMMAND
@@ -164,10 +169,12 @@ Which events can be traced?             kymo list";
 
 /// kymo's command line, where commands declare their flags when they are typed.
 fn command_line() -> Command {
-    with_commands(Command::defer)
+    let command = with_commands(Command::defer);
+    let is_long = std::env::args_os().any(|arg| arg == "--help" || arg == "help");
+    if is_long { command } else { help_layout::list_names(command) }
 }
 
-/// The same with all flags of all commands: for manual pages and completions.
+/// Command line with all flags of all commands: for manual pages and completions.
 fn full_command_line() -> Command {
     with_commands(|command, declare| declare(command))
 }
@@ -195,26 +202,36 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
                 .long("ledger")
                 .value_name("FILE")
                 .global(true)
+                .display_order(help_layout::LAST)
+                .hide_short_help(true)
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("Write warnings and notes to FILE as JSON"),
         )
-        .arg(flag(NO_PAGER, "Show long texts on a terminal without a pager"))
+        .arg(flag(NO_PAGER, "Do not use a pager"))
         .arg(flag(FULL_NAMES, "Do not shorten names to fit the terminal"))
         .arg(
             clap::Arg::new(JOBS)
                 .long(JOBS)
                 .value_name("N")
                 .global(true)
+                .display_order(help_layout::LAST)
+                .hide_short_help(true)
                 .value_parser(clap::value_parser!(u16).range(1..=1024))
                 .help("Read recordings with N worker threads [default: one for each CPU]"),
         )
-        .arg(flag(sandbox::NO_SANDBOX, "Read recordings without the sandbox").hide_short_help(true))
+        .arg(flag(sandbox::NO_SANDBOX, "Read recordings without the sandbox"))
         .subcommands(commands.map(|e| declared(Command::new(e.name).about(e.about), e.declare)))
 }
 
 /// A flag of all commands.
 fn flag(name: &'static str, help: &'static str) -> clap::Arg {
-    clap::Arg::new(name).long(name).global(true).action(clap::ArgAction::SetTrue).help(help)
+    clap::Arg::new(name)
+        .long(name)
+        .global(true)
+        .display_order(help_layout::LAST)
+        .hide_short_help(true)
+        .action(clap::ArgAction::SetTrue)
+        .help(help)
 }
 
 fn main() -> ExitCode {
@@ -271,7 +288,7 @@ fn innermost(matches: &ArgMatches) -> (&str, &ArgMatches) {
     (name, matches)
 }
 
-/// Where the ledger of a result goes.
+/// Returns the output of a result's ledger.
 fn ledger_output(matches: &ArgMatches) -> exit::LedgerOutput {
     let (name, matches) = innermost(matches);
     let is_set = |id: &str| matches!(matches.try_get_one::<bool>(id), Ok(Some(true)));
@@ -283,7 +300,7 @@ fn ledger_output(matches: &ArgMatches) -> exit::LedgerOutput {
     }
 }
 
-/// How results are shown on a terminal.
+/// Returns the options of showing results on a terminal.
 fn screen_options(matches: &ArgMatches, is_machine_readable: bool) -> ScreenOptions {
     let matches = innermost(matches).1;
     ScreenOptions {
@@ -364,7 +381,7 @@ fn end_of_usage(error: &clap::Error) -> ! {
             std::process::exit(0)
         }
         let text = error.render();
-        // As long as somebody looks, through a pager.
+        // Through a pager, as long as it is open.
         if !std::env::args_os().any(|arg| arg.as_encoded_bytes() == b"--no-pager") {
             screen::page();
         }
@@ -376,12 +393,12 @@ fn end_of_usage(error: &clap::Error) -> ! {
         say!("{}", help_as_bpftrace(error));
         std::process::exit(1)
     }
-    // As with any error: if nobody can be told, the status tells it.
+    // As with any error: if the message cannot be written, the status reports it.
     let _ = error.print();
     std::process::exit(called.usage_status())
 }
 
-/// Where the name of the command stands.
+/// Index of the command's name in the arguments.
 fn command_place(args: &[OsString]) -> Option<usize> {
     let is_option = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
     let mut args = args.iter().enumerate().skip(1);
@@ -397,7 +414,8 @@ fn command_place(args: &[OsString]) -> Option<usize> {
     None
 }
 
-/// What was typed. Under the name `bpftrace` this is `kymo run`, under `strace` `kymo strace`.
+/// Returns the typed arguments. Under the name `bpftrace` the command is `kymo run`, under `strace`
+/// `kymo strace`.
 fn typed_args() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     match CalledName::get() {
@@ -408,8 +426,8 @@ fn typed_args() -> Vec<OsString> {
     args
 }
 
-/// What was typed with what perf's configuration adds, and the command line that took it, for
-/// errors found later.
+/// Parses the typed arguments with those from perf's configuration. Returns also the command line
+/// that accepted them, for errors found later.
 fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
     let (args, mut parsed) = parse_typed(args);
     let config = match parsed.1.subcommand_name() {
@@ -432,7 +450,7 @@ fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
     parsed
 }
 
-/// What was typed, as it was taken.
+/// Parses the typed arguments, and returns them as accepted.
 fn parse_typed(mut args: Vec<OsString>) -> (Vec<OsString>, (Command, ArgMatches)) {
     if let Some(place) = command_place(&args) {
         refuse_command(&args, place);

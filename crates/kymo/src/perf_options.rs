@@ -1,12 +1,12 @@
-//! Options of perf's that change nothing here, because what they ask for always holds or is
-//! never shown, and options that perf takes before a subcommand. Both are declared beside a command's
-//! own flags, so that its help says what becomes of them.
+//! Options of perf's that change nothing here, because what they ask for always holds or is never
+//! shown, and options that perf takes before a subcommand. Both are declared beside a command's own
+//! flags, so that its help describes their effect.
 
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::shared_options;
+use crate::{help_layout, shared_options};
 
 /// Whether an option has a value.
 #[derive(Clone, Copy)]
@@ -60,21 +60,21 @@ const RECORDING_MACHINE: &[&str] = &[
 
 const IDLE: &[IdleOption] = &[
     idle(SHOWING, "verbose", Some('v'), NoValue, "warnings are always shown"),
-    idle(&["lock *"], "quiet", Some('q'), NoValue, "there are no messages but the notes"),
-    idle(&["annotate"], "quiet", Some('q'), NoValue, "there are no messages but the notes"),
+    idle(&["lock *"], "quiet", Some('q'), NoValue, "there are no messages except the ledger"),
+    idle(&["annotate"], "quiet", Some('q'), NoValue, "there are no messages except the ledger"),
     idle(
         &["report", "annotate", "script"],
         "demangle",
         None,
         NoValue,
-        "names are demangled unless --no-demangle says otherwise",
+        "names are demangled unless --no-demangle is given",
     ),
     idle(
         &["report", "annotate", "script", "top"],
         "demangle-kernel",
         None,
         NoValue,
-        "names of the kernel are treated as all others",
+        "kernel names are demangled like all others",
     ),
     idle(
         &["report", "annotate"],
@@ -88,59 +88,53 @@ const IDLE: &[IdleOption] = &[
         "column-widths",
         Some('w'),
         Required("WIDTHS"),
-        "columns are as wide as what stands in them",
+        "columns are as wide as their contents",
     ),
-    idle(
-        &["report"],
-        "disable-order",
-        None,
-        NoValue,
-        "records are always put in the order of time",
-    ),
-    idle(&["report"], "pretty", None, Required("STYLE"), "there is one style"),
+    idle(&["report"], "disable-order", None, NoValue, "records are always sorted by time"),
+    idle(&["report"], "pretty", None, Required("STYLE"), "there is only one style"),
     idle(
         &["report"],
         "show-ref-call-graph",
         None,
         NoValue,
-        "events without call chains are shown without",
+        "events without call chains are shown without them",
     ),
-    idle(
-        &["report"],
-        "threads",
-        Some('T'),
-        NoValue,
-        "counts of --per-thread are shown by `stat report`",
-    ),
+    idle(&["report"], "threads", Some('T'), NoValue, "`stat report` shows counts of --per-thread"),
     idle(&["annotate"], "stdio-color", None, Required("WHEN"), "the output has no colors"),
     idle(&["annotate"], "stdio2", None, NoValue, "plain text is the only output"),
-    idle(&["annotate"], "source", None, NoValue, "source lines are shown where they are found"),
-    idle(&["script"], "debug-mode", None, NoValue, "damage is always reported"),
+    idle(&["annotate"], "source", None, NoValue, "source lines are shown where available"),
+    idle(&["script"], "debug-mode", None, NoValue, "damaged records are always reported"),
     idle(
         &["script"],
         "show-kernel-path",
         None,
         NoValue,
-        "the kernel is called by the name that the recording has for it",
+        "the kernel is shown with its recorded name",
     ),
     idle(&["top"], "force", Some('f'), NoValue, "no file is read"),
-    idle(&["top"], "tui", None, NoValue, "screens are shown on a terminal unless --stdio is given"),
-    idle(&["top"], "namespaces", None, NoValue, "tasks are distinguished by number and name"),
+    idle(
+        &["top"],
+        "tui",
+        None,
+        NoValue,
+        "the terminal interface is the default unless --stdio is given",
+    ),
+    idle(&["top"], "namespaces", None, NoValue, "tasks are distinguished by ID and name"),
     idle(
         &["top"],
         "no-bpf-event",
         None,
         NoValue,
-        "programs of BPF are known by the kernel's symbols",
+        "BPF programs are resolved with the kernel's symbols",
     ),
     idle(
         &["top"],
         "num-thread-synthesize",
         None,
         Required("N"),
-        "running tasks are read by one thread",
+        "one thread reads the running tasks",
     ),
-    idle(&["top"], "overwrite", None, NoValue, "what is shown is the newest in any case"),
+    idle(&["top"], "overwrite", None, NoValue, "the newest data is shown in any case"),
     idle(
         &["record"],
         "tail-synthesize",
@@ -148,19 +142,19 @@ const IDLE: &[IdleOption] = &[
         NoValue,
         "existing tasks are described at the start of each file",
     ),
-    idle(&["stat"], "affinity", None, NoValue, "counters are read where they are"),
-    idle(&["stat"], "hybrid-merge", None, NoValue, "counts of several PMUs are never summed"),
+    idle(&["stat"], "affinity", None, NoValue, "each counter is read on its own CPU"),
+    idle(&["stat"], "hybrid-merge", None, NoValue, "counts of different PMUs are never summed"),
     idle(
         &["stat"],
         "percore-show-thread",
         None,
         NoValue,
-        "events have no modifier `percore`, whose counts it would show by thread",
+        "the event modifier `percore` is not supported",
     ),
-    idle(&["list"], "debug", None, NoValue, "there is nothing to show of it"),
+    idle(&["list"], "debug", None, NoValue, "there is no debug output"),
     idle(&["list"], "deprecated", None, NoValue, "no event is hidden as deprecated"),
-    idle(&["list"], "desc", Some('d'), NoValue, "descriptions are shown where there are some"),
-    idle(&["list"], "long-desc", None, NoValue, "descriptions are shown where there are some"),
+    idle(&["list"], "desc", Some('d'), NoValue, "descriptions are always shown, if available"),
+    idle(&["list"], "long-desc", None, NoValue, "descriptions are always shown, if available"),
     idle(&["sched map"], "color-cpus", None, Required("CPUS"), "the map has no colors"),
     idle(&["sched map"], "color-pids", None, Required("PIDS"), "the map has no colors"),
     idle(
@@ -168,30 +162,30 @@ const IDLE: &[IdleOption] = &[
         "kallsyms",
         None,
         Required("FILE"),
-        "locks are shown by the names that the events state",
+        "locks are shown with the names in the events",
     ),
     idle(
         &["lock report", "lock info"],
         "vmlinux",
         Some('k'),
         Required("FILE"),
-        "locks are shown by the names that the events state",
+        "locks are shown with the names in the events",
     ),
     idle(
         &["lock contention"],
         "map-nr-entries",
         None,
         Required("N"),
-        "rows are not kept in maps of the kernel",
+        "rows are not kept in BPF maps",
     ),
-    idle(&["trace"], "sort-events", None, NoValue, "events are always put in the order of time"),
-    idle(&["trace"], "tool_stats", None, NoValue, "the notes at the end say what was lost"),
+    idle(&["trace"], "sort-events", None, NoValue, "events are always sorted by time"),
+    idle(&["trace"], "tool_stats", None, NoValue, "warnings state what was lost"),
     idle(
         &["trace"],
         "proc-map-timeout",
         None,
         Required("MS"),
-        "maps of running tasks are not read in advance",
+        "mappings of running tasks are not read in advance",
     ),
     idle(&["trace"], "syscalls", None, NoValue, "system calls are traced unless -e or -u is given"),
     idle(
@@ -199,220 +193,202 @@ const IDLE: &[IdleOption] = &[
         "addr2line",
         None,
         Required("PATH"),
-        "code and lines are read by kymo itself: no other program is started",
+        "kymo reads code and lines itself",
     ),
     idle(
         &["report", "script"],
         "addr2line-style",
         None,
         Required("STYLES"),
-        "lines are found in one way",
+        "there is only one way to find lines",
     ),
     idle(
         &["report", "script", "inject"],
         "unwind-style",
         None,
         Required("STYLES"),
-        "stacks are unwound in one way",
+        "there is only one unwinder",
     ),
     idle(
         &["report", "annotate", "top"],
         "objdump",
         None,
         Required("PATH"),
-        "code and lines are read by kymo itself: no other program is started",
+        "kymo reads code and lines itself",
     ),
     idle(
         &["report", "top"],
         "disassembler-style",
         Some('M'),
         Required("STYLE"),
-        "no code is shown here: `kymo annotate` does",
+        "use `kymo annotate` to show code",
     ),
-    idle(
-        &["report", "top"],
-        "asm-raw",
-        None,
-        NoValue,
-        "no code is shown here: `kymo annotate` does",
-    ),
-    idle(
-        &["report", "top"],
-        "source",
-        None,
-        NoValue,
-        "no code is shown here: `kymo annotate` does",
-    ),
+    idle(&["report", "top"], "asm-raw", None, NoValue, "use `kymo annotate` to show code"),
+    idle(&["report", "top"], "source", None, NoValue, "use `kymo annotate` to show code"),
     idle(
         &["report", "top"],
         "prefix",
         None,
         Required("PREFIX"),
-        "no code is shown here: `kymo annotate` does",
+        "use `kymo annotate` to show code",
     ),
     idle(
         &["report", "top"],
         "prefix-strip",
         None,
         Required("N"),
-        "no code is shown here: `kymo annotate` does",
+        "use `kymo annotate` to show code",
     ),
-    idle(
-        &["report"],
-        "samples",
-        None,
-        Required("N"),
-        "single samples are printed by `kymo script`: there is no screen to choose them from",
-    ),
-    idle(
-        &["report"],
-        "percent-type",
-        None,
-        Required("TYPE"),
-        "no code is shown here: `kymo annotate` does",
-    ),
+    idle(&["report"], "samples", None, Required("N"), "use `kymo script` to print single samples"),
+    idle(&["report"], "percent-type", None, Required("TYPE"), "use `kymo annotate` to show code"),
     idle(
         &["report", "annotate", "diff"],
         "modules",
         Some('m'),
         NoValue,
-        "symbols of the kernel's modules are always looked for",
+        "module symbols are always resolved",
     ),
     idle(
         &["record"],
         "affinity",
         None,
         Required("MODE"),
-        "one thread writes the rings as they are, without copies",
+        "one thread writes ring buffers directly, without copies",
     ),
     idle(
         &["record"],
         "aio",
         None,
         Optional("N"),
-        "one thread writes the rings as they are, without copies",
+        "one thread writes ring buffers directly, without copies",
     ),
     idle(
         &["record"],
         "mmap-flush",
         None,
         Required("SIZE"),
-        "one thread writes the rings as they are, without copies",
+        "one thread writes ring buffers directly, without copies",
     ),
     idle(
         &["record"],
         "num-thread-synthesize",
         None,
         Required("N"),
-        "one thread writes the rings as they are, without copies",
+        "one thread writes ring buffers directly, without copies",
     ),
     idle(
         &["record"],
         "threads",
         None,
         Optional("SPEC"),
-        "one thread writes the rings as they are, without copies",
+        "one thread writes ring buffers directly, without copies",
     ),
     idle(
         RECORDING_MACHINE,
         "no-inherit",
         Some('i'),
         NoValue,
-        "all tasks of the machine are recorded, children or not",
+        "all tasks of the machine are recorded",
     ),
     idle(
         &["record"],
         "clang-opt",
         None,
         Required("OPTIONS"),
-        "BPF programs are compiled by `kymo run` and `kymo count`, which need neither",
+        "`kymo run` and `kymo count` compile BPF programs without clang or vmlinux",
     ),
     idle(
         &["record"],
         "clang-path",
         None,
         Required("PATH"),
-        "BPF programs are compiled by `kymo run` and `kymo count`, which need neither",
+        "`kymo run` and `kymo count` compile BPF programs without clang or vmlinux",
     ),
     idle(
         &["record"],
         "vmlinux",
         None,
         Required("FILE"),
-        "BPF programs are compiled by `kymo run` and `kymo count`, which need neither",
+        "`kymo run` and `kymo count` compile BPF programs without clang or vmlinux",
     ),
     idle(
         &["record"],
         "debuginfod",
         None,
         Optional("URLS"),
-        "debug files are fetched when a recording is shown, from the servers of DEBUGINFOD_URLS",
+        "debug files are fetched from DEBUGINFOD_URLS when a recording is read",
     ),
     idle(
         &["inject"],
         "vmlinux",
         Some('k'),
         Required("FILE"),
-        "no code of the kernel is named or decoded",
+        "kernel code is neither resolved nor decoded",
     ),
     idle(
         &["inject"],
         "kallsyms",
         None,
         Required("FILE"),
-        "no code of the kernel is named or decoded",
+        "kernel code is neither resolved nor decoded",
     ),
-    idle(&["inject"], "ignore-vmlinux", None, NoValue, "no code of the kernel is named or decoded"),
+    idle(
+        &["inject"],
+        "ignore-vmlinux",
+        None,
+        NoValue,
+        "kernel code is neither resolved nor decoded",
+    ),
     idle(
         &["trace"],
         "no-bpf-summary",
         None,
         NoValue,
-        "calls are counted by kymo, not by maps of the kernel",
+        "calls are counted in user space, not in BPF maps",
     ),
     idle(
         &["trace"],
         "libtraceevent_print",
         None,
         NoValue,
-        "payloads are always printed by the kernel's print formats",
+        "fields are always printed with the kernel's print formats",
     ),
     idle(
         &["report", "annotate"],
         "ignore-vmlinux",
         None,
         NoValue,
-        "names of the kernel's functions are those of the recorded kernel unless -k names a file",
+        "kernel symbols are those of the recorded kernel unless -k is given",
     ),
-    idle(&["top"], "ignore-vmlinux", None, NoValue, "names are those of the kernel that runs"),
+    idle(&["top"], "ignore-vmlinux", None, NoValue, "symbols are those of the running kernel"),
     idle(
         &["top"],
         "vmlinux",
         Some('k'),
         Required("FILE"),
-        "names are those of the kernel that runs",
+        "symbols are those of the running kernel",
     ),
-    idle(&["top"], "kallsyms", None, Required("FILE"), "names are those of the kernel that runs"),
+    idle(&["top"], "kallsyms", None, Required("FILE"), "symbols are those of the running kernel"),
     idle(
         &["stat"],
         "metric-no-group",
         None,
         NoValue,
-        "events are grouped as -e says, and none is added for what is derived of them",
+        "events are grouped as in -e, and metrics add no events",
     ),
     idle(
         &["stat"],
         "metric-no-merge",
         None,
         NoValue,
-        "events are grouped as -e says, and none is added for what is derived of them",
+        "events are grouped as in -e, and metrics add no events",
     ),
     idle(
         &["stat"],
         "metric-no-threshold",
         None,
         NoValue,
-        "events are grouped as -e says, and none is added for what is derived of them",
+        "events are grouped as in -e, and metrics add no events",
     ),
 ];
 
@@ -493,7 +469,7 @@ pub(crate) fn declare(command: Command, path: &str) -> Command {
     command = shared_options::declare(command, &is_meant);
     for option in LEADING.iter().filter(|option| option.command == path) {
         command = add(command, option.long, option.short, option.value, &|| {
-            "As behind the subcommand".to_owned()
+            "Same as after the subcommand".to_owned()
         });
     }
     command
@@ -517,7 +493,11 @@ fn add(
     if has_long {
         return command;
     }
-    let mut arg = Arg::new(long).long(long).help(help());
+    let mut arg = Arg::new(long)
+        .long(long)
+        .help(help())
+        .help_heading(help_layout::WITHOUT_EFFECT)
+        .hide_short_help(true);
     if let Some(letter) = short.filter(|_| !has_short) {
         arg = arg.short(letter);
     }
@@ -579,7 +559,7 @@ pub(crate) fn put_behind_subcommand(mut args: Vec<OsString>, place: usize) -> Ve
     args
 }
 
-/// How many words an option takes, if `text` is its first one.
+/// Number of words of an option, if `text` is its first one.
 fn words(option: &LeadingOption, text: &str) -> Option<usize> {
     let apart = match option.value {
         Required(_) => 2,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kymo_analysis::activity;
 use kymo_model::UntrustedText;
 
-/// What takes no longer is not told.
+/// Time after which progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(500);
 
@@ -58,11 +58,11 @@ fn tell(name: &str, (ended, changed): &(Mutex<bool>, Condvar)) {
 /// Draws the line anew, also where colors are not wanted.
 fn draw(line: &str) {
     let line = UntrustedText::new(line).to_text();
-    // Nobody may be looking.
+    // The line may have no reader.
     let _ = crate::streams::control_stderr(&format!("\r\x1b[K{line}"));
 }
 
-/// Leaves the line to who tells what is fetched, or takes it back.
+/// Leaves the line to the progress of fetching, or takes it back.
 pub(crate) fn set_fetching(is_fetching: bool) {
     IS_FETCHING.store(is_fetching, Ordering::Relaxed);
 }

@@ -1,9 +1,9 @@
-//! Options and commands of perf's that kymo does not have for a reason: they are refused by
-//! name, with what to use in their place. docs/perf.md is made of the answers to options, too.
+//! Options and commands of perf that kymo deliberately lacks: they are refused by name, with an
+//! alternative. docs/perf.md contains the reasons for options, too.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Options and why they are refused; of the named commands, or of all.
+/// Options of the listed commands, and why they are refused.
 struct RefusedOption {
     commands: &'static [&'static str],
     options: &'static [&'static str],
@@ -29,72 +29,73 @@ const REFUSED: &[RefusedOption] = &[
     RefusedOption {
         commands: &["script"],
         options: &["gen-script", "script", "list"],
-        reason: "no Perl or Python is built in; use `kymo script --json` and a script that reads \
-                 lines",
+        reason: "Perl and Python are not built in; use `kymo script --json` and a script that \
+                 reads lines",
     },
     RefusedOption {
         commands: &["script"],
         options: &["dlfilter", "dlarg", "list-dlfilters"],
-        reason: "no shared objects are loaded into kymo; use `--filter`, or `--json` and a program \
-                 that reads lines",
+        reason: "kymo loads no shared objects; use `--filter`, or `--json` and a program that \
+                 reads lines",
     },
     RefusedOption {
         commands: &["trace"],
         options: &["map-dump", "force-btf", "bpf-summary"],
-        reason: "no BPF maps of a trace are there to be shown; use `kymo run` for programs with maps",
+        reason: "a trace has no BPF maps; use `kymo run` for programs with maps",
     },
     RefusedOption {
         commands: &["report", "annotate"],
         options: &["tui", "gtk"],
-        reason: "results are text; use `kymo view` for a page to look at",
+        reason: "results are plain text; use `kymo view` for an interactive page",
     },
     RefusedOption {
         commands: &["report", "script"],
         options: &["stitch-lbr"],
-        reason: "branch records are not used as call stacks; record with `--call-graph dwarf`",
+        reason: "branch records are not used as call stacks; use `--call-graph dwarf` when \
+                 recording",
     },
     RefusedOption {
         commands: &["stat"],
         options: &["smi-cost", "iostat", "record-tpebs", "tpebs-mode"],
-        reason: "counters of single CPU models are not known by purpose; name events with -e",
+        reason: "model-specific counters have no built-in groups; select events with -e",
     },
     RefusedOption {
         commands: &["buildid-cache"],
         options: &["kcore"],
-        reason: "code of the kernel is read from the running one, or from its vmlinux: add that \
+        reason: "kernel code is read from the running kernel or its vmlinux, which you can add \
                  with -a",
     },
     RefusedOption {
         commands: &["report"],
         options: &["branch-history", "branch-stack", "b", "total-cycles"],
-        reason: "branch stacks are not counted; `kymo script -F brstacksym` prints them",
+        reason: "branch stacks are not aggregated; `kymo script -F brstacksym` prints them",
     },
     RefusedOption {
         commands: &["top"],
         options: &["group", "group-sort-idx"],
-        reason: "events are shown one after another; save what was seen, and use `kymo report \
+        reason: "events are shown one after another; save the samples and use `kymo report \
                  --group`",
     },
     RefusedOption {
         commands: &["report"],
         options: &["mem-mode"],
-        reason: "accesses to memory are not decoded; `kymo script -F addr,data_src,weight` prints \
+        reason: "memory accesses are not decoded; `kymo script -F addr,data_src,weight` prints \
                  them",
     },
     RefusedOption {
         commands: &["top"],
         options: &["raw-trace"],
-        reason: "save what was seen, and use `kymo report --raw-trace`",
+        reason: "save the samples and use `kymo report --raw-trace`",
     },
     RefusedOption {
         commands: &["annotate"],
         options: &["data-type", "type-stat", "insn-stat", "code-with-type"],
-        reason: "types of the data that instructions touch are not found; use perf",
+        reason: "data types of instructions are not resolved; use perf",
     },
     RefusedOption {
         commands: &["script"],
         options: &["all-cpus", "a"],
-        reason: "it records nothing: `kymo record -a` does, and `kymo script` shows it",
+        reason: "script does not record; use `kymo record -a`, then `kymo script`",
     },
     RefusedOption {
         commands: &["script"],
@@ -112,13 +113,12 @@ const REFUSED: &[RefusedOption] = &[
             "guest-data",
             "vm-time-correlation",
         ],
-        reason: "guests are recorded in the guest, and `kymo script HOST GUEST` merges what was \
-                 recorded",
+        reason: "record inside the guest, and merge with `kymo script HOST GUEST`",
     },
     RefusedOption {
         commands: &["top"],
         options: &["sym-annotate", "stitch-lbr"],
-        reason: "it shows no code; save what was seen, and use `kymo annotate`",
+        reason: "top shows no code; save the samples and use `kymo annotate`",
     },
     RefusedOption {
         commands: &["top"],
@@ -128,62 +128,60 @@ const REFUSED: &[RefusedOption] = &[
     RefusedOption {
         commands: &["top"],
         options: &["switch-on", "switch-off", "show-on-off-events"],
-        reason: "use `kymo record` and `kymo report --switch-on`",
+        reason: "use `kymo record`, then `kymo report --switch-on`",
     },
     RefusedOption {
         commands: &["top"],
         options: &["dump-symtab"],
-        reason: "the kernel that runs has its own symbols (`kymo kallsyms`)",
+        reason: "use `kymo kallsyms` for symbols of the running kernel",
     },
     RefusedOption {
         commands: &["top"],
         options: &["ignore-callees", "hierarchy", "fields"],
-        reason: "columns and trees are those of the screen; save what was seen, and use `kymo \
-                 report`",
+        reason: "columns and trees are fixed; save the samples and use `kymo report`",
     },
     RefusedOption {
         commands: &["top"],
         options: &["all-cgroups"],
-        reason: "use `kymo record` with this option, and `kymo report`",
+        reason: "use `kymo record` with this option, then `kymo report`",
     },
     RefusedOption {
         commands: &["stat"],
         options: &["topdown", "td-level"],
-        reason: "levels of the top-down method are not computed; where the CPU counts its slots, \
-                 -e '{slots,topdown-retiring,topdown-bad-spec,topdown-fe-bound,topdown-be-bound}' \
-                 shows how they were used",
+        reason: "top-down levels are not computed; if the CPU has slot events, use -e \
+                 '{slots,topdown-retiring,topdown-bad-spec,topdown-fe-bound,topdown-be-bound}'",
     },
     RefusedOption {
         commands: &["stat"],
         options: &["transaction", "T"],
-        reason: "formulas of single CPU models are not known; where the CPU has transactions, -e \
-                 '{cycles,cpu/tx-start/,cpu/cycles-t/,cpu/cycles-ct/}' counts them",
+        reason: "model-specific formulas are not built in; if the CPU has transactions, use -e \
+                 '{cycles,cpu/tx-start/,cpu/cycles-t/,cpu/cycles-ct/}'",
     },
     RefusedOption {
         commands: &["stat"],
         options: &["cputype", "pmu-filter"],
-        reason: "name the PMU in the event: -e PMU/EVENT/",
+        reason: "put the PMU into the event: -e PMU/EVENT/",
     },
     RefusedOption {
         commands: &["record"],
         options: &["kcore"],
-        reason: "code of the kernel is read when a recording is shown, or by `kymo record --bundle` \
-                 for other machines",
+        reason: "kernel code is read during analysis, or by `kymo record --bundle` for other \
+                 machines",
     },
     RefusedOption {
         commands: &["record"],
         options: &["off-cpu", "off-cpu-thresh"],
-        reason: "`kymo offcpu record` and `kymo profile` record where tasks wait",
+        reason: "use `kymo offcpu record` or `kymo profile` for time off CPU",
     },
     RefusedOption {
         commands: &["record"],
         options: &["setup-filter", "sample-mem-info"],
-        reason: "events are filtered by the kernel's own filters (--filter), or in `kymo run`",
+        reason: "use the kernel's event filters (--filter), or `kymo run`",
     },
     RefusedOption {
         commands: &["trace"],
         options: &["print-sample"],
-        reason: "fields of samples are printed by `kymo script -D` of a recording",
+        reason: "use `kymo script -D` to print the fields of samples",
     },
     RefusedOption {
         commands: &["sched replay"],
@@ -193,85 +191,76 @@ const REFUSED: &[RefusedOption] = &[
     RefusedOption {
         commands: &["lock contention"],
         options: &["lock-cgroup", "g"],
-        reason: "a row is a function, a task or a lock; --cgroup chooses tasks of a recording \
-                 made with --all-cgroups",
+        reason: "rows are functions, tasks or locks; --cgroup selects tasks in a recording made \
+                 with --all-cgroups",
     },
     RefusedOption {
         commands: &["lock contention"],
         options: &["lock-owner"],
-        reason: "`kymo lock record --wakers` records who released a lock",
+        reason: "`kymo lock record --wakers` records the task that released a lock",
     },
     RefusedOption {
         commands: &["lock contention"],
         options: &["inject-delay"],
-        reason: "nothing is delayed; only what happens is shown",
+        reason: "kymo does not inject delays",
     },
     RefusedOption {
         commands: &["offcpu record", "why record", "io record", "syscalls record"],
         options: &["pid", "p", "tid", "t"],
-        reason: "all tasks are recorded, since others wake these and hold them up; choose some \
-                 when it is shown (-p PID)",
+        reason: "all tasks are recorded, because other tasks wake and delay these; select tasks \
+                 in the report (-p PID)",
     },
     RefusedOption {
         commands: &["inject"],
         options: &["sched-stat", "s"],
-        reason: "`kymo offcpu` shows where tasks slept, out of sched events as they are",
+        reason: "use `kymo offcpu`, which shows where tasks slept from plain sched events",
     },
     RefusedOption {
         commands: &["diff"],
         options: &["cycles-hist", "stream"],
-        reason: "branch records are not counted; use perf",
+        reason: "branch records are not aggregated; use perf",
     },
     RefusedOption {
         commands: &["diff"],
         options: &["dump-raw-trace", "D"],
         reason: "`kymo script -D` prints the records of a file",
     },
-    RefusedOption {
-        commands: &["inject"],
-        options: &["aslr"],
-        reason: "addresses stay as they were recorded",
-    },
 ];
 
 /// Commands of perf's that kymo does not have, and what to use.
 const REFUSED_COMMANDS: &[(&str, &str)] = &[
-    ("bench", "it measures no parts of the kernel; use `perf bench`"),
+    ("bench", "use `perf bench`"),
     (
         "c2c",
-        "lines of caches that CPUs share are not found; `kymo record -d -W -e EVENT` records \
-         accesses to memory, and `kymo script -F addr,data_src,weight` prints them",
+        "shared cache lines are not analyzed; `kymo record -d -W -e EVENT` records memory \
+         accesses, and `kymo script -F addr,data_src,weight` prints them",
     ),
-    ("daemon", "`kymo session` keeps traces running, and takes their last seconds"),
+    ("daemon", "use `kymo session`, which keeps traces running and writes their last seconds"),
     (
         "ftrace",
-        "`kymo trace --tracer function` and `--tracer function_graph` show functions of the \
-         kernel, `kymo count --latency` how long things take",
+        "use `kymo trace --tracer function` or `--tracer function_graph` for kernel functions, \
+         and `kymo count --latency` for latencies",
     ),
-    (
-        "iostat",
-        "counters of single CPU models are not known by purpose; `kymo io` shows requests to \
-         block devices",
-    ),
+    ("iostat", "model-specific counters have no built-in groups; `kymo io` shows block requests"),
     (
         "kvm",
-        "guests are recorded in the guest, and `kymo script HOST GUEST` merges what was recorded; \
-         `kymo count -e kvm:kvm_exit --by exit_reason` counts the exits",
+        "record inside the guest, and merge with `kymo script HOST GUEST`; `kymo count -e \
+         kvm:kvm_exit --by exit_reason` counts exits",
     ),
     (
         "mem",
-        "accesses to memory are not decoded; `kymo record -d -W -e EVENT` records them, and `kymo \
+        "memory accesses are not decoded; `kymo record -d -W -e EVENT` records them, and `kymo \
          script -F addr,data_src,weight` prints them",
     ),
     ("script record", RECORDING_SCRIPTS),
     ("script report", RECORDING_SCRIPTS),
 ];
 
-const RECORDING_SCRIPTS: &str = "no Perl or Python is built in; use `kymo script --json` and a \
+const RECORDING_SCRIPTS: &str = "Perl and Python are not built in; use `kymo script --json` and a \
                                  script that reads lines";
 
-/// What to say of a command of perf's in place of an error about it: `words` are those that were
-/// typed first.
+/// Message about a command of perf's that kymo does not have, in place of clap's error. `words`:
+/// the first two words as typed.
 pub(crate) fn explain_command(words: [&str; 2]) -> Option<String> {
     let [command, within] = words;
     let both = format!("{command} {within}");
@@ -290,8 +279,8 @@ impl RefusedOption {
     }
 }
 
-/// What to say of an error of the command line in place of what it says itself. `path`: the
-/// command and what is within it, as typed; `options`: options behind it, as typed.
+/// Message about an error of the command line, in place of clap's. `path`: the command and
+/// sub-commands as typed; `options`: options after them, as typed.
 pub(crate) fn explain(path: &str, options: &[String], error: &clap::Error) -> Option<String> {
     let by_name = |typed: &str, name: &str| {
         REFUSED

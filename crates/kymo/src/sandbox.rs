@@ -1,25 +1,29 @@
-//! Which commands give up rights before they read a recording, and what they keep: recordings are
-//! foreign bytes, which root looks at, too.
+//! Sandbox of commands that read recordings, and the rights that they keep: recordings are foreign
+//! bytes, which root reads, too.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::ArgMatches;
 use clap::parser::ValueSource;
+use clap::{ArgMatches, FromArgMatches as _};
 use kymo_kernel::output_file::OutputPlace;
 use kymo_kernel::sandbox::Sandbox;
 use kymo_symbols::BuildIdDirectory;
 use kymo_symbols::cache::SymbolCache;
 use kymo_symbols::debuginfod::ClientConfig;
 
+use crate::commands::sql;
+
 /// The flag of those who want all rights.
 pub(crate) const NO_SANDBOX: &str = "no-sandbox";
 
 /// Commands that read recordings and start nothing.
-const READERS: [&str; 10] = [
+const READERS: [&str; 12] = [
     "data",
     "report",
     "script",
+    "sql",
+    "export",
     "annotate",
     "convert",
     "evlist",
@@ -99,6 +103,14 @@ pub(crate) fn enter(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
         sandbox.allow_writes(existing_parent(file));
         sandbox.allow_files_of_others();
     }
+    let is_prompt =
+        name == "sql" && sql::Args::from_arg_matches(matches).is_ok_and(|args| args.has_prompt());
+    // Its statements are kept there.
+    if let Some(directory) = is_prompt.then(sql::prompt::history_directory).flatten() {
+        // As below.
+        let _ = std::fs::create_dir_all(&directory);
+        sandbox.allow_writes(directory);
+    }
     if let Some(cache) = SymbolCache::of_user() {
         // A directory that is not there cannot be allowed.
         let _ = cache.make_directory();
@@ -115,14 +127,14 @@ pub(crate) fn enter(name: &str, matches: &ArgMatches) -> anyhow::Result<()> {
         let port = matches.try_get_one::<u16>("port").ok().flatten();
         crate::commands::view::door::prepare(port.copied().unwrap_or(0))?;
     }
-    if output.is_none() && unnamed.is_empty() && name != "view" {
+    // Results of a prompt are not paged.
+    if output.is_none() && unnamed.is_empty() && name != "view" && !is_prompt {
         crate::screen::prepare();
     }
     sandbox.enter().context("cannot give up rights (--no-sandbox keeps them)")
 }
 
-/// Files that a command makes without having been told their names, or one in each directory in
-/// which it makes some.
+/// Files that a command makes without given names, or one in each directory in which it makes some.
 fn unnamed_outputs(name: &str, matches: &ArgMatches) -> Vec<PathBuf> {
     let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten().cloned();
     let recording = || path("input").or_else(|| path("file"));

@@ -13,7 +13,7 @@ use kymo_view::fit_line;
 
 use crate::called_name::CalledName;
 
-/// What the command line says of it.
+/// Options of the screen from the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ScreenOptions {
     /// No pager.
@@ -26,7 +26,7 @@ static OPTIONS: OnceLock<ScreenOptions> = OnceLock::new();
 static LED: Mutex<Option<LedOutput>> = Mutex::new(None);
 /// A pager that nothing was shown through yet.
 static WAITING: Mutex<Option<Child>> = Mutex::new(None);
-/// What is shown happens now.
+/// Whether the result is live.
 static IS_LIVE: AtomicBool = AtomicBool::new(false);
 
 impl ScreenOptions {
@@ -57,7 +57,7 @@ pub(crate) fn page() {
     lead(false);
 }
 
-/// The same of tables, with lines no wider than the screen as far as names can be shortened.
+/// Starts paging for tables, with lines no wider than the screen as far as names can be shortened.
 pub(crate) fn page_tables() {
     lead(true);
 }
@@ -122,7 +122,7 @@ fn pager() -> Option<Command> {
     let is_word =
         text.as_encoded_bytes().iter().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(b));
     let mut pager = match is_word {
-        // That there is none can be told.
+        // A missing pager is reported.
         true => Command::new(&text),
         false => {
             let mut shell = Command::new("sh");

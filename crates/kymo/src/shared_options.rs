@@ -17,7 +17,7 @@ const DUMPING: &[&str] = &["report", "annotate", "sched *", "lock *", "kwork *"]
 /// Commands whose result may go into a file of `-o`.
 const WITH_OUTPUT: &[&str] = &["list", "lock report", "lock info", "lock contention"];
 const PER_EVENT_DUMP: &str = "per-event-dump";
-/// What the others are called within: commands may have options of their names.
+/// Internal ids of the other shared options, since commands may have options of their names.
 const DUMP: &str = "shared-dump-raw-trace";
 const OUTPUT: &str = "shared-output";
 const TRACE: &str = "trace";
@@ -27,7 +27,7 @@ pub(crate) fn declare(mut command: Command, is_meant: &dyn Fn(&&str) -> bool) ->
     let flag = |id, long| Arg::new(id).long(long).action(ArgAction::SetTrue);
     if DUMPING.iter().any(is_meant) {
         let dump = flag(DUMP, "dump-raw-trace").short('D');
-        command = command.arg(dump.help("Show the records instead, as `kymo script -D` does"));
+        command = command.arg(dump.help("Dump raw records instead (same as `kymo script -D`)"));
     }
     let is_trace_of_perf = CalledName::get() == CalledName::Perf && is_meant(&TRACE);
     if is_trace_of_perf {
@@ -37,11 +37,11 @@ pub(crate) fn declare(mut command: Command, is_meant: &dyn Fn(&&str) -> bool) ->
     if is_trace_of_perf || WITH_OUTPUT.iter().any(is_meant) {
         let output = Arg::new(OUTPUT).long("output").short('o').value_name("FILE");
         let output = output.value_parser(clap::value_parser!(PathBuf));
-        command = command.arg(output.help("Write the result into FILE"));
+        command = command.arg(output.help("Write the result to FILE"));
     }
     if is_meant(&"script") {
         let dump = flag(PER_EVENT_DUMP, PER_EVENT_DUMP);
-        command = command.arg(dump.help("Print each event into a file: perf.data.EVENT.dump"));
+        command = command.arg(dump.help("Write each event to its own file: perf.data.EVENT.dump"));
     }
     command
 }

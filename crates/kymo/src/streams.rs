@@ -1,5 +1,5 @@
-//! Standard output and standard error of the commands. All text passes a guard that lets kymo's
-//! own colors through and escapes every other control character, whoever wrote it: names that
+//! Standard output and standard error of the commands. All text passes a guard that lets kymo's own
+//! colors through and escapes every other control character, regardless of its origin: names that
 //! are not escaped where they are printed do not reach the terminal.
 //!
 //! `cargo xtask tidy` keeps the streams of the standard library and of `anstream` here.

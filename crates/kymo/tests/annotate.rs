@@ -56,7 +56,7 @@ fn recording(w: &Workload, events: &str) -> String {
     file
 }
 
-/// Of each instruction its cells and its text, from lines `CELLS :  ADDRESS:  TEXT`.
+/// Returns the cells and the text of each instruction, from lines `CELLS :  ADDRESS:  TEXT`.
 fn rows(text: &str) -> BTreeMap<u64, (Vec<String>, String)> {
     let mut rows = BTreeMap::new();
     for line in text.lines() {
@@ -121,7 +121,7 @@ fn events_stand_side_by_side_and_add_up() {
     let file = recording(&w, "cpu-clock:u,task-clock:u");
     let args = ["annotate", "leaf", "-i", &file, "-n", "--no-source"];
     let rows = rows(&kymo(&args).success().stdout);
-    // As many as `perf script` prints; a column without a sample is blank, so that
+    // Equal to the number that `perf script` prints; a column without a sample is blank, so that
     // only sums of all cells can be compared.
     let script = perf(["script", "-F", "event,ip,sym", "-i", &file]).success().stdout;
     let theirs = script.lines().filter(|l| l.trim_end().ends_with(" leaf")).count() as u64;

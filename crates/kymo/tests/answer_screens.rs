@@ -15,7 +15,7 @@ const LOAD: &str = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 
     sh -c 'sleep 0.01; dd if=/dev/zero of=big bs=64k count=4 conv=fsync' 2> /dev/null & done; \
     wait; rm -f big";
 
-/// What records, and the answers that read it.
+/// Recording commands, and the commands that report their recordings.
 const ANSWERS: [(&[&str], &[&[&str]]); 8] = [
     (&["sched", "record"], &[&["sched", "latency"]]),
     (&["offcpu", "record"], &[&["offcpu", "report"], &["profile"]]),
@@ -26,6 +26,18 @@ const ANSWERS: [(&[&str], &[&[&str]]); 8] = [
     (&["io", "record"], &[&["io", "latency"], &["io", "top"]]),
     (&["syscalls", "record"], &[&["syscalls", "report"]]),
 ];
+
+/// Answers whose first screen is limited.
+const LIMITED: [&str; 7] = ["profile", "why", "offcpu", "lock", "io", "sched", "syscalls"];
+
+/// Lines of a result on a terminal of 100 columns, without the ledger, whose length depends on
+/// the machine.
+fn screen_lines(directory: &Path, command: &str) -> (usize, String) {
+    let screen = format!("NO_COLOR=1 script -qec 'stty cols 100 rows 50; {command}' /dev/null");
+    let text = String::from_utf8_lossy(&shell(directory, &screen).stdout).replace('\r', "");
+    let lines = text.lines().take_while(|line| !matches!(line.trim(), "Trust:" | "Note:"));
+    (lines.map(|line| line.chars().count().div_ceil(100).max(1)).sum(), text)
+}
 
 /// Commands within a page that read this recording.
 fn commands(page: &str, file: &str) -> BTreeSet<String> {
@@ -38,7 +50,7 @@ fn shell(directory: &Path, command: &str) -> std::process::Output {
     let path = format!("{path}:{}", std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(directory).env("PATH", path);
-    // Nobody leaves a pager.
+    // The pager would wait for its user.
     shell.env("KYMO_PAGER", "cat");
     shell.output().unwrap()
 }
@@ -76,6 +88,10 @@ fn first_screens(answers: &[(&[&str], &[&[&str]])]) {
             let has_number = sentence.contains(|c: char| c.is_ascii_digit());
             let says_what_lacks = sentence.starts_with("Trust:") || page.contains(&file);
             assert!(has_number || says_what_lacks, "{command}: {page}");
+            if LIMITED.contains(&answer[0]) {
+                let (lines, text) = screen_lines(here, &command);
+                assert!(lines <= 40, "{command}: {lines} lines\n{text}");
+            }
             // One of those that show events stands for all.
             let (scripts, others): (Vec<_>, Vec<_>) =
                 commands(&page, &file).into_iter().partition(|c| c.starts_with("kymo script"));

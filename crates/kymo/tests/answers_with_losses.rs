@@ -54,6 +54,22 @@ fn places(file: &Path) -> BTreeMap<u32, Vec<SamplePosition>> {
     all
 }
 
+/// Leaves of each CPU the samples from the first to the last call of futex of the process that calls
+/// it most: on a busy machine the others are too many for a loss to fall among the locks.
+fn among_locks(places: &mut BTreeMap<u32, Vec<SamplePosition>>) {
+    let id = "/sys/kernel/tracing/events/syscalls/sys_enter_futex/id";
+    let id: u64 = std::fs::read_to_string(id).unwrap().trim().parse().unwrap();
+    let mut times: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for sample in places.values().flatten().filter(|sample| sample.attr.config == id) {
+        times.entry(sample.tid.0).or_default().push(sample.time);
+    }
+    let of_process = times.into_values().max_by_key(Vec::len).unwrap();
+    assert!(of_process.len() > 100, "{}", of_process.len());
+    let (first, last) = (of_process.iter().min().unwrap(), of_process.iter().max().unwrap());
+    places.values_mut().for_each(|list| list.retain(|s| (first..=last).contains(&&s.time)));
+    places.retain(|_, list| !list.is_empty());
+}
+
 /// The kernel's record of one lost event, as large as the event was: what stands behind comes
 /// from the time of the next event on the CPU.
 fn lost(place: &SamplePosition, time: u64) -> Vec<u8> {
@@ -82,7 +98,7 @@ fn lost(place: &SamplePosition, time: u64) -> Vec<u8> {
     bytes
 }
 
-/// What identifies a row.
+/// Values that identify a row.
 type Key = Vec<String>;
 
 /// Rows of an answer by what identifies them, without those that are marked.
@@ -118,8 +134,8 @@ const ANSWERS: [(&[&str], &[&str]); 4] = [
     (&["syscalls", "report", "--slowest", "100000"], &["start_ns", "tid"]),
 ];
 
-/// The same without names of other tasks: one that executed another program meanwhile has its
-/// old name if that was lost.
+/// Removes the names of other tasks: a task that executed another program meanwhile has its old
+/// name if that event was lost.
 fn without_names(value: &Value) -> Value {
     let mut value = value.clone();
     for wait in value.as_array_mut().into_iter().flatten() {
@@ -315,7 +331,7 @@ fn sums(file: &Path, number: usize) -> BTreeMap<Key, BTreeMap<String, i64>> {
     all
 }
 
-/// What is summed up of what is known for certain is no more than the whole.
+/// Sums of the certain values never exceed the whole.
 #[test]
 fn no_sum_is_more_than_the_truth() {
     if !require(&NEEDS) {
@@ -327,7 +343,8 @@ fn no_sum_is_more_than_the_truth() {
     record_sums(&file);
     drop(busy);
     let whole = std::fs::read(&file).unwrap();
-    let places = places(&file);
+    let mut places = places(&file);
+    among_locks(&mut places);
     let truth: Vec<_> = (0..SUMS.len()).map(|n| sums(&file, n)).collect();
     for (rows, (args, ..)) in truth.iter().zip(SUMS) {
         assert!(rows.len() > 1, "{args:?}: {}", rows.len());

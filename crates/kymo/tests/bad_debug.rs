@@ -116,8 +116,8 @@ impl Case {
         self.kymo(&[&args[..], &["-i", "perf.data"]].concat()).success().stdout
     }
 
-    /// The report comes, its ledger has a line with all of `words`, and nobody else
-    /// panics or hangs over the same program.
+    /// The report comes, its ledger has a line with all of `words`, and no other command panics or
+    /// hangs on the same program.
     #[track_caller]
     fn named(&self, what: &str, words: &[&str]) -> String {
         let text = self.report();
@@ -315,13 +315,13 @@ fn tables_for_unwinding_that_cannot_be_read() {
     assert!(judge.trim_end().ends_with(&format!("a.c:{line}")), "{judge} {found}");
 }
 
-/// Where a section is in a file.
+/// Offset and size of a section in a file.
 fn place_of(elf: &[u8], name: &str) -> (usize, usize) {
     let header = header_of(elf, name);
     (word(elf, header + 24), word(elf, header + 32))
 }
 
-/// Where a section's header is.
+/// Offset of a section's header.
 fn header_of(elf: &[u8], name: &str) -> usize {
     let half = |at: usize| usize::from(u16::from_le_bytes([elf[at], elf[at + 1]]));
     let header = |n: usize| word(elf, 40) + 64 * n;
@@ -337,8 +337,8 @@ fn word(elf: &[u8], at: usize) -> usize {
     u64::from_le_bytes(elf[at..at + 8].try_into().unwrap()) as usize
 }
 
-/// A debug file that somebody writes while it is read: it grows piece by piece, holes
-/// first, and is cut again. Each report comes, and is right or says what is wrong.
+/// A debug file that is written while it is read: it grows piece by piece, holes first, and is cut
+/// again. Each report comes, and is right or reports the defect.
 #[test]
 fn a_debug_file_that_is_being_written() {
     if !require(NEEDS) {

@@ -105,7 +105,7 @@ fn a_truncated_recording_shows_what_it_has_and_fails() {
     assert_eq!(first(&outcome.stdout), first(&all));
     assert!(outcome.stdout.len() < all.len());
     let shown = outcome.stdout;
-    // One rule for whoever shows something of it.
+    // The same rule for all commands that show a part of it.
     let [out, written] = ["out", "written"].map(|name| text(&place.0.path().join(name)));
     for args in [
         &["report", "-i", &cut][..],
@@ -118,7 +118,10 @@ fn a_truncated_recording_shows_what_it_has_and_fails() {
     ] {
         let outcome = kymo(args).expect_status(1);
         let last = outcome.stderr.trim_end().lines().last().unwrap_or_default();
-        assert!(last.contains(&cut) && last.contains("what came before is"), "{args:?}: {last}");
+        assert!(
+            last.contains(&cut) && last.contains("everything before it is"),
+            "{args:?}: {last}"
+        );
         let writes = ["bundle", "inject"].contains(&args[0]);
         assert!(!outcome.stdout.is_empty() || writes, "{args:?}");
     }
@@ -265,7 +268,7 @@ fn each_message_tells_its_cause_once() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_told_once() {
+fn output_that_cannot_be_written_is_reported_once() {
     if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
         return;
     }

@@ -69,7 +69,7 @@ impl Places {
         run_command(command)
     }
 
-    /// The same bytes on both machines, for each of these commands.
+    /// Asserts that the output of each of these commands has the same bytes on both machines.
     #[track_caller]
     fn same(&self, commands: &[&[&str]]) -> Vec<String> {
         self.take();
@@ -123,7 +123,7 @@ fn stacks_of_frame_pointers_and_the_kernel() {
     let texts = p.same(&REPORTS);
     assert!(texts[0].contains("[.] hot"), "{}", texts[0]);
     assert!(texts[1].contains("hot"), "{}", texts[1]);
-    // Without the bundle nobody knows anything there.
+    // Without the bundle no symbol is known there.
     fs::remove_file(p.root.path().join("home/perf.data.bundle")).unwrap();
     let bare = p.there(&["report", "--stdio", "-i", "/home/perf.data"]).success().stdout;
     assert!(!bare.contains("[.] hot") && bare.contains("unresolved:"), "{bare}");
@@ -214,7 +214,7 @@ fn sources_go_along_if_asked() {
         let base = name.rsplit('/').next().unwrap();
         assert!(lines.lines().any(|l| l.trim_end().ends_with(base)), "{name}\n{lines}");
     }
-    // Somebody else's binary does not take its reader's files along.
+    // A binary of another user does not bundle its reader's files.
     fs::set_permissions(p.w.file("include/mix.h"), fs::Permissions::from_mode(0o600)).unwrap();
     std::os::unix::fs::chown(p.w.file("spin"), Some(4711), None).unwrap();
     let made = p.here(&["bundle", "--sources", "perf.data"]).success();
@@ -284,19 +284,19 @@ fn damage_is_named_and_the_report_comes() {
     };
     let good = report(&whole);
     assert!(!good.contains("bundle:"), "{good}");
-    // Every damaged bundle says so, or the damage is in what nobody reads.
-    let mut told = 0;
+    // Every damaged bundle is reported, or the damage is in an unread part.
+    let mut stated = 0;
     // Its last kilobyte is empty.
     for at in (0..whole.len() - 1024).step_by(whole.len() / 25) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x20;
         let text = report(&bytes);
-        told += usize::from(text.contains("bundle: ") && text.contains("perf.data.bundle"));
+        stated += usize::from(text.contains("bundle: ") && text.contains("perf.data.bundle"));
         assert!(text.contains("[.] hot"), "{at}: {text}");
         let cut = report(&whole[..at]);
         assert!(cut.contains("bundle: ") && cut.contains("[.] hot"), "{at}: {cut}");
     }
-    assert!(told > 15, "{told}");
+    assert!(stated > 15, "{stated}");
     let text = String::from_utf8_lossy(&whole);
     let at =
         text.find("kymo-bundle\t1").map(|_| whole.windows(13).position(|w| w == b"kymo-bundle\t1"));
@@ -311,7 +311,7 @@ fn damage_is_named_and_the_report_comes() {
     let _ = p.here(&other).success();
     fs::rename(&bundle, p.w.file("other.data.bundle")).unwrap();
     let other = p.here(&["report", "--stdio", "-i", "other.data"]).success().stdout;
-    assert!(other.contains("it is of another recording"), "{other}");
+    assert!(other.contains("it belongs to another recording"), "{other}");
     let strict = p.here(&["report", "--strict", "--stdio", "-i", "other.data"]);
     let _ = strict.expect_status(3);
 }

@@ -15,7 +15,7 @@ fn help_names_every_command() {
     let help = kymo(&["--help"]).success().stdout;
     for command in COMMANDS {
         let line = help.lines().find(|l| l.trim_start().starts_with(command));
-        // A name without a sentence helps nobody.
+        // A name without a sentence is no help.
         assert!(line.is_some_and(|l| l.split_whitespace().count() > 2), "{command}:\n{help}");
     }
 }
@@ -82,7 +82,7 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(outcome.stderr, "");
 }
 
-/// What cannot be said does not end the program: its status still tells how it went.
+/// A message that cannot be written does not change the exit status.
 #[test]
 fn a_full_standard_error_is_no_crash() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
@@ -105,7 +105,7 @@ fn options_that_cannot_be_say_why() {
     for (args, reason) in [
         (&["report", "--itrace=i"][..], "kymo report has no --itrace: hardware traces"),
         (&["script", "--gen-script", "python"], "use `kymo script --json`"),
-        (&["record", "--kcore", "--", "true"], "code of the kernel is read when"),
+        (&["record", "--kcore", "--", "true"], "kernel code is read during analysis"),
     ] {
         let refused = kymo(args);
         assert_eq!(refused.status, 2, "{refused:?}");
@@ -115,17 +115,14 @@ fn options_that_cannot_be_say_why() {
     assert!(unknown.stderr.contains("unexpected argument '--no-such-option'"), "{unknown:?}");
 }
 
-/// Of every command that the help names: there are examples, whose options it has.
+/// Every command in the help has examples, with options that it has.
 #[test]
 fn every_command_has_examples_that_hold() {
     let help = kymo(&["--help"]).success().stdout;
-    let list = help.split("\nCommands:\n").nth(1).unwrap();
-    let lines = list.lines().take_while(|line| !line.is_empty());
-    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let names: Vec<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
+    let names = listed_commands(&help);
     assert!(names.len() > 30, "{names:?}");
-    for name in names.into_iter().filter(|name| *name != "help") {
-        let help = kymo(&[name, "--help"]).success().stdout;
+    for name in &names {
+        let help = kymo(&[name.as_str(), "--help"]).success().stdout;
         let mark = ["EXAMPLES\n", "Examples:\n"].into_iter().find(|mark| help.contains(mark));
         assert!(mark.is_some(), "kymo {name} has no examples");
         let examples = help.split(mark.unwrap()).nth(1).unwrap();
@@ -162,7 +159,7 @@ fn what_is_missing_is_said_with_the_way_out() {
     assert!(said.contains("`pgrep -d, NAME`"), "{said}");
 }
 
-/// What scripts take the version out of: `perf version 6.1`, in its third word.
+/// Scripts parse the version from the third word: `perf version 6.1`.
 #[test]
 fn under_the_name_perf_the_version_is_where_scripts_look_for_it() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -200,4 +197,42 @@ fn binaries_are_found_by_their_names() {
 fn a_number_behind_p_of_sched_latency_is_explained() {
     let refused = kymo(&["sched", "latency", "-p", "1"]).failure();
     assert!(refused.stderr.contains("--pid 1 chooses it"), "{}", refused.stderr);
+}
+
+/// Subcommands in the list of a help text.
+fn listed_commands(help: &str) -> Vec<String> {
+    let list = help.split("\nCommands:\n").nth(1).unwrap_or_default();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(ToOwned::to_owned).collect()
+}
+
+/// `-h` of each command and subcommand fits a screen of 100 columns and 40 lines, and names no
+/// option that `--help` lacks.
+#[test]
+fn short_help_fits_one_screen() {
+    let help = |words: &[&str], flag| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"));
+        command.args(words).arg(flag).env("COLUMNS", "100");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "kymo {words:?} {flag}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let mut paths = vec![String::new()];
+    let mut checked = 0;
+    while let Some(path) = paths.pop() {
+        let words: Vec<&str> = path.split_whitespace().collect();
+        let (short, long) = (help(&words, "-h"), help(&words, "--help"));
+        let lines = short.lines().count();
+        assert!(lines <= 40, "kymo {path} -h has {lines} lines:\n{short}");
+        for line in short.lines().filter(|line| line.trim_start().starts_with('-')) {
+            let option = line.split_whitespace().find(|word| word.starts_with("--"));
+            let option = option.map_or("", |word| word.split(['[', '=', '.']).next().unwrap());
+            assert!(long.contains(option), "kymo {path} --help lacks {option}");
+        }
+        paths.extend(listed_commands(&long).iter().map(|name| format!("{path} {name}")));
+        checked += 1;
+    }
+    assert!(checked > 80, "{checked}");
 }

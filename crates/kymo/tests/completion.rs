@@ -8,7 +8,7 @@ use kymo_testkit::{Need, TracingState, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
-/// What bash offers behind this line.
+/// Returns bash's completions of this line.
 fn offered(line: &str) -> Vec<String> {
     let script = run(KYMO, ["manual", "--completions", "bash"]).success().stdout;
     // Words as readline splits them.

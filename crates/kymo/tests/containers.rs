@@ -8,8 +8,8 @@ use kymo_testkit::{Need, Outcome, Workload, require};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
-/// Burns processor time in a function of its own and in one that it wrote itself, whose name is
-/// in the map of a just-in-time compiler; then waits until it is told to end.
+/// Burns processor time in a function of its own and in one that it wrote itself, whose name is in
+/// the map of a just-in-time compiler; then waits for the command to end.
 const BUSY: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +67,7 @@ impl Container {
         Container { work, root, cache }
     }
 
-    /// What runs it: its root is the only one, and it is process 1 (as `unshare` starts it).
+    /// Command that runs it in a root of its own, as process 1 (as `unshare` starts it).
     fn command(&self) -> Vec<String> {
         let root = self.root.display();
         let script = format!(

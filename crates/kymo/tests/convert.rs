@@ -21,7 +21,7 @@ fn kymo(args: &[&str]) -> Outcome {
 /// Folds what `perf script` prints, as stackcollapse-perf describes it: one line
 /// for the sample with its period, one for each frame, innermost first.
 fn fold(script: &str, event: &str) -> Folded {
-    /// `kernel.perf_event_max_stack` where nobody sets it.
+    /// Default of `kernel.perf_event_max_stack`.
     const MOST_FRAMES: usize = 127;
 
     let mut folded = Folded::new();
@@ -237,7 +237,7 @@ fn nothing_is_overwritten_and_what_cannot_be_made_is_refused() {
     let path = w.file("a.folded");
     std::fs::write(&path, "mine\n").unwrap();
     let refused = kymo(&["convert", "-i", &file, "-o", &path]).failure();
-    assert!(refused.stderr.contains("exists already; --force replaces it"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("already exists; --force replaces it"), "{}", refused.stderr);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine\n");
     let _ = kymo(&["convert", "-i", &file, "-o", &path, "--force"]).success();
     assert!(lines(&std::fs::read_to_string(&path).unwrap()).len() > 10);
@@ -254,9 +254,9 @@ fn nothing_is_overwritten_and_what_cannot_be_made_is_refused() {
     refused(&["-f", "folded", "-e", "*"], "this format holds one event");
     refused(&["-o", "/nowhere/a.svg"], "cannot write /nowhere/a.svg");
     refused(&["-f", "folded", "--time", "5,1"], "the start is later than the end");
-    let none = kymo(&["convert", "-i", &file, "-f", "folded", "-c", "nobody", "--strict"]);
+    let none = kymo(&["convert", "-i", &file, "-f", "folded", "-c", "absent", "--strict"]);
     assert!(
-        none.expect_status(3).stderr.contains("no event matches --comm nobody; the recording has")
+        none.expect_status(3).stderr.contains("no event matches --comm absent; the recording has")
     );
 }
 

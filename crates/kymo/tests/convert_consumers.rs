@@ -1,6 +1,5 @@
-//! What `kymo convert` writes is opened by the programs it is for, and they show the
-//! numbers of `kymo report`: pprof in Go's tools, the schema that speedscope publishes,
-//! a program that draws SVG.
+//! Output of `kymo convert`, read by the programs it is for, which show the numbers of `kymo
+//! report`: pprof in Go's tools, the schema that speedscope publishes, a program that draws SVG.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
 
@@ -31,7 +30,7 @@ fn pprof(args: &[&str], file: &str) -> String {
     run("go", all).success().stdout
 }
 
-/// What each function weighs: alone, and with those it called.
+/// Weights of each function: self, and with children.
 type Weights = BTreeMap<String, (u64, u64)>;
 
 /// The table of `pprof -top`.
@@ -47,7 +46,7 @@ fn top(file: &str) -> Weights {
     table.lines().map(row).collect()
 }
 
-/// The same out of folded stacks; recursion counts once.
+/// Computes weights from folded stacks; recursion counts once.
 fn weights(stacks: &Folded) -> Weights {
     let mut weights = Weights::new();
     for (stack, n) in stacks {
@@ -60,7 +59,7 @@ fn weights(stacks: &Folded) -> Weights {
     weights
 }
 
-/// What `kymo report` counts for each function.
+/// Samples of each function by `kymo report`.
 fn reported(file: &str) -> BTreeMap<String, u64> {
     let args = ["report", "-i", file, "--no-children", "--no-inline", "-g", "none", "--sort"];
     let text = kymo(&[&args[..], &["sym", "-F", "sample,sym"]].concat()).success().stdout;

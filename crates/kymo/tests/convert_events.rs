@@ -17,7 +17,7 @@ fn kymo(args: &[&str]) -> Outcome {
     run(env!("CARGO_BIN_EXE_kymo"), args)
 }
 
-/// What `trace-cmd report` prints, as folded stacks. A stack belongs to the last event of
+/// Converts the output of `trace-cmd report` to folded stacks. A stack belongs to the last event of
 /// the task on that CPU that has none yet.
 fn fold(report: &str) -> Folded {
     let mut all: Vec<(String, String, Vec<String>)> = Vec::new();
@@ -153,7 +153,7 @@ fn events_without_a_stack_stand_below_their_task_and_can_be_chosen() {
     refused(&["-e", "nonsense"], "-e nonsense: the recording has no such event");
     refused(&["--weight", "nonsense"], "no event of the recording has a field nonsense");
     refused(&["--weight", "a b"], "not `period`, `samples`, `on`, `off`, `wall`, or a field");
-    refused(&["-d", "libc.so.6"], "--dsos is for perf.data");
+    refused(&["-d", "libc.so.6"], "--dsos needs a perf.data");
 }
 
 const METADATA: &str = r#"/* CTF 1.8 */

@@ -19,6 +19,17 @@ fn convert(recording: &str) -> Value {
     serde_json::from_str(&made.stdout).unwrap()
 }
 
+/// A trace.dat has thread ids alone, and so have threads that switches name; samples have both.
+#[test]
+fn threads_whose_process_is_not_known_are_said() {
+    let dat = format!("{}/tests/fixtures/trace-dat/x86_64/ring.dat", env!("CARGO_MANIFEST_DIR"));
+    let recordings = [(dat, true), (fixture("sched.data"), true), (fixture("fp.data"), false)];
+    for (recording, is_said) in recordings {
+        let made = run(KYMO, ["convert", "--to", "chrome", &recording]);
+        assert_eq!(made.stderr.contains("not known: each is shown"), is_said, "{}", made.stderr);
+    }
+}
+
 /// Microseconds with three digits behind the point, as nanoseconds.
 fn nanos(value: &Value) -> u64 {
     (value.as_f64().unwrap() * 1000.0).round() as u64
@@ -29,8 +40,8 @@ fn spans_add_up_to_the_numbers_of_offcpu() {
     let recording = fixture("sched.data");
     let trace = convert(&recording);
     let events = trace["traceEvents"].as_array().unwrap();
-    let told = run(KYMO, ["offcpu", "report", "--json", "-i", &recording]).stdout;
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let reported = run(KYMO, ["offcpu", "report", "--json", "-i", &recording]).stdout;
+    let reported: Value = serde_json::from_str(&reported).unwrap();
     let mut waits: BTreeMap<u64, i64> = BTreeMap::new();
     for e in events.iter().filter(|e| e["cat"] == "wait") {
         let name = e["name"].as_str().unwrap();
@@ -46,20 +57,21 @@ fn spans_add_up_to_the_numbers_of_offcpu() {
         *runs.entry(e["args"]["tid"].as_u64().unwrap()).or_default() += nanos(&e["dur"]);
     }
     let mut compared = 0;
-    let mut told_waits: BTreeMap<u64, i64> = BTreeMap::new();
-    let mut told_runs: BTreeMap<u64, u64> = BTreeMap::new();
-    for task in told["tasks"].as_array().unwrap() {
+    let mut reported_waits: BTreeMap<u64, i64> = BTreeMap::new();
+    let mut reported_runs: BTreeMap<u64, u64> = BTreeMap::new();
+    for task in reported["tasks"].as_array().unwrap() {
         let of = |key: &str| task[key].as_u64().unwrap();
-        *told_waits.entry(of("tid")).or_default() += (of("waiting_ns") + of("blocked_ns")) as i64;
-        *told_runs.entry(of("tid")).or_default() += of("running_ns");
+        *reported_waits.entry(of("tid")).or_default() +=
+            (of("waiting_ns") + of("blocked_ns")) as i64;
+        *reported_runs.entry(of("tid")).or_default() += of("running_ns");
     }
-    for (tid, nanos) in told_waits {
+    for (tid, nanos) in reported_waits {
         assert_eq!(waits.get(&tid).copied().unwrap_or(0), nanos, "thread {tid}");
         compared += u32::from(nanos > 0);
     }
     assert!(compared > 3, "{compared}");
     // Runs that the recording does not end are drawn, and not counted there.
-    for (tid, nanos) in told_runs {
+    for (tid, nanos) in reported_runs {
         assert!(runs.get(&tid).copied().unwrap_or(0) >= nanos, "thread {tid}");
     }
 }
@@ -81,14 +93,14 @@ fn samples_have_their_stacks() {
         *stacks.entry(names.join(";")).or_default() += 1;
     }
     let args = ["convert", "-f", "folded", "--weight", "samples", "--no-marks", &recording];
-    let mut told: BTreeMap<String, u64> = BTreeMap::new();
+    let mut reported: BTreeMap<String, u64> = BTreeMap::new();
     for line in run(KYMO, args).stdout.lines() {
         let (stack, count) = line.rsplit_once(' ').unwrap();
         let (_comm, stack) = stack.split_once(';').unwrap_or((stack, ""));
-        *told.entry(stack.to_owned()).or_default() += count.parse::<u64>().unwrap();
+        *reported.entry(stack.to_owned()).or_default() += count.parse::<u64>().unwrap();
     }
-    assert!(told.values().sum::<u64>() > 100, "{told:?}");
-    assert_eq!(stacks, told);
+    assert!(reported.values().sum::<u64>() > 100, "{reported:?}");
+    assert_eq!(stacks, reported);
 }
 
 /// Fields of a message: numbers, and bytes of what is within.
@@ -185,12 +197,12 @@ fn perfetto_has_the_same_runs_wakeups_and_stacks() {
         }
     }
     runs.remove(&0);
-    let mut told: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut reported: BTreeMap<u64, u64> = BTreeMap::new();
     let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
     for e in chrome["traceEvents"].as_array().unwrap() {
         if e["cat"] == "sched" {
             let tid = e["args"]["tid"].as_u64().unwrap();
-            *told.entry(tid).or_default() += nanos(&e["dur"]);
+            *reported.entry(tid).or_default() += nanos(&e["dur"]);
             let end = nanos(&e["ts"]) + nanos(&e["dur"]);
             ends.entry(tid).and_modify(|t| *t = end.max(*t)).or_insert(end);
         } else if e["name"] == "thread_name" && e["pid"] != i32::MAX {
@@ -202,8 +214,8 @@ fn perfetto_has_the_same_runs_wakeups_and_stacks() {
     for (tid, since) in now.values().filter(|(tid, _)| *tid != 0) {
         *runs.entry(*tid).or_default() += ends[tid] - since;
     }
-    assert!(told.len() > 3, "{told:?}");
-    for (tid, nanos) in &told {
+    assert!(reported.len() > 3, "{reported:?}");
+    for (tid, nanos) in &reported {
         // Times of the other file are doubles.
         assert!(runs[tid].abs_diff(*nanos) < 2000, "thread {tid}: {} {nanos}", runs[tid]);
     }
@@ -235,17 +247,17 @@ fn perfetto_has_the_same_runs_wakeups_and_stacks() {
             weight += number(sample, 11);
         }
     }
-    let mut told: BTreeMap<String, u64> = BTreeMap::new();
+    let mut reported: BTreeMap<String, u64> = BTreeMap::new();
     let args = ["convert", "-f", "folded", "--weight", "samples", "--no-marks", &recording];
     for line in run(KYMO, args).stdout.lines() {
         let (stack, count) = line.rsplit_once(' ').unwrap();
         let (_comm, stack) = stack.split_once(';').unwrap();
-        *told.entry(stack.to_owned()).or_default() += count.parse::<u64>().unwrap();
+        *reported.entry(stack.to_owned()).or_default() += count.parse::<u64>().unwrap();
     }
-    assert_eq!(counts, told);
-    let told = run(KYMO, ["convert", "-f", "folded", "--no-marks", &recording]).stdout;
-    let told = told.lines().map(|l| l.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
-    assert_eq!(weight, told.sum::<u64>());
+    assert_eq!(counts, reported);
+    let reported = run(KYMO, ["convert", "-f", "folded", "--no-marks", &recording]).stdout;
+    let reported = reported.lines().map(|l| l.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+    assert_eq!(weight, reported.sum::<u64>());
 }
 
 /// Thread, name, begin and end.
@@ -286,7 +298,7 @@ fn perfetto_has_the_spans_of_programs() {
             }
         }
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut begun: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for line in run(KYMO, ["script", "-i", &recording, "--json"]).stdout.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -299,20 +311,23 @@ fn perfetto_has_the_spans_of_programs() {
             "request:begin" => _ = begun.insert((tid, id), time),
             "request:end" => {
                 let from = begun.remove(&(tid, id)).unwrap();
-                told.push((tid, "request".to_owned(), from, time));
+                reported.push((tid, "request".to_owned(), from, time));
             }
             _ => {}
         }
     }
     shown.retain(|s| s.1 == "request");
     shown.sort();
-    told.sort();
-    assert!(told.len() > 5, "{told:?}");
+    reported.sort();
+    assert!(reported.len() > 5, "{reported:?}");
     // Seconds are doubles in the lines.
     let near = |(a, b): (&Slice, &Slice)| {
         a.0 == b.0 && a.2.abs_diff(b.2) < 1000 && a.3.abs_diff(b.3) < 1000
     };
-    assert!(shown.len() == told.len() && shown.iter().zip(&told).all(near), "{shown:?} {told:?}");
+    assert!(
+        shown.len() == reported.len() && shown.iter().zip(&reported).all(near),
+        "{shown:?} {reported:?}"
+    );
 }
 
 /// The wall clock's time as perf reads it of the recording: seconds since 1970, and of the

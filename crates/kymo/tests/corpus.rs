@@ -41,7 +41,7 @@ fn kymo(args: &[&str]) -> String {
     run_there(&program(), args).success().stdout
 }
 
-/// What a peer says, as it is kept in `name`.
+/// Returns the output of a peer, as kept in the file `name`.
 #[track_caller]
 fn peer(name: &str, command: &[&str]) -> String {
     if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
@@ -67,7 +67,7 @@ fn perf<'a>(command: &'a str, file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&first[..], &SYMFS, more].concat()
 }
 
-/// Lines that differ and are not told apart by a known cause.
+/// Lines that differ without a known cause.
 #[track_caller]
 fn same_lines(what: &str, ours: &str, theirs: &str) {
     assert!(!theirs.is_empty(), "{what}: the peer says nothing");
@@ -204,7 +204,7 @@ fn folded_stacks_are_those_of_perfs_script() {
     }
 }
 
-/// Of each instruction its share and its text.
+/// Returns the share and the text of each instruction.
 fn instructions(text: &str) -> BTreeMap<u64, (Option<String>, String)> {
     let mut found = BTreeMap::new();
     for line in text.lines() {
@@ -453,7 +453,7 @@ fn are_same_events(directory: &str, theirs: &str, count: usize, error: u64) {
     }
 }
 
-/// The installed babeltrace2 may not read CTF 2: the newest one says what is in it.
+/// The installed babeltrace2 may not read CTF 2: the newest one reads it.
 #[test]
 fn script_of_ctf_2() {
     let name = "ctf-2/x86_64/lttng-ust.babeltrace.txt";

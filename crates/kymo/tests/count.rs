@@ -227,7 +227,7 @@ fn mistakes_are_refused_and_nothing_stays() {
 }
 
 #[test]
-fn costs_are_told_before_and_limited() {
+fn costs_are_reported_before_and_limited() {
     if !begin() {
         return;
     }
@@ -264,7 +264,7 @@ fn a_count_ends_when_its_time_is_over() {
     assert!(refused.stderr.contains("--timeout"), "{}", refused.stderr);
 }
 
-/// Reads that fail are counted, without the line of a program that nobody sees.
+/// Reads that fail are counted, without the line of a program that is not shown.
 #[test]
 fn failed_reads_name_no_line_of_a_program_that_is_not_shown() {
     if !begin() || !require(&[Need::Gcc]) {

@@ -38,7 +38,7 @@ tracepoint! {
 const ROLE: &str = "KYMO_TEST_COUNTED_SHOP";
 const SALES: u64 = 1000;
 
-/// The program: as soon as somebody listens, sales of -3, -2, … cents, by card each third time; or
+/// The program: as soon as a reader listens, sales of -3, -2, … cents, by card each third time; or
 /// requests, of which some are begun twice, never ended, or never begun.
 #[test]
 fn role() {
@@ -95,7 +95,7 @@ fn count(role: &str, flags: &[&str]) -> Value {
     page_with_ledger(&text[begin..], &String::from_utf8_lossy(&output.stderr))
 }
 
-/// What a member of each row has under its key, in order.
+/// Returns the value of a member of each row and of its key, in order.
 fn by_key(page: &Value, key: &str, member: &str) -> Vec<(Value, Value)> {
     let rows = page["rows"].as_array().unwrap_or_else(|| panic!("{page}")).iter();
     rows.map(|row| (row["key"][key].clone(), row[member].clone())).collect()
@@ -107,8 +107,8 @@ fn events_are_counted_by_their_fields() {
     let expected = [(json!("Cash(1)"), json!(666)), (json!("Card(2)"), json!(334))];
     assert_eq!(by_key(&page, "payment", "count"), expected);
     assert_eq!(page["ledger"], json!([]));
-    // Several events are told apart; the kernel has no such system, so that no prefix is needed
-    // where its systems are known. All programs are those in the directory of the test.
+    // Several events are counted separately; the kernel has no such system, so that no prefix is
+    // needed where its systems are known. All programs are those in the directory of the test.
     let name = match std::fs::read_dir("/sys/kernel/tracing/events") {
         Ok(_) => "counted_shop:*",
         Err(_) => "ust:counted_shop:*",

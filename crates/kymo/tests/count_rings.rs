@@ -80,7 +80,7 @@ fn both_ways_count_the_same() {
     assert_eq!((&rows[0]["count"], &rows[1]["count"]), (&700.into(), &700.into()));
 }
 
-/// What a program of the kernel returns decides whether others' perf events get the event.
+/// A program of the kernel does not filter perf events of others by what it returns.
 #[test]
 fn programs_in_the_kernel_keep_no_event_from_rings() {
     if !begin() {
@@ -188,7 +188,7 @@ fn both_ways_have_the_same_stacks() {
 }
 
 #[test]
-fn what_rings_and_maps_lose_is_told() {
+fn what_rings_and_maps_lose_is_reported() {
     if !begin() {
         return;
     }
@@ -320,15 +320,15 @@ fn what_only_the_kernel_can_is_refused_by_name() {
         assert_eq!(o.stdout, "", "{args:?}");
     };
     let run = |text: &str, place: &str, what: &str| {
-        let only = format!("{place}: ERROR: {what} known to programs in the kernel only");
-        refused(&["run", "--no-bpf", "-e", text], &[&only, "HINT: in user space there are "]);
+        let only = format!("{place}: ERROR: {what} only in BPF programs");
+        refused(&["run", "--no-bpf", "-e", text], &[&only, "HINT: user space supports "]);
     };
-    run("rawtracepoint:sched_switch { @ = count(); }", "stdin:1:1", "rawtracepoint probes are");
-    run("BEGIN { @ = curtask->pid; }", "stdin:1:13", "the task's structure is");
+    run("rawtracepoint:sched_switch { @ = count(); }", "stdin:1:1", "rawtracepoint probes work");
+    run("BEGIN { @ = curtask->pid; }", "stdin:1:13", "the task's structure works");
     run(
         "tracepoint:syscalls:sys_enter_openat { @[str(args.filename)] = count(); }",
         "stdin:1:42-60",
-        "memory that a pointer points to is",
+        "memory that a pointer points to works",
     );
     refused(
         &["run", "--no-bpf", "--preflight", "-e", "BEGIN { exit(); }"],
@@ -349,7 +349,7 @@ fn without_bpf(more: &str, args: &[&str]) -> Outcome {
     })
 }
 
-/// Whether this kernel refuses programs to whoever has no right to them, as is usual.
+/// Whether this kernel refuses programs to users without the right to them, as is usual.
 fn refuses_programs() -> bool {
     let path = "/proc/sys/kernel/unprivileged_bpf_disabled";
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
@@ -372,8 +372,8 @@ fn without_the_right_to_programs_it_goes_on_in_user_space() {
     let o = without_bpf("", &["run", "-e", by_name, "-c", &format!("{} 70", work.arg())]);
     assert_eq!(o.success().stdout, "\n\n@: 70\n");
     let o = without_bpf("", &["run", "-e", "kprobe:vfs_read { @ = count(); }"]).failure();
-    assert!(o.stderr.contains("kprobe probes are known to programs in the kernel"), "{}", o.stderr);
-    assert!(o.stderr.contains("HINT: it runs none here: "), "{}", o.stderr);
+    assert!(o.stderr.contains("kprobe probes work only in BPF programs"), "{}", o.stderr);
+    assert!(o.stderr.contains("HINT: no BPF program can run here: "), "{}", o.stderr);
 }
 
 #[test]
@@ -394,8 +394,8 @@ fn ones_own_command_is_counted_without_privileges() {
     let said = place.run(["count", "-e", "sched:sched_switch", "--", "true"]).failure().stderr;
     assert!(said.contains("permission"), "{said}");
     let said = place.run(["count", "-e", "kprobe:vfs_read", "--", "true"]).failure().stderr;
-    assert!(said.contains("kprobe probes are known to programs in the kernel only"), "{said}");
-    assert!(said.contains(" it runs none here: ") && said.contains("CAP_BPF"), "{said}");
+    assert!(said.contains("kprobe probes work only in BPF programs"), "{said}");
+    assert!(said.contains(" no BPF program can run here: ") && said.contains("CAP_BPF"), "{said}");
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
     if level.trim().parse::<i32>().unwrap() < 2 {
         return;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const ROLE: &str = "KYMO_TEST_COUNTERS";
 
-/// The program: does what it is told, and with `+` stays until it is killed.
+/// The program: follows commands, and with `+` stays until it is killed.
 #[test]
 fn role() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -59,7 +59,7 @@ fn role() {
     if stays {
         println!("\ndone");
         std::io::stdout().flush().unwrap();
-        // A test that fails kills nobody: its end closes this.
+        // A failing test sends no signal: its end closes this.
         let _ = std::io::stdin().read(&mut [0]);
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -167,7 +167,7 @@ fn row_of<'a>(shown: &'a Value, name: &str, key: &Value) -> &'a Value {
     rows.find(|row| row["name"] == name && row["key"] == *key).unwrap()
 }
 
-/// What `work(n)` counts, times `times`.
+/// Asserts the counts of `times` calls of `work(n)`.
 fn check_work(shown: &Value, n: u64, times: u64) {
     let count = |name: &str, key: Value| count_of(shown, name, &key);
     let none = Value::Null;
@@ -196,7 +196,7 @@ fn threads_of_a_command_lose_nothing() {
     check_work(&shown, 20_000, 8);
     assert_eq!((&shown["programs"], &shown["ledger"]), (&json!(1), &json!([])));
     assert_eq!(place.left(), Vec::<PathBuf>::new(), "nothing is left behind");
-    // Nobody counts any more: programs that end in order leave nothing.
+    // No tool counts any more: programs that end in order leave nothing.
     let program = CounterDirectory::program();
     let mut command = Command::new(&program[0]);
     command.args(&program[1..]).env("KYMO_UST_DIR", place.0.path()).env(ROLE, "work 10");
@@ -373,7 +373,7 @@ fn they_are_listed() {
     assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap(), json!([]));
 }
 
-/// Somebody without any right sees the counters of his own programs, and no others.
+/// A user without privileges sees the counters of their own programs, and no others.
 #[test]
 fn nobody_sees_his_own() {
     if !require(&[Need::Root]) {

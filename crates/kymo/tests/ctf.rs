@@ -15,7 +15,7 @@ fn kymo(args: &[&str]) -> Outcome {
     run(env!("CARGO_BIN_EXE_kymo"), args)
 }
 
-/// An event as babeltrace2 tells it.
+/// An event as babeltrace2 prints it.
 #[derive(Debug)]
 struct Event {
     time: u64,
@@ -209,7 +209,7 @@ fn counts(path: &str, theirs: &[Event]) {
 }
 
 #[test]
-fn discarded_events_are_told_and_damage_is_an_error() {
+fn discarded_events_are_reported_and_damage_is_an_error() {
     if !require(&NEEDS) {
         return;
     }
@@ -225,9 +225,9 @@ fn discarded_events_are_told_and_damage_is_an_error() {
         })
         .sum();
     assert!(events > 0 && lost > 0 && events + lost <= 30_000, "{events} {lost}");
-    let told = 30_000 - events;
-    let told = format!("lost: {told} events discarded by the tracer in ");
-    assert!(out.stderr.contains(&told), "{}", out.stderr);
+    let reported = 30_000 - events;
+    let reported = format!("lost: {reported} events discarded by the tracer in ");
+    assert!(out.stderr.contains(&reported), "{}", out.stderr);
     // A stream that is cut: what is whole is shown, and the exit status says it.
     let directory = dir.path().join("trace/ust/uid");
     let user = std::fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();

@@ -43,7 +43,7 @@ stream {
 event { name = "t:unsigned"; id = 0; fields := struct { u8 a; u16 b; u32 c; u64 d; }; };
 event { name = "t:signed"; id = 1; fields := struct { i8 a; i16 b; i32 c; i64 d; }; };
 event { name = "t:others"; id = 2; fields := struct {
-    x16 narrow; x64 a_name_that_is_longer_than_what_is_moved_at_once;
+    x16 narrow; x64 a_name_that_is_longer_than_what_is_moved_in_one_go;
     enum : u8 { NONE, SOME = 1 ... 3, OTHER = 3 } e; letter text[5]; }; };
 event { name = "t:empty"; id = 3; fields := struct { }; };
 event { name = "t:walked"; id = 4; fields := struct { string s; u8 n; u16 row[n]; }; };
@@ -134,7 +134,7 @@ fn event(p: &mut Packet, index: u64, (time, before): (u64, u64), cpu: u64) -> St
             let label = ["NONE(", "SOME(", "SOME(", "SOME|OTHER(", ""][(m as u8).min(4) as usize];
             let close = if m as u8 > 3 { "" } else { ")" };
             format!(
-                " narrow={:#x} a_name_that_is_longer_than_what_is_moved_at_once={m:#x} \
+                " narrow={:#x} a_name_that_is_longer_than_what_is_moved_in_one_go={m:#x} \
                  e={label}{}{close} text=\"{shown}\"",
                 n as u16, m as u8
             )

@@ -1,6 +1,5 @@
-//! Where symbols of a stripped program come from: separate debug files in all
-//! their places, perf's cache, packed symbol tables; and which files are refused.
-//! perf is the judge of the names.
+//! Symbols of a stripped program from separate debug files in all their places, perf's cache, and
+//! packed symbol tables; and the files that are refused. perf is the judge of the names.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
@@ -146,13 +145,13 @@ fn perfs_cache_of_files_is_used() {
     let _ = run_command(add).success();
     std::fs::remove_file(s.w.program()).unwrap();
     s.same_as_perf(&[]);
-    // The build-id decides: without it nobody knows which file that is.
+    // The build-id decides: without it the file is not identified.
     std::fs::remove_dir_all(s.root().join(".debug/.build-id")).unwrap();
     assert!(!s.kymo(&[]).contains("[.] hot"));
 }
 
 #[test]
-fn a_debug_file_of_another_build_is_refused_and_named() {
+fn a_debug_file_of_a_different_build_is_refused_and_named() {
     if !require(&NEEDS) {
         return;
     }
@@ -181,7 +180,12 @@ fn a_binary_that_is_gone_is_said_to_be() {
     assert!(stripped.contains("install the debug symbols of spin"), "{stripped}");
     std::fs::remove_file(s.w.program()).unwrap();
     let gone = s.kymo(&[]);
-    assert!(gone.contains("the recorded file of spin is not there: put it under"), "{gone}");
+    assert!(
+        gone.contains(
+            "the recorded file of spin is missing: name a directory that contains it with --symfs"
+        ),
+        "{gone}"
+    );
     assert!(!gone.contains("debug symbols") && !gone.contains("JIT"), "{gone}");
     // The advice helps.
     let place = s.root().join(s.w.program().strip_prefix("/").unwrap());
@@ -206,7 +210,7 @@ fn without_build_ids_the_checksum_of_the_link_decides() {
     let text = s.kymo(&[]);
     assert!(!text.contains("[.] hot"), "{text}");
     assert!(text.contains("its checksum is ") && text.contains("spin.debug for "), "{text}");
-    // Cut short while somebody writes it: the same.
+    // Cut short while it is written: the same.
     std::fs::write(&debug, &bytes[..bytes.len() / 2]).unwrap();
     let text = s.kymo(&[]);
     assert!(!text.contains("[.] hot") && text.contains("refused: "), "{text}");
@@ -246,7 +250,7 @@ fn packed_names_of_functions_are_used() {
     assert!(text.contains("[.] hot") && text.contains("[.] warm"), "{text}");
     assert!(!text.contains("unusable:"), "{text}");
 
-    // Damaged: told, and what the dynamic table has is there.
+    // Damaged: reported, and the symbols of the dynamic table are shown.
     let mut packed = std::fs::read(dir.join("mini.xz")).unwrap();
     let middle = packed.len() / 2;
     packed[middle] ^= 0x55;
@@ -288,7 +292,7 @@ fn what_one_table_lacks_the_other_names() {
 }
 
 #[test]
-fn a_file_of_another_container_is_found_while_it_lives() {
+fn a_file_in_a_container_is_found_while_it_lives() {
     if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc, Need::Root]) {
         return;
     }

@@ -94,11 +94,11 @@ fn a_profile_has_the_names_that_a_report_has() {
     assert!(asked.contains("  hot  [") && !silent.contains("  hot  ["), "{asked}{silent}");
 }
 
-/// Waits until somebody answers there.
+/// Waits until a server answers there.
 fn wait_for(port: u16) {
     let begin = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(30), "nobody answers on port {port}");
+        assert!(begin.elapsed() < Duration::from_secs(30), "no answer on port {port}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -175,7 +175,7 @@ fn serve(answer: impl Fn(&mut TcpStream) + Send + 'static) -> (String, u16) {
     serve_paths(move |_, stream| answer(stream))
 }
 
-/// A server that is told the path that is asked for.
+/// Server that calls `answer` with the requested path.
 fn serve_paths(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> (String, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

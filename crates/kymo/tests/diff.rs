@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use kymo_testkit::{JsonSchema, Need, Outcome, Workload, peer, require, run};
-use serde_json::Value;
+use kymo_testkit::{JsonSchema, Need, Outcome, Workload, page_with_ledger, peer, require, run};
+use serde_json::{Value, json};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
@@ -82,17 +82,26 @@ fn diff_run(w: &Workload, options: &[&str], before: &[&str], after: &[&str]) -> 
 }
 
 /// The result, which is as the schema says.
-fn json(out: &Outcome) -> Value {
-    let value = serde_json::from_str(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+fn answer_of(out: &Outcome) -> Value {
+    let mut page = page_with_ledger(&out.stdout, &out.stderr);
+    let ledger = page.as_object_mut().unwrap().remove("ledger").unwrap();
     let schema = JsonSchema::parse(include_str!("../../../docs/json.schema.json"));
-    assert_eq!(schema.errors("diff", &value), Vec::<String>::new(), "{value}");
-    value
+    assert_eq!(schema.errors("diff", &page), Vec::<String>::new(), "{page}");
+    page["ledger"] = ledger;
+    page
 }
 
-/// The row of a function of the first quantity.
-fn function<'a>(value: &'a Value, name: &str) -> &'a Value {
-    let functions = value["measures"][0]["functions"].as_array().unwrap();
-    functions.iter().find(|f| f["function"] == name).unwrap_or_else(|| panic!("{name}: {value}"))
+/// Rows of changes of a part: `whole`, `self` or `total`.
+fn changes<'a>(value: &'a Value, part: &'a str) -> impl Iterator<Item = &'a Value> {
+    let rows = value["changes"].as_array().unwrap();
+    rows.iter().filter(move |row| row["part"] == part)
+}
+
+/// The change of a function itself, of the first quantity that has it.
+fn own<'a>(value: &'a Value, name: &str) -> &'a Value {
+    changes(value, "self")
+        .find(|row| row["function"] == name)
+        .unwrap_or_else(|| panic!("{name}: {value}"))
 }
 
 /// Records this many runs with these arguments into `NAME-N.data`; the paths.
@@ -117,17 +126,15 @@ fn the_function_that_became_slower_is_named_with_its_interval() {
     let directory = w.file("kept");
     let options = ["-n", "8", "--cpu-only", "--json", "-o", &directory];
     let out = diff_run(&w, &options, &["300", "100"], &["300", "150"]).success();
-    let value = json(&out);
-    let first = &value["measures"][0]["functions"][0];
-    assert_eq!((&first["function"], &first["self"]["verdict"]), (&"parse".into(), &"more".into()));
+    let value = answer_of(&out);
+    let first = changes(&value, "self").next().unwrap();
+    assert_eq!((&first["function"], &first["verdict"]), (&"parse".into(), &"more".into()));
     let sentence = value["sentence"].as_str().unwrap();
     assert!(sentence.starts_with("`parse` is ") && sentence.contains("% slower"), "{sentence}");
     // Half as many steps more; the machine may be busy with other things.
-    let ratio = first["self"]["ratio"].as_f64().unwrap();
+    let ratio = first["ratio"].as_f64().unwrap();
     assert!((1.3..1.7).contains(&ratio), "{value:#}");
-    assert!(
-        !["more", "new"].contains(&function(&value, "render")["self"]["verdict"].as_str().unwrap())
-    );
+    assert!(!["more", "new"].contains(&own(&value, "render")["verdict"].as_str().unwrap()));
     // The recordings are kept, and the same numbers are made of them again.
     let side = |word: &str| -> Vec<String> {
         let mut paths: Vec<String> = std::fs::read_dir(&directory)
@@ -144,9 +151,9 @@ fn the_function_that_became_slower_is_named_with_its_interval() {
     args.extend(before.iter().map(String::as_str));
     args.push("--after");
     args.extend(after.iter().map(String::as_str));
-    let again = json(&kymo(&args).success());
+    let again = answer_of(&kymo(&args).success());
     let part = |v: &Value| {
-        let row = function(v, "parse")["self"].clone();
+        let row = own(v, "parse").clone();
         (row["before"].clone(), row["after"].clone(), row["ratio"].clone())
     };
     assert_eq!(part(&again), part(&value));
@@ -155,7 +162,7 @@ fn the_function_that_became_slower_is_named_with_its_interval() {
     assert!(!kinds.clone().any(|k| k == "sequential"), "{:?}", kinds.collect::<Vec<_>>());
 }
 
-/// Of comparisons of a program with itself at most one in twenty may report a function.
+/// At most one in twenty comparisons of a program with itself may report a function.
 #[test]
 fn an_unchanged_program_raises_no_alarm() {
     if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
@@ -163,10 +170,11 @@ fn an_unchanged_program_raises_no_alarm() {
     }
     let w = program();
     let all = record_runs(&w, "same", 12, &["150"]);
-    // Ways to part the same twelve runs; three alarms in six have a probability of 0.2 %.
+    // Ways to part the same twelve runs: the pairs whose second run is before. Each raises an alarm
+    // with a probability of at most 5 %.
     let mut alarms = 0;
-    for way in 0..6 {
-        let is_before = |n: usize| (n + way * (n / 2)).is_multiple_of(2);
+    for swapped in [0b00_0000, 0b01_0101, 0b00_1011, 0b01_1001, 0b00_0111, 0b00_1110] {
+        let is_before = |n: usize| (n ^ (swapped >> (n / 2))) & 1 == 0;
         let side = |before: bool| {
             let numbered = all.iter().enumerate();
             numbered.filter(move |(n, _)| is_before(*n) == before).map(|(_, p)| p.as_str())
@@ -175,15 +183,14 @@ fn an_unchanged_program_raises_no_alarm() {
         args.extend(side(true));
         args.push("--after");
         args.extend(side(false));
-        let value = json(&kymo(&args).success());
-        let functions = value["measures"][0]["functions"].as_array().unwrap();
-        let changed = |f: &Value| {
-            let verdict = |part: &str| f[part]["verdict"].as_str().unwrap_or("").to_owned();
-            ["self", "total"]
-                .iter()
-                .any(|p| ["more", "less", "new", "vanished"].contains(&&*verdict(p)))
+        let value = answer_of(&kymo(&args).success());
+        let quantity = &value["measures"][0]["quantity"];
+        let of_functions = changes(&value, "self").chain(changes(&value, "total"));
+        let is_changed = |row: &Value| {
+            ["more", "less", "new", "vanished"].contains(&row["verdict"].as_str().unwrap())
         };
-        alarms += usize::from(functions.iter().any(changed));
+        let mut first = of_functions.filter(|row| row["quantity"] == *quantity);
+        alarms += usize::from(first.any(is_changed));
     }
     assert!(alarms <= 2, "{alarms} of 6");
 }
@@ -204,7 +211,7 @@ fn waits_that_were_added_are_named() {
         (["20", "100", "0", "0", "60", &rows], "fsync"),
     ] {
         let out = diff_run(&w, &["-n", "6", "--json"], &before, &after).success();
-        let value = json(&out);
+        let value = answer_of(&out);
         let sentence = value["sentence"].as_str().unwrap();
         let first = sentence.split(';').next().unwrap();
         let is_cause = first.contains(cause) || first.contains("lock") && cause == "futex";
@@ -252,6 +259,17 @@ fn a_gate_passes_fails_or_is_undecided() {
     let strict = kymo(&args).expect_status(5).stdout;
     let reason = "undecided  self:parse < +5%: one side was recorded after the other";
     assert!(strict.contains(reason), "{strict}");
+    // The flags of tables choose, order and limit the rows, in all formats.
+    let chosen = ["--csv", "--columns", "function,part,after", "--sort", "after", "--limit", "3"];
+    let csv = gate(&[], &chosen).success().stdout;
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!((lines.len(), &lines[0][..]), (4, &["function", "part", "after"][..]), "{csv}");
+    let amounts: Vec<f64> = lines[1..].iter().map(|line| line[2].parse().unwrap()).collect();
+    assert!(amounts.is_sorted_by(|a, b| a >= b), "{csv}");
+    let text = gate(&[], &["--sort", "-after", "--limit", "1"]).success().stdout;
+    assert!(text.contains(" more functions"), "{text}");
+    let unknown = gate(&[], &["--sort", "no_such_column"]).failure().stderr;
+    assert!(unknown.contains("no_such_column"), "{unknown}");
     // A baseline has the same sums.
     let base = w.file("base.parquet");
     let mut args = vec!["diff", "--save", &base];
@@ -259,12 +277,16 @@ fn a_gate_passes_fails_or_is_undecided() {
     let _ = kymo(&args).success();
     let mut args = vec!["diff", "--json", "--against", &base];
     args.extend(after.iter().map(String::as_str));
-    let against = json(&kymo(&args).success());
-    let direct = json(&gate(&[], &["--json"]).success());
-    let part = |v: &Value| function(v, "parse")["self"].clone();
-    assert_eq!(part(&against), part(&direct));
+    let against = answer_of(&kymo(&args).success());
+    let direct = answer_of(&gate(&[], &["--json"]).success());
+    let part = |v: &Value| own(v, "parse").clone();
+    let mut expected = part(&direct);
+    // It has no callers.
+    assert_eq!(expected["callers"][0]["function"], "__libc_start_call_main", "{direct:#}");
+    expected["callers"] = json!([]);
+    assert_eq!(part(&against), expected);
     args.extend(["--gate", "self:parse < +5%"]);
-    let gated = json(&kymo(&args).expect_status(5));
+    let gated = answer_of(&kymo(&args).expect_status(5));
     let reason = gated["gates"][0]["reason"].as_str().unwrap();
     assert!(reason.starts_with("a baseline was recorded before ("), "{reason}");
     let cut = w.file("cut.parquet");
@@ -364,7 +386,7 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
         (&[&idle, a], "idle.data"),
         (&["--before", &idle, &idle, "--after", a, b], "no samples before"),
         (&[a, b, &all[2]], "--before and --after"),
-        (&[a], "what is after"),
+        (&[a], "the one after is missing"),
         (&["--against", &garbage, a, b], "garbage.data"),
         (&["-p", a, b], "-p is for perf's columns"),
         (&["--time", "0,1", &folded, &folded], "--time: stacks in it have no times"),
@@ -385,7 +407,7 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     assert!(branches.stderr.contains("branch records"), "{}", branches.stderr);
 }
 
-/// Counts alone: nothing is recorded, and a program with twice as many faults is told.
+/// Counts alone: nothing is recorded, and a program with twice as many faults is reported.
 #[test]
 fn counts_of_two_commands_are_compared() {
     if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
@@ -397,11 +419,10 @@ fn counts_of_two_commands_are_compared() {
          volatile char *p = malloc(n << 12); for (long i = 0; i < n; i++) p[i << 12] = 1; return 0; }",
     );
     let out = diff_run(&w, &["-n", "6", "--stat", "minor-faults", "--json"], &["4000"], &["8000"]);
-    let value = json(&out.success());
-    let measures = value["measures"].as_array().unwrap();
-    let faults = measures.iter().find(|m| m["name"] == "minor-faults").unwrap();
-    assert_eq!(faults["whole"]["verdict"], "more", "{value:#}");
-    let ratio = faults["whole"]["ratio"].as_f64().unwrap();
+    let value = answer_of(&out.success());
+    let faults = changes(&value, "whole").find(|row| row["quantity"] == "minor-faults").unwrap();
+    assert_eq!(faults["verdict"], "more", "{value:#}");
+    let ratio = faults["ratio"].as_f64().unwrap();
     assert!((1.7..2.1).contains(&ratio), "{ratio}");
     assert!(!Path::new("perf.data").exists());
 }
@@ -465,30 +486,29 @@ fn profiles_without_times_are_compared_as_runs() {
         args.extend(sides[0].iter().map(String::as_str));
         args.push("--after");
         args.extend(sides[1].iter().map(String::as_str));
-        json(&kymo(&args).success())
+        answer_of(&kymo(&args).success())
     };
     let row = |value: &Value| {
-        let own = function(value, "parse")["self"].clone();
+        let own = own(value, "parse").clone();
         ["before", "after", "ratio", "low", "high", "verdict"].map(|name| own[name].clone())
     };
     let recordings = of(&sides);
     assert_eq!(row(&recordings)[5], "more", "{recordings:#}");
     let pprof = of(&converted("pb.gz"));
     assert_eq!(row(&pprof), row(&recordings));
-    assert_eq!(pprof["measures"][0]["unit"], "nanoseconds");
+    assert_eq!(own(&pprof, "parse")["unit"], "nanoseconds");
     // Folded stacks state no unit, and not how many samples a weight stands for.
     let stacks = converted("folded");
     let folded = of(&stacks);
     assert_eq!(row(&folded)[..3], row(&recordings)[..3]);
-    assert_eq!(folded["measures"][0]["unit"], "count");
+    assert_eq!(own(&folded, "parse")["unit"], "count");
     // One profile of each side is shown, and nothing is decided: 0 against 1 sample least of all.
     let (before, after) = (w.file("one.folded"), w.file("two.folded"));
     std::fs::write(&before, "main;parse 4000\nmain;render 4000\n").unwrap();
     std::fs::write(&after, "main;parse 8000\nmain;render 4000\nmain;rare 1\n").unwrap();
-    let one = json(&kymo(&["diff", "--json", &before, &after]).success());
-    let functions = one["measures"][0]["functions"].as_array().unwrap();
-    assert_eq!(functions[0]["function"], "parse");
-    for change in functions.iter().map(|f| &f["self"]).filter(|change| !change.is_null()) {
+    let one = answer_of(&kymo(&["diff", "--json", &before, &after]).success());
+    assert_eq!(changes(&one, "self").next().unwrap()["function"], "parse");
+    for change in changes(&one, "self") {
         assert_eq!((&change["verdict"], &change["more_runs"]), (&"undecided".into(), &3.into()));
     }
     assert!(one["ledger"].to_string().contains("one run of a side shows no spread"), "{one:#}");
@@ -502,11 +522,11 @@ fn profiles_without_times_are_compared_as_runs() {
         args.extend(stacks[1].iter().map(String::as_str));
         kymo(&args)
     };
-    let out = json(&gated(&[]).expect_status(5));
+    let out = answer_of(&gated(&[]).expect_status(5));
     let reason = out["gates"][0]["reason"].as_str().unwrap();
     assert!(reason.starts_with("no times show that the sides were recorded in turns"), "{reason}");
     assert!(out["ledger"].to_string().contains("\"sequential\""), "{out:#}");
-    let out = json(&gated(&["--accept-sequential"]).expect_status(4));
+    let out = answer_of(&gated(&["--accept-sequential"]).expect_status(4));
     assert_eq!(out["gates"][0]["outcome"], "failed");
     let tree = kymo(&["diff", "-g", &before, &after]).success().stdout;
     let branches: Vec<Vec<&str>> = tree
@@ -537,19 +557,17 @@ fn answers_are_compared_row_by_row() {
         (0..6).map(one).collect()
     };
     let (before, after) = (record("calm", &["0"]), record("eager", &["20"]));
-    let mut args = vec!["diff", "--json", "--of", "syscalls report", "--before"];
+    // The recordings have the calls of all tasks of the machine.
+    let mut args = vec!["diff", "--json", "--of", "syscalls report --comm answers", "--before"];
     args.extend(before.iter().map(String::as_str));
     args.push("--after");
     args.extend(after.iter().map(String::as_str));
-    let value = json(&kymo(&args).success());
+    let value = answer_of(&kymo(&args).success());
     let sentence = value["sentence"].as_str().unwrap();
     assert!(sentence.starts_with("`fsync` (total_ns) is new"), "{sentence}");
-    let measures = value["measures"].as_array().unwrap();
-    let counts = measures.iter().find(|m| m["name"] == "count").unwrap();
     let calls = |name: &str| {
-        let rows = counts["functions"].as_array().unwrap();
-        let row = rows.iter().find(|row| row["function"] == name).unwrap();
-        let own = &row["self"];
+        let mut counts = changes(&value, "self").filter(|row| row["quantity"] == "count");
+        let own = counts.find(|row| row["function"] == name).unwrap();
         (own["before"].as_f64(), own["after"].as_f64(), own["verdict"].as_str().unwrap())
     };
     assert_eq!(calls("fsync"), (Some(0.0), Some(20.0), "new"));
@@ -562,7 +580,7 @@ fn answers_are_compared_row_by_row() {
     let refused =
         kymo(&["diff", "--of", "syscalls report", "--time", "0,1", &before[0], &after[0]]);
     assert_eq!(refused.status, 2, "{refused:?}");
-    // The reason of the other command is told in its words.
+    // The reason of the other command is reported in its words.
     let cut = w.file("cut.data");
     let whole = std::fs::read(&before[0]).unwrap();
     std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
@@ -571,7 +589,7 @@ fn answers_are_compared_row_by_row() {
     assert!(!failed.stderr.contains('{'), "{failed:?}");
 }
 
-/// Calls getppid(2) 30 times, and fsync(2) as often as it is told to.
+/// Calls getppid(2) 30 times, and fsync(2) a given number of times.
 const CALLS: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>

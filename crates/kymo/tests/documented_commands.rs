@@ -77,7 +77,7 @@ fn shown(text: &str) -> Vec<(usize, String)> {
             }
             None => found.push((number + 1, command.to_owned())),
         }
-        // A quote or a backslash at the end goes on in the next line.
+        // A quote or a backslash at the end continues in the next line.
         let whole = found.last().map_or("", |(_, command)| command.as_str());
         continued = whole.ends_with('\\') || whole.matches('\'').count() % 2 == 1;
     }

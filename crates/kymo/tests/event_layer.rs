@@ -103,7 +103,7 @@ fn three_formats_of_one_workload_give_the_same_answers() {
         assert_eq!(table(ctf), first, "{flags:?}");
     }
 
-    // What the program was told to do, field by field.
+    // Expected values of the program, field by field.
     let script = |recording: &str, more: &[&str]| {
         values(&[&["script", "--json", "-i", recording][..], more].concat())
     };
@@ -168,7 +168,7 @@ fn three_formats_of_one_workload_give_the_same_answers() {
 
     // Code is only in samples.
     let refused = kymo(&["annotate", "-i", trace_dat]).failure().stderr;
-    assert!(refused.contains("is no perf.data: only samples of code have"), "{refused}");
+    assert!(refused.contains("is not a perf.data: only samples of code contain"), "{refused}");
 
     // A field that there is not is refused alike, with those that there are.
     for recording in recordings.all() {

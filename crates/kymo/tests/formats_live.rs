@@ -1,5 +1,5 @@
-//! How many formats of the running kernel are rendered otherwise than by it, with
-//! what the kernel's BTF tells of names that it left in them.
+//! Number of formats of the running kernel that are rendered otherwise than by the kernel, with its
+//! BTF for names that it left in them.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::collections::BTreeMap;

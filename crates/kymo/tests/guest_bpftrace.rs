@@ -25,7 +25,7 @@ const PROGRAMS: [&str; 8] = [
     "kprobe:vfs_read /pid == cpid/ { printf(\"%s %d %s\\n\", comm, arg2, func); }",
 ];
 
-/// What `kymo run` prints under bpftrace's name and as its release, and what bpftrace prints.
+/// Returns the output of `kymo run` under bpftrace's name and as its release, and that of bpftrace.
 fn both(arguments: &[&str]) -> (String, String) {
     let directory = tempfile::tempdir().unwrap();
     let link = directory.path().join("bpftrace");
@@ -80,7 +80,7 @@ fn a_tool_with_kprobes_prints_what_it_prints_with_bpftrace() {
 }
 
 /// Tools beside bpftrace on one program, and the columns, without those of the clock, that differ
-/// from run to run: processes, times since the begin.
+/// from run to run: processes, times since the start.
 const TOOLS: [(&str, &[usize]); 2] = [("dcsnoop", &[0, 1]), ("setuids", &[0])];
 
 #[test]
@@ -100,7 +100,7 @@ fn tools_with_kprobes_print_what_they_print_with_bpftrace() {
         let (ours, theirs) = both(&[&tool, "-c", sockets.arg()]);
         let is_time = |word: &str| word.len() == 8 && word.as_bytes()[2] == b':';
         let lines = |text: &str| -> Vec<String> {
-            // The directory of a process is looked up by its number.
+            // The directory of a process is resolved by its number.
             let is_number = |line: &str| name == "dcsnoop" && line.ends_with(char::is_numeric);
             let about = text.lines().filter(|l| l.contains("sockets") && !is_number(l));
             let kept = |line: &str| {

@@ -36,7 +36,7 @@ fn kymo(args: &[&str]) -> Outcome {
     run(env!("CARGO_BIN_EXE_kymo"), args).success()
 }
 
-/// What the script takes for a name: letters, digits and dashes before the CPU.
+/// Name of the task as the script parses it: letters, digits and dashes before the CPU.
 fn name_of_script(task: &str) -> &str {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let cut = task.rfind(|c| !is_part(c)).map_or(0, |at| at + 1);

@@ -46,13 +46,13 @@ impl Shell {
         self.try_run(line).success().stdout
     }
 
-    /// What fails says why.
+    /// Returns the error message of a command that must fail.
     #[track_caller]
     fn refused(&self, line: &str) -> String {
         self.try_run(line).failure().stderr
     }
 
-    /// The same of both, with perf's name in it.
+    /// Asserts that perf prints the same, and returns it.
     #[track_caller]
     fn same(&self, line: &str) -> String {
         let (ours, theirs) = (self.run(line), self.run(&line.replacen("kymo", "perf", 1)));
@@ -349,7 +349,7 @@ fn a_kernel_that_is_not_this_one_is_refused() {
     // Sources that are not there: named, with what to do.
     let missing = sh.try_run("cd /; kymo probe --line vfs_read").failure().stderr;
     has(&missing, "fs/read_write.c is not here");
-    has(&missing, "-s says where");
+    has(&missing, "-s sets the source directory");
     // A pattern wants the source, too.
     has(&sh.refused("cd /; kymo probe 'schedule;sched_*'"), "source");
     has(&sh.refused("kymo probe --max-probes 2 'vfs_*'"), "more than 2 places");

@@ -155,7 +155,7 @@ fn a_modules_lines_name_what_they_call() {
         return;
     }
     load_module("sd_mod", "");
-    // Answers at once: with its delay the machine would be idle, mostly.
+    // Answers immediately: with its delay the machine would be idle, mostly.
     load_module("scsi_debug", "dev_size_mb=8 delay=0");
     let w = Workload::compile("reads", include_str!("guest_programs/reads.c"));
     let file = w.file("perf.data");
@@ -168,7 +168,7 @@ fn a_modules_lines_name_what_they_call() {
         let found = named_there(&stacks(&text), &sources.join("drivers/scsi/scsi_debug.c"));
         (text, found)
     };
-    // As many as it takes on this machine.
+    // The number that this machine needs.
     let mut rounds = ["4", "16", "64"].iter();
     let (text, good, other) = loop {
         let (text, (good, other)) = sampled(rounds.next().unwrap());

@@ -109,7 +109,7 @@ fn what_a_killed_tracer_changed_in_the_top_the_next_start_puts_back() {
         assert!(started.elapsed().as_secs() < 60, "{}", tracer());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    // Somebody else's start leaves it alone while it lives.
+    // Another tool's start leaves it alone while it lives.
     let _ = kymo(&["event", "show"]).success();
     assert_eq!(tracer().trim(), "function_graph");
     child.kill().unwrap();

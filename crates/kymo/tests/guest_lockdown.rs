@@ -15,7 +15,7 @@ tracepoint! {
 
 const ROLE: &str = "KYMO_LOCKED_STEPS";
 
-/// This test program is started again as one with tracepoints, which makes the number of steps that it is told.
+/// This test program is started again as one with tracepoints, which makes a given number of steps.
 #[test]
 fn role() {
     let Some(steps) = std::env::var(ROLE).ok() else { return };

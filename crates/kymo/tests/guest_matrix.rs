@@ -1,7 +1,6 @@
-//! What works on the kernel of the guest, capability by capability: each is tried on a workload
-//! whose numbers are known. One may be absent only where the kernel lacks what it needs, and then
-//! kymo must say so. `cargo xtask vm matrix` runs this on the kernels of several releases and
-//! draws a table.
+//! Matrix of capabilities on the kernel of the guest: each is tried on a workload with known
+//! numbers. One may be absent only where the kernel lacks what it needs, and then kymo must report
+//! that. `cargo xtask vm matrix` runs this on the kernels of several releases and draws a table.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::collections::BTreeSet;
@@ -33,7 +32,7 @@ tracepoint! {
     }
 }
 
-/// This test program is started again as one with tracepoints, which makes the number of steps that it is told.
+/// This test program is started again as one with tracepoints, which makes a given number of steps.
 const ROLE: &str = "KYMO_MATRIX_STEPS";
 
 #[test]
@@ -45,7 +44,7 @@ fn role() {
     }
 }
 
-/// What a kernel may be without, and in which words that is said.
+/// Feature that a kernel may lack, and the words of the message about it.
 struct Feature {
     is_there: fn() -> bool,
     reason: &'static str,
@@ -60,10 +59,10 @@ struct Capability {
     refusal: Option<Refusal>,
 }
 
-/// What is done on a kernel that lacks something, and a word that the message must have.
+/// Command to run on a kernel that lacks something, and a word that the message must have.
 type Refusal = (fn(&Ground) -> Outcome, &'static str);
 
-/// What the capabilities are tried on.
+/// Workloads on which the capabilities are tried.
 struct Ground {
     syscalls: Workload,
     spin: Workload,

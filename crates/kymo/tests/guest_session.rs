@@ -8,7 +8,7 @@ const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::TraceCmd, Need::Gcc];
 const GETPPID: &str = "syscalls:sys_enter_getppid";
 
-/// How many of the program's calls a file holds, which trace-cmd and kymo agree on.
+/// Number of the program's calls in a file, on which trace-cmd and kymo agree.
 #[track_caller]
 fn calls(path: &str) -> usize {
     let of = |out: String| {

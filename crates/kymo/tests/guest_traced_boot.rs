@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
-/// What the disks' driver delays a command by: ten ticks of the kernel's 250 a second.
+/// Delay of a command by the disks' driver: ten ticks of the kernel's 250 a second.
 const DELAY: u64 = 40_000_000;
 /// Commands of a disk that are delayed at least: its capacity, its caches, its partitions.
 const COMMANDS: u64 = 6;
@@ -61,14 +61,14 @@ fn a_traced_boot_is_explained() {
     let line = std::fs::read_to_string("/proc/cmdline").unwrap();
     let word = |name: &str| line.split_whitespace().find_map(|w| w.strip_prefix(name));
     let boot = word("kymo_boot=").expect("the guest of a traced boot");
-    // What is proposed is what this kernel was told; disks have events of their own by now.
-    let told = run(KYMO, ["boot", "prepare", "--buffer-size", "32M"]).success().stdout;
+    // The proposal equals this kernel's command line; disks have events of their own by now.
+    let parameters = run(KYMO, ["boot", "prepare", "--buffer-size", "32M"]).success().stdout;
     let (events, others): (Vec<&str>, Vec<&str>) =
-        told.split_whitespace().partition(|w| w.starts_with("trace_event="));
-    assert!(others.iter().all(|w| line.split_whitespace().any(|l| l == *w)), "{told} {line}");
+        parameters.split_whitespace().partition(|w| w.starts_with("trace_event="));
+    assert!(others.iter().all(|w| line.split_whitespace().any(|l| l == *w)), "{parameters} {line}");
     let events: Vec<&str> = events[0].trim_start_matches("trace_event=").split(',').collect();
     let traced = word("trace_event=").unwrap();
-    assert!(traced.split(',').all(|e| events.contains(&e)), "{told} {line}");
+    assert!(traced.split(',').all(|e| events.contains(&e)), "{parameters} {line}");
 
     let directory = tempfile::tempdir().unwrap();
     let saved = directory.path().join("boot");

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use kymo_testkit::{Need, require, run};
 use tempfile::TempDir;
 
-/// What trace-cmd of Debian 12 words otherwise than the kernel does: enumerators
-/// that it does not know, a `struct page` it cannot place, and the flags of a
-/// timer, of which it shows all.
+/// Events that trace-cmd of Debian 12 prints otherwise than the kernel: enumerators that it does
+/// not know, a `struct page` it cannot place, and the flags of a timer, of which it shows all.
 const OTHERWISE: &[&str] = &["mm_page_", "hrtimer_init:", "hrtimer_start:", "timer_start:"];
 
 /// Name and number of the task of a line.

@@ -59,7 +59,7 @@ int main(void) {
 }
 "#;
 
-/// What lies at a path, until it is dropped.
+/// Path that is removed on drop.
 struct Lying(PathBuf);
 
 impl Drop for Lying {
@@ -109,10 +109,10 @@ fn a_map_of_functions_that_is_no_regular_file() {
     symlink("/proc/kmsg", &map.0).unwrap();
     everybody("a file of the kernel", "not a regular file");
     symlink(&huge, &map.0).unwrap();
-    everybody("64 GB", "are more than");
+    everybody("64 GB", "exceed the limit of");
 }
 
-/// Spins in a function that the compiler was told is of another file.
+/// Spins in a function that a `#line` places in another file.
 fn named_source(file: &str) -> String {
     format!(
         "volatile unsigned long sink;\n\

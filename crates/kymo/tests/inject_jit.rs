@@ -148,7 +148,7 @@ fn perf_names_functions_that_were_made_at_run_time() {
 }
 
 #[test]
-fn a_recording_of_another_clock_is_left_as_it_is_and_that_is_said() {
+fn a_recording_with_a_different_clock_is_unchanged_and_reported() {
     if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
         return;
     }
@@ -161,6 +161,97 @@ fn a_recording_of_another_clock_is_left_as_it_is_and_that_is_said() {
     assert!(out.stderr.contains("record with -k mono"), "{out:?}");
     let maps = kymo(&["script", "--show-mmap-events", "-i", &made]).success().stdout;
     assert!(maps.contains(".dump") && !maps.contains("/jitted-"), "{maps}");
+}
+
+/// A program whose main function calls `burn` through code that it makes at run time, with the
+/// unwinding information and the header (no machine) that CPython 3.13 writes for its trampolines.
+const TRAMPOLINE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+/* sub $8,%rsp; call *%rdi; add $8,%rsp; ret */
+static const unsigned char code[] = {
+    0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x83, 0xc4, 8, 0xc3};
+static const unsigned char unwinding[72] = {
+    /* .eh_frame: 48 bytes */
+    0x14, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 0x10, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0,
+    0x14, 0, 0, 0, 0x1c, 0, 0, 0, 0xd0, 0xff, 0xff, 0xff, 11, 0, 0, 0, 0, 0x44, 0x0e, 0x10, 0x46,
+    0x0e, 8, 0,
+    /* .eh_frame_hdr: 20 bytes */
+    1, 0x1b, 3, 0x3b, 0xcc, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0xc0, 0xff, 0xff, 0xff, 0xe8, 0xff, 0xff,
+    0xff};
+static int fd;
+static volatile unsigned long sum;
+static void put(const void *bytes, int n) { if (write(fd, bytes, n) != n) _exit(3); }
+static void head(int kind, int size) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    uint32_t words[2] = {kind, 16 + size};
+    uint64_t time = t.tv_sec * 1000000000ull + t.tv_nsec;
+    put(words, 8), put(&time, 8);
+}
+__attribute__((noinline)) void burn(void) {
+    for (unsigned long n = 0; n < 300000000; n++) sum += n;
+}
+int main(int count, char **arguments) {
+    unsigned char *page =
+        mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/jit-%d.dump", arguments[1], getpid());
+    fd = open(path, O_CREAT | O_TRUNC | O_RDWR, 0644);
+    uint32_t begin[10] = {0x4A695444, 1, 40, 0, 0, getpid()};
+    put(begin, sizeof begin);
+    mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    memcpy(page, code, sizeof code);
+    uint64_t sizes[3] = {68, 20, 80};
+    head(4, 24 + 72), put(sizes, 24), put(unwinding, 72);
+    uint32_t ids[2] = {getpid(), getpid()};
+    uint64_t words[4] = {(uint64_t)page, (uint64_t)page, sizeof code, 1};
+    head(0, 40 + 16 + sizeof code);
+    put(ids, 8), put(words, sizeof words), put("made_trampoline", 16), put(code, sizeof code);
+    ((void (*)(void (*)(void)))page)(burn);
+    return sum == 1;
+}
+"#;
+
+/// Unwinding information in a jitdump file leads through the code, with `inject` and without it, in
+/// kymo and in perf.
+#[test]
+fn stacks_lead_through_code_made_at_run_time() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("inject_unwinding", TRAMPOLINE);
+    let (file, made) = (w.file("perf.data"), w.file("made.data"));
+    let directory = w.dir().display().to_string();
+    let clock = ["record", "-q", "-k", "mono", "-F", "500", "--call-graph", "dwarf,4096"];
+    let command = ["-e", "cpu-clock:u", "-o", &file, "--", w.arg(), &directory];
+    let _ = kymo(&[&clock[..], &command].concat()).success();
+    let _ = kymo(&["inject", "-j", "-i", &file, "-o", &made]).success();
+    let maps = kymo(&["script", "--show-mmap-events", "-i", &made]).success().stdout;
+    // The code up to the next multiple of 8, and what is mapped behind it.
+    assert!(maps.contains("(0x60) @ 0x80"), "{maps}");
+    let script = ["script", "-F", "ip,sym", "-i"];
+    // perf 7.2 with elfutils' unwinder ends each of these stacks behind its first frame.
+    for (reader, text) in [
+        ("kymo, injected", kymo(&[&script[..], &[&made]].concat()).success().stdout),
+        ("kymo, recorded", kymo(&[&script[..], &[&file]].concat()).success().stdout),
+        ("perf", perf([&script[..], &[&made]].concat()).success().stdout),
+    ] {
+        let name = |line: &str| line.split_whitespace().nth(1).map(str::to_owned);
+        let stacks = text.split("\n\n").map(|stack| stack.lines().filter_map(name));
+        let stacks: Vec<Vec<String>> = stacks.map(Iterator::collect).collect();
+        let in_burn = stacks.iter().filter(|s| s.first().is_some_and(|f| f == "burn")).count();
+        let whole =
+            |s: &&Vec<String>| s.get(..3).is_some_and(|s| s == ["burn", "made_trampoline", "main"]);
+        let whole = stacks.iter().filter(whole).count();
+        assert!(in_burn > 20 && whole * 10 > in_burn * 9, "{reader}: {whole} of {in_burn}: {text}");
+    }
 }
 
 /// Memory that becomes executable after its functions were written does not hide them.

@@ -100,7 +100,7 @@ fn requests_are_those_that_a_program_makes() {
         let record = ["io", "record", "-q", "-o", &recording];
         let _ = kymo(&[&record, &workload[..]].concat()).success();
         let requests = lines(&recording, &["--comm", "dd-of-requests"]);
-        // Where the file goes on elsewhere on the disk, a part of it is two requests.
+        // Where the file continues elsewhere on the disk, a part of it is two requests.
         let of = |op: &str, most: u64| -> u64 {
             let bytes = requests.iter().filter(|r| r["op"] == op).map(|r| number(&r["bytes"]));
             bytes.filter(|bytes| *bytes <= most).sum()
@@ -167,6 +167,68 @@ fn sectors_of(path: &str, device: u64) -> Option<Vec<(u64, u64)>> {
         })
         .collect();
     (!extents.is_empty()).then_some(extents)
+}
+
+/// The answer is about the command, whatever other programs do meanwhile.
+#[test]
+fn requests_beside_a_command_are_those_of_its_tasks() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let state = TracingState::take();
+    let _awake = NoIdleCpus::keep();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let link = |name: &str| {
+        std::os::unix::fs::symlink("/bin/dd", path(name)).unwrap();
+        path(name)
+    };
+    let (own, other) = (link("dd-own"), link("dd-other"));
+    let write = |dd: &str, file: &str, count: u32| {
+        format!("{dd} if=/dev/zero of={} bs=4k count={count} oflag=direct", path(file))
+    };
+    let endless = format!("while :; do {}; done", write(&other, "b", 20));
+    let mut beside = std::process::Command::new("sh").args(["-c", &endless]).spawn().unwrap();
+    let command = write(&own, "a", 41);
+    let table = kymo(&["io", "top", "--json", "--", "sh", "-c", &command]);
+    beside.kill().unwrap();
+    beside.wait().unwrap();
+    let table: Value = serde_json::from_str(&table.success().stdout).unwrap();
+    let rows = list(&table["processes"]);
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["comm"].as_str()).collect();
+    assert!(names.contains(&"dd-own") && !names.contains(&"dd-other"), "{rows:#?}");
+    drop(state);
+}
+
+/// Workers of the kernel write back the page cache that a command wrote into.
+#[test]
+fn writes_of_a_command_that_workers_make_are_reported() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let state = TracingState::take();
+    let _awake = NoIdleCpus::keep();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let top = |name: &str, more: &[&str]| {
+        let file = directory.path().join(name).to_str().unwrap().to_owned();
+        // sync(1) leaves the data of files to workers.
+        let command = format!("dd if=/dev/zero of={file} bs=64k count=20; sync -f {file}");
+        let all = [&["io", "top", "--json"], more, &["--", "sh", "-c", &command]].concat();
+        kymo(&all).success()
+    };
+    let (table, all) = (top("own", &[]), top("all", &["-a"]));
+    let written = |table: &Outcome| {
+        let table: Value = serde_json::from_str(&table.stdout).unwrap();
+        let rows = list(&table["processes"]).iter();
+        rows.map(|row| number(&row["written_bytes"])).sum::<u64>()
+    };
+    assert!(written(&all) >= 20 << 16, "{}", all.stdout);
+    let note = "kernel workers, which write pages back later";
+    if written(&table) < 20 << 16 {
+        assert!(table.stdout.contains(note) || table.stderr.contains(note), "{table:?}");
+    }
+    assert!(!all.stdout.contains(note), "{}", all.stdout);
+    drop(state);
 }
 
 #[test]
@@ -239,7 +301,7 @@ fn requests_are_of_the_files_whose_sectors_they_have() {
     let counts = list(&top["files"]).iter().map(|r| number(&r["count"]));
     assert_eq!(counts.sum::<u64>(), requests.len() as u64);
     let latency = kymo(&["io", "latency", "--files", "3", "-i", &recording]).stdout;
-    assert!(latency.contains("What they were for:"), "{latency}");
+    assert!(latency.contains("\n  Files\n"), "{latency}");
 
     // Without the events nothing is said of files.
     let program = format!("dd if=/dev/zero of={direct} bs=4k count=3 oflag=direct conv=notrunc");
@@ -247,7 +309,7 @@ fn requests_are_of_the_files_whose_sectors_they_have() {
     let _ = kymo(&[&record[..], &["--", "sh", "-c", &program]].concat()).success();
     assert!(lines(&without, &[]).iter().all(|r| r["file"].is_null()));
     let text = kymo(&["io", "top", "--by", "file", "-i", &without]).stdout;
-    assert!(text.contains("what requests are for is not known"), "{text}");
+    assert!(text.contains("the files of requests are unknown"), "{text}");
     assert_eq!(state.left_behind(), None);
 }
 
@@ -350,7 +412,7 @@ fn requests_of_lttng_are_followed_through_all_that_happens_to_them() {
     // Devices, and what is no device.
     assert_eq!(lines(path, &["-d", "254,1"]).len(), 2);
     let wrong = kymo(&["io", "top", "-d", "vda", "-i", path]).expect_status(2);
-    assert!(wrong.stderr.contains("no MAJOR,MINOR"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("not MAJOR,MINOR"), "{}", wrong.stderr);
     // Packets of CPU 0 taken out in turn: times are those of all events, or marked.
     let key = |r: &Value| (r["device"].to_string(), number(&r["completed_ns"]));
     let truth: BTreeMap<_, Value> = all.iter().map(|r| (key(r), r.clone())).collect();
@@ -360,7 +422,7 @@ fn requests_of_lttng_are_followed_through_all_that_happens_to_them() {
         CtfWriter { classes: &CLASSES, events: &events, packet: 3, without: &without }
             .write(&there);
         for r in lines(there.to_str().unwrap(), &[]) {
-            // What is missing at the begin is not known to be lost: nothing was before.
+            // Events missing at the start are not known to be lost: nothing was before.
             let names = if lost == 0 { &["device_ns"][..] } else { &["device_ns", "queue_ns"] };
             let same = truth.get(&key(&r)).is_some_and(|t| names.iter().all(|n| t[*n] == r[*n]));
             assert!(same || r["uncertain"] == true, "{lost} {r}");
@@ -387,6 +449,6 @@ fn what_is_missing_is_said() {
     child.kill().unwrap();
     child.wait().unwrap();
     let none = kymo(&["io", "latency", "-i", &path, "--strict"]).expect_status(3);
-    assert!(none.stdout.contains("no block request was made in that time"), "{}", none.stdout);
+    assert!(none.stdout.contains("there were no block requests in that time"), "{}", none.stdout);
     assert!(!none.stdout.contains("record them"), "{}", none.stdout);
 }

@@ -68,7 +68,9 @@ fn the_schema_states_its_version() {
 /// definition of the schema, and what stands between two comments of the reference.
 fn generated(schema: &str, reference: &str) -> (String, String) {
     let (mut schema, mut reference) = (schema.to_owned(), reference.to_owned());
-    for answer in kymo_analysis::answer_schemas() {
+    let mut answers = kymo_analysis::answer_schemas();
+    answers.push(kymo_view::diff::answer_schema());
+    for answer in answers {
         let start = format!("    \"{}\": ", answer.name);
         let from = schema.find(&start).unwrap_or_else(|| panic!("no definition {}", answer.name));
         let to = from + schema[from..].find('\n').unwrap();
@@ -309,20 +311,20 @@ fn a_ledger_goes_where_it_is_wanted() {
     let (data, file) = (path("x.data"), path("ledger.json"));
     let what = ["record", "-q", "-e", "cpu-clock", "-o", &data, "--", "true"];
     let _ = run(KYMO, what).success();
-    // Nothing is left of the samples, which is told.
-    let none = ["-i", &data, "--comm", "nobody"];
+    // No sample is left, which is reported.
+    let none = ["-i", &data, "--comm", "absent"];
     let report = |options: &[&str]| run(KYMO, [&["report"], options, &none].concat()).success();
     let text = report(&[]);
-    assert!(text.stdout.contains("no event matches --comm nobody"), "{text:?}");
+    assert!(text.stdout.contains("no event matches --comm absent"), "{text:?}");
     let json = report(&["--json"]);
-    assert!(!json.stdout.contains("no event matches --comm nobody"), "{json:?}");
+    assert!(!json.stdout.contains("no event matches --comm absent"), "{json:?}");
     let kinds = |ledger: &Value| -> Vec<String> {
         let notes = ledger.as_array().unwrap().iter();
         notes.map(|n| n["kind"].as_str().unwrap().to_owned()).collect()
     };
     assert!(kinds(&ledger_of(&json.stderr)).contains(&"empty".to_owned()), "{json:?}");
     let table = report(&["-t", ","]);
-    assert!(!table.stdout.contains("no event matches --comm nobody"), "{table:?}");
+    assert!(!table.stdout.contains("no event matches --comm absent"), "{table:?}");
     assert!(kinds(&ledger_of(&table.stderr)).contains(&"empty".to_owned()), "{table:?}");
     for options in [&["--json", "--ledger", &file][..], &["--ledger", &file]] {
         let _ = std::fs::remove_file(&file);

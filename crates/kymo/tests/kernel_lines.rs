@@ -24,7 +24,7 @@ const NEEDS: [Need; 5] = [
     Need::Tool("xz"),
     Need::Tool("zstd"),
 ];
-/// Where the module is, and how far the kernel was moved.
+/// Address of the module, and offset by which the kernel was moved.
 const BASE: u64 = 0xffff_ffff_c0a4_1000;
 const MOVED: u64 = 0x0cc0_0000;
 
@@ -138,7 +138,7 @@ impl Case {
         (text(&out.stdout), text(&out.stderr))
     }
 
-    /// Of each sample its frames: functions with offset and lines.
+    /// Returns the frames of each sample: functions with offset and lines.
     fn frames(&self, file: &str, args: &[&str]) -> Vec<Vec<Shown>> {
         let fixed = ["script", "-i", file, "-F", "ip,sym,symoff,srcline"];
         shown(&self.kymo(&[&fixed, args].concat()).0)
@@ -179,7 +179,7 @@ fn shown(text: &str) -> Vec<Vec<Shown>> {
     all
 }
 
-/// What `addr2line` says of addresses: functions and lines, innermost first.
+/// Returns functions and lines of addresses by `addr2line`, innermost first.
 fn addr2line(
     tool: &str,
     dir: &Path,
@@ -209,9 +209,9 @@ fn addr2line(
     all
 }
 
-/// Compares frames of samples, one for each address, with addr2line's; tells how many
-/// frames are inlined, and where the files alone differ: binutils names the unit's own
-/// file for some lines of headers.
+/// Compares frames of samples, one for each address, with addr2line's; returns the number of
+/// inlined frames, and where the files alone differ: binutils names the unit's own file for some
+/// lines of headers.
 fn compare(ours: &[Vec<Shown>], theirs: &[Vec<(String, String)>]) -> (usize, Vec<usize>) {
     assert_eq!(ours.len(), theirs.len());
     let (mut inlined, mut unknown, mut files) = (0, 0, Vec::new());
@@ -314,7 +314,7 @@ fn a_moved_kernels_lines_are_addr2lines() {
 }
 
 #[test]
-fn a_kernel_of_another_build_is_refused_and_named() {
+fn a_kernel_of_a_different_build_is_refused_and_named() {
     if !require(&NEEDS) {
         return;
     }
@@ -376,7 +376,7 @@ fn a_modules_names_and_lines_come_from_its_file() {
     assert!(all > 100, "{all}");
 }
 
-/// The module as other distributions ship it says what the plain one did; a damaged one
+/// The module as other distributions ship it gives the same as the plain one; a damaged one gives
 /// nothing, and is named.
 fn packed_modules_say_the_same(case: &Case, file: &str, plain: &[Vec<Shown>]) {
     let root = case.dir.path().join("packed");
@@ -400,7 +400,7 @@ fn packed_modules_say_the_same(case: &Case, file: &str, plain: &[Vec<Shown>]) {
     }
 }
 
-/// Of each instruction its text, without what is said of its target.
+/// Returns the text of each instruction, without the annotation of its target.
 fn code(text: &str, separator: &str) -> BTreeMap<u64, String> {
     let mut rows = BTreeMap::new();
     for line in text.lines() {
@@ -529,8 +529,8 @@ fn kept_symbols_of_the_kernel_change_no_report() {
     let mut broken = whole.clone();
     *broken.last_mut().unwrap() ^= 1;
     std::fs::write(&path, broken).unwrap();
-    let told = kymo(&report, &directory);
-    assert!(told.contains("is damaged") && told.contains("do_syscall_64"), "{told}");
+    let reported = kymo(&report, &directory);
+    assert!(reported.contains("is damaged") && reported.contains("do_syscall_64"), "{reported}");
     assert_eq!(std::fs::read(&path).unwrap(), whole);
     assert_eq!(kymo(&report, &directory), wanted[0]);
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
-/// What allocates objects and pages and frees most of them.
+/// Load that allocates objects and pages and frees most of them.
 const LOAD: &str = "for i in 1 2 3 4 5 6 7 8; do ls -lR /usr/share/doc/a* > /dev/null; done; \
                     head -c 8000000 /dev/zero > big; cat big > /dev/null; rm big";
 
@@ -65,7 +65,7 @@ fn events(path: &str) -> Vec<Event> {
     text.lines().map(event).collect()
 }
 
-/// What is known of the slab allocator, counted in the plainest way.
+/// Model of the slab allocator, counted in the simplest way.
 #[derive(Debug, Default, PartialEq)]
 struct SlabModel {
     /// Bytes taken and asked for, number, objects freed elsewhere, alive; by caller.
@@ -393,7 +393,7 @@ fn processes_are_the_models(path: &str) {
     }
     assert_eq!(rows, model);
     assert!(model.len() > 3, "{model:?}");
-    // What is alive is of somebody, by process and by call chain.
+    // All live memory is attributed, by process and by call chain.
     let sum = |list: &str, name: &str| -> u64 {
         page[list].as_array().unwrap().iter().map(|row| number(&row[name])).sum()
     };
@@ -582,5 +582,5 @@ fn what_is_missing_is_said() {
     let none = kymo(&["kmem", "pagealloc", "-i", there, "--strict"]).expect_status(3);
     assert!(none.stdout.contains("no events of the page allocator"), "{}", none.stdout);
     let bad = kymo(&["kmem", "stat", "--caller", "-s", "color", "-i", there]).failure();
-    assert!(bad.stderr.contains("there is no key \"color\""), "{}", bad.stderr);
+    assert!(bad.stderr.contains("unknown key \"color\""), "{}", bad.stderr);
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
-/// What makes interrupts of a disk, softirqs and work items.
+/// Load that makes interrupts of a disk, softirqs and work items.
 const LOAD: &str =
     "for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of=big bs=1M count=2 conv=fsync; done; rm big";
 
@@ -220,7 +220,7 @@ fn perf_rows(text: &str) -> Vec<(u64, String, u64, String)> {
     rows
 }
 
-/// What perf prints is what the model makes of perf's rules.
+/// Asserts that perf's output equals that of the model of perf's rules.
 #[track_caller]
 fn model_is_perfs(path: &str, perf: &dyn Fn(&[&str]) -> String, events: &[Event], rules: Rules) {
     let millis = |nanos: f64| format!("{:.3}", nanos / 1e6);
@@ -275,7 +275,7 @@ fn numbers_of_live_recordings_are_those_of_the_events_as_are_perfs() {
         };
         assert_eq!(names(&ours), names(&said));
     }
-    // The CPUs' time is all of somebody.
+    // The CPUs' time is attributed completely.
     let top = json(&["kwork", "top", "--json", "-i", &dat]);
     let sum = |name: &str| -> u64 {
         top["tasks"].as_array().unwrap().iter().map(|task| number(&task[name])).sum()
@@ -422,7 +422,7 @@ fn what_is_missing_is_said() {
     assert!(none.stdout.contains("there are no events of interrupts"), "{}", none.stdout);
     assert!(none.stdout.contains("kymo kwork record"), "{}", none.stdout);
     let bad = kymo(&["kwork", "latency", "-s", "color", "-i", there]).failure();
-    assert!(bad.stderr.contains("there is no key \"color\""), "{}", bad.stderr);
+    assert!(bad.stderr.contains("unknown key \"color\""), "{}", bad.stderr);
     let bad = kymo(&["kwork", "-k", "tasklet", "report", "-i", there]).failure();
-    assert!(bad.stderr.contains("there is no \"tasklet\""), "{}", bad.stderr);
+    assert!(bad.stderr.contains("unknown kind \"tasklet\""), "{}", bad.stderr);
 }

@@ -32,7 +32,7 @@ fn system_calls_are_all_counted_and_none_of_who_counts() {
     let threads = text["threads"].as_array().unwrap();
     assert!(threads.iter().any(|t| t["comm"] == "syscalls"), "{threads:?}");
     assert_eq!(threads.len(), 1, "{threads:?}");
-    // No line tells to read again what cannot be read again.
+    // No line suggests to read again what cannot be read again.
     let page = ["syscalls", "report", "--live", "--", w.arg(), "100"];
     let page = run(KYMO, page).success().stdout;
     assert!(page.contains(" system calls of ") && !page.contains("kymo script -i"), "{page}");
@@ -156,7 +156,7 @@ fn memory_that_events_are_read_into_is_not_counted() {
     let text = json(&run(KYMO, [&pages[..], &dd].concat()).success());
     let processes = text["processes"].as_array().unwrap();
     let of = |comm: &str| processes.iter().filter(|p| p["comm"] == comm).collect::<Vec<_>>();
-    // A file system may take several pages at once.
+    // A file system may allocate several pages together.
     let bytes: u64 = of("dd").iter().map(|p| p["allocated_bytes"].as_u64().unwrap()).sum();
     assert!(bytes >= 20 << 20, "{processes:?}");
     assert_eq!(of("kymo-live"), Vec::<&Value>::new());
@@ -211,8 +211,8 @@ fn the_path_of_a_process_that_runs_already_is_shown() {
     let w = Workload::spin();
     let page = run(KYMO, ["why", "-a", "--", w.arg(), "300"]).success().stdout;
     assert!(page.contains(" took ") && !page.contains(" -i "), "{page}");
-    let nobody = run(KYMO, ["why", "--timeout", "50"]).failure().stderr;
-    assert!(nobody.contains("which task?"), "{nobody}");
+    let refused = run(KYMO, ["why", "--timeout", "50"]).failure().stderr;
+    assert!(refused.contains("which task?"), "{refused}");
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn in_a_pid_namespace_no_answer_is_empty_without_a_word() {
         is_said(&inside(&of_process(answer, 1)).failure());
     }
     // Answers that are of the command's tasks.
-    for (words, _) in &ANSWERS[..5] {
+    for (words, _) in &ANSWERS[..7] {
         let words = words.iter().chain(&["--", "true"]).map(|word| (*word).to_owned());
         is_said(&inside(&words.collect::<Vec<_>>()).failure());
     }
@@ -313,12 +313,11 @@ fn in_a_pid_namespace_no_answer_is_empty_without_a_word() {
     // Answers and recordings of all tasks have the kernel's ids, and name them as such.
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x").display().to_string();
-    let of_all: [&[&str]; 10] = [
+    let of_all: [&[&str]; 9] = [
         &["offcpu", "report", "-a", "--", "sleep", "0.1"],
         &["sched", "latency", "-a", "--", "sleep", "0.1"],
         &["sched", "timehist", "-a", "--", "sleep", "0.1"],
         &["kwork", "latency", "--", "sleep", "0.1"],
-        &["io", "top", "--", "sleep", "0.1"],
         &["why", "--", "sleep", "0.1"],
         &["trace", "-a", "-e", "sched:sched_switch", "--", "sleep", "0.1"],
         &["trace", "-a", "-e", "sched:sched_switch", "-o", &file, "--", "true"],
@@ -370,14 +369,14 @@ fn who_is_blocked_all_the_time_is_named() {
     }
 }
 
-/// Who may not watch the machine is told which setting forbids it, also as root of a user
-/// namespace.
+/// Without the right to a system-wide capture, the message names the setting that forbids it, also
+/// as root of a user namespace.
 #[test]
 fn without_rights_no_answer_is_empty_without_a_word() {
     if !require(&NEEDS) {
         return;
     }
-    let nobody = Unprivileged::new(std::path::Path::new(KYMO));
+    let user = Unprivileged::new(std::path::Path::new(KYMO));
     let names_it = |out: Outcome| {
         let said = out.failure().stderr;
         let words = ["perf_event_paranoid", "root", "ermission", "CAP_"];
@@ -385,7 +384,7 @@ fn without_rights_no_answer_is_empty_without_a_word() {
     };
     for (words, _) in ANSWERS {
         let args = [words, &["--", "true"]].concat();
-        names_it(nobody.run(&args));
+        names_it(user.run(&args));
         let unshare = ["--user", "--map-root-user", KYMO];
         names_it(run("unshare", [&unshare[..], &args].concat()));
     }
@@ -404,7 +403,7 @@ fn missing_events_are_named() {
     let said = |out: Outcome| format!("{}{}", out.stdout, out.stderr);
     for (words, _) in ANSWERS {
         let text = said(run(KYMO, [words, &["-i", &clock]].concat()));
-        let is_named = ["record", "no events", "has no", "there is no"];
+        let is_named = ["record", "no events", "has no", "there is no", "there are no"];
         assert!(is_named.iter().any(|word| text.contains(word)), "{words:?}: {text}");
         assert!(!text.contains("panicked"), "{text}");
     }
@@ -522,7 +521,7 @@ fn no_answer_is_empty_without_a_word() {
     }
 }
 
-/// Threads that sleep from before the begin to the end are in no table, but they are named.
+/// Threads that sleep from before the start to the end are in no table, but they are named.
 #[test]
 fn a_thread_that_sleeps_all_the_time_is_named() {
     if !require(&NEEDS) {
@@ -548,5 +547,175 @@ fn a_thread_that_sleeps_all_the_time_is_named() {
         let all = format!("{}{}", out.stdout, out.stderr);
         assert!(all.contains("1 chosen thread was blocked all the time"), "{all}");
         assert!(all.contains(&format!("({pid})")), "{all}");
+    }
+}
+
+/// Output of a command on both streams, and whether it succeeded.
+fn printed(args: &[&str]) -> (bool, String) {
+    let out = run(KYMO, args);
+    (out.status == 0, out.stdout + &out.stderr)
+}
+
+/// Commands that choose nothing by `--comm`: each names what is missing in its own words.
+#[test]
+fn no_comparison_table_or_export_is_empty_without_a_word() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let spin = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let samples = path("samples.data");
+    let _ = run(KYMO, ["record", "-q", "-e", "cpu-clock", "-o", &samples, "--", "sh", "-c", spin])
+        .success();
+
+    // A comparison.
+    for choice in [
+        &["--pid", "4194303"][..],
+        &["--tid", "4194303"],
+        &["-C", "nosuchname"],
+        &["--cpu", "4095"],
+        &["--time", "1,2"],
+    ] {
+        for form in [
+            &["diff", &samples, &samples][..],
+            &["diff", "-c", "delta", &samples, &samples],
+            &["diff", "--before", &samples, &samples, "--after", &samples, &samples],
+        ] {
+            let (is_success, text) = printed(&[form, choice].concat());
+            let is_named = text.contains("no event matches --") || text.contains("no event is ");
+            assert!(!is_success && is_named, "{form:?} {choice:?}: {text}");
+        }
+    }
+    let of = ["diff", "--of", "syscalls report", &samples, &samples];
+    let (is_success, text) = printed(&of);
+    assert!(!is_success && text.contains("; there are no events of system calls"), "{text}");
+
+    // Tables: what the recording lacks is named for each table without rows.
+    let tables = [
+        ("ftrace_event", "there are no events of the kernel"),
+        ("program_event", "there are no events of programs"),
+        ("args", "there are no fields of events"),
+        ("sched_slice", "there are no sched_switch events"),
+        ("thread_state", "there are no sched_switch events"),
+        ("offcpu", "there are no sched_switch events"),
+        ("syscalls", "there are no events of system calls"),
+        ("lock_contention", "there are no events lock:contention_begin"),
+        ("io_latency", "there are no events of block requests"),
+        ("io_top", "there are no events of block requests"),
+        ("kwork_report", "there are no events of interrupts"),
+        ("kmem_pagealloc", "there are no events of the page allocator"),
+    ];
+    for (table, missing) in tables {
+        let query = format!("SELECT * FROM {table}");
+        for format in ["--json", "--csv", "--memory-limit=1024"] {
+            let (_, text) = printed(&["sql", format, &samples, &query]);
+            assert!(text.contains(missing), "{table}: {text}");
+        }
+    }
+    let (_, text) = printed(&["sql", &samples, "SELECT count(*) FROM perf_sample"]);
+    assert!(!text.contains("empty:"), "{text}");
+    let (_, text) = printed(&["export", &samples, "-o", &path("out")]);
+    assert!(text.contains("there are no sched_switch events"), "{text}");
+
+    // Damaged files and directories.
+    let bytes = std::fs::read(&samples).unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        std::fs::write(path(name), bytes).unwrap();
+        path(name)
+    };
+    let cut = file("cut.data", &bytes[..bytes.len() / 2]);
+    let (head, empty) = (file("head.data", &bytes[..100]), file("empty.data", &[]));
+    let (without, broken) = (path("without"), path("broken"));
+    std::fs::create_dir(&without).unwrap();
+    std::fs::create_dir(&broken).unwrap();
+    std::fs::write(format!("{broken}/metadata"), "no metadata").unwrap();
+    let out = path("damaged");
+    for bad in [&cut, &head, &empty, &without, &broken] {
+        for args in [
+            &["sql", bad, "SELECT count(*) FROM sched_slice"][..],
+            &["export", bad, "-o", &out],
+            &["diff", "--before", &samples, "--after", bad],
+            &["diff", "-c", "delta", &samples, bad],
+            &["diff", "--of", "syscalls report", &samples, bad],
+        ] {
+            let (is_success, text) = printed(args);
+            let words = [
+                "damaged",
+                "cut short",
+                "is beyond",
+                "is empty",
+                "no stacks",
+                "is not a recording",
+            ];
+            let is_named = words.iter().any(|word| text.contains(word));
+            assert!(!is_success && is_named && text.contains(&**bad), "{args:?}: {text}");
+        }
+    }
+}
+
+/// Pages of `top` show the chosen tasks, and what there was where none are.
+#[test]
+fn no_page_of_top_is_empty_without_a_word() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let spin = Workload::spin();
+    let spin = || Command::new(spin.program()).arg("100000").stdout(Stdio::null()).spawn().unwrap();
+    let (mut one, mut other) = (spin(), spin());
+    let page = |more: &[&str]| {
+        let args = ["top", "--stdio", "--timeout", "700", "-d", "0.3", "-E", "1000"];
+        printed(&[&args, more].concat())
+    };
+    for choice in ["--comms", "--dsos", "--symbols"] {
+        let (is_success, text) = page(&[choice, "nosuchname"]);
+        assert!(is_success && text.contains("no sample matches --comms"), "{choice}: {text}");
+    }
+    let tasks = |choice: &[&str]| page(&[&["--tasks"], choice].concat());
+    let (_, text) = tasks(&["--comms", "nosuchname"]);
+    assert!(text.contains("no task matches -p, -t and --comms"), "{text}");
+    let (pid, others) = (one.id().to_string(), other.id().to_string());
+    let row = |text: &str, pid: &str| {
+        text.lines().any(|line| line.split_whitespace().nth(5) == Some(pid))
+    };
+    for choice in [&["-p", &pid][..], &["-t", &pid]] {
+        let (is_success, text) = tasks(choice);
+        assert!(is_success && row(&text, &pid) && !row(&text, &others), "{choice:?}: {text}");
+    }
+    let (_, text) = tasks(&[]);
+    assert!(row(&text, &pid) && row(&text, &others), "{text}");
+    // What it does not choose by, it refuses.
+    for refused in [&["--dsos", "x"][..], &["--symbols", "x"], &["-G", "x"], &["-u", "root"]] {
+        let (is_success, text) = tasks(refused);
+        assert!(!is_success && text.contains("cannot be used with"), "{refused:?}: {text}");
+    }
+    one.kill().unwrap();
+    other.kill().unwrap();
+    one.wait().unwrap();
+    other.wait().unwrap();
+    for gone in [&["-p", &pid][..], &["-t", &pid], &["--tasks", "-p", &pid]] {
+        let (is_success, text) = page(gone);
+        assert!(!is_success && text.contains("no such"), "{gone:?}: {text}");
+    }
+
+    // In other namespaces, and without rights.
+    let inside = |kind: &[&str], args: &[&str]| {
+        let out = run("unshare", [kind, &[KYMO], args].concat());
+        (out.status == 0, out.stdout + &out.stderr)
+    };
+    let pids = ["--pid", "--mount", "--fork", "--mount-proc"];
+    let top = ["top", "--tasks", "--stdio", "--timeout", "300"];
+    let (_, text) = inside(&pids, &top);
+    assert!(text.contains("of the first pid namespace"), "{text}");
+    let (is_success, text) = inside(&pids, &[&top[..], &["-p", "1"]].concat());
+    assert!(!is_success && text.contains("other numbers in this pid namespace"), "{text}");
+    let nobody = Unprivileged::new(std::path::Path::new(KYMO));
+    let is_said =
+        |text: &str| ["perf_event_paranoid", "ermission"].iter().any(|w| text.contains(w));
+    for args in [&top[..], &["top", "--stdio", "--timeout", "300"]] {
+        let (is_success, text) = inside(&["--user", "--map-root-user"], args);
+        assert!(!is_success && is_said(&text), "{args:?}: {text}");
+        let out = nobody.run(args);
+        assert!(out.status != 0 && is_said(&out.stderr), "{args:?}: {out:?}");
     }
 }

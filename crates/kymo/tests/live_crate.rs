@@ -1,5 +1,5 @@
 //! The crate `kymo-live`: a program that subscribes sees the events that a recording of the same
-//! run has, those of programs in full number, those of a probe, and is told of losses.
+//! run has, those of programs in full number, those of a probe, and gets losses reported.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::ops::ControlFlow;
@@ -26,7 +26,7 @@ tracepoint! {
 
 const ROLE: &str = "KYMO_TEST_LIVE_STEPS";
 
-/// The program: as many steps as it is told, as soon as somebody listens.
+/// The program: a given number of steps, as soon as a reader listens.
 #[test]
 fn role() {
     let Some(steps) = std::env::var(ROLE).ok() else { return };
@@ -131,7 +131,7 @@ fn events_of_programs_are_typed_and_complete() {
 }
 
 #[test]
-fn what_a_small_ring_loses_is_told() {
+fn what_a_small_ring_loses_is_reported() {
     if !begin() {
         return;
     }
@@ -185,7 +185,7 @@ fn mistakes_are_named() {
     let fails = |subscription: Subscription| {
         subscription.command(["true"]).run(|_| ControlFlow::Continue(())).unwrap_err().to_string()
     };
-    assert_eq!(fails(Subscription::new()), "no event is asked for");
+    assert_eq!(fails(Subscription::new()), "no event is requested");
     assert!(fails(Subscription::new().event("sched:nosuchevent")).contains("nosuchevent"));
     let wrong = Subscription::new().event("sched:sched_switch").filter("next_pid >");
     assert!(!fails(wrong).is_empty());

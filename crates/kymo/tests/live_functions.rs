@@ -71,7 +71,7 @@ fn format(name: &str, id: u16, fields: &[(&str, &str, u32, u32)]) -> String {
     format!("name: {name}\nID: {id}\nformat:\n{first}\n{rest}\nprint fmt: {print}\n")
 }
 
-/// Of each event: system, name, format.
+/// Formats of the events: system, name, format.
 fn formats() -> [(&'static str, &'static str, String); 3] {
     let function = [("unsigned long", "func", 8, 8), ("unsigned int", "depth", 16, 4)];
     let times =
@@ -223,7 +223,7 @@ fn leaves_are_joined_live_as_in_a_recording() {
         entry((1, 1_030_100, 22), a, 0),
         exit((1, 1_030_200, 22), a, 0, 100),
         exit((0, 1_030_300, 21), a, 0, 300),
-        // Somebody else's exit, and that of another function.
+        // The exit of another task, and that of another function.
         entry((0, 1_040_000, 21), a, 0),
         exit((1, 1_040_100, 22), a, 0, 77),
         entry((0, 1_050_000, 21), a, 0),

@@ -50,7 +50,7 @@ fn same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T]) {
     assert!(ours == theirs, "ours: {}\nperf's: {}", without(ours, theirs), without(theirs, ours));
 }
 
-/// What events say of waits by lock: number, nanoseconds, the longest.
+/// Waits by lock from the events: number, nanoseconds, the longest.
 fn model(path: &str) -> BTreeMap<String, (u64, u64, u64)> {
     let text = kymo(&["script", "-i", path, "--json"]).success().stdout;
     let mut begun: HashMap<(i64, u64, String), f64> = HashMap::new();
@@ -200,7 +200,7 @@ fn own_recordings_of_both_formats_and_what_is_chosen() {
         if !notes.as_array().unwrap().iter().any(|note| note["kind"] == "lost") {
             let both = i64::try_from(sum(&all).0 * 2).unwrap();
             let events = all["events"].as_i64().unwrap() + unmatched(&all);
-            // A mutex that spins and then sleeps tells its begin twice.
+            // A mutex that spins and then sleeps reports its start twice.
             let locks = all["locks"].as_array().unwrap();
             let has_mutex = locks.iter().any(|l| l["type"].as_str().unwrap().contains("mutex"));
             assert!(both == events || has_mutex && both < events, "{both} {events}: {said}");
@@ -249,14 +249,14 @@ fn what_is_missing_is_said() {
     let none = kymo(&["lock", "contention", "-i", fixture, "--strict"]).expect_status(3).stdout;
     assert!(none.contains("no events lock:contention_begin") && none.contains("kymo lock record"));
     let bad = kymo(&["lock", "contention", "-k", "color", "-i", fixture]).failure();
-    assert!(bad.stderr.contains("there is no key \"color\""), "{}", bad.stderr);
+    assert!(bad.stderr.contains("unknown key \"color\""), "{}", bad.stderr);
 }
 
 /// Four programs that write to one file, of which one at a time may.
 const WRITERS: &str = "for n in 1 2 3 4; do dd if=/dev/zero of=$0 bs=1M count=60 conv=notrunc \
                        status=none & done; wait";
 
-/// Who ended waits for semaphores, by name: the last that woke who waited.
+/// Wakers of waits for semaphores, by name: the last task that woke the waiter.
 fn wakers(path: &str) -> BTreeMap<Option<String>, u64> {
     let text = kymo(&["script", "-i", path, "--json"]).success().stdout;
     let mut open: HashMap<(i64, String), Option<String>> = HashMap::new();
@@ -323,7 +323,7 @@ fn who_released_a_lock_is_who_woke_the_task() {
     assert!(by_writers > 5, "{page:#}");
     assert_eq!(counted, wakers(&data));
     let text = kymo(&args).success().stdout;
-    assert!(text.contains("Who waited, and who woke it") && text.contains("woken by dd, in"));
+    assert!(text.contains("Waiters and wakers") && text.contains("woken by dd, in"));
     let without = kymo(&[&args[..], &["--pairs", "0"]].concat()).success().stdout;
     assert!(!without.contains("woken by"), "{without}");
     assert_eq!(state.left_behind(), None);

@@ -84,7 +84,7 @@ fn a_total_at_the_end_repeats_what_lost_records_said() {
     let all =
         [lost(10, 4), lost(20, 5), lost(5, 6), lost_samples(30, 0, 0), lost_samples(11, 0, 0)];
     check(&all, 41, Some("41 events lost in 3 places, 3 samples kept"));
-    // Of losses that are no samples only LOST tells.
+    // Of losses that are no samples only LOST reports.
     check(
         &[lost(50, 4), lost_samples(40, 0, 0)],
         50,
@@ -171,7 +171,7 @@ const READERS: [(&[&str], u64); 30] = [
     (&["trace"], 1),
 ];
 
-/// The same of perf.data alone.
+/// Commands that read perf.data alone.
 const PERF_READERS: [(&[&str], u64); 6] = [
     (&["annotate"], 1),
     (&["data", "convert", "--force", "--to-json", "OUTPUT"], 1),
@@ -201,9 +201,9 @@ fn bytes_read(command: &[&str], recording: &str, directory: &Path) -> u64 {
     text.trim().parse().unwrap_or_else(|_| panic!("{command:?}: {text:?} {output:?}"))
 }
 
-/// Checks that commands read all of a recording once, or as often as is said of them. What no
-/// reader needs, as the unused ends of pages, makes less of it; `more` is what is read of the
-/// begin of streams to know their CPUs.
+/// Checks that commands read all of a recording once, or the given number of times. Parts that no
+/// reader needs, such as the unused ends of pages, reduce the number; `more` is the part at the
+/// start of streams that is read to find their CPUs.
 fn check_bytes(readers: &[(&[&str], u64)], recording: &str, (size, more): (u64, u64)) {
     let directory = tempfile::tempdir().unwrap();
     let script = bytes_read(&["script"], recording, directory.path());

@@ -129,8 +129,39 @@ fn numbers_of_dead_tasks_that_are_given_again_are_of_new_tasks() {
     assert!(start >= 1_000_031 * MS, "{why:#}");
 }
 
-/// The same without the end of the first: the birth of the second tells it, and who comes next has
-/// neither's name.
+/// A task that begins to exit may sleep and run once more, and its last switch may be missing: who
+/// comes then under another name is a new task, under the same name it is still the old one.
+#[test]
+fn a_task_that_began_to_exit_ends_where_a_new_one_has_its_number() {
+    let directory = tempfile::tempdir().unwrap();
+    let (idle, one, two) = ((0, 0), (100, 1), (100, 2));
+    let path = write(
+        &[
+            switch(0, 0, idle, 0, one),
+            at(5, 0, "sched_process_exit", &[1, 100]),
+            switch(10, 0, one, SLEEPS, idle),
+            at(20, 0, "sched_waking", &[1, 100]),
+            switch(22, 0, idle, 0, one),
+            switch(26, 0, one, SLEEPS, idle),
+            switch(33, 0, idle, 0, two),
+            switch(40, 0, two, SLEEPS, idle),
+        ],
+        directory.path(),
+    );
+    let (latency, _) = page(&["sched", "latency", "-p"], &path);
+    let expected = [
+        [json!("t1"), json!(100), json!(14 * MS), json!(2)],
+        [json!("t2"), json!(100), json!(7 * MS), json!(1)],
+    ];
+    let names = ["comm", "tid", "runtime_ns", "switches"];
+    assert_eq!(rows(&latency, "tasks", names), expected, "{latency:#}");
+    let (off, _) = page(&["offcpu", "report", "--tasks"], &path);
+    let expected = [[json!("t1"), json!(14 * MS)], [json!("t2"), json!(7 * MS)]];
+    assert_eq!(rows(&off, "tasks", ["comm", "running_ns"]), expected, "{off:#}");
+}
+
+/// Without the exit event of the first task, the fork event of the second separates them, and the
+/// next task has the name of neither.
 #[test]
 fn tasks_that_ended_unseen_keep_their_rows() {
     let directory = tempfile::tempdir().unwrap();
@@ -171,7 +202,7 @@ fn tasks_that_ended_unseen_keep_their_rows() {
 }
 
 #[test]
-fn tasks_of_one_name_are_told_apart() {
+fn tasks_of_one_name_are_distinguished() {
     let directory = tempfile::tempdir().unwrap();
     let (idle, first, second) = ((0, 0), (100, 7), (101, 7));
     let path = write(
@@ -246,7 +277,7 @@ fn cpus_that_come_and_go_make_no_time() {
         &[
             switch(0, 0, idle, 0, x),
             switch(1, 1, idle, 0, y),
-            // It goes, and who ran there goes on elsewhere.
+            // It leaves, and the task that ran there continues elsewhere.
             switch(10, 1, y, 0, stop),
             switch(20, 0, x, 0, y),
             switch(30, 0, y, 0, x),
@@ -405,6 +436,19 @@ fn each_event_of_a_sampled_group_has_its_line() {
     assert_eq!(seen, right.map(|(name, count)| json!([name, count])));
 }
 
+/// The sums of perf 7.2's lines: 9000 cycles and 2000 instructions.
+#[test]
+fn stacks_of_a_sampled_group_have_the_counts_of_each_event() {
+    for (event, count) in [("cycles", 9000), ("instructions", 2000)] {
+        let out = made(&["convert", "-f", "folded", "-e", event], "group-read.data").success();
+        let counts: Vec<u64> =
+            out.stdout.lines().map(|l| l.rsplit_once(' ').unwrap().1.parse().unwrap()).collect();
+        assert_eq!(counts, [count], "{event}: {out:?}");
+        let report = made(&["report", "-e", event], "group-read.data").success().stdout;
+        assert!(report.contains(&format!("Event count (approx.): {count}\n")), "{report}");
+    }
+}
+
 #[test]
 fn callers_in_the_branch_stack_are_of_the_call_chain() {
     let json = made(&["script", "--json"], "lbr-callgraph.data").success().stdout;
@@ -479,7 +523,7 @@ fn clocks_with_an_origin_of_their_own_are_merged_by_their_offsets() {
     assert_eq!(of("evB"), [201, 202, 203], "{text}");
 }
 
-/// The same traces, of which one names another origin, or 1970.
+/// Traces whose clocks have different origins, or one of 1970, are not merged.
 #[test]
 fn clocks_with_different_origins_are_not_merged() {
     let origin = r#""origin": {"namespace": "lab", "name": "start", "uid": "x"}"#;
@@ -507,7 +551,8 @@ fn clocks_with_different_origins_are_not_merged() {
     }
 }
 
-/// Nothing in it tells that its kernel is the running one, and a module's path that it is not.
+/// Nothing in it identifies its kernel as the running one, and a module's path shows that it is
+/// not.
 #[test]
 fn a_recording_that_names_no_kernel_has_no_names_of_the_running_one() {
     let out = run(KYMO, ["script", "-F", "ip,sym", "-i", &made_file("pipe-otherkernel.data")]);

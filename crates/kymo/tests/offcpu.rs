@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use kymo_testkit::{Need, Outcome, TracingState, page_with_ledger, perf, require, run};
+use kymo_testkit::{
+    Need, NoIdleCpus, Outcome, QuotaCgroup, TracingState, page_with_ledger, perf, require, run,
+};
 use sched_model::{CtfTrace, SchedRecord};
 use serde_json::Value;
 
@@ -31,7 +33,7 @@ fn compile(directory: &Path, name: &str, flags: &[&str]) -> String {
     program
 }
 
-/// What the program says it waited, by kind.
+/// Waits as measured by the program, by kind.
 fn measured(said: &str) -> BTreeMap<String, u64> {
     let line = |l: &str| l.split_once(' ').map(|(k, n)| (k.to_owned(), n.parse().unwrap()));
     let all: BTreeMap<String, u64> = said.lines().filter_map(line).collect();
@@ -72,10 +74,10 @@ fn times_add_up(page: &Value) {
     assert_eq!(cells, waits("blocked") + waits("waiting"));
 }
 
-/// The time off CPU in each function that waits is what the program measured around its call,
-/// but for what it ran there: that is less than all the time it ran (and a thousandth for the
-/// rates of the two clocks). Where the kernel left out a switch from its idle task, as some
-/// do at times, the end of a wait and the run behind it are told as uncertain.
+/// The time off CPU in each function that waits is what the program measured around its call, but
+/// for what it ran there: that is less than all the time it ran (and a thousandth for the rates of
+/// the two clocks). Where the kernel left out a switch from its idle task, as some do at times, the
+/// end of a wait and the run after it are reported as uncertain.
 #[track_caller]
 fn functions_waited(page: &Value, measured: &BTreeMap<String, u64>) {
     let total = &page["total"];
@@ -99,7 +101,7 @@ fn functions_waited(page: &Value, measured: &BTreeMap<String, u64>) {
     }
 }
 
-/// Who ended a wait: by the function that wrote.
+/// Asserts the wakers: each wait was ended by the function that wrote.
 #[track_caller]
 fn wakers_are_who_wrote(page: &Value) {
     let cells = array(&page["stacks"]);
@@ -134,7 +136,7 @@ fn waits_are_those_that_the_program_measured() {
     times_add_up(&page);
     functions_waited(&page, &measured(&said));
     wakers_are_who_wrote(&page);
-    // Unwound: the stacks reach the begin of the program.
+    // Unwound: the stacks reach the start of the program.
     let data = path("dwarf.data");
     let how = ["--call-graph", "dwarf,4096"];
     let record = [&["offcpu", "record", "-q", "-o", &data], &how[..], &["--", &bare]].concat();
@@ -145,7 +147,7 @@ fn waits_are_those_that_the_program_measured() {
     let in_pipe = |s: &&Value| array(&s["stack"]).iter().any(|f| f == "wait_pipe");
     let from_main = |s: &Value| array(&s["stack"]).iter().any(|f| f == "main");
     assert!(array(&page["stacks"]).iter().filter(in_pipe).all(from_main));
-    // Through the ftrace ring, with the kernel's stacks: causes are told by them.
+    // Through the ftrace ring, with the kernel's stacks: causes are found from them.
     let dat = path("ring.dat");
     let said = kymo(&["offcpu", "record", "-q", "-o", &dat, "--", &framed]).success().stdout;
     let page = report(&dat, "waitframe");
@@ -205,7 +207,7 @@ fn text_has_the_answer_the_causes_and_the_stacks() {
     let inverted = kymo(&[&args[..], &["-G"]].concat()).success().stdout;
     let tree = inverted.split_once("--blocked: futex").unwrap().1;
     assert!(tree.find("__futex_wait").unwrap() < tree.find("wait_futex\n").unwrap());
-    assert!(text.contains("Who waited, and who ended it") && text.contains("woken by "), "{text}");
+    assert!(text.contains("Waiters and wakers") && text.contains("woken by "), "{text}");
     let next = text.lines().find(|l| l.contains("kymo script -i")).unwrap();
     let shown: Vec<&str> = next.split_once("kymo ").unwrap().1.split(' ').collect();
     assert!(kymo(&shown).success().stdout.contains("sched_switch"), "{next}");
@@ -243,7 +245,7 @@ fn without_stacks_and_with_losses_it_is_said() {
     assert!(fact(&kept, "stacks"), "{}", kept["ledger"]);
     times_add_up(&kept);
     let causes: Vec<&Value> = array(&kept["causes"]).iter().map(|c| &c["cause"]).collect();
-    // The states tell of stopped tasks and idle workers; nothing tells of the others.
+    // The states show stopped tasks and idle workers; the others are unknown.
     let told = ["preempted", "woken", "new", "idle-worker", "stopped", "blocked"];
     assert!(causes.iter().all(|c| told.contains(&c.as_str().unwrap())), "{causes:?}");
     // The same events of LTTng, complete and with a packet lost.
@@ -265,10 +267,113 @@ fn without_stacks_and_with_losses_it_is_said() {
     let total = |page: &Value| number(&page["total"]["blocked_ns"]);
     assert!(total(&holed) < total(&whole));
     let args = ["offcpu", "report", "-i", FIXTURE, "--strict"];
-    assert!(kymo(&args).expect_status(3).stdout.contains("no sched_switch has a stack"));
+    assert!(kymo(&args).expect_status(3).stdout.contains("no sched_switch event has a stack"));
     let none = FIXTURE.replace("sched.data", "fp.data");
     let none = kymo(&["offcpu", "report", "-i", &none, "--strict"]).expect_status(3);
     assert!(none.stdout.contains("kymo offcpu record"), "{}", none.stdout);
+}
+
+/// Number and time of the waits of each thread by the records of switches, as perf prints them,
+/// in nanoseconds, and those of preemptions.
+fn recorded_waits(text: &str) -> BTreeMap<u64, [u64; 4]> {
+    let (mut left, mut all) = (BTreeMap::new(), BTreeMap::<u64, [u64; 4]>::new());
+    let mut ended = std::collections::BTreeSet::new();
+    for line in text.lines().filter(|l| l.contains("PERF_RECORD_")) {
+        // A task that has exited is switched, too, until it is gone.
+        let task = |kind: &str| -> Option<u64> {
+            line.split_once(kind)?.1.split_once(')')?.0.split_once(':')?.1.parse().ok()
+        };
+        if let Some(tid) = task("PERF_RECORD_EXIT(") {
+            left.remove(&tid);
+            ended.insert(tid);
+        } else if let Some(tid) = task("PERF_RECORD_FORK(") {
+            ended.remove(&tid);
+        }
+        if !line.contains("PERF_RECORD_SWITCH") {
+            continue;
+        }
+        let (head, switch) = line.split_once("PERF_RECORD_SWITCH").unwrap();
+        let words: Vec<&str> = head.split_whitespace().collect();
+        let [.., tid, time] = words[..] else { panic!("{line}") };
+        // The last switch of an ended task has -1.
+        let Some(tid) = tid.parse::<u64>().ok().filter(|tid| !ended.contains(tid)) else {
+            continue;
+        };
+        let time: u64 = time.trim_end_matches(':').replace('.', "").parse().unwrap();
+        if switch.contains("OUT") {
+            left.insert(tid, (time, switch.contains("preempt")));
+        } else if let Some((from, preempted)) = left.remove(&tid) {
+            let row = all.entry(tid).or_default();
+            let at = if preempted { 2 } else { 0 };
+            row[at] += 1;
+            row[at + 1] += time - from;
+        }
+    }
+    all
+}
+
+/// Records of switches that `perf record --switch-events` makes: what they state is counted, what
+/// they do not is reported.
+#[test]
+fn switch_records_without_events_are_counted() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let command = "sleep 0.03; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.02";
+    let record = |file: &str, more: &[&str]| {
+        let args = [&["record", "-q", "--switch-events", "-o", file], more, &["sh", "-c", command]];
+        let _ = perf(args.concat()).success();
+        let shown = ["--show-switch-events", "--show-task-events", "-F", "tid,time"];
+        let text = perf([&["script", "--ns", "-i", file], &shown[..]].concat());
+        recorded_waits(&text.success().stdout)
+    };
+    let page = |file: &str| -> Value {
+        let out = kymo(&["offcpu", "report", "--json", "-i", file]).success();
+        page_with_ledger(&out.stdout, &out.stderr)
+    };
+    let cause = |page: &Value, cause: &str| {
+        let rows = array(&page["causes"]).iter().filter(|row| row["cause"] == cause);
+        rows.fold((0, 0), |(n, t), row| (n + number(&row["count"]), t + number(&row["total_ns"])))
+    };
+    for more in [&["-e", "cpu-clock"][..], &["-e", "cpu-clock", "-a"]] {
+        let file = path("records.data");
+        let expected = record(&file, more);
+        let page = page(&file);
+        times_add_up(&page);
+        let sum = |n: usize| expected.iter().filter(|(t, _)| **t != 0).map(|(_, r)| r[n]).sum();
+        // A wait that a child begins with is of its own kind, and what misses a record of none.
+        let uncertain: u64 = array(&page["causes"]).iter().map(|c| number(&c["uncertain"])).sum();
+        for (name, at) in [("blocked", 0), ("preempted", 2)] {
+            let (ours, theirs) = (cause(&page, name), (sum(at), sum(at + 1)));
+            let is_less = ours.0 <= theirs.0 && ours.1 <= theirs.1;
+            let is_near = is_less && theirs.0 - ours.0 <= uncertain;
+            assert!(is_near, "{more:?} {name}: {ours:?} for {theirs:?}: {page:#}");
+            assert!(uncertain > 0 || ours == theirs, "{more:?} {name}: {ours:?} for {theirs:?}");
+        }
+        let slept = array(&page["tasks"]).iter().filter(|row| row["comm"] == "sleep");
+        let slept: u64 = slept.map(|row| number(&row["blocked_ns"])).sum();
+        assert!(slept >= 50_000_000, "{page:#}");
+        let facts = array(&page["ledger"]).iter().map(|n| n["fact"].as_str().unwrap());
+        let facts = facts.collect::<Vec<_>>().join("; ");
+        assert!(facts.contains("switch records have no stacks"), "{facts}");
+        assert!(facts.contains("no events of wake-ups"), "{facts}");
+    }
+    let cut = kymo(&["offcpu", "report", "--time", "10%-50%", "-i", &path("records.data")]);
+    assert!(cut.failure().stderr.contains("switch records"));
+    // Beside events of the same switches, which say more, the events count: as often.
+    let both = path("both.data");
+    let expected = record(&both, &["-e", "sched:sched_switch", "-a"]);
+    let page = page(&both);
+    let facts = page["ledger"].to_string();
+    assert!(!facts.contains("switch records have no stacks"), "{facts}");
+    for row in array(&page["tasks"]).iter().filter(|row| row["comm"] == "sleep") {
+        // Both take the time of the same switch, one after the other.
+        let [_, blocked, _, preempted] = expected[&number(&row["tid"])];
+        let ours = number(&row["blocked_ns"]) + number(&row["waiting_ns"]);
+        assert!(ours + ours / 4 > blocked + preempted, "{blocked} {preempted}: {row}");
+    }
 }
 
 #[test]
@@ -324,8 +429,8 @@ fn the_longest_wait_for_a_cpu_is_that_of_the_table() {
         let line = |what: &str| page.lines().find(|line| line.contains(what)).unwrap();
         let row = line("waiting for a CPU: after wake-up   ");
         let most = row.split_whitespace().rfind(|word| !word.contains(':')).unwrap();
-        let longest = line("Longest of it: ").trim();
-        let said = format!("Longest of it: {most} ms off the CPU");
+        let longest = line("longest wait: ").trim();
+        let said = format!("longest wait: {most} ms");
         assert!(longest.starts_with(&said) && longest.ends_with("after wake-up"), "{page}");
     }
 }
@@ -395,4 +500,45 @@ fn each_sleep_within_a_call_is_a_wait_and_the_call_is_one() {
     let text = traced.stdout + &traced.stderr;
     let row = text.lines().find(|line| line.starts_with("epoll_wait ")).unwrap();
     assert_eq!(row.split_whitespace().nth(1), Some("1"), "{text}");
+}
+
+/// Count and nanoseconds of the waits of a cause.
+fn of_cause(page: &Value, cause: &str) -> (u64, u64) {
+    let row = array(&page["causes"]).iter().find(|row| row["cause"] == cause);
+    row.map_or((0, 0), |row| (number(&row["count"]), number(&row["total_ns"])))
+}
+
+/// Throttled waits are those that the kernel counts. A task without a quota that is preempted
+/// at its return from a system call, after it closed a file, has a stack alike.
+#[test]
+fn throttled_waits_are_those_of_a_quota() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let group = symbols.contains(" throttle_cfs_rq_work").then(|| {
+        let millis = std::time::Duration::from_millis;
+        QuotaCgroup::new("quota", millis(10), millis(100))
+    });
+    let Some(group) = group.flatten() else { return };
+    // Some kernels leave out switches from the idle task: waits that end with one are uncertain.
+    let _busy = NoIdleCpus::keep();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (file, without) = (path("quota.data"), path("without.data"));
+    let spin = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let command = format!("echo $$ > {}; {spin}", group.procs());
+    let _ = kymo(&["offcpu", "record", "-q", "-o", &file, "--", "sh", "-c", &command]).success();
+    let (times, nanos) = group.throttled();
+    assert!(times >= 4, "{times}");
+    let (count, total) = of_cause(&report(&file, "sh"), "throttled");
+    assert!(count <= times && count + 2 >= times, "{count} of {times}");
+    // Other tasks may have the CPU when the next period begins.
+    assert!(total >= nanos / 10 * 8, "{total} of {nanos}");
+
+    let forks = "seq 300 | xargs -n 1 true";
+    let _ = kymo(&["offcpu", "record", "-q", "-o", &without, "--", "sh", "-c", forks]).success();
+    let page = report(&without, "xargs");
+    assert_eq!(of_cause(&page, "throttled"), (0, 0), "{page}");
+    assert!(of_cause(&page, "preempted").0 > 0, "{page}");
 }

@@ -102,7 +102,7 @@ fn packages_hold_the_program_its_pages_and_completions() {
     let layout = format!("dir:{}", path("image"));
     let _ = run("skopeo", ["copy", "--insecure-policy", "-q", &image, &layout]).success();
 
-    // The largest part is the layer. Commands that record and report at once need /tmp in it.
+    // The largest part is the layer. Commands that record and report in one run need /tmp in it.
     let parts = std::fs::read_dir(path("image")).unwrap().map(|entry| entry.unwrap());
     let layer = parts.max_by_key(|part| part.metadata().unwrap().len()).unwrap().path();
     let listed = run("tar", ["-tvf", layer.to_str().unwrap()]).success().stdout;

@@ -266,13 +266,13 @@ fn a_file_of_somebody_else_is_not_read() {
         return;
     }
     let home = Home::new("[a]\nk = 1\n");
-    std::os::unix::fs::chown(home.file(), Some(kymo_testkit::NOBODY), None).unwrap();
+    std::os::unix::fs::chown(home.file(), Some(kymo_testkit::UNPRIVILEGED_UID), None).unwrap();
     let ours = home.kymo(&["config", "-l"]).expect_status(1);
     assert_eq!(ours.stdout, home.perf(&["config", "-l"]).success().stdout);
     assert!(ours.stdout.is_empty() && ours.stderr.contains("belongs"), "{}", ours.stderr);
 }
 
-/// Who may not look into the home directory has no configuration, and is not told of it.
+/// A user without access to the home directory has no configuration, and gets no message about it.
 #[test]
 fn a_home_directory_of_somebody_else_has_no_configuration() {
     if !require(&[Need::Root]) {
@@ -284,7 +284,7 @@ fn a_home_directory_of_somebody_else_has_no_configuration() {
     let run = |named: bool| {
         let copy = program.dir().join("kymo");
         let mut command = home.command(copy.to_str().unwrap(), &["config", "-l"]);
-        command.uid(kymo_testkit::NOBODY).current_dir(program.dir());
+        command.uid(kymo_testkit::UNPRIVILEGED_UID).current_dir(program.dir());
         if named {
             command.env("PERF_CONFIG", home.file());
         }

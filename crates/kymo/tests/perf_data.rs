@@ -64,7 +64,7 @@ fn json_is_perfs() {
     assert!(mine.iter().any(|s| s["prev_comm"].is_string() && s["prev_prio"].is_string()));
     // What is there stays, unless it is to be replaced.
     let refused = kymo(&args(&ours)).failure();
-    assert!(refused.stderr.contains("exists already"), "{refused:?}");
+    assert!(refused.stderr.contains("already exists"), "{refused:?}");
     let _ = kymo(&[&args(&ours)[..], &["--force"]].concat()).success();
     // A part of the time.
     let times: Vec<u64> = mine.iter().map(|s| s["timestamp"].as_u64().unwrap()).collect();
@@ -84,8 +84,8 @@ fn number(value: &Value) -> Value {
     hex.or_else(|| text.parse().ok()).map_or_else(|| value.clone(), Value::from)
 }
 
-/// The same addresses; names where both have one. Several names of one address are chosen
-/// differently.
+/// Asserts equal addresses, and equal names where both have one. Of several names of one address
+/// each may choose another.
 #[track_caller]
 fn chains_agree(ours: &Value, theirs: &Value) {
     let (ours, theirs) = (ours.as_array().unwrap(), theirs.as_array().unwrap());
@@ -174,7 +174,7 @@ fn a_ctf_trace_has_the_events_that_script_and_perf_show() {
     if peer("babeltrace2").is_newest() {
         assert_eq!(babeltrace(&v2), lines);
     }
-    // With tasks and mappings, as many as perf writes (which has its own for the kernel).
+    // With tasks and mappings, the number that perf writes (which has its own for the kernel).
     let whole = babeltrace(&all);
     let of = |lines: &[String], name: &str| {
         lines.iter().filter(|l| l.contains(&format!(" {name}: "))).count()

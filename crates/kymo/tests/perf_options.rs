@@ -185,7 +185,7 @@ fn what_cannot_be_is_refused_by_name() {
     for (args, reason) in [
         (&["report", "--branch-stack"][..], "kymo script -F brstacksym"),
         (&["sched", "replay", "--repeat", "3"], "perf sched replay"),
-        (&["lock", "contention", "--inject-delay", "x"], "nothing is delayed"),
+        (&["lock", "contention", "--inject-delay", "x"], "does not inject delays"),
         (&["trace", "--print-sample"], "kymo script -D"),
         (&["offcpu", "record", "-p", "1"], "-p PID"),
         (&["why", "record", "--tid", "1"], "-p PID"),
@@ -197,7 +197,7 @@ fn what_cannot_be_is_refused_by_name() {
     }
 }
 
-/// What is named instead is there.
+/// The suggested alternatives exist.
 #[test]
 fn commands_of_perf_that_are_missing_are_refused_by_name() {
     let commands = ["bench", "c2c", "daemon", "ftrace", "iostat", "kvm", "mem"];
@@ -348,7 +348,7 @@ fn records_are_dumped_and_results_go_into_files() {
     assert!(none.stderr.contains("--socket-filter 77: the machine"), "{}", none.stderr);
 }
 
-/// What tunes perf's own way of working, or what is never shown here, changes nothing.
+/// Options that tune perf's own way of working, or output that is never shown here, change nothing.
 #[test]
 fn options_that_tune_perf_change_nothing() {
     if !require(&[Need::PerfEvents, Need::Gcc]) {

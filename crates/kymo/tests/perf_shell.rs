@@ -1,6 +1,6 @@
 //! perf's own shell tests of kernel 6.1 (`tools/perf/tests/shell`), run with kymo under the name
-//! `perf`: those that perf passes on this machine pass. What perf 7's tests look for besides is
-//! checked by tests of our own.
+//! `perf`: those that perf passes on this machine pass. Of perf 7's, a third of the quick ones is run
+//! (`cargo xtask perf-tests` runs all); what they look for besides is checked by tests of our own.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
 
@@ -8,8 +8,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
-use kymo_testkit::{Need, Outcome, TracingState, kernel_source, require, run, run_command};
+use kymo_testkit::{
+    Need, Outcome, PerfProgram, PerfTests, TracingState, kernel_source, require, run, run_command,
+};
 
 /// Those of a daemon that kymo has sessions for, of other processors, and of the keys of JSON
 /// before perf 7, whose version the name answers with (`aggregate-number` is `counters` now).
@@ -81,6 +84,46 @@ fn what_perf_passes_kymo_passes() {
     }
 }
 
+/// Quick tests of perf 7 that need neither a counter of the processor nor much time. A run takes
+/// every third of them, others each day.
+const QUICK: [&str; 15] = [
+    "attr.sh",
+    "buildid.sh",
+    "data_file_offset_diagnostics.sh",
+    "data_validation.sh",
+    "evlist.sh",
+    "header.sh",
+    "kallsyms.sh",
+    "kwork.sh",
+    "list.sh",
+    "perf-report-hierarchy.sh",
+    "sched.sh",
+    "stat+csv_output.sh",
+    "stat+json_output.sh",
+    "stat+std_output.sh",
+    "test_perf_data_converter_json.sh",
+];
+
+#[test]
+fn the_days_third_of_the_newest_perfs_quick_tests_passes() {
+    let needs = [Need::Root, Need::NewestPeers, Need::PerfEvents, Need::Tracefs, Need::Gcc];
+    if !require(&needs) {
+        return;
+    }
+    let _state = TracingState::take();
+    let tests = PerfTests::new(Path::new(env!("CARGO_BIN_EXE_kymo"))).unwrap().unwrap();
+    let day = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86400;
+    let first = usize::try_from(day % 3).unwrap();
+    let mut failed = Vec::new();
+    for name in QUICK.iter().skip(first).step_by(3) {
+        let outcome = tests.run(name, PerfProgram::Kymo, Duration::from_secs(60)).unwrap();
+        if outcome.status != Some(0) {
+            failed.push(format!("{name}: {:?}\n{}", outcome.status, outcome.text));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
 /// The program under the name perf.
 struct PerfLink {
     dir: tempfile::TempDir,
@@ -105,7 +148,7 @@ impl PerfLink {
         run(self.program(), args)
     }
 
-    /// What a shell makes of a line in which `perf` is the program.
+    /// Runs a shell line in which `perf` is the program.
     fn shell(&self, line: &str) -> Outcome {
         let path = std::env::var("PATH").unwrap();
         let mut command = Command::new("sh");
@@ -275,7 +318,7 @@ fn a_chart_has_lanes_of_cpus_and_tasks() {
     // Under its own name nothing is replaced unasked.
     let refused =
         run(env!("CARGO_BIN_EXE_kymo"), ["timechart", "-i", &data, "-o", &chart]).failure();
-    assert!(refused.stderr.contains("exists already"), "{refused:?}");
+    assert!(refused.stderr.contains("already exists"), "{refused:?}");
 }
 
 #[test]

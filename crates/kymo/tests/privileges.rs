@@ -1,6 +1,5 @@
-//! What a user without privileges gets: their own programs counted and profiled,
-//! and for the rest a message with the setting that forbids it. A missing limit
-//! costs only what needs it.
+//! Use without privileges: users can count and profile their own programs, and get a message with
+//! the setting that forbids the rest. A missing limit costs only what needs it.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::path::Path;
@@ -149,7 +148,7 @@ fn too_few_file_descriptors_are_named() {
     assert!(named.iter().any(|w| outcome.stderr.contains(w)), "{}", outcome.stderr);
 }
 
-/// What cannot be opened for want of descriptors is not missing.
+/// A file that cannot be opened for lack of descriptors is not reported as missing.
 #[test]
 fn too_few_descriptors_for_tracefs_are_not_taken_for_no_tracefs() {
     if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
@@ -172,7 +171,7 @@ fn little_locked_memory_costs_ring_size_and_not_the_recording() {
     let outcome = place.run_limited("-l 64", args);
     let named = ["perf_event_mlock_kb", "ulimit -l", "mlock", "locked memory"];
     assert!(named.iter().any(|w| outcome.stderr.contains(w)), "{outcome:?}");
-    // Either a smaller ring that it told of, or a refusal; never a silent success.
+    // Either a smaller ring that it reported, or a refusal; never a silent success.
     assert!(outcome.status == 0 || outcome.status < 101, "{outcome:?}");
     assert_eq!(outcome.status == 0, place.dir().join("small.data").exists(), "{outcome:?}");
 }

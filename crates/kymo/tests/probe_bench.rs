@@ -42,7 +42,7 @@ fn a_single_step_costs_several_times_a_nop() {
     assert!(of("uretprobe") > nop, "{rows:?}");
     assert!(of("USDT probe, 2 arguments") > 0.7 * nop, "{rows:?}");
     assert!(of("USDT with semaphore, 2 arguments") > 0.7 * nop, "{rows:?}");
-    // Nobody looks: a load and a branch, in a function of nothing.
+    // No reader: a load and a branch, in a function of nothing.
     assert!(of("USDT with semaphore that is off").abs() < 20.0, "{rows:?}");
     if !std::path::Path::new("/sys/kernel/tracing/kprobe_events").exists() {
         let kernel = rows.iter().find(|r| r["probe"] == "kprobe at a function's entry").unwrap();

@@ -8,9 +8,9 @@ use std::process::Command;
 
 use kymo_testkit::{Need, Outcome, perf, require, run};
 
-/// What is expected of one description.
+/// Expected result of one description.
 enum Expect {
-    /// The same definitions as perf's.
+    /// Definitions equal to perf's.
     Same,
     /// Neither gives one; kymo says this.
     Refused(&'static str),
@@ -67,7 +67,7 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
-/// Compares a table; all mistakes are shown at once.
+/// Compares a table; all mistakes are shown together.
 fn check(program: &Program, table: &[(&str, Expect)]) {
     let path = program.path.to_str().unwrap();
     let mut wrong = Vec::new();
@@ -160,8 +160,8 @@ const C_COMMON: &[(&str, Expect)] = &[
     ("work o->nosuch", Refused("has no field nosuch; it has name, in, ptr")),
     ("work o.name", Refused("write o->name")),
     ("work n->x", Refused("is not a pointer")),
-    ("work n:string", Refused("is no string")),
-    ("work%return n", Refused("gone when a function has returned")),
+    ("work n:string", Refused("not a string")),
+    ("work%return n", Refused("no longer exist after a function has returned")),
     ("work+100000", Refused("outside of work")),
     ("plain.c:1", Refused("nothing found for plain.c:1; --line plain.c shows the lines")),
     ("nosuch.c:3", Refused("nothing found")),
@@ -221,13 +221,13 @@ fn c_optimised() {
             ("work:7", Same),
             ("work:9", Same),
             ("work:5 sum", Same),
-            ("work:5 i", Refused("optimised out")),
+            ("work:5 i", Refused("optimized out")),
             ("work:5 o n msg", Same),
             ("work $params", Same),
             ("work $vars", Ours(PERF_CONSTANT, "sum=\\0:s32")),
             ("inl", Same),
             ("inl o", Same),
-            ("inl v", Refused("optimised out")),
+            ("inl v", Refused("optimized out")),
             ("inl o->in.x", Same),
             ("other", Same),
             ("other%return $retval", Ours(PERF_RETURN, "r:probe_prog/other__return")),
@@ -478,7 +478,7 @@ fn functions_that_are_only_inlined_are_listed() {
     }
 }
 
-/// What probes cannot read has the name of its register.
+/// The message about a value that probes cannot read names its register.
 #[test]
 fn a_number_in_a_vector_register_is_refused_by_its_name() {
     if !ready() {
@@ -492,13 +492,16 @@ fn a_number_in_a_vector_register_is_refused_by_its_name() {
         &program,
         &[
             ("scaled n", Same),
-            ("scaled factor", Refused("do not have; factor is in xmm0, which a probe cannot read")),
+            (
+                "scaled factor",
+                Refused("do not support; factor is in xmm0, which a probe cannot read"),
+            ),
             ("scaled factor:x64", Refused("factor is in xmm0, which a probe cannot read")),
         ],
     );
 }
 
-/// The argument is known at the begin of the function, and lost after the call of another.
+/// The argument is known at the start of the function, and lost after the call of another.
 const LOST: &str = "
 #include <unistd.h>
 struct item { int price; struct item *next; };
@@ -524,7 +527,7 @@ fn lines_that_are_proposed_can_be_probed() {
     }
     let program = compile("gcc", "lost.c", LOST, &["-O2", "-g"]);
     let refused = kymo(&program.path, "sell:5 customer:string").failure().stderr;
-    let lines = refused.split("it is alive at line").nth(1).unwrap();
+    let lines = refused.split("it is live at line").nth(1).unwrap();
     let lines = lines.trim_start_matches('s').split(" of the function").next().unwrap();
     for line in lines.split(',').map(str::trim) {
         assert_ne!(line, "5", "{refused}");
@@ -532,7 +535,7 @@ fn lines_that_are_proposed_can_be_probed() {
     }
 }
 
-/// What helps whoever asked for something else than what there is.
+/// Messages about mistakes list the existing names.
 #[test]
 fn mistakes_are_answered_with_what_there_is() {
     if !ready() {
@@ -546,7 +549,7 @@ fn mistakes_are_answered_with_what_there_is() {
     assert!(refused.contains("no function wrok") && refused.contains("work"), "{refused}");
     let stripped = compile("gcc", "plain.c", C, &["-O2", "-s"]);
     let refused = kymo(&stripped.path, "work").failure().stderr;
-    assert!(refused.contains("it has no symbols of functions"), "{refused}");
+    assert!(refused.contains("it has no function symbols"), "{refused}");
     let path = stripped.path.to_str().unwrap();
     let none = run(env!("CARGO_BIN_EXE_kymo"), ["probe", "-x", path, "--funcs"]);
     assert!(none.stderr.contains("it is stripped"), "{}", none.stderr);
@@ -554,7 +557,7 @@ fn mistakes_are_answered_with_what_there_is() {
 
 /// A stripped program here, and the one with debugging information at its path below another root.
 #[test]
-fn debugging_information_below_another_root() {
+fn debugging_information_below_a_different_root() {
     if !require(&[Need::Gcc, Need::Tool("strip"), Need::NewestPeers]) {
         return;
     }

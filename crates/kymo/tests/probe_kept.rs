@@ -108,7 +108,7 @@ fn an_index_is_made_by_the_second_search_and_renewed_when_damaged() {
         assert_eq!(ask(&cache, question).stdout, *plain, "{question:?}");
     }
     let whole = std::fs::read(&file).unwrap();
-    for (damage, named) in [(whole.len() / 2, "checksum"), (0, "no file of the cache")] {
+    for (damage, named) in [(whole.len() / 2, "checksum"), (0, "not a cache file")] {
         let mut bytes = whole.clone();
         bytes[damage] ^= 0x10;
         std::fs::write(&file, bytes).unwrap();

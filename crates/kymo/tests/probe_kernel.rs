@@ -127,7 +127,7 @@ const SAME: &[&str] = &[
     "vfs_statx dfd flags stat",
 ];
 
-/// The same, of the module xfs.
+/// Descriptions with the same result, of the module xfs.
 const SAME_IN_XFS: &[&str] = &[
     "xfs_file_open",
     "xfs_file_open inode->i_ino file->f_flags",
@@ -198,9 +198,8 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// What perf says of some descriptions. It takes half a second for each, so its
-/// answers are kept beside the package that they are about, by its version and
-/// perf's.
+/// Returns perf's answers to some descriptions. perf takes half a second for each, so the answers
+/// are kept beside the package that they are about, by its version and perf's.
 fn perf_says(target: &[&str], some: &[&str]) -> String {
     let mut args = vec!["probe", "-q"];
     args.extend(target);
@@ -311,10 +310,10 @@ fn where_perf_gives_up() {
     }
     for (description, why) in [
         ("do_fork", "no function do_fork in "),
-        ("copy_process clone_flags", "it is alive at line"),
+        ("copy_process clone_flags", "it is live at line"),
         ("kfree objp", "there are object"),
         ("vfs_read:2", "nothing found"),
-        ("spin_lock", "more than 128 places"),
+        ("spin_lock", "more than 128 probe points"),
     ] {
         let refused = kymo(&["-k", vmlinux], &[description]).failure();
         assert!(refused.stderr.contains(why), "{description}: {}", refused.stderr);

@@ -369,7 +369,7 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn a_program_of_another_mount_namespace() {
+fn a_program_in_a_mount_namespace() {
     if !ready() {
         return;
     }
@@ -469,7 +469,7 @@ fn who_uses_a_probe_and_whether_its_file_is_still_there_is_said() {
     let list = kymo(&["--list=probe_liveused:*"]).success().stdout;
     assert!(list.contains("the file was replaced since"), "{list}");
     let many = kymo(&["-x", p.path.to_str().unwrap(), "-n", "--max-probes", "1", "*e*"]);
-    assert!(many.failure().stderr.contains("more than 1 place"));
+    assert!(many.failure().stderr.contains("more than 1 probe point"));
 }
 
 /// Values of types that fetch arguments have, and of some that they do not have.
@@ -529,11 +529,11 @@ fn values_are_those_of_their_types_or_refused() {
             assert!(hits.iter().any(|h| h == expected), "{level}: {expected}\n{hits:#?}");
         }
         for (probe, why) in [
-            ("take n->bits.b", "is a signed field of 5 bits"),
+            ("take n->bits.b", "is a signed bit field of 5 bits"),
             ("take n->in.dbl", "is a floating-point number"),
-            ("take n->in", "name a field of it (s, name, arr, dbl)"),
+            ("take n->in", "select a field (s, name, arr, dbl)"),
             ("take n->in.name", "n->in.name:string"),
-            ("take n->mat", "name a row"),
+            ("take n->mat", "select a row"),
             ("real%return $retval", "returns double"),
         ] {
             let refused = p.add(&[&format!("refused={probe}")]);

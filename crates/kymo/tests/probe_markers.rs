@@ -11,7 +11,7 @@ use kymo_testkit::{Need, TracingState, require, run};
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const SOURCE: &str = include_str!("probe_programs/markers.c");
 
-/// What the program says of a marker, and what was recorded of it.
+/// Compares the arguments of a marker as the program prints them and as recorded.
 fn compare(name: &str, flags: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let code = directory.path().join("markers.c");

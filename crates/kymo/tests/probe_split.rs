@@ -202,7 +202,7 @@ fn compressed_sections() {
     }
 }
 
-/// What a C++ program has in types: base classes, members of members, templates.
+/// Types of a C++ program: base classes, members of members, templates.
 const ABOUT_CPP: &[&[&str]] = &[
     &["-D", "shapes::Point::area this->x this->y this->id r scale"],
     &["-D", "shapes::deep::bump p->x p->id up counter"],
@@ -249,8 +249,8 @@ fn types_in_units_of_their_own() {
     }
 }
 
-/// Where names are stored by index, as LLVM does it since version 5, they cannot be
-/// searched for: the answers are the same.
+/// Names stored by index, as LLVM does since version 5, cannot be searched for; the answers are the
+/// same.
 #[test]
 fn names_by_index() {
     if !require(&[Need::Gcc]) {

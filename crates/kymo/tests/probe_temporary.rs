@@ -6,11 +6,11 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kymo_testkit::{Need, Outcome, TracingState, Workload, require, run};
+use kymo_testkit::{Need, Outcome, TracingState, Workload, require, run, run_command};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
-/// Calls `work` with 1, 2, … and a text; forever, if it is told so.
+/// Calls `work` with 1, 2, … and a text; forever, on request.
 const PROGRAM: &str = r#"
 #include <stdlib.h>
 #include <unistd.h>
@@ -79,6 +79,13 @@ fn a_trace_takes_its_probes_along() {
         lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let n: Vec<i64> = values.iter().map(|v| v["fields"]["n"].as_i64().unwrap()).collect();
     assert_eq!(n, [3, 4, 5], "{lines}");
+    // A path may begin at the working directory.
+    let (place, name) = path.rsplit_once('/').unwrap();
+    let here = format!("./{name} work n");
+    let mut command = Command::new(KYMO);
+    command.args(["trace", "-q", "--json", "--probe", &here, "--", path]).current_dir(place);
+    let lines = run_command(command).success().stdout;
+    assert_eq!(lines.lines().count(), 3, "{lines}");
     // Into a file, which holds the event's format.
     let file = program.file("trace.dat");
     let _ = kymo(&["trace", "-q", "-o", &file, "--probe", &one, "--", path]).success();
@@ -172,7 +179,7 @@ fn nothing_stays_after_a_signal() {
     }
 }
 
-/// Ends the copies of a program that nobody waits for.
+/// Ends the remaining copies of a program.
 fn end_all(path: &str) {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let is_it =
@@ -181,5 +188,58 @@ fn end_all(path: &str) {
             let pid = entry.file_name().into_string().unwrap();
             let _ = run("kill", ["-KILL", &pid]);
         }
+    }
+}
+
+/// Passes texts that are there, none, empty and nowhere.
+const TEXTS: &str = r#"
+#include <stddef.h>
+__attribute__((noinline)) int take(const char *name, int n) { __asm__ volatile("" ::: "memory"); return n; }
+int main(void) { return take("here", 1) + take(NULL, 2) + take("", 3) + take((char *)0x1000, 4) - 10; }
+"#;
+
+/// Text that could not be read is not an empty one: the kernel writes `(fault)` for it.
+#[test]
+fn text_that_could_not_be_read_is_not_empty() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let program = Workload::compile("tmptexts", TEXTS);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (data, dat) = (path("x.data"), path("x.dat"));
+    let take = format!("{} take name:string n", program.arg());
+    let probe = ["--probe", &take];
+    let command = ["--", program.arg()];
+    let _ = kymo(&[&["record", "-q", "-o", &data], &probe[..], &command].concat()).success();
+    let _ = kymo(&[&["trace", "-q", "-o", &dat], &probe[..], &command].concat()).success();
+    let live = kymo(&[&["trace", "-q"], &probe[..], &command].concat()).success().stdout;
+    let live_json = [&["trace", "-q", "--json"], &probe[..], &command].concat();
+    let live_json = kymo(&live_json).success().stdout;
+    let shown = ["\"here\" n=1", "\"(fault)\" n=2", "\"\" n=3", "\"(fault)\" n=4"];
+    let texts = |text: &str| -> Vec<String> {
+        let of = |line: &str| line.split_once("name_string=").map(|(_, rest)| rest.to_owned());
+        text.lines().filter_map(of).collect()
+    };
+    assert_eq!(texts(&live), shown, "{live}");
+    let names = |text: &str| -> Vec<serde_json::Value> {
+        let of = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
+        text.lines().filter_map(of).map(|v| v["fields"]["name_string"].clone()).collect()
+    };
+    let expected = serde_json::json!(["here", null, "", null]);
+    assert_eq!(names(&live_json), *expected.as_array().unwrap(), "{live_json}");
+    for file in [&data, &dat] {
+        let text = kymo(&["script", "-i", file]).success().stdout;
+        assert_eq!(texts(&text), shown, "{file}: {text}");
+        let json = kymo(&["script", "--json", "-i", file]).success().stdout;
+        assert_eq!(names(&json), *expected.as_array().unwrap(), "{file}: {json}");
+        let query = "SELECT string_value AS text, value_type AS type FROM args \
+                     WHERE flat_key = 'name_string' ORDER BY id";
+        let rows = kymo(&["sql", "--json", file, query]).success().stdout;
+        let row = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        let rows: Vec<serde_json::Value> = rows.lines().map(row).collect();
+        let text: Vec<serde_json::Value> = rows.iter().map(|row| row["text"].clone()).collect();
+        assert_eq!(text, *expected.as_array().unwrap(), "{file}: {rows:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The process of a thread: where a recording tells it, `pid` is it and `--pid` chooses by it;
-//! where it does not, there is no `pid`. And the cgroup of a sample.
+//! The process of a thread: where a recording has it, `pid` is it and `--pid` chooses by it; where
+//! it does not, there is no `pid`. And the cgroup of a sample.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::collections::BTreeSet;
@@ -56,10 +56,10 @@ fn threads_have_the_process_that_events_tell() {
     let _state = TracingState::take();
     let w = Workload::compile("threads", THREADS);
     let program = w.program().display().to_string();
-    let told = format!("{CALL},task:task_newtask,sched:sched_process_exec");
+    let with_tasks = format!("{CALL},task:task_newtask,sched:sched_process_exec");
     for (name, command, events) in [
-        ("told.dat", "trace", told.as_str()),
-        ("untold.dat", "trace", CALL),
+        ("all-tasks.dat", "trace", with_tasks.as_str()),
+        ("calls.dat", "trace", CALL),
         ("a.data", "record", CALL),
     ] {
         let file = w.file(name);
@@ -69,7 +69,7 @@ fn threads_have_the_process_that_events_tell() {
         let threads: BTreeSet<u64> = all.iter().map(|c| c.1).collect();
         assert_eq!((all.len(), threads.len()), (4, 4), "{name}: {all:?}");
         assert!(threads.contains(&process), "{name}: {all:?}");
-        let known = (name != "untold.dat").then_some(process);
+        let known = (name != "calls.dat").then_some(process);
         assert!(all.iter().all(|c| c.0 == known), "{name}: {process}, {all:?}");
         // Where the process is not known the thread's number stands for it.
         let of_process = calls(&file, &["--pid", &process.to_string()]).len();

@@ -174,6 +174,84 @@ fn stacks_are_recorded_as_the_program_needs_it() {
     assert!(page.contains("nested keeps no frame pointers"), "{page}");
 }
 
+/// Most functions of a Rust program are of the standard library, which keeps frame pointers; its
+/// own code does not.
+#[test]
+fn stacks_of_rust_release_programs_are_complete() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tool("rustc")]) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (source, program) = (path("words.rs"), path("words"));
+    let text = "use std::collections::HashMap;
+        #[inline(never)] fn count(words: &mut HashMap<String, u64>, n: u64) {
+            *words.entry(format!(\"word {}\", n % 5000)).or_default() += n;
+        }
+        #[inline(never)] fn fill(words: &mut HashMap<String, u64>) {
+            (0..100_000).for_each(|n| count(words, n));
+        }
+        fn main() {
+            let mut words = HashMap::new();
+            (0..30).for_each(|_| fill(&mut words));
+            println!(\"{}\", words.len());
+        }";
+    std::fs::write(&source, text).unwrap();
+    let rustc = run("rustc", ["-O", "--edition", "2024", "-o", &program, &source]);
+    assert_eq!(rustc.status, 0, "{}", rustc.stderr);
+    let page = run(KYMO, ["profile", "--json", "--strict", "--", &program]);
+    let page: serde_json::Value = serde_json::from_str(&page.stderr).unwrap();
+    let notes = page["ledger"].as_array().unwrap().iter();
+    let stacks: Vec<&str> = notes
+        .filter(|note| ["stacks", "frame-pointers"].contains(&note["kind"].as_str().unwrap()))
+        .map(|note| note["fact"].as_str().unwrap())
+        .collect();
+    let share = stacks.iter().find_map(|fact| fact.split_once("%) of ")?.0.rsplit('(').next());
+    assert!(share.unwrap().parse::<f64>().unwrap() >= 95.0, "{stacks:?}");
+}
+
+/// An ordinary user: few samples make no shares, and a program of another user in the command is
+/// named.
+#[test]
+fn thin_evidence_of_an_ordinary_user_is_said_first() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tool("su")]) {
+        return;
+    }
+    let place = Unprivileged::new(Path::new(KYMO));
+    let short = |command: &[&str]| {
+        let page = place.run([&["profile", "--"][..], command].concat()).success().stderr;
+        let line = page.lines().find(|l| l.starts_with("  In short  ")).map(str::to_owned);
+        (line.unwrap_or_else(|| panic!("{page}")), page)
+    };
+    let (line, page) = short(&["sleep", "0.2"]);
+    let few = ["without a sample: ", "by only one sample: ", "by only "];
+    assert!(few.iter().any(|few| line.starts_with(&format!("  In short  {few}"))), "{page}");
+    assert!(!line.contains('%') && line.contains("it waits most of the time"), "{page}");
+    let (line, page) = short(&["sh", "-c", "su --help > su.txt; sleep 0.2"]);
+    assert!(line.contains("/su is not recorded, since it runs as another user: "), "{page}");
+    assert!(page.contains("/su runs as another user (set-user-ID): the kernel ends"), "{page}");
+    // Nothing is hidden of programs of the user.
+    let (line, page) = short(&["sh", "-c", "true; sleep 0.2"]);
+    assert!(!line.contains("not recorded") && !page.contains("set-user-ID"), "{page}");
+}
+
+/// A name of a page is none of a recording; others cannot read it, as they cannot read that.
+#[test]
+fn a_page_is_written_by_its_name() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let page = directory.path().join("page.html");
+    let arguments = ["profile", "--view", "-o", page.to_str().unwrap(), "--", "true"];
+    let _ = run(KYMO, arguments).success();
+    assert!(std::fs::read(&page).unwrap().starts_with(b"<!DOCTYPE html>"));
+    assert_eq!(page.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let again = run(KYMO, arguments);
+    assert!(again.status == 1 && again.stderr.contains("already exists"), "{}", again.stderr);
+}
+
 #[test]
 fn the_processes_of_a_cgroup_are_profiled() {
     if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
@@ -213,7 +291,7 @@ int main(void) { return left(200000000) + right(200000000) == 0; }
 "#;
 
 #[test]
-fn branches_of_the_hot_path_are_told_apart_from_what_they_go_on_with() {
+fn branches_of_the_hot_path_are_distinguished_from_what_they_go_on_with() {
     if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
         return;
     }

@@ -1,4 +1,4 @@
-//! What `kymo profile` says of recordings of any format, for programs (`--json`), of chosen tasks
+//! Results of `kymo profile` for recordings of any format, for programs (`--json`), of chosen tasks
 //! and times, and of a database whose transactions wait for each other.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
@@ -88,14 +88,14 @@ fn time_on_and_off_the_cpu_is_the_time_of_the_clock() {
     for how in ["fp", "dwarf"] {
         let args = ["profile", "--json", "--call-graph", how, "--", work.arg()];
         let out = run(KYMO, args).success();
-        // The ledger is told on the last line, too.
+        // The ledger is printed on the last line, too.
         let text = &out.stderr[..out.stderr.rfind("\n}\n").unwrap() + 2];
         let page: Value = serde_json::from_str(text).unwrap();
         adds_up(&page);
         let sum: u64 =
             ["on_cpu_ns", "waiting_ns", "blocked_ns"].iter().map(|n| number(&page, n)).sum();
         let wall = number(&page, "elapsed_ns");
-        // Who takes the CPU from kymo itself at the begin or the end is told.
+        // A task that takes the CPU from kymo itself at the start or the end is reported.
         let is_told = array(&page, "ledger").iter().any(|note| note["kind"] == "unmatched");
         assert!(wall > 500_000_000, "{wall}: {page:#}");
         assert!(
@@ -144,7 +144,7 @@ fn the_object_is_the_page_and_names_the_futex() {
     let sentence = page["in_short"].as_str().unwrap();
     assert!(sentence.starts_with("it ") || sentence.starts_with("its "), "{sentence}");
     // The tasks of a recording of one command can be chosen; its times cannot be cut.
-    let other = run(KYMO, ["profile", "-i", &file, "--json", "--comm", "nobody"]);
+    let other = run(KYMO, ["profile", "-i", &file, "--json", "--comm", "absent"]);
     let other: Value = serde_json::from_str(&other.success().stdout).unwrap();
     assert_eq!(array(&other, "threads").len(), 0, "{other:#}");
     let cut = run(KYMO, ["profile", "-i", &file, "--time", "0%-50%"]);
@@ -281,7 +281,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Who updates a row that a transaction has changed waits for its end.
+/// An update of a row that another transaction has changed waits for the end of that transaction.
 #[test]
 fn a_transaction_that_waits_for_a_row_is_said_to_wait_for_its_lock() {
     if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
@@ -294,7 +294,7 @@ fn a_transaction_that_waits_for_a_row_is_said_to_wait_for_its_lock() {
     let server = Postgres::start(programs);
     let _ =
         server.ask("create table rows (id int primary key, n int); insert into rows values (1, 0)");
-    // Holds the row until it is told.
+    // Holds the row until the command to release it.
     let mut holder = server
         .client("")
         .args(["-f", "-"])
@@ -362,8 +362,8 @@ const CLASSES: [CtfClass; 4] = [
     CtfClass { name: "syscall_exit_futex", fields: &[("int32_t", "ret")] },
 ];
 
-/// A thread waits for a futex that another one wakes, as LTTng's kernel tracer tells it, which
-/// names no task in events of system calls: all answers tell the same wait.
+/// A thread waits for a futex that another one wakes, as LTTng's kernel tracer records it, which
+/// names no task in events of system calls: all commands report the same wait.
 #[test]
 fn a_wait_in_a_kernel_trace_of_lttng_is_the_same_in_all_answers() {
     let directory = tempfile::tempdir().unwrap();
@@ -408,7 +408,7 @@ fn a_wait_in_a_kernel_trace_of_lttng_is_the_same_in_all_answers() {
     let calls = json(&["syscalls", "report", "--tid", "101"]);
     assert_eq!(number(&calls["calls"][0], "total_ns"), 9_200, "{calls:#}");
     let why = json(&["why", "--tid", "101"]);
-    // No event says whether a wake-up is that of an interrupt, so the path goes to nobody else.
+    // No event says whether a wake-up is that of an interrupt, so the path goes to no other task.
     let blocked = array(&why, "culprits").iter().find(|c| c["kind"] == "blocked").unwrap();
     assert_eq!((number(blocked, "total_ns"), &blocked["ended_by"]), (7_600, &"unseen".into()));
 }

@@ -2,7 +2,7 @@
 //! and who ended it, also where that is another process.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -109,7 +109,8 @@ fn the_first_screen_names_the_cause() {
     // A mutex that another thread holds, and the stack in which it gave it back.
     let out = profile(&["mutex"]);
     is_cause(&out.stderr, &out.stdout, "blocked: futex");
-    let (_, pairs) = out.stderr.split_once("The longest waits, and who ended them").unwrap();
+    let (_, pairs) =
+        out.stderr.split_once("Longest waits, with the stacks that ended them").unwrap();
     assert!(
         pairs.contains("  blocked: futex: ") && pairs.contains("ended by causes, in"),
         "{pairs}"
@@ -139,7 +140,8 @@ fn the_first_screen_names_the_cause() {
     let args = ["profile", "--call-graph", "dwarf,4096", "--", &program, "mutex"];
     let out = run(KYMO, args).success();
     is_cause(&out.stderr, &out.stdout, "blocked: futex");
-    let (_, pairs) = out.stderr.split_once("The longest waits, and who ended them").unwrap();
+    let (_, pairs) =
+        out.stderr.split_once("Longest waits, with the stacks that ended them").unwrap();
     assert!(pairs.contains("need_the_lock") && pairs.contains("hold_the_lock"), "{pairs}");
     // Without.
     let out = run(KYMO, ["profile", "--cpu-only", "--", &program, "child"]).success();
@@ -154,7 +156,7 @@ fn wakers_of_other_processes_are_seen() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pipe").to_str().unwrap().to_owned();
     let _ = run("mkfifo", [&pipe]).success();
-    // It writes when it is told to, and is there until the page is.
+    // It writes on command, and is there until the page is.
     let writer = format!("exec 3<>{pipe}; read go; echo line >&3; read go");
     let mut writer =
         Command::new("bash").args(["-c", &writer]).stdin(Stdio::piped()).spawn().unwrap();
@@ -227,7 +229,7 @@ fn wake_ups_of_others_cost_the_command_nothing() {
         assert!(!out.stderr.contains("lost:"), "{}", out.stderr);
         // Who wakes from within the program does it with its own stack.
         if what == "mutex" {
-            let (_, pairs) = out.stderr.split_once("and who ended them").unwrap();
+            let (_, pairs) = out.stderr.split_once("with the stacks that ended them").unwrap();
             assert!(pairs.contains("hold_the_lock"), "{}", out.stderr);
         }
         let fields = "comm,tid,time,event,trace";
@@ -244,7 +246,7 @@ fn wake_ups_of_others_cost_the_command_nothing() {
             let is_woken = payload.starts_with("comm=causes ") || payload.starts_with("comm=kymo ");
             assert!(is_own || is_woken, "{line}");
             foreign += usize::from(!is_own);
-            // Nobody is woken, runs, sleeps and is woken again within so little.
+            // No task is woken, runs, sleeps and is woken again within so little.
             let wakee = payload.split_whitespace().nth(1).unwrap().to_owned();
             let before = last.insert((tid.to_owned(), wakee), time);
             assert!(before.is_none_or(|before| time - before > 5e-6), "{line}\n{lines}");
@@ -274,7 +276,7 @@ fn threads_that_never_ran_are_not_the_cause() {
     let page = run(KYMO, args).success().stdout;
     program.kill().unwrap();
     program.wait().unwrap();
-    // They are the longest waits, told in a line of their own and no part of what it does.
+    // They are the longest waits, reported in a line of their own and no part of what it does.
     assert!(total(&page, "6 threads that never ran") > total(&page, "sleeping"), "{page}");
     let is_futex = |line: &&str| line.contains("blocked: futex");
     let lines: Vec<&str> = page.lines().filter(is_futex).collect();
@@ -289,7 +291,7 @@ fn threads_that_never_ran_are_not_the_cause() {
     assert!(is_it && !page.contains("mostly blocked on futex"), "{page}");
 }
 
-/// What it still waits for when it is stopped counts.
+/// A wait that is in progress when the profile is stopped counts.
 #[test]
 fn an_interrupt_does_not_lose_the_last_wait() {
     if !require(&NEEDS) {
@@ -306,13 +308,13 @@ fn an_interrupt_does_not_lose_the_last_wait() {
     assert!(!child.wait().unwrap().success());
     let text = std::fs::read_to_string(&page).unwrap();
     let found = total(&text, "sleeping");
-    // Its own clock tells seconds with two digits.
+    // Its own clock has two digits of seconds.
     assert!(found + 10.0 >= least.as_secs_f64() * 1e3, "{found}: {text}");
     assert!(found <= began.elapsed().as_secs_f64() * 1e3 + 10.0, "{found}: {text}");
 }
 
-/// A process that was there before, and sleeps all the time: what it sleeps in told the kernel
-/// before the recording began.
+/// A process that was there before, and sleeps all the time: the kernel reported the cause before
+/// the recording began.
 #[test]
 fn a_process_that_only_sleeps_is_said_to_sleep() {
     if !require(&NEEDS) {
@@ -357,4 +359,56 @@ fn a_kept_recording_gives_the_same_table() {
         let (made, shown) = (total(&made, cause), total(&shown, cause));
         assert!(made > least && (made - shown).abs() < 5.0, "{cause}: {made} {shown}");
     }
+}
+
+/// The events of 400 threads are opened one after the other, and count from one moment on.
+#[test]
+fn times_of_many_threads_add_up_to_the_window() {
+    const THREADS: usize = 400;
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = directory.path().join("many").to_str().unwrap().to_owned();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wait_programs/many_threads.c");
+    let args = ["-O1", "-pthread", "-o", &program, source];
+    assert!(Command::new("gcc").args(args).status().unwrap().success());
+    let mut many = Command::new(&program);
+    let mut many = many.arg(THREADS.to_string()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(many.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let pid = many.id().to_string();
+    let out =
+        run(KYMO, ["profile", "--json", "--call-graph", "fp", "--timeout", "300", "-p", &pid]);
+    many.kill().unwrap();
+    many.wait().unwrap();
+    let page: serde_json::Value = serde_json::from_str(&out.success().stdout).unwrap();
+    let nanos = |value: &serde_json::Value| value.as_f64().unwrap();
+    let elapsed = nanos(&page["elapsed_ns"]);
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    assert!(nanos(&page["on_cpu_ns"]) <= elapsed * cpus, "{page:#}");
+    let times = page["times"].as_array().unwrap();
+    let all: f64 = times.iter().map(|row| nanos(&row["total_ns"])).sum();
+    let want = elapsed * (THREADS + 1) as f64;
+    assert!((all - want).abs() <= want * 0.01, "{all} of {want}: {page:#}");
+}
+
+/// Tasks that live for a millisecond have executed a program, too.
+#[test]
+fn a_process_counts_for_the_program_that_it_executed() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let line = "i=0; while [ $i -lt 60 ]; do /bin/true; /bin/echo x; i=$((i+1)); done";
+    let out = run(KYMO, ["profile", "--json", "--call-graph", "fp", "--", "sh", "-c", line]);
+    let out = out.success();
+    let page: serde_json::Value = serde_json::from_str(&out.stderr).unwrap();
+    let programs = page["programs"].as_array().unwrap();
+    let mut counts: Vec<(&str, u64)> = programs
+        .iter()
+        .map(|p| (p["comm"].as_str().unwrap(), p["processes"].as_u64().unwrap()))
+        .collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [("echo", 60), ("sh", 1), ("true", 60)], "{page:#}");
+    assert!(programs.iter().all(|p| p["on_cpu_ns"].as_u64().unwrap() > 0), "{page:#}");
 }

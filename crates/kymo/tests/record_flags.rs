@@ -350,7 +350,7 @@ fn each_tool_reads_the_others_pipe() {
     let kinds = run("sh", ["-c", &kinds]).success().stdout;
     assert_eq!(lines_with(&kinds, &format!("... name:  {event}")).len(), 1);
     assert_eq!(lines_with(&kinds, "PERF_RECORD_THREAD_MAP nr: 1").len(), 1);
-    // Where each instance of the events was opened: as many as perf's, on the same CPUs.
+    // Where each instance of the events was opened: the same number as perf's, on the same CPUs.
     let places = |tool: &str| -> Vec<(String, String)> {
         let dump = format!("{} | perf script -D -i - 2>/dev/null", record(tool));
         let dump = run("sh", ["-c", &dump]).success().stdout;
@@ -369,7 +369,7 @@ fn each_tool_reads_the_others_pipe() {
     assert!(!places(KYMO).is_empty());
 }
 
-/// The same of `kymo stat`: what a program does while nothing is enabled is not counted.
+/// `kymo stat` does not count while nothing is enabled.
 #[test]
 fn control_starts_and_stops_counting() {
     if !require(&NEEDS) {
@@ -468,7 +468,7 @@ fn shell(dir: &Path, line: &str) -> Outcome {
 }
 
 /// Flags of `record`, each of which changes what is written.
-const FORMS: [&str; 22] = [
+const FORMS: [&str; 36] = [
     "-e cpu-clock",
     "-e cpu-clock -g",
     "-e cpu-clock --call-graph dwarf,4096",
@@ -491,7 +491,91 @@ const FORMS: [&str; 22] = [
     "-e cpu-clock -N",
     "-e cpu-clock --buildid-mmap",
     "-e cpu-clock --all-cgroups",
+    "-e cpu-clock -W --transaction -d --data-page-size --code-page-size",
+    "-e cpu-clock --user-regs=ip,sp -I",
+    "-e cpu-clock -R --sample-cpu --sample-identifier",
+    "-e cpu-clock --synth=no",
+    "-e cpu-clock --synth=task",
+    "-e cpu-clock --data-mmap --no-bpf-event --tail-synthesize",
+    "-e cpu-clock,page-faults --per-thread",
+    "-e cpu-clock,task-clock -c 1000000 --group --running-time",
+    "-e cpu-clock --all-user --user-callchains -g -i",
+    "-e page-faults -c 1 --all-kernel --kernel-callchains -g",
+    "-e cpu-clock --timestamp-boundary --buildid-all",
+    "-e cpu-clock --max-size=64K -F 20000 -m 16K --no-buffering",
+    "-e raw_syscalls:sys_enter --filter id>0 --exclude-perf -D 0",
+    "-e cpu-clock -C 0 -a --timeout 50",
 ];
+
+/// Options of `record` that write no other bytes: who is recorded and when, what is shown, how the
+/// recorder works, what lies beside the recording, names for tools that kymo does without. `-n` has
+/// no samples, `--switch-…` is tried with several files, `-b` wants a processor's branch stack.
+const WRITE_NOTHING: &[&str] = &[
+    "ledger",
+    "no-pager",
+    "probe",
+    "full-names",
+    "jobs",
+    "no-sandbox",
+    "pid",
+    "tid",
+    "uid",
+    "cgroup",
+    "control",
+    "realtime",
+    "dry-run",
+    "output",
+    "force",
+    "no-samples",
+    "branch-any",
+    "branch-filter",
+    "strict-freq",
+    "switch-output",
+    "switch-output-event",
+    "switch-max-files",
+    "timestamp-filename",
+    "proc-map-timeout",
+    "quiet",
+    "verbose",
+    "strict",
+    "bundle",
+    "affinity",
+    "aio",
+    "mmap-flush",
+    "num-thread-synthesize",
+    "threads",
+    "clang-opt",
+    "clang-path",
+    "vmlinux",
+    "debuginfod",
+    "help",
+    "version",
+];
+
+/// A new option of `record` is tried in a form, or stands among those that write nothing.
+#[test]
+fn each_option_of_record_has_a_form() {
+    let help = run(KYMO, ["record", "--help"]).success().stdout;
+    let mut seen = 0;
+    for line in help.lines() {
+        let words: Vec<&str> =
+            line.split([' ', ',', '=', '[', '.']).filter(|w| !w.is_empty()).collect();
+        let (short, long) = match words[..] {
+            [short, long, ..] if long.starts_with("--") && short.starts_with('-') => (short, long),
+            [long, ..] if line.starts_with("      --") => ("", long),
+            _ => continue,
+        };
+        seen += 1;
+        let is_word = |form: &&str| form.split([' ', '=']).any(|w| w == long || w == short);
+        let is_tried = FORMS.iter().any(is_word);
+        let writes_nothing = WRITE_NOTHING.contains(&long.trim_start_matches('-'));
+        assert!(
+            is_tried != writes_nothing,
+            "{long}: in a form {is_tried}, listed {writes_nothing}"
+        );
+    }
+    assert!(seen > 70, "{help}");
+}
 
 /// perf 7.2 refused kymo's pipes for a record that was not padded, and lost the names of tasks where
 /// rounds ended before older samples.
@@ -512,6 +596,7 @@ fn all_forms_of_record_keep_perfs_rules() {
                 _ => ("-o - >x.pipe".to_owned(), "x.pipe"),
             };
             let what = format!("record {form} {output}");
+            let form = form.replace("id>0", "'id > 0'");
             let _ = shell(dir.path(), &format!("$KYMO record -q {form} {output} -- {arg}"));
             let path = dir.path().join(path);
             let seen = checked(&what, &path);
@@ -570,7 +655,7 @@ fn what_inject_and_off_cpu_record_write_keeps_perfs_rules() {
     many.iter().for_each(|path| _ = checked(line, path));
 }
 
-/// The command's text once stood within the recording, which nobody could read then.
+/// The command's text once stood within the recording, which was unreadable then.
 #[test]
 fn a_command_writes_to_standard_error_where_the_recording_goes_to_standard_output() {
     if !require(&[Need::Root, Need::PerfEvents]) {
@@ -620,6 +705,7 @@ fn devices_and_pipes_are_written_to_and_stay() {
         "$KYMO lock record -- true -o",
         "$KYMO io record -- true -o",
         "$KYMO kmem record -- true -o",
+        "$KYMO profile -- true -o",
         "$KYMO sched record -- true -o",
         "$KYMO inject -b -i k.data -o",
         "$KYMO convert -i k.data -f folded --force -o",

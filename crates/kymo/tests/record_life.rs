@@ -1,5 +1,5 @@
-//! How a recording ends, goes on in a new file, or has nothing in it: signals,
-//! times, sizes, users. perf is asked what is in the files.
+//! Life of a recording: end, continuation in a new file, no events: signals, times, sizes, users.
+//! perf reads the files.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use kymo_testkit::{Need, Outcome, TracingState, Workload, perf, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: [Need; 4] = [Need::Root, Need::PerfEvents, Need::Perf, Need::Gcc];
-/// Faults of a shell and of small programs, until there is a file `stop`; `rounds` has a line
-/// for each round. Should nobody stop it, it ends after two minutes.
+/// Faults of a shell and of small programs, until there is a file `stop`; `rounds` has a line for
+/// each round. Without the file it ends after two minutes.
 const WORK: &str = "n=0; while [ ! -e stop ] && [ $n -lt 2400 ]; do \
                     ls >/dev/null; sleep 0.05; n=$((n+1)); echo $n >>rounds; done";
 
@@ -54,7 +54,7 @@ fn stop(w: &Workload, child: &mut Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// How many times `ls` was run in a file.
+/// Number of runs of `ls` in a file.
 #[track_caller]
 fn listings(file: &Path) -> usize {
     let text = perf(["script", "-F", "comm,pid", "-i", file.to_str().unwrap()]);
@@ -95,7 +95,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Each file goes on where the one before it ended.
+/// Each file continues where the one before it ended.
 #[track_caller]
 fn in_sequence(files: &[PathBuf]) {
     let mut last = 0.0;
@@ -163,7 +163,7 @@ fn an_event_of_whomever_begins_a_new_file() {
     if !require(&NEEDS) {
         return;
     }
-    // Nobody else asks for this.
+    // No other process makes this call.
     const HIT: &str = "#include <unistd.h>\nint main(void) { return sethostname(0, -1) != -1; }";
     let (w, hit) = (Workload::spin(), Workload::compile("hit", HIT));
     let mut child = background(&w, &["--switch-output-event", "syscalls:sys_enter_sethostname"]);
@@ -184,7 +184,7 @@ fn an_event_of_whomever_begins_a_new_file() {
         assert!(events.contains("page-faults") && !events.contains("hostname"), "{events}");
     }
     let refused = record(&["--switch-output-event", "cpu-clock", "--", "true"]).failure();
-    assert!(refused.stderr.contains("no tracepoint or probe"), "{refused:?}");
+    assert!(refused.stderr.contains("not a tracepoint or probe"), "{refused:?}");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_flight_recorder_gives_its_newest_events_on_sigusr2() {
 }
 
 #[test]
-fn the_end_of_its_time_is_success_and_a_signal_is_told() {
+fn the_end_of_its_time_is_success_and_a_signal_is_reported() {
     if !require(&NEEDS) {
         return;
     }
@@ -262,6 +262,8 @@ fn a_recording_of_nothing_says_why() {
     assert!(late.stderr.contains("over before the 60000 ms of -D"), "{late:?}");
     let none = record(&["-o", &data, "-e", "alignment-faults", "-c", "1", "--", "true"]).success();
     assert!(none.stderr.contains("none of the events happened"), "{none:?}");
+    let ftrace = record(&["-o", &data, "-e", "ftrace:print", "--", "true"]).success();
+    assert!(ftrace.stderr.contains("reach the ftrace ring only"), "{ftrace:?}");
     let shown = run(KYMO, ["script", "-i", &data]).success();
     assert!(shown.stdout.is_empty(), "{shown:?}");
     assert!(shown.stderr.contains("the recording holds no events"), "{shown:?}");
@@ -336,7 +338,7 @@ fn commands_with_probes_end_with_their_command() {
     }
 }
 
-/// Who started a process and has not reaped it may be who waits for kymo.
+/// The parent of a dead process that was not reaped may be waiting for kymo.
 #[test]
 fn a_dead_process_that_nobody_reaped_ends_what_watches_it() {
     if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
@@ -384,7 +386,7 @@ fn a_dead_process_that_nobody_reaped_ends_what_watches_it() {
 /// Whether the child of `timeout` has a descriptor of a process.
 fn watches(timeout: u32) -> bool {
     let children = std::fs::read_to_string(format!("/proc/{timeout}/task/{timeout}/children"));
-    // One that refuses ends, which its status tells.
+    // One that refuses ends, as its status shows.
     let Ok(children) = children else { return true };
     let Some(child) = children.split_whitespace().next() else { return false };
     let fds = std::fs::read_dir(format!("/proc/{child}/fd"));
@@ -446,7 +448,7 @@ fn probes_of_a_replaced_program_name_the_processes_that_run_the_old_one() {
     spin.kill().unwrap();
     spin.wait().unwrap();
     for (name, out) in outs {
-        let said = format!("was replaced: process {pid} runs the code of the file before");
+        let said = format!("was replaced: process {pid} runs the code of the old file");
         let all = format!("{}{}", out.stdout, out.stderr);
         // With a process, programs in the kernel are attached to what that has mapped.
         let is_counted = all.contains("@: ") || all.contains(" events in ");

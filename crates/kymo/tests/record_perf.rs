@@ -34,7 +34,8 @@ fn size(path: &str) -> u64 {
     std::fs::metadata(path).map_or(0, |m| m.len())
 }
 
-/// What the rings of all CPUs, also of those that are off, hold at most: a sample of an event takes 40 bytes and more.
+/// Most samples that the rings of all CPUs hold, also of offline ones: a sample takes 40 bytes and
+/// more.
 fn most_in_rings(pages: usize) -> usize {
     let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     let last = cpus.trim().rsplit(['-', ',']).next().unwrap();
@@ -65,15 +66,15 @@ impl Recorded {
         assert!(!out.stderr.contains("Trust:"), "{out:?}");
     }
 
-    /// What perf shows of the recording, which it must take without a word.
+    /// Returns perf's output for the recording; perf must not print a warning.
     #[track_caller]
     fn perf_script(&self, fields: &str) -> String {
         perf_script(&self.data, fields)
     }
 }
 
-/// What perf shows of a recording that lost events by intent, and nothing else
-/// to complain about.
+/// Returns perf's output for a recording that lost events by intent; perf must print no other
+/// warning.
 #[track_caller]
 fn perf_script_with_losses(path: &str, fields: &str) -> String {
     const LOST: [&str; 4] = ["not valid for", "Warning:", "Processed ", "Check IO/CPU overload!"];
@@ -393,14 +394,14 @@ fn a_killed_recorder_leaves_a_whole_file() {
         let newest = kymo_testkit::peer("perf").run(["script", "-i", &r.data]);
         let seen = lines_with(&newest.stdout, EVENT).len();
         assert!(seen > 1000, "{seen}: {}", newest.stderr);
-        // kymo goes on behind the last mark, and says what happened.
+        // kymo continues after the last mark, and reports it.
         let ours = run(KYMO, ["script", "-i", &r.data]).success();
         assert!(lines_with(&ours.stdout, EVENT).len() >= perfs);
         assert!(ours.stderr.contains("did not finish the file"), "{}", ours.stderr);
     }
 }
 
-/// How many events a recorder says were lost.
+/// Number of lost events that a recorder reports.
 fn lost(out: &Outcome) -> Option<usize> {
     let said = out.stderr.lines().find_map(|l| l.trim().strip_prefix("lost: "))?;
     Some(said.split(' ').next().unwrap().parse().unwrap())

@@ -202,7 +202,7 @@ fn patched(bytes: &[u8], from: &[u8], to: &[u8]) -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn symbols_of_another_kernel_are_refused() {
+fn symbols_of_a_different_kernel_are_refused() {
     if !require(&[Need::Perf, Need::PerfEvents, Need::Root, Need::Gcc]) {
         return;
     }
@@ -294,7 +294,7 @@ fn symbols_are_found_in_separate_debug_files() {
 }
 
 #[test]
-fn a_piped_tracepoint_is_told_apart_when_asked_for() {
+fn a_piped_tracepoint_is_distinguished_when_asked_for() {
     if !require(&[Need::Perf, Need::PerfEvents, Need::Tracefs, Need::Gcc]) {
         return;
     }

@@ -61,7 +61,7 @@ impl Case {
         self.dir.path().join(name)
     }
 
-    /// What a tool says of the recording: text, and notes.
+    /// Returns a tool's output for the recording: text, and notes.
     fn ask(&self, tool: &str, args: &[&str]) -> (String, String) {
         let file = self.path("perf.data");
         let mut command = Command::new(tool);

@@ -80,7 +80,7 @@ fn rows_chains_and_percentages_are_perfs() {
     }
     // Where some have none: hidden ones are in no number.
     let stripped = w.file("stripped");
-    // Without its build-id nobody finds the names of the other.
+    // Without its build-id the names of the other are not found.
     let strip = ["-R", ".note.gnu.build-id", "-o", &stripped, &program];
     let _ = run("strip", strip).success();
     let bare = w.file("bare.data");
@@ -130,7 +130,7 @@ fn records_and_tasks_are_those_that_perf_counts() {
     let (ours, theirs) = both("--stats");
     assert!(theirs.len() > 8, "{theirs:?}");
     assert_eq!(ours, theirs);
-    // perf adds the idle task, which no record tells of.
+    // perf adds the idle task, which is in no record.
     let (ours, mut theirs) = both("--tasks");
     theirs.retain(|row| row.last().is_none_or(|name| name != "|swapper"));
     assert!(theirs.len() >= 2, "{theirs:?}");
@@ -196,7 +196,7 @@ fn payload_fields_are_sort_keys() {
     same_lines(&file, &["-s", "id,ret,comm"]);
     same_lines(&tracepoint, &["-s", "sys_exit.id"]);
     same_lines(&tracepoint, &["-s", "comm,trace_fields"]);
-    // Tracepoints alone are told apart by their text.
+    // Tracepoints alone are grouped by their text.
     same_lines(&tracepoint, &[]);
     same_lines(&tracepoint, &["-s", "trace", "-n"]);
     let wrong = run(env!("CARGO_BIN_EXE_kymo"), ["report", "-i", &file, "-s", "nonsense"]);
@@ -251,7 +251,7 @@ fn parents_and_filters_are_perfs_line_by_line() {
         &["-s", "comm,dso", "-p", "^vfs_|^top_b"],
         &["-s", "sym", "-S", "leaf"],
         &["-s", "comm,dso", "-d", "report_parent,libc.so.6"],
-        &["-s", "comm", "-c", "nobody,report_parent"],
+        &["-s", "comm", "-c", "absent,report_parent"],
     ];
     for options in cases {
         same_lines(&file, &[&flat[..], options].concat());
@@ -290,7 +290,7 @@ fn json_honours_filters_and_the_limit() {
     assert_eq!(json(&["--percent-limit", &limit.to_string()]), heavy);
     let leaf: Vec<_> = all.iter().filter(|(s, _)| s == "leaf").cloned().collect();
     assert_eq!(json(&["-S", "leaf"]), leaf);
-    assert_eq!(json(&["-c", "nobody"]), []);
+    assert_eq!(json(&["-c", "absent"]), []);
 }
 
 /// Sections that this machine's perf does not write.

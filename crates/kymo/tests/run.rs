@@ -1,5 +1,5 @@
-//! `kymo run` on this machine: what programs print beside bpftrace's newest release, counts of
-//! a known load, losses that are told exactly, and nothing that stays attached.
+//! `kymo run` on this machine: what programs print beside bpftrace's newest release, counts of a
+//! known load, exactly reported losses, and nothing that stays attached.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::io::Read as _;
@@ -102,7 +102,7 @@ fn user_stacks_have_names() {
 }
 
 #[test]
-fn what_a_small_map_loses_is_told_exactly() {
+fn what_a_small_map_loses_is_reported_exactly() {
     if !begin() {
         return;
     }
@@ -119,7 +119,7 @@ fn what_a_small_map_loses_is_told_exactly() {
 }
 
 #[test]
-fn what_a_small_ring_loses_is_told_exactly() {
+fn what_a_small_ring_loses_is_reported_exactly() {
     if !begin() {
         return;
     }
@@ -244,7 +244,7 @@ fn what_bpftrace_scripts_rely_on_is_there_under_its_name() {
             "Failed to resolve kernel symbol: no_such",
         ),
         (&["-e", "kretprobe:_raw_spin_lock { }"], "might lock up your system"),
-        (&["-e", "watchpoint:f+arg1:4:w { }"], "it needs a process: -p PID or -c CMD"),
+        (&["-e", "watchpoint:f+arg1:4:w { }"], "needs a process: -p PID or -c CMD"),
         (&["-e", "tracepoint:sched:nonsense { }"], "No matches for tracepoint sched:nonsense."),
         (&["-e", "config = { release = \"0.1\" } BEGIN { }"], "release is 0.17, not"),
     ] {
@@ -349,7 +349,7 @@ fn headers_give_numbers_that_types_do_not() {
 }
 
 #[test]
-fn files_that_are_not_there_are_told_when_they_are_read() {
+fn files_that_are_not_there_are_reported_when_they_are_read() {
     if !begin() {
         return;
     }
@@ -376,7 +376,7 @@ fn functions_of_programs_are_probed() {
 }
 
 #[test]
-fn costs_are_told_before_and_limited() {
+fn costs_are_reported_before_and_limited() {
     if !begin() {
         return;
     }
@@ -386,7 +386,7 @@ fn costs_are_told_before_and_limited() {
     let words: Vec<&str> = line.split_whitespace().collect();
     assert!(words[0].parse::<u64>().unwrap() > 0, "{}", o.stderr);
     assert!(o.stderr.contains(" % of a CPU: hits counted for a second"), "{}", o.stderr);
-    // The command goes on without its probes and ends by itself.
+    // The command continues without its probes and ends by itself.
     let work = Workload::syscalls();
     let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @[args.id] = count(); }";
     let command = format!("{} 20000000", work.arg());

@@ -49,7 +49,7 @@ fn part_is_same(part: usize) {
         let way = ["run".to_owned(), "--no-bpf".to_owned()];
         let rings = run(env!("CARGO_BIN_EXE_kymo"), [&way, &args[..]].concat());
         assert!(
-            rings.stderr.contains(" known to programs in the kernel only")
+            rings.stderr.contains(" only in BPF programs")
                 || (rings.status, sorted(&rings.stdout)) == (ours.status, sorted(&ours.stdout)),
             "{name}: {program}\n{}\n{}\n{}",
             ours.stdout,

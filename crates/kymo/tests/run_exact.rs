@@ -115,7 +115,7 @@ fn texts_that_are_cut_are_counted_and_marked() {
     // A limit above that of all texts is none.
     let o = text(8, "printf(\"%s|%s\\n\", str(args.filename, 20), str(args.filename, 7));");
     assert!(o.stdout.lines().any(|line| line == "/usr/bin..|/usr/b"), "{}", o.stdout);
-    // A limit of its own is what was asked for.
+    // An explicit limit is part of the request.
     let o = text(64, "printf(\"%s\\n\", str(args.filename, 5));");
     assert!(o.stdout.lines().any(|line| line == "/usr"), "{}", o.stdout);
     assert!(!o.stderr.contains("longer than"), "{}", o.stderr);
@@ -291,7 +291,7 @@ fn what_was_never_counted_is_not_printed() {
     assert_eq!(o.stdout, "\n\n@y: 1\n@z: 0\n", "{}", o.stderr);
 }
 
-/// Where somebody has a perf event on a tracepoint, the kernel calls programs of perf events
+/// With another process's perf event on a tracepoint, the kernel calls programs of perf events
 /// before raw ones: the program that follows the command's tasks would come too late.
 #[test]
 fn perf_events_of_others_leave_the_order_as_it_is() {

@@ -410,6 +410,18 @@ fn options_of_a_program_are_checked() {
     assert!(o.stderr.contains("--aa invalid integer"), "{}", o.stderr);
     let o = with(&["--help"]).failure();
     assert!(o.stderr.contains("--aa: an amount\n"), "{}", o.stderr);
+    // A parameter that is missing, or empty, is 0 and a warning; as text it may be.
+    let text = "BEGIN { for ($i : 0..2) { print(($1, str($2), $3)); } }";
+    let o = limited(&["-e", text, "", "", "-7"]).success();
+    assert_eq!(o.stdout.trim(), "(0, , -7)\n(0, , -7)");
+    let warned = |n| format!("WARNING: Positional parameter ${n} is empty or not provided.");
+    assert_eq!(o.stderr.matches(&warned(1)).count(), 1, "{}", o.stderr);
+    assert!(!o.stderr.contains(&warned(2)) && !o.stderr.contains(&warned(3)), "{}", o.stderr);
+    let o = limited(&["-e", text]).success();
+    assert!(o.stderr.contains(&warned(1)) && o.stderr.contains(&warned(3)), "{}", o.stderr);
+    let text = "BEGIN { @[0] = lhist(1, 0, 100, 10); @[1] = lhist(1, 0, 100, 50); }";
+    let o = limited(&["-e", text]).failure();
+    assert!(o.stderr.contains("@ holds lhist() with other bounds"), "{}", o.stderr);
     // Of two programs the last.
     let o = limited(&["-e", "BEGIN { print(1); }", "-e", "BEGIN { print(2); }"]).success();
     assert_eq!(o.stdout.trim(), "2");
@@ -434,7 +446,7 @@ fn errors_of_a_running_program_are_printed() {
     assert!(!o.stderr.contains("WARNING"), "{}", o.stderr);
 }
 
-/// Its functions are called once; the program ends at once. `inner` returns into `outer`.
+/// Its functions are called once; the program ends immediately. `inner` returns into `outer`.
 const SHORT: &str = "#include <stdlib.h>\nint amount = 42;\n\
     __attribute__((noinline)) int inner(int *p) {\n    return *p;\n}\n\
     __attribute__((noinline)) int outer(void) { return inner(&amount) + 1; }\n\

@@ -64,7 +64,7 @@ fn each_packet_is_in_the_file_as_it_was_sent() {
         first + 1_000_000 > begin && last < microseconds() + 1_000_000,
         "{begin} {first} {last}"
     );
-    // Nobody else reads what went over the wire.
+    // Other users cannot read the packets.
     let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
 }
@@ -99,7 +99,7 @@ fn a_part_of_a_packet_is_what_was_asked_for() {
         assert_eq!((packet.bytes.len(), packet.length), (80 - ETHERNET, 80 - ETHERNET));
         assert_eq!((packet.bytes[0], packet.bytes[9]), (0x45, 17));
     }
-    // Shorter than what is left out at the begin.
+    // Shorter than the part left out at the start.
     assert!(read_packets(&nothing).is_empty());
     let numbers: Vec<u32> = read_packets(&whole).iter().map(|p| datagram(p, 200)).collect();
     assert_eq!(numbers, [0, 1]);
@@ -163,7 +163,7 @@ fn what_a_ring_that_is_too_small_loses_is_what_is_missing() {
     let signal = |name: &str| {
         let _ = run("sh", ["-c", &format!("kill -{name} {}", child.id())]).success();
     };
-    // Nobody empties the rings meanwhile.
+    // The rings are not emptied meanwhile.
     signal("STOP");
     let (to, from) =
         (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -200,13 +200,13 @@ fn only_a_file_of_packets_of_ones_own_is_replaced() {
     let _ = send(&at("a"), 5).success();
     let _ = send(&at("a"), 2).success();
     assert_eq!(read_packets(&at("a")).len(), 2);
-    std::fs::write(at("notes"), "of somebody").unwrap();
+    std::fs::write(at("notes"), "not a recording").unwrap();
     std::os::unix::fs::symlink(at("a"), at("link")).unwrap();
     std::os::unix::fs::symlink("/dev/null", at("null")).unwrap();
     let reasons = [
-        ("notes", "a file of another kind is there"),
-        ("link", "a symbolic link is there"),
-        ("null", "a symbolic link is there"),
+        ("notes", "a file of another kind exists there"),
+        ("link", "a symbolic link exists there"),
+        ("null", "a symbolic link exists there"),
         ("none/a", "No such file or directory"),
     ];
     for (name, reason) in reasons {
@@ -215,12 +215,12 @@ fn only_a_file_of_packets_of_ones_own_is_replaced() {
         assert!(o.stderr.starts_with("stdin:1:45-"), "{name}: {}", o.stderr);
         assert!(o.stderr.contains(place) && o.stderr.contains(reason), "{name}: {}", o.stderr);
     }
-    assert_eq!(std::fs::read(at("notes")).unwrap(), b"of somebody");
+    assert_eq!(std::fs::read(at("notes")).unwrap(), b"not a recording");
     assert_eq!(read_packets(&at("a")).len(), 2);
 }
 
 #[test]
-fn what_is_refused_is_told_with_its_place() {
+fn what_is_refused_is_reported_with_its_place() {
     if !begin() {
         return;
     }

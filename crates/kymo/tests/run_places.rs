@@ -51,7 +51,7 @@ fn an_argument_is_watched_from_the_call_on() {
 }
 
 #[test]
-fn more_watchpoints_than_the_cpu_has_are_told() {
+fn more_watchpoints_than_the_cpu_has_are_reported() {
     if !require(&[Need::Root, Need::Tracefs]) {
         return;
     }
@@ -62,7 +62,7 @@ fn more_watchpoints_than_the_cpu_has_are_told() {
     let lost = "scope: 6 addresses were not watched: You are out of watchpoint registers\n";
     assert!(o.stderr.contains(lost), "{}", o.stderr);
     let o = run(KYMO, ["run", "-e", "watchpoint:count+arg1:4:w { }"]).failure();
-    assert!(o.stderr.contains("it needs a process: -p PID or -c CMD"), "{}", o.stderr);
+    assert!(o.stderr.contains("needs a process: -p PID or -c CMD"), "{}", o.stderr);
     let o = watched(&work, "watchpoint:nowhere+arg1:4:w { }", "").failure();
     assert!(o.stderr.contains("No matches for watchpoint nowhere+arg1:4:w."), "{}", o.stderr);
 }
@@ -137,6 +137,80 @@ fn arguments_of_usdt_probes_are_found_where_they_are() {
     assert!(o.stdout.contains(&format!("uprobe:{path}:element\n")), "{}", o.stdout);
 }
 
+/// Lines: 6 and 10 of loops with three rounds, 15 in a function that is inlined three times.
+const LOOPS: &str = r#"
+#include <stdlib.h>
+volatile int sink;
+__attribute__((noinline)) void work(int n)
+{
+    for (int i = 0; i < n; i++)
+        sink += i;
+}
+__attribute__((noinline)) void down(int n) {
+    while (n > 0)
+        n--, sink++;
+}
+static inline __attribute__((always_inline)) void leaf(int n)
+{
+    sink += n;
+}
+__attribute__((noinline)) void once(void) { leaf(1); }
+__attribute__((noinline)) void twice(void) { leaf(2); sink = 0; leaf(3); }
+int main(void) {
+    for (int n = 0; n < 5; n++) work(3), down(3);
+    once();
+    twice();
+    twice();
+    return 0;
+}
+"#;
+
+/// A line of a loop counts once for each entry, as with bpftrace; each inlined copy counts.
+#[test]
+fn a_source_line_is_probed_at_its_first_place_in_each_copy() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("loops.c"), LOOPS).unwrap();
+    for level in ["-O0", "-O2"] {
+        let program = at("loops");
+        let _ = run("gcc", ["-g", level, "-o", &program, &at("loops.c")]).success();
+        for (line, count, has_more) in [(6, 5, true), (7, 15, false), (10, 5, true), (15, 5, false)]
+        {
+            let text = format!("uprobe:{program}@loops.c:{line} {{ @ = count(); }}");
+            let o = run(KYMO, ["run", "-e", &text, "-c", &program]).success();
+            assert_eq!(o.stdout.trim(), format!("@: {count}"), "{level} {line}: {}", o.stderr);
+            let more = o.stderr.contains(&format!("loops.c:{line} has code at"));
+            assert!(more == has_more || level == "-O2", "{level} {line}: {}", o.stderr);
+            let theirs = peer("bpftrace");
+            // It knows the first copy only.
+            if theirs.is_newest() && line != 15 {
+                let theirs = theirs.run(["-q", "--no-warnings", "-e", &text, "-c", &program]);
+                assert_eq!(theirs.success().stdout.trim(), format!("@: {count}"), "{level} {line}");
+            }
+        }
+        // Probes of perf's grammar are at all places, as perf's are.
+        let newest = peer("perf");
+        if newest.is_newest() && level == "-O0" {
+            for what in ["work:2", "down:1", "loops.c:6"] {
+                let places = |o: Outcome| -> Vec<String> {
+                    let last = |l: &str| Some(l.rsplit_once(":0x")?.1.to_owned());
+                    o.success().stdout.lines().filter_map(last).collect()
+                };
+                let ours = places(run(KYMO, ["probe", "-x", &program, "-D", what]));
+                assert!(ours.len() > 1, "{what}: {ours:?}");
+                assert_eq!(
+                    ours,
+                    places(newest.run(["probe", "-x", &program, "-D", what])),
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn probes_are_put_on_instructions_alone() {
     if !require(&[Need::Root, Need::Tracefs, Need::Tool("objdump")]) {
@@ -164,4 +238,30 @@ fn probes_are_put_on_instructions_alone() {
     let o = run(KYMO, ["run", "--dry-run", "-e", &text]).failure();
     let expected = format!("Could not resolve address: {}:0xa is no code", work.arg());
     assert!(o.stderr.contains(&expected), "{}", o.stderr);
+}
+
+/// A program whose file was removed runs on, and its functions are found.
+#[test]
+fn a_removed_program_is_probed_by_its_process() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let work = Workload::compile(
+        "removed",
+        "#include <unistd.h>
+         __attribute__((noinline)) void tick(int n) { asm volatile(\"\" :: \"r\"(n)); }
+         int main() { for (int i = 0;; i++) { tick(i); usleep(2000); } }",
+    );
+    let copy = format!("{}-copy", work.arg());
+    std::fs::copy(work.arg(), &copy).unwrap();
+    let mut process = Command::new(&copy).spawn().unwrap();
+    std::fs::remove_file(&copy).unwrap();
+    let program = format!(
+        "uprobe:/proc/{}/exe:tick {{ @ = count(); if (arg0 > 5) {{ exit(); }} }}",
+        process.id()
+    );
+    let o = run(KYMO, ["run", "-e", &program]);
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(o.success().stdout.trim_start().starts_with("@: "));
 }

@@ -110,7 +110,7 @@ fn each_tool_is_compared_or_it_is_said_why_not() {
     }
 }
 
-/// The same load seen by a tool that kymo and one that bpftrace runs.
+/// Asserts that a tool prints the same in kymo and in bpftrace under the same load.
 #[track_caller]
 fn tools_print_the_same(
     directory: &Path,

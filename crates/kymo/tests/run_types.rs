@@ -1,5 +1,4 @@
-//! `kymo run` on programs of Rust and C++: variables have the types that the debugging
-//! information tells.
+//! `kymo run` on programs of Rust and C++: variables have the types of the debugging information.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::path::PathBuf;
@@ -229,7 +228,7 @@ fn the_entry_and_what_is_behind_it_are_not_mixed() {
     }
     let p = TypedProgram::compile("g++", "book.cpp", CPP, &["-g", "-O0"]);
     let o = p.run("take", "print((arg3, args.n));").failure();
-    assert!(o.stderr.contains("argN holds at a function's entry"), "{}", o.stderr);
+    assert!(o.stderr.contains("argN is valid at a function's entry"), "{}", o.stderr);
     let bare = TypedProgram::compile("g++", "book.cpp", CPP, &["-O2", "-s"]);
     let o = bare.run("main", "print(args.n);").failure();
     assert!(!o.stderr.contains("panicked"), "{}", o.stderr);

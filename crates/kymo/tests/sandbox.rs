@@ -1,5 +1,5 @@
-//! What commands that read recordings may not do: their rights are looked at from outside while
-//! they wait for a recording that comes through a pipe.
+//! Sandbox of commands that read recordings: their rights are inspected from outside while they
+//! wait for a recording that comes through a pipe.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kymo_testkit::{Need, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
-/// Of `capabilities(7)`.
+/// Capability numbers of `capabilities(7)`.
 const DAC_OVERRIDE: u64 = 1 << 1;
 const DAC_READ_SEARCH: u64 = 1 << 2;
 const NET_ADMIN: u64 = 1 << 12;
@@ -168,7 +168,7 @@ fn pages_are_served_without_rights() {
     }
 }
 
-/// What was found out about binaries is kept also by a command without other rights to write.
+/// Results about binaries are cached also by a command that may write nothing else.
 #[test]
 fn the_cache_is_filled() {
     let directory = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ fn fixture() -> String {
     format!("{FIXTURES}/sched.data")
 }
 
-/// What perf says of the fixture.
+/// Returns perf's output for the fixture.
 fn kept(name: &str, args: &[&str]) -> String {
     let path = format!("{FIXTURES}/{name}");
     if std::env::var_os("BLESS").is_some_and(|b| b == "1") {
@@ -58,7 +58,7 @@ fn millis(nanos: u64) -> String {
     format!("{:.3}", nanos as f64 / 1e6)
 }
 
-/// What the model makes of perf's rules is what perf prints, row by row.
+/// Asserts that the model of perf's rules gives what perf prints, row by row.
 #[track_caller]
 fn model_is_perf(records: &[SchedRecord], said: &str) {
     let rows = perf_rows(said);
@@ -175,7 +175,7 @@ fn timehist_and_map_of_the_fixture_are_perfs() {
     );
     let args = ["sched", "map", "-i", &path];
     let map = |text: &str| -> Vec<String> {
-        // A name is told again by perf when a COMM record comes, here when the name changed.
+        // perf reports a name again when a COMM record comes, here when the name changed.
         let line = |l: &str| l.split(" secs").next().unwrap().to_owned();
         text.lines().filter(|l| l.contains(" secs")).map(line).collect()
     };
@@ -409,7 +409,7 @@ fn what_is_missing_is_said() {
     let none = kymo(&["sched", "latency", "-i", &there, "--strict"]).expect_status(3);
     assert!(none.stdout.contains("no sched_switch events") && none.stdout.contains("sched record"));
     let bad = kymo(&["sched", "latency", "--sort", "color", "-i", &there]).failure();
-    assert!(bad.stderr.contains("there is no key \"color\""), "{}", bad.stderr);
+    assert!(bad.stderr.contains("unknown key \"color\""), "{}", bad.stderr);
     let map = kymo(&["sched", "map", "--comm", "sh", "-i", &there]).failure();
     assert!(map.stderr.contains("a map shows whatever its CPUs run"), "{}", map.stderr);
     let both = kymo(&["sched", "timehist", "-s", "-w", "-i", &there]).failure();

@@ -79,8 +79,8 @@ fn both(out: &Outcome) -> Value {
     page_with_ledger(&out.stdout, &out.stderr)
 }
 
-/// What is counted of each child, by its thread: switches, delays, migrations. Whether a delay
-/// begins with a wake-up or with the switch before may differ by nanoseconds.
+/// Returns the counts of each child, by its thread: switches, delays, migrations. Whether a delay
+/// starts with a wake-up or with the switch before may differ by nanoseconds.
 fn children(page: &Value, name: &str) -> BTreeMap<u64, [u64; 3]> {
     let rows = page["tasks"].as_array().unwrap().iter();
     let own = rows.filter(|r| r["comm"].as_str().unwrap().starts_with(name));
@@ -132,7 +132,7 @@ fn what_rings_lose_is_counted() {
     let programs = PingPrograms::make();
     let (data, ping) = (programs.path("perf.data"), programs.path("ping"));
     let record = [KYMO, "sched", "record", "-m", "64M", "-o", &data, "--", &ping, "20000", "lose"];
-    // A ring of one page has room for some forty events, and for a while nobody reads it.
+    // A ring of one page has room for some forty events, and for a while it is not read.
     let watching = Command::new(KYMO)
         .args(["sched", "latency", "--live", "--json", "--strict", "-m", "1", "--"])
         .args(record)
@@ -182,7 +182,7 @@ fn it_ends_when_the_time_is_over_and_refuses_what_is_no_live_run() {
     assert!(o.stdout.contains("overhead: "), "{}", o.stdout);
 }
 
-/// Of each child its runs in their order, by the state at their end.
+/// Returns the runs of each child in their order, by the state at their end.
 fn runs(lines: &str, name: &str) -> BTreeMap<u64, String> {
     let mut runs: BTreeMap<u64, String> = BTreeMap::new();
     for line in lines.lines().map(page) {

@@ -17,7 +17,7 @@ fn rows(text: &str) -> Rows {
     let mut part = String::new();
     for line in text.lines() {
         if let Some(title) = line.strip_prefix("CPU: ") {
-            // The mean of all CPUs has a name of its own, and the domain's CPUs are not all told.
+            // The mean of all CPUs has a name of its own, and the domain's CPUs are not all listed.
             let title = title.replace("<ALL CPUS SUMMARY>", "all");
             let title = title.replace(" (mean of 2)", "").replace(" (mean of 2 and 2)", "");
             part = title;

@@ -2,6 +2,8 @@
 //! the same text as ever.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+mod terminal;
+
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::Path;
@@ -11,14 +13,15 @@ use std::time::{Duration, Instant};
 use kymo_testkit::{Need, TracingState, require, run};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+use terminal::TerminalTest;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What happens once a text stands on the terminal, with the keyboard.
+/// Action on the keyboard once a text is on the terminal.
 type Awaited<'a> = (&'a str, &'a mut dyn FnMut(&mut File));
 
-/// What was written on a terminal of 80 columns at the end, and the status.
+/// Returns the final screen of a terminal of 80 columns, and the exit status.
 #[track_caller]
 fn on_terminal(
     pager: Option<&str>,
@@ -196,7 +199,7 @@ fn tables_are_no_wider_than_the_terminal_unless_names_are_wanted_in_full() {
 }
 
 #[test]
-fn what_takes_longer_than_a_second_is_told_while_it_does() {
+fn what_takes_longer_than_a_second_is_reported_while_it_does() {
     if !require(&[Need::PerfEvents]) {
         return;
     }
@@ -207,7 +210,7 @@ fn what_takes_longer_than_a_second_is_told_while_it_does() {
     let _ = run("sh", ["-c", record, KYMO, &whole]).success();
     let _ = run("mkfifo", [&pipe]).success();
     let recording = std::fs::read(whole).unwrap();
-    // The recording comes by and by: its first bytes, and the others when the line stands there.
+    // The recording arrives gradually: its first bytes, and the others when the line stands there.
     let begin = pipe.clone();
     let (head, tail) = recording.split_at(16);
     let (send, receive) = std::sync::mpsc::channel();
@@ -401,4 +404,63 @@ fn bytes_of_a_format_are_not_changed() {
     let written = std::fs::read(file).unwrap();
     assert!(written.iter().any(|byte| *byte < 0x20 || *byte > 0x7e), "it has other bytes");
     assert_eq!(piped.unwrap().stdout, written);
+}
+
+/// Statements of several lines, completed names, mistakes, forms of results; what was typed comes
+/// back in the next prompt.
+#[test]
+fn sql_is_read_from_a_prompt() {
+    let home = tempfile::tempdir().unwrap();
+    let state = home.path().to_str().unwrap();
+    let environment = [("XDG_STATE_HOME", state)];
+    let recording =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/perf-data/x86_64/sched.data");
+    let words = [KYMO, "sql", recording];
+    let mut sql = TerminalTest::start((40, 100), &environment, &words);
+    sql.wait_text("sql>");
+    sql.press("SELECT 40\r+ 2\rAS answer;\r");
+    sql.wait("a number", |t| t.text().lines().any(|line| line.trim() == "42"));
+    sql.press("select count(*) > 0 as some from sched_sl\t;\r");
+    sql.wait("a name that is completed", |t| t.text().contains("from sched_slice;"));
+    sql.wait("its rows", |t| t.text().lines().any(|line| line.trim() == "1"));
+    sql.press("SELECT x FROM nowhere;\r");
+    sql.wait_text("no such table: nowhere");
+    sql.press("DELETE FROM sched_slice;\r");
+    sql.wait_text("may not be modified");
+    sql.wait("a prompt", |t| t.reads_keys());
+    sql.press(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(i) FROM n;\r",
+    );
+    sql.wait("an answer that never ends", |t| !t.reads_keys());
+    sql.press("\x03");
+    sql.wait_text("kymo: interrupted");
+    // Keys that are pressed before there is a prompt may be lost.
+    let at_prompt = |t: &TerminalTest, behind: &str| {
+        t.text().contains(behind) && t.text().trim_end().ends_with("sql>") && t.reads_keys()
+    };
+    sql.wait("a prompt", |t| at_prompt(t, "interrupted"));
+    sql.press("SELECT 'not sent\x03");
+    sql.wait("a prompt", |t| at_prompt(t, "not sent"));
+    sql.press(".mode json\r");
+    sql.wait("a prompt", |t| at_prompt(t, ".mode json"));
+    sql.press("SELECT 7 AS seven;\r");
+    sql.wait_text("{\"seven\":7}");
+    sql.wait("a prompt", |t| at_prompt(t, "{\"seven\":7}"));
+    sql.press(".schema sched_slice\r");
+    sql.wait("a prompt", |t| at_prompt(t, "wakeup_delay"));
+    sql.press("\x04");
+    let (status, text) = sql.end();
+    assert!(status.success(), "{text}");
+    let history = std::fs::read_to_string(home.path().join("kymo/sql_history")).unwrap();
+    assert!(history.starts_with("SELECT 40\\n+ 2\\nAS answer;\n"), "{history}");
+    assert!(!history.contains("not sent"), "{history}");
+    let mut sql = TerminalTest::start((40, 100), &environment, &words);
+    sql.wait_text("sql>");
+    // The statement before the last.
+    sql.press("\x1b[A\x1b[A\r");
+    sql.wait("it comes back", |t| {
+        t.text().lines().any(|line| line.trim() == "7") && at_prompt(t, "sql>")
+    });
+    sql.press(".quit\r");
+    assert!(sql.end().0.success());
 }

@@ -156,8 +156,8 @@ fn branch_stacks() {
     same(&file, &["-F", "comm,time,ip,brstack,dso"]);
     let args = ["-F", "comm,time,brstacksym"];
     let perf = lines("perf", &file, &args);
-    // Without the header's sections nothing says which kernel it was: perf takes the running one,
-    // kymo has to be told.
+    // Without the header's sections nothing identifies the kernel: perf assumes the running one,
+    // kymo needs an option.
     let told = [&args[..], &["--kallsyms", "/proc/kallsyms"]].concat();
     let kymo = lines(KYMO, &file, &told);
     let differ = perf.iter().zip(&kymo).filter(|(p, k)| p != k).count();
@@ -245,7 +245,7 @@ fn a_selection_of_nothing_says_so() {
         (out.stdout.is_empty(), String::from_utf8_lossy(&out.stderr).into_owned())
     };
     for (args, fact) in [
-        (["--comm", "nobody"], "no event matches --comm nobody; the recording has "),
+        (["--comm", "absent"], "no event matches --comm absent; the recording has "),
         (["--event", "cycles"], "no event matches --event cycles; the recording has page-faults"),
         (["-C", "999"], "no event is on --cpu 999; the "),
         (["-S", "no_such"], "no events of the recording match"),
@@ -413,4 +413,37 @@ fn stacks_of_tracepoints_have_source_lines() {
         with.iter().any(|line| line.starts_with("  ") && line.contains("syscalls.c:")),
         "{with:?}"
     );
+}
+
+/// Fields hold functions as numbers; the member `message` has the text with their names.
+#[test]
+fn json_has_the_names_of_functions() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let file = path.to_str().unwrap();
+    let events = ["-e", "kmem:kmem_cache_free", "-e", "sched:sched_process_exec"];
+    for chains in [&[][..], &["-g"]] {
+        let args = [&["record", "-q", "-f", "-o", file][..], &events, chains, &["--", "true"]];
+        let _ = kymo(&args.concat()).success();
+        let text = lines(KYMO, &path, &["-F", "trace"]);
+        let text: Vec<&str> = text.iter().map(|l| l.trim()).filter(|l| l.contains('=')).collect();
+        let json = lines(KYMO, &path, &["--json"]);
+        assert_eq!(text.len(), json.len());
+        let mut named = 0;
+        for (text, json) in text.iter().zip(&json) {
+            let event: serde_json::Value = serde_json::from_str(json).unwrap();
+            if event["event"] == "kmem:kmem_cache_free" {
+                assert_eq!(event["message"], *text, "{json}");
+                assert!(text.starts_with("call_site=") && text.contains("+0x"), "{text}");
+                assert!(event["fields"]["call_site"].is_number(), "{json}");
+                named += 1;
+            } else {
+                assert!(event.get("message").is_none(), "{json}");
+            }
+        }
+        assert!(named > 0 && named < json.len(), "{json:?}");
+    }
 }

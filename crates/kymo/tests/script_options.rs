@@ -145,7 +145,7 @@ fn samples_of_binaries_and_chains_up_to_a_function_are_perfs() {
     let path = record(&directory, "chains.data", &what);
     let args = ["script", "-i", &path, "--no-inline", "--stop-bt", "do_syscall_64"];
     let fields = [&args[..], &["-F", "comm,tid,time,ip,dso"]].concat();
-    // Addresses in BPF programs, which somebody may run meanwhile, are shown differently.
+    // Addresses in BPF programs, which may run meanwhile, are shown differently.
     let lines = |text: &str| -> Vec<String> {
         text.lines().filter(|l| !l.contains("(bpf_prog_")).map(str::to_owned).collect()
     };
@@ -184,7 +184,7 @@ fn with_deferred_chains(path: &std::path::Path) {
         sample(170, 9, &[KERNEL, IN_KERNEL]),
     ]
     .concat();
-    // The task clock; ip, tid, time and chain; ids in all records, chains deferred and told.
+    // The task clock; ip, tid, time and chain; ids in all records, chains deferred and recorded.
     let flags = 1 << 18 | 1 << 38 | 1 << 39;
     let mut attr: Vec<u8> = [1 | 136 << 32, 1, 1, 1 | 2 | 4 | 32, 0, flags]
         .iter()

@@ -244,7 +244,7 @@ fn same_word(event: &str, perf: &str, kymo: &str) -> bool {
         || (perf.starts_with("page=") && kymo.starts_with("page="))
         // `flags & (A|B|…)`: perf loses the parentheses and prints bits that are not set.
         || (event.starts_with("timer:timer_start") && perf.starts_with("flags="))
-        // An enumerator that only the kernel's BTF tells.
+        // An enumerator that only the kernel's BTF has.
         || (number(perf) && !number(kymo) && key(perf) == key(kymo))
 }
 

@@ -1,8 +1,9 @@
-//! `kymo session`: sessions outlive the command, snapshots are taken while tracing
-//! goes on, and a condition takes them when something is too slow, and only then.
+//! `kymo session`: sessions outlive the command, snapshots are taken while tracing continues, and a
+//! condition takes them when something is too slow, and only then.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -12,10 +13,10 @@ const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::TraceCmd, Need::Gcc];
 const GETPPID: &str = "syscalls:sys_enter_getppid";
 
-/// Naps of a millisecond as often as the first argument says, then one as long as
-/// the second says, in milliseconds, then short ones again: until a file exists, if a third
-/// argument names one and for a minute at most, and then as many as before. `getpriority`
-/// calls surround the long one, so that it can be found.
+/// Naps of a millisecond as often as the first argument says, then one as long as the second says,
+/// in milliseconds, then short ones again: until a file exists, if a third argument names one and
+/// for a minute at most, and then the same number as before. `getpriority` calls surround the long
+/// one, so that it can be found.
 const NAPS: &str = r#"
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -184,7 +185,7 @@ fn rings_that_are_full_overwrite_or_discard() {
         assert!(lost > 90_000, "{show}");
         // What a flight recorder is asked to do is no loss.
         let said = run(KYMO, ["script", "-i", &dat]).success().stderr;
-        assert_eq!(said.contains("overwritten: what came before"), newest, "{said}");
+        assert_eq!(said.contains("overwritten: events before the first"), newest, "{said}");
         assert!(!newest || !said.contains("lost: "), "{said}");
         let stated = format!("lost: {lost} events found the ring full");
         assert_eq!(said.contains(&stated), !newest, "{said}");
@@ -193,7 +194,7 @@ fn rings_that_are_full_overwrite_or_discard() {
     }
 }
 
-/// As many calls of sysfs(2), which nobody else uses, as the argument says.
+/// Calls sysfs(2), which no other program uses, the number of times in the argument.
 const SYSFS: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -278,8 +279,8 @@ fn the_flight_recorder_catches_a_stall_with_what_was_before_it_and_nothing_else(
     }
     let _ = session(&["start", s.name()]).success();
     let dat = naps.file("stall.dat");
-    // The child of the test is told by its name, which a filter can see: other
-    // programs sleep long too.
+    // The child of the test is identified by its name, which a filter can see: other programs sleep
+    // long too.
     let condition = "raw_syscalls:sys_enter if id == 230 && comm == \"naps\" -> \
                      raw_syscalls:sys_exit if id == 230 && comm == \"naps\" > 1500ms by pid";
     let mut watcher = beside(&["snapshot", s.name(), "-o", &dat, "--on-latency", condition]);
@@ -289,7 +290,7 @@ fn the_flight_recorder_catches_a_stall_with_what_was_before_it_and_nothing_else(
     let there = naps.file("there");
     let mut child = Command::new(naps.program()).args(["200", "2000", &there]).spawn().unwrap();
     let began = std::time::Instant::now();
-    // It is taken at once, and not when the program ends, which waits for it.
+    // It is taken immediately, and not when the program ends, which waits for it.
     while files(naps.dir(), "stall.dat").is_empty() {
         assert!(began.elapsed().as_secs() < 50, "no snapshot");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -353,6 +354,9 @@ fn a_snapshot_of_a_latency_comes_with_its_explanation() {
     let files = files(naps.dir(), "why.dat");
     let [dat, explained] = &files[..] else { panic!("{files:?}: {said}") };
     assert_eq!(*explained, format!("{dat}.why.txt"));
+    // Who may not read the one may not read the other.
+    let mode = |path: &String| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(dat), mode(explained)), (0o600, 0o600));
     let text = std::fs::read_to_string(explained).unwrap();
     // It is the path of the thread in that time, most of which an interrupt ended.
     let tid = child.id();
@@ -413,7 +417,7 @@ fn conditions_and_names_that_cannot_be() {
     let s = Named::create("bad", &["-e", GETPPID]);
     for (args, expected) in [
         (&["--on", "no:such"][..], "no event"),
-        (&["--on", "sched"], "a condition takes one"),
+        (&["--on", "sched"], "a condition needs one"),
         (&["--on-latency", "sched:sched_waking > 5ms"], "there is no `->`"),
         (
             &["--on-latency", "sched:sched_waking -> sched:sched_switch > 5ms by color"],
@@ -429,7 +433,7 @@ fn conditions_and_names_that_cannot_be() {
         assert!(said.contains("cannot be a session's name"), "{said}");
     }
     assert!(session(&["destroy", "no-such-session"]).failure().stderr.contains("no session"));
-    // An instance that somebody else removed: told, and cleared up.
+    // An instance that another process removed: reported, and cleaned up.
     let lost = Named::create("lost", &[]);
     std::fs::remove_dir(format!("/sys/kernel/tracing/instances/kymo-session-{}", lost.name()))
         .unwrap();

@@ -1,7 +1,7 @@
-//! The shares in the ledger against recordings whose truth is known: a program calls
-//! into libraries of three kinds as often as it is told, so that it is known how many
-//! stacks are complete, where the others stop, how many samples have a symbol and how
-//! many a line; and one that forks and becomes another program in the middle.
+//! The shares in the ledger against recordings whose truth is known: a program calls into libraries
+//! of three kinds a given number of times, so that the number of complete stacks, the ends of the
+//! others, and the numbers of samples with a symbol and with a line are known; and one that forks
+//! and becomes another program in the middle.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::path::Path;
@@ -99,7 +99,7 @@ fn shares_of_stacks_symbols_and_lines_are_the_programs() {
         let args = ["report", "--stdio", "--no-children", "-g", "caller", "-s", "sym,srcline"];
         let text = inside(directory, KYMO, &[&args[..], &["-i", "perf.data"]].concat()).stdout;
         let share = |n: u32| format!("{n} ({:.1}%)", f64::from(n) * 100.0 / f64::from(all));
-        // Nothing tells how to leave `bare`: its stacks stop there.
+        // `bare` has no unwind information: its stacks stop there.
         let complete = format!("stacks: {} of {all} user stacks are complete", share(all - bare));
         assert!(text.contains(&complete), "{complete}: {text}");
         if bare > 0 {
@@ -125,7 +125,7 @@ fn shares_of_stacks_symbols_and_lines_are_the_programs() {
     }
 }
 
-/// How many distinct addresses of the stacks have a line, counted from their text.
+/// Number of distinct addresses of the stacks that have a line, counted from their text.
 fn places_with_lines(directory: &Path) -> (usize, usize) {
     let args = ["script", "--no-inline", "-F", "ip,sym,dso,srcline", "-i", "perf.data"];
     let text = inside(directory, KYMO, &args).stdout;

@@ -187,7 +187,7 @@ fn a_command_that_does_the_same_gives_the_same_counts() {
     assert_eq!(counts(&ours)[0].0, "2000");
 }
 
-/// `msr` counts tasks, but refuses to be told which side of the machine to leave out.
+/// `msr` counts tasks, but rejects the exclusion of either side of the machine.
 #[test]
 fn a_pmu_that_cannot_tell_guests_apart_is_counted_as_perf_counts_it() {
     if !ready() {
@@ -217,7 +217,7 @@ fn a_refused_filter_says_which_field_is_missing_and_what_has_it() {
     assert!(glob.contains("no field target_cpu"), "{glob}");
     assert!(glob.contains("fits -e sched:sched_wakeup,sched:sched_wakeup_new"), "{glob}");
     let form = refused("sched:sched_switch", "prev_pid==").failure().stderr;
-    assert!(form.contains("not well formed"), "{form}");
+    assert!(form.contains("malformed"), "{form}");
     let alone = kymo(&["stat", "--filter", "a==1", "true"]).failure().stderr;
     assert!(alone.contains("needs an -e"), "{alone}");
 }
@@ -229,7 +229,7 @@ fn repeating_for_ever_ends_with_a_signal() {
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let said = directory.path().join("said");
-    // It is ended when it has told of three runs.
+    // It is ended when it has reported three runs.
     let script = format!(
         "{} stat -r 0 -e page-faults -- sleep 0.05 2>{said} & \
          until [ $(grep -c elapsed {said}) -gt 2 ]; do sleep 0.05; done; \
@@ -261,7 +261,7 @@ fn lines_for_programs_are_alone_on_their_stream() {
         let alone = stat(&[]).stderr;
         assert_eq!(alone.lines().count(), 2, "{alone}");
         assert!(alone.lines().all(|l| l.contains("vmstat:pg")), "{alone}");
-        // Where the lines go to a file, standard error says what they are of.
+        // Where the lines go to a file, standard error describes their scope.
         let said = stat(&["-o", file.to_str().unwrap()]).stderr;
         let both = "vmstat:pgfault, vmstat:pgfree are of the whole machine";
         assert!(said.contains(both), "{said}");
@@ -380,7 +380,7 @@ fn metrics_are_derived_of_the_events_that_perf_counts_for_them() {
     let refused = kymo(&["stat", "-M", "tma_retiring", "true"]).failure();
     assert!(refused.stderr.contains("insn_per_cycle"), "{refused:?}");
     let topdown = kymo(&["stat", "--topdown", "true"]).failure();
-    assert!(topdown.stderr.contains("has no --topdown: levels"), "{topdown:?}");
+    assert!(topdown.stderr.contains("has no --topdown: top-down levels"), "{topdown:?}");
 }
 
 #[test]

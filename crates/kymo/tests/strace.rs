@@ -167,7 +167,7 @@ fn traced(
     (outcome, std::fs::read_to_string(output).unwrap())
 }
 
-/// What differs between the lines of both.
+/// Returns the difference between the lines of both.
 fn difference(
     command: &[&str],
     kymo: &[&str],
@@ -232,7 +232,7 @@ fn an_ordinary_user_has_the_same_lines() {
     let wrong: Vec<String> = PROGRAMS
         .iter()
         .filter_map(|program| {
-            check(&["sh", "-c", program], &kymo, Some(kymo_testkit::NOBODY)).err()
+            check(&["sh", "-c", program], &kymo, Some(kymo_testkit::UNPRIVILEGED_UID)).err()
         })
         .collect();
     assert!(wrong.is_empty(), "{} programs\n{}", wrong.len(), wrong.join("\n"));

@@ -139,7 +139,7 @@ fn counts_are_those_of_strace() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (data, counts) = (path("a.data"), path("counts"));
-    // Under a name that nobody else's program has: all of the machine is recorded.
+    // Under a name that no other program has: all of the machine is recorded.
     let find = path("kymo_find");
     let _ = run("cp", ["/usr/bin/find", &find]).success();
     let program = [&find, "/etc", "-maxdepth", "1", "-newer", "/etc/passwd"];

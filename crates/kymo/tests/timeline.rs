@@ -23,7 +23,7 @@ tracepoint! {
 }
 
 const ROLE: &str = "KYMO_TEST_BRACKETS";
-/// getppid(2): a call that nobody makes by the way.
+/// getppid(2): a call that no program makes by chance.
 const GETPPID: &str = if cfg!(target_arch = "x86_64") { "id == 110" } else { "id == 173" };
 
 /// The program: a number of calls on each of two threads.
@@ -92,7 +92,7 @@ impl RecordingDirectory {
     }
 }
 
-/// What the machine's tracing is to be again.
+/// Saves the state of the machine's tracing, to be restored.
 fn begin() -> Option<TracingState> {
     require(&[Need::Root, Need::Tracefs]).then(TracingState::take)
 }
@@ -101,7 +101,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What both sides say their times differ by at most.
+/// Largest difference between the times of both sides, as both report it.
 fn stated(said: &str) -> i128 {
     let (_, rest) = said.split_once("agree within ").unwrap_or_else(|| panic!("{said}"));
     rest.split_once(" ns").unwrap().0.parse().unwrap()
@@ -205,7 +205,7 @@ fn filters_reports_and_lists_are_of_both() {
     };
     assert_eq!(count(&["--event", "sys_enter,bracket:after"]), 4 * rounds);
     assert_eq!(count(&["--event", "raw_syscalls:*"]), 4 * rounds);
-    assert_eq!(count(&["-c", "nobody"]), 0);
+    assert_eq!(count(&["-c", "absent"]), 0);
     let all = place.run(&["script", "--json", &session]);
     let lines = text(&all.stdout);
     // A program that is moved again and again at one event writes it to no CPU's area.
@@ -253,7 +253,7 @@ fn lttngs_traces_of_programs_lie_beside_the_kernels_events() {
     let mut kymo = place.kymo(&["trace", "-a", "-e", events, "-o", &kernel, "--", "cat"]);
     kymo.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut kymo = kymo.spawn().unwrap();
-    // The command runs when all is switched on: it says what it is told.
+    // The command runs when all is switched on: it echoes its input.
     std::io::Write::write_all(kymo.stdin.as_mut().unwrap(), b"\n").unwrap();
     std::io::Read::read_exact(kymo.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     let session = LttngSession {
@@ -353,7 +353,7 @@ fn clocks_that_are_not_one_are_refused() {
     std::fs::write(&path, other).unwrap();
     let said = refusal(&place, &["script", &path, &session]);
     assert!(named && said.contains("recorded on another machine"), "{said}");
-    // Programs whose ticks nobody related to the kernel's clock.
+    // Programs whose ticks were not related to the kernel's clock.
     let ust = Path::new(&session).join("ust");
     let metadata = find(&ust, "metadata");
     let whole = std::fs::read_to_string(&metadata).unwrap();

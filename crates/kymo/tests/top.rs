@@ -135,17 +135,17 @@ fn stacks_without_frame_pointers_are_said_to_be_short() {
             __asm__ volatile("sub $128, %%rsp; push %%rbp; mov $8, %%ebp; mov $100000000, %%ecx;"
                              "1: dec %%ecx; jnz 1b; pop %%rbp; add $128, %%rsp" ::: "rcx", "cc");
     }"#;
-    let told = |workload: &Workload, options: &[&str]| {
+    let reported = |workload: &Workload, options: &[&str]| {
         let burner = Burner::start(workload);
         let args = ["top", "--stdio", "-g", "-p", &burner.pid(), "--timeout", "800"];
         let text = run(KYMO, [&args[..], options].concat()).success().stdout;
         text.lines().filter(|l| l.starts_with("# ") && l.contains("--call-graph dwarf")).count()
     };
     let (lost, kept) = (Workload::compile("lost", source), Workload::spin());
-    assert_eq!(told(&lost, &[]), 1);
-    assert_eq!(told(&lost, &["--call-graph", "dwarf"]), 0);
-    assert_eq!(told(&lost, &["--max-stack", "1"]), 0);
-    assert_eq!(told(&kept, &[]), 0);
+    assert_eq!(reported(&lost, &[]), 1);
+    assert_eq!(reported(&lost, &["--call-graph", "dwarf"]), 0);
+    assert_eq!(reported(&lost, &["--max-stack", "1"]), 0);
+    assert_eq!(reported(&kept, &[]), 0);
 }
 
 /// Times of threads off the CPU are those between the switch records that perf finds in what was
@@ -203,7 +203,7 @@ int main(void) {
     assert_eq!(shown.len(), 3, "{page}");
     let format = ["script", "--ns", "-F", "tid,time", "--show-switch-events", "-i", &saved];
     let theirs = perf(format).success().stdout;
-    let mut told: BTreeMap<u32, f64> = BTreeMap::new();
+    let mut reported: BTreeMap<u32, f64> = BTreeMap::new();
     let mut since: BTreeMap<u32, f64> = BTreeMap::new();
     let mut first = f64::MAX;
     for line in theirs.lines().filter(|l| l.contains("PERF_RECORD_SWITCH")) {
@@ -214,18 +214,21 @@ int main(void) {
         if line.contains(" OUT") {
             since.insert(tid, time);
         } else if let Some(begin) = since.remove(&tid) {
-            *told.entry(tid).or_default() += time - begin;
+            *reported.entry(tid).or_default() += time - begin;
         }
     }
     for (tid, shown) in &shown {
-        let told = told.get(tid).copied().unwrap_or(0.0);
+        let reported = reported.get(tid).copied().unwrap_or(0.0);
         // The last digit that is shown.
         let digit = if *shown < 1000.0 { 0.1 } else { 60.0 };
         let lasting = since.get(tid).map_or(0.0, |begin| first + most_time - begin);
-        let most = told + lasting + digit;
-        assert!((told - digit..most).contains(shown), "{tid}: {shown} {told} {lasting}: {page}");
+        let most = reported + lasting + digit;
+        assert!(
+            (reported - digit..most).contains(shown),
+            "{tid}: {shown} {reported} {lasting}: {page}"
+        );
     }
-    assert!(told.values().filter(|t| **t > 0.0).count() >= 2, "{theirs}");
+    assert!(reported.values().filter(|t| **t > 0.0).count() >= 2, "{theirs}");
 }
 
 #[test]
@@ -292,7 +295,7 @@ fn chains_are_as_long_as_is_asked_for() {
         let args = ["top", "--stdio", "-g", "-p", &burner.pid(), "-d", "1", "--timeout", "1000"];
         run(KYMO, [&args[..], &["-E", "1000", "-s", "symbol"], options].concat()).success().stdout
     };
-    // Whoever called somebody has a share with what it called, and none of its own.
+    // A caller has a share with its callees, and none of its own.
     let callers = |text: &str| {
         let page = text.rsplit("   PerfTop:").next().unwrap().to_owned();
         let caller = |l: &str| {

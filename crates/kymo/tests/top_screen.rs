@@ -2,156 +2,21 @@
 //! it shows is what is asserted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::fd::OwnedFd;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+mod terminal;
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use kymo_testkit::{Need, Workload, require, run};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{LocalModes, tcgetattr};
+use terminal::TerminalTest;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: [Need; 3] = [Need::Root, Need::PerfEvents, Need::Gcc];
-/// What is waited for comes long before, on any machine.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// A terminal with `kymo top` on it.
-struct TerminalTest {
-    pty: File,
-    /// The program's side, kept open so that its state can be asked for at the end.
-    tty: File,
-    emulator: vt100::Parser,
-    child: Child,
-    all: Vec<u8>,
-}
-
-impl Drop for TerminalTest {
-    /// A test that fails leaves nothing that waits for keys.
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl TerminalTest {
-    fn start(size: (u16, u16), environment: &[(&str, &str)], args: &[&str]) -> Self {
-        Self::start_program(size, environment, &[&[KYMO, "top"], args].concat())
-    }
-
-    fn start_program(
-        (rows, columns): (u16, u16),
-        environment: &[(&str, &str)],
-        words: &[&str],
-    ) -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let pty: OwnedFd = openpt(flags | OpenptFlags::from_bits_retain(0o4000)).unwrap();
-        grantpt(&pty).unwrap();
-        unlockpt(&pty).unwrap();
-        let name = ptsname(&pty, Vec::new()).unwrap();
-        let tty = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        tcsetwinsize(&tty, size(rows, columns)).unwrap();
-        let side = || Stdio::from(tty.try_clone().unwrap());
-        let child = Command::new("setsid")
-            .arg("-c")
-            .args(words)
-            .env("TERM", "xterm-256color")
-            .env("LC_ALL", "C.UTF-8")
-            .env_remove("NO_COLOR")
-            .envs(environment.iter().copied())
-            .stdin(side())
-            .stdout(side())
-            .stderr(side())
-            .spawn()
-            .unwrap();
-        let emulator = vt100::Parser::new(rows, columns, 0);
-        TerminalTest { pty: File::from(pty), tty, emulator, child, all: Vec::new() }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.pty.write_all(keys.as_bytes()).unwrap();
-    }
-
-    fn resize(&mut self, (rows, columns): (u16, u16)) {
-        self.emulator.screen_mut().set_size(rows, columns);
-        tcsetwinsize(&self.tty, size(rows, columns)).unwrap();
-    }
-
-    fn text(&self) -> String {
-        self.emulator.screen().contents()
-    }
-
-    fn line(&self, row: u16) -> String {
-        let columns = self.emulator.screen().size().1;
-        self.emulator
-            .screen()
-            .rows(0, columns)
-            .nth(usize::from(row))
-            .unwrap_or_default()
-            .trim_end()
-            .to_owned()
-    }
-
-    /// Reads what the program wrote by now.
-    fn read(&mut self) {
-        let mut bytes = [0; 1 << 16];
-        loop {
-            match self.pty.read(&mut bytes) {
-                Ok(0) => return,
-                Ok(n) => {
-                    self.all.extend_from_slice(&bytes[..n]);
-                    self.emulator.process(&bytes[..n]);
-                }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // Nobody has the other side open any more.
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// Waits until the screen is as it should be.
-    #[track_caller]
-    fn wait(&mut self, what: &str, is: impl Fn(&TerminalTest) -> bool) {
-        let began = Instant::now();
-        loop {
-            self.read();
-            if is(self) {
-                return;
-            }
-            assert!(began.elapsed() < LONGEST, "no {what}:\n{}", self.text());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    #[track_caller]
-    fn wait_text(&mut self, text: &str) {
-        self.wait(text, |t| t.text().contains(text));
-    }
-
-    /// Waits for its end; the terminal is as it was before.
-    #[track_caller]
-    fn end(mut self) -> (ExitStatus, String) {
-        let began = Instant::now();
-        let status = loop {
-            self.read();
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(began.elapsed() < LONGEST, "it does not end:\n{}", self.text());
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        self.read();
-        let modes = tcgetattr(&self.tty).unwrap().local_modes;
-        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
-        assert!(!self.emulator.screen().alternate_screen(), "still on the other screen");
-        assert!(!self.emulator.screen().hide_cursor(), "no cursor");
-        (status, self.text())
-    }
-}
-
-fn size(rows: u16, columns: u16) -> Winsize {
-    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+fn top_on(size: (u16, u16), environment: &[(&str, &str)], args: &[&str]) -> TerminalTest {
+    TerminalTest::start(size, environment, &[&[KYMO, "top"], args].concat())
 }
 
 /// A child that burns CPU until this is dropped.
@@ -189,7 +54,7 @@ fn every_view_shows_what_runs() {
     }
     let burner = Burner::start();
     let pid = burner.pid();
-    let mut top = TerminalTest::start((24, 80), &[], &["-g", "-p", &pid, "-d", "0.2"]);
+    let mut top = top_on((24, 80), &[], &["-g", "-p", &pid, "-d", "0.2"]);
     top.wait("functions", |t| t.line(3).contains('%') && t.text().contains("[.] hot"));
     assert!(top.line(0).contains(&format!("target_pid: {pid}")), "{}", top.line(0));
     assert!(top.line(1).starts_with("functions"), "{}", top.line(1));
@@ -243,7 +108,7 @@ fn names_longer_than_any_column() {
     );
     let burner = Burner::of(Workload::compile("long_name", &source));
     let pid = burner.pid();
-    let mut top = TerminalTest::start((24, 80), &[], &["-g", "-p", &pid, "-d", "0.2"]);
+    let mut top = top_on((24, 80), &[], &["-g", "-p", &pid, "-d", "0.2"]);
     top.wait("functions", |t| t.text().contains("[.] nnnn"));
     for (key, shown) in [("t", "nnnn"), ("f", "|nnnn"), ("4", "%"), ("3", "%"), ("1", "[.] nnnn")] {
         top.press(key);
@@ -269,7 +134,7 @@ fn rows_are_filtered_as_one_types() {
         return;
     }
     let burner = Burner::start();
-    let mut top = TerminalTest::start((10, 60), &[], &["-p", &burner.pid(), "-d", "0.2"]);
+    let mut top = top_on((10, 60), &[], &["-p", &burner.pid(), "-d", "0.2"]);
     top.wait("both", |t| t.text().contains("[.] hot") && t.text().contains("[.] warm"));
     top.press("/WAR");
     top.wait("one row", |t| t.line(3).contains("[.] warm") && !t.text().contains("[.] hot"));
@@ -297,7 +162,7 @@ fn code_is_shown_in_place() {
         return;
     }
     let burner = Burner::start();
-    let mut top = TerminalTest::start((40, 100), &[], &["-p", &burner.pid(), "-d", "0.2"]);
+    let mut top = top_on((40, 100), &[], &["-p", &burner.pid(), "-d", "0.2"]);
     top.wait("functions", |t| t.line(3).contains("[.] hot"));
     top.press("\r");
     top.wait_text("code of hot");
@@ -324,7 +189,7 @@ fn what_is_frozen_stays_and_is_saved() {
     let burner = Burner::start();
     let saved = burner.workload.file("seen.data");
     let args = ["-p", &burner.pid(), "-d", "0.1", "--window", "0.5", "-o", &saved];
-    let mut top = TerminalTest::start((24, 100), &[], &args);
+    let mut top = top_on((24, 100), &[], &args);
     let seconds = |t: &TerminalTest| -> Option<u64> {
         t.line(23).split(' ').next().and_then(|n| n.parse().ok())
     };
@@ -362,7 +227,7 @@ fn any_size_is_drawn() {
         return;
     }
     let burner = Burner::start();
-    let mut top = TerminalTest::start((5, 20), &[], &["-g", "-p", &burner.pid(), "-d", "0.2"]);
+    let mut top = top_on((5, 20), &[], &["-g", "-p", &burner.pid(), "-d", "0.2"]);
     top.wait("something small", |t| t.line(1).contains('%') || t.line(2).contains('%'));
     for (rows, columns) in [(1, 1), (2, 20), (120, 400), (24, 80), (5, 20), (60, 300)] {
         top.resize((rows, columns));
@@ -395,19 +260,19 @@ fn the_terminal_is_given_back() {
     let burner = Burner::start();
     let args = ["-p", &burner.pid(), "-d", "0.2"];
     for name in ["-TERM", "-HUP", "-INT"] {
-        let mut top = TerminalTest::start((24, 80), &[], &args);
+        let mut top = top_on((24, 80), &[], &args);
         top.wait_text("[.] hot");
         signal(&top, name);
         let (status, text) = top.end();
         assert!(status.success(), "{name}: {text}");
     }
     // Ctrl-C and the end of who is watched.
-    let mut top = TerminalTest::start((24, 80), &[], &args);
+    let mut top = top_on((24, 80), &[], &args);
     top.wait_text("[.] hot");
     top.press("\x03");
     assert!(top.end().0.success());
     // Ctrl-Z gives it back, and going on takes it again.
-    let mut top = TerminalTest::start((24, 80), &[], &args);
+    let mut top = top_on((24, 80), &[], &args);
     top.wait_text("[.] hot");
     top.press("\x1a");
     top.wait("the old screen", |t| !t.emulator.screen().alternate_screen());
@@ -429,7 +294,7 @@ fn terminals_that_can_do_less_get_less() {
     let burner = Burner::start();
     let pid = burner.pid();
     // No colors: attributes alone.
-    let mut top = TerminalTest::start((24, 80), &[("NO_COLOR", "1")], &["-p", &pid, "-d", "0.2"]);
+    let mut top = top_on((24, 80), &[("NO_COLOR", "1")], &["-p", &pid, "-d", "0.2"]);
     top.wait_text("[.] hot");
     top.press("q");
     top.read();
@@ -439,7 +304,7 @@ fn terminals_that_can_do_less_get_less() {
     top.end();
     // No cursor to move: pages.
     let args = ["-p", &pid, "--timeout", "300"];
-    let top = TerminalTest::start((24, 80), &[("TERM", "dumb")], &args);
+    let top = top_on((24, 80), &[("TERM", "dumb")], &args);
     let (status, text) = top.end();
     assert!(status.success() && text.contains("[.] hot"), "{text}");
 }
@@ -465,7 +330,7 @@ int main(void) {
     let burner = Burner { child, workload };
     let pid = burner.pid();
     for locale in ["C", "C.UTF-8"] {
-        let mut top = TerminalTest::start(
+        let mut top = top_on(
             (24, 80),
             &[("LC_ALL", locale)],
             &["-p", &pid, "-d", "0.2", "-s", "comm,dso,symbol"],
@@ -488,7 +353,7 @@ fn tasks_are_ordered_and_held_by_keys() {
     }
     let _burner = Burner::start();
     let args = ["--tasks", "-d", "0.3"];
-    let mut top = TerminalTest::start((24, 120), &[], &args);
+    let mut top = top_on((24, 120), &[], &args);
     top.wait_text("order: r run");
     // Names begin at one column in each row.
     let names = |t: &TerminalTest| -> Vec<String> {
@@ -528,7 +393,7 @@ fn tasks_fit_any_terminal_and_give_it_back() {
     }
     let _burner = Burner::start();
     let ascii = [("LC_ALL", "C"), ("NO_COLOR", "1")];
-    let mut top = TerminalTest::start((5, 20), &ascii, &["--tasks", "-d", "0.1"]);
+    let mut top = top_on((5, 20), &ascii, &["--tasks", "-d", "0.1"]);
     top.wait("a row", |t| t.line(2).contains('%') && t.line(3).starts_with("order"));
     for (rows, columns) in [(1, 1), (2, 20), (120, 400), (5, 20), (24, 80)] {
         top.resize((rows, columns));
@@ -561,8 +426,7 @@ fn a_panic_gives_the_terminal_back() {
     let program = std::env::current_exe().unwrap();
     let name = "a_panic_gives_the_terminal_back";
     let words = [program.to_str().unwrap(), "--exact", name, "--nocapture", "--test-threads=1"];
-    let mut test =
-        TerminalTest::start_program((24, 80), &[(PANICS, "1"), ("RUST_BACKTRACE", "0")], &words);
+    let mut test = TerminalTest::start((24, 80), &[(PANICS, "1"), ("RUST_BACKTRACE", "0")], &words);
     test.wait("the other screen", |t| t.emulator.screen().alternate_screen());
     assert!(!tcgetattr(&test.tty).unwrap().local_modes.contains(LocalModes::ECHO));
     let (status, text) = test.end();
@@ -578,7 +442,7 @@ const SLEEPER: &str = r"
 volatile unsigned long sink;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 __attribute__((noinline)) void burns(void) { for (int i = 0; i < 3000000; i++) sink++; }
-// The C library keeps no frame pointers: whoever calls it is left out of its chains.
+// The C library is built without frame pointers: chains through it miss its caller.
 __attribute__((noinline)) void calls(long span) {
   struct timespec t = {0, span};
   if (span) nanosleep(&t, 0);
@@ -613,7 +477,7 @@ fn time_off_the_cpu_has_a_column_and_an_order() {
     }
     let burner = Burner::of(Workload::compile("sleeper", SLEEPER));
     let pid = burner.pid();
-    let mut top = TerminalTest::start((50, 100), &[], &["--off-cpu", "-p", &pid, "-d", "0.2"]);
+    let mut top = top_on((50, 100), &[], &["--off-cpu", "-p", &pid, "-d", "0.2"]);
     let row = |t: &TerminalTest, name: &str| -> Option<u16> {
         let name = format!("[.] {name}");
         (3..49).find(|row| t.line(*row).ends_with(&name))
@@ -645,7 +509,7 @@ fn time_off_the_cpu_has_a_column_and_an_order() {
     top.press("q");
     assert!(top.end().0.success());
     // Without the flag a key says how to get it.
-    let mut top = TerminalTest::start((24, 80), &[], &["-p", &pid, "-d", "0.2"]);
+    let mut top = top_on((24, 80), &[], &["-p", &pid, "-d", "0.2"]);
     top.press("o");
     top.wait_text("start with --off-cpu");
     top.press("q");
@@ -683,7 +547,7 @@ int main(void) {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut said).unwrap();
     assert_eq!(said.trim(), "10000");
     let pid = burner.pid();
-    let mut top = TerminalTest::start((24, 80), &[], &["-g", "-d", "0.2"]);
+    let mut top = top_on((24, 80), &[], &["-g", "-d", "0.2"]);
     for key in ["2", "3"] {
         top.press(key);
         top.wait("the program", |t| t.text().contains(&format!("{pid}:many")));
@@ -692,7 +556,7 @@ int main(void) {
     top.wait("flames", |t| t.text().contains("|many"));
     top.press("q");
     assert!(top.end().0.success());
-    let mut top = TerminalTest::start((24, 120), &[], &["--tasks", "-d", "1"]);
+    let mut top = top_on((24, 120), &[], &["--tasks", "-d", "1"]);
     top.wait("ten thousand tasks", |t| {
         let seen = t
             .line(0)
@@ -717,7 +581,7 @@ void f177777(void);
 int main(void) { for (;;) f177777(); }
 "#;
     let burner = Burner::of(Workload::compile("symbols", source));
-    let mut top = TerminalTest::start((24, 80), &[], &["-p", &burner.pid(), "-d", "0.2"]);
+    let mut top = top_on((24, 80), &[], &["-p", &burner.pid(), "-d", "0.2"]);
     // Where the table is read the screen is there already.
     top.wait("the program", |t| t.text().contains(" symbols "));
     top.wait("its function", |t| t.text().contains("[.] f177777"));

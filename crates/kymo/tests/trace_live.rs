@@ -79,7 +79,7 @@ fn event_text(line: &str) -> Option<EventText<'_>> {
     Some(EventText { comm, tid, cpu, time, name, payload })
 }
 
-/// Whether two texts say the same; tasks that one of them has no name for are told by number.
+/// Whether two texts say the same; tasks without a name in one of them are compared by number.
 fn is_same(a: &EventText<'_>, b: &EventText<'_>) -> bool {
     let is_unnamed = |e: &EventText<'_>| e.comm == "<...>";
     let comm = if is_unnamed(a) || is_unnamed(b) { a.comm } else { b.comm };
@@ -140,7 +140,7 @@ fn stacks_are_those_that_the_kernel_shows() {
     assert_eq!(theirs, functions(&kymo.stdout));
 }
 
-/// Of an instance that exists what another kymo has chosen among its events.
+/// Selects among the events of an existing instance.
 #[test]
 fn events_of_an_instance_are_selected() {
     let Some(_state) = begin() else { return };
@@ -469,7 +469,7 @@ fn a_tracer_that_the_kernel_refuses_is_explained() {
     }
     // Allowed or not, it ends in an orderly way and leaves nothing.
     let o = trace(&["--tracer", "function", "-l", "vfs_read", "--", "true"]);
-    let refused = o.stderr.contains("this kernel does not let functions be traced");
+    let refused = o.stderr.contains("this kernel cannot trace functions");
     assert!(o.status == 0 || refused, "{}", o.stderr);
 }
 

@@ -200,7 +200,7 @@ fn a_killed_recorder_leaves_what_it_had_and_nothing_switched_on() {
         let pid = beside.0.id();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         beside.signal("-KILL");
-        // The command goes on; it is ours to end.
+        // The command continues; it is ours to end.
         let _ = run("kill", ["-KILL", children.trim()]).success();
         wait_until("its end", || !Path::new(&format!("/proc/{}/exe", beside.0.id())).exists());
         let left = instances();
@@ -368,7 +368,7 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_full_disk_is_told_and_what_is_there_can_be_read() {
+fn a_full_disk_is_reported_and_what_is_there_can_be_read() {
     if !require(&NEEDS) {
         return;
     }
@@ -508,7 +508,7 @@ fn a_listener_that_is_killed_keeps_what_it_acknowledged() {
     let _ = listener.end();
     let (status, said) = sender.end();
     assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("the listener is gone"), "{said}");
+    assert!(said.contains("the listener disconnected"), "{said}");
     let acknowledged: u64 = {
         let words: Vec<&str> = said.split_whitespace().collect();
         let of = words.windows(3).find(|w| w[1] == "of" && w[0].parse::<u64>().is_ok()).unwrap();

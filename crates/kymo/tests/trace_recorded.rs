@@ -79,7 +79,7 @@ fn calls_of_a_recording_are_those_that_perf_trace_shows() {
         assert!(line.contains("] openat(AT_FDCWD, 0x"), "{line}");
         assert!(line.contains("= -1 ENOENT (No such file or directory) <"), "{line}");
     }
-    assert!(text.stderr.contains("texts are shown as addresses: the recording"), "{text:?}");
+    assert!(text.stderr.contains("strings are shown as addresses: the recording"), "{text:?}");
     let table = kymo(&["trace", "-s", "-i", &path]).success().stdout;
     let row = table.lines().find(|l| l.starts_with("openat ")).unwrap();
     let returned = ours.iter().filter(|c| c["syscall"] == "openat" && c["ret"].is_i64()).count();
@@ -127,7 +127,7 @@ fn a_delay_leaves_out_what_comes_before() {
         return;
     }
     let _state = TracingState::take();
-    // The shell goes on when its clock says so, however slow the machine is.
+    // The shell continues when its clock says so, however slow the machine is.
     let script =
         "mkdir /nonexistent/early 2>/dev/null; sleep 2; rmdir /nonexistent/late 2>/dev/null";
     let count = |calls: &[Value]| {

@@ -122,7 +122,7 @@ fn texts_of_arguments_stay_with_stacks() {
     assert!(calls.len() > 1, "{out:?}");
     // Where another program watches all calls by perf events, too, what is read comes too late to
     // be certain, and it is said.
-    if out.stderr.contains("texts are shown as addresses") {
+    if out.stderr.contains("strings are shown as addresses") {
         assert!(calls.iter().any(|call| call.contains(", 0x")), "{out:?}");
         return;
     }
@@ -207,8 +207,9 @@ fn events_switch_the_lines_on_and_off() {
     let lines = |text: &str| -> Vec<String> {
         text.lines().map(|l| l.split(['(', ' ']).next().unwrap().to_owned()).collect()
     };
-    // The first call had begun when it switched on, if the kernel tells of `raw_syscalls` first,
-    // which is not said; between it and the end of the mapping are the other two, and that mapping.
+    // The first call had begun when it switched on, if the kernel reports `raw_syscalls` first,
+    // which is not guaranteed; between it and the end of the mapping are the other two, and that
+    // mapping.
     let live = trace(&[&switch[..], &["--", work.arg()]].concat()).stdout;
     let mut shown = lines(&live);
     let last = shown.pop_if(|call| call == "mmap");

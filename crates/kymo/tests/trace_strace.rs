@@ -34,7 +34,7 @@ fn begin() -> Option<TracingState> {
 /// A call: its name, and the texts in its arguments with whether more follows.
 type Call = (String, Vec<(Vec<u8>, bool)>);
 
-/// What is between quotes, in the order of the alphabet: JSON has none of its members.
+/// Returns the quoted texts, sorted, since members of JSON have no order.
 fn quoted(text: &str) -> Vec<(Vec<u8>, bool)> {
     let mut found = Vec::new();
     let mut bytes = text.bytes().peekable();
@@ -100,13 +100,13 @@ fn calls_of_kymo(output: &str) -> HashMap<u64, Vec<Call>> {
     calls
 }
 
-/// What came of the comparison.
+/// Result of the comparison.
 #[derive(Default)]
 struct Compared {
     /// Texts of strace, and those that kymo shows.
     texts: usize,
     shown: usize,
-    /// What is another text, and what is none.
+    /// Texts that differ, and those that are missing.
     wrong: Vec<String>,
     missing: Vec<String>,
 }
@@ -332,7 +332,7 @@ fn classes_of_calls_are_those_of_strace() {
     let calls_of = |class: &str| -> BTreeSet<i64> {
         let traced = format!("trace={class}");
         let out = run("strace", ["-q", "-e", "signal=none", "-e", &traced, &path]);
-        // That it is told to end is the last of it.
+        // The signal that ends it is its last line.
         let out = out.expect_status(77);
         let names = out.stderr.lines().filter_map(|line| line.split('(').next());
         names.filter_map(syscall_number).collect()

@@ -112,7 +112,7 @@ fn an_event_has_the_name_that_its_task_had_then() {
         // Before it executed the program it was one of kymo.
         ("task_rename", "kymo"),
         ("sys_enter_getppid", "first_name"),
-        // The kernel tells of a name before the task has it.
+        // The kernel reports a name before the task has it.
         ("task_rename", "first_name"),
         ("sys_enter_getppid", "second"),
         ("task_rename", "second"),

@@ -50,7 +50,7 @@ fn differences(ours: &str, theirs: &str) -> Vec<(String, String)> {
     ours.into_iter().zip(theirs).filter(|pair| !same(pair)).collect()
 }
 
-/// The same recording in all forms that trace-cmd here can write.
+/// Writes the recording in all forms that this trace-cmd can write.
 fn forms(dir: &TempDir) -> Vec<PathBuf> {
     let mut all = vec![PathBuf::from(RING)];
     for (name, args) in [
@@ -105,8 +105,8 @@ fn flags_and_nanoseconds_are_trace_cmds() {
     for flag in ["-l", "-t"] {
         let ours = kymo(&["script", flag, RING]).success().stdout;
         let theirs = trace_cmd(&["report", "-N", flag, RING]);
-        // trace-cmd writes N where the kernel's own text has n: the task is to
-        // be rescheduled, but preemption is not told so.
+        // trace-cmd writes N where the kernel's own text has n: the task is to be rescheduled, but
+        // preemption is not marked so.
         let differ =
             differences(&ours.replace("dn", "dN").replace(".n", ".N"), &theirs.replace(".n", ".N"));
         let differ: Vec<_> = differ.iter().filter(|d| !d.0.contains("kernel_stack:")).collect();
@@ -119,7 +119,7 @@ fn losses_are_marked_where_they_happened_and_noted() {
     let out = kymo(&["script", RING]).success();
     let text: Vec<&str> = out.stdout.lines().take(2).collect();
     assert_eq!(text, ["cpus=2", "ring: CPU:0 [EVENTS DROPPED]"]);
-    assert!(out.stderr.contains("lost: events lost in 1 place, their number is not known"));
+    assert!(out.stderr.contains("lost: events lost in 1 place, number unknown"));
     let _ = kymo(&["script", "--strict", RING]).expect_status(3);
     let json = kymo(&["script", "--json", RING]).success().stdout;
     let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
@@ -140,7 +140,7 @@ fn json_has_what_the_text_has() {
     assert_eq!(first["fields"]["next_pid"], 2328);
     assert_eq!(first["flags"], "d..2.");
 
-    // Which process a thread is of is known from the event on that tells it.
+    // Which process a thread is of is known from the event on that has it.
     let all = kymo(&["script", "--json", RING]).success().stdout;
     let all: Vec<Value> = all.lines().skip(1).map(|l| serde_json::from_str(l).unwrap()).collect();
     let mut leaders = std::collections::BTreeSet::from([0]);
@@ -160,6 +160,30 @@ fn json_has_what_the_text_has() {
         assert_eq!(event.get("pid").and_then(Value::as_u64), known, "{event}");
     }
     assert!(leaders.len() > 1);
+}
+
+/// Fields hold functions as numbers; their names are those that trace-cmd prints.
+#[test]
+fn json_has_the_names_of_functions() {
+    if !require(&[Need::TraceCmd]) {
+        return;
+    }
+    let theirs = trace_cmd(&["report", "-N", RING]);
+    let json = kymo(&["script", "--json", RING]).success().stdout;
+    let events = json.lines().skip(1).map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let mut messages = 0;
+    for event in events {
+        let Some(message) = event.get("message").and_then(Value::as_str) else { continue };
+        // Of a stack each function is a line, and with `-N` it has no address.
+        let parts = message.lines().filter(|part| *part != "<stack trace >");
+        for part in parts {
+            let part =
+                if part.starts_with("=> ") { part.split(" (").next().unwrap() } else { part };
+            assert!(theirs.lines().any(|line| line.trim_end().ends_with(part)), "{event}");
+        }
+        messages += 1;
+    }
+    assert!(messages > 0, "{json}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Program {
         data
     }
 
-    /// What gdb shows at each getppid call.
+    /// Returns gdb's stack at each getppid call.
     #[track_caller]
     fn in_gdb(&self, args: &[&str], calls: usize) -> Vec<Vec<String>> {
         let mut gdb = Command::new("gdb");
@@ -97,7 +97,7 @@ fn one_name(name: &str) -> String {
     name.replace("D1Ev", "D2Ev")
 }
 
-/// The same of a recording.
+/// Returns the stacks of a recording.
 #[track_caller]
 fn in_script(shown: &Outcome, program: &Path) -> Vec<Vec<String>> {
     let samples = shown.stdout.split("\n\n").map(|sample| {
@@ -156,8 +156,8 @@ fn through_a_signal() {
     }
 }
 
-/// Where frame pointers lead through a handler of a signal, the trampoline stands where
-/// the kernel had the handler return to: at its beginning, not one byte before.
+/// In a chain of frame pointers through a signal handler, the trampoline's address is the handler's
+/// return address: at its start, not one byte before.
 #[test]
 fn frame_pointers_through_a_signal() {
     if !require(NEEDS) {
@@ -205,7 +205,7 @@ fn closures_panics_and_threads_of_rust() {
     as_gdb(&program, &[], 9);
 }
 
-/// Of each sample: its depth as the program states it, and its frames.
+/// Returns for each sample its depth as the program states it, and its frames.
 fn depths(data: &str) -> Vec<(u64, Vec<String>)> {
     let shown =
         run(KYMO, ["script", "--no-inline", "-F", "trace,ip,sym,dso", "-i", data]).success();
@@ -302,7 +302,7 @@ fn code_made_at_run_time() {
     assert_eq!((stacks[0].len(), stacks[0][1].as_str()), (3, "back"), "{stacks:?}");
     assert!(shown.stderr.contains("1 (100.0%) stopped at unknown code"), "{}", shown.stderr);
     assert!(shown.stderr.contains("JIT code"), "{}", shown.stderr);
-    // Unless the compiler's file tells how to leave it, and its name.
+    // Unless the compiler's file has its unwind information and its name.
     let directory = program.directory.path().to_str().unwrap();
     let shown = script(&program.record(8192, &["bare", directory]));
     let names = run(KYMO, ["script", "-F", "ip,sym", "-i", &program.file("perf.data")]).success();
@@ -312,11 +312,10 @@ fn code_made_at_run_time() {
     assert!(shown.stderr.contains("1 (100.0%) of 1 user stacks are complete"), "{}", shown.stderr);
 }
 
-/// What perf 6.1 does worse with libunwind: where the copy ends it adds a frame
-/// that is none (`ffffffffffffffff`); on a signal's own stack it adds one, too; it
-/// gives up on programs that are statically linked or, like gcc's cc1, lie at
-/// fixed addresses, and where a function is about to return. Only stacks in which
-/// it reached the beginning of the program are compared.
+/// Known defects of perf 6.1 with libunwind: where the copy ends it adds a frame that is none
+/// (`ffffffffffffffff`); on a signal's own stack it adds one, too; it gives up on programs that are
+/// statically linked or, like gcc's cc1, lie at fixed addresses, and where a function is about to
+/// return. Only stacks in which it reached the beginning of the program are compared.
 #[test]
 fn where_perf_reaches_the_end_it_has_the_same_frames() {
     if !require(&[NEEDS, &[Need::Perf, Need::Tool("git")]].concat()) {
@@ -344,8 +343,8 @@ fn where_perf_reaches_the_end_it_has_the_same_frames() {
         let mut lines = stack.lines().rev();
         lines.nth(1).is_some_and(|l| l.contains(" __libc_start_main"))
     };
-    // Of a signal's trampoline perf shows the byte before, which belongs to nobody: the
-    // kernel put its first byte there as the handler's return address. gdb has it as kymo.
+    // Of a signal's trampoline perf shows the byte before, which belongs to no function: the kernel
+    // put its first byte there as the handler's return address. gdb has it as kymo.
     let signal = |stack: &str| stack.contains("__restore_rt");
     let mut compared = 0;
     let both = theirs.iter().zip(&ours);
@@ -397,8 +396,8 @@ fn a_stripped_program_of_debian() {
     gdb.arg("--args").arg(cc1).args(args).env_remove("DEBUGINFOD_URLS");
     gdb.env_remove("LD_LIBRARY_PATH");
     let text = kymo_testkit::run_command(gdb).success().stdout;
-    // Calls of the dynamic linker are left out: behind its `_start`, which has no
-    // caller and no call frame information, gdb goes on with words of the stack.
+    // Calls of the dynamic linker are left out: behind its `_start`, which has no caller and no
+    // call frame information, gdb continues with words of the stack.
     let frames = |s: &str| {
         let of_main = s.lines().any(|l| l.contains(" in main "));
         of_main.then(|| s.lines().filter(|l| l.starts_with('#')).count())
@@ -482,7 +481,7 @@ fn how_far_frame_pointers_lead() {
         let (data, path) = (program.file("perf.data"), program.path.to_str().unwrap());
         // libc's `syscall` makes no frame: its caller is not seen, but that one's is.
         let first = ["record", "-q", "-e", "syscalls:sys_enter_getppid", "-g", "-o", &data, "--"];
-        // It is said before the command runs, where somebody listens.
+        // It is said before the command runs, where a reader listens.
         let loud: Vec<&str> = first.iter().copied().filter(|arg| *arg != "-q").collect();
         let said = run(KYMO, [&loud[..], &[path, "5", "9", "2"]].concat()).success().stderr;
         let warned = format!("kymo record: {path} keeps no frame pointers: ");

@@ -25,7 +25,7 @@ tracepoint! {
 }
 
 tracepoint_enum! {
-    /// How something is paid for.
+    /// Means of payment.
     pub enum Payment: u8 { Cash = 1, Card = 2 }
 }
 
@@ -79,8 +79,8 @@ extern "C" fn mark_of_this_program() {}
 
 const ROLE: &str = "KYMO_TEST_STEPS";
 
-/// The program: as many steps as it is told, then it waits to be killed if it is told so (`+`);
-/// with `?` it says first that somebody listens, and waits for the end of its input.
+/// The program: a given number of steps, then it waits to be killed on request (`+`); with `?` it
+/// reports first that a reader listens, and waits for the end of its input.
 #[test]
 fn role() {
     let Some(steps) = std::env::var(ROLE).ok() else { return };
@@ -92,7 +92,7 @@ fn role() {
             if id == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // A test that fails kills nobody.
+            // A failing test kills no process.
             if id == 0 && std::os::unix::process::parent_id() != parent {
                 return;
             }
@@ -111,7 +111,7 @@ fn role() {
     let stays = asks || steps.ends_with('+');
     let steps = steps.trim_end_matches(['+', '?']);
     if stays {
-        // Until somebody listens nothing is to be counted.
+        // Until a reader listens nothing is to be counted.
         while !step::enabled() || (asks && !idle::enabled()) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -172,7 +172,7 @@ impl UstDirectory {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// What is left in the shared directory: programs, channel configurations.
+    /// Files left in the shared directory: programs, channel configurations.
     fn left(&self) -> Vec<String> {
         let uid = std::fs::read_dir(self.0.path()).unwrap();
         let user = uid
@@ -300,8 +300,8 @@ fn every(text: &str) -> (Vec<String>, Vec<serde_json::Value>) {
     (lines, text.lines().filter_map(object).collect())
 }
 
-/// What a program's events say is the same live, from the file, and from the file when the
-/// program had ended before anybody looked; babeltrace2 reads the same values.
+/// Fields of a program's events are the same live, from the file, and from the file of a program
+/// that ended before it was read; babeltrace2 reads the same values.
 #[test]
 fn an_event_reads_the_same_live_and_from_the_file() {
     if !require(&[Need::Babeltrace]) {
@@ -349,7 +349,7 @@ fn an_event_reads_the_same_live_and_from_the_file() {
     // A tool that drains while the program runs.
     let drained = place.path("drained");
     place.trace(&[&filter[..], &["-o", &drained]].concat(), "4!");
-    // A session that nobody looks at before the program has ended.
+    // A session that is not read before the program has ended.
     let session = |args: &[&str]| {
         let output = place.kymo(&[&["session"], args].concat(), "").output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -554,7 +554,7 @@ fn both_versions_of_ctf_say_the_same_of_a_run() {
 }
 
 /// A session's filters may be changed more often than rings have numbers, while the program runs
-/// and nobody takes anything: what happens under the last filter is there.
+/// and the rings are not read: what happens under the last filter is there.
 #[test]
 fn a_session_is_changed_three_hundred_times() {
     if !require(&[]) {
@@ -625,7 +625,7 @@ fn a_session_is_changed_three_hundred_times() {
 }
 
 /// A program that may not have the memory for its ring is said to have lost its events, also if it
-/// ends at once.
+/// ends immediately.
 #[test]
 fn a_limit_of_memory_is_named() {
     let place = UstDirectory::new();
@@ -646,7 +646,7 @@ fn a_limit_of_memory_is_named() {
     }
 }
 
-/// Where the shared directory is full, the advice is to make room there.
+/// If the shared directory is full, the advice is to make room there.
 #[test]
 fn a_full_shared_directory_is_named() {
     if !require(&[Need::Root]) {

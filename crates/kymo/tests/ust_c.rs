@@ -30,7 +30,7 @@ impl Shop {
         Self { dir, program }
     }
 
-    /// What kymo says with these arguments.
+    /// Returns the output of kymo with these arguments.
     fn kymo(&self, args: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kymo"));
         command.args(args).env("KYMO_UST_DIR", self.dir.path());
@@ -62,9 +62,9 @@ fn live_text_is_the_print_format_s() {
         format!("sale: sale {id} to {who}: {euros} EUR by {how}, sold by sell+0x0")
     };
     let sales = [
-        sale(1, "somebody", "10.01", "Card"),
+        sale(1, "Alice", "10.01", "Card"),
         sale(2, "(null)", "20.02", "Card"),
-        sale(3, "somebody", "30.03", "Voucher"),
+        sale(3, "Alice", "30.03", "Voucher"),
     ];
     let mut due = vec!["door_opened: by 0".to_owned(), "door_closed: by 0".into()];
     for (i, sale) in (1..).zip(&sales) {
@@ -76,7 +76,7 @@ fn live_text_is_the_print_format_s() {
     assert_eq!(count(&["-u", "shop:*", "--level", "notice"]), 4);
     assert_eq!(count(&["-u", "shop:*", "--level", "info"]), 7);
     for (filter, sales) in [
-        ("customer == \"some*\"", 2),
+        ("customer == \"Ali*\"", 2),
         ("euros > 15.0", 2),
         ("change == -3", 1),
         ("large", 0),
@@ -135,9 +135,9 @@ fn what_is_written_is_what_babeltrace_reads() {
     let fields = |line: &str| line.split_once("sale: ").map(|(_, fields)| fields.to_owned());
     let ours: Vec<_> = ours.lines().filter_map(fields).collect();
     let due = [
-        "sale 1 to somebody: 10.01 EUR by Card, sold by sell+0x0",
+        "sale 1 to Alice: 10.01 EUR by Card, sold by sell+0x0",
         "sale 2 to (null): 20.02 EUR by Card, sold by sell+0x0",
-        "sale 3 to somebody: 30.03 EUR by Voucher, sold by sell+0x0",
+        "sale 3 to Alice: 30.03 EUR by Voucher, sold by sell+0x0",
     ];
     assert_eq!(ours, due);
     let objects = shop.kymo(&["script", "--json", out]);
@@ -152,18 +152,18 @@ fn what_is_written_is_what_babeltrace_reads() {
     assert_eq!(
         fields,
         serde_json::json!({
-            "id": 3, "customer": "somebody", "euros": 30.03, "change": -3, "large": false,
+            "id": 3, "customer": "Alice", "euros": 30.03, "change": -3, "large": false,
             "payment": {"label": "Voucher", "value": 10}, "code": [97, 98, 99, 100],
             "articles_length": 3, "articles": [1, 2, 3],
         })
     );
     let theirs: Vec<_> = theirs.lines().filter(|line| line.contains("shop:sale")).collect();
     let due = [
-        "id = 1, customer = \"somebody\", euros = 10.01, change = -1, \
+        "id = 1, customer = \"Alice\", euros = 10.01, change = -1, \
          large = ( \"false\" : container = 0 ), payment = ( \"Card\" : container = 2 )",
         "id = 2, customer = \"(null)\", euros = 20.02, change = -2, \
          large = ( \"false\" : container = 0 ), payment = ( \"Card\" : container = 2 )",
-        "id = 3, customer = \"somebody\", euros = 30.03, change = -3, \
+        "id = 3, customer = \"Alice\", euros = 30.03, change = -3, \
          large = ( \"false\" : container = 0 ), payment = ( \"Voucher\" : container = 10 )",
     ];
     for (line, due) in theirs.iter().zip(due) {
@@ -171,8 +171,8 @@ fn what_is_written_is_what_babeltrace_reads() {
     }
 }
 
-/// A recording is shown as the program was seen live, field by field: also if nobody looked
-/// while the program ran, and if its order for events came from a session.
+/// A recording is shown as the program was seen live, field by field: also if no reader ran while
+/// the program did, and if its request for events came from a session.
 #[test]
 fn a_recording_reads_as_live() {
     if !require(NEEDS) {
@@ -190,7 +190,7 @@ fn a_recording_reads_as_live() {
     let drained = path("drained");
     shop.kymo(&["trace", "-u", "shop:*", "-o", &drained, "--", program, "4"]);
     assert_eq!(sales(shop.kymo(&["script", &drained])), live);
-    // Nobody looks before the program has ended.
+    // No reader before the program has ended.
     shop.kymo(&["session", "create", "box", "-u", "shop:*"]);
     shop.kymo(&["session", "start", "box"]);
     let mut ended = Command::new(&shop.program);
@@ -211,7 +211,7 @@ fn a_recording_reads_as_live() {
     shop.kymo(&["session", "snapshot", "box", "-o", &recovered]);
     assert_eq!(sales(shop.kymo(&["script", &recovered])), live);
     shop.kymo(&["session", "destroy", "box"]);
-    // A file that was replaced since gives nobody its names.
+    // A file that was replaced since gives no names.
     let (mut other, old) = (Command::new("gcc"), path("old"));
     std::fs::rename(&shop.program, &old).unwrap();
     other.args(["-x", "c", "-", "-o", program]).stdin(Stdio::piped());

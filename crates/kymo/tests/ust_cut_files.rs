@@ -91,7 +91,7 @@ impl Program {
     fn work_while_on(&mut self) {
         let begin = std::time::Instant::now();
         while self.work("work") != Some(true) {
-            assert!(begin.elapsed().as_secs() < 60, "nobody switched the event on");
+            assert!(begin.elapsed().as_secs() < 60, "the event was not enabled");
         }
         // On from the first to the last.
         assert_eq!(self.work("work"), Some(true));
@@ -133,7 +133,7 @@ fn signal(child: &Child, name: &str) {
     assert!(kill.unwrap().success());
 }
 
-/// What each file is cut to, of its size.
+/// Sizes to which each file is cut.
 fn sizes(whole: u64) -> [u64; 4] {
     [0, 4096, whole / 2 / 4096 * 4096, whole - 4096]
 }
@@ -141,7 +141,7 @@ fn sizes(whole: u64) -> [u64; 4] {
 #[test]
 fn a_program_whose_ring_is_cut_goes_on_and_it_is_said() {
     for (case, again) in [(0, false), (1, false), (2, false), (3, false), (0, true), (2, true)] {
-        let told = format!("case {case}, grown again: {again}");
+        let context = format!("case {case}, grown again: {again}");
         let base = tempfile::tempdir_in("/dev/shm").unwrap();
         let out = base.path().join("out");
         let mut program = Program::start(base.path());
@@ -150,24 +150,24 @@ fn a_program_whose_ring_is_cut_goes_on_and_it_is_said() {
         let tool = tool.arg(&out).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         program.work_while_on();
         let rings = files(base.path(), "ring-");
-        let [ring] = rings.as_slice() else { panic!("{told}: {rings:?}") };
+        let [ring] = rings.as_slice() else { panic!("{context}: {rings:?}") };
         let whole = std::fs::metadata(ring).unwrap().len();
         cut(ring, sizes(whole)[case]);
         if again {
             cut(ring, whole);
         }
         for round in 0..3 {
-            assert!(program.work("work").is_some(), "{told}: it has ended in round {round}");
+            assert!(program.work("work").is_some(), "{context}: it has ended in round {round}");
         }
         signal(&tool, "-INT");
         let said = tool.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&said.stderr).into_owned();
-        assert_eq!(program.end().code(), Some(42), "{told}: {said}");
+        assert_eq!(program.end().code(), Some(42), "{context}: {said}");
         // Of a part the threads may not have needed what is gone.
         if case < 2 && !again {
-            assert!(said.contains("cut short by another process"), "{told}: {said}");
+            assert!(said.contains("cut short by another process"), "{context}: {said}");
         }
-        assert!(!said.contains("panicked"), "{told}: {said}");
+        assert!(!said.contains("panicked"), "{context}: {said}");
     }
 }
 
@@ -199,11 +199,11 @@ fn other_accesses_behind_the_end_of_a_file_end_the_program_as_ever() {
     assert!(program.work("work").is_some());
     assert_eq!(program.work("own"), None);
     assert_eq!(program.end().signal(), Some(libc::SIGBUS));
-    // Sent by somebody.
+    // A signal from another process.
     let mut program = Program::start(base.path());
     assert!(program.work("work").is_some());
     signal(&program.child, "-BUS");
-    // It ends by the signal, before it is told to.
+    // It ends by the signal, before the command to end.
     program.lines.by_ref().for_each(drop);
     assert_eq!(program.end().signal(), Some(libc::SIGBUS));
 }

@@ -1,6 +1,6 @@
-//! A shared directory that somebody hostile has written, and a kymo that runs as root: it ends by
-//! itself, says what is wrong, reads and writes nothing that is not the program's, and shows
-//! nothing that a terminal would obey.
+//! A shared directory of a hostile user, and a kymo that runs as root: it ends by itself, reports
+//! the defect, reads and writes nothing that is not the program's, and shows nothing that a
+//! terminal would obey.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs::{self, File, Permissions};
@@ -23,12 +23,12 @@ tracepoint! {
 }
 
 const ROLE: &str = "KYMO_TEST_HOSTILE";
-/// Nobody.
+/// Unprivileged user.
 const USER: u32 = 65534;
 const SECRET: &str = "the secret of root";
 
-/// The program whose files are mutated: says that somebody listens, waits for the end of its
-/// input, and is killed when it has said that it is done.
+/// The program whose files are mutated: reports that a reader listens, waits for the end of its
+/// input, and is killed when it has reported its end.
 #[test]
 fn role() {
     if std::env::var_os(ROLE).is_none() {
@@ -87,7 +87,8 @@ fn open_directory() -> tempfile::TempDir {
     dir
 }
 
-/// What a program of nobody's has left: its control file and its ring, and the directory's name.
+/// Files left by a program of the unprivileged user: its control file and its ring, and the
+/// directory's name.
 struct Template {
     name: String,
     control: Vec<u8>,
@@ -197,7 +198,7 @@ impl SharedDirectory {
         make(path);
     }
 
-    /// All commands that look into the directory. `alive`: somebody holds the control file's lock.
+    /// All commands that look into the directory. `alive`: a process holds the control file's lock.
     fn run(&self, what: &str, alive: bool) {
         // A pipe in its place would make the test wait.
         let is_file = fs::symlink_metadata(self.control()).is_ok_and(|m| m.is_file());
@@ -217,14 +218,14 @@ impl SharedDirectory {
             let output = kymo(self.base.path(), args).output().unwrap();
             let text = [output.stdout, output.stderr].concat();
             let shown = String::from_utf8_lossy(&text);
-            let told = format!("{what}, {args:?}: {} {shown}", output.status);
-            assert_eq!(output.status.signal(), None, "{told}");
+            let context = format!("{what}, {args:?}: {} {shown}", output.status);
+            assert_eq!(output.status.signal(), None, "{context}");
             // 124: too long; 101: a panic; 134 and more: a signal within.
             let code = output.status.code().unwrap();
-            assert!(code < 100, "{told}");
-            assert!(begin.elapsed() < Duration::from_secs(15), "{told}");
-            assert!(!shown.contains("panicked") && !shown.contains(SECRET), "{told}");
-            assert!(!text.contains(&0x1b), "{told}");
+            assert!(code < 100, "{context}");
+            assert!(begin.elapsed() < Duration::from_secs(15), "{context}");
+            assert!(!shown.contains("panicked") && !shown.contains(SECRET), "{context}");
+            assert!(!text.contains(&0x1b), "{context}");
         }
         assert_eq!(fs::read_to_string(&self.secret).unwrap(), SECRET.repeat(5000), "{what}");
         assert_eq!(fs::read_dir(&self.roots).unwrap().count(), 0, "{what}");
@@ -300,7 +301,7 @@ fn other_things_in_the_place_of_directories() {
 
     let place = template.place();
     fs::create_dir(place.directory.join("x")).unwrap();
-    symlink(&place.roots, place.directory.join("orders")).unwrap();
+    symlink(&place.roots, place.directory.join("pending")).unwrap();
     place.run("channel configurations is a link to root's directory", true);
 
     let place = template.place();

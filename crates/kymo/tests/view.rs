@@ -50,22 +50,22 @@ fn sorted(rows: impl Iterator<Item = (u64, [u64; 4])>) -> Times {
     times
 }
 
-/// What the command line says: times of tasks, nanoseconds off CPU, number of waits.
-fn told_times(args: &[&str]) -> (Times, [u64; 2]) {
-    let told = run(KYMO, [&["offcpu", "report", "--json"], args].concat());
-    let told: Value = serde_json::from_str(&told.stdout).unwrap();
-    let times = told["tasks"].as_array().unwrap().iter().map(|t| {
+/// Returns the results of the command line: times of tasks, nanoseconds off CPU, number of waits.
+fn reported_times(args: &[&str]) -> (Times, [u64; 2]) {
+    let reported = run(KYMO, [&["offcpu", "report", "--json"], args].concat());
+    let reported: Value = serde_json::from_str(&reported.stdout).unwrap();
+    let times = reported["tasks"].as_array().unwrap().iter().map(|t| {
         let of = |key: &str| t[key].as_u64().unwrap();
         let all = ["running_ns", "waiting_ns", "blocked_ns", "uncertain_ns"];
         (of("tid"), all.map(of))
     });
-    let total = |key: &str| told["total"][key].as_u64().unwrap();
-    let causes = told["causes"].as_array().unwrap().iter();
+    let total = |key: &str| reported["total"][key].as_u64().unwrap();
+    let causes = reported["causes"].as_array().unwrap().iter();
     let waits = causes.map(|c| c["count"].as_u64().unwrap()).sum();
     (sorted(times), [total("waiting_ns") + total("blocked_ns"), waits])
 }
 
-/// What the table of the page says, and the time off CPU beside its flame graphs.
+/// Returns the table of the page, and the time off CPU beside its flame graphs.
 fn shown_times(browser: &mut Browser) -> (Times, [u64; 2]) {
     browser.eval("STATE.tab = 'tasks'; showPanel()");
     browser.settle();
@@ -112,14 +112,15 @@ fn compare(browser: &mut Browser, recording: &str, select: &str) -> usize {
     assert_eq!(words[..3], ["offcpu", "report", "--tasks"]);
     let args: Vec<&str> = words[3..].iter().map(String::as_str).collect();
     assert_eq!(args[..2], ["-i", recording]);
-    let ((told, told_off), (shown, shown_off)) = (told_times(&args), shown_times(browser));
-    assert_eq!(shown, told, "{args:?}");
-    assert_eq!(shown_off, told_off, "{args:?}");
+    let ((reported, reported_off), (shown, shown_off)) =
+        (reported_times(&args), shown_times(browser));
+    assert_eq!(shown, reported, "{args:?}");
+    assert_eq!(shown_off, reported_off, "{args:?}");
     let lines = |args: &[String]| -> u64 { run(KYMO, args).stdout.lines().count() as u64 };
     let shown = shown_events(browser, "", "");
     let command = shown_command(browser);
     assert_eq!(shown, lines(&command), "{command:?}");
-    told.len()
+    reported.len()
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn of_long_tracks_the_parts_in_view_are_unpacked() {
         let part = part.replace("c[", "long.states.chunks[");
         compare(&mut browser, data, &format!("select({part})"));
     }
-    // What is drawn around the begin of a chunk is what the whole track has there.
+    // What is drawn around the start of a chunk is what the whole track has there.
     browser.eval("select(null); (t => look(t - 3e4, t + 3e4))(long.states.chunks[1].to)");
     browser.settle();
     let same = browser.eval(
@@ -225,7 +226,7 @@ fn switches_of_some_tasks_make_no_states_that_nobody_saw() {
     compare(&mut browser, data, "select([LENGTH * .3, LENGTH * .8])");
     let doubt =
         browser.eval("TASKS.some(t => t.states.leaf && t.states.leaf.code.some(isUncertain))");
-    assert_eq!(doubt, true, "the begin of runs is not in such a recording");
+    assert_eq!(doubt, true, "the start of runs is not in such a recording");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
@@ -243,10 +244,10 @@ fn lanes_of_interrupts_add_up_to_kwork_report() {
     let load = ["--", "sh", "-c", "for i in 1 2 3 4 5 6; do sleep 0.02; done"];
     let recorded = run(KYMO, [&["record", "-q", "-a", "-o", data], &events[..], &load].concat());
     assert_eq!(recorded.status, 0, "{}", recorded.stderr);
-    let told = run(KYMO, ["kwork", "report", "--json", "-i", data]).stdout;
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let reported = run(KYMO, ["kwork", "report", "--json", "-i", data]).stdout;
+    let reported: Value = serde_json::from_str(&reported).unwrap();
     let mut sums: BTreeMap<(String, u64), (u64, u64)> = BTreeMap::new();
-    for row in told["rows"].as_array().unwrap().iter().filter(|r| r["kind"] != "workqueue") {
+    for row in reported["rows"].as_array().unwrap().iter().filter(|r| r["kind"] != "workqueue") {
         let lane = if row["kind"] == "irq" { "interrupts" } else { "softirqs" };
         let sum = sums.entry((lane.to_owned(), row["cpu"].as_u64().unwrap())).or_default();
         sum.0 += row["runtime"]["count"].as_u64().unwrap();
@@ -261,7 +262,7 @@ fn lanes_of_interrupts_add_up_to_kwork_report() {
         let lane = (l[0].as_str().unwrap().to_owned(), l[1].as_u64().unwrap());
         (lane, (l[2].as_u64().unwrap(), l[3].as_u64().unwrap()))
     });
-    assert!(!sums.is_empty(), "{told}");
+    assert!(!sums.is_empty(), "{reported}");
     assert_eq!(lanes.collect::<BTreeMap<_, _>>(), sums);
     let names = browser.eval("HEAD.workNames").to_string();
     assert!(names.contains("TIMER"), "{names}");
@@ -296,7 +297,7 @@ tracepoint! {
 mod frequency {
     use super::*;
     tracepoint! {
-        /// As the kernel tells of a CPU's frequency, which virtual machines do not have.
+        /// The kernel's event of a CPU's frequency, which virtual machines do not have.
         pub power: cpu_frequency(state: u32, cpu_id: u32) {
             fields { state: u32 = state, cpu_id: u32 = cpu_id } print "{state} {cpu_id}"
         }
@@ -353,7 +354,7 @@ fn pairs_of_a_programs_tracepoints_are_spans() {
     assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
     let trace = trace.to_str().unwrap();
     // Spans by name: how many, and how long together.
-    let mut told: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let mut reported: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     let mut open: BTreeMap<(String, u64), u64> = BTreeMap::new();
     let mut counted: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for line in run(KYMO, ["script", "-i", trace, "--json"]).stdout.lines() {
@@ -381,22 +382,22 @@ fn pairs_of_a_programs_tracepoints_are_spans() {
             "start" => _ = open.insert(key("order:step"), nanos),
             word => {
                 let name = if word == "end" { "order" } else { "order:step" };
-                let sum = told.entry(name.to_owned()).or_default();
+                let sum = reported.entry(name.to_owned()).or_default();
                 sum.0 += 1;
                 sum.1 += nanos - open.remove(&key(name)).unwrap();
             }
         }
     }
-    assert_eq!((told["order"].0, told["order:step"].0), (3000, 1500));
+    assert_eq!((reported["order"].0, reported["order:step"].0), (3000, 1500));
     let page = page(trace, directory.path());
     let mut browser = Browser::start(1280, 720);
     browser.open(&page, "");
     browser.eval(
-        "(async () => { window.told = {}; for (const t of TASKS) for (const track of t.spans) { await track.want(); const l = track.leaf; \
-         for (let i = 0; i < l.count; i++) { const s = (told[HEAD.spanNames[l.code[i]]] ||= [0, 0]); s[0]++; s[1] += l.to[i] - l.from[i]; } } })()",
+        "(async () => { window.reported = {}; for (const t of TASKS) for (const track of t.spans) { await track.want(); const l = track.leaf; \
+         for (let i = 0; i < l.count; i++) { const s = (reported[HEAD.spanNames[l.code[i]]] ||= [0, 0]); s[0]++; s[1] += l.to[i] - l.from[i]; } } })()",
     );
-    let shown = browser.eval("told");
-    for (name, (count, nanos)) in &told {
+    let shown = browser.eval("reported");
+    for (name, (count, nanos)) in &reported {
         assert_eq!(shown[name][0].as_u64(), Some(*count), "{name}");
         // Seconds of the lines are doubles.
         let off = shown[name][1].as_u64().unwrap().abs_diff(*nanos);
@@ -445,17 +446,17 @@ fn filters_choose_the_events_that_script_chooses() {
         "comm !~ \"s*\" && pid >= -1.5".into(),
     ] {
         let args = ["script", "-i", &recording, "--filter", &filter];
-        let told = run(KYMO, args);
-        assert_eq!(told.status, 0, "{}", told.stderr);
-        let told = told.stdout.lines().count() as u64;
-        assert_eq!(shown_events(&mut browser, "", &filter), told, "{filter}");
+        let reported = run(KYMO, args);
+        assert_eq!(reported.status, 0, "{}", reported.stderr);
+        let reported = reported.stdout.lines().count() as u64;
+        assert_eq!(shown_events(&mut browser, "", &filter), reported, "{filter}");
         assert_eq!(shown_command(&mut browser), args, "{filter}");
-        kinds += usize::from(told > 0);
+        kinds += usize::from(reported > 0);
     }
     assert!(kinds > 5, "{kinds} filters choose something");
-    let told = run(KYMO, ["script", "-i", &recording, "-e", "sched:sched_switch"]).stdout;
+    let reported = run(KYMO, ["script", "-i", &recording, "-e", "sched:sched_switch"]).stdout;
     let shown = shown_events(&mut browser, "sched:sched_switch", "");
-    assert_eq!(shown, told.lines().count() as u64);
+    assert_eq!(shown, reported.lines().count() as u64);
     for wrong in ["prev_prio <", "a ==", "(a == 1", "comm ~ \"[\"", "x = 1"] {
         browser.eval(&format!("STATE.filter = {}; showPanel()", serde_json::json!(wrong)));
         browser.settle();
@@ -478,23 +479,23 @@ fn memory_of_processes_and_their_tree() {
     }
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let (data, told) = (path("tree.data"), path("told"));
-    // Each shell says who it is, and whose child.
-    let inner = format!("echo $$ $PPID >> {told}; sleep 0.01; :");
-    let outer = format!("echo $$ $PPID >> {told}; sh -c '{inner}'; sh -c '{inner}'; :");
+    let (data, reported) = (path("tree.data"), path("reported"));
+    // Each shell prints its process and its parent.
+    let inner = format!("echo $$ $PPID >> {reported}; sleep 0.01; :");
+    let outer = format!("echo $$ $PPID >> {reported}; sh -c '{inner}'; sh -c '{inner}'; :");
     let events = ["-e", "kmem:rss_stat", "-e", "sched:sched_switch", "-o", &data];
     let recorded =
         run(KYMO, [&["record", "-q"], &events[..], &["--", "sh", "-c", &outer]].concat());
     assert_eq!(recorded.status, 0, "{}", recorded.stderr);
-    let told = std::fs::read_to_string(told).unwrap();
-    let told: Vec<Vec<u32>> =
-        told.lines().map(|l| l.split(' ').map(|n| n.parse().unwrap()).collect()).collect();
+    let reported = std::fs::read_to_string(reported).unwrap();
+    let reported: Vec<Vec<u32>> =
+        reported.lines().map(|l| l.split(' ').map(|n| n.parse().unwrap()).collect()).collect();
     let page = page(&data, directory.path());
     let mut browser = Browser::start(1280, 720);
     browser.open(&page, "");
-    let shell = told[0][0];
-    assert!(told[1][1] == shell && told[2][1] == shell, "{told:?}");
-    for [pid, parent] in told.iter().skip(1).map(|t| [t[0], t[1]]) {
+    let shell = reported[0][0];
+    assert!(reported[1][1] == shell && reported[2][1] == shell, "{reported:?}");
+    for [pid, parent] in reported.iter().skip(1).map(|t| [t[0], t[1]]) {
         assert_eq!(browser.eval(&format!("PARENTS.get({pid})")), parent);
         let level = format!("rows.find(r => r.id === 'pid{pid}').level");
         assert_eq!(browser.eval(&level), 1, "{pid} below {parent}");
@@ -502,7 +503,7 @@ fn memory_of_processes_and_their_tree() {
     // A fold hides processes below, too.
     let count = browser.eval("rows.length").as_u64().unwrap();
     browser.eval(&format!("chooseRow(rows.find(r => r.id === 'pid{shell}'), true)"));
-    let pids: Vec<u32> = told.iter().map(|t| t[0]).collect();
+    let pids: Vec<u32> = reported.iter().map(|t| t[0]).collect();
     let left = format!("rows.filter(r => r.task && {pids:?}.includes(r.task.pid)).length");
     let left = browser.eval(&left);
     assert!(left == 0 && count > 6, "{left} of {count}");
@@ -528,17 +529,17 @@ fn memory_of_processes_and_their_tree() {
     let ended = format!(
         "COUNTERS.filter(c => c.pid === {0}).every(c => c.end >= c.at.at(-1) && c.end < LENGTH) && \
          TASKS.find(t => t.pid === {0}).states.want().then(() => TASKS.find(t => t.pid === {0}).states.leaf.to.at(-1) < LENGTH)",
-        told[1][0]
+        reported[1][0]
     );
     assert_eq!(browser.eval(&ended), true);
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
 /// Shares of functions that `kymo report` prints: with what they call, and in themselves.
-fn told_functions(command: &[String]) -> BTreeMap<String, [String; 2]> {
-    let told = run(KYMO, command);
-    assert_eq!(told.status, 0, "{}", told.stderr);
-    let lines = told.stdout.lines().filter(|l| !l.starts_with('#') && l.contains('%'));
+fn reported_functions(command: &[String]) -> BTreeMap<String, [String; 2]> {
+    let reported = run(KYMO, command);
+    assert_eq!(reported.status, 0, "{}", reported.stderr);
+    let lines = reported.stdout.lines().filter(|l| !l.starts_with('#') && l.contains('%'));
     let rows = lines.map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         (words[4..].join(" "), [words[0].to_owned(), words[1].to_owned()])
@@ -546,7 +547,8 @@ fn told_functions(command: &[String]) -> BTreeMap<String, [String; 2]> {
     rows.filter(|(name, _)| is_function(name)).collect()
 }
 
-/// Of code without a symbol the report shows addresses, the page the binary.
+/// Whether the name is that of a function: for code without a symbol the report shows addresses,
+/// the page the binary.
 fn is_function(name: &str) -> bool {
     !name.starts_with(['[', '0'])
 }
@@ -587,7 +589,7 @@ int main(int c, char **v) { serve(v); return 0; }
     let commands: Vec<Vec<String>> =
         command.split("; ").map(|c| c.split(' ').skip(1).map(str::to_owned).collect()).collect();
     assert!(commands[0].contains(&files[1]) && commands[1].contains(&files[0]), "{command}");
-    let [now, before] = [0, 1].map(|n| told_functions(&commands[n]));
+    let [now, before] = [0, 1].map(|n| reported_functions(&commands[n]));
     let rows = browser.eval("[...document.querySelectorAll('#pane-functions tbody tr')].map(r => [...r.cells].map(c => c.textContent))");
     let mut shown = [BTreeMap::new(), BTreeMap::new()];
     for row in rows.as_array().unwrap() {
@@ -688,26 +690,26 @@ fn a_served_page_asks_for_its_pieces_and_says_when_the_recording_is_gone() {
     let mut browser = Browser::start(1280, 720);
     browser.open_address(&format!("{address}#tab=tasks"));
     let (shown, _) = shown_times(&mut browser);
-    assert_eq!(shown, told_times(&["-i", recording.to_str().unwrap()]).0);
+    assert_eq!(shown, reported_times(&["-i", recording.to_str().unwrap()]).0);
     // The critical path of the task that the page shows first.
     browser.eval("STATE.row = rows.find(r => r.kind === 'task' && r.task.states.desc.count > 2).id; panelDone = showPath()");
     browser.settle();
     let tid = browser.eval("PATH.tid").to_string();
     let args = ["why", "-i", recording.to_str().unwrap(), "--tid", &tid, "--json"];
     let times = browser.text("`--time=${absolute(0)},${absolute(LENGTH)}`");
-    let told = run(KYMO, [&args[..], &[&*times]].concat());
-    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    let reported = run(KYMO, [&args[..], &[&*times]].concat());
+    let reported: Value = serde_json::from_str(&reported.stdout).unwrap();
     let segment = |s: &Value| [&s["start_ns"], &s["end_ns"], &s["task"]["tid"]].map(|n| n.as_u64());
-    let told = told["paths"][0]["segments"].as_array().unwrap().iter().map(segment);
+    let reported = reported["paths"][0]["segments"].as_array().unwrap().iter().map(segment);
     let base: u64 = browser.text("HEAD.base").parse().unwrap();
     let shown = browser.eval("PATH.segments");
     let shown = shown.as_array().unwrap().iter().map(|s| {
         let at = |n: usize| s[n].as_u64().map(|t| t + base);
         [at(0), at(1), s[2].as_u64()]
     });
-    let (told, shown): (Vec<_>, Vec<_>) = (told.collect(), shown.collect());
+    let (reported, shown): (Vec<_>, Vec<_>) = (reported.collect(), shown.collect());
     assert!(shown.len() > 1, "{shown:?}");
-    assert_eq!(shown, told);
+    assert_eq!(shown, reported);
     assert_eq!(browser.complaints(), Vec::<String>::new());
     std::fs::rename(&recording, directory.path().join("elsewhere")).unwrap();
     browser.eval("pieces.clear(); piece(0).catch(() => 0)");

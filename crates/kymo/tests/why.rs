@@ -1,6 +1,6 @@
 //! `kymo why` of programs that measure their own chains of waits: the path goes through all links
 //! to the work at the end, changes hands between the times that the program read before and after
-//! each wake-up, and blames nobody else.
+//! each wake-up, and blames no other task.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 #[allow(dead_code, reason = "the model of delays is for the tests of sched")]
@@ -41,7 +41,7 @@ struct Link {
     wake: (u64, u64),
 }
 
-/// A chain as the program tells of it.
+/// A chain as the program reports it.
 struct Chain {
     kind: String,
     leaf: String,
@@ -110,7 +110,7 @@ fn is_found(page: &Value, chain: &Chain) {
     let name = format!("{} {} {}", chain.kind, chain.leaf, chain.links.len() - 1);
     let segments = array(&path["segments"]);
     let of = |tid: u64| segments.iter().filter(move |s| s["task"]["tid"] == tid);
-    // Nobody else: neither who is busy beside them, nor who keeps CPUs from being idle.
+    // No other task: neither the busy one beside them, nor the one that keeps CPUs from being idle.
     assert_eq!(of(chain.busy).count(), 0, "{name}: {path:#}");
     for segment in segments {
         let tid = number(&segment["task"]["tid"]);
@@ -236,18 +236,18 @@ fn spans_of_events_are_explained() {
 }
 
 #[test]
-fn what_cannot_be_told_is_said() {
+fn what_cannot_be_reported_is_said() {
     let refused = |args: &[&str], why: &str| {
         let out = kymo(&[&["why", "-i", FIXTURE], args].concat()).failure();
         assert!(out.stderr.contains(why), "{}", out.stderr);
     };
     refused(&["--span", "sched:sched_switch"], "no `->`");
     refused(&["--span", "sched:sched_switch -> no:such"], "no:such");
-    refused(&["--tid", "1", "--cpu", "0"], "--cpu is not for a path");
+    refused(&["--tid", "1", "--cpu", "0"], "--cpu does not apply to a path");
     refused(&["--comm", "a,b"], "a path is of one task");
     let none = kymo(&["why", "-i", FIXTURE, "--tid", "4000000"]).failure();
     assert!(none.stdout.contains("no such task"), "{}", none.stdout);
-    // Without stacks nothing tells what tasks were blocked on.
+    // Without stacks the causes of blocks are unknown.
     let text = kymo(&["sched", "latency", "-p", "--json", "-i", FIXTURE]).success().stdout;
     let tasks: Value = serde_json::from_str(&text).unwrap();
     let tids = array(&tasks["tasks"]).iter().filter_map(|t| t["tid"].as_u64()).take(12);
@@ -264,7 +264,7 @@ fn what_cannot_be_told_is_said() {
     assert!(found > 0 && doubted > 0, "{found} {doubted}: {text}");
 }
 
-/// The same events in the format of LTTng, complete and with a packet lost.
+/// Events in the format of LTTng, complete and with a packet lost.
 #[test]
 fn other_formats_have_the_same_paths_and_losses_are_marked() {
     let text = kymo(&["script", "-i", FIXTURE, "--json"]).success().stdout;
@@ -348,7 +348,7 @@ fn spans_without_events_of_the_scheduler_have_their_durations() {
     let first = shown.lines().find(|line| !line.is_empty()).unwrap();
     let slowest = first.strip_prefix(" 1 span took ").unwrap().split(' ').next().unwrap();
     assert!(slowest.parse::<f64>().unwrap() >= 20.0, "{shown}");
-    assert!(first.ends_with("no events of the scheduler tell of their tasks."), "{shown}");
+    assert!(first.ends_with("scheduler events do not cover their tasks."), "{shown}");
     let next = shown.lines().find(|l| l.contains("the slowest span:")).unwrap();
     let words: Vec<&str> = next.split_once("kymo ").unwrap().1.split(' ').collect();
     let events = kymo(&words).success().stdout;

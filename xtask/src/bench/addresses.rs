@@ -12,7 +12,7 @@ use super::measure::{Cost, cold, interleaved, output};
 use super::rows::{Bench, Row, megabytes, seconds};
 use crate::vm;
 
-/// Who is asked.
+/// Compared readers.
 const READERS: [&str; 3] = ["binutils", "gimli", "kymo"];
 
 impl Bench<'_> {

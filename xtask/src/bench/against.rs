@@ -14,10 +14,10 @@ use super::page::{aligned, with_section};
 use super::rows::{megabytes, seconds};
 use super::{Effort, ctf, dwarf};
 
-/// How the section begins; the revision follows.
+/// Start of the section's heading; the revision follows.
 pub(crate) const HEAD: &str = "## Against ";
 
-/// What counts as noise.
+/// Ratio up to which differences count as noise.
 const TOLERANCE: f64 = 1.03;
 
 /// A command that both programs run.
@@ -25,7 +25,7 @@ struct Comparison {
     what: String,
     args: Vec<String>,
     rounds: usize,
-    /// Whether `KYMO_CACHE` is off: what an earlier run kept is nobody's merit.
+    /// Whether `KYMO_CACHE` is off: results stored by an earlier run do not count.
     cold: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn run(effort: Effort, revision: &str) -> anyhow::Result<()> {
             command
         };
         let (before, now) = (|| command(&old), || command(&new));
-        // Nobody's first run reads program and input from the disk.
+        // Reads program and input from the disk once before the measured runs.
         cost(before())?;
         cost(now())?;
         let rounds = if effort == Effort::Full { comparison.rounds } else { 1 };

@@ -13,7 +13,7 @@ use super::rows::{Bench, Row, joined, peak_row, time_row};
 
 /// An answer, and the recording that it is taken from.
 struct Analysis {
-    /// What `perf` records with, `FILE` for the recording, and the load.
+    /// Arguments of `perf` for recording, `FILE` for the recording, and the load.
     record: &'static str,
     load: fn(&Bench<'_>) -> Vec<String>,
     perf: &'static str,
@@ -72,7 +72,7 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// What `sched latency --live` itself takes of the processor while two tasks wake each other.
+    /// CPU use of `sched latency --live` itself while two tasks wake each other.
     fn live_delays(&self) -> anyhow::Result<Row> {
         let timeout = if self.effort() == Effort::Full { "10000" } else { "1000" };
         // timeout(1) ends both of its processes.
@@ -93,7 +93,7 @@ impl Bench<'_> {
         })
     }
 
-    /// What recordings of the scheduler cost the program that they are of, in both formats.
+    /// Overhead of scheduler recordings on the recorded program, in both formats.
     fn sched_recording(&self) -> anyhow::Result<Vec<Row>> {
         let loops = if self.effort() == Effort::Full { 100_000 } else { 10_000 };
         // On one CPU: else the scheduler's choice of two changes the figure twofold.

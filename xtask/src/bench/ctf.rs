@@ -1,4 +1,4 @@
-//! How fast a CTF trace of LTTng's tracer for programs is read, beside babeltrace2.
+//! Speed of reading a CTF trace of LTTng's tracer for programs, compared with babeltrace2.
 
 use std::path::Path;
 use std::process::Command;

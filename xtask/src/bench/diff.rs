@@ -1,5 +1,6 @@
 //! `cargo xtask bench diff`: the rate of false alarms of `kymo diff` and what it finds, on real
-//! recordings made in turns. Prints a table for docs/concepts/comparison.md.
+//! recordings made in turns. Prints a table for docs/concepts/comparison.md. The directory that
+//! `KYMO_BENCH_RECORDINGS` names keeps the recordings for the next time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,8 +51,8 @@ struct Sizes {
     trials: usize,
     /// Rounds of the program.
     rounds: usize,
-    /// Rounds of the program of which one function is slower: it has 15,000 samples on each side,
-    /// as a power of 90 % takes where a dozen functions are tested together.
+    /// Rounds of the program of which one function is slower: it has 8,400 samples and a few more
+    /// on each side.
     long_rounds: usize,
 }
 
@@ -78,12 +79,14 @@ pub(crate) fn run(effort: Effort) -> anyhow::Result<()> {
     };
     let sizes = match effort {
         Effort::Full => {
-            Sizes { pairs: 100, runs: 20, trials: 1_000, rounds: 400, long_rounds: 3_500 }
+            Sizes { pairs: 100, runs: 20, trials: 1_000, rounds: 400, long_rounds: 1_950 }
         }
         Effort::Quick => Sizes { pairs: 20, runs: 10, trials: 60, rounds: 100, long_rounds: 400 },
     };
-    let directory = tempfile::tempdir().context("a directory for recordings")?;
-    let program = compile(directory.path())?;
+    let temporary = tempfile::tempdir().context("a directory for recordings")?;
+    let kept = std::env::var_os("KYMO_BENCH_RECORDINGS").map(PathBuf::from);
+    let directory = kept.as_deref().unwrap_or(temporary.path());
+    let program = compile(directory)?;
     let (rounds, long) = (sizes.rounds, sizes.long_rounds);
     let way =
         |name, rate, percent, rounds, is_loaded| Way { name, rate, percent, rounds, is_loaded };
@@ -97,7 +100,10 @@ pub(crate) fn run(effort: Effort) -> anyhow::Result<()> {
         way("loaded-b", "997", "100", rounds, true),
     ];
     let record = |way: &Way, pair: usize| -> anyhow::Result<PathBuf> {
-        let path = directory.path().join(format!("{}-{pair}.data", way.name));
+        let path = directory.join(format!("{}-{pair}.data", way.name));
+        if path.exists() {
+            return Ok(path);
+        }
         let mut load = Vec::new();
         if way.is_loaded {
             for _ in 0..2 {
@@ -256,20 +262,21 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, value: &Value, truth: f64) {
-        let measure = &value["measures"][0];
-        let functions = measure["functions"].as_array().map_or(&[][..], |f| f);
-        let is_change = |change: &Value| {
-            let verdict = change["verdict"].as_str().unwrap_or_default();
+        let quantity = &value["measures"][0]["quantity"];
+        let rows = value["changes"].as_array().map_or(&[][..], |rows| rows);
+        let mut rows = rows.iter().filter(|row| row["quantity"] == *quantity);
+        let is_change = |row: &Value| {
+            let verdict = row["verdict"].as_str().unwrap_or_default();
             ["more", "less", "new", "vanished"].contains(&verdict)
         };
-        let changed = |f: &Value| is_change(&f["self"]) || is_change(&f["total"]);
+        let is_own = |row: &&Value| row["part"] == "self";
+        let is_parse = |row: &Value| row["function"] == "parse";
         self.trials += 1;
-        self.alarms += usize::from(functions.iter().any(changed) || is_change(&measure["whole"]));
-        let named_first = functions
-            .first()
-            .is_some_and(|f| f["function"] == "parse" && f["self"]["verdict"] == "more");
+        self.alarms += usize::from(rows.clone().any(is_change));
+        let first = rows.clone().find(is_own);
+        let named_first = first.is_some_and(|row| is_parse(row) && row["verdict"] == "more");
         self.first += usize::from(named_first);
-        let own = functions.iter().find(|f| f["function"] == "parse").map(|f| &f["self"]);
+        let own = rows.find(|row| is_own(row) && is_parse(row));
         let covers = own.is_some_and(|own| {
             let end = |name: &str| own[name].as_f64();
             end("low").is_some_and(|low| low <= truth)

@@ -16,7 +16,7 @@ use super::rows::{Bench, Each, Row, peak_row, time_row};
 pub(crate) const COPY: u32 = 16384;
 /// Copies that are tried for what perf needs.
 const COPIES: [u32; 4] = [8192, COPY, 32768, 65528];
-/// Where a program or a thread begins.
+/// Outermost functions of a program or a thread.
 const OUTERMOST: [&str; 4] = ["_start", "clone3", "__clone3", "__clone"];
 
 /// The recording, made when it is not there yet.

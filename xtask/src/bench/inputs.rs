@@ -136,7 +136,7 @@ fn look(path: &Path) -> anyhow::Result<Recording> {
     Ok(Recording { path: path.to_owned(), samples, bytes })
 }
 
-/// What perf counts in a recording.
+/// Counts of a recording by perf.
 pub(crate) struct Statistics {
     pub(crate) samples: u64,
     /// Samples that the kernel could not store.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-/// What one run cost.
+/// Cost of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) time: Duration,
@@ -38,8 +38,7 @@ pub(crate) fn cost(mut command: Command) -> anyhow::Result<Cost> {
     Ok(Cost { time, peak })
 }
 
-/// The same for a command that may take forever: `None` when it was stopped after
-/// `seconds`.
+/// [`cost`] of a command that may take forever: `None` when it was stopped after `seconds`.
 pub(crate) fn cost_within(seconds: u32, command: &Command) -> anyhow::Result<Option<Cost>> {
     let mut limited = Command::new("timeout");
     limited.arg(seconds.to_string()).arg(command.get_program()).args(command.get_args());
@@ -84,7 +83,7 @@ pub(crate) fn cold(
     medians(rounds, commands, &fresh)
 }
 
-/// What a child has said and cost.
+/// Output and cost of a child.
 pub(crate) struct Ended {
     /// On stderr.
     pub(crate) said: String,
@@ -119,8 +118,8 @@ fn usage(pid: u32) -> std::io::Result<(i32, libc::rusage)> {
     // SAFETY: rusage is plain integers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: both pointers are to locals that outlive the call, and the pid is
-        // that of a child of ours which nobody else waits for.
+        // SAFETY: both pointers are to locals that outlive the call, and the pid is that of a child
+        // of ours which no other code waits for.
         let got = unsafe { libc::wait4(pid.cast_signed(), &raw mut status, 0, &raw mut usage) };
         if got > 0 {
             return Ok((status, usage));

@@ -72,7 +72,7 @@ pub(crate) fn renewed(page: &str, rows: &[Row]) -> Option<String> {
     Some(format!("{}\n{}{}\n", lines[..start].join("\n"), table(&all), behind.join("\n")))
 }
 
-/// What is measured, in words: numbers of samples differ from recording to recording.
+/// Name of a measurement without digits: numbers of samples differ from recording to recording.
 fn measured(what: &str) -> String {
     what.replace(|c: char| c.is_ascii_digit(), "")
 }

@@ -11,7 +11,7 @@ use super::measure::{cost, interleaved};
 use super::rows::{Bench, Each, Row, megabytes, seconds};
 use crate::vm;
 
-/// What is asked of the kernel.
+/// Queries on the kernel.
 const KERNEL: &[&[&str]] = &[
     &["-D", "vfs_read file file->f_mode"],
     &["-V", "vfs_read"],
@@ -22,7 +22,7 @@ const KERNEL: &[&[&str]] = &[
     &["-D", "fs/read_write.c:468"],
 ];
 
-/// What is asked of the Rust program: functions that perf can name, too; on globs it gives up.
+/// Queries on the Rust program: functions that perf can name, too; on globs it gives up.
 const RUST: &[&[&str]] = &[&["-D", "take_words"], &["-V", "take_words"]];
 
 /// With `--funcs`, which has an optional value, perf wants it in one word.

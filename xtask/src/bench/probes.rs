@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use super::measure::output;
 use super::page::with_section;
 
-/// How the section begins.
+/// Heading of the section.
 const HEAD: &str = "## What a hit of a probe costs\n";
 
 const PAIRS: &str = "41";

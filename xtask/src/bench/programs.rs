@@ -1,5 +1,5 @@
-//! What programs in the kernel cost, beside bpftrace's newest release and the installed one: added
-//! time of a system call, start until attached, memory, records a second.
+//! Cost of programs in the kernel, compared with bpftrace's newest release and the installed one:
+//! added time of a system call, start until attached, memory, records per second.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ const ADDED: [(&str, &str, f64); 4] = [
     ("@[kstack] = count()", "@[kstack] = count();", 0.8),
 ];
 
-/// Calls at a rate: as many as the first argument says, the second in a second.
+/// Calls at a rate: their number is the first argument, those per second the second.
 const PACED: &str = r#"
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
 /// Rates at which it is seen whether lines are lost.
 const RATES: [u64; 4] = [1_000_000, 2_000_000, 3_000_000, 4_000_000];
 
-/// Who runs a program.
+/// Runner of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runner {
     Newest,

@@ -1,5 +1,5 @@
-//! What is measured. Each part gives rows of the table, the peers' figures next to
-//! ours: of the newest release that is there (`cargo xtask peers`) and of the installed one.
+//! Measurements. Each part returns rows of the table, the peers' figures next to ours: of the
+//! newest release that is there (`cargo xtask peers`) and of the installed one.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) newest: String,
     pub(crate) installed: String,
     pub(crate) kymo: String,
-    /// How much better, and the goal, in words.
+    /// Ratio and goal, in words.
     pub(crate) verdict: String,
 }
 
@@ -38,7 +38,7 @@ impl<T> Each<T> {
         }
     }
 
-    /// What is compared with, the newest release first.
+    /// Compared peers, the newest release first.
     pub(super) fn peers(&self) -> impl Iterator<Item = &T> {
         self.newest.iter().chain([&self.installed])
     }
@@ -51,7 +51,7 @@ impl<T> Each<T> {
 }
 
 impl Each<f64> {
-    /// How often each peer's figure holds ours.
+    /// Ratio of each peer's figure to ours.
     pub(super) fn times(&self) -> String {
         joined(self.peers().map(|peer| format!("{:.1}×", peer / self.kymo)))
     }
@@ -81,7 +81,7 @@ impl<'a> Bench<'a> {
         inputs: &'a Inputs,
         effort: Effort,
     ) -> anyhow::Result<Bench<'a>> {
-        // The first start reads the program from disk; nobody's figure should have that.
+        // The first start reads the program from disk; no figure should include that.
         let peer = kymo_testkit::peer("perf");
         for mut command in [Command::new("perf"), peer.command(), Command::new(kymo)] {
             command.arg("--version");
@@ -94,7 +94,7 @@ impl<'a> Bench<'a> {
         self.effort
     }
 
-    /// Where recordings are.
+    /// Directory of the recordings.
     pub(super) fn dir(&self) -> &Path {
         &self.inputs.dir
     }
@@ -121,7 +121,7 @@ impl<'a> Bench<'a> {
         command
     }
 
-    /// What the same arguments cost with perf and with kymo.
+    /// Cost of equal arguments with perf and with kymo.
     pub(super) fn each(&self, rounds: usize, args: &[&str]) -> anyhow::Result<Each<Cost>> {
         let perf = kymo_testkit::peer("perf");
         let newest = || self.placed(perf.command(), args);
@@ -131,7 +131,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// What a command of each costs, in turns. A newest release that fails has no figure.
+    /// Cost of a command of each, in turns. A newest release that fails has no figure.
     pub(super) fn costs(
         &self,
         rounds: usize,
@@ -191,7 +191,7 @@ impl<'a> Bench<'a> {
         Ok(rows)
     }
 
-    /// What a recording costs the recorded program, and what each tool loses.
+    /// Overhead of a recording on the recorded program, and the losses of each tool.
     pub(crate) fn record(&self) -> anyhow::Result<Vec<Row>> {
         let loops = if self.effort == Effort::Full { 100_000 } else { 10_000 };
         let text = loops.to_string();
@@ -247,7 +247,7 @@ impl<'a> Bench<'a> {
         ])
     }
 
-    /// How long a command takes that does nothing.
+    /// Duration of a command that does nothing.
     pub(crate) fn start_up(&self) -> anyhow::Result<Vec<Row>> {
         let nothing = self.each(25, &["stat", "true"])?;
         let perf = kymo_testkit::peer("perf");
@@ -300,7 +300,7 @@ fn per_second(count: u64, cost: &Cost) -> f64 {
     count as f64 / cost.time.as_secs_f64()
 }
 
-/// What a question took.
+/// Row for the duration of a query.
 pub(super) fn time_row(what: String, costs: &Each<Cost>, goal: &str) -> Row {
     let times = costs.map(|c| c.time.as_secs_f64());
     times.row(what, |t| seconds(*t), format!("{} as fast (goal: {goal})", times.times()))

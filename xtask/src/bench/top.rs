@@ -1,5 +1,5 @@
-//! What watching costs: `kymo top` beside perf top, 4000 samples a second on each CPU, while two
-//! programs burn; and how soon the first screen is there.
+//! Cost of watching: `kymo top` compared with perf top, 4000 samples per second on each CPU, while
+//! two programs burn; and the delay of the first screen.
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use super::rows::{Bench, Each, Row, megabytes};
 
 /// Ticks of /proc/PID/stat.
 const TICKS: f64 = 100.0;
-/// What is read and resolved first is not what watching costs.
+/// Time for the initial reading and resolving, which does not count as the cost of watching.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// Children that are ended with this.

@@ -1,5 +1,5 @@
-//! What tracing through the ftrace ring costs, beside trace-cmd and perf, and how
-//! fast a trace.dat is read.
+//! Cost of tracing through the ftrace ring, compared with trace-cmd and perf, and the speed of
+//! reading a trace.dat.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -147,7 +147,7 @@ impl Bench<'_> {
             Row {
                 what: format!(
                     "`trace -o`, `{EVENTS}` of `perf bench sched pipe`, best of the rounds (bare: \
-                     {bare:.1} µs/op; into a ring that nobody reads: {floor:.1})"
+                     {bare:.1} µs/op; into a ring without a reader: {floor:.1})"
                 ),
                 newest: best(&times[5])
                     .map_or_else(String::new, |t| format!("perf record {t:.1} µs/op")),
@@ -229,8 +229,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Runs something while events go into a ring that nobody reads: the kernel's
-    /// part of the cost.
+    /// Runs something while events go into a ring that is not read: the kernel's part of the cost.
     fn unread<T>(
         &self,
         events: &str,

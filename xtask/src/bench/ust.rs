@@ -17,20 +17,20 @@ use lttng::Lttng;
 use super::measure::{median, output};
 use super::page;
 
-/// What is measured: words, KIND, MODE, threads, LTTng's KIND if it has that.
+/// Measurements: words, KIND, MODE, threads, LTTng's KIND if it has that.
 const ROWS: &[(&str, &str, &str, u32, Option<&str>)] = &[
     ("empty loop", "empty", "overwrite", 1, None),
     ("disabled (with an SDT semaphore)", "disabled", "overwrite", 1, Some("disabled")),
     ("floor: `rdtsc` and 24 bytes stored", "floor", "overwrite", 1, None),
     ("two u64, overwriting", "two", "overwrite", 1, Some("two")),
     ("two u64, discarding, a ring with room for all", "two", "discard", 1, Some("two")),
-    ("two u64, two threads at once", "two", "overwrite", 2, Some("two")),
+    ("two u64, two threads in parallel", "two", "overwrite", 2, Some("two")),
     ("two u64, in a signal handler", "handler", "overwrite", 1, Some("handler")),
     ("u64 and a text of 16 bytes", "string", "overwrite", 1, Some("string")),
     ("two u64, rejected by a filter", "rejected", "overwrite", 1, Some("rejected")),
     ("counter", "counter", "discard", 1, None),
-    ("counter, two threads at once", "counter", "discard", 2, None),
-    ("atomic addition, two threads at once", "atomic", "discard", 2, None),
+    ("counter, two threads in parallel", "counter", "discard", 2, None),
+    ("atomic addition, two threads in parallel", "atomic", "discard", 2, None),
     ("counter by a number", "counter-number", "discard", 1, None),
     ("counter by a text", "counter-text", "discard", 1, None),
     ("histogram", "histogram", "discard", 1, None),

@@ -124,7 +124,7 @@ impl Drop for Server {
     }
 }
 
-/// What is at a path of a server on this machine.
+/// Response to a path from a server on this machine.
 fn get(host: &str, path: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(host).with_context(|| host.to_owned())?;
     write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n")?;

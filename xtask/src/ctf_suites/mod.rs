@@ -20,7 +20,7 @@ pub(crate) const USAGE: &str = "\
                       of many traces that are the same only their number is shown, unless --all
 ";
 
-/// An event as kymo tells it.
+/// An event in kymo's output.
 #[derive(Debug)]
 struct KymoEvent {
     time: String,
@@ -28,21 +28,21 @@ struct KymoEvent {
     fields: Value,
 }
 
-/// What a program read of a trace: its events, and why there are no more.
+/// Events of a trace as a program read them, and the reason why there are no more.
 struct Reading<T> {
     events: Vec<T>,
     error: Option<String>,
 }
 
-/// How the two readings of a trace compare.
+/// Comparison of the two readings of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// The same events, to the end.
+    /// Equal events, to the end.
     Same,
-    /// The same events up to where both of them, or kymo alone, give this reason.
+    /// Equal events up to the point where both of them, or kymo alone, give this reason.
     Refused(String),
-    /// babeltrace2 gives this reason, kymo reads it, and what babeltrace2 has told before is
-    /// what kymo tells.
+    /// babeltrace2 gives this reason, kymo reads it, and the events that babeltrace2 printed before
+    /// are those of kymo.
     OnlyKymo(String),
     Differs(String),
 }
@@ -154,7 +154,7 @@ fn read_by_kymo(kymo: &Path, trace: &Path) -> anyhow::Result<Reading<KymoEvent>>
     let mut events = Vec::new();
     for line in text.lines() {
         let object: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
-        // Where events were lost is told between them.
+        // Lost events are reported between them.
         let Some(name) = object["event"].as_str().map(str::to_owned) else { continue };
         // As it is written: a number of 64 bits with a fraction holds less.
         let time = line.split_once("\"time\":").map_or("", |(_, rest)| rest);
@@ -173,7 +173,7 @@ fn read_by_kymo(kymo: &Path, trace: &Path) -> anyhow::Result<Reading<KymoEvent>>
     Ok(Reading { events, error })
 }
 
-/// The first damage that a ledger tells.
+/// The first damage that a ledger reports.
 fn damage_in(ledger: &str) -> Option<String> {
     let object: Value = serde_json::from_str(ledger).ok()?;
     let note = object["ledger"].as_array()?.iter().find(|note| note["kind"] == "damaged")?;
@@ -184,14 +184,14 @@ fn compare(theirs: &Reading<PrettyEvent>, ours: &Reading<KymoEvent>) -> Verdict 
     if ours.error.as_deref().is_some_and(str::is_empty) {
         return Verdict::Differs("kymo fails without a reason".to_owned());
     }
-    // Where one stops, only what it has told is compared.
+    // Where one stops, only its events up to then are compared.
     let most = match (&theirs.error, &ours.error) {
         (None, None) if theirs.events.len() != ours.events.len() => {
             return Verdict::Differs("the number of events".to_owned());
         }
         _ => theirs.events.len().min(ours.events.len()),
     };
-    // Which of two streams is read on before a damage is found is nobody's promise.
+    // Which of two streams is read on before a damage is found is not defined.
     if let (Some(_), Some(why)) = (&theirs.error, &ours.error) {
         return Verdict::Refused(why.clone());
     }
@@ -205,7 +205,7 @@ fn compare(theirs: &Reading<PrettyEvent>, ours: &Reading<KymoEvent>) -> Verdict 
     }
 }
 
-/// Where events differ. Those of one time may come in any order.
+/// First difference between the events. Those of one time may come in any order.
 fn first_difference(theirs: &[PrettyEvent], ours: &[KymoEvent]) -> Option<String> {
     let mut at = 0;
     while let Some(first) = theirs.get(at) {

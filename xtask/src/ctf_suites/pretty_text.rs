@@ -43,7 +43,7 @@ impl PrettyEvent {
         while words.take(", {") {
             payload = words.braces()?;
         }
-        // A payload without fields cannot be told from an option without content.
+        // A payload without fields cannot be distinguished from an option without content.
         if payload == PrettyValue::Option(None) {
             payload = PrettyValue::Structure(Vec::new());
         }
@@ -51,7 +51,7 @@ impl PrettyEvent {
     }
 }
 
-/// What is left of a line.
+/// Rest of a line.
 struct Words<'a>(&'a str);
 
 impl Words<'_> {
@@ -65,7 +65,7 @@ impl Words<'_> {
         }
     }
 
-    /// What stands behind a brace, and the closing one.
+    /// Content of braces, and the closing one.
     fn braces(&mut self) -> Option<PrettyValue> {
         if self.take(" }") {
             return Some(PrettyValue::Option(None));

@@ -24,7 +24,7 @@ pub(crate) const USAGE: &str = "\
   fuzz --list         their names
 ";
 
-/// What cargo-fuzz compiles with, but for the sanitizer.
+/// Compiler flags of cargo-fuzz, without the sanitizer.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-/// Where a shell looks for completions that packages bring.
+/// Directories of completions in packages, by shell.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/kymo"),
     ("zsh", "usr/share/zsh/vendor-completions/_kymo"),
@@ -48,7 +48,7 @@ pub(crate) fn make(program: &Path, root: &Path, to: &Path) -> anyhow::Result<Vec
     let mut made = vec![tar_path];
     // Debian's own files go into the tree, so the RPM comes first.
     made.extend(rpm(&tree, &architecture, to)?);
-    made.push(deb(&tree, &architecture, to)?);
+    made.extend(deb(&tree, &architecture, to)?);
     fs::remove_dir_all(&tree)?;
     let image = to.join(format!("{name}.oci.tar"));
     oci::write(program, architecture.oci, version, &image)?;
@@ -57,8 +57,24 @@ pub(crate) fn make(program: &Path, root: &Path, to: &Path) -> anyhow::Result<Vec
     fs::write(&bill, sbom::cyclonedx(root, architecture.machine)?)
         .with_context(|| bill.display().to_string())?;
     made.push(bill);
-    made.push(checksums(&made, to)?);
+    made.push(checksums(to)?);
     Ok(made)
+}
+
+/// A command that starts a program, under qemu's emulation of a process if it is for another
+/// processor.
+pub(crate) fn start(program: &Path) -> anyhow::Result<Command> {
+    let machine = Architecture::of(program)?.machine;
+    if machine == std::env::consts::ARCH {
+        return Ok(Command::new(program));
+    }
+    let emulator = format!("qemu-{machine}");
+    if !is_installed(&emulator) {
+        bail!("no {emulator}: apt-get install qemu-user");
+    }
+    let mut command = Command::new(emulator);
+    command.arg(program);
+    Ok(command)
 }
 
 /// `tar` with owners, order and times that do not depend on where and when it runs.
@@ -70,7 +86,26 @@ fn tar() -> Command {
     command
 }
 
-fn deb(tree: &Path, architecture: &Architecture, to: &Path) -> anyhow::Result<PathBuf> {
+fn is_installed(program: &str) -> bool {
+    let mut version = Command::new(program);
+    version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    version.status().is_ok_and(|status| status.success())
+}
+
+/// Whether a program that makes a kind of package is installed; reports it if not.
+fn has_maker(program: &str, kind: &str) -> bool {
+    let has = is_installed(program);
+    if !has {
+        eprintln!("release: no {kind}: {program} is not installed");
+    }
+    has
+}
+
+/// A Debian package of the tree, where `dpkg-deb` is installed.
+fn deb(tree: &Path, architecture: &Architecture, to: &Path) -> anyhow::Result<Option<PathBuf>> {
+    if !has_maker("dpkg-deb", "Debian package") {
+        return Ok(None);
+    }
     let version = env!("CARGO_PKG_VERSION");
     let control = tree.join("DEBIAN");
     fs::create_dir(&control)?;
@@ -88,13 +123,12 @@ fn deb(tree: &Path, architecture: &Architecture, to: &Path) -> anyhow::Result<Pa
     built.env("SOURCE_DATE_EPOCH", TIMESTAMP);
     built.args(["--root-owner-group", "--build"]).arg(tree).arg(&package);
     run(built)?;
-    Ok(package)
+    Ok(Some(package))
 }
 
 /// An RPM of the same files, where `rpmbuild` is installed.
 fn rpm(tree: &Path, architecture: &Architecture, to: &Path) -> anyhow::Result<Option<PathBuf>> {
-    if Command::new("rpmbuild").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("release: no RPM: rpmbuild is not installed (package rpm)");
+    if !has_maker("rpmbuild", "RPM") {
         return Ok(None);
     }
     let version = env!("CARGO_PKG_VERSION");
@@ -140,15 +174,22 @@ fn rpm(tree: &Path, architecture: &Architecture, to: &Path) -> anyhow::Result<Op
     Ok(Some(package))
 }
 
-/// `SHA256SUMS` of the packages, as `sha256sum --check` reads it.
-fn checksums(packages: &[PathBuf], to: &Path) -> anyhow::Result<PathBuf> {
-    let path = to.join("SHA256SUMS");
-    let mut sums = String::new();
-    for package in packages {
-        let name = package.file_name().context("a package without a name")?.to_string_lossy();
-        sums.push_str(&format!("{}  {name}\n", oci::sha256(package)?));
+/// `SHA256SUMS` of the packages of this version in the directory, for whichever processor they are,
+/// as `sha256sum --check` reads it.
+fn checksums(to: &Path) -> anyhow::Result<PathBuf> {
+    let own = ["kymo-", "kymo_"].map(|start| format!("{start}{}", env!("CARGO_PKG_VERSION")));
+    let mut sums = Vec::new();
+    for entry in fs::read_dir(to)? {
+        let (path, name) = entry.map(|e| (e.path(), e.file_name()))?;
+        let name = name.to_string_lossy();
+        if path.is_file() && own.iter().any(|start| name.starts_with(start)) {
+            sums.push((name.clone().into_owned(), oci::sha256(&path)?));
+        }
     }
-    fs::write(&path, sums).with_context(|| path.display().to_string())?;
+    sums.sort();
+    let path = to.join("SHA256SUMS");
+    let text: String = sums.iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect();
+    fs::write(&path, text).with_context(|| path.display().to_string())?;
     Ok(path)
 }
 
@@ -161,7 +202,7 @@ fn fill(program: &Path, root: &Path, tree: &Path) -> anyhow::Result<()> {
     let copy = bin.join("kymo");
     fs::copy(program, &copy)?;
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
-    let mut pages = Command::new(program);
+    let mut pages = start(program)?;
     pages.args(["manual", "--dir"]).arg(&man);
     run(pages)?;
     let mut compressed = Command::new("gzip");
@@ -175,7 +216,7 @@ fn fill(program: &Path, root: &Path, tree: &Path) -> anyhow::Result<()> {
     for (shell, path) in COMPLETIONS {
         let path = tree.join(path);
         fs::create_dir_all(path.parent().context("no directory")?)?;
-        let printed = Command::new(program).args(["manual", "--completions", shell]).output()?;
+        let printed = start(program)?.args(["manual", "--completions", shell]).output()?;
         if !printed.status.success() {
             bail!("{}: no completions for {shell}", program.display());
         }

@@ -30,7 +30,7 @@ pub(super) fn write(
     let copy = layer_tree.join("kymo");
     fs::copy(program, &copy)?;
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
-    // Commands that record and report at once keep the recording there.
+    // Commands that record and report in one run keep the recording there.
     let scratch = layer_tree.join("tmp");
     fs::create_dir(&scratch)?;
     fs::set_permissions(&scratch, fs::Permissions::from_mode(0o1777))?;

@@ -128,7 +128,9 @@ fn end_of_raw_string(chars: &[char], at: usize) -> Option<usize> {
     }
 }
 
-/// Of `'x'` or `'\n'`; a lifetime ends behind its quote.
+/// End of `'x'` or `'
+///
+/// '`; a lifetime ends after its quote.
 fn end_of_char(chars: &[char], begin: usize) -> usize {
     if chars.get(begin + 1) == Some(&'\\') {
         return (find(chars, (begin + 3).min(chars.len()), |c| c == '\'') + 1).min(chars.len());
@@ -167,7 +169,7 @@ mod tests {
     use super::{split, without_tests, words};
 
     #[test]
-    fn code_and_prose_are_told_apart() {
+    fn code_and_prose_are_distinguished() {
         let check = |text: &str, code: &[&str], prose: &[&str]| {
             let both = split(text);
             assert_eq!(words(&both.code).collect::<Vec<_>>(), code, "code of {text}");

@@ -7,7 +7,7 @@ use super::{Checkout, code};
 
 /// Functions that nothing here calls, each with the reason.
 const ALLOWED: &[(&str, &str)] = &[
-    ("from_lines", "kymo-ring: the safe way to give a ring memory, for whoever links it"),
+    ("from_lines", "kymo-ring: the safe way to give a ring memory, for programs that link it"),
     ("forever", "kymo-tracepoint: callbacks that are never taken back, for traced programs"),
 ];
 

@@ -12,8 +12,7 @@ const README_LINES: usize = 230;
 /// Largest page of the book outside its reference part, in bytes.
 const PAGE_BYTES: usize = 12 * 1024;
 /// Parts of the book that are looked up rather than read.
-const REFERENCE: &[&str] =
-    &["docs/formats/", "docs/internals/", "docs/perf.md", "docs/json.md", "docs/trust.md"];
+const REFERENCE: &[&str] = &["docs/formats/", "docs/perf.md", "docs/json.md", "docs/trust.md"];
 /// Table of contents of the book.
 const CONTENTS: &str = "docs/SUMMARY.md";
 

@@ -30,7 +30,7 @@ fn source_file(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// A field called `source` is a cause, which whoever prints the error prints as well.
+/// A field called `source` is a cause, which is printed after the error as well.
 fn twice_told(name: &str, text: &str) -> Option<String> {
     let cause = concat!("{", "source}");
     let line = text.lines().position(|l| l.contains(cause))?;

@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: rules of the project that no lint knows, one file per rule. Also a
-//! test, so that whoever runs only the tests hears of it.
+//! `cargo xtask tidy`: rules of the project that no lint knows, one file per rule. Also a test, so
+//! that a run of the tests alone includes it.
 
 mod arrows;
 mod code;
@@ -35,7 +35,7 @@ pub(super) struct TextFile {
     /// Relative to the workspace, with `/` between its parts.
     pub(super) name: String,
     pub(super) text: String,
-    /// Of a Rust source: its code and its prose apart.
+    /// Code and prose of a Rust source, separated.
     pub(super) split: code::SplitSource,
 }
 

@@ -13,7 +13,7 @@ const LIST: &str = "xtask/src/tidy/names.txt";
 /// Files of this rule, which have to name what they refuse.
 const OWN: &[&str] = &[LIST, "xtask/src/tidy/names.rs"];
 
-/// Where a name is looked for.
+/// Scope in which a name is banned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     /// Definitions of types of that name.
@@ -37,7 +37,7 @@ struct BannedName<'t> {
     scope: Scope,
     name: &'t str,
     limit: usize,
-    /// What to say instead.
+    /// Replacement.
     instead: &'t str,
 }
 
@@ -122,7 +122,7 @@ fn parse(line: &str) -> Option<BannedName<'_>> {
     Some(BannedName { scope, name, limit, instead: parts.next()? })
 }
 
-/// Where names are said.
+/// Uses of names.
 struct Uses<'c> {
     /// Type name → files that define it.
     types: HashMap<&'c str, Vec<&'c str>>,
@@ -255,7 +255,7 @@ fn type_definitions(code: &str) -> Vec<(bool, &str)> {
         let is_public = text.starts_with("pub ");
         let mut words = text.split_whitespace().skip_while(|w| w.starts_with("pub"));
         let keyword = words.next();
-        // An associated type is indented and told by its trait.
+        // An associated type is indented and belongs to its trait.
         let is_item = matches!(keyword, Some("struct" | "enum" | "trait" | "union"))
             || keyword == Some("type") && text.len() == line.len();
         if let (true, Some(rest)) = (is_item, words.next()) {

@@ -103,8 +103,8 @@ pub(crate) fn renew(program: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the program says of the option. The help asked for behind it keeps the command from
-/// doing anything, or is refused as the option's value.
+/// State of the option in the program. `--help` after it keeps the command from doing anything, or
+/// is refused as the option's value.
 fn state_in(program: &std::path::Path, row: &OptionRow<'_>) -> anyhow::Result<String> {
     let option = format!("--{}", row.option);
     let output = Command::new(program)
@@ -123,24 +123,24 @@ fn state_in(program: &std::path::Path, row: &OptionRow<'_>) -> anyhow::Result<St
     if error.contains("unrecognized subcommand") || error.contains(&refused) {
         return Ok("not yet".to_owned());
     }
-    let help = Command::new(program).args(row.command.split(' ')).arg("-h").output()?;
+    let help = Command::new(program).args(row.command.split(' ')).arg("--help").output()?;
     let help = String::from_utf8_lossy(&help.stdout);
     Ok(reason_without_effect(&help, &option)
         .map_or("known".to_owned(), |why| format!("{NO_EFFECT}{why}")))
 }
 
-/// What the help says of an option that changes nothing.
+/// Reason in the help of an option without effect.
 fn reason_without_effect(help: &str, option: &str) -> Option<String> {
     let is_of = |line: &&str| {
         let words = line.trim_start().split([' ', ',', '.']);
         line.trim_start().starts_with('-') && words.take(3).any(|word| word == option)
     };
     let mut lines = help.lines().skip_while(|line| !is_of(line));
-    let (_, begin) = lines.next()?.split_once("No effect: ")?;
-    // Long ones go on below.
-    let rest = lines.map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with('-'));
-    let words: Vec<&str> = std::iter::once(begin.trim()).chain(rest).collect();
-    Some(words.join(" "))
+    lines.next()?;
+    // The text stands below the option.
+    let text = lines.map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with('-'));
+    let text = text.collect::<Vec<_>>().join(" ");
+    text.strip_prefix("No effect: ").map(str::to_owned)
 }
 
 fn summary(rows: &[OptionRow<'_>]) -> String {
@@ -170,25 +170,25 @@ fn render_page(rows: &[OptionRow<'_>]) -> String {
 const HEAD: &str = "\
 # perf's options
 
-Long options that `perf COMMAND -h` lists, of perf 6.1 and 7.2, and which of them kymo has in \
-the command of the same name.
+Long options listed by `perf COMMAND -h` of perf 6.1 and 7.2, and their state in the kymo command of
+the same name.
 
-- **known**: kymo takes an option of this name. This does not say that it does the same: `kymo \
-COMMAND --help` states what it does, and tests compare some of the options with perf, not all.
-- **no effect**: kymo takes the option, which changes nothing, as what it asks for always holds or \
-is never shown; the command's `-h` says so, too.
+- **known**: kymo has an option with this name. It need not do the same: see `kymo COMMAND --help`.
+Tests compare some of the options with perf, not all.
+- **no effect**: kymo accepts the option, which changes nothing because it is always or never in
+effect; the command's `--help` gives the reason.
 - **not yet**: kymo refuses it with `unexpected argument`, or lacks the command.
-- **cannot**: refused by name, with the reason and what to use.
+- **cannot**: refused by name, with the reason and an alternative.
 
-Left out: `perf archive` and `perf kmem stat`, which have no help of their own, subcommands that \
-only record, and commands that are not in the table. This page is made of \
-`xtask/src/tidy/perf_options.txt`; `cargo xtask perf-options` asks the program and renews both.
+Not covered: `perf archive` and `perf kmem stat`, which have no help of their own, subcommands that
+only record, and commands that are not in the table. This page is generated from
+`xtask/src/tidy/perf_options.txt`; `cargo xtask perf-options` updates both from the program.
 
-A link named `perf` to kymo answers as perf 7.2 where the two differ: `stat` derives and names \
-metrics as perf 7 does, and none of events named with `-e`; `trace` writes perf's lines to standard \
-error; `record -e cycles` records a clock where the machine counts no cycles, and says so; `record \
--z` writes COMPRESSED2 records, which perf reads since 6.16; `report` shows latency beside the \
-overhead of a recording with context switches; errors of usage have status 129.
+Started through a link named `perf`, kymo behaves like perf 7.2 where the two differ: `stat` derives
+and names metrics as perf 7 does, and none for events given with `-e`; `trace` writes perf's lines
+to standard error; `record -e cycles` records a clock, with a note, if the machine cannot count
+cycles; `record -z` writes COMPRESSED2 records, which perf reads since 6.16; `report` shows latency
+next to the overhead for a recording with context switches; usage errors have exit status 129.
 
 ";
 
@@ -222,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn options_without_effect_are_told_from_others() {
-        let help = "  -v, --verbose...   No effect: told in notes\n      --sort <KEYS>  By keys\n";
+    fn options_without_effect_are_distinguished() {
+        let help = "  -v, --verbose...\n          No effect: stated in\n          notes\n\n      --sort <KEYS>\n          By keys\n";
         let reason = |option| reason_without_effect(help, option);
-        assert_eq!(reason("--verbose").unwrap(), "told in notes");
+        assert_eq!(reason("--verbose").unwrap(), "stated in notes");
         assert_eq!((reason("--sort"), reason("--none")), (None, None));
     }
 

@@ -1,4 +1,4 @@
-//! What is done to a recorder, or to the machine around it.
+//! Faults of a recorder, or of the machine around it.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) enum Fault {
     Processes(u64),
     /// Threads beside it.
     Threads(u64),
-    /// The number of recorders that run at once.
+    /// Number of recorders that run concurrently.
     Together(u64),
 }
 

@@ -1,6 +1,6 @@
-//! What a killed recorder may leave behind in the machine: trace instances, probes, files of rings.
-//! Others trace at the same time, so what belongs to a living process, or goes away in a while,
-//! is theirs.
+//! Leftovers of a killed recorder in the machine: trace instances, probes, files of rings. Others
+//! trace at the same time, so anything that belongs to a living process, or disappears after a
+//! while, is theirs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const TRACING: &str = "/sys/kernel/tracing";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What was there at one time.
+/// Objects that existed at one time.
 pub(super) struct Leftovers(BTreeSet<String>);
 
 impl Leftovers {
@@ -27,7 +27,7 @@ impl Leftovers {
         Leftovers(all)
     }
 
-    /// What is new and stays, and whose process is gone. `programs`: those that were traced.
+    /// New objects that stay, and whose process has ended. `programs`: those that were traced.
     pub(super) fn left_behind(&self, programs: &[&str]) -> Option<String> {
         let begin = Instant::now();
         loop {

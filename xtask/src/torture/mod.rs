@@ -83,13 +83,13 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// What all rounds share.
+/// State that all rounds share.
 struct Ground {
     kymo: PathBuf,
     calls: Workload,
     storm: Workload,
     steps: String,
-    /// Where `steps` lies.
+    /// Directory of `steps`.
     _programs: tempfile::TempDir,
     directory: tempfile::TempDir,
 }
@@ -154,10 +154,10 @@ fn steps(directory: &Path) -> anyhow::Result<String> {
     Ok(program.display().to_string())
 }
 
-/// What came of a round.
+/// Result of a round.
 #[derive(Default)]
 struct RoundOutcome {
-    /// What was seen and lost is the truth.
+    /// Whether the sum of seen and lost events is right.
     is_whole: bool,
     lost: u64,
 }
@@ -209,7 +209,7 @@ fn one(
         if recorder.is_script() {
             command.process_group(0);
         }
-        // Words go to files outside the small disk, so that nobody has to read while it runs.
+        // Messages go to files outside the small disk, so that no reader is needed while it runs.
         let words =
             |name: &str| File::create(ground.directory.path().join(format!("{name}-{copy}")));
         command.stdin(Stdio::null()).stdout(words("out")?).stderr(words("err")?);
@@ -223,7 +223,7 @@ fn one(
     }
     for (wait, signal) in fault.signals(chance) {
         std::thread::sleep(wait);
-        // Nobody waited for the child, so its number is its own. It may have ended, which changes
+        // The child has not been reaped, so its number is its own. It may have ended, which changes
         // nothing.
         for first in running.iter().take(1) {
             let group = if recorder.is_script() { "-" } else { "" };
@@ -380,7 +380,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A directory that stays mounted makes the next round fail, which tells.
+        // A directory that stays mounted makes the next round fail, which shows it.
         let _ = Command::new("umount").arg(&self.0).status();
     }
 }

@@ -1,6 +1,7 @@
-//! What is tortured: each way to take events, started on a program whose number of calls is known,
-//! and what its result holds afterwards. Sessions and probes take several commands, which a shell
-//! runs one after the other; what they leave when they are ended in between is removed by name.
+//! Recorders under test: each way to record events, started on a program whose number of calls is
+//! known, and the contents of its result afterwards. Sessions and probes take several commands,
+//! which a shell runs one after the other; what they leave when they are ended in between is
+//! removed by name.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,10 +35,10 @@ pub(super) enum Recorder {
     TemporaryProbe,
 }
 
-/// What a round gives its recorder.
+/// Parameters of a recorder in a round.
 pub(super) struct Round<'a> {
     pub(super) kymo: &'a Path,
-    /// Where it writes.
+    /// Output directory.
     pub(super) directory: &'a Path,
     pub(super) small_ring: bool,
     /// The program and its arguments.
@@ -70,7 +71,7 @@ kymo=$1 name=$2 size=$3 file=$4 program=$5; shift 5
 "$kymo" probe --del "torture:$name"
 "#;
 
-/// What a result holds.
+/// Contents of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) seen: u64,
@@ -116,7 +117,7 @@ impl Recorder {
         })
     }
 
-    /// What lines of its events contain.
+    /// Text that lines of its events contain.
     fn word(self) -> &'static str {
         match self {
             Recorder::Tracepoint | Recorder::TracepointSession => "torture:call",
@@ -171,7 +172,8 @@ impl Recorder {
                 );
             }
         }
-        // Several at once have a directory for rings each: a tracepoint is that of all programs.
+        // Several that run concurrently have a directory for rings each: a tracepoint is that of
+        // all programs.
         if matches!(self, Recorder::Tracepoint | Recorder::TracepointSession) {
             command.env("KYMO_UST_DIR", round.directory);
         }
@@ -190,7 +192,7 @@ impl Recorder {
         let _ = Command::new(kymo).args(arguments).env("KYMO_UST_DIR", directory).output();
     }
 
-    /// What the result says, of a run that ended in order.
+    /// Contents of the result of a run that ended in order.
     pub(super) fn held(
         self,
         kymo: &Path,
@@ -265,12 +267,12 @@ fn lost_in_ring(line: &str) -> Option<u64> {
         .ok()
 }
 
-/// What kymo prints of a recording, which it must read, though it may be damaged.
+/// Output of kymo for a recording, which it must read, though it may be damaged.
 fn output(kymo: &Path, arguments: &[&str], file: &Path) -> anyhow::Result<String> {
     read(kymo, arguments, file).map(|(text, _)| text)
 }
 
-/// The same with what it says of it.
+/// Output and messages of kymo for a recording.
 fn read(kymo: &Path, arguments: &[&str], file: &Path) -> anyhow::Result<(String, String)> {
     let mut command = Command::new(kymo);
     let output = command.args(arguments).arg(file).output().context("cannot run kymo")?;

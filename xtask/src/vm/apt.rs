@@ -57,7 +57,7 @@ impl Apt {
         super::directory().join(name)
     }
 
-    /// What `apt-cache` says.
+    /// Output of `apt-cache`.
     pub(super) fn cache(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let options = self.options();
         let arguments: Vec<&str> =
@@ -139,7 +139,7 @@ fn codename() -> anyhow::Result<String> {
     Ok(name.unwrap_or_default().trim_matches('"').to_owned())
 }
 
-/// Where the machine has its own release from.
+/// Mirror of the machine's own release.
 fn mirror() -> std::io::Result<String> {
     let format = ["indextargets", "--format", "$(REPO_URI)"];
     let kind = ["Created-By: Packages", "Origin: Debian", "Label: Debian"];

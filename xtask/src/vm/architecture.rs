@@ -57,6 +57,14 @@ impl Architecture {
         cargo::build_by(self.cargo(args)?)
     }
 
+    /// Builds the program that is handed out and says where it is.
+    pub(super) fn build_release(self) -> anyhow::Result<PathBuf> {
+        match self {
+            Architecture::Amd64 => cargo::build_release(),
+            Architecture::Arm64 => arm64::release(),
+        }
+    }
+
     /// The C compiler for it.
     pub(super) fn c_compiler(self) -> anyhow::Result<Command> {
         match self {

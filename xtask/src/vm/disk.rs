@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use super::fetch::{self, Extra, Kernel};
 use crate::cargo;
 
-/// Where the guest mounts it.
+/// Mount point in the guest.
 pub(crate) const PLACE: &str = "/usr/lib/debug";
 
 /// The driver.

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 pub(crate) struct Kernel {
     /// As `uname -r` says it.
     pub(crate) release: String,
-    /// Where its packages are unpacked, that of the image first. Newer releases have the image
+    /// Directories of its unpacked packages, that of the image first. Newer releases have the image
     /// and the modules in packages of their own.
     directories: Vec<PathBuf>,
 }
@@ -65,12 +65,12 @@ impl Kernel {
     }
 }
 
-/// What can be fetched beyond the kernel itself.
+/// Package that can be fetched beyond the kernel itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extra {
     /// vmlinux and modules with DWARF: 283 MB to download.
     Debug,
-    /// What an out-of-tree module is built with.
+    /// Headers for out-of-tree modules.
     Headers,
     /// The sources, as a tar archive.
     Source,
@@ -224,7 +224,7 @@ fn ensure_version(apt: &Apt, package: &Package) -> anyhow::Result<PathBuf> {
     unpack.arg("-x").arg(&archive).arg(&fresh);
     crate::cargo::run_command(unpack)?;
     std::fs::write(fresh.join("complete"), &package.sha256).context("marking as complete")?;
-    // Somebody else may have been faster; theirs is as good.
+    // Another process may have been faster; its result is as good.
     if std::fs::read_to_string(&mark).is_ok_and(|sum| sum == package.sha256) {
         remove(&fresh)?;
     } else {
@@ -286,7 +286,7 @@ fn remove(directory: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What a command prints.
+/// Output of a command.
 pub(super) fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new(program);
     let output = command.args(arguments).env("LC_ALL", "C").output();

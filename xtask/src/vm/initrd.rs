@@ -85,9 +85,9 @@ const GROUP: &[u8] = b"root:x:0:\nnogroup:x:65534:\n";
 /// The driver of the port.
 const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 
-/// What goes in beside the usual.
+/// Additional contents.
 pub(crate) struct Contents {
-    /// Where programs come from.
+    /// Source of programs.
     pub(crate) guest: GuestRoot,
     /// The guest's first process.
     pub(crate) init: PathBuf,
@@ -103,7 +103,7 @@ pub(crate) struct Contents {
     pub(crate) ready: Vec<String>,
 }
 
-/// Where the guest's programs come from.
+/// Source of the guest's programs.
 pub(crate) enum GuestRoot {
     /// The host's own file system.
     Host,
@@ -304,7 +304,7 @@ fn is_executable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// What a script's first line names, including the program behind `env`.
+/// Interpreters in a script's first line, including the program after `env`.
 fn interpreters(path: &Path) -> Vec<PathBuf> {
     let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
     let Some(line) = bytes.strip_prefix(b"#!") else { return Vec::new() };

@@ -31,7 +31,7 @@ const ACCELERATOR: &str = "tcg,thread=single";
 /// Lines of the console that are kept for the report.
 const CONSOLE_LINES: usize = 60;
 
-/// How the machine is built and watched.
+/// Construction and supervision of the machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(crate) architecture: Architecture,
@@ -50,7 +50,7 @@ pub(crate) struct Machine {
     pub(crate) show_console: bool,
 }
 
-/// What a command of the guest did.
+/// Result of a command of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) status: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Ended {
     pub(crate) late: bool,
 }
 
-/// What came of a guest that ended in order.
+/// Result of a guest that ended in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     /// One for each command.
@@ -155,7 +155,7 @@ impl Machine {
     }
 }
 
-/// What a kernel needs to unpack an initial file system: it keeps the files in a tmpfs, which may
+/// Least memory to unpack an initial file system: the kernel keeps the files in a tmpfs, which may
 /// take half of the memory that the archive leaves. Tests copy a program now and then.
 fn least_memory_mb(initrd: &Path) -> anyhow::Result<u32> {
     let size = initrd.metadata().with_context(|| initrd.display().to_string())?.len();
@@ -221,7 +221,7 @@ impl Running {
                 Err(e) => return Err(e).context("port"),
             }
             if let Some(status) = self.child.try_wait().context("waiting for QEMU")? {
-                bail!("QEMU ended at once: {status}");
+                bail!("QEMU ended immediately: {status}");
             }
             if Instant::now() > deadline {
                 bail!("QEMU did not open the port");
@@ -318,7 +318,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// Where it was, for a message.
+    /// State of the guest, for a message.
     fn state(&self) -> String {
         let done = self.outcome.ended.len();
         match self.place {

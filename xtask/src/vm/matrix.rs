@@ -35,10 +35,10 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
 }
 
 /// Releases whose kernel CI tries beside the machine's own: the first that can be fetched. Mirrors
-/// drop releases that nobody keeps any more.
+/// drop releases without support.
 const OTHER_RELEASES: [&str; 2] = ["bullseye", "trixie"];
 
-/// What works on another kernel than that of the other tests in the guest.
+/// Capabilities on another kernel than that of the other tests in the guest.
 pub(crate) fn other_kernel() -> anyhow::Result<Results> {
     for suite in OTHER_RELEASES {
         match Apt::of_suite(suite).and_then(|apt| fetch::kernel(&apt)) {
@@ -54,7 +54,7 @@ pub(crate) fn other_kernel() -> anyhow::Result<Results> {
     Ok(Results { skips: vec![skip], ..Results::default() })
 }
 
-/// What works on the kernel of a release.
+/// Capabilities on the kernel of a release.
 fn run(suite: &str, architecture: Architecture, is_release: bool) -> anyhow::Result<Results> {
     suite::run(&Selection::matrix(Apt::of_suite(suite)?, architecture, is_release))
 }

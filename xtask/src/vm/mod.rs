@@ -5,7 +5,7 @@
 //! `suite` runs the tests marked for the guest.
 
 pub(crate) mod apt;
-mod architecture;
+pub(crate) mod architecture;
 mod cpio;
 mod disk;
 mod fetch;
@@ -115,7 +115,7 @@ pub(crate) fn fetch_for_tests() {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Of one guest; there may be others.
+    /// Scratch directory of one guest; there may be others.
     fn new() -> anyhow::Result<Scratch> {
         static GUESTS: AtomicUsize = AtomicUsize::new(0);
         Scratch::named(&format!("run-{}", GUESTS.fetch_add(1, Ordering::Relaxed)))

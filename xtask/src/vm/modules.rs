@@ -11,7 +11,7 @@ use object::{Object as _, ObjectSection as _};
 
 use super::fetch::Kernel;
 
-/// How the names of modules end that are packed.
+/// Suffix of compressed modules.
 pub(super) const COMPRESSED: &str = ".xz";
 
 /// Every module's file by name; a dash in a file's name counts as an underscore.
@@ -117,7 +117,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// What a module says it needs.
+/// Modules that a module depends on.
 fn depends(module: &[u8]) -> anyhow::Result<Vec<String>> {
     let file = object::File::parse(module).context("not an ELF file")?;
     let section = file.section_by_name(".modinfo").context("no section .modinfo")?;

@@ -96,7 +96,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
         // As the tests have it: nothing is compiled anew for other features.
         super::suite::dev_program(architecture)?
     } else {
-        architecture.build(&["build", "--release", "--bin", "kymo"])?
+        architecture.build_release()?
     };
     let mut contents = Contents {
         guest: GuestRoot::of(&options.apt)?,

@@ -34,7 +34,7 @@ pub(super) const READY: [&str; 7] =
 /// Files of tests that want the kernel's DWARF and sources begin so.
 const WITH_DISK: &str = "guest_debug_";
 
-/// The test program that says what works on a kernel.
+/// The test program that reports the capabilities of a kernel.
 const MATRIX: &str = "guest_matrix";
 
 /// The test program that compares with bpftrace, which needs 200 MB of libraries and time to
@@ -44,10 +44,10 @@ const BESIDE_BPFTRACE: &str = "guest_bpftrace";
 /// The test program that looks at the boot of its guest, each of [`BOOTS`] in a guest of its own.
 const OF_BOOTS: &str = "guest_traced_boot";
 
-/// The test program that wants a kernel in lockdown, and how the kernel is told.
+/// The test program that needs a kernel in lockdown, and the kernel parameter.
 const LOCKED: (&str, &str) = ("guest_lockdown", "lockdown=confidentiality");
 
-/// How the kernel is told to trace its boot: as `kymo boot prepare` says, which the test compares.
+/// Kernel parameters to trace its boot: those of `kymo boot prepare`, which the test compares.
 const TRACED: &str = "trace_event=printk:console,initcall:initcall_start,initcall:initcall_finish,\
     module:module_load,sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,\
     sched:sched_process_fork,sched:sched_process_exec,sched:sched_process_exit,\
@@ -64,22 +64,23 @@ const BOOTS: [(&str, &str, &str); 3] = [
     ("parallel", "scan=async", "add_host=2 num_tgts=3"),
 ];
 
-/// Where the test puts its boot's recording, and finds those of the boots before as `NAME.dat`.
+/// Path to which the test writes its boot's recording, and in whose directory it finds those of the
+/// boots before as `NAME.dat`.
 const RECORDED: &str = "/vm/boots/recorded.dat";
 
-/// Where `kymo_testkit::Workload` looks for programs.
+/// Directory in which `kymo_testkit::Workload` looks for programs.
 const PROGRAMS: &str = "/vm/programs";
-/// Where tests find bpftrace's tools.
+/// Directory of bpftrace's tools for tests.
 const TOOLS: &str = "/vm/bpftrace-tools";
 
-/// Where skips are written down, as on the host.
+/// File that lists skipped tests, as on the host.
 const SKIPS: &str = "/vm/skipped-tests";
 
-/// Where a test writes down what works on the guest's kernel.
+/// File in which a test writes the capabilities of the guest's kernel.
 const CAPABILITIES: &str = "/vm/capabilities";
 
 const MEMORY_MB: u32 = 1024;
-/// A tenth of these seconds is enough where nobody else wants the processors.
+/// A tenth of these seconds is enough where no other task uses the processors.
 const LIMIT_OF_ONE: u32 = 400;
 const LIMIT_OF_ALL: u32 = 1500;
 
@@ -92,18 +93,18 @@ pub(crate) struct Selection {
     release: bool,
     /// Shows what passing tests print as well.
     verbose: bool,
-    /// Whose kernel the guest has.
+    /// Source of the guest's kernel.
     kernel: Apt,
     architecture: Architecture,
 }
 
-/// What came of them.
+/// Results of the tests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Results {
     pub(crate) counts: Counts,
     /// One line for each test that the guest lacks something for.
     pub(crate) skips: Vec<String>,
-    /// What `guest_matrix` found: a line for each capability.
+    /// Findings of `guest_matrix`: a line for each capability.
     pub(crate) capabilities: Vec<String>,
     /// Tests that passed only when they were tried again.
     pub(crate) flaky: Vec<String>,
@@ -111,7 +112,7 @@ pub(crate) struct Results {
     pub(crate) release: String,
 }
 
-/// What a guest has beside its tests.
+/// Setup of a guest beside its tests.
 #[derive(Clone, Debug, Default)]
 struct Setup {
     /// Parameters for the kernel.
@@ -123,11 +124,11 @@ struct Setup {
     programs: Vec<String>,
     /// Memory beyond that of every guest.
     more_memory_mb: u32,
-    /// Where [`RECORDED`] is put.
+    /// Path for [`RECORDED`].
     recorded: Option<PathBuf>,
 }
 
-/// What a boot brought.
+/// Result of a boot.
 struct Booted {
     /// One for each target.
     found: Vec<OfTarget>,
@@ -141,7 +142,7 @@ struct Target {
     program: PathBuf,
 }
 
-/// A test program to be run, with what it is told.
+/// A test program to be run, with its arguments.
 struct Run<'a> {
     target: &'a Target,
     arguments: Vec<String>,
@@ -153,7 +154,7 @@ impl Selection {
         Selection { release: true, ..Selection::default() }
     }
 
-    /// What works on a kernel, as [`super::matrix`] shows it.
+    /// Capabilities of a kernel, as [`super::matrix`] shows them.
     pub(crate) fn matrix(kernel: Apt, architecture: Architecture, release: bool) -> Selection {
         let filters = vec![MATRIX.to_owned()];
         Selection { filters, release, kernel, architecture, ..Selection::default() }
@@ -190,8 +191,8 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Builds the tests and runs them: those that want the kernel's DWARF in a guest with
-/// a disk that has it, all others in one without, where its absence is told.
+/// Builds the tests and runs them: those that need the kernel's DWARF in a guest with a disk that
+/// has it, all others in one without, where its absence is reported.
 pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     let apt = selection.kernel.clone().for_architecture(selection.architecture)?;
     let kernel = fetch::kernel(&apt)?;
@@ -281,7 +282,7 @@ impl Results {
     }
 }
 
-/// What all guests of a run have.
+/// Parts that all guests of a run share.
 struct Suite<'a> {
     selection: &'a Selection,
     kernel: &'a fetch::Kernel,
@@ -341,11 +342,8 @@ impl Suite<'_> {
             links: Vec::new(),
         };
         if let Some(place) = kymo {
-            let program = if selection.release {
-                architecture.build(&["build", "--release", "--bin", "kymo"])?
-            } else {
-                place.to_owned()
-            };
+            let program =
+                if selection.release { architecture.build_release()? } else { place.to_owned() };
             let place = place.to_string_lossy().into_owned();
             contents.links.push(("/vm/bin/kymo".into(), place.clone()));
             contents.files.push((program, place));
@@ -452,7 +450,7 @@ fn command(Run { target, arguments: told }: &Run<'_>, verbose: bool) -> Command 
 }
 
 /// The development build of kymo that tests run.
-pub(super) fn dev_program(architecture: Architecture) -> anyhow::Result<PathBuf> {
+pub(crate) fn dev_program(architecture: Architecture) -> anyhow::Result<PathBuf> {
     let cargo = architecture.cargo(&["test", "--no-run", "--workspace", "--test", MATRIX])?;
     let is_kymo =
         |target: &serde_json::Value| target["name"] == "kymo" && target["kind"][0] == "bin";

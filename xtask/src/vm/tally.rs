@@ -1,4 +1,4 @@
-//! What came of the tests in a guest: their output, counted and shown.
+//! Results of the tests in a guest: their output, counted and shown.
 
 use std::io::Write as _;
 
@@ -8,7 +8,7 @@ use kymo_guest::OutputStream;
 use super::machine::Ended;
 use crate::test::{Counts, parse_counts};
 
-/// What came of a test program.
+/// Result of a test program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct OfTarget {
     pub(super) counts: Counts,
@@ -17,13 +17,13 @@ pub(super) struct OfTarget {
 }
 
 impl OfTarget {
-    /// What is told the program that is to be tried again.
+    /// Arguments for the second try of the program.
     pub(super) fn again(&self) -> Vec<String> {
         let exact = (!self.failed.is_empty()).then(|| "--exact".to_owned());
         self.failed.iter().cloned().chain(exact).collect()
     }
 
-    /// What comes of it with the second try of what failed.
+    /// Result combined with the second try of the failed tests.
     pub(super) fn with(self, second: &OfTarget) -> OfTarget {
         let kept = if self.failed.is_empty() {
             Counts::default()
@@ -47,7 +47,7 @@ pub(super) fn flaky(target: &str, first: &OfTarget, second: &OfTarget) -> Vec<St
     mended.map(|test| line(test)).collect()
 }
 
-/// Where the output of guests goes: to the screen, or there when the guest has ended.
+/// Destination of guests' output: the screen, or a buffer that is printed when the guest has ended.
 pub(super) struct Log {
     kept: Option<Vec<u8>>,
 }
@@ -78,7 +78,7 @@ impl Log {
     }
 }
 
-/// What a test program is called, and how long it may take.
+/// Name and time limit of a test program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TargetName<'a> {
     pub(super) name: &'a str,
@@ -92,7 +92,7 @@ pub(super) struct Tally<'a> {
     /// The target whose output is shown.
     shown: Option<usize>,
     line: Vec<u8>,
-    /// Of each target.
+    /// Results of each target.
     found: Vec<OfTarget>,
 }
 
@@ -180,7 +180,7 @@ mod tests {
         let counts = |passed, failed| Counts { passed, failed, skipped: 0 };
         let end = |status, late| Ended { status, late };
         let ended = [end(0, false), end(101, false), end(139, false), end(137, true)];
-        for told in [4, 2] {
+        for reported in [4, 2] {
             let mut log = Log::new(false);
             let mut tally = Tally::new(targets.to_vec(), &mut log);
             let text = b"test result: ok. 2 passed; 0 failed; 0 ignored\n";
@@ -191,7 +191,7 @@ mod tests {
             let failed = b"failures:\n    of its output\n\nfailures:\n    one\n    two\n\n\
                            test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
             tally.hear(1, OutputStream::Out, failed).unwrap();
-            let results = tally.results(&ended[..told]).unwrap();
+            let results = tally.results(&ended[..reported]).unwrap();
             let all: Vec<Counts> = results.iter().map(|r| r.counts).collect();
             assert_eq!(all, [counts(2, 0), counts(1, 2), counts(0, 1), counts(0, 1)]);
             assert_eq!(results[1].again(), ["one", "two", "--exact"]);
@@ -206,8 +206,8 @@ mod tests {
             failed: failed.iter().map(|f| (*f).to_owned()).collect(),
         };
         let check = |first: OfTarget, second: OfTarget, lines: usize, sum: (u64, u64)| {
-            let told = flaky("guest_a", &first, &second);
-            assert_eq!(told.len(), lines, "{told:?}");
+            let reported = flaky("guest_a", &first, &second);
+            assert_eq!(reported.len(), lines, "{reported:?}");
             let counts = first.with(&second).counts;
             assert_eq!((counts.passed, counts.failed), sum);
         };

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::tasks::delay_columns;
 
-/// What rows of `top` are of.
+/// Grouping of the rows of `top`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockGrouping {
     /// A thread and a device.
@@ -38,7 +38,7 @@ impl FromStr for BlockGrouping {
     }
 }
 
-/// What cells take besides the row.
+/// Data that cells need besides the row.
 struct Context<'a> {
     names: BlockNames<'a>,
     by: BlockGrouping,
@@ -55,25 +55,23 @@ impl Context<'_> {
 fn stats_columns<'a, C: 'a>() -> ColumnSet<'a, BlockStats, C> {
     let times = || delay_columns(true).with_details();
     ColumnSet::new()
-        .sum("count", "requests that were done", |s: &BlockStats, _: &C| s.count)
+        .sum("count", "completed requests", |s: &BlockStats, _: &C| s.count)
         .sum("bytes", "their bytes", |s, _| s.bytes)
         .group(
             "queue",
-            "times from the first event of a request until the driver has it",
+            "times from the first event of a request until it is issued to the driver",
             times(),
             |s, _| &s.queue,
         )
-        .group("device_time", "times from there until it is done", times(), |s, _| &s.device)
-        .group("total", "both together", times(), |s, _| &s.total)
-        .sum("requeues", "how often drivers gave requests back", |s, _| s.requeues)
+        .group("device_time", "times from there to completion", times(), |s, _| &s.device)
+        .group("total", "sum of both", times(), |s, _| &s.total)
+        .sum("requeues", "number of requeues by drivers", |s, _| s.requeues)
         .sum("errors", "requests that failed", |s, _| s.errors)
-        .sum("uncertain", "requests in which events were lost; they have no times", |s, _| {
-            s.uncertain
-        })
+        .sum("uncertain", "requests with lost events; they have no times", |s, _| s.uncertain)
 }
 
 const DEVICE: &str = "numbers of the device (`254,0`)";
-const NAME: &str = "its name (`vda`), or null: of another machine, or not known";
+const NAME: &str = "its name (`vda`); null if unknown or of another machine";
 const OPS: &[&str] = &["read", "write", "discard", "flush", "other"];
 
 fn row_columns<'a>() -> ColumnSet<'a, BlockRow, Context<'a>> {
@@ -94,7 +92,7 @@ fn waiter_columns<'a>() -> ColumnSet<'a, BlockWaiter, Context<'a>> {
         .key("name", NAME, |w, c| c.device(w.device))
         .group(
             "waits",
-            "times in which the task slept uninterruptibly until a completion woke it",
+            "uninterruptible sleep of the task, ended by a completion",
             delay_columns(true).with_details(),
             |w, _| &w.waits,
         )
@@ -103,7 +101,7 @@ fn waiter_columns<'a>() -> ColumnSet<'a, BlockWaiter, Context<'a>> {
 fn process_columns<'a>() -> ColumnSet<'a, BlockProcess, Context<'a>> {
     ColumnSet::new()
         .key("comm", "name of the task", |p: &BlockProcess, _: &Context<'_>| Name(p.comm.clone()))
-        .key("tid", "its thread; null in a row of several", |p, _| p.tid)
+        .key("tid", "its thread; null in a row for several", |p, _| p.tid)
         .key("pid", "its process", |p, _| p.pid)
         .key("device", DEVICE, |p, _| p.device.map(|d| d.to_string()))
         .key("name", NAME, |p, c| c.device(p.device))
@@ -135,37 +133,37 @@ fn owner_columns<'a>() -> ColumnSet<'a, NamedOwner, Context<'a>> {
         .key(
             "kind",
             "`journal` and `metadata` of a file system; `device`: pages of the block device \
-             itself; `several`: of more than one in one request; `command`: a flush or discard; \
+             itself; `several`: several files in one request; `command`: a flush or discard; \
              `unknown`: not certain",
             |o: &NamedOwner, _: &Context<'_>| o.0.name(),
         )
         .of(&["file", "journal", "metadata", "device", "several", "command", "unknown"])
-        .key("inode", "of a `file`: its inode", |o, _| Some(file(o)?.key.inode))
+        .key("inode", "for `file`: its inode", |o, _| Some(file(o)?.key.inode))
         .left_out()
         .key("device", "numbers of the device of its file system", |o, _| {
             Some(file(o)?.key.device.to_string())
         })
         .left_out()
-        .key("name", "name of that device, where known", |o, c| c.device(Some(file(o)?.key.device)))
+        .key("name", "name of that device, if known", |o, c| c.device(Some(file(o)?.key.device)))
         .left_out()
         .key(
             "incarnation",
-            "how many files before it had the inode's number in the recording",
+            "number of earlier files in the recording with the same inode number",
             |o, _| Some(file(o)?.incarnation),
         )
         .left_out()
-        .measure("path", "its path, where known and still the file's", |o, _| o.1.path.clone())
+        .measure("path", "its path, if known and still valid", |o, _| o.1.path.clone())
         .left_out()
         .measure("deleted", "whether it was deleted", |o, _| file(o).map(|_| o.1.is_deleted))
         .left_out()
-        .detail("mount", "where its file system is mounted", |o, _| o.1.mount.clone())
+        .detail("mount", "mount point of its file system", |o, _| o.1.mount.clone())
 }
 
 fn file_columns<'a>() -> ColumnSet<'a, BlockFileRow, Context<'a>> {
     ColumnSet::new()
         .record(
             "file",
-            "what the requests were for",
+            "file of the requests",
             owner_columns(),
             |f: &BlockFileRow, c: &Context<'_>, each| each(&named(f.owner, c)),
         )
@@ -203,23 +201,23 @@ fn each_file(rows: &[BlockFileRow], c: &Context<'_>, each: &mut dyn FnMut(&Block
 
 fn read_columns<'a>() -> ColumnSet<'a, BlockTable, Context<'a>> {
     let halves = ColumnSet::new()
-        .sum("open_at_end", "requests that were not done", |t: &BlockTable, _: &Context<'_>| {
+        .sum("open_at_end", "requests still in flight", |t: &BlockTable, _: &Context<'_>| {
             t.read.machine.counts.open_at_end
         })
-        .sum("completions_only", "completions of requests that were not seen before", |t, _| {
+        .sum("completions_only", "completions of requests with an unrecorded start", |t, _| {
             t.read.machine.counts.completions_only
         })
-        .sum("merged", "requests that became part of others", |t, _| t.read.machine.counts.merged)
+        .sum("merged", "requests merged into others", |t, _| t.read.machine.counts.merged)
         .sum("uncertain", "requests in which events were lost", |t, _| {
             t.read.machine.counts.touching_loss
         })
         .sum(
             "alike",
-            "of several to the same sectors at a time, which completions do not distinguish",
+            "concurrent requests for the same sectors, which completions do not distinguish",
             |t, _| t.read.machine.counts.alike,
         );
     ColumnSet::new()
-        .group("halves", "requests that are not complete", halves, |t, _| t)
+        .group("halves", "incomplete requests", halves, |t, _| t)
         .measure("first_ns", "time of the first event", |t: &BlockTable, _| {
             t.read.span.map(|s| s.0)
         })
@@ -230,16 +228,16 @@ fn latency_columns<'a>() -> ColumnSet<'a, BlockTable, Context<'a>> {
     ColumnSet::new()
         .table(
             "rows",
-            "a row by device and operation, the longest time first",
+            "one row per device and operation, longest time first",
             row_columns(),
             |t: &BlockTable, _: &Context<'_>, each| t.rows.iter().for_each(each),
         )
-        .table("waiters", "tasks that waited", waiter_columns(), |t, _, each| {
+        .table("waiters", "waiting tasks", waiter_columns(), |t, _, each| {
             t.waiters.iter().for_each(each);
         })
         .optional_table(
             "files",
-            "a row by file and device; null if the recording lacks the events",
+            "one row per file and device; null if the recording lacks the events",
             file_columns(),
             |t, c, each| {
                 each_file(&t.files, c, each);
@@ -253,7 +251,7 @@ fn top_columns<'a>() -> ColumnSet<'a, BlockTable, Context<'a>> {
     ColumnSet::new()
         .optional_table(
             "processes",
-            "a row by thread and device",
+            "one row per thread and device",
             process_columns(),
             |t: &BlockTable, c: &Context<'_>, each| {
                 t.processes.iter().for_each(each);
@@ -263,7 +261,7 @@ fn top_columns<'a>() -> ColumnSet<'a, BlockTable, Context<'a>> {
         .left_out()
         .optional_table(
             "files",
-            "with `--by file`: a row by file and device",
+            "with `--by file`: one row per file and device",
             file_columns(),
             |t, c, each| {
                 each_file(&t.files, c, each);
@@ -271,10 +269,15 @@ fn top_columns<'a>() -> ColumnSet<'a, BlockTable, Context<'a>> {
             },
         )
         .left_out()
-        .optional_table("devices", "with `--by device`", device_columns(), |t, c, each| {
-            t.devices.iter().for_each(each);
-            c.by == BlockGrouping::Device
-        })
+        .optional_table(
+            "devices",
+            "with `--by device`: one row per device",
+            device_columns(),
+            |t, c, each| {
+                t.devices.iter().for_each(each);
+                c.by == BlockGrouping::Device
+            },
+        )
         .left_out()
         .inline(read_columns(), |t, _| t)
 }
@@ -314,18 +317,16 @@ fn line_columns<'a>() -> ColumnSet<'a, BlockLine<'a>, Context<'a>> {
         .key("sector", "first sector", |l, _| l.request.sector)
         .sum("bytes", "bytes", |l, _| l.request.bytes)
         .measure("start_ns", "first event", |l, _| l.request.start)
-        .measure(
-            "inserted_ns",
-            "when it was queued; null: it went straight to the driver",
-            |l, _| l.request.inserted,
-        )
-        .measure("issued_ns", "when it went to the driver, the last time", |l, _| l.request.issued)
-        .measure("completed_ns", "when it was done", |l, _| l.request.completed)
-        .sum("queue_ns", "time until the driver had it", |l, _| l.request.queue_time())
-        .sum("device_ns", "time that driver and device took", |l, _| l.request.device_time())
+        .measure("inserted_ns", "time of queueing; null: issued directly to the driver", |l, _| {
+            l.request.inserted
+        })
+        .measure("issued_ns", "time of the last issue to the driver", |l, _| l.request.issued)
+        .measure("completed_ns", "time of completion", |l, _| l.request.completed)
+        .sum("queue_ns", "time until it was issued to the driver", |l, _| l.request.queue_time())
+        .sum("device_ns", "time in driver and device", |l, _| l.request.device_time())
         .record(
             "file",
-            "as in `top --by file`, without paths; null if the recording lacks the events",
+            "as in `io top --by file`, without paths; null if the recording lacks the events",
             owner_columns(),
             |l, c, each| {
                 if l.has_owners {
@@ -337,11 +338,11 @@ fn line_columns<'a>() -> ColumnSet<'a, BlockLine<'a>, Context<'a>> {
         .key("comm", "name of the task", |l, _| Name(l.request.task.comm().to_vec()))
         .key("tid", "its thread", |l, _| l.request.task.tid)
         .key("pid", "its process", |l, _| l.request.task.pid)
-        .sum("requeues", "how often the driver gave it back", |l, _| l.request.requeues)
-        .measure("error", "0, or negative", |l, _| l.request.error)
+        .sum("requeues", "number of requeues by the driver", |l, _| l.request.requeues)
+        .measure("error", "0, or a negative error number", |l, _| l.request.error)
         .measure(
             "uncertain",
-            "whether events were lost meanwhile, or its completion may be that of another",
+            "whether events were lost during it, or its completion may belong to another request",
             |l, _| l.request.is_uncertain,
         )
 }

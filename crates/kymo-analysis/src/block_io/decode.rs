@@ -23,7 +23,7 @@ impl fmt::Display for BlockDevice {
     }
 }
 
-/// What a request asks for.
+/// Operation of a block request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockOp {
     /// Reading.
@@ -78,7 +78,7 @@ impl BlockOp {
     }
 }
 
-/// Part of a request's life that an event tells of.
+/// Part of a request's life that an event reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockPhase {
     /// It is made.
@@ -107,7 +107,7 @@ const PHASES: [(&str, BlockPhase); 6] = [
 /// An event of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockEvent {
-    /// What happens.
+    /// Phase of the request.
     pub phase: BlockPhase,
     /// Its device.
     pub device: BlockDevice,
@@ -117,7 +117,7 @@ pub struct BlockEvent {
     pub sectors: u64,
     /// Bytes, where the event states them.
     pub bytes: Option<u64>,
-    /// What it asks for.
+    /// Operation of the request.
     pub op: BlockOp,
     /// Error of a completion.
     pub error: i32,

@@ -34,7 +34,7 @@ impl SectorSpan {
     }
 }
 
-/// What an event tells.
+/// Decoded event of a file system or of the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileEvent {
     /// A bio is submitted.
@@ -201,7 +201,7 @@ impl FilePlan {
     }
 }
 
-/// Whether these classes have all that tells which pages are not read.
+/// Whether these classes have all events that show which pages are not read.
 pub(super) fn has_guards(classes: &[RecordedClass]) -> bool {
     GUARD_EVENTS.iter().all(|name| {
         let wanted = KINDS.iter().find(|(n, _)| n == name).map(|(_, kind)| *kind);
@@ -221,7 +221,7 @@ pub(super) struct FileDecoder {
 }
 
 impl FileDecoder {
-    /// The event, if it tells of files.
+    /// Decodes the event, if it is about files.
     #[inline]
     pub(super) fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<FileEvent> {
         let has_bios = &mut self.has_bios;

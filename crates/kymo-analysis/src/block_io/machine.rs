@@ -1,5 +1,5 @@
 //! Requests from the event that makes them to their completion. The kernel's events do not name
-//! requests: those of one device with one first sector are told apart by their order.
+//! requests: those of one device with one first sector are distinguished by their order.
 
 use kymo_events::{RecordedEvent, TaskInfo};
 use rustc_hash::FxHashMap;
@@ -27,23 +27,23 @@ pub struct BlockRequest {
     pub sector: u64,
     /// Bytes.
     pub bytes: u64,
-    /// What it asked for.
+    /// Operation.
     pub op: BlockOp,
     /// Its first event.
     pub start: u64,
-    /// When it was queued first; `None`: it went straight to the driver.
+    /// Time at which it was first queued; `None`: it went straight to the driver.
     pub inserted: Option<u64>,
-    /// When it went to the driver, the last time.
+    /// Time at which it went to the driver, the last time.
     pub issued: u64,
-    /// When it was done.
+    /// Time of completion.
     pub completed: u64,
-    /// How often the driver gave it back.
+    /// Number of requeues by the driver.
     pub requeues: u32,
     /// Error, or 0.
     pub error: i32,
     /// The task of its first event.
     pub task: TaskInfo,
-    /// What it is for.
+    /// Owner of the request's data.
     pub owner: BlockOwner,
     /// Whether events were lost meanwhile, or its completion may be that of a request alike.
     pub is_uncertain: bool,
@@ -82,7 +82,7 @@ struct OpenRequest {
     owner: BlockOwner,
 }
 
-/// What did not fit together.
+/// Requests seen, and events that do not match each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
     /// Events of requests.
@@ -114,7 +114,7 @@ pub struct BlockMachine {
     losses: LossWindows,
     /// The owners of bios.
     pub owners: OwnerTracker,
-    /// What did not fit together.
+    /// Requests seen, and events that do not match each other.
     pub counts: BlockCounts,
     /// Whether there are events of queues.
     pub has_inserts: bool,

@@ -12,7 +12,7 @@ pub struct FileName {
     pub path: Option<String>,
     /// It was deleted.
     pub is_deleted: bool,
-    /// Where its file system is mounted.
+    /// Mount point of its file system.
     pub mount: Option<String>,
 }
 

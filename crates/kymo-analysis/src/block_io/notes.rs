@@ -1,22 +1,40 @@
-//! What did not fit together, as notes for the ledger.
+//! Notes for the ledger about block events that do not match each other.
 
+use kymo_events::EventSource;
 use kymo_model::{Note, NoteKind, NoteList, counted};
 
 use super::read::BlockRead;
 
-/// Notes on what was read; `is_recorded`: events of block requests were wanted, whether any came
-/// or not.
-pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
+/// Notes on what was read of a source.
+pub fn block_notes(read: &BlockRead, source: &EventSource) -> Vec<Note> {
     const RECORD: &str = "record them: kymo io record";
+    const ALL_TASKS: &str =
+        "count those of all tasks: -a beside a command, no choice of tasks of a recording";
     const ENDS: &str = "record all CPUs, with larger rings: -m";
     /// Requests that a busy machine may have under way.
     const MOST_IN_FLIGHT: u64 = 256;
     let c = &read.machine.counts;
     let mut notes = NoteList::default();
+    let is_recorded = source.classes().iter().any(|class| class.is_named("block:block_rq_issue"));
     if c.events == 0 && is_recorded {
-        notes.doubt(NoteKind::Empty, "no block request was made in that time".to_owned(), None);
+        notes.doubt(NoteKind::Empty, "there were no block requests in that time".to_owned(), None);
     } else if c.events == 0 {
         notes.doubt(NoteKind::Empty, "there are no events of block requests", Some(RECORD));
+    }
+    if read.written_back > 0 {
+        // Pages are written when a file system finds the time, by whichever worker is free.
+        let workers = counted(read.written_back, "write is", "writes are");
+        let mut fact = format!("{workers} by kernel workers, which write pages back later");
+        if read.selected == 0 {
+            fact = format!("no request is by a chosen task; {fact}");
+            notes.doubt(NoteKind::Empty, fact, Some(ALL_TASKS));
+        } else {
+            notes.choice(NoteKind::Scope, format!("not counted: {fact}"), Some(ALL_TASKS));
+        }
+    } else if read.selected == 0 && read.of_others > 0 {
+        let requests = counted(read.of_others, "request is", "requests are");
+        let fact = format!("no request is by a chosen task; {requests} by others");
+        notes.doubt(NoteKind::Empty, fact, Some(ALL_TASKS));
     }
     if c.touching_loss > 0 {
         let fact = format!(
@@ -31,13 +49,13 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
             NoteKind::Unmatched,
             counted(
                 n,
-                "request has no begin or end: events were lost",
-                "requests have no begin or end: events were lost",
+                "request has no start or end: events were lost",
+                "requests have no start or end: events were lost",
             ),
             None,
         );
     }
-    notes.counted(c.alike, NoteKind::Unmatched, "request has no times: others to the same sectors had no end yet, and completions do not tell which is done", "requests have no times: others to the same sectors had no end yet, and completions do not tell which is done");
+    notes.counted(c.alike, NoteKind::Unmatched, "request has no times: other requests to the same sectors were pending, and completions do not identify which one ended", "requests have no times: other requests to the same sectors were pending, and completions do not identify which one ended");
     notes.counted(
         c.unplaced + read.malformed,
         NoteKind::Malformed,
@@ -47,8 +65,8 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
     notes.counted(
         c.crowded,
         NoteKind::Entries,
-        "request of more than are told apart at a time",
-        "requests of more than are told apart at a time",
+        "request is not attributed (limit of open requests reached)",
+        "requests are not attributed (limit of open requests reached)",
     );
     let owners = &read.machine.owners;
     if owners.crowded > 0 {
@@ -56,8 +74,8 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
         notes.doubt(NoteKind::Entries, format!("{fact}: fewer files are known"), None);
     }
     let halves = [
-        (c.open_at_end, "have no end in it: not done when it ended, or done unseen"),
-        (c.completions_only, "had begun before it did, or unseen"),
+        (c.open_at_end, "have no recorded completion"),
+        (c.completions_only, "have no recorded start"),
     ];
     let halves = halves.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
     let halves: Vec<String> = halves.collect();
@@ -71,7 +89,7 @@ pub fn block_notes(read: &BlockRead, is_recorded: bool) -> Vec<Note> {
         }
     }
     if c.events > 0 && read.sched.switches == 0 {
-        let fact = "there are no sched_switch events: who waited is not known".to_owned();
+        let fact = "there are no sched_switch events: the waiting tasks are unknown".to_owned();
         notes.choice(NoteKind::Events, fact, Some(RECORD));
     }
     notes.0

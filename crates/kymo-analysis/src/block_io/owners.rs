@@ -1,6 +1,6 @@
-//! What block requests are for. A bio's owner is known from what its task does when it submits
-//! it; a request's from the bios that cover its sectors. What is not certain has no owner: the
-//! rules are in docs/internals/block-io.md.
+//! Owners of block requests. A bio's owner is known from what its task does when it submits it; a
+//! request's from the bios that cover its sectors. What is not certain has no owner: the rules are
+//! in docs/internals/block-io.md.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,20 +26,20 @@ const PAGE: u64 = 4096;
 pub struct BlockFile {
     /// Its inode.
     pub key: InodeKey,
-    /// How many files before it had the inode's number in the recording.
+    /// Number of files before it with the same inode number in the recording.
     pub incarnation: u32,
 }
 
-/// What a request is for.
+/// Owner of a request's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockOwner {
     /// Data of a file.
     File(BlockFile),
     /// The journal of a file system.
     Journal,
-    /// What a file system marked as metadata.
+    /// Blocks that a file system marked as metadata.
     Metadata,
-    /// Pages of the block device itself: metadata, or somebody reads the device.
+    /// Pages of the block device itself: metadata, or a process reads the device.
     Device,
     /// Bios of several of these in one request.
     Several,
@@ -118,7 +118,7 @@ struct RemappedBio {
     is_known: bool,
 }
 
-/// What a task does.
+/// File operations of a task that are in progress.
 #[derive(Debug, Default)]
 struct TaskContext {
     /// The inode that ext4 writes back, and since when.
@@ -283,7 +283,7 @@ impl OwnerTracker {
             }
             FileEvent::PageDirty { inode } => {
                 // It writes through the page cache: blocks may be given to files that no mapping
-                // tells of.
+                // covers.
                 task.mappings.clear();
                 task.pages = task.pages.filter(|p| p.file.inode != inode);
                 task.device_pages = task.device_pages.filter(|p| p.file.inode != inode);
@@ -483,7 +483,7 @@ impl OwnerTracker {
         }
     }
 
-    /// What a request is for that goes to the driver now.
+    /// Removes and returns the owner of a request that goes to the driver now.
     pub(super) fn take(
         &mut self,
         device: BlockDevice,
@@ -642,7 +642,7 @@ mod tests {
         let unknown = BlockOwner::Unknown;
         assert_eq!([2, 3].map(|n| written(&all[..n], 8)), [file(A), unknown]);
         assert_eq!([4, 5].map(|n| written(&all[..n], 16)), [file(A), unknown]);
-        // The blocks may be somebody else's by now.
+        // The blocks may belong to another file by now.
         let dirty = FileEvent::PageDirty { inode: 13 };
         assert_eq!(written(&[map, dirty, bio(8, 8, Write)], 8), unknown);
         let begin = FileEvent::WritepagesBegin(B);

@@ -15,10 +15,10 @@ use crate::tasks::{
     SchedCounts, SchedDecoder, SwitchOutState, TaskMachine, Transition, WakeupContext,
 };
 
-/// What is read.
+/// Options of reading block requests.
 #[derive(Clone, Debug, Default)]
 pub struct BlockConfig {
-    /// Which requests count: by time and CPU of their completion, and the task that made them;
+    /// Selection of requests: by time and CPU of their completion, and the task that made them;
     /// waits by the task that waited.
     pub selection: EventSelection,
     /// Only requests of these devices; all where it is empty.
@@ -30,24 +30,24 @@ pub struct BlockConfig {
 /// A task's wait that the completion of a request ended.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockWait {
-    /// Who waited.
+    /// Task that waited.
     pub task: TaskInfo,
     /// Device of the request.
     pub device: BlockDevice,
-    /// What the request asked for.
+    /// Operation of the request.
     pub op: BlockOp,
-    /// When the task left its CPU.
+    /// Time at which the task left its CPU.
     pub from: u64,
-    /// When it was woken.
+    /// Time at which it was woken.
     pub to: u64,
 }
 
-/// What was read.
+/// Block requests of a recording.
 #[derive(Debug)]
 pub struct BlockRead {
     /// The machine as it was at the end.
     pub machine: BlockMachine,
-    /// What did not fit together in events of the scheduler.
+    /// Scheduler events that do not match each other.
     pub sched: SchedCounts,
     /// Times of the first and the last event.
     pub span: Option<(u64, u64)>,
@@ -55,7 +55,13 @@ pub struct BlockRead {
     pub has_owners: bool,
     /// Events that lack a field.
     pub malformed: u64,
-    /// What the readers say.
+    /// Requests that are counted.
+    pub selected: u64,
+    /// Requests that only the choice of tasks excludes.
+    pub of_others: u64,
+    /// Writes by workers of the kernel among these.
+    pub written_back: u64,
+    /// Summary of the readers.
     pub summary: ReadSummary,
 }
 
@@ -98,8 +104,8 @@ impl WaitWatch {
                 let (device, op) = self.woken.remove(&task.tid)?;
                 let wait = &next.wait;
                 let (from, state) = wait.left?;
-                // What waits for a device cannot be interrupted; completions are told in
-                // interrupts, where timers end sleeps of others, too.
+                // What waits for a device cannot be interrupted; completions are reported in
+                // interrupts, in which timers also end other sleeps.
                 let is_wait = state == SwitchOutState::Blocked(b'D')
                     && wait.woken.is_some_and(|w| w.context != WakeupContext::Task);
                 let to = wait.runnable.filter(|to| is_wait && *to > from && !wait.touches_loss)?;
@@ -138,6 +144,7 @@ pub fn read_block_io(
     let s = &config.selection;
     let wants_task =
         |task: &TaskInfo| !s.has_task_conditions() || s.wants_task(task.pid, task.tid, task.comm());
+    let (mut selected, mut of_others, mut written_back) = (0, 0, 0);
     let wants_device = |d: BlockDevice| config.devices.is_empty() || config.devices.contains(&d);
     let summary = source.for_each(&events, ReadOptions::default(), &mut |event| {
         if event.lost.is_some() {
@@ -155,8 +162,15 @@ pub fn read_block_io(
             watch.complete(event.cpu(), &request);
             let is_wanted = s.wants_time(event.time)
                 && s.wants_cpu(event.cpu())
-                && wants_device(request.device)
-                && wants_task(&request.task);
+                && wants_device(request.device);
+            let is_of_others = is_wanted && !wants_task(&request.task);
+            if is_of_others {
+                let is_worker = request.task.comm().starts_with(b"kworker/");
+                of_others += 1;
+                written_back += u64::from(is_worker && request.op == BlockOp::Write);
+                return ControlFlow::Continue(());
+            }
+            selected += u64::from(is_wanted);
             if is_wanted && !sink(&request, event.cpu().unwrap_or(0)) {
                 return ControlFlow::Break(());
             }
@@ -179,5 +193,16 @@ pub fn read_block_io(
     tasks.finish();
     let malformed = decoder.malformed + files.malformed + sched.malformed;
     let has_owners = files.has_bios;
-    Ok(BlockRead { machine, sched: tasks.counts, span, has_owners, malformed, summary })
+    let sched = tasks.counts;
+    Ok(BlockRead {
+        machine,
+        sched,
+        span,
+        has_owners,
+        malformed,
+        selected,
+        of_others,
+        written_back,
+        summary,
+    })
 }

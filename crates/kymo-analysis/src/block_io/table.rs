@@ -27,7 +27,7 @@ pub struct BlockStats {
     pub device: DelayStats,
     /// Both together.
     pub total: DelayStats,
-    /// How often drivers gave requests back.
+    /// Number of requeues by drivers.
     pub requeues: u64,
     /// Requests that failed.
     pub errors: u64,
@@ -67,7 +67,7 @@ impl BlockStats {
 pub struct BlockRow {
     /// The device.
     pub device: BlockDevice,
-    /// What they ask for.
+    /// Operation of the requests.
     pub op: BlockOp,
     /// The requests.
     pub stats: BlockStats,
@@ -95,7 +95,7 @@ pub struct BlockProcess {
 /// Requests for a file to a device.
 #[derive(Clone, Debug)]
 pub struct BlockFileRow {
-    /// What they are for.
+    /// Owner of the requests' data.
     pub owner: BlockOwner,
     /// The device.
     pub device: BlockDevice,
@@ -105,7 +105,7 @@ pub struct BlockFileRow {
     pub written: u64,
     /// The requests.
     pub stats: BlockStats,
-    /// How many files these are: 1 until rows are merged.
+    /// Number of merged files; 1 until rows are merged.
     pub files: u64,
 }
 
@@ -183,7 +183,7 @@ pub struct BlockTable {
     pub slowest: Option<BlockRequest>,
     /// Requests and waits of more than have rows of their own.
     pub crowded: u64,
-    /// What was read.
+    /// Block requests that were read.
     pub read: BlockRead,
 }
 

@@ -1,16 +1,16 @@
-//! What each task does when: initcalls, modules, work items, processes, as intervals that nest.
+//! Activities of each task (initcalls, modules, work items, processes) as intervals that nest.
 
 use kymo_events::RecordedEvent;
 use rustc_hash::FxHashMap;
 
 /// Intervals of all tasks together; more are counted.
 const MAX_INTERVALS: usize = 1 << 20;
-/// Activities that are told apart.
+/// Most activities that are distinguished.
 const MAX_ACTIVITIES: usize = 1 << 16;
 /// Activities within each other.
 const DEEPEST: usize = 16;
 
-/// What an activity is.
+/// Kind of an activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ActivityKind {
     /// A function that the kernel calls once.
@@ -21,7 +21,7 @@ pub enum ActivityKind {
     Work,
     /// A function that is called asynchronously.
     Async,
-    /// A device that is probed, behind its driver where that is told.
+    /// A device that is probed, after its driver where that is known.
     Device,
     /// A program.
     Process,
@@ -51,7 +51,7 @@ pub struct ActivityId(pub u32);
 /// An activity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BootActivity {
-    /// What it is.
+    /// Kind of the activity.
     pub kind: ActivityKind,
     /// Function, module, or program.
     pub name: String,
@@ -114,7 +114,7 @@ impl ActivityMap {
             let text = class.field(name).map(|f| event.fields().text(f).into_owned());
             String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
         };
-        // Memory of initcalls is another's later: only the begin of a function names it.
+        // Memory of initcalls is another's later: only the start of a function names it.
         let function = |address: Option<i64>| {
             let address = address.unwrap_or(0) as u64;
             let symbol = event.kernel_symbol(address).filter(|(_, offset)| *offset == 0);
@@ -184,8 +184,8 @@ impl ActivityMap {
         }
     }
 
-    /// What the kernel says with `initcall_debug` when a probe or an asynchronous function has
-    /// ended, and with `dd.dyndbg` when a probe begins: nothing else names them.
+    /// Reads a kernel message: with `initcall_debug` it reports the end of a probe or of an
+    /// asynchronous function, and with `dd.dyndbg` the start of a probe. No other event names them.
     fn message(&mut self, tid: u32, time: u64, text: &str) {
         if let Some((_, probe)) = text.split_once(": really_probe: probing driver ") {
             let Some((driver, device)) = probe.split_once(" with device ") else { return };
@@ -318,7 +318,7 @@ impl ActivityMap {
         }
     }
 
-    /// What a thread does between two times, piece by piece.
+    /// Passes the activities of a thread between two times to `sink`, piece by piece.
     pub(super) fn pieces(
         &self,
         tid: u32,

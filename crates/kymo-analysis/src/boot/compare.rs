@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use super::activity::BootActivity;
 use super::report::BootReport;
 
-/// What one thing took in two boots.
+/// Time of one activity in two boots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootDifference {
-    /// What tasks did.
+    /// Activity of the tasks.
     pub activity: BootActivity,
-    /// Where the time went, in words.
+    /// Kind of the path segments, in words.
     pub kind: String,
     /// Device whose commands were waited for.
     pub device: Option<String>,

@@ -26,7 +26,7 @@ pub enum BootDevice {
 }
 
 impl BootDevice {
-    /// What its commands share.
+    /// Host that its commands share.
     fn host(self) -> BootHost {
         match self {
             BootDevice::Scsi(host, ..) => BootHost::Scsi(host),
@@ -44,7 +44,7 @@ impl fmt::Display for BootDevice {
     }
 }
 
-/// What devices have in common: an adapter.
+/// Adapter that devices share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BootHost {
     /// A SCSI host.
@@ -62,7 +62,7 @@ impl fmt::Display for BootHost {
     }
 }
 
-/// What a host did.
+/// Load of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceLoad {
     /// Its devices.
@@ -172,7 +172,7 @@ impl DeviceWatch {
         }
     }
 
-    /// What the driver of SCSI disks says when there is one: `sd 0:0:1:0: [sdb] …`.
+    /// Reads the name of a SCSI disk from a message of its driver: `sd 0:0:1:0: [sdb] …`.
     fn message(&mut self, text: &str) {
         let parse = || {
             let (address, rest) = text.strip_prefix("sd ")?.split_once(": [")?;
@@ -221,7 +221,7 @@ impl DeviceWatch {
         self.ended.sort_unstable();
         let mut hosts: BTreeMap<BootHost, Vec<(u64, u64, BootDevice)>> = BTreeMap::new();
         for (to, from, device) in &mut self.ended {
-            // A number that several disks had tells of none.
+            // A number that several disks had identifies none.
             if let BootDevice::Block(number) = device
                 && let Some([address]) = self.disks.get(number).map(Vec::as_slice)
             {
@@ -237,14 +237,14 @@ impl DeviceWatch {
     pub(super) fn waited_for(&self, from: u64, to: u64) -> Option<BootDevice> {
         let behind = self.ended.partition_point(|(time, ..)| *time <= to);
         let (time, _, device) = self.ended.get(behind.checked_sub(1)?)?;
-        // A command's end wakes who waits for it at once, or by a softirq and a worker.
+        // A command's end wakes the waiter immediately, or by a softirq and a worker.
         let near = (1_000_000).max((to - from) / 20);
         (*time >= from && to - time <= near).then_some(*device)
     }
 }
 
-/// Number of the disk that the driver `sd` calls so: its majors have 16 disks of 16 numbers each,
-/// and what is beyond them goes on in the same order.
+/// Number of the disk with this name of the driver `sd`: its majors have 16 disks of 16 numbers
+/// each, and the next ones continue in the same order.
 fn disk_number(name: &str) -> Option<BlockDevice> {
     const MAJORS: [u32; 16] =
         [8, 65, 66, 67, 68, 69, 70, 71, 128, 129, 130, 131, 132, 133, 134, 135];

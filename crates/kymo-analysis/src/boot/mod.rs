@@ -1,4 +1,4 @@
-//! What made a boot slow: the critical path to the first process, with each part of it named by
+//! Analysis of a slow boot: the critical path to the first process, with each part of it named by
 //! what its task did then (initcall, module, work item, process) and by the device it waited for;
 //! and how far disks and their hosts worked at the same time.
 //!
@@ -9,12 +9,15 @@
 //! ```
 
 mod activity;
+mod answers;
 mod compare;
 mod devices;
 mod notes;
 mod report;
 
 pub use activity::{ActivityId, ActivityKind, BootActivity};
+pub(crate) use answers::schemas;
+pub use answers::{UnitTime, compare_answer};
 pub use compare::{BootDifference, compare_boots};
 pub use devices::{BootDevice, BootHost, DeviceLoad};
 pub use notes::boot_notes;

@@ -1,4 +1,4 @@
-//! What makes a report less certain, as notes for the ledger.
+//! Notes for the ledger about what makes a report less certain.
 
 use kymo_model::{Note, NoteKind};
 
@@ -12,12 +12,12 @@ pub fn boot_notes(report: &BootReport) -> Vec<Note> {
     if initcalls + modules + execs == 0 {
         let fact = "there are neither initcalls nor modules nor program starts: parts are named by \
                     their tasks alone";
-        let advice = "kymo boot prepare says what to trace".to_owned();
+        let advice = "kymo boot prepare prints what to trace".to_owned();
         notes.push(Note::doubt(NoteKind::Empty, fact.to_owned(), Some(advice)));
     }
     if report.table.paths.is_empty() {
-        let fact = "the task whose path is wanted is not in the recording";
-        let advice = "--until NAME, --tid or --comm choose another one".to_owned();
+        let fact = "the selected task is not in the recording";
+        let advice = "--until NAME, --tid or --comm selects another one".to_owned();
         notes.push(Note::doubt(NoteKind::Empty, fact.to_owned(), Some(advice)));
     }
     if report.crowded > 0 {

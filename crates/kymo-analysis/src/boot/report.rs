@@ -15,7 +15,7 @@ use crate::losses::select_events;
 /// Parents, and parents of parents.
 const MOST_PARENTS: usize = 32;
 
-/// Which path.
+/// Selection of the path.
 #[derive(Clone, Debug, Default)]
 pub struct BootConfig {
     /// The task whose path is wanted; else the one that starts the program of `until`, or the
@@ -36,9 +36,9 @@ pub struct BootPart {
     pub from: u64,
     /// End.
     pub to: u64,
-    /// What its task did.
+    /// Activity of its task.
     pub activity: ActivityId,
-    /// Where the time went.
+    /// Kind of the segment.
     pub kind: PathKind,
     /// Device whose command ended it.
     pub device: Option<BootDevice>,
@@ -47,9 +47,9 @@ pub struct BootPart {
 /// Time of the path by what it went to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootRow {
-    /// What tasks did.
+    /// Activity of the tasks.
     pub activity: ActivityId,
-    /// Where the time went.
+    /// Kind of the segments.
     pub kind: PathKind,
     /// Device whose commands were waited for.
     pub device: Option<BootDevice>,
@@ -74,11 +74,11 @@ pub struct BootReport {
     pub activities: Vec<BootActivity>,
     /// Parts of the path by time; neighbors that do the same are one.
     pub parts: Vec<BootPart>,
-    /// The same added up, the largest first.
+    /// Parts summed by device, activity and kind, the largest first.
     pub rows: Vec<BootRow>,
     /// Names of disks.
     pub disks: FxHashMap<BootDevice, String>,
-    /// What hosts did.
+    /// Load by host.
     pub hosts: Vec<(BootHost, DeviceLoad)>,
     /// The longest initcalls, modules, probes and asynchronous functions, on the path or not: begin
     /// and nanoseconds.
@@ -173,7 +173,7 @@ pub fn report_boot(source: &EventSource, config: &BootConfig) -> Result<BootRepo
     })
 }
 
-/// Whose path, until when, and the program that starts then.
+/// Returns the target and the time span of the path, and the program that starts at its end.
 fn choose(
     config: &BootConfig,
     activities: &ActivityMap,
@@ -218,7 +218,7 @@ fn parts_of(
         for (from, to, activity) in pieces {
             let activity = activity.unwrap_or_else(|| {
                 let name = String::from_utf8_lossy(&task.comm);
-                // Workers are told apart by their number, which says nothing.
+                // Workers differ only by their number, which has no meaning.
                 let name = if name.starts_with("kworker/") { "kworker".into() } else { name };
                 activities.id(ActivityKind::Task, &name)
             });

@@ -1,7 +1,6 @@
-//! Functions of the kernel and its modules. Their addresses are those of the
-//! recording; the code is what the running kernel has in its memory where that is
-//! the recorded one, else what its file has; the source is told by the file with
-//! its debugging information.
+//! Functions of the kernel and its modules. Their addresses are those of the recording; the code is
+//! what the running kernel has in its memory where that is the recorded one, else what its file
+//! has; the source comes from the file with its debugging information.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ pub(super) fn list(
     syntax: Syntax,
 ) -> Result<CodeListing, String> {
     let Some((start, end)) = span(symbols, hot, start) else {
-        return Err("the kernel's symbols do not say where it ends".into());
+        return Err("the kernel's symbols do not contain its size".into());
     };
     // Symbols without a size reach to the next one.
     let end = end.min(start.saturating_add(LONGEST as u64));

@@ -70,7 +70,7 @@ pub struct CodeRow {
     pub bytes: Vec<u8>,
     /// Its cost, where it has samples.
     pub cost: Option<CostSums>,
-    /// Where it is in the source, innermost function first.
+    /// Position in the source, innermost function first.
     pub source: Vec<SourcePosition>,
 }
 
@@ -94,7 +94,7 @@ pub struct CodeListing {
     pub off: u64,
     /// Bytes that are not shown.
     pub cut: u64,
-    /// Where the code is from, if it is not the code as it ran.
+    /// Origin of the code, if it differs from the code that ran.
     pub unlike: Option<String>,
     /// Damage of the debugging information of the function.
     pub damage: Vec<String>,
@@ -182,8 +182,7 @@ fn readable(name: &str, plain: bool) -> String {
 struct ListedBinary<'a> {
     file: &'a CodeFile,
     symbols: CodeSymbols<'a>,
-    /// What may be in no symbol table but the dynamic one, and entries of the procedure
-    /// linkage table.
+    /// Symbols of the dynamic table alone, and entries of the procedure linkage table.
     rest: SymbolTable,
     sections: Option<&'a Sections<'a>>,
     inlines: OnceCell<Inlines<'a>>,
@@ -239,8 +238,8 @@ impl<'a> ListedBinary<'a> {
 }
 
 impl Names for ListedBinary<'_> {
-    /// What covers the address, or else what begins before it in its section, as
-    /// objdump does it.
+    /// Returns the symbol that covers the address, or else the last one before it in its section,
+    /// as objdump does.
     fn name(&self, addr: u64) -> Option<(String, u64)> {
         let before = self.named.partition_point(|a| *a <= addr).checked_sub(1)?;
         let nearest = *self.named.get(before)?;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::tasks::delay_columns;
 
-/// What cells take besides the row.
+/// Data that cells need besides the row.
 struct Context<'a> {
     table: &'a PathTable,
     recording: &'a str,
@@ -35,10 +35,10 @@ type Named<'a> = (&'a PathTask, bool);
 fn task_columns<'a>() -> ColumnSet<'a, Named<'a>, Context<'a>> {
     ColumnSet::new()
         .key("comm", "name", |(t, _): &Named<'_>, _: &Context<'_>| Name(t.comm.clone()))
-        .key("tid", "thread; null where several of the name are meant", |(t, several), _| {
+        .key("tid", "thread; null for several tasks with this name", |(t, several), _| {
             (!several).then_some(t.tid)
         })
-        .key("pid", "process, where known", |(t, several), _| t.pid.filter(|_| !several))
+        .key("pid", "process, if known", |(t, several), _| t.pid.filter(|_| !several))
 }
 
 fn each_task<'a>(
@@ -55,23 +55,23 @@ fn culprit_columns<'a>() -> ColumnSet<'a, PathCulprit, Context<'a>> {
     ColumnSet::new()
         .key(
             "kind",
-            "as of segments, but `waiting` for all waits for a CPU",
+            "as in segments, but `waiting` for all waits for a CPU",
             |p: &PathCulprit, _: &Context<'a>| match p.kind {
                 PathKind::Waiting(_) => "waiting",
                 kind => kind.code(),
             },
         )
-        .key("ended_by", "as of segments", |p, _| p.kind.ended_by().map(|e| e.code()))
+        .key("ended_by", "as in segments", |p, _| p.kind.ended_by().map(|e| e.code()))
         .record("task", "the culprit", task_columns(), |p: &PathCulprit, c: &Context<'a>, each| {
             each_task(c, (Some(p.task), p.is_several), each);
         })
         .key("ran_instead", "whether it ran while the path waited for a CPU", |p, _| p.ran_instead)
         .sum("total_ns", "time", |p, _| p.total)
         .sum("count", "number of segments", |p, _| p.count)
-        .measure("max_ns", "the longest", |p, c: &Context<'_>| {
+        .measure("max_ns", "maximum", |p, c: &Context<'_>| {
             c.table.segment(p.longest).map(PathSegment::nanos)
         })
-        .measure("max_start_ns", "when the longest began", |p, c| {
+        .measure("max_start_ns", "start of the longest", |p, c| {
             c.table.segment(p.longest).map(|s| s.from)
         })
 }
@@ -89,22 +89,21 @@ fn segment_columns<'a>() -> ColumnSet<'a, PathSegment, Context<'a>> {
         )
         .key(
             "ended_by",
-            "of a wait: `timer`, `disk`, `network`, `softirq`, `hardirq`; `unseen`: its wake-up is \
-             not recorded; `not-ended`",
+            "of a wait: `timer`, `disk`, `network`, `softirq`, `hardirq`; `unseen`: the wake-up \
+             is not recorded; `not-ended`",
             |s, _| s.kind.ended_by().map(|e| e.code()),
         )
-        .record("task", "task whose time it is", task_columns(), |s, c, each| {
+        .record("task", "task on the path", task_columns(), |s, c, each| {
             each_task(c, (Some(s.task), false), each);
         })
-        .key("cpu", "where it ran, or waited to run", |s, _| s.cpu)
-        .measure("depth", "wake-ups between it and the task of the path", |s, _| s.depth)
-        .record("instead", "task that ran there while it waited", task_columns(), |s, c, each| {
+        .key("cpu", "CPU on which it ran or waited to run", |s, _| s.cpu)
+        .measure("depth", "number of wake-ups between it and the task of the path", |s, _| s.depth)
+        .record("instead", "task that ran on that CPU instead", task_columns(), |s, c, each| {
             each_task(c, (s.instead, false), each);
         })
         .measure(
             "stack",
-            "names, innermost first, of its end: the wake-up of the one that waited, or where it \
-             left its CPU",
+            "stack at its end, innermost first: of the wake-up, or where it left its CPU",
             |s, c| {
                 let names = s.stack.map_or_else(Vec::new, |s| c.table.stacks.names(s));
                 names.into_iter().map(str::to_owned).collect::<Vec<_>>()
@@ -112,18 +111,16 @@ fn segment_columns<'a>() -> ColumnSet<'a, PathSegment, Context<'a>> {
         )
         .measure(
             "line",
-            "`file:line` of the innermost of these functions of a program that has one, of the 64 \
-             longest segments",
+            "for the 64 longest segments: `file:line` of the innermost user-space function that \
+             has one",
             |s, c| c.table.line(s).map(|l| format!("{}:{}", l.file, l.line)),
         )
-        .measure("uncertain", "events were lost within it, or switches are missing", |s, _| {
+        .measure("uncertain", "whether events were lost in it, or switches are missing", |s, _| {
             s.is_uncertain()
         })
-        .measure(
-            "script",
-            "the command that shows its events; null where they are not kept",
-            |s, c| c.table.script(s, c.recording),
-        )
+        .measure("script", "command that shows its events; null if they are not kept", |s, c| {
+            c.table.script(s, c.recording)
+        })
 }
 
 fn columns<'a>() -> ColumnSet<'a, PathTable, Context<'a>> {
@@ -133,32 +130,32 @@ fn columns<'a>() -> ColumnSet<'a, PathTable, Context<'a>> {
         })
         .measure("start_ns", "begin", |p, _: &Context<'a>| p.from)
         .measure("end_ns", "end", |p, _| p.to)
-        .measure("left_out_ns", "time at the begin, where there are too many segments", |p, _| {
+        .measure("left_out_ns", "time omitted at the start because of too many segments", |p, _| {
             p.left_out
         })
         .table(
             "segments",
-            "segments, which cover the path in the order of time",
+            "segments that cover the path, in time order",
             segment_columns(),
             |p, _, each| p.segments.iter().for_each(each),
         );
     let spans = ColumnSet::new()
         .inline(delay_columns(false), |s: &SpanStats, _: &Context<'a>| &s.spans)
-        .sum("no_end", "begins without an end", |s, _| s.no_end)
-        .sum("no_begin", "ends without a begin", |s, _| s.no_begin)
+        .sum("no_end", "starts without an end", |s, _| s.no_end)
+        .sum("no_begin", "ends without a start", |s, _| s.no_begin)
         .sum("no_key", "events without the field", |s, _| s.no_key)
-        .sum("no_task", "spans whose task is not known", |s, _| s.no_task);
+        .sum("no_task", "spans with an unknown task", |s, _| s.no_task);
     ColumnSet::new()
-        .sum("total_ns", "all paths together", |t: &PathTable, _: &Context<'a>| t.total())
+        .sum("total_ns", "total time of all paths", |t: &PathTable, _: &Context<'a>| t.total())
         .table(
             "culprits",
-            "time by kind and culprit, the most first",
+            "time by kind and culprit, largest first",
             culprit_columns(),
             |t, _, each| t.culprits().iter().for_each(each),
         )
         .table(
             "paths",
-            "one path; with `--span` those of the slowest spans, the longest first",
+            "one path; with `--span` the paths of the slowest spans, longest first",
             path,
             |t, _, each| t.paths.iter().for_each(each),
         )

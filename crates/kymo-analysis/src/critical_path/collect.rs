@@ -18,18 +18,18 @@ use super::work_items::WORK_EVENTS;
 use crate::losses::{LossWindows, MOST_CPUS};
 use crate::offcpu::{OFF_CPU_EVENTS, OffCpuCause, StackRole, StackStore};
 use crate::tasks::{
-    SchedDecoder, SchedEvent, SchedRead, SwitchOut, SwitchOutState, TaskId, TaskMachine, TaskState,
-    Transition, Wait, WaitCause, WakeupContext, WakeupKind,
+    EXIT_EVENT, SchedDecoder, SchedEvent, SchedRead, SwitchOut, SwitchOutState, TaskId,
+    TaskMachine, TaskState, Transition, Wait, WaitCause, WakeupContext, WakeupKind,
 };
 
-/// Whose path is wanted.
+/// Tasks whose path is computed.
 #[derive(Clone, Debug)]
 pub enum PathTarget {
     /// A thread.
     Thread(u32),
     /// The first thread of a process.
     Process(u32),
-    /// The task with this name that is there longest.
+    /// Task with this name that lives longest.
     Comm(String),
     /// The recorded command.
     Command(CommandWatch),
@@ -39,10 +39,10 @@ pub enum PathTarget {
     Spans(Box<SpanExpr>, usize),
 }
 
-/// What is looked for.
+/// Options of computing critical paths.
 #[derive(Debug)]
 pub struct PathConfig {
-    /// Whose path.
+    /// Tasks whose path is computed.
     pub target: PathTarget,
     /// Within this time.
     pub times: Option<(u64, u64)>,
@@ -73,7 +73,7 @@ struct PathCollector<'a> {
     history: RunHistory,
     /// By slot.
     live: Vec<LiveTask>,
-    /// Who runs, by CPU.
+    /// Running task by CPU.
     current: Vec<Option<PathTaskId>>,
     /// Wake-ups whose stack comes as an event of its own, by CPU.
     owners: Vec<Option<(TaskId, WokenBy)>>,
@@ -93,7 +93,7 @@ struct PathCollector<'a> {
 pub fn find_paths(source: &EventSource, config: &PathConfig) -> Result<PathTable, SourceError> {
     let losses = source.losses();
     let mut names = OFF_CPU_EVENTS.to_vec();
-    names.push("ftrace:kernel_stack");
+    names.extend(["ftrace:kernel_stack", EXIT_EVENT]);
     names.extend(WORK_EVENTS);
     let mut all: Vec<String> =
         names.iter().flat_map(|n| recorded_names(n)).map(str::to_owned).collect();
@@ -128,7 +128,7 @@ pub fn find_paths(source: &EventSource, config: &PathConfig) -> Result<PathTable
             collector.step(&transition, (&sched, event), (time, cpu), &machine);
         }
         match config.times {
-            // What comes later tells nothing more of what is wanted.
+            // Later events add nothing to the selected span.
             Some((_, until)) if time > until && collector.history.is_full() => {
                 ControlFlow::Break(())
             }
@@ -334,7 +334,7 @@ impl<'a> PathCollector<'a> {
         if self.key(id, machine, time).is_none() {
             return;
         }
-        // The event says who ran; where a switch is missing the machine does not know.
+        // The event names the task that ran; where a switch is missing the machine does not know.
         let told = match event.task().tid {
             Some(0) => None,
             Some(tid) => machine.tasks.by_tid(tid).or(by),

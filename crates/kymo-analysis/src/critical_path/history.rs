@@ -7,10 +7,10 @@ use crate::tasks::{SwitchOutState, WaitCause, WakeupContext};
 
 /// Runs kept at a time; about 80 bytes each.
 const MAX_RUNS: usize = 1 << 20;
-/// Tasks that are told apart.
+/// Most tasks that are distinguished.
 const MAX_TASKS: usize = 1 << 18;
 
-/// Who woke a task.
+/// Waker of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WokenBy {
     pub(super) task: Option<PathTaskId>,
@@ -25,7 +25,7 @@ pub(super) struct WokenBy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskRun {
     pub(super) task: PathTaskId,
-    /// When the task left its CPU before, on which, and in which state.
+    /// Time at which the task left its CPU before, the CPU, and its state.
     pub(super) left: Option<(u64, u32, SwitchOutState)>,
     /// Since when it could run.
     pub(super) runnable: Option<u64>,
@@ -156,7 +156,7 @@ impl RunHistory {
         runs.filter(|run| run.is_idle).find_map(|run| run.begin).unwrap_or(0)
     }
 
-    /// Who ran longest on a CPU between two times, other than a task.
+    /// Returns the task other than `without` that ran longest on a CPU between two times.
     pub(super) fn ran_on(
         &self,
         cpu: u32,
@@ -166,7 +166,7 @@ impl RunHistory {
         let list = self.by_cpu.get(cpu as usize)?;
         let end = list.partition_point(|n| self.run(*n).is_some_and(|r| r.order() < to));
         let mut sums: Vec<(PathTaskId, u64)> = Vec::new();
-        // More than this nobody reads; and a path may have many waits.
+        // A longer list would not be read; and a path may have many waits.
         for number in list.iter().take(end).rev().take(4096) {
             let Some(run) = self.run(*number) else { break };
             let (begin, until) = (run.order(), run.end.unwrap_or(to).min(to));

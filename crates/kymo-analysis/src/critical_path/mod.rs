@@ -1,5 +1,5 @@
-//! What a task, or a span of a program's events, really waited for: its critical path, backwards
-//! through wake-ups to the work that was done meanwhile.
+//! Critical path of a task, or of a span of a program's events, backwards through wake-ups to the
+//! work that was done meanwhile.
 //!
 //! ```text
 //! SchedEvent ─ TaskMachine ─► RunHistory (runs with their waits and wakers)

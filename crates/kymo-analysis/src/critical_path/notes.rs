@@ -1,4 +1,4 @@
-//! What makes paths less certain, as notes for the ledger.
+//! Notes for the ledger about what makes paths less certain.
 
 use kymo_model::{Note, NoteKind, NoteList, by_number, counted};
 
@@ -20,7 +20,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
     let unknown = sum(&|kind| kind == PathKind::Unknown);
     if unknown > 0 {
         let fact = format!(
-            "{:.1} % of the path are not known: switches or wake-ups are missing",
+            "{:.1} % of the path is unknown: switches or wake-ups are missing",
             percent(unknown, total)
         );
         notes.doubt(NoteKind::Unmatched, fact, Some(RECORD));
@@ -29,8 +29,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
     let unseen: u64 = segments().filter(|s| !is_seen(s)).map(|s| s.nanos()).sum();
     if unseen > 0 {
         let fact = format!(
-            "{:.1} % of the path are waits whose wake-up is not in the recording: the path ends \
-             there",
+            "{:.1} % of the path are waits without a recorded wake-up: the path ends there",
             percent(unseen, total)
         );
         notes.doubt(NoteKind::Unmatched, fact, None);
@@ -39,7 +38,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
     if unsplit > 0 {
         let fact = format!(
             "in {:.1} % of the path a switch from an idle task is missing: running and waiting are \
-             not told apart there",
+             not distinguished there",
             percent(unsplit, total)
         );
         notes.doubt(NoteKind::Unmatched, fact, None);
@@ -54,7 +53,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
     }
     let (wanted, found) = table.stacked;
     if wanted > 0 && found == 0 {
-        let fact = "no event of the path has a stack: what tasks were blocked on is not known";
+        let fact = "no event of the path has a stack: the causes of waits are unknown";
         notes.doubt(NoteKind::Stacks, fact, Some(RECORD));
     } else if found < wanted {
         let missing = wanted - found;
@@ -78,7 +77,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
     let left_out: u64 = table.paths.iter().map(|p: &CriticalPath| p.left_out).sum();
     if left_out > 0 {
         let fact = format!(
-            "paths have more segments than are kept: {:.1} % of their time, at the begin, is left \
+            "paths have more segments than are kept: {:.1} % of their time, at the start, is left \
              out",
             percent(left_out, total)
         );
@@ -88,7 +87,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
         && table.paths.iter().any(|p| p.from <= time)
     {
         let fact = format!(
-            "there are more switches than are kept: before {}.{:09} s nothing is known",
+            "there are more switches than are kept: the time before {}.{:09} s is not known",
             time / 1_000_000_000,
             time % 1_000_000_000
         );
@@ -97,8 +96,8 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
     notes.counted(
         table.crowded,
         NoteKind::Entries,
-        "task beyond those that are told apart is left out",
-        "tasks beyond those that are told apart are left out",
+        "task is left out (table limit reached)",
+        "tasks are left out (table limit reached)",
     );
     let Some(spans) = &table.spans else { return notes.0 };
     if spans.no_key > 0 {
@@ -109,7 +108,7 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
     // Without any events of the scheduler that is said of all tasks.
     if spans.no_task > 0 && table.read.machine.counts.switches > 0 {
         let spans = counted(spans.no_task, "span", "spans");
-        let fact = format!("the task of {spans} is not known to the events of the scheduler");
+        let fact = format!("the task of {spans} does not occur in the scheduler events");
         notes.doubt(NoteKind::Unmatched, fact, None);
     }
     if spans.no_end + spans.no_begin > 0 {

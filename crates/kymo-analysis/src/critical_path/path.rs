@@ -23,7 +23,7 @@ pub struct PathTask {
     pub seen: (u64, u64),
 }
 
-/// What time of a path went to.
+/// Kind of the time of a path segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathKind {
     /// The task of the segment ran.
@@ -62,7 +62,7 @@ impl PathKind {
         }
     }
 
-    /// What ended it, of a blocked task.
+    /// Source of the wake-up that ended it, of a blocked task.
     pub fn ended_by(self) -> Option<WakeSource> {
         match self {
             PathKind::Blocked(_, source) => Some(source),
@@ -71,7 +71,7 @@ impl PathKind {
     }
 }
 
-/// An event whose stack tells of a segment: time, CPU, and whether it is a switch.
+/// Event whose stack belongs to a segment: time, CPU, and whether it is a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StackPlace {
     pub(super) time: u64,
@@ -86,15 +86,15 @@ pub struct PathSegment {
     pub from: u64,
     /// End.
     pub to: u64,
-    /// Whose time it is.
+    /// Task of the segment.
     pub task: PathTaskId,
-    /// What it went to.
+    /// Kind of the time.
     pub kind: PathKind,
     /// CPU that it ran on, or waited for.
     pub cpu: Option<u32>,
     /// Wake-ups between it and the task of the path; 0: it is that task itself.
     pub depth: u32,
-    /// Who ran on the CPU instead, if it waited for one.
+    /// Task that ran on the CPU instead, if this one waited for it.
     pub instead: Option<PathTaskId>,
     /// Stack at its end: where it was switched out or woke the one that waited.
     pub stack: Option<StackNode>,
@@ -102,10 +102,10 @@ pub struct PathSegment {
     pub(super) line: Option<u32>,
     /// Whether events were lost within it.
     pub touches_loss: bool,
-    /// Whether a switch is missing, so that running and waiting are not told apart in it.
+    /// Whether a switch is missing, so that running and waiting are not distinguished in it.
     pub is_unsplit: bool,
     pub(super) place: Option<StackPlace>,
-    /// Where it was woken, of a blocked task.
+    /// Stack of its wake-up, of a blocked task.
     pub(super) wake_place: Option<StackPlace>,
 }
 
@@ -120,7 +120,7 @@ impl PathSegment {
         self.touches_loss || self.is_unsplit || self.kind == PathKind::Unknown
     }
 
-    /// Who is to blame: who ran, or ran instead, or waited for what is no task.
+    /// Returns the task that used the time: the one that ran instead, else the segment's own.
     pub fn culprit(&self) -> PathTaskId {
         self.instead.unwrap_or(self.task)
     }
@@ -137,7 +137,7 @@ pub struct CriticalPath {
     pub to: u64,
     /// Its segments by time; they cover it.
     pub segments: Vec<PathSegment>,
-    /// Nanoseconds at its begin that were not looked at, for it has too many segments.
+    /// Nanoseconds at its start that were not followed, since it has too many segments.
     pub left_out: u64,
 }
 
@@ -151,9 +151,9 @@ impl CriticalPath {
 /// Time of paths by kind and culprit.
 #[derive(Clone, Copy, Debug)]
 pub struct PathCulprit {
-    /// What it went to; all causes for which a task waits for a CPU are one.
+    /// Kind of the time; all causes of waiting for a CPU are merged.
     pub kind: PathKind,
-    /// Who is to blame: the first task of its name.
+    /// Task that used the time: the first one of its name.
     pub task: PathTaskId,
     /// Whether several tasks of that name are.
     pub is_several: bool,
@@ -210,7 +210,7 @@ pub struct PathTable {
     pub stacks: StackStore,
     /// Events whose stacks were looked for, and found.
     pub stacked: (u64, u64),
-    /// Whether the recording tells who queued the work of kernel workers.
+    /// Whether the recording has events of queueing the work of kernel workers.
     pub has_work_events: bool,
     /// Whether the command of the path is the first program of its name, for want of better.
     pub is_command_by_name: bool,
@@ -218,7 +218,7 @@ pub struct PathTable {
     pub forgotten: Option<u64>,
     /// Tasks there was no room for.
     pub crowded: u64,
-    /// What was read.
+    /// Scheduler events that were read.
     pub read: SchedRead,
 }
 

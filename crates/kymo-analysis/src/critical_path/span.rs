@@ -32,7 +32,7 @@ pub struct SpanExpr {
     key: Option<(String, String)>,
 }
 
-/// What begin and end have in common.
+/// Value that the start and the end of a span share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum SpanKey {
     Number(i128),
@@ -75,7 +75,7 @@ impl SpanExpr {
             |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let key = key.map(|(a, b)| (a.trim().to_owned(), b.trim().to_owned()));
         if key.as_ref().is_some_and(|(a, b)| !is_name(a) || !is_name(b)) {
-            return Err(error("no field behind `by`".to_owned()));
+            return Err(error("no field after `by`".to_owned()));
         }
         Ok(SpanExpr { begin: event(begin)?, end: event(end)?, key })
     }

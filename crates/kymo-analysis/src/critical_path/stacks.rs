@@ -141,12 +141,14 @@ fn place_of(event: &RecordedEvent<'_>, cpu: u32) -> Option<StackPlace> {
     Some(StackPlace { time: event.time?, cpu, is_switch })
 }
 
-/// Tells what a blocked segment waited for.
+/// Finds the cause of a blocked segment.
 fn tell_cause(segment: &mut PathSegment, wake: Option<StackNode>, stacks: &StackStore) {
     let (cause, source) = match segment.kind {
         PathKind::Blocked(cause, source) => (cause, source),
         PathKind::Waiting(OffCpuCause::Preempted) => {
-            if stacks.cause(segment.stack, SwitchOutState::Runnable) == OffCpuCause::Throttled {
+            let cause = stacks.cause(segment.stack, SwitchOutState::Runnable);
+            let cause = stacks.cause_at_end(cause, segment.stack, segment.nanos());
+            if cause == OffCpuCause::Throttled {
                 // It would not have run either if no other task had.
                 segment.kind = PathKind::Waiting(OffCpuCause::Throttled);
                 segment.instead = None;

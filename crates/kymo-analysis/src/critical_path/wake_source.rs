@@ -1,8 +1,8 @@
-//! What ended a wait: a task, time, a disk, the network, told by the stack of the wake-up.
+//! Source of a wake-up (a task, a timer, a disk, the network), found from its stack.
 
 use crate::tasks::WakeupContext;
 
-/// What ended a wait.
+/// Source of the wake-up that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WakeSource {
     /// A task, which the path follows.
@@ -13,9 +13,9 @@ pub enum WakeSource {
     Disk,
     /// Packets of the network.
     Network,
-    /// A soft interrupt; nothing tells of which work.
+    /// A soft interrupt, of unknown work.
     SoftIrq,
-    /// A hardware interrupt; nothing tells of which device.
+    /// A hardware interrupt, of an unknown device.
     HardIrq,
     /// The wake-up is not in the recording, or its context is not.
     Unseen,
@@ -80,8 +80,8 @@ fn whole(name: &str) -> &str {
 }
 
 impl WakeSource {
-    /// What a wake-up comes from, by its context and the functions of its stack, innermost
-    /// first. `is_idle`: it came upon an idle task, which wakes nobody itself.
+    /// Classifies a wake-up by its context and the functions of its stack, innermost first.
+    /// `is_idle`: it interrupted an idle task, which itself wakes no other.
     pub(super) fn of(context: WakeupContext, stack: &[&str], is_idle: bool) -> WakeSource {
         let among = |list: &[&str]| {
             let any = |name: &&str| list.iter().any(|p| fits(p, whole(name)));

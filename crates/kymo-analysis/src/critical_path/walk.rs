@@ -30,7 +30,7 @@ pub(super) fn find_path(
 struct PathWalk<'h> {
     history: &'h RunHistory,
     losses: &'h LossWindows,
-    /// From the end to the begin.
+    /// From the end to the start.
     segments: Vec<PathSegment>,
 }
 
@@ -39,8 +39,8 @@ impl PathWalk<'_> {
         self.segments.len() >= MAX_SEGMENTS
     }
 
-    /// Adds what a task did between two times, from the end to the begin. `ends` is the event
-    /// with which it ended there.
+    /// Adds what a task did between two times, from the end to the start. `ends` is the event with
+    /// which it ended there.
     fn resolve(
         &mut self,
         task: PathTaskId,
@@ -97,7 +97,7 @@ impl PathWalk<'_> {
             };
             let ran_until = before.and_then(|r| r.end).unwrap_or(from).clamp(from, reached);
             if reached > ran_until {
-                // Nothing tells what it did.
+                // No event shows its state.
                 let segment = self.segment((ran_until, reached), task, PathKind::Unknown, depth);
                 self.add(segment);
             }
@@ -106,8 +106,8 @@ impl PathWalk<'_> {
         }
     }
 
-    /// Adds a run. Of one that began unseen the wait is not told apart: where its wake-up is
-    /// known, the wait for a CPU, which was idle; else the block.
+    /// Adds a run. If its start was not seen, the wait cannot be split: where its wake-up is known,
+    /// the wait for a CPU, which was idle; else the block.
     fn add_run(&mut self, run: &TaskRun, span: (u64, u64), ends: Option<StackPlace>, depth: u32) {
         let is_blocked = run.is_unseen && run.woken.is_none() && run.begin == run.left.map(|l| l.0);
         let (kind, place) = match run.left.filter(|_| is_blocked) {
@@ -258,7 +258,7 @@ impl PathWalk<'_> {
     }
 }
 
-/// What ended the block before a run.
+/// Returns the source of the wake-up that ended the block before a run.
 fn wake_source_of(run: &TaskRun) -> WakeSource {
     match run.woken {
         Some(woken) => WakeSource::of(woken.context, &[], true),

@@ -33,7 +33,7 @@ pub struct KmemTables {
     pub live_only: bool,
 }
 
-/// What cells of `kymo kmem stat` take besides the row.
+/// Data that cells of `kymo kmem stat` need besides the row.
 struct StatContext<'a> {
     read: &'a KmemRead,
     tables: KmemTables,
@@ -50,11 +50,11 @@ fn site_columns<'a>() -> ColumnSet<'a, SiteId, StatContext<'a>> {
     ColumnSet::new()
         .key(
             "callsite",
-            "address of the caller; null: not told apart",
+            "address of the caller; null: not attributed (table limit reached)",
             |id, c: &StatContext<'_>| c.site(*id).map(|site| format!("{:#x}", site.address)),
         )
-        .key("function", "function that the address is in", move |id, c| Some(symbol(id, c)?.0))
-        .key("offset", "bytes from its begin", move |id, c| Some(symbol(id, c)?.1))
+        .key("function", "function at that address", move |id, c| Some(symbol(id, c)?.0))
+        .key("offset", "offset from its start, in bytes", move |id, c| Some(symbol(id, c)?.1))
         .detail("callsite_address", "the address as a number", |id, c| {
             c.site(*id).map(|site| site.address)
         })
@@ -111,18 +111,20 @@ fn slab_addresses(slab: &SlabTable) -> Vec<SlabRow> {
 
 fn slab_columns<'a>() -> ColumnSet<'a, SlabRow, StatContext<'a>> {
     let sums = ColumnSet::new()
-        .sum("requested_bytes", "bytes asked for", |r: &SlabRow, _: &StatContext<'_>| r.requested)
-        .sum("allocated_bytes", "bytes taken", |r, _| r.allocated)
+        .sum("requested_bytes", "bytes requested", |r: &SlabRow, _: &StatContext<'_>| r.requested)
+        .sum("allocated_bytes", "bytes allocated", |r, _| r.allocated)
         .sum("hits", "allocations", |r, _| r.hits)
         .sum("pingpong", "objects freed on another CPU", |r, _| r.pingpong)
-        .measure("fragmentation_percent", "share of what was taken and not asked for", |r, _| {
-            fragmentation(r.requested, r.allocated)
-        })
-        .sum("live", "objects alive at the end", |r, _| r.live)
+        .measure(
+            "fragmentation_percent",
+            "share of allocated bytes that were not requested",
+            |r, _| fragmentation(r.requested, r.allocated),
+        )
+        .sum("live", "live objects at the end", |r, _| r.live)
         .sum("live_bytes", "their bytes", |r, _| r.live_bytes)
         .sum(
             "live_uncertain",
-            "of these objects, how many may have been freed when events were lost",
+            "number of these that may have been freed when events were lost",
             |r, _| r.live_uncertain,
         );
     ColumnSet::new().inline(site_columns(), |r: &SlabRow, _| &r.site).inline(sums, |r, _| r)
@@ -163,7 +165,7 @@ fn page_addresses(pages: &PageTable) -> Vec<PageRow> {
 
 fn page_columns<'a>() -> ColumnSet<'a, PageRow, StatContext<'a>> {
     let rest = ColumnSet::new()
-        .key("order", "2 to this power is the number of pages", |r: &PageRow, _| r.caller.order)
+        .key("order", "allocation order: 2^order pages", |r: &PageRow, _| r.caller.order)
         .key("migrate_type", "mobility", |r, _: &StatContext<'_>| {
             mobility(usize::from(r.caller.migrate_type))
         })
@@ -172,7 +174,7 @@ fn page_columns<'a>() -> ColumnSet<'a, PageRow, StatContext<'a>> {
             r.caller.migrate_type
         })
         .key("gfp", "flags of the request", |r, _| r.caller.gfp)
-        .key("gfp_flags", "their names, by the print format of the kernel", |r, c| {
+        .key("gfp_flags", "names of the flags, from the kernel's print format", |r, c| {
             c.read.gfp_names.text(r.caller.gfp)
         })
         .sum("hits", "allocations", |r, _| r.allocs.count)
@@ -184,13 +186,11 @@ fn page_columns<'a>() -> ColumnSet<'a, PageRow, StatContext<'a>> {
 
 /// Bytes alive at the end, and how many of them may have been freed.
 fn live_columns<'a, R: 'a, C: 'a>(live: fn(&R) -> [u64; 2]) -> ColumnSet<'a, R, C> {
-    ColumnSet::new()
-        .sum("live_bytes", "bytes alive at the end", move |r: &R, _: &C| live(r)[0])
-        .sum(
-            "live_uncertain_bytes",
-            "of these, bytes that may have been freed when events were lost",
-            move |r, _| live(r)[1],
-        )
+    ColumnSet::new().sum("live_bytes", "live bytes at the end", move |r: &R, _: &C| live(r)[0]).sum(
+        "live_uncertain_bytes",
+        "of these, bytes that may have been freed when events were lost",
+        move |r, _| live(r)[1],
+    )
 }
 
 fn sum_columns<'a, C: 'a>() -> ColumnSet<'a, PageSum, C> {
@@ -225,7 +225,7 @@ fn order_rows(pages: &PageTable) -> Vec<OrderRow> {
 
 fn order_columns<'a, C: 'a>() -> ColumnSet<'a, OrderRow, C> {
     ColumnSet::new()
-        .key("order", "2 to this power is the number of pages", |r: &OrderRow, _: &C| r.order)
+        .key("order", "allocation order: 2^order pages", |r: &OrderRow, _: &C| r.order)
         .key("migrate_type", "mobility", |r, _| mobility(r.migrate_type))
         .of(MOBILITIES)
         .sum("allocations", "number", |r, _| r.sum.count)
@@ -238,21 +238,21 @@ const BY_ORDER: &str = "the page allocator by order and mobility";
 fn slab_facts<'a>() -> ColumnSet<'a, SlabTable, StatContext<'a>> {
     ColumnSet::new()
         .sum("allocations", "number", |t: &SlabTable, _: &StatContext<'_>| t.allocs)
-        .sum("requested_bytes", "bytes asked for", |t, _| t.requested)
-        .sum("allocated_bytes", "bytes taken", |t, _| t.allocated)
+        .sum("requested_bytes", "bytes requested", |t, _| t.requested)
+        .sum("allocated_bytes", "bytes allocated", |t, _| t.allocated)
         .sum("frees", "frees of these", |t, _| t.frees)
         .sum("freed_bytes", "their bytes", |t, _| t.freed)
-        .sum("live", "objects alive at the end", |t, _| t.live)
+        .sum("live", "live objects at the end", |t, _| t.live)
         .sum("live_bytes", "their bytes", |t, _| t.live_bytes)
         .sum(
             "live_uncertain",
-            "of these objects, how many may have been freed when events were lost",
+            "number of these that may have been freed when events were lost",
             |t, _| t.live_uncertain,
         )
         .sum(
             "uncertain_frees",
-            "frees at addresses that may have been allocated again when events were lost; they \
-             are in no other number",
+            "frees of addresses that may have been reallocated when events were lost; not counted \
+             elsewhere",
             |t, _| t.uncertain_frees,
         )
         .sum(
@@ -260,30 +260,24 @@ fn slab_facts<'a>() -> ColumnSet<'a, SlabTable, StatContext<'a>> {
             "frees of objects whose allocation is not in the recording",
             |t, _| t.unmatched_frees,
         )
-        .sum("null_frees", "frees of nothing", |t, _| t.null_frees)
+        .sum("null_frees", "frees of null pointers", |t, _| t.null_frees)
         .sum("failed", "allocations that failed; they have no bytes", |t, _| t.failed)
         .sum(
             "reused",
-            "objects whose address was allocated again without a free in between; they are not \
-             alive",
+            "objects whose address was allocated again without a free in between; not live",
             |t, _| t.reused,
         )
         .sum("reused_bytes", "their bytes", |t, _| t.reused_bytes)
         .sum(
             "cross_node",
-            "allocations from another NUMA node than the CPU's; null: the recording does not tell \
+            "allocations from a NUMA node other than the CPU's; null: the recording lacks the \
              nodes of CPUs",
             |t, _| t.knows_nodes.then_some(t.cross_node),
         )
-        .record(
-            "most_live",
-            "caller whose objects take most at the end",
-            slab_columns(),
-            |t, _, each| {
-                let most = slab_callers(t).into_iter().max_by_key(|row| row.live_bytes);
-                most.iter().filter(|row| row.live_bytes > 0).for_each(each);
-            },
-        )
+        .record("most_live", "caller with the most live bytes", slab_columns(), |t, _, each| {
+            let most = slab_callers(t).into_iter().max_by_key(|row| row.live_bytes);
+            most.iter().filter(|row| row.live_bytes > 0).for_each(each);
+        })
 }
 
 fn page_facts<'a>() -> ColumnSet<'a, PageTable, StatContext<'a>> {
@@ -292,27 +286,24 @@ fn page_facts<'a>() -> ColumnSet<'a, PageTable, StatContext<'a>> {
         .group("requests", "allocations", sums(), |t: &PageTable, _| &t.requests)
         .group("failed", "of these, those that failed", sums(), |t, _| &t.failed)
         .group("frees", "all frees", sums(), |t, _| &t.frees)
-        .group("matched_frees", "frees that begin where an allocation does", sums(), |t, _| {
+        .group("matched_frees", "frees that start at the start of an allocation", sums(), |t, _| {
             &t.matched
         })
         .group("partial_frees", "frees of another part of an allocation", sums(), |t, _| &t.parts)
         .group(
             "uncertain_frees",
-            "frees of pages that may have been allocated again when events were lost",
+            "frees of pages that may have been reallocated when events were lost",
             sums(),
             |t, _| &t.uncertain,
         )
-        .group("unmatched_frees", "the other frees", sums(), |t, _| &t.unmatched)
-        .group(
-            "reused",
-            "blocks that were allocated again without a free in between",
-            sums(),
-            |t, _| &t.reused,
-        )
+        .group("unmatched_frees", "other frees", sums(), |t, _| &t.unmatched)
+        .group("reused", "blocks allocated again without a free in between", sums(), |t, _| {
+            &t.reused
+        })
         .inline(live_columns(|t: &PageTable| [t.live_bytes, t.live_uncertain]), |t, _| t)
         .record(
             "most_live",
-            "caller, order, mobility and flags whose pages take most at the end",
+            "caller, order, mobility and flags with the most live bytes",
             page_columns(),
             |t, _, each| {
                 let most = page_callers(t).into_iter().max_by_key(|row| row.live_bytes);
@@ -333,13 +324,11 @@ fn stat_columns<'a>() -> ColumnSet<'a, KmemRead, StatContext<'a>> {
             c.read.has_pfns.then_some(r.page)
         })
         .left_out()
-        .key(
-            "page",
-            "its `struct page`, in recordings of old kernels, which have no `pfn`",
-            |r, c| (!c.read.has_pfns).then_some(r.page),
-        )
+        .key("page", "its `struct page`, in recordings of old kernels without `pfn`", |r, c| {
+            (!c.read.has_pfns).then_some(r.page)
+        })
         .left_out()
-        .detail("page_number", "`pfn` or `page`, whichever there is", |r, _| r.page);
+        .detail("page_number", "`pfn` or `page`", |r, _| r.page);
     let page_rows = page.inline(page_columns(), |r, _| r);
     let slab_rows =
         |mut rows: Vec<SlabRow>, c: &StatContext<'_>, each: &mut dyn FnMut(&SlabRow)| {
@@ -370,7 +359,7 @@ fn stat_columns<'a>() -> ColumnSet<'a, KmemRead, StatContext<'a>> {
         })
         .optional_table(
             "slab_callers",
-            "objects by caller, with `--caller`",
+            "with `--caller`: objects by caller",
             slab_columns(),
             move |r, c, each| {
                 c.tables.slab && c.tables.callers && slab_rows(slab_callers(&r.slab), c, each)
@@ -378,7 +367,7 @@ fn stat_columns<'a>() -> ColumnSet<'a, KmemRead, StatContext<'a>> {
         )
         .optional_table(
             "slab_addresses",
-            "objects by address, with `--alloc`; the caller is that of the last allocation",
+            "with `--alloc`: objects by address, with the caller of the last allocation",
             addresses,
             move |r, c, each| {
                 c.tables.slab && c.tables.addresses && slab_rows(slab_addresses(&r.slab), c, each)
@@ -386,7 +375,7 @@ fn stat_columns<'a>() -> ColumnSet<'a, KmemRead, StatContext<'a>> {
         )
         .optional_table(
             "page_callers",
-            "pages by caller, order, mobility and flags, with `--caller`",
+            "with `--caller`: pages by caller, order, mobility and flags",
             page_columns(),
             move |r, c, each| {
                 c.tables.pages && c.tables.callers && all_pages(page_callers(&r.pages), c, each)
@@ -394,7 +383,7 @@ fn stat_columns<'a>() -> ColumnSet<'a, KmemRead, StatContext<'a>> {
         )
         .optional_table(
             "page_addresses",
-            "pages one by one, with `--alloc`",
+            "with `--alloc`: individual pages",
             page_rows,
             move |r, c, each| {
                 c.tables.pages && c.tables.addresses && all_pages(page_addresses(&r.pages), c, each)
@@ -427,20 +416,20 @@ impl KmemRead {
     }
 }
 
-/// What `kymo kmem pagealloc` shows.
+/// Options of the tables of `kymo kmem pagealloc`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageallocTables {
     /// Processes of one name in one row.
     pub ignore_pid: bool,
     /// Processes of different parents in rows of their own.
     pub by_parent: bool,
-    /// Functions of a call chain at most.
+    /// Maximum number of functions per call chain.
     pub max_stack: usize,
     /// Counters of `/proc/vmstat` by how much they changed meanwhile, where that is known.
     pub vmstat: Option<Vec<(String, i64)>>,
 }
 
-/// What cells of `kymo kmem pagealloc` take besides the row.
+/// Data that cells of `kymo kmem pagealloc` need besides the row.
 struct PageallocContext<'a> {
     read: &'a KmemRead,
     shown: PageallocTables,
@@ -492,31 +481,31 @@ fn process_columns<'a>() -> ColumnSet<'a, ProcessRow, PageallocContext<'a>> {
         .key("comm", "name of the process", |r: &ProcessRow, _: &PageallocContext<'_>| {
             Name(r.comm.clone())
         })
-        .key("tid", "its thread; null in a row of several", |r, c| {
+        .key("tid", "its thread; null in a row for several", |r, c| {
             r.tid.filter(|_| !c.shown.ignore_pid)
         })
-        .key("parent", "name of the parent, where its fork is in the recording", move |r, _| {
+        .key("parent", "name of the parent, if its fork is in the recording", move |r, _| {
             parent(r).map(|(comm, _)| Name(comm))
         })
         .key("parent_tid", "its thread", move |r, _| parent(r).map(|(_, tid)| tid))
         .sum("allocated", "allocations", |r, _| r.allocated)
-        .sum("allocated_under_lock", "pages taken under the lock of their zone", |r, _| {
-            r.zone_locked
-        })
-        .sum("freed", "pages freed one by one", |r, _| r.freed)
+        .sum("allocated_under_lock", "pages allocated under the zone lock", |r, _| r.zone_locked)
+        .sum("freed", "pages freed individually", |r, _| r.freed)
         .sum("freed_batched", "pages freed in batches", |r, _| r.freed_batched)
-        .sum("pcpu_drained", "pages that lists of CPUs gave back", |r, _| r.drained)
+        .sum("pcpu_drained", "pages drained from per-CPU lists", |r, _| r.drained)
         .sum("pcpu_drains", "batches of these", |r, _| r.drains)
-        .sum("pcpu_refills", "batches in which lists of CPUs were refilled", |r, _| r.refills)
-        .sum("fallbacks", "allocations out of blocks of another mobility", |r, _| r.fallbacks)
+        .sum("pcpu_refills", "number of refills of per-CPU lists", |r, _| r.refills)
+        .sum("fallbacks", "allocations from blocks of another mobility", |r, _| r.fallbacks)
         .sum(
             "fragmenting",
-            "of these, those that fragment a pageblock; null: the recording does not tell (LTTng)",
+            "number of these that fragment a pageblock; null: not recorded (LTTng)",
             |r, c| c.if_known(r.fragmenting),
         )
         .sum("migrate_type_changed", "fallbacks that changed a block's mobility", |r, _| r.changed)
-        .sum("fragmenting_severe", "severe ones; null likewise", |r, c| c.if_known(r.severe))
-        .sum("fragmenting_moderate", "moderate ones; null likewise", |r, c| c.if_known(r.moderate))
+        .sum("fragmenting_severe", "severe ones; null: not recorded", |r, c| c.if_known(r.severe))
+        .sum("fragmenting_moderate", "moderate ones; null: not recorded", |r, c| {
+            c.if_known(r.moderate)
+        })
         .sum("allocated_bytes", "bytes allocated", |r, _| r.allocated_bytes)
         .inline(live_columns(|r: &ProcessRow| [r.live_bytes, r.live_uncertain]), |r, _| r)
 }
@@ -525,7 +514,7 @@ fn chain_columns<'a>() -> ColumnSet<'a, ChainRow, PageallocContext<'a>> {
     ColumnSet::new()
         .key(
             "stack",
-            "functions, innermost first, at most `--max-stack`; empty for allocations without one",
+            "functions, innermost first, at most `--max-stack`; empty without a call chain",
             |r: &ChainRow, c: &PageallocContext<'_>| c.stack(r),
         )
         .sum("allocations", "number", |r, _| r.allocs.count)
@@ -547,7 +536,7 @@ fn pagealloc_columns<'a>() -> ColumnSet<'a, KmemRead, PageallocContext<'a>> {
         )
         .table(
             "chains",
-            "allocations by call chain, those of which most stays first",
+            "allocations by call chain, most live bytes first",
             chain_columns(),
             |r, _, each| {
                 let mut rows: Vec<&ChainRow> = r.chains.rows().collect();
@@ -559,11 +548,9 @@ fn pagealloc_columns<'a>() -> ColumnSet<'a, KmemRead, PageallocContext<'a>> {
             order_rows(&r.pages).iter().for_each(each);
         })
         .inline(facts, |r, _| &r.pages)
-        .measure(
-            "vmstat",
-            "differences of counters of `/proc/vmstat`, where they are known",
-            |_, c| c.shown.vmstat.clone(),
-        )
+        .measure("vmstat", "changes of the counters in `/proc/vmstat`, if known", |_, c| {
+            c.shown.vmstat.clone()
+        })
         .inline(span_columns(), |r, _| r)
 }
 
@@ -573,7 +560,7 @@ pub(crate) fn schemas() -> [AnswerSchema; 2] {
         AnswerSchema::of(
             "kmem_stat",
             "kymo kmem stat --json",
-            "Numbers are of allocations that the selection chooses; frees end them.",
+            "Numbers refer to the selected allocations; frees count with their allocation.",
             stat_columns(),
         ),
         AnswerSchema::of("kmem_pagealloc", "kymo kmem pagealloc --json", "", pagealloc_columns()),

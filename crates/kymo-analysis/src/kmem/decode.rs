@@ -1,5 +1,5 @@
-//! Events of the slab and the page allocator, of all formats and kernels, as one enumeration.
-//! Which fields an event class has is looked up once for each layout.
+//! Events of the slab and the page allocator, of all formats and kernels, as one enumeration. Which
+//! fields an event class has is resolved once for each layout.
 
 use kymo_events::{EventFields, FieldId, LayoutMemo, RecordedClass, RecordedEvent};
 
@@ -75,7 +75,7 @@ pub enum KmemEvent {
     ExtFrag {
         /// Order of the block they are taken from.
         fallback_order: i64,
-        /// Whether they are of a block smaller than a pageblock, where the recording tells.
+        /// Whether they are of a block smaller than a pageblock, where the recording has it.
         fragmenting: Option<bool>,
         /// Whether the whole pageblock changes its mobility.
         change_ownership: bool,

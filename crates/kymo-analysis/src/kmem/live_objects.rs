@@ -1,6 +1,6 @@
-//! Objects that are alive, by address. There are hundreds of thousands, which processors keep in
-//! no cache: a table of one array, whose places are touched for many steps at once before these are
-//! taken, so that the memory is waited for once.
+//! Objects that are alive, by address. There are hundreds of thousands, which processors keep in no
+//! cache: a table of one array, whose slots are prefetched for many steps before these are applied,
+//! so that their cache misses overlap.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -41,7 +41,7 @@ impl Default for LiveObjects {
 }
 
 impl LiveObjects {
-    /// How many there are.
+    /// Number of objects.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -56,7 +56,7 @@ impl LiveObjects {
         (place + 1) & (self.places.len() - 1)
     }
 
-    /// Where an address is, or the free place where it would be.
+    /// Returns the slot of an address, or the free slot where it belongs.
     #[inline]
     fn find(&self, ptr: u64) -> usize {
         let mut place = self.home(ptr);

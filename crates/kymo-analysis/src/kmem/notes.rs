@@ -1,4 +1,4 @@
-//! What did not fit together, as notes for the ledger.
+//! Notes for the ledger about events that do not match each other.
 
 use kymo_model::{Note, NoteKind, counted};
 
@@ -52,7 +52,7 @@ pub fn slab_notes(read: &KmemRead) -> Vec<Note> {
     let crowded = slab.crowded + slab.alloc_rows_crowded + read.sites.crowded;
     if crowded > 0 {
         let what = counted(crowded, "allocation", "allocations");
-        let fact = format!("{what} of more objects or callers than are told apart");
+        let fact = format!("{what} not attributed to a caller (table limit reached)");
         notes.push(doubt(NoteKind::Entries, fact, Some("choose fewer: --time, --cpu, --pid")));
     }
     notes
@@ -100,7 +100,7 @@ pub fn page_notes(read: &KmemRead) -> Vec<Note> {
     let crowded = pages.crowded + read.chains.crowded + read.sites.crowded;
     if crowded > 0 {
         let what = counted(crowded, "allocation", "allocations");
-        let fact = format!("{what} of more blocks, callers or call chains than are told apart");
+        let fact = format!("{what} not attributed to a caller or call chain (table limit reached)");
         notes.push(doubt(NoteKind::Entries, fact, Some("choose fewer: --time, --cpu, --pid")));
     }
     notes
@@ -111,12 +111,12 @@ pub fn process_notes(read: &KmemRead) -> Vec<Note> {
     let mut notes = Vec::new();
     if read.processes.unknown_fragmenting > 0 {
         let what = counted(read.processes.unknown_fragmenting, "fallback", "fallbacks");
-        let fact = format!("{what}: the recording does not tell the order of pageblocks");
+        let fact = format!("{what}: the recording does not contain the order of pageblocks");
         notes.push(doubt(NoteKind::Missing, fact, None));
     }
     if read.processes.crowded > 0 {
         let what = counted(read.processes.crowded, "event", "events");
-        let fact = format!("{what} of more threads than are told apart are in one row");
+        let fact = format!("{what} of further threads in one row (table limit reached)");
         notes.push(doubt(NoteKind::Entries, fact, None));
     }
     notes

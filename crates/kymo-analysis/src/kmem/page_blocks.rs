@@ -27,7 +27,7 @@ pub(super) struct PageBlock {
     pub(super) losses: u16,
 }
 
-/// Of an allocation that was not chosen.
+/// Row of an allocation that the selection leaves out.
 pub(super) const NOT_CHOSEN: u16 = u16::MAX;
 
 /// Blocks by their first page.

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::pages::PageSum;
 use crate::call_sites::{CallSites, SiteId};
 
-/// Chains that are told apart.
+/// Most chains that are distinguished.
 const MOST_CHAINS: usize = 1 << 16;
 /// Functions of a chain that count; perf looks at 16.
 const MOST_FRAMES: usize = 32;
@@ -20,7 +20,7 @@ pub struct ChainRow {
     pub allocs: PageSum,
     /// Bytes that are alive at the end.
     pub live_bytes: u64,
-    /// Of these, bytes that may have been freed when events were lost.
+    /// Live bytes that may have been freed when events were lost.
     pub live_uncertain: u64,
 }
 

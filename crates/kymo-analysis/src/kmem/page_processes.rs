@@ -20,7 +20,7 @@ pub struct ProcessRow {
     pub comm: Vec<u8>,
     /// Thread; `None` in a row of several.
     pub tid: Option<u32>,
-    /// Name and thread of its parent, where the recording tells.
+    /// Name and thread of its parent, where the recording has them.
     pub parent: Option<(Vec<u8>, u32)>,
     /// Pages allocated (`mm_page_alloc`).
     pub allocated: u64,
@@ -38,9 +38,9 @@ pub struct ProcessRow {
     pub refills: u64,
     /// Fallbacks to another mobility (`mm_page_alloc_extfrag`).
     pub fallbacks: u64,
-    /// Of these, those that fragment a pageblock.
+    /// Fallbacks that fragment a pageblock.
     pub fragmenting: u64,
-    /// Of these, those by blocks of order 3 or smaller.
+    /// Fragmenting fallbacks by blocks of order 3 or smaller.
     pub severe: u64,
     /// The others.
     pub moderate: u64,
@@ -50,7 +50,7 @@ pub struct ProcessRow {
     pub allocated_bytes: u64,
     /// Bytes of these that are alive at the end.
     pub live_bytes: u64,
-    /// Of these, bytes that may have been freed when events were lost.
+    /// Live bytes that may have been freed when events were lost.
     pub live_uncertain: u64,
     in_drain: bool,
     in_refill: bool,

@@ -48,7 +48,7 @@ impl PageSum {
     }
 }
 
-/// What allocations have in common that are in one row.
+/// Key of a row of allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct CallerKey {
     site: SiteId,
@@ -74,7 +74,7 @@ pub struct PageCallerRow {
     pub kept: PageSum,
     /// Bytes alive at the end.
     pub live_bytes: u64,
-    /// Of these, bytes that may have been freed when events were lost.
+    /// Live bytes that may have been freed when events were lost.
     pub live_uncertain: u64,
 }
 
@@ -95,7 +95,7 @@ pub struct PageAllocRow {
     losses: u16,
 }
 
-/// What is counted of the page allocator.
+/// Counts of the page allocator.
 #[derive(Debug)]
 pub struct PageTable {
     /// Bytes of a page.
@@ -119,7 +119,7 @@ pub struct PageTable {
     pub reused: PageSum,
     /// Alive at the end, in bytes.
     pub live_bytes: u64,
-    /// Of these, bytes that may have been freed when events were lost.
+    /// Live bytes that may have been freed when events were lost.
     pub live_uncertain: u64,
     /// Rows that there was no room for.
     pub crowded: u64,
@@ -195,7 +195,7 @@ impl PageTable {
         }
         let mut key = key;
         if self.callers.len() >= MOST_ROWS {
-            // Flags and addresses of those that there is no room for are not told.
+            // Flags and addresses of those beyond the limit are not reported.
             self.crowded += 1;
             (key.site, key.gfp) = (SiteId(0), 0);
             if let Some(id) = self.caller_ids.get(&key) {
@@ -282,7 +282,7 @@ impl PageTable {
     }
 
     /// Gives an allocation, whose stack has come, to its caller; `from` is the caller that it was
-    /// counted with. Tells whether it is alive.
+    /// counted with. Returns whether it is alive.
     pub(super) fn settle(
         &mut self,
         a: &PageAllocation,
@@ -378,8 +378,8 @@ impl PageTable {
         Some(FreedBlock { chain: block.chain, process: block.process, bytes: bytes.min(full) })
     }
 
-    /// Sums up what is alive; `losses` is the number of losses met, `doubt` is told what may have
-    /// been freed when events were lost.
+    /// Sums up what is alive; `losses` is the number of losses met, `doubt` receives blocks that
+    /// may have been freed when events were lost.
     pub(super) fn finish(&mut self, losses: u16, doubt: &mut dyn FnMut(FreedBlock)) {
         for block in self.blocks.drain().filter(|b| b.losses != NOT_CHOSEN) {
             let bytes = self.page_size << block.order;
@@ -417,7 +417,7 @@ impl PageTable {
         line.and_then(|line| line.get(migrate_type)).copied().unwrap_or_default()
     }
 
-    /// Of these, bytes that may have been freed when events were lost.
+    /// Live bytes of an order and mobility that may have been freed when events were lost.
     pub fn uncertain_of_order(&self, order: u8, migrate_type: usize) -> u64 {
         let line = self.uncertain_by_order.get(usize::from(order));
         line.and_then(|line| line.get(migrate_type)).copied().unwrap_or_default()

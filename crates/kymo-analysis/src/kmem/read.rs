@@ -18,13 +18,13 @@ use crate::call_sites::{CallSites, SiteId};
 use crate::losses::{LossWindows, MOST_CPUS, select_events};
 use kymo_format::print_argument::FlagNames;
 
-/// Event that tells who the parent of a new task is.
+/// Event with the parent of a new task.
 const FORK: &str = "sched:sched_process_fork";
 
-/// What is counted.
+/// Options of counting allocations.
 #[derive(Debug, Default)]
 pub struct KmemConfig {
-    /// Which allocations count: by time, CPU and task; frees count with them.
+    /// Selection of allocations: by time, CPU and task; frees count with them.
     pub selection: EventSelection,
     /// The slab allocator.
     pub slab: bool,
@@ -38,7 +38,7 @@ pub struct KmemConfig {
     pub processes: bool,
 }
 
-/// What was counted.
+/// Allocations that were counted.
 #[derive(Debug)]
 pub struct KmemRead {
     /// Objects.
@@ -65,11 +65,11 @@ pub struct KmemRead {
     pub malformed: u64,
     /// Times of the first and the last event.
     pub span: Option<(u64, u64)>,
-    /// What the readers say.
+    /// Summary of the readers.
     pub summary: ReadSummary,
 }
 
-/// NUMA nodes of CPUs, where a perf.data tells.
+/// NUMA nodes of CPUs, where a perf.data has them.
 fn cpu_nodes(source: &EventSource) -> Vec<Option<u32>> {
     let mut nodes = Vec::new();
     if source.perf_count() != 1 || source.timeline().is_some() {

@@ -10,10 +10,10 @@ use crate::call_sites::{CallSites, SiteId};
 const MOST_LIVE: usize = 900_000;
 /// Addresses of objects with rows of their own.
 const MOST_ALLOC_ROWS: usize = 450_000;
-/// Steps that are taken at once.
+/// Steps of a batch.
 const STEPS: usize = 32;
 
-/// Of an allocation that was not chosen: it is known, so that its free is not of nothing.
+/// Row of an allocation that the selection leaves out: it is kept so that its free finds it.
 const NOT_CHOSEN: u16 = u16::MAX;
 
 /// Allocations at one place of code.
@@ -31,7 +31,7 @@ pub struct SlabCallerRow {
     pub live: u64,
     /// Their bytes.
     pub live_bytes: u64,
-    /// Of the objects alive, those that may have been freed when events were lost.
+    /// Live objects that may have been freed when events were lost.
     pub live_uncertain: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct SlabAllocRow {
     losses: u16,
 }
 
-/// What is counted of the slab allocator.
+/// Counts of the slab allocator.
 #[derive(Debug, Default)]
 pub struct SlabTable {
     /// Bytes asked for.
@@ -94,7 +94,7 @@ pub struct SlabTable {
     pub live: u64,
     /// Their bytes.
     pub live_bytes: u64,
-    /// Of the objects alive, those that may have been freed when events were lost.
+    /// Live objects that may have been freed when events were lost.
     pub live_uncertain: u64,
     /// Objects without rows of their own.
     pub alloc_rows_crowded: u64,
@@ -108,7 +108,7 @@ pub struct SlabTable {
 #[derive(Clone, Copy, Debug)]
 struct Step {
     ptr: u64,
-    /// Of an allocation.
+    /// Sizes of an allocation; `None` for a free.
     allocated: Option<AllocatedBytes>,
     cpu: u16,
     /// Losses met so far.

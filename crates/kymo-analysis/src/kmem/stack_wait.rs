@@ -10,7 +10,7 @@ use crate::losses::MOST_CPUS;
 /// Allocations of a CPU that wait: task, soft interrupt, interrupt, NMI.
 const DEEPEST: usize = 4;
 
-/// What an event and its stack have in common.
+/// Fields that an event shares with its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StackContext {
     tid: i64,

@@ -51,22 +51,18 @@ fn row_columns<'a>(details: bool) -> ColumnSet<'a, KworkRow, Wanted<'a>> {
         .key("cpu", "CPU where it began", |r, _| r.cpu)
         .key(
             "id",
-            "number of the interrupt or softirq, address of the work item; null in a row of the \
-             work items of one function",
+            "number of the interrupt or softirq, or address of the work item; null in a row for \
+             all work items of one function",
             |r, _| r.id,
         )
-        .group("runtime", "times from begin to end", delay_columns(details), |r, _| &r.runtime)
+        .group("runtime", "times from start to end", delay_columns(details), |r, _| &r.runtime)
         .group(
             "delay",
-            "times from the first raise (activation of a work item) to the begin",
+            "times from the first raise (for work items: activation) to the start",
             delay_columns(details),
             |r, _| &r.delay,
         )
-        .sum(
-            "uncertain",
-            "intervals in which events were lost; they are in no other number",
-            |r, _| r.uncertain,
-        )
+        .sum("uncertain", "intervals with lost events; not counted elsewhere", |r, _| r.uncertain)
 }
 
 fn report_columns<'a>(details: bool) -> ColumnSet<'a, KworkTable, Wanted<'a>> {
@@ -74,11 +70,11 @@ fn report_columns<'a>(details: bool) -> ColumnSet<'a, KworkTable, Wanted<'a>> {
         .key("comm", "name of the task", |t: &DelayedTask, _: &Wanted<'_>| Name(t.comm.clone()))
         .key("tid", "its thread", |t, _| t.tid)
         .inline(delay_columns(details), |t, _| &t.held_up)
-        .measure("longest_by", "name of what held it up longest", |t, _| t.longest_by.clone());
+        .measure("longest_by", "name of the longest delay's cause", |t, _| t.longest_by.clone());
     ColumnSet::new()
         .table(
             "rows",
-            "a row by kind, name and CPU: those that have what the command shows, in its order",
+            "one row per kind, name and CPU, sorted like the text output",
             row_columns(details),
             |t: &KworkTable, wanted: &Wanted<'_>, each| {
                 let mut rows: Vec<_> = t.rows.iter().filter(|row| wanted.has(row)).collect();
@@ -88,7 +84,7 @@ fn report_columns<'a>(details: bool) -> ColumnSet<'a, KworkTable, Wanted<'a>> {
         )
         .table(
             "held_up",
-            "tasks that did not run while interrupts and softirqs did, the longest time first",
+            "tasks delayed by interrupts and softirqs, longest time first",
             task,
             |t, _, each| t.delayed.iter().for_each(each),
         )
@@ -97,22 +93,21 @@ fn report_columns<'a>(details: bool) -> ColumnSet<'a, KworkTable, Wanted<'a>> {
 
 fn read_columns<'a, C: 'a>() -> ColumnSet<'a, KworkRead, C> {
     let halves = ColumnSet::new()
-        .sum("raises_only", "raises without a begin", |r: &KworkRead, _: &C| {
+        .sum("raises_only", "raises without a start", |r: &KworkRead, _: &C| {
             r.machine.counts.raises
         })
-        .sum("entries_only", "begins without an end", |r, _| r.machine.counts.entries)
-        .sum("exits_only", "ends without a begin", |r, _| r.machine.counts.exits)
-        .sum("unraised", "begins without a raise", |r, _| r.machine.counts.unraised)
-        .sum("repeated_raises", "raises of what was raised before", |r, _| {
+        .sum("entries_only", "starts without an end", |r, _| r.machine.counts.entries)
+        .sum("exits_only", "ends without a start", |r, _| r.machine.counts.exits)
+        .sum("unraised", "starts without a raise", |r, _| r.machine.counts.unraised)
+        .sum("repeated_raises", "repeated raises before the start", |r, _| {
             r.machine.counts.repeated
         })
-        .sum("uncertain", "halves between which events were lost", |r, _| {
-            r.machine.counts.touching_loss
-        });
+        .sum("uncertain", "intervals with lost events", |r, _| r.machine.counts.touching_loss);
     ColumnSet::new()
         .group(
             "halves",
-            "events without a partner: of what is open when the recording begins or ends, or lost",
+            "unmatched events: the interval crosses the start or end of the recording, or events \
+             were lost",
             halves,
             |r, _| r,
         )
@@ -128,7 +123,7 @@ impl KworkTable {
     }
 }
 
-/// What rows of `top` take besides the row.
+/// Data that rows of `top` need besides the row.
 struct TopContext<'a> {
     name: Option<&'a str>,
     total: CpuShare,
@@ -137,10 +132,10 @@ struct TopContext<'a> {
 fn top_columns<'a>() -> ColumnSet<'a, CpuUsage, TopContext<'a>> {
     let times = || {
         ColumnSet::new()
-            .sum("total_ns", "all that is known", |s: &CpuShare, _: &TopContext<'_>| s.total)
+            .sum("total_ns", "known time", |s: &CpuShare, _: &TopContext<'_>| s.total)
             .sum("idle_ns", "idle, without interrupts and softirqs", |s, _| s.idle)
-            .sum("irq_ns", "interrupts without those within softirqs", |s, _| s.irq)
-            .sum("softirq_ns", "softirqs, with interrupts within", |s, _| s.softirq)
+            .sum("irq_ns", "interrupts, except nested in softirqs", |s, _| s.irq)
+            .sum("softirq_ns", "softirqs, with nested interrupts", |s, _| s.softirq)
     };
     let cpu = ColumnSet::new()
         .key("cpu", "number of the CPU", |(number, _): &(usize, CpuShare), _| *number)
@@ -153,7 +148,7 @@ fn top_columns<'a>() -> ColumnSet<'a, CpuUsage, TopContext<'a>> {
         .sum("held_up_ns", "time in which interrupts and softirqs held it up", |t, _| t.held_up)
         .share("usage_percent", "shares of its CPUs, added up", |t, _| t.usage);
     ColumnSet::new()
-        .group("total", "all CPUs together", times(), |_: &CpuUsage, c: &TopContext<'_>| &c.total)
+        .group("total", "sum of all CPUs", times(), |_: &CpuUsage, c: &TopContext<'_>| &c.total)
         .table("cpus", "CPUs with known time", cpu, |u, _, each| {
             let all = u.cpus.iter().copied().enumerate();
             all.filter(|(_, cpu)| cpu.total > 0).for_each(|cpu| each(&cpu));
@@ -189,19 +184,21 @@ pub fn kwork_line_columns<'a>() -> ColumnSet<'a, KworkLine<'a>, usize> {
         .key("kind", "kind of work", |l, _| l.kind.name())
         .of(KINDS)
         .key("name", "perf's name", |l, _| l.name)
-        .key("id", "number of the interrupt or softirq, address of the work item", |l, _| l.id)
+        .key("id", "number of the interrupt or softirq, or address of the work item", |l, _| l.id)
         .measure("start_ns", "begin", |l, _| l.interval.start.time)
         .measure("end_ns", "end", |l, _| l.interval.end)
         .key("cpu", "CPU where it began", |l, _| l.interval.start.cpu)
         .measure("end_cpu", "CPU where it ended", |l, _| l.cpu)
-        .sum("runtime_ns", "time from begin to end", |l, _| l.interval.end - l.interval.start.time)
+        .sum("runtime_ns", "time from start to end", |l, _| l.interval.end - l.interval.start.time)
         .measure("raised_ns", "first raise", |l, _| l.interval.start.raised)
-        .sum("delay_ns", "time from the first raise to the begin", |l, _| l.delay())
-        .key("comm", "name of the task in which it happened", |l, _| Name(l.task.comm().to_vec()))
+        .sum("delay_ns", "time from the first raise to the start", |l, _| l.delay())
+        .key("comm", "name of the interrupted task, or of the worker", |l, _| {
+            Name(l.task.comm().to_vec())
+        })
         .key("tid", "its thread", |l, _| l.task.tid)
         .key("pid", "its process", |l, _| l.task.pid)
-        .measure("uncertain", "whether events were lost meanwhile", |l, _| l.is_uncertain())
-        .measure("stack", "callers of the begin, with `-g`", |l, most| l.stack(*most).to_vec())
+        .measure("uncertain", "whether events were lost during it", |l, _| l.is_uncertain())
+        .measure("stack", "with `-g`: callers of the start", |l, most| l.stack(*most).to_vec())
 }
 
 /// Definitions of these answers.
@@ -210,7 +207,7 @@ pub(crate) fn schemas() -> [AnswerSchema; 3] {
         AnswerSchema::of(
             "kwork_report",
             "kymo kwork report --json, latency --json",
-            "Both commands give the same.",
+            "Both commands print the same object.",
             report_columns(true),
         ),
         AnswerSchema::of("kwork_timehist", "kymo kwork timehist --json", "", kwork_line_columns())

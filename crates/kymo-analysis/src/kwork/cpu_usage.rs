@@ -1,4 +1,4 @@
-//! Shares of the CPUs' time: tasks, interrupts, softirqs, nobody.
+//! Shares of the CPUs' time: tasks, interrupts, softirqs, idle.
 
 use kymo_events::{EventSource, FieldId, RecordedEvent, SourceError};
 use rustc_hash::FxHashMap;
@@ -54,7 +54,7 @@ pub struct CpuUsage {
     pub crowded: u64,
     /// Whether there are switches of tasks.
     pub has_switches: bool,
-    /// What was read.
+    /// Work that was read.
     pub read: KworkRead,
 }
 

@@ -1,5 +1,5 @@
 //! Events of interrupts, softirqs and work items as one enumeration. Which fields an event class
-//! has is looked up once for each layout.
+//! has is resolved once for each layout.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use kymo_events::{FieldId, LayoutId, LayoutMemo, RecordedClass, RecordedEvent};
 
 use kymo_format::print_argument::FlagNames;
 
-/// What a piece of the kernel's work is.
+/// Kind of a work item: interrupt, softirq or workqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KworkKind {
     /// Handler of an interrupt.
@@ -51,11 +51,13 @@ impl FromStr for KworkKind {
 
     fn from_str(text: &str) -> Result<KworkKind, String> {
         let found = KworkKind::ALL.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| format!("there is no {text:?}; there are irq, softirq and workqueue"))
+        found.ok_or_else(|| {
+            format!("unknown kind {text:?}; the kinds are irq, softirq and workqueue")
+        })
     }
 }
 
-/// Part of a life that an event tells of.
+/// Part of a work item's life that an event reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KworkPhase {
     /// It is asked for.
@@ -71,7 +73,7 @@ pub enum KworkPhase {
 pub struct KworkEvent<'e> {
     /// Its kind.
     pub kind: KworkKind,
-    /// What happens.
+    /// Phase of the work item.
     pub phase: KworkPhase,
     /// Number of the interrupt or softirq, or address of the work item.
     pub id: u64,
@@ -127,7 +129,7 @@ pub struct KworkDecoder {
 }
 
 impl KworkDecoder {
-    /// Whether events of a layout are of pieces of work, if one came before.
+    /// Whether events of a layout are of work items, if one came before.
     pub fn takes(&self, layout: LayoutId) -> Option<bool> {
         self.plans.get(layout).map(Option::is_some)
     }

@@ -1,6 +1,6 @@
-//! Pieces of work from their raise to their end. Interrupts and softirqs stay on their CPU; a
-//! work item may be asked for on one CPU, begin on another one, and go on with its worker to a
-//! third: it is known by its address and its worker.
+//! Work items from their raise to their end. Interrupts and softirqs stay on their CPU; an item of
+//! a workqueue may be queued on one CPU, start on another one, and move with its worker to a third:
+//! it is known by its address and its worker.
 
 use kymo_events::RecordedEvent;
 use rustc_hash::FxHashMap;
@@ -11,8 +11,8 @@ use crate::losses::{LossWindows, MOST_CPUS};
 /// Pieces that are open at a time.
 const MOST_OPEN: usize = 1 << 17;
 
-/// Where a piece of work belongs: CPU of an interrupt or softirq, worker of a work item; that
-/// of one which is only asked for is not known yet.
+/// Owner of a work item (CPU of an interrupt or softirq, worker of a workqueue item) that is queued
+/// only, so that it is not known yet.
 const ANYWHERE: u32 = u32::MAX;
 
 type OpenKey = (KworkKind, u32, u64);
@@ -20,13 +20,13 @@ type OpenKey = (KworkKind, u32, u64);
 /// Begin of a piece of work.
 #[derive(Clone, Debug, Default)]
 pub struct KworkStart {
-    /// When.
+    /// Time.
     pub time: u64,
     /// On which CPU.
     pub cpu: u32,
     /// Address of a work item's function.
     pub function: Option<u64>,
-    /// When it was first asked for, where the recording tells.
+    /// Time of the first request, where the recording has it.
     pub raised: Option<u64>,
     /// Whether events were lost since.
     pub delay_touches_loss: bool,
@@ -48,7 +48,7 @@ pub struct KworkInterval {
     pub holds_up_task: bool,
 }
 
-/// What an event changes.
+/// Change that an event makes.
 #[derive(Clone, Debug)]
 pub enum KworkStep {
     /// A piece of work begins.
@@ -81,12 +81,13 @@ pub struct KworkCounts {
 /// Interrupts and softirqs of a CPU that are nested.
 const DEEPEST: usize = 8;
 
-/// The pieces of work that are open.
+/// Open work items.
 #[derive(Debug, Default)]
 pub struct KworkMachine {
     raised: FxHashMap<OpenKey, u64>,
     open: FxHashMap<OpenKey, KworkStart>,
-    /// When each softirq and work item began last: a raise that was lost since may be the first.
+    /// Time at which each softirq and work item last began: a raise that was lost since may be the
+    /// first.
     begun: FxHashMap<OpenKey, u64>,
     /// Interrupts and softirqs that run on each CPU, the interrupted ones first.
     cpus: Vec<Vec<OpenKey>>,
@@ -173,7 +174,8 @@ impl KworkMachine {
         start
     }
 
-    /// When the same began before, or the recording did; nothing of interrupts, which nobody raises.
+    /// Time when an earlier run with the same key, or the recording, started; none for interrupts,
+    /// which are not raised.
     fn begun_before(&mut self, key: OpenKey, time: u64) -> Option<u64> {
         if key.0 == KworkKind::Irq {
             return None;
@@ -221,7 +223,7 @@ impl KworkMachine {
         }
     }
 
-    /// Something ends on a CPU; tells whether it was the outermost.
+    /// Something ends on a CPU; returns whether it was the outermost.
     fn leave(&mut self, key: OpenKey) -> bool {
         let Some(running) = self.cpus.get_mut(key.1 as usize) else { return false };
         if key.0 == KworkKind::Workqueue {

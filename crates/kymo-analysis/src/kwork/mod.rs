@@ -1,5 +1,5 @@
-//! What the kernel does beside tasks: interrupts, softirqs and work items; how long they take,
-//! how long they waited, and whom they held up; out of events of any recording.
+//! Work of the kernel outside tasks: durations and latencies of interrupts, softirqs and work
+//! items, and the tasks that they delay, from the events of any recording.
 //!
 //! ```text
 //! RecordedEvent ─ KworkDecoder ─► KworkEvent ─ KworkMachine ─► KworkStep ─► tables, lines

@@ -1,4 +1,4 @@
-//! What did not fit together, as notes for the ledger.
+//! Notes for the ledger about events that do not match each other.
 
 use kymo_model::{Note, NoteKind, NoteList, counted};
 
@@ -21,7 +21,7 @@ pub fn kwork_notes(read: &KworkRead) -> Vec<Note> {
     }
     let missing = c.entries.saturating_sub(read.open_at_end) + c.exits;
     if read.machine.has_losses() && missing > 0 {
-        let fact = format!("{missing} begins and ends have no partner: events were lost");
+        let fact = format!("{missing} starts and ends are unmatched: events were lost");
         notes.doubt(NoteKind::Unmatched, fact, None);
     }
     notes.counted(
@@ -33,13 +33,13 @@ pub fn kwork_notes(read: &KworkRead) -> Vec<Note> {
     notes.counted(
         c.crowded + read.sites.crowded,
         NoteKind::Entries,
-        "piece of work of more than are told apart at a time is left out",
-        "pieces of work of more than are told apart at a time are left out",
+        "work item is left out (table limit reached)",
+        "work items are left out (table limit reached)",
     );
     let halves = [
-        (c.raises, "were asked for and did not begin"),
+        (c.raises, "were requested but did not start"),
         (c.entries, "began and did not end"),
-        (c.exits, "ended without a begin"),
+        (c.exits, "ended without a start"),
     ];
     let halves: Vec<String> = halves
         .iter()
@@ -51,8 +51,7 @@ pub fn kwork_notes(read: &KworkRead) -> Vec<Note> {
     }
     if c.unraised > 0 && read.machine.has_raises.contains(&true) {
         let fact = format!(
-            "{} softirqs and work items began without having been asked for in the recording; they \
-             have no delay",
+            "{} softirqs and work items started without a raise in the recording; they have no delay",
             c.unraised
         );
         notes.choice(NoteKind::Unmatched, fact, None);

@@ -12,10 +12,10 @@ use crate::call_sites::{CallSites, SiteId};
 use crate::losses::{MOST_CPUS, select_events};
 use kymo_format::print_argument::FlagNames;
 
-/// What is read.
+/// Options of reading work.
 #[derive(Debug, Default)]
 pub struct KworkConfig {
-    /// Which intervals count: by the time and CPU at which they end, and the task they are in.
+    /// Selection of intervals: by the time and CPU at which they end, and the task they are in.
     pub selection: EventSelection,
     /// Kinds of work; all where it is empty.
     pub kinds: Vec<KworkKind>,
@@ -48,7 +48,7 @@ impl KworkConfig {
     }
 }
 
-/// What was read.
+/// Work that was read.
 #[derive(Debug)]
 pub struct KworkRead {
     /// The machine as it was at the end.
@@ -57,7 +57,7 @@ pub struct KworkRead {
     pub sites: CallSites,
     /// Names of softirqs.
     pub softirq_names: FlagNames,
-    /// Number of events of pieces of work.
+    /// Number of events of work items.
     pub events: u64,
     /// Pieces that were open when the recording ended.
     pub open_at_end: u64,
@@ -65,11 +65,11 @@ pub struct KworkRead {
     pub span: Option<(u64, u64)>,
     /// Events that lack a field.
     pub malformed: u64,
-    /// What the readers say.
+    /// Summary of the readers.
     pub summary: ReadSummary,
 }
 
-/// What a consumer gets of an event.
+/// Event as a consumer receives it.
 pub(super) struct KworkSight<'a, 'e> {
     pub(super) kwork: &'a KworkEvent<'a>,
     pub(super) step: KworkStep,
@@ -113,14 +113,14 @@ impl KworkRead {
     }
 }
 
-/// Something that is told of pieces of work, and of the other events that were asked for.
+/// Receiver of work items, and of other requested events.
 pub(super) trait KworkSink {
     fn step(&mut self, sight: &KworkSight<'_, '_>, sites: &CallSites, softirqs: &FlagNames)
     -> bool;
     fn other(&mut self, _event: &RecordedEvent<'_>) {}
 }
 
-/// Reads pieces of work.
+/// Reads work items.
 ///
 /// # Errors
 /// If reading fails.
@@ -179,7 +179,7 @@ pub struct KworkLine<'a> {
 }
 
 impl KworkLine<'_> {
-    /// Time from the first raise to the begin, where the raise is known.
+    /// Time from the first raise to the start, where the raise is known.
     pub fn delay(&self) -> Option<u64> {
         let start = &self.interval.start;
         start.raised.map(|raised| start.time - raised)
@@ -190,7 +190,7 @@ impl KworkLine<'_> {
         self.interval.touches_loss || self.interval.start.delay_touches_loss
     }
 
-    /// Callers of the begin, a number of them at most.
+    /// Callers of the start, up to a number of them.
     pub fn stack(&self, most: usize) -> &[String] {
         let stack = &self.interval.start.stack;
         stack.get(..most).unwrap_or(stack)
@@ -242,7 +242,7 @@ impl KworkSink for LineSink<'_> {
     }
 }
 
-/// Reads pieces of work, and hands each to `write` when it ends; `false` ends reading.
+/// Reads work items, and hands each to `write` when it ends; `false` ends reading.
 ///
 /// # Errors
 /// If reading fails.

@@ -1,4 +1,4 @@
-//! Run times and delays of pieces of work, and the tasks that they held up.
+//! Run times and delays of work items, and the tasks that they delayed.
 
 use kymo_events::{EventSource, SourceError};
 use rustc_hash::FxHashMap;
@@ -10,7 +10,7 @@ use crate::call_sites::{CallSites, SiteId};
 use crate::tasks::DelayStats;
 use kymo_format::print_argument::FlagNames;
 
-/// Rows of pieces of work, and of tasks.
+/// Most rows of work items, and of tasks.
 const MOST_ROWS: usize = 100_000;
 /// Bytes of a task's name.
 const COMM: usize = 16;
@@ -28,7 +28,7 @@ pub struct KworkRow {
     pub id: Option<u64>,
     /// Times from begin to end.
     pub runtime: DelayStats,
-    /// Times from the first raise to the begin.
+    /// Times from the first raise to the start.
     pub delay: DelayStats,
     /// Intervals in which events were lost; they are in no other number.
     pub uncertain: u64,
@@ -47,7 +47,7 @@ pub struct DelayedTask {
     pub longest_by: String,
 }
 
-/// All pieces of work.
+/// All work items.
 #[derive(Debug)]
 pub struct KworkTable {
     /// Rows, in the order in which they came.
@@ -56,12 +56,11 @@ pub struct KworkTable {
     pub delayed: Vec<DelayedTask>,
     /// Pieces and tasks without rows of their own.
     pub crowded: u64,
-    /// What was read.
+    /// Work that was read.
     pub read: KworkRead,
 }
 
-/// What pieces of work have in common that are in one row: kind, CPU, number; of work items
-/// the function.
+/// Key of a row: kind, CPU, number; of work items the function.
 type RowKey = (KworkKind, u32, u64, Option<SiteId>);
 
 struct TableSink<'a> {
@@ -178,8 +177,8 @@ impl KworkSink for TableSink<'_> {
 }
 
 impl KworkTable {
-    /// Counts the pieces of work of recordings. `per_work`: a row for each work item instead of
-    /// one for each function.
+    /// Counts the work items of recordings. `per_work`: a row for each item of a workqueue instead
+    /// of one for each function.
     ///
     /// # Errors
     /// If reading fails.

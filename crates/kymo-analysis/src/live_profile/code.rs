@@ -1,5 +1,5 @@
-//! Code of a function that samples are in: listed by the thread of names, costs counted anew
-//! whenever somebody looks.
+//! Code of a function that samples are in: listed by the thread of names, costs counted anew at
+//! each request.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ impl LiveCode {
 }
 
 impl LiveProfile {
-    /// What the samples that count cost in a function, by address as it was recorded.
+    /// Returns the cost of the selected samples in a function, by recorded address.
     pub fn places_of(&self, query: &LiveQuery, function: FunctionId) -> BTreeMap<u64, CostSum> {
         let mut places: BTreeMap<u64, CostSum> = BTreeMap::new();
         self.each_stack(query, &mut |_, slot, weight| {

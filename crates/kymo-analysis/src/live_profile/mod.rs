@@ -1,6 +1,6 @@
-//! A profile of samples while they come: those of the last minutes, by stack, in memory that
-//! does not grow with time. What addresses are called is found out beside (`names`); tables
-//! (`rows`) and call trees (`tree`) of any part of the time are made when somebody looks.
+//! A profile of samples while they come: those of the last minutes, by stack, in memory that does
+//! not grow with time. Names of addresses are resolved by a thread (`names`); tables (`rows`) and
+//! call trees (`tree`) of any part of the time are computed on request.
 //!
 //! ```text
 //!  rings ─► order ─► state ─► stacks of addresses, samples in time ─► rows, trees
@@ -26,7 +26,7 @@ use kymo_files::perfdata::{Batch, EventDesc, Features, PerfDataReadStats, RingRe
 use kymo_model::{Misc, RecordKind, SamplePlaces, Sideband};
 use kymo_symbols::{Resolver, ResolverOptions};
 
-use crate::addresses::{AddressId, Addresses};
+use crate::addresses::{Address, AddressId, Addresses};
 use crate::counting::{Counter, Slot, SlotId};
 use crate::samples::{Job, Mark, Settings, Share, Space, StackLimit};
 use names::AddressNames;
@@ -37,15 +37,17 @@ pub use names::{FunctionId, LiveFunction, LiveLine, PendingNames};
 pub use rows::{LiveKey, LiveQuery, LiveRow, LiveRows, RowKey, TaskZoom};
 pub use tree::{LiveNodeId, LiveTree, LiveTreeNode, NodeKind};
 
-/// How samples are kept.
+/// Options of keeping samples.
 #[derive(Clone, Debug)]
 pub struct LiveProfileOptions {
-    /// Where symbols come from.
+    /// Sources of symbols.
     pub symbols: ResolverOptions,
     /// Keep samples of different CPUs apart.
     pub by_cpu: bool,
     /// Nanoseconds that samples are kept for.
     pub span: u64,
+    /// Nanoseconds that a page is about.
+    pub page: u64,
     /// The event whose samples are context switches: with the records of switches they tell
     /// where threads are off the CPU, and for how long.
     pub off_cpu: Option<usize>,
@@ -62,8 +64,11 @@ struct LiveSample {
     event: u32,
 }
 
-/// Samples that are kept at most: 24 bytes each.
-const MOST_SAMPLES: usize = 1 << 20;
+/// Bytes of samples with their stacks and addresses that are kept, about; four times as many while
+/// they are looked at.
+const MOST_BYTES: usize = 20 << 20;
+/// Bytes of tables that stacks are unwound with.
+const MOST_TABLES: usize = 16 << 20;
 /// Distinct stacks and addresses beyond those in use before they are sorted out.
 const UNUSED: usize = 1 << 16;
 
@@ -82,6 +87,10 @@ pub struct LiveProfile {
     count: u64,
     /// Samples that were dropped before their time was over.
     dropped_early: u64,
+    /// Time before which none is left.
+    dropped_to: u64,
+    /// Less was left than a page is about.
+    are_pages_cut: bool,
     /// Distinct addresses and stacks that were in use when they were sorted out last.
     used: (usize, usize),
     /// Samples from here on are looked at: they stay.
@@ -120,6 +129,8 @@ impl LiveProfile {
             newest: 0,
             count: 0,
             dropped_early: 0,
+            dropped_to: 0,
+            are_pages_cut: false,
             used: (0, 0),
             held: None,
             ended: Default::default(),
@@ -246,14 +257,27 @@ impl LiveProfile {
         }
     }
 
-    /// Drops samples whose time is over, and now and then the stacks that nobody needs.
+    /// Drops samples whose time is over, and now and then unused stacks.
     fn forget_old(&mut self) {
+        self.share.unwinder.forget_binaries_beyond(MOST_TABLES);
         let from = self.kept_from();
         let old = self.samples.partition_point(|s| s.time < from);
         self.samples.drain(..old);
-        let more = self.samples.len().saturating_sub(MOST_SAMPLES);
-        self.samples.drain(..more);
-        self.dropped_early += more as u64;
+        let most = if self.held.is_some() { 4 * MOST_BYTES } else { MOST_BYTES };
+        if self.held_bytes() > most {
+            self.sort_out();
+            // So that it is not soon done again.
+            if self.held_bytes() > most / 4 * 3 {
+                let more = self.samples.len() / 2;
+                self.samples.drain(..more);
+                self.dropped_early += more as u64;
+                self.dropped_to = self.samples.front().map_or(self.newest, |s| s.time);
+                let left = self.newest - self.dropped_to.min(self.newest);
+                self.are_pages_cut |= left < self.options.page.min(self.options.span);
+                self.sort_out();
+            }
+            self.samples.shrink_to_fit();
+        }
         let stacks: usize = self.share.counters.iter().map(|c| c.slots.len()).sum();
         let grown = |now: usize, used: usize| now > used * 2 + UNUSED;
         if grown(stacks, self.used.1) || grown(self.share.addresses.len(), self.used.0) {
@@ -261,10 +285,22 @@ impl LiveProfile {
         }
     }
 
+    /// Bytes of samples, stacks and addresses, about.
+    fn held_bytes(&self) -> usize {
+        /// Slots of a table, and the number of the function.
+        const OF_ADDRESS: usize = size_of::<Address>() + 2 * 16 + 4;
+        const OF_STACK: usize = size_of::<Slot>() + 2 * 8;
+        let counters = self.share.counters.iter();
+        let stacks = counters.map(|c| c.slots.len() * OF_STACK + c.arena.len() * 4);
+        self.samples.len() * size_of::<LiveSample>()
+            + stacks.sum::<usize>()
+            + self.share.addresses.len() * OF_ADDRESS
+    }
+
     /// Time from which samples are kept.
     pub fn kept_from(&self) -> u64 {
         let from = self.newest.saturating_sub(self.options.span);
-        self.held.map_or(from, |held| held.min(from))
+        self.held.map_or(from, |held| held.min(from)).max(self.dropped_to)
     }
 
     /// Keeps samples from a time on for as long as they are looked at.
@@ -314,7 +350,7 @@ impl LiveProfile {
         self.share.addresses = kept;
         let stacks = self.share.counters.iter().map(|c| c.slots.len()).sum();
         self.used = (self.share.addresses.len(), stacks);
-        self.names.forget();
+        self.names.renumber(&addresses, self.share.addresses.len());
     }
 
     /// Time from which samples are there, and the first behind the newest one.
@@ -370,17 +406,17 @@ impl LiveProfile {
         self.names.line(id)
     }
 
-    /// How many addresses wait for a name.
+    /// Numbers of addresses that have no name yet.
     pub fn pending_names(&self) -> PendingNames {
         self.names.pending()
     }
 
-    /// Records that were lost, as far as the rings have told.
+    /// Lost records that the rings have reported.
     pub fn lost(&self) -> u64 {
         self.records.lost()
     }
 
-    /// What was read.
+    /// Counts of the records that were read.
     pub fn stats(&self) -> PerfDataReadStats {
         self.records.stats()
     }
@@ -390,7 +426,12 @@ impl LiveProfile {
         self.dropped_early
     }
 
-    /// How the stacks ended that were unwound.
+    /// Whether pages lacked some of these.
+    pub fn are_pages_cut(&self) -> bool {
+        self.are_pages_cut
+    }
+
+    /// Outcomes of unwinding stacks.
     pub fn unwinding(&self) -> &Tally {
         self.share.unwinder.tally()
     }

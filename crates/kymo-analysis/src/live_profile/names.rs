@@ -1,5 +1,5 @@
-//! What addresses are called, found out by a thread of its own: whoever looks at the profile
-//! never waits for a binary to be read. Until an address has its name, it is pending.
+//! Names of addresses, resolved by a separate thread: readers of the profile never wait for a
+//! binary to be read. Until an address has its name, it is pending.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use kymo_events::BinaryAddress;
 use kymo_events::chain::returns_of_signals;
 use kymo_symbols::{Dso, DsoId, RecordedFacts, Resolver, SymId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::code::LiveCode;
 use crate::addresses::{Address, AddressId, Addresses};
@@ -56,21 +56,30 @@ pub struct PendingNames {
     pub lines: usize,
 }
 
-/// What the thread is asked for.
+/// Request to the thread.
 enum ThreadRequest {
     Names(NameRequest),
-    Code { epoch: u64, function: FunctionId, places: BTreeMap<u64, CostSum> },
+    Code { numbering: Numbering, function: FunctionId, places: BTreeMap<u64, CostSum> },
 }
 
-/// What it answers.
+/// Answer of the thread.
 enum ThreadAnswer {
     Names(NameAnswer),
-    Code { epoch: u64, function: FunctionId, code: Box<Result<LiveCode, String>> },
+    Code { numbering: Numbering, function: FunctionId, code: Box<Result<LiveCode, String>> },
+}
+
+/// Which numbers a request or an answer is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Numbering {
+    /// Answers about functions and lines.
+    functions: u64,
+    /// Answers about addresses.
+    addresses: u64,
 }
 
 /// Addresses to look at, and what the resolver must know of them.
 struct NameRequest {
-    epoch: u64,
+    numbering: Numbering,
     binaries: Vec<Arc<Dso>>,
     recorded: Arc<RecordedFacts>,
     addresses: Vec<(AddressId, Address)>,
@@ -85,7 +94,7 @@ enum Wanted {
 
 /// Names that were found, and functions and lines that are new.
 struct NameAnswer {
-    epoch: u64,
+    numbering: Numbering,
     functions: Vec<LiveFunction>,
     lines: Vec<LiveLine>,
     of: Vec<(AddressId, u32)>,
@@ -101,9 +110,11 @@ const PENDING_LINE: u32 = u32::MAX - 1;
 pub(super) struct AddressNames {
     requests: Sender<ThreadRequest>,
     answers: Receiver<ThreadAnswer>,
-    epoch: u64,
+    numbering: Numbering,
     /// Addresses that were asked for.
     asked: usize,
+    /// Those of them whose answer, by their number of before, will not be understood.
+    again: Vec<AddressId>,
     asked_lines: Option<usize>,
     of: Vec<FunctionId>,
     lines_of: Vec<u32>,
@@ -122,19 +133,23 @@ impl AddressNames {
         let (requests, taken) = channel();
         let (found, answers) = channel();
         let mut finder = NameFinder { symbols: symbols.fork_for_thread(), ..NameFinder::default() };
+        finder.symbols.limit_tables(TABLE_BYTES);
         let thread = std::thread::Builder::new().name("names".into());
-        let started = thread.spawn(move || {
-            for request in taken {
-                if found.send(finder.answer(request)).is_err() {
-                    break;
+        let is_started = thread
+            .spawn(move || {
+                for request in taken {
+                    if found.send(finder.answer(request)).is_err() {
+                        break;
+                    }
                 }
-            }
-        });
+            })
+            .is_ok();
         AddressNames {
             requests,
             answers,
-            epoch: 0,
+            numbering: Numbering::default(),
             asked: 0,
+            again: Vec::new(),
             asked_lines: None,
             of: Vec::new(),
             lines_of: Vec::new(),
@@ -142,23 +157,31 @@ impl AddressNames {
             lines: Vec::new(),
             pending: PendingNames::default(),
             code: None,
-            over: started.is_err(),
+            over: !is_started,
         }
     }
 
     /// Asks for the names of addresses that are new.
     pub(super) fn ask(&mut self, symbols: &Resolver, addresses: &Addresses) {
-        if addresses.len() > self.asked {
+        if self.over {
+            self.of.resize(addresses.len(), FunctionId::PENDING);
+            return;
+        }
+        let again = std::mem::take(&mut self.again);
+        if addresses.len() > self.asked || !again.is_empty() {
             let from = std::mem::replace(&mut self.asked, addresses.len());
             self.of.resize(addresses.len(), FunctionId::PENDING);
             self.pending.functions += addresses.len() - from;
-            self.send(symbols, addresses, from, Wanted::Functions);
+            let known = again.iter().filter_map(|id| Some((*id, *addresses.get(*id)?)));
+            let new = addresses.iter().skip(from).map(|(id, a)| (id, *a));
+            self.send(symbols, known.chain(new).collect(), Wanted::Functions);
         }
         if let Some(from) = self.asked_lines.filter(|from| addresses.len() > *from) {
             self.asked_lines = Some(addresses.len());
             self.lines_of.resize(addresses.len(), PENDING_LINE);
             self.pending.lines += addresses.len() - from;
-            self.send(symbols, addresses, from, Wanted::Lines);
+            let new = addresses.iter().skip(from).map(|(id, a)| (id, *a));
+            self.send(symbols, new.collect(), Wanted::Lines);
         }
     }
 
@@ -168,13 +191,12 @@ impl AddressNames {
         self.ask(symbols, addresses);
     }
 
-    fn send(&mut self, symbols: &Resolver, addresses: &Addresses, from: usize, wants: Wanted) {
-        let new = addresses.iter().skip(from).map(|(id, a)| (id, *a)).collect();
+    fn send(&mut self, symbols: &Resolver, addresses: Vec<(AddressId, Address)>, wants: Wanted) {
         let request = NameRequest {
-            epoch: self.epoch,
+            numbering: self.numbering,
             binaries: symbols.binaries_from(0).to_vec(),
             recorded: Arc::clone(symbols.recorded_facts()),
-            addresses: new,
+            addresses,
             wants,
         };
         self.over |= self.requests.send(ThreadRequest::Names(request)).is_err();
@@ -182,7 +204,7 @@ impl AddressNames {
 
     /// Asks for the code of a function.
     pub(super) fn want_code(&mut self, function: FunctionId, places: BTreeMap<u64, CostSum>) {
-        let request = ThreadRequest::Code { epoch: self.epoch, function, places };
+        let request = ThreadRequest::Code { numbering: self.numbering, function, places };
         self.over |= self.requests.send(request).is_err();
     }
 
@@ -191,7 +213,7 @@ impl AddressNames {
         self.code.take()
     }
 
-    /// Takes over what was found meanwhile; tells whether that was anything.
+    /// Applies the answers that arrived; returns whether there were any.
     pub(super) fn take_answers(&mut self) -> bool {
         let mut any = false;
         loop {
@@ -222,18 +244,22 @@ impl AddressNames {
     fn take(&mut self, answer: ThreadAnswer) {
         let answer = match answer {
             ThreadAnswer::Names(answer) => answer,
-            ThreadAnswer::Code { epoch, function, code } => {
-                if epoch == self.epoch {
+            ThreadAnswer::Code { numbering, function, code } => {
+                if numbering.functions == self.numbering.functions {
                     self.code = Some((function, *code));
                 }
                 return;
             }
         };
-        if answer.epoch != self.epoch {
+        if answer.numbering.functions != self.numbering.functions {
             return;
         }
+        // Later answers count on them.
         self.functions.extend(answer.functions);
         self.lines.extend(answer.lines);
+        if answer.numbering != self.numbering {
+            return;
+        }
         for (id, number) in answer.of {
             let at = id.0 as usize;
             match answer.wants {
@@ -253,10 +279,42 @@ impl AddressNames {
         }
     }
 
-    /// Addresses have other numbers now: all are asked for again.
-    pub(super) fn forget(&mut self) {
-        self.epoch += 1;
+    /// Addresses have other numbers now: for each old number, the new one of those that are kept,
+    /// which are `count`. Names stay with their addresses.
+    pub(super) fn renumber(&mut self, new: &[Option<AddressId>], count: usize) {
+        self.numbering.addresses += 1;
+        let kept = || new.iter().enumerate().filter_map(|(old, id)| Some((old, (*id)?.0 as usize)));
+        let mut of = vec![FunctionId::PENDING; count];
+        let mut in_use: FxHashSet<FunctionId> = FxHashSet::default();
+        for (old, new) in kept() {
+            if let (Some(slot), Some(function)) = (of.get_mut(new), self.of.get(old)) {
+                *slot = *function;
+                in_use.insert(*function);
+            }
+        }
+        if self.functions.len() > in_use.len() * 2 + UNUSED_FUNCTIONS
+            || self.lines.len() > count * 2 + UNUSED_FUNCTIONS
+        {
+            self.forget();
+            return;
+        }
+        self.of = of;
+        self.asked = count;
+        let is_pending = |of: &(u32, &FunctionId)| *of.1 == FunctionId::PENDING;
+        let pending = (0..).zip(&self.of).filter(is_pending).map(|(id, _)| AddressId(id));
+        self.again = pending.collect();
+        self.pending.functions = self.again.len();
+        // Lines are asked for while they are looked at; what was found is in the cache.
+        self.asked_lines = self.asked_lines.map(|_| 0);
+        self.lines_of.clear();
+        self.pending.lines = 0;
+    }
+
+    /// All addresses are asked for again, and functions get other numbers.
+    fn forget(&mut self) {
+        self.numbering.functions += 1;
         self.asked = 0;
+        self.again.clear();
         self.asked_lines = self.asked_lines.map(|_| 0);
         self.of.clear();
         self.lines_of.clear();
@@ -290,18 +348,18 @@ impl AddressNames {
     }
 }
 
-/// A binary that is asked as often has its symbol table kept.
-const OFTEN: u32 = 3;
+/// Bytes of symbol tables that are kept.
+const TABLE_BYTES: usize = 10 << 20;
+/// Functions that no kept address is in, beyond the number in use, before all are forgotten.
+const UNUSED_FUNCTIONS: usize = 1 << 14;
 
 /// The thread's side.
 #[derive(Default)]
 struct NameFinder {
     symbols: Resolver,
-    epoch: u64,
+    numbering: Numbering,
     functions: FxHashMap<FunctionKey, u32>,
     lines: FxHashMap<LiveLine, u32>,
-    /// How often binaries were asked for symbols.
-    asked: FxHashMap<DsoId, u32>,
     /// Symbols of functions by number.
     symbols_of: Vec<Option<(DsoId, SymId)>>,
 }
@@ -316,28 +374,30 @@ impl NameFinder {
     fn answer(&mut self, request: ThreadRequest) -> ThreadAnswer {
         match request {
             ThreadRequest::Names(request) => ThreadAnswer::Names(self.find(request)),
-            ThreadRequest::Code { epoch, function, places } => {
+            ThreadRequest::Code { numbering, function, places } => {
                 let known = self.symbols_of.get(function.0 as usize).copied().flatten();
-                let code = match known.filter(|_| epoch == self.epoch) {
+                let is_known = numbering.functions == self.numbering.functions;
+                let code = match known.filter(|_| is_known) {
                     Some(symbol) => LiveCode::list(&self.symbols, function, symbol, places),
                     None => Err("no symbol covers it".to_owned()),
                 };
-                ThreadAnswer::Code { epoch, function, code: Box::new(code) }
+                ThreadAnswer::Code { numbering, function, code: Box::new(code) }
             }
         }
     }
 
     fn find(&mut self, request: NameRequest) -> NameAnswer {
-        let NameRequest { epoch, binaries, recorded, addresses, wants } = request;
-        if epoch != self.epoch {
-            self.functions.clear();
-            self.lines.clear();
-            self.symbols_of.clear();
-            self.epoch = epoch;
+        let NameRequest { numbering, binaries, recorded, addresses, wants } = request;
+        if numbering.functions != self.numbering.functions {
+            self.functions = FxHashMap::default();
+            self.lines = FxHashMap::default();
+            self.symbols_of = Vec::new();
+            self.symbols.forget_symbols();
         }
+        self.numbering = numbering;
         self.symbols.take_binaries(&binaries, &recorded);
-        let mut answer =
-            NameAnswer { epoch, functions: Vec::new(), lines: Vec::new(), of: Vec::new(), wants };
+        let (functions, lines, of) = (Vec::new(), Vec::new(), Vec::new());
+        let mut answer = NameAnswer { numbering, functions, lines, of, wants };
         let mut by_dso: FxHashMap<DsoId, Vec<(BinaryAddress, AddressId, Address)>> =
             FxHashMap::default();
         for (id, address) in addresses {
@@ -366,7 +426,7 @@ impl NameFinder {
         answer
     }
 
-    /// What signal handlers returned to is where it is, not one behind.
+    /// Makes exact the addresses to which signal handlers returned: they are not one past a call.
     fn exact_trampolines(&self, dso: DsoId, places: &mut [(BinaryAddress, AddressId, Address)]) {
         let returns = |p: &(BinaryAddress, AddressId, Address)| p.2.returns && !p.2.kernel;
         let addresses: Vec<BinaryAddress> =
@@ -387,29 +447,7 @@ impl NameFinder {
         wanted: &[(DsoId, Vec<u64>)],
         answer: &mut NameAnswer,
     ) {
-        // One pass over a file finds a few symbols soonest; who is asked again and again has
-        // its whole table kept.
-        let mut known = Vec::with_capacity(wanted.len());
-        let mut rare = Vec::new();
-        for (dso, addresses) in wanted {
-            let asked = self.asked.entry(*dso).or_default();
-            *asked += 1;
-            let is_kept = *asked >= OFTEN;
-            known.push(is_kept);
-            if !is_kept {
-                rare.push((*dso, addresses.clone()));
-            }
-        }
-        let mut found_rare = self.symbols.symbols_of(&rare).into_iter();
-        let mut found = Vec::with_capacity(wanted.len());
-        for ((dso, addresses), is_kept) in wanted.iter().zip(known) {
-            found.push(if is_kept {
-                let of = |a: &u64| self.symbols.symbol(*dso, *a).map(|s| s.0);
-                addresses.iter().map(of).collect()
-            } else {
-                found_rare.next().unwrap_or_default()
-            });
-        }
+        let found = self.symbols.symbols_of(wanted);
         for (((_, places), (_, addresses)), found) in asked.iter().zip(wanted).zip(&found) {
             for (addr, id, address) in places {
                 let at = addresses.binary_search(&addr.get()).ok();

@@ -1,5 +1,5 @@
-//! Time off the CPU: from a context switch's sample, whose stack it has, until the record that
-//! the same thread goes on. It is kept as a sample of the end whose period is that time.
+//! Time off the CPU: from a context switch's sample, whose stack it has, until the record that the
+//! same thread continues. It is kept as a sample of the end whose period is that time.
 
 use kymo_model::{RawRecord, RecordKind, Sideband};
 use rustc_hash::FxHashMap;
@@ -14,7 +14,7 @@ const ENDING: u32 = u32::MAX;
 pub(super) struct OffCpu {
     /// The event whose samples are context switches.
     pub(super) event: u32,
-    /// By thread; the time is that of the begin.
+    /// Start of the pending time, by thread.
     pub(super) pending: FxHashMap<u32, LiveSample>,
     /// Threads that went on in this batch.
     went_on: Vec<(u64, u32)>,
@@ -71,7 +71,7 @@ impl OffCpu {
     }
 }
 
-/// What of a time off the CPU lies between two times.
+/// Returns the part of a time off CPU that lies between two times, in ns.
 pub(super) fn overlap(sample: &LiveSample, (from, to): (u64, u64)) -> u64 {
     let begin = sample.time.saturating_sub(sample.period);
     sample.time.min(to).saturating_sub(begin.max(from))
@@ -99,7 +99,7 @@ mod tests {
             (sample(50, 1), ENDING),
             (sample(55, 1), ENDING),
             (sample(70, 1), 5),
-            // It runs, but nothing told since when.
+            // It runs, but its start is not known.
             (sample(80, 0), 5),
             (sample(90, 1), 8),
             (sample(100, 1), 8),

@@ -1,7 +1,8 @@
-//! Rows of a live profile: samples of a time, grouped by what somebody asks for.
+//! Rows of a live profile: samples of a time, grouped by requested keys.
 
 use kymo_events::state::CommId;
 use kymo_model::{Misc, SampleType};
+use kymo_symbols::DsoKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::names::FunctionId;
@@ -10,7 +11,7 @@ use super::{LiveProfile, LiveSample};
 use crate::counting::{Counter, Slot, SlotId};
 use crate::profile::has_chains;
 
-/// What rows are grouped by, in perf's words.
+/// Key by which rows are grouped, in perf's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LiveKey {
     /// Name of the task.
@@ -48,7 +49,7 @@ impl LiveKey {
     pub const NAMES: &str = "comm, pid, tgid, cpu, dso, symbol and srcline";
 }
 
-/// Whose samples count.
+/// Task whose samples count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskZoom {
     /// A process's.
@@ -57,7 +58,7 @@ pub enum TaskZoom {
     Thread(u32),
 }
 
-/// Which samples count, and how they are grouped.
+/// Selection and grouping of samples.
 #[derive(Clone, Debug, Default)]
 pub struct LiveQuery {
     /// From, and up to before.
@@ -66,7 +67,7 @@ pub struct LiveQuery {
     pub event: usize,
     /// Keys of rows.
     pub keys: Vec<LiveKey>,
-    /// Whose.
+    /// Task whose samples count.
     pub zoom: Option<TaskZoom>,
     /// Only these names of tasks.
     pub comms: Option<Vec<String>>,
@@ -80,7 +81,7 @@ pub struct LiveQuery {
     pub hide_user: bool,
 }
 
-/// What tells rows apart; what is no key of theirs is absent.
+/// Key of a row; fields that are not among its keys are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowKey {
     /// Name of the task.
@@ -97,14 +98,14 @@ pub struct RowKey {
     pub function: Option<FunctionId>,
     /// Line.
     pub line: Option<u32>,
-    /// Of what has no line: its function.
+    /// Function of a sample without a line.
     pub lineless: Option<FunctionId>,
 }
 
 /// A row.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveRow {
-    /// What it is of.
+    /// Key of the row.
     pub key: RowKey,
     /// Samples with the processor there.
     pub samples: u64,
@@ -123,7 +124,7 @@ pub struct LiveRows {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
-    /// The same with samples of other tasks, binaries and functions than those that are named.
+    /// Sum of periods, with samples of tasks, binaries and functions that the query leaves out.
     pub all_period: u64,
     /// Samples in the kernel.
     pub kernel: u64,
@@ -187,10 +188,12 @@ impl LiveProfile {
     }
 
     /// Whether a chain of a program leads nowhere: the code that is there has no frame pointers, so
-    /// that it has no callers, or one that is in no binary.
+    /// that it has no callers, or one that is in no binary, or in JIT code, which no
+    /// program begins in.
     fn is_broken(&self, chain: &[u32]) -> bool {
-        chain.len() < 2
-            || chain.last().is_some_and(|last| self.share.addresses.dso(*last).is_none())
+        let Some(last) = chain.last().filter(|_| chain.len() > 1) else { return true };
+        let dso = self.share.addresses.dso(*last).and_then(|id| self.machine.symbols.get(id));
+        dso.is_none_or(|dso| dso.kind == DsoKind::PerfMap)
     }
 
     fn row_key(&self, keys: &[LiveKey], slot: &Slot, address: u32) -> RowKey {
@@ -303,7 +306,7 @@ impl LiveProfile {
     }
 }
 
-/// What the samples of a stack weigh.
+/// Weight of the samples of a stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StackWeight {
     pub(super) samples: u64,

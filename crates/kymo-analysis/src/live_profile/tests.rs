@@ -15,8 +15,8 @@ fn profile(span: u64) -> LiveProfile {
     };
     let event = EventDesc { attr, ids: vec![1], ..EventDesc::default() };
     let symbols = ResolverOptions::default();
-    let options =
-        LiveProfileOptions { symbols, by_cpu: false, span, off_cpu: None, max_stack: None };
+    let (page, off_cpu, max_stack) = (SECOND, None, None);
+    let options = LiveProfileOptions { symbols, by_cpu: false, span, page, off_cpu, max_stack };
     LiveProfile::new((vec![event], Features::default()), options)
 }
 
@@ -106,6 +106,49 @@ fn memory_is_that_of_what_is_kept() {
     assert_eq!((rows.samples, rows.pending, rows.rows.len()), (1001, 0, 2002));
 }
 
+/// Samples that are all different fill the memory before their time is over: the oldest go, those
+/// that are left keep their names, which are not asked for again.
+#[test]
+fn memory_has_a_limit_and_names_stay() {
+    let mut profile = profile(100 * SECOND);
+    let mut task = (5, 5);
+    for round in 0..400u64 {
+        let mut ring = Vec::new();
+        for n in 0..1000u64 {
+            let at = round * 1000 + n;
+            task.1 = 5 + (at % 3) as u32;
+            // Some places come again, most do not.
+            let leaf = if n % 10 == 0 { 0x1000 + n } else { 0x1000_0000 + at * 16 };
+            ring.extend(sample(at * 100_000, task, &[leaf, 0x2000_0000 + at * 16]));
+        }
+        profile.push(&ring, &[]);
+        profile.end_round();
+        assert!(profile.held_bytes() <= MOST_BYTES, "{}", profile.held_bytes());
+        if round == 200 {
+            profile.wait_for_names();
+        }
+    }
+    profile.finish();
+    let kept = profile.samples.len() as u64;
+    assert!(profile.dropped_early() > 0 && profile.dropped_early() + kept == 400_000);
+    assert_eq!(profile.kept_from(), profile.samples.front().unwrap().time);
+    // A page of a second is whole.
+    assert!(!profile.are_pages_cut() && kept > 20_000, "{kept}");
+    profile.wait_for_names();
+    let rows = profile.rows(&query((0, u64::MAX), &[LiveKey::Symbol]));
+    assert_eq!((rows.samples, rows.pending), (kept, 0));
+    // Each address is its own function here: the right one.
+    let mut own: Vec<(u64, u64)> = Vec::new();
+    for row in rows.rows.iter().filter(|r| r.samples > 0) {
+        let function = profile.function(row.key.function.unwrap()).unwrap();
+        own.push((function.ip, row.samples));
+    }
+    let repeated = own.iter().filter(|(ip, _)| *ip < 0x1000 + 1000).count();
+    let expected: u64 = own.iter().map(|(_, samples)| samples).sum();
+    assert_eq!((repeated, expected), (100, kept));
+    assert!(own.iter().filter(|(ip, _)| *ip >= 0x1000_0000).all(|(_, samples)| *samples == 1));
+}
+
 #[test]
 fn ended_tasks_are_forgotten() {
     let mut profile = profile(SECOND);
@@ -123,7 +166,7 @@ fn ended_tasks_are_forgotten() {
         profile.push(&record(EXIT, 100 + n, 100 + n, n * 10 + 5), &[]);
         profile.end_round();
     }
-    // Its number is given again at once: the new one stays.
+    // Its number is reused immediately: the new one stays.
     profile.push(&record(FORK, 50, 50, 20_000), &[]);
     profile.push(&record(EXIT, 50, 50, 20_001), &[]);
     profile.push(&record(FORK, 50, 50, 20_002), &[]);

@@ -1,5 +1,5 @@
-//! Call trees of a live profile: from who is called by nobody to where the processor was,
-//! functions of one name beneath one caller as one node.
+//! Call trees of a live profile: from functions without a caller to the sampled one, functions of
+//! one name beneath one caller as one node.
 
 use std::cmp::Reverse;
 
@@ -19,7 +19,7 @@ impl LiveNodeId {
     pub const ROOT: LiveNodeId = LiveNodeId(0);
 }
 
-/// What a node stands for.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeKind {
     /// All samples.
@@ -33,7 +33,7 @@ pub enum NodeKind {
 /// A node.
 #[derive(Clone, Debug)]
 pub struct LiveTreeNode {
-    /// What it stands for.
+    /// Kind of the node.
     pub kind: NodeKind,
     /// Its caller; of the root itself.
     pub parent: LiveNodeId,
@@ -41,9 +41,9 @@ pub struct LiveTreeNode {
     pub samples: u64,
     /// Sum of their periods.
     pub own: u64,
-    /// The same with all that was called.
+    /// Sum of periods, with those of its callees.
     pub total: u64,
-    /// What it calls, heaviest first.
+    /// Callees, heaviest first.
     pub children: Vec<LiveNodeId>,
 }
 
@@ -59,7 +59,7 @@ impl LiveTree {
         self.nodes.get(id.0 as usize)
     }
 
-    /// What a node calls, heaviest first.
+    /// Returns the callees of a node, heaviest first.
     pub fn children(&self, id: LiveNodeId) -> &[LiveNodeId] {
         self.node(id).map_or(&[], |n| &n.children)
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::offcpu::{StackNode, StackStore};
 use crate::tasks::delay_columns;
 
-/// What cells of waits for locks take besides the row.
+/// Data that cells of waits for locks need besides the row.
 struct LockContext<'a> {
     group: LockGroup,
     table: &'a ContentionTable,
@@ -53,13 +53,13 @@ fn cell_columns<'a, C: Stacks + 'a>() -> ColumnSet<'a, WaitCell, C> {
         .key("stack", "names, innermost first", |w: &WaitCell, c: &C| c.names(w.stack))
         .record(
             "waker",
-            "the last task that woke who waited before the wait ended",
+            "last task that woke the waiter before the wait ended",
             waker,
             |w, _, each| w.waker.iter().for_each(each),
         )
         .sum("count", "number of waits", |w, _| w.count)
         .sum("total_ns", "sum of the waits", |w, _| w.total)
-        .measure("max_ns", "the longest", |w, _| w.max)
+        .measure("max_ns", "maximum", |w, _| w.max)
 }
 
 /// Sorts rows that the keys of an answer do not distinguish.
@@ -73,15 +73,14 @@ fn lock_columns<'a>() -> ColumnSet<'a, LockRow, LockContext<'a>> {
     let frame = ColumnSet::new()
         .key("ip", "address", |f: &LockFrame, _: &LockContext<'_>| format!("{:#x}", f.ip))
         .measure("sym", "function", |f, _| f.symbol.as_ref().map(|s| s.0.clone()))
-        .measure("symoff", "distance from its begin", |f, _| f.symbol.as_ref().map(|s| s.1));
+        .measure("symoff", "offset from its start", |f, _| f.symbol.as_ref().map(|s| s.1));
     let by = |group| move |c: &LockContext<'_>| c.group == group;
     let by_caller = by(LockGroup::Caller);
     let (by_task, by_address) = (by(LockGroup::Task), by(LockGroup::Address));
     ColumnSet::new()
         .key(
             "caller",
-            "of rows by caller: the first function that is no lock, with the distance from its \
-             begin",
+            "in rows by caller: first function that is not a lock function, with the offset",
             move |r: &LockRow, c: &LockContext<'_>| by_caller(c).then(|| r.caller.name.clone()),
         )
         .key("class", "with lock debugging: the class of the lock", |r, c| {
@@ -107,28 +106,26 @@ fn lock_columns<'a>() -> ColumnSet<'a, LockRow, LockContext<'a>> {
         })
         .key(
             "type",
-            "`spinlock`, `mutex`, `rwsem:R`, `rwlock:W`, `semaphore`, …: perf's words; null of \
+            "`spinlock`, `mutex`, `rwsem:R`, `rwlock:W`, `semaphore`, …, as in perf; null for \
              tasks and with lock debugging",
             move |r, c| (!by_task(c) && !c.is_lockdep()).then(|| lock_type(r.flags)),
         )
-        .sum("contended", "waits that began", |r, _| r.contended)
+        .sum("contended", "number of started waits", |r, _| r.contended)
         .sum(
             "acquired",
-            "with lock debugging, how often locks were taken; else waits that ended, and in which \
-             nothing was lost",
+            "with lock debugging: number of acquisitions; otherwise: completed waits without lost \
+             events",
             |r, _| r.acquired,
         )
-        .detail("ended", "waits that ended, in which nothing was lost", |r, _| r.waits.count)
+        .detail("ended", "completed waits without lost events", |r, _| r.waits.count)
         .inline(delay_columns(false).without(&["count"]), |r, _| &r.waits)
-        .measure("min_ns", "the shortest", |r, _| r.min)
-        .sum("uncertain", "waits in which events were lost; they are in no time", |r, _| {
-            r.uncertain
-        })
-        .sum("not_ended", "waits that had not ended when the recording did", |r, _| r.open)
+        .measure("min_ns", "minimum", |r, _| r.min)
+        .sum("uncertain", "waits with lost events; excluded from all times", |r, _| r.uncertain)
+        .sum("not_ended", "waits still in progress at the end of the recording", |r, _| r.open)
         .table(
             "stacks",
-            "waits by stack and waker, of locks that tasks sleep for, of a recording with wake-ups \
-             (`kymo lock record --wakers`)",
+            "waits by stack and waker, for sleeping locks in a recording with wake-ups (`kymo \
+             lock record --wakers`)",
             cell_columns(),
             |r, _, each| r.cells.iter().for_each(each),
         )
@@ -142,17 +139,17 @@ fn contention_columns<'a>() -> ColumnSet<'a, ContentionTable, LockContext<'a>> {
             LockGroup::Address => "address",
         })
         .of(&["caller", "task", "address"])
-        .table("locks", "a row by caller, task or lock", lock_columns(), |t, _, each| {
+        .table("locks", "one row per caller, task or lock", lock_columns(), |t, _, each| {
             in_order(&t.rows).into_iter().for_each(each);
         })
         .sum("events", "number of events", |t, _| t.events)
-        .sum("no_begin", "waits whose begin is not in the recording", |t, _| t.no_begin)
-        .sum("no_end", "waits whose end is not in the recording", |t, _| t.no_end)
+        .sum("no_begin", "waits with an unrecorded start", |t, _| t.no_begin)
+        .sum("no_end", "waits with an unrecorded end", |t, _| t.no_end)
         .measure("first_ns", "time of the first event", |t, _| t.span.map(|s| s.0))
         .measure("last_ns", "time of the last event", |t, _| t.span.map(|s| s.1))
 }
 
-/// Which list `kymo lock info` shows.
+/// List that `kymo lock info` shows.
 struct InfoContext<'a> {
     is_tasks: bool,
     table: &'a ContentionTable,
@@ -168,19 +165,19 @@ fn info_columns<'a>() -> ColumnSet<'a, ContentionTable, InfoContext<'a>> {
             format!("{:#x}", r.address)
         })
         .key("symbol", "symbol at the address", |r, _| r.symbol.clone())
-        .key("caller", "who waited first; null with lock debugging", move |r, c| {
+        .key("caller", "first waiter; null with lock debugging", move |r, c| {
             (!is_lockdep(c)).then(|| r.caller.name.clone())
         })
-        .key("class", "with lock debugging: its class", move |r, c| {
+        .key("class", "with lock debugging: lock class", move |r, c| {
             is_lockdep(c).then(|| r.caller.name.clone())
         })
-        .key("type", "as in `lock contention`; null with lock debugging", move |r, c| {
+        .key("type", "type as in `lock contention`; null with lock debugging", move |r, c| {
             (!is_lockdep(c)).then(|| lock_type(r.flags))
         });
     ColumnSet::new()
         .optional_table(
             "threads",
-            "threads that waited",
+            "waiting threads",
             thread,
             |t: &ContentionTable, c: &InfoContext<'_>, each| {
                 let all: BTreeMap<_, _> = t.rows.iter().map(|r| (r.tid, &r.comm)).collect();
@@ -189,7 +186,7 @@ fn info_columns<'a>() -> ColumnSet<'a, ContentionTable, InfoContext<'a>> {
             },
         )
         .left_out()
-        .optional_table("locks", "with `-m`: locks that were waited for", lock, |t, c, each| {
+        .optional_table("locks", "with `-m`: contended locks", lock, |t, c, each| {
             let mut rows = in_order(&t.rows);
             rows.sort_by_key(|row| std::cmp::Reverse(row.contended));
             rows.into_iter().for_each(each);
@@ -217,38 +214,36 @@ impl ContentionTable {
 
 fn futex_columns<'a>() -> ColumnSet<'a, FutexTable, FutexTable> {
     let row = ColumnSet::new()
-        .key("pid", "process, where known", |r: &FutexRow, _: &FutexTable| r.pid)
-        .key("comm", "name of who waited first", |r, _| Name(r.comm.clone()))
+        .key("pid", "process, if known", |r: &FutexRow, _: &FutexTable| r.pid)
+        .key("comm", "name of the first waiting task", |r, _| Name(r.comm.clone()))
         .key(
             "address",
-            "address of the futex; null of the row of those that there was no room for",
+            "address of the futex; null in the row for all futexes beyond the table limit",
             |r, _| (!r.is_others).then(|| format!("{:#x}", r.address)),
         )
         .key(
             "variable",
-            "variable of the program that it is, or is in (`table+0x28`), by the binary's symbols",
+            "variable at this address (`table+0x28`), from the binary's symbols",
             |r, _| r.variable.clone(),
         )
         .inline(delay_columns(false), |r, _| &r.waits)
-        .sum("timeouts", "of these, how many ended because their time was over", |r, _| r.timeouts)
-        .sum("interrupted", "of these, how many a signal ended", |r, _| r.interrupted)
+        .sum("timeouts", "number of these that timed out", |r, _| r.timeouts)
+        .sum("interrupted", "number of these interrupted by a signal", |r, _| r.interrupted)
         .sum(
             "not_waited",
-            "calls that did not wait: the futex had another value; they are in no other number",
+            "calls that did not wait because the futex had another value; not counted elsewhere",
             |r, _| r.not_waited,
         )
-        .sum("wakes", "calls that wake", |r, _| r.wakes)
-        .sum("uncertain", "waits in which events were lost; they are in no time", |r, _| {
-            r.uncertain
-        })
+        .sum("wakes", "wake calls", |r, _| r.wakes)
+        .sum("uncertain", "waits with lost events; excluded from all times", |r, _| r.uncertain)
         .sum(
             "not_ended",
-            "waits that had not ended when the recording did; they are in no time",
+            "waits still in progress at the end of the recording; excluded from all times",
             |r, _| r.open,
         )
         .measure(
             "at_least",
-            "events were lost: there may have been more calls than the numbers say",
+            "whether events were lost, so that the real numbers may be higher",
             |r, _| r.is_at_least,
         )
         .table("stacks", "waits by stack and waker", cell_columns(), |r, _, each| {
@@ -257,8 +252,8 @@ fn futex_columns<'a>() -> ColumnSet<'a, FutexTable, FutexTable> {
     ColumnSet::new()
         .table(
             "futexes",
-            "a row for each futex, the largest total first; a wait is a system call from its entry \
-             to its exit",
+            "one row per futex, largest total first; a wait lasts from the entry to the exit of \
+             the system call",
             row,
             |t: &FutexTable, _: &FutexTable, each| t.rows.iter().for_each(each),
         )
@@ -280,8 +275,8 @@ pub(crate) fn schemas() -> [AnswerSchema; 3] {
         AnswerSchema::of(
             "lock_contention",
             "kymo lock contention --json, report --json",
-            "`report` has rows by address, with `-t` by task, with `-c` by name; of kernels with \
-             lock debugging (lockdep) for every lock that was taken.",
+            "`report` has rows by address, with `-t` by task, with `-c` by name; on kernels with \
+             lock debugging (lockdep) for every acquired lock.",
             contention_columns(),
         ),
         AnswerSchema::of("lock_futex", "kymo lock contention --futex --json", "", futex_columns()),

@@ -114,8 +114,8 @@ pub(super) struct CallerFinder {
 }
 
 impl CallerFinder {
-    /// Who waits: the stack of an event without its first `skip` frames and without locks. Both
-    /// numbers are the same each time.
+    /// Returns the waiter: the stack of an event without its first `skip` frames and without locks.
+    /// `skip` and `max` must be the same in all calls.
     pub(super) fn find(
         &mut self,
         event: &RecordedEvent<'_>,
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_are_told_from_their_callers() {
+    fn locks_are_distinguished_by_their_callers() {
         for name in
             ["_raw_spin_lock", "__mutex_lock.constprop.0", "queued_read_lock_slowpath", "down"]
         {

@@ -1,6 +1,6 @@
-//! Waits for locks of the kernel, from `contention_begin` to `contention_end` of one task and
-//! lock. Of a mutex that spins first and sleeps then, the kernel tells two begins and one end: the
-//! wait is from the first one on.
+//! Waits for locks of the kernel, from `contention_begin` to `contention_end` of one task and lock.
+//! For a mutex that spins first and then sleeps, the kernel reports two starts and one end: the
+//! wait begins at the first one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use super::{CONTENTION_EVENTS, LockEvents, RELEASE_EVENT};
 use crate::losses::{LossWindows, MOST_CPUS, select_events};
 use crate::offcpu::{StackNode, StackRole, StackStore};
 
-/// Rows that are told apart; what is more is counted in one.
+/// Most rows; the rest is counted in one.
 pub(super) const MAX_ROWS: usize = 1 << 16;
 /// Waits under way at a time; tasks wait for one lock, and interrupts upon them.
 pub(super) const MAX_OPEN: usize = 1 << 18;
 
-/// What makes waits count together.
+/// Key by which waits are grouped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockGroup {
     /// Their caller, with its stack.
@@ -35,12 +35,15 @@ pub enum LockGroup {
     Address,
 }
 
-/// What is counted.
+/// Frames of stacks that are looked at unless a number is given.
+pub const USUAL_STACK: usize = 8;
+
+/// Options of counting lock contention.
 #[derive(Clone, Debug, Default)]
 pub struct ContentionConfig {
-    /// Which waits: by time, CPU and task of their begin.
+    /// Selection of waits: by time, CPU and task of their start.
     pub selection: EventSelection,
-    /// What makes them count together.
+    /// Key by which waits are grouped.
     pub group: LockGroup,
     /// Frames of stacks that are left out before locks are.
     pub stack_skip: usize,
@@ -81,7 +84,7 @@ pub struct ContentionTable {
     pub crowded: u64,
     /// Times of the first and the last event.
     pub span: Option<(u64, u64)>,
-    /// What the readers say.
+    /// Summary of the readers.
     pub summary: ReadSummary,
 }
 
@@ -111,7 +114,7 @@ enum RowKey {
 /// Thread, its CPU for idle tasks, and lock.
 pub(super) type WaitKey = (u32, u32, u64);
 
-/// What tells the waits of a task for a lock from others.
+/// Returns the key of a task's wait for a lock.
 pub(super) fn wait_key(event: &RecordedEvent<'_>, tid: u32, address: u64) -> WaitKey {
     // Neither idle tasks nor threads that are being released have numbers of their own.
     let is_shared = matches!(tid, 0 | u32::MAX);
@@ -171,7 +174,7 @@ struct ContentionCounting<'a> {
     losses: LossWindows,
     fields: LayoutMemo<Option<ContentionFields>>,
     open: FxHashMap<WaitKey, OpenWait>,
-    /// Of each CPU the events whose stacks may come: waits that begin, others.
+    /// Events of each CPU whose stacks may follow: starts of waits, others.
     stacks: Vec<Vec<Option<WaitKey>>>,
     rows: Vec<LockRow>,
     by_key: FxHashMap<RowKey, usize>,
@@ -313,7 +316,7 @@ impl ContentionCounting<'_> {
 
     fn begin(&mut self, key: WaitKey, (time, flags): (u64, u64), event: &RecordedEvent<'_>) {
         if let Some(open) = self.open.get(&key) {
-            // An end was lost, or there was none: the wait goes on.
+            // An end was lost, or there was none: the wait continues.
             if !self.losses.touches(open.time, time) {
                 return self.expect_stack(event, None);
             }

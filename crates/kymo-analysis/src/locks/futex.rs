@@ -17,12 +17,12 @@ use crate::tasks::DelayStats;
 /// Entry and exit of the system call.
 pub const FUTEX_EVENTS: [&str; 2] = ["syscalls:sys_enter_futex", "syscalls:sys_exit_futex"];
 
-/// Futexes that are told apart; more are counted in one row.
+/// Most futexes that are distinguished; the rest is counted in one row.
 const MAX_ROWS: usize = 1 << 16;
 /// System calls under way at a time.
 const MAX_OPEN: usize = 1 << 18;
 
-/// Tells whose the events of LTTng are.
+/// Identifies the tasks of LTTng's events.
 const SWITCH: &str = "sched:sched_switch";
 
 /// A futex: process, where known, and address.
@@ -43,9 +43,9 @@ pub struct FutexRow {
     pub is_others: bool,
     /// Waits that ended.
     pub waits: DelayStats,
-    /// Of these, those that ended because their time was over.
+    /// Calls that ended by their timeout.
     pub timeouts: u64,
-    /// Of these, those that a signal ended.
+    /// Calls that a signal ended.
     pub interrupted: u64,
     /// Calls that did not wait: the futex had another value.
     pub not_waited: u64,
@@ -74,11 +74,11 @@ pub struct FutexTable {
     pub stacked: (u64, u64),
     /// Events without time, task or a field.
     pub malformed: u64,
-    /// Calls beyond those that are told apart.
+    /// Calls not attributed (table limit reached).
     pub crowded: u64,
     /// Times of the first and the last event.
     pub span: Option<(u64, u64)>,
-    /// What the readers say.
+    /// Summary of the readers.
     pub summary: ReadSummary,
 }
 
@@ -101,7 +101,7 @@ impl FutexFields {
     }
 }
 
-/// What a call does, by its `op`: the command without FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME.
+/// Class of a futex call by its `op`: the command without FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FutexCall {
     Wait,
@@ -130,7 +130,7 @@ struct FutexCounting<'a> {
     selection: &'a EventSelection,
     losses: LossWindows,
     fields: LayoutMemo<Option<FutexFields>>,
-    /// Who runs, by CPU, where events do not tell.
+    /// Running task by CPU, where events do not name it.
     running: FxHashMap<u32, (u32, Vec<u8>)>,
     /// Waits by thread.
     open: FxHashMap<u32, OpenCall>,
@@ -249,7 +249,7 @@ impl FutexCounting<'_> {
         let task = event.task();
         match call {
             FutexCall::Wake => {
-                // Wakers of futexes that nobody waits for are many.
+                // There are many wake-ups of futexes without waiters.
                 let Some(row) = self.by_key.get(&(task.pid, address)).copied() else { return };
                 let stack = self.stacks.add(event, StackRole::Event);
                 let waker = LockWaker { comm: self.comm(event), stack };

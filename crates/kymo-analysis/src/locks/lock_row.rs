@@ -27,7 +27,7 @@ impl LockFrame {
     }
 }
 
-/// Who waits for a lock.
+/// Waiter for a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockCaller {
     /// The first function that is no lock, with the distance from its begin.
@@ -47,13 +47,13 @@ pub struct LockRow {
     pub symbol: Option<String>,
     /// `flags` of the first wait's `contention_begin`.
     pub flags: u64,
-    /// Who waited first.
+    /// First waiter.
     pub caller: LockCaller,
     /// Thread of the first wait.
     pub tid: u32,
     /// Its name.
     pub comm: Vec<u8>,
-    /// How often locks were taken; where waits alone are recorded, that is after a wait.
+    /// Number of acquisitions; those after a wait alone, where only waits are recorded.
     pub acquired: u64,
     /// Waits that began.
     pub contended: u64,

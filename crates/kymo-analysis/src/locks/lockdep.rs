@@ -67,7 +67,7 @@ struct TakenLock {
     depth: u32,
     /// Whether the last one needs no `lock_acquired`.
     is_certain: bool,
-    /// When the wait for it began.
+    /// Time at which the wait for it began.
     contended: Option<u64>,
 }
 
@@ -188,7 +188,7 @@ impl LockdepCounting<'_> {
             self.no_begin += 1;
             return;
         };
-        // Who spins and sleeps then tells it twice.
+        // A task that spins and then sleeps reports it twice.
         if taken.contended.is_none() {
             taken.contended = Some(time);
             if let Some(row) = taken.row.and_then(|row| self.rows.get_mut(row)) {

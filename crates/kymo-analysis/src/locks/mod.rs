@@ -11,7 +11,7 @@ mod notes;
 mod wait_pairs;
 
 pub(crate) use answers::schemas;
-pub use contention::{ContentionConfig, ContentionTable, LockGroup, count_contention};
+pub use contention::{ContentionConfig, ContentionTable, LockGroup, USUAL_STACK, count_contention};
 pub use futex::{FUTEX_EVENTS, FutexRow, FutexTable, count_futexes};
 pub use lock_row::{LockCaller, LockFrame, LockRow, lock_type};
 pub use lockdep::count_lockdep;
@@ -21,7 +21,7 @@ pub use wait_pairs::{LockWaker, WaitCell};
 /// Events of waits for locks of the kernel.
 pub const CONTENTION_EVENTS: [&str; 2] = ["lock:contention_begin", "lock:contention_end"];
 
-/// Event that tells who lets a task go on that sleeps for a lock.
+/// Event that names the waker of a task that sleeps for a lock.
 pub const RELEASE_EVENT: &str = "sched:sched_waking";
 
 /// Events that kernels with lock debugging (lockdep) have beside.

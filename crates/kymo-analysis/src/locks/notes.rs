@@ -1,4 +1,4 @@
-//! What makes waits for locks less certain, as notes for the ledger.
+//! Notes for the ledger about what makes waits for locks less certain.
 
 use kymo_model::{Note, NoteKind, NoteList, by_number, counted};
 
@@ -37,15 +37,15 @@ pub fn contention_notes(table: &ContentionTable) -> Vec<Note> {
     notes.counted(
         table.crowded,
         NoteKind::Entries,
-        "wait is beyond those that are told apart",
-        "waits are beyond those that are told apart",
+        "wait is not attributed (table limit reached)",
+        "waits are not attributed (table limit reached)",
     );
     let mut open = Vec::new();
     if table.no_begin > 0 && table.of == LockEvents::Lockdep {
         let fact = counted(
             table.no_begin,
-            "event is of a lock that was taken before the recording began, or unseen: it is not counted",
-            "events are of locks that were taken before the recording began, or unseen: these are not counted",
+            "event concerns a lock acquired before the recording, or unseen: it is not counted",
+            "events concern locks acquired before the recording, or unseen: they are not counted",
         );
         notes.choice(NoteKind::Unmatched, fact, None);
     } else if table.no_begin > 0 {
@@ -101,8 +101,8 @@ pub fn futex_notes(table: &FutexTable) -> Vec<Note> {
     notes.counted(
         left_out,
         NoteKind::Entries,
-        "call is beyond the futexes and stacks that are told apart",
-        "calls are beyond the futexes and stacks that are told apart",
+        "call is not attributed to its futex or stack (table limit reached)",
+        "calls are not attributed to their futex or stack (table limit reached)",
     );
     let open: u64 = table.rows.iter().map(|r| r.open).sum();
     if open > 0 {

@@ -7,7 +7,7 @@ use crate::offcpu::StackNode;
 /// Combinations of lock and stacks; more lose their stacks.
 const MAX_CELLS: usize = 1 << 17;
 
-/// Who ends waits.
+/// Task that ends waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LockWaker {
     /// Name of the task.
@@ -21,7 +21,7 @@ pub struct LockWaker {
 pub struct WaitCell {
     /// Stack of who waits.
     pub stack: Option<StackNode>,
-    /// Who woke it, where that was seen.
+    /// Task that woke it, where that was seen.
     pub waker: Option<LockWaker>,
     /// Number of waits.
     pub count: u64,

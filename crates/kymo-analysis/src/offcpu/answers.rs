@@ -17,14 +17,15 @@ fn cause_columns<'a>() -> ColumnSet<'a, (OffCpuCause, CauseStats), OffCpuTable> 
     ColumnSet::new()
         .key(
             "cause",
-            "`preempted`, `woken` (from the wake-up to the run), `new`; `throttled` (the CPU quota \
-             of its cgroup was used up, where the kernel's stack shows it: Linux 6.18); `disk`, \
+            "`preempted`, `woken` (from the wake-up to the run), `new`; `throttled` (the cgroup's \
+             CPU quota was exhausted, according to the kernel stack, and the wait took 10 ms or \
+             more; Linux 6.18 and later); `disk`, \
              `page-fault`, `futex` (also those with priority inheritance), `mutex`, `rwsem`, \
              `kernel-lock`, `pipe`, `socket`, `poll`, `event-file` (eventfd, timerfd, signalfd, \
              inotify), `async-io`, `terminal`, `sleep`, `file-lock` (flock, fcntl, leases), \
              `sysv-sem`, `sysv-msg`, `mqueue`, `child`, `vfork` (until the child executes a \
-             program or exits), `signal`, `stopped`, `idle-worker` (a thread of the kernel without \
-             work); `blocked`: the cause is not known",
+             program or exits), `signal`, `stopped`, `idle-worker` (a kernel thread without \
+             work); `blocked`: unknown cause",
             |(cause, _): &(OffCpuCause, CauseStats), _: &OffCpuTable| cause.code(),
         )
         .detail("words", "the cause in words", |(cause, _), _| cause.text())
@@ -35,17 +36,18 @@ fn cause_columns<'a>() -> ColumnSet<'a, (OffCpuCause, CauseStats), OffCpuTable> 
         .inline(delay_columns(false), |(_, stats), _| &stats.waits)
         .sum(
             "uncertain",
-            "waits in which events were lost or whose end was not seen; they are in no other \
-             number of the cause",
+            "waits with lost events or an unrecorded end; not counted elsewhere",
             |(_, stats), _| stats.uncertain.0,
         )
-        .sum("uncertain_ns", "their time", |(_, stats), _| stats.uncertain.1)
+        .sum("uncertain_ns", "total time of these", |(_, stats), _| stats.uncertain.1)
         .sum(
             "not_ended",
-            "waits that had not ended when the recording did; likewise",
+            "waits still in progress at the end of the recording; not counted elsewhere",
             |(_, stats), _| stats.open.0,
         )
-        .sum("not_ended_ns", "their time until then", |(_, stats), _| stats.open.1)
+        .sum("not_ended_ns", "time of these until the end of the recording", |(_, stats), _| {
+            stats.open.1
+        })
 }
 
 fn stack_columns<'a>() -> ColumnSet<'a, (CellKey, OffCpuCell), OffCpuTable> {
@@ -58,44 +60,48 @@ fn stack_columns<'a>() -> ColumnSet<'a, (CellKey, OffCpuCell), OffCpuTable> {
         )
         .key(
             "context",
-            "`timer` and `device`: interrupts, by the stack; `hardirq`: one of which the stack \
-             does not show the cause",
+            "`timer` and `device`: interrupts, as identified from the stack; `hardirq`: other \
+             interrupts",
             |w, _| w.context.code(),
         )
         .of(&["task", "softirq", "timer", "device", "hardirq", "unknown"])
         .measure("stack", "its stack", |w, t| names(t, w.stack));
     ColumnSet::new()
-        .key("cause", "as of `causes`", |((cause, ..), _): &Row, _: &OffCpuTable| cause.code())
+        .key("cause", "same as in `causes`", |((cause, ..), _): &Row, _: &OffCpuTable| cause.code())
         .key(
             "stack",
-            "names, innermost first, without the scheduler's own functions; empty where none was \
-             recorded",
+            "functions, innermost first, without the scheduler's own; empty if not recorded",
             |((_, stack, _), _), t| names(t, *stack),
         )
-        .record("waker", "what ended the waits, where known", waker, |((.., waker), _), t, each| {
-            waker.and_then(|id| t.waker(id)).into_iter().for_each(each);
-        })
+        .record(
+            "waker",
+            "waker that ended the waits, if known",
+            waker,
+            |((.., waker), _), t, each| {
+                waker.and_then(|id| t.waker(id)).into_iter().for_each(each);
+            },
+        )
         .sum("count", "number of waits", |(_, cell), _| cell.count)
         .sum("total_ns", "their sum", |(_, cell), _| cell.total)
-        .measure("max_ns", "the longest", |(_, cell), _| cell.max)
+        .measure("max_ns", "maximum", |(_, cell), _| cell.max)
 }
 
 fn row_columns<'a>() -> ColumnSet<'a, OffCpuRow, OffCpuTable> {
     ColumnSet::new()
         .key("comm", "name", |r: &OffCpuRow, _: &OffCpuTable| Name(r.comm.clone()))
-        .key("tid", "thread; null in a row of several", |r, _| (r.tasks == 1).then_some(r.tid))
-        .key("pid", "process, where known", |r, _| r.pid)
+        .key("tid", "thread; null in a row for several", |r, _| (r.tasks == 1).then_some(r.tid))
+        .key("pid", "process, if known", |r, _| r.pid)
         .sum("tasks", "number of tasks", |r, _| r.tasks)
         .sum("wall_ns", "time from its first to its last event", |r, _| r.wall)
         .sum("running_ns", "time on a CPU", |r, _| r.running)
-        .sum("waiting_ns", "time that it waited for a CPU", |r, _| r.waiting)
-        .sum("blocked_ns", "time that it was blocked", |r, _| r.blocked)
+        .sum("waiting_ns", "time waiting for a CPU", |r, _| r.waiting)
+        .sum("blocked_ns", "time blocked", |r, _| r.blocked)
         .sum(
             "uncertain_ns",
-            "time of runs and waits in which events were lost or switches are missing",
+            "time of runs and waits with lost events or missing switches",
             |r, _| r.uncertain,
         )
-        .sum("missing_ns", "time that these do not add up to", |r, _| r.missing)
+        .sum("missing_ns", "time not covered by the others", |r, _| r.missing)
 }
 
 fn columns<'a>() -> ColumnSet<'a, OffCpuTable, OffCpuTable> {
@@ -103,8 +109,8 @@ fn columns<'a>() -> ColumnSet<'a, OffCpuTable, OffCpuTable> {
         .key("cause", "its cause", |l: &LongestWait, _: &OffCpuTable| l.cause.code())
         .key("comm", "name of the task", |l, _| Name(l.comm.clone()))
         .key("tid", "its thread", |l, _| l.tid)
-        .measure("start_ns", "when it began", |l, _| l.from)
-        .measure("end_ns", "when it ended", |l, _| l.to);
+        .measure("start_ns", "start", |l, _| l.from)
+        .measure("end_ns", "end", |l, _| l.to);
     ColumnSet::new()
         .table(
             "causes",
@@ -116,33 +122,26 @@ fn columns<'a>() -> ColumnSet<'a, OffCpuTable, OffCpuTable> {
         )
         .table(
             "stacks",
-            "waits by cause, stack and waker, the largest total first",
+            "waits by cause, stack and waker, largest total first",
             stack_columns(),
             |t, _, each| t.cells.iter().for_each(each),
         )
         .table(
             "tasks",
-            "a row for each task, the longest off CPU first",
+            "one row per task, longest time off CPU first",
             row_columns(),
             |t, _, each| t.rows.iter().for_each(each),
         )
         .group(
             "total",
-            "all rows together",
+            "sum of all rows",
             row_columns().without(&["comm", "tid", "pid"]),
             |t, _| &t.total,
         )
-        .record(
-            "longest",
-            "the longest wait, its block and its wait for a CPU together",
-            longest,
-            |t, _, each| t.longest.iter().take(1).for_each(each),
-        )
-        .sum(
-            "no_begin",
-            "waits that began before the recording, or unseen; they are in no number",
-            |t, _| t.no_begin,
-        )
+        .record("longest", "longest wait, including its wait for a CPU", longest, |t, _, each| {
+            t.longest.iter().take(1).for_each(each)
+        })
+        .sum("no_begin", "waits with an unrecorded start; not counted elsewhere", |t, _| t.no_begin)
         .measure("first_ns", "time of the first event", |t, _| t.read.span.map(|s| s.0))
         .measure("last_ns", "time of the last event", |t, _| t.read.span.map(|s| s.1))
 }

@@ -1,4 +1,4 @@
-//! Causes of waits, told by the functions of the kernel that a task waits in.
+//! Causes of waits, found from the kernel functions in which a task waits.
 
 use crate::tasks::SwitchOutState;
 
@@ -57,7 +57,7 @@ pub enum OffCpuCause {
     Stopped,
     /// A thread of the kernel without work.
     IdleWorker,
-    /// Something else, or nothing tells.
+    /// Another cause, or none known.
     Blocked,
 }
 
@@ -217,13 +217,18 @@ const FUNCTIONS: [(OffCpuCause, &[&str]); 22] = [
     ),
 ];
 
-/// Innermost functions of a task that is dequeued because its cgroup has no CPU time left, below
-/// the scheduler's own.
-const THROTTLED: [&[&str]; 3] = [
+/// Function that dequeues a task because its cgroup has no CPU time left (Linux 6.18). It is on
+/// the stack where the kernel is preemptible; elsewhere the switch comes after it.
+const THROTTLE: &str = "throttle_cfs_rq_work";
+
+/// Innermost functions of a task that leaves its CPU after work that was due at its return to user
+/// mode, below the scheduler's own. Throttling is such work, and so are closing a file and more.
+const TASK_WORK: [&[&str]; 3] = [
     &["__cond_resched", "_cond_resched", "dynamic_cond_resched"],
     &["task_work_run"],
     // The last one is compiled into its callers.
     &[
+        "get_signal",
         "exit_to_user_mode_loop",
         "exit_to_user_mode_prepare",
         "exit_to_guest_mode_work",
@@ -235,27 +240,48 @@ const THROTTLED: [&[&str]; 3] = [
     ],
 ];
 
+/// Shortest wait after such work that is a throttled one. Periods of quotas are 100 ms unless they
+/// are set; a task that was preempted there has a CPU again after a few slices of others.
+const LEAST_THROTTLED: u64 = 10_000_000;
+
+/// Evidence in a kernel stack that the CPU quota of a task's cgroup was used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThrottleEvidence {
+    /// None.
+    #[default]
+    None,
+    /// It left its CPU after work of which throttling is one kind.
+    Possible,
+    /// The function that throttles is on the stack.
+    Proof,
+}
+
 /// Properties of a kernel stack that are not those of one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackFacts {
     /// It is below the handler of a page fault.
     pub faults: bool,
-    /// It is that of a task whose CPU quota was used up.
-    pub is_throttled: bool,
+    /// Whether it is that of a task whose CPU quota was used up.
+    pub throttled: ThrottleEvidence,
 }
 
 impl StackFacts {
     /// The facts of the names of a kernel stack's functions, innermost first, without those of
     /// the scheduler.
     pub fn of<'n>(functions: impl Iterator<Item = &'n str>) -> StackFacts {
-        let mut facts = StackFacts { faults: false, is_throttled: true };
-        let mut depth = 0;
+        let mut facts = StackFacts::default();
+        let (mut depth, mut is_work, mut is_proven) = (0, true, false);
         for name in functions.map(whole) {
             facts.faults |= name == "handle_mm_fault";
-            facts.is_throttled &= THROTTLED.get(depth).is_none_or(|names| names.contains(&name));
+            is_proven |= name == THROTTLE;
+            is_work &= TASK_WORK.get(depth).is_none_or(|names| names.contains(&name));
             depth += 1;
         }
-        facts.is_throttled &= depth >= THROTTLED.len();
+        if is_proven {
+            facts.throttled = ThrottleEvidence::Proof;
+        } else if is_work && depth >= TASK_WORK.len() {
+            facts.throttled = ThrottleEvidence::Possible;
+        }
         facts
     }
 }
@@ -307,7 +333,7 @@ impl OffCpuCause {
         matches!(self, C::Preempted | C::Throttled)
     }
 
-    /// Whether nothing was to be done: such waits hold nobody up.
+    /// Whether nothing was to be done: such waits delay no task.
     pub fn is_idle(self) -> bool {
         self == C::IdleWorker
     }
@@ -412,15 +438,25 @@ impl OffCpuCause {
         OffCpuCause::of_block(state, std::iter::empty(), StackFacts::default())
     }
 
+    /// The cause of a wait that has ended. `evidence` is that of its stack, where it may be one of
+    /// a throttled task: a short one is that of a task that was preempted.
+    pub fn of_ended(self, evidence: ThrottleEvidence, nanos: u64) -> OffCpuCause {
+        let is_proven = evidence == ThrottleEvidence::Proof || nanos >= LEAST_THROTTLED;
+        if self == C::Throttled && !is_proven { C::Preempted } else { self }
+    }
+
     /// The cause of a block, by the causes of the functions of the kernel's stack, innermost
-    /// first, and what the stack shows as a whole.
+    /// first, and what the stack shows as a whole. Whether a task was throttled or preempted is
+    /// decided at the end of the wait: see [`OffCpuCause::of_ended`].
     pub fn of_block(
         state: SwitchOutState,
         functions: impl Iterator<Item = Option<OffCpuCause>>,
         facts: StackFacts,
     ) -> OffCpuCause {
         match (state, functions.flatten().next()) {
-            (state, _) if state.is_runnable() && facts.is_throttled => C::Throttled,
+            (state, _) if state.is_runnable() && facts.throttled != ThrottleEvidence::None => {
+                C::Throttled
+            }
             (SwitchOutState::Runnable | SwitchOutState::Preempted, _) => C::Preempted,
             (SwitchOutState::Blocked(b'T' | b't'), _) => C::Stopped,
             (SwitchOutState::Blocked(b'P'), _) => C::IdleWorker,
@@ -492,6 +528,26 @@ mod tests {
         assert_eq!(cause(0x80, &[&within[..], &between].concat()), "blocked");
         let disk = ["io_schedule", "process_one_work"];
         assert_eq!(cause(2, &[&disk[..], &between].concat()), "disk");
+    }
+
+    #[test]
+    fn short_waits_after_other_work_are_preempted_ones() {
+        let kernel = ["exit_to_user_mode_loop", "do_syscall_64"];
+        let after_work = [&["__cond_resched", "task_work_run"], &kernel[..]].concat();
+        let within =
+            [&["preempt_schedule_common", "throttle_cfs_rq_work", "task_work_run"], &kernel[..]]
+                .concat();
+        let ended = |stack: &[&str], nanos: u64| {
+            let evidence = StackFacts::of(stack.iter().copied()).throttled;
+            OffCpuCause::Throttled.of_ended(evidence, nanos)
+        };
+        assert_eq!(ended(&after_work, 30_000), OffCpuCause::Preempted);
+        assert_eq!(ended(&after_work, 60_000_000), OffCpuCause::Throttled);
+        assert_eq!(cause(0, &within), "throttled");
+        assert_eq!(ended(&within, 30_000), OffCpuCause::Throttled);
+        // Others stay what they are.
+        let sleeping = OffCpuCause::Sleep.of_ended(ThrottleEvidence::None, 1);
+        assert_eq!(sleeping, OffCpuCause::Sleep);
     }
 
     #[test]

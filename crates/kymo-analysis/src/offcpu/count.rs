@@ -16,9 +16,9 @@ use super::table::{
 use super::task_slot::{PendingWait, TaskSlot};
 use crate::losses::{LossWindows, MOST_CPUS, select_events};
 use crate::tasks::{
-    SchedDecoder, SchedEvent, SchedRead, SchedSelection, SchedTask, SwitchIn, SwitchOut,
-    SwitchOutState, TaskId, TaskMachine, TaskState, Transition, WaitCause, WakeupContext,
-    WakeupKind,
+    EXIT_EVENT, SchedDecoder, SchedEvent, SchedRead, SchedSelection, SchedTask, SwitchIn,
+    SwitchOut, SwitchOutState, TaskId, TaskMachine, TaskState, Transition, WaitCause,
+    WakeupContext, WakeupKind,
 };
 
 /// Tasks that ended and have rows of their own; more are counted in one.
@@ -28,10 +28,10 @@ const KERNEL_STACK: &str = "ftrace:kernel_stack";
 /// Wakers with their stacks.
 const MAX_WAKERS: usize = 1 << 16;
 
-/// What is counted.
+/// Options of counting waits.
 #[derive(Debug)]
 pub struct OffCpuConfig<'a> {
-    /// Which tasks and times; waits are those of the CPU that the task goes on on.
+    /// Selection of tasks and times; waits belong to the CPU on which the task continues.
     pub selection: &'a SchedSelection,
     /// Waits of each task by itself, too.
     pub by_task: bool,
@@ -56,7 +56,7 @@ pub(super) struct OffCpuCounting<'a> {
     pub(super) causes: Vec<CauseStats>,
     pub(super) cells: FxHashMap<CellKey, OffCpuCell>,
     longest: Vec<LongestWait>,
-    stacks: StackStore,
+    pub(super) stacks: StackStore,
     wakers: Vec<WakerInfo>,
     waker_ids: FxHashMap<WakerInfo, WakerId>,
     owners: Vec<Option<(StackOwner, Vec<u8>)>>,
@@ -81,7 +81,7 @@ pub fn count_off_cpu(
     let mut names = OFF_CPU_EVENTS.to_vec();
     // The ring of ftrace has stacks as events of their own, behind those they belong to. They
     // are not joined here: the order of time of all tasks counts.
-    names.push(KERNEL_STACK);
+    names.extend([KERNEL_STACK, EXIT_EVENT]);
     let mut reader = OffCpuReader::new(config, source.losses(), false);
     let options = ReadOptions::default();
     let summary = source.for_each(&select_events(&names), options, &mut |event| {
@@ -239,7 +239,7 @@ impl<'a> OffCpuCounting<'a> {
                         && let Some(slot) = self.slot(*task)
                         && std::mem::replace(&mut slot.waking, true)
                     {
-                        // It ran and slept meanwhile, and nobody saw it.
+                        // It ran and slept meanwhile, unseen.
                         self.run_unseen(*task, time);
                     }
                     if woken.state == TaskState::Runnable
@@ -328,7 +328,7 @@ impl<'a> OffCpuCounting<'a> {
             }
             pending.woken = Some(time);
         }
-        // Intervals do not tell who woke, only whether somebody did.
+        // Intervals do not record the waker, only whether there was one.
         if self.intervals.is_some() {
             let waker = self.waker(WakerInfo { comm: Vec::new(), context, stack: None });
             self.set_waker(task, waker);
@@ -409,6 +409,10 @@ impl<'a> OffCpuCounting<'a> {
         self.see(next.task, time);
         let wait = &next.wait;
         let pending = pending.filter(|p| wait.left.is_some_and(|l| l.0 == p.left));
+        let pending = pending.map(|p| {
+            let cause = self.stacks.cause_at_end(p.cause, p.stack, time.saturating_sub(p.left));
+            PendingWait { cause, ..p }
+        });
         let certainty = match wait.left {
             // It may be of another task that the machine has taken for this one.
             None if !wait.touches_loss && !self.losses.is_empty() => IntervalCertainty::Uncertain,
@@ -436,7 +440,7 @@ impl<'a> OffCpuCounting<'a> {
         }
         let begins = wait.left.is_some() || wait.cause == WaitCause::New;
         self.no_begin += u64::from(!begins);
-        // Threads without work hold nobody up, however long they wait for it.
+        // Threads without work delay no task, however long they wait for it.
         let whole = whole.filter(|w| !w.0.is_idle());
         for wait in whole.into_iter().chain(woken).filter(|_| certainty == IntervalCertainty::Seen)
         {

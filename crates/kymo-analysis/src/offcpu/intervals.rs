@@ -9,7 +9,7 @@ use crate::tasks::{SwitchOut, SwitchOutState, TaskId, Wait, WaitCause};
 /// Combinations of cause, stack and waker; more lose waker and stack.
 const MAX_CELLS: usize = 1 << 17;
 
-/// What a task does in an interval.
+/// State of a task in an interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TaskActivity {
     /// It runs on this CPU.
@@ -18,7 +18,7 @@ pub(crate) enum TaskActivity {
     Waiting(OffCpuCause, Option<SwitchOutState>),
 }
 
-/// How much is known of an interval.
+/// Certainty of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntervalCertainty {
     /// Begin and end were seen.
@@ -106,7 +106,7 @@ impl OffCpuCounting<'_> {
         if is_uncertain {
             return;
         }
-        // Nobody ends a preemption.
+        // A preemption has no waker.
         let waker = pending.and_then(|p| p.waker).filter(|_| !cause.has_no_waker());
         let mut key = (cause, pending.and_then(|p| p.stack), waker);
         if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&key) {
@@ -179,6 +179,7 @@ impl OffCpuCounting<'_> {
         let pending = self.slot(id).and_then(|slot| slot.pending);
         let (stack, state) = (pending.and_then(|p| p.stack), pending.map(|p| p.state));
         let Some((cause, from)) = self.end_unseen(id) else { return };
+        let cause = self.stacks.cause_at_end(cause, stack, end.saturating_sub(from));
         let part = self.config.selection.cut(from, end);
         if let Some(part) = part.filter(|(from, to)| to > from) {
             self.keep_wait(id, (cause, state), part, IntervalCertainty::Open);
@@ -214,7 +215,7 @@ pub(super) fn parts(
         WaitCause::New => Some(OffCpuCause::New),
         WaitCause::Unknown => None,
     };
-    // A wake-up that came before the recording told of the task begins where it is known.
+    // A wake-up that came before the first event of the task counts from where the task is known.
     let waiting = why.zip(wait.runnable).zip(end).filter(|((_, from), to)| from <= to);
     let waiting = waiting.map(|((why, from), to)| (why, from, to));
     blocked.into_iter().chain(waiting)

@@ -1,5 +1,4 @@
-//! Where tasks were off CPU, and why: waits between two runs by cause and stack, with the stack
-//! of who ended them.
+//! Off-CPU analysis: waits between two runs by cause and stack, with the stack of the waker.
 //!
 //! ```text
 //! sched_switch + stack ─► stack, cause ─┐
@@ -13,23 +12,27 @@ mod answers;
 mod cause;
 mod count;
 mod first_waits;
+mod futex_use;
 mod intervals;
 mod notes;
 mod recorded_waits;
 mod stack_store;
+mod switch_records;
 mod table;
 mod task_slot;
 mod task_times;
 mod wait_path;
 
 pub(crate) use answers::schemas;
-pub use cause::{OffCpuCause, StackFacts};
+pub use cause::{OffCpuCause, StackFacts, ThrottleEvidence};
 pub(crate) use count::OffCpuReader;
 pub use count::{OffCpuConfig, count_off_cpu};
+pub use futex_use::FutexUse;
 pub(crate) use intervals::{IntervalCertainty, TaskActivity, TaskInterval};
 pub use notes::off_cpu_notes;
 pub use recorded_waits::{FUTEX_CALL, RecordedWaits, WaitScope, WaitTable, count_recorded_waits};
 pub use stack_store::{StackNode, StackRole, StackStore};
+pub use switch_records::{count_switch_records, has_only_switch_records};
 pub use table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, TaskWaits, WakerId,
     WakerInfo,

@@ -1,4 +1,4 @@
-//! What makes waits less certain, as notes for the ledger.
+//! Notes for the ledger about what makes waits less certain.
 
 use kymo_model::{Note, NoteKind, NoteList, by_number, counted};
 
@@ -12,7 +12,7 @@ pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
     let mut notes = NoteList(sched_notes(&table.read, RECORD));
     let (switches, stacks) = table.switches;
     if switches > 0 && stacks == 0 {
-        let fact = "no sched_switch has a stack: what tasks were blocked on is not known";
+        let fact = "no sched_switch event has a stack: the causes of waits are unknown";
         notes.doubt(NoteKind::Stacks, fact, Some(RECORD));
     } else if stacks < switches {
         let missing = switches - stacks;
@@ -31,7 +31,7 @@ pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
     let left_out = table.stacks.left_out;
     if left_out + table.merged > 0 {
         let fact = format!(
-            "there are more stacks than are told apart: {} none, {} counted without wakers or stacks",
+            "the limit of stacks is reached: {} none, {} counted without wakers or stacks",
             counted(left_out, "event has", "events have"),
             counted(table.merged, "wait is", "waits are")
         );
@@ -46,8 +46,8 @@ pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
     if table.no_begin > 0 {
         let fact = counted(
             table.no_begin,
-            "wait began before the recording, or unseen, and is in no number",
-            "waits began before the recording, or unseen, and are in no number",
+            "wait has no recorded start and is not counted",
+            "waits have no recorded start and are not counted",
         );
         notes.choice(NoteKind::Unmatched, fact, None);
     }

@@ -1,7 +1,7 @@
-//! Waits of the tasks of one command or process, whose switches are recorded and nobody else's:
-//! when a task left its CPU and came back tell its switch records, why it left the stack of its
-//! `sched_switch`, and who woke it `sched_waking`, which is recorded of the whole machine. Waits
-//! are counted as they end: memory does not grow with their number.
+//! Waits of the tasks of one command or process, whose switches alone are recorded. Switch records
+//! give the times when a task left its CPU and came back, the stack of its `sched_switch` the
+//! cause, and `sched_waking`, which is recorded system-wide, the waker. Waits are counted as they
+//! end: memory does not grow with their number.
 
 use std::ops::ControlFlow;
 
@@ -16,13 +16,15 @@ use super::OFF_CPU_EVENTS;
 use super::cause::OffCpuCause;
 use super::count::waker_role;
 use super::stack_store::{StackNode, StackRole, StackStore};
-use super::table::{CauseStats, CellKey, OffCpuCell, OffCpuTable, TaskWaits, WakerId, WakerInfo};
+use super::table::{
+    CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuTable, TaskWaits, WakerId, WakerInfo,
+};
 use super::wait_path::{PathHistory, PathWait, WaitPath};
 use crate::losses::select_events;
-use crate::oncpu::{OffInterval, OffKind, OnCpu, RecordingBegin};
+use crate::oncpu::{OffInterval, OffKind, OnCpu, RecordingBegin, RecordingWindow, ThreadAccounts};
 use crate::tasks::{SchedDecoder, SchedEvent, SwitchOutState, WakeupContext};
 
-/// Event that tells which futex a thread waits for.
+/// Event that names the futex for which a thread waits.
 pub const FUTEX_CALL: &str = "syscalls:sys_enter_futex";
 
 /// Combinations of thread, cause, stack and waker; more lose waker and stack.
@@ -49,11 +51,13 @@ pub struct WaitTable {
     pub wakers: Vec<WakerInfo>,
     /// Waits, and how many of them have a stack.
     pub stacked: (u64, u64),
-    /// Waits that are told apart no more by stack and waker.
+    /// Waits no longer distinguished by stack and waker.
     pub merged: u64,
-    /// What the readers say.
+    /// Summary of the readers.
     pub summary: ReadSummary,
-    /// Critical path of the command, or of the thread that ran most, where it is known.
+    /// The longest wait of each cause that has any, the longest first.
+    pub longest: Vec<LongestWait>,
+    /// Critical path of the command, or of the threads that ran most, where it is known.
     pub path: Option<WaitPath>,
 }
 
@@ -88,6 +92,7 @@ impl WaitTable {
             wakers: table.wakers,
             stacked: table.switches,
             merged: table.merged,
+            longest: table.longest,
             path: None,
             summary: table.read.summary,
         }
@@ -103,7 +108,7 @@ impl WaitTable {
     }
 }
 
-/// What events tell of the time that a thread is off its CPU.
+/// Facts from events about a time that a thread is off CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct IntervalFacts {
     state: Option<SwitchOutState>,
@@ -116,30 +121,49 @@ struct IntervalFacts {
 /// A thread as it is followed.
 #[derive(Debug, Default)]
 struct ThreadWaits {
-    /// What is known of the time that it is off its CPU now.
+    /// Facts of the current time off CPU.
     now: IntervalFacts,
-    /// What the event of a switch told, whose record comes right behind.
+    /// Facts from the event of a switch, whose record follows directly.
     next: IntervalFacts,
     /// The futex that it last called for.
     futex: Option<u64>,
     /// Intervals of it that ended, and how many of them have a stack.
     stacked: (u64, u64),
-    /// Those that are told apart no more by stack and waker.
+    /// Waits no longer distinguished by stack and waker.
     merged: u64,
+    /// Number and time of intervals in which it may have run.
+    uncertain: (u64, u64),
+    /// Time of waits that are not whole, where these are in no sum.
+    partial: PartialWaits,
+    /// The longest wait of each cause: both parts, first and last moment.
+    longest: Vec<(OffCpuCause, u64, u64)>,
     causes: Vec<(OffCpuCause, CauseStats)>,
 }
 
-/// Which waits are counted, and what is known of them besides the recording.
+/// Selection of waits, and facts from outside the recording.
 #[derive(Clone, Copy)]
 pub struct WaitScope<'a> {
-    /// When the recording began.
-    pub begin: RecordingBegin,
-    /// What blocked each thread when it began, as far as that is known.
+    /// Time that counts.
+    pub window: RecordingWindow,
+    /// Cause of the block of each thread when it began, where known.
     pub before: &'a FxHashMap<u32, OffCpuCause>,
     /// Whether a thread may count: which ones do is decided when all is read.
     pub may_count: &'a dyn Fn(u32) -> bool,
     /// Selection by names that threads have at the time.
     pub names: &'a EventSelection,
+    /// Waits whose start or end is not in the recording are in no sum.
+    pub only_whole: bool,
+}
+
+/// Time of a thread's waits whose start or end is not in the recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartialWaits {
+    /// Nanoseconds in which it could run.
+    pub ready: u64,
+    /// Nanoseconds in which it was blocked.
+    pub blocked: u64,
+    /// One of them began before the recording.
+    pub began_before: bool,
 }
 
 /// Waits of all threads of a recording, of which some count.
@@ -149,6 +173,33 @@ pub struct RecordedWaits<'a> {
 }
 
 impl RecordedWaits<'_> {
+    /// Times of the first and the last record.
+    pub fn seen(&self) -> Option<(u64, u64)> {
+        self.reader.on_cpu.seen()
+    }
+
+    /// The first thread that executed a program, and when it did.
+    pub fn first_thread(&self) -> Option<(u32, u64)> {
+        self.reader.on_cpu.first_thread()
+    }
+
+    /// The accounts of all threads until the `end`.
+    pub fn accounts(&mut self, end: u64) -> ThreadAccounts {
+        self.reader.on_cpu.close(end);
+        self.reader.count_ended();
+        self.reader.on_cpu.accounts()
+    }
+
+    /// Process of a thread, where records state it.
+    pub fn process_of(&self, tid: u32) -> Option<u32> {
+        self.reader.on_cpu.task(tid).1
+    }
+
+    /// Time of a thread's waits that are in no sum, once there are accounts.
+    pub fn partial_of(&self, tid: u32) -> PartialWaits {
+        self.reader.threads.get(&tid).map_or_else(PartialWaits::default, |thread| thread.partial)
+    }
+
     /// The waits of the threads that count; those that go on are open until the `end`.
     pub fn of_threads(self, end: u64, counts: &dyn Fn(u32) -> bool) -> WaitTable {
         let RecordedWaits { mut reader, summary } = self;
@@ -221,7 +272,7 @@ impl<'a> WaitReader<'a> {
     fn new(scope: WaitScope<'a>) -> WaitReader<'a> {
         WaitReader {
             scope,
-            on_cpu: OnCpu::with_intervals(scope.begin).with_names(scope.names),
+            on_cpu: OnCpu::with_intervals(scope.window).with_names(scope.names),
             threads: FxHashMap::default(),
             cells: FxHashMap::default(),
             history: PathHistory::default(),
@@ -263,6 +314,7 @@ impl WaitReader<'_> {
                 let by = event.task().tid.filter(|tid| !context.is_interrupt() && *tid != 0);
                 let now = &mut self.threads.entry(task.tid).or_default().now;
                 (now.woken, now.woken_by) = (Some((time, waker)), by);
+                self.on_cpu.woken(task.tid, time);
             }
             _ => {}
         }
@@ -321,7 +373,11 @@ impl WaitReader<'_> {
     ) -> OffCpuCause {
         match (interval.kind, facts.stack) {
             (OffKind::New, _) => OffCpuCause::New,
-            (OffKind::Preempted, stack) => self.stacks.cause(stack, SwitchOutState::Runnable),
+            (OffKind::Preempted, stack) => {
+                let cause = self.stacks.cause(stack, SwitchOutState::Runnable);
+                self.stacks.cause_at_end(cause, stack, interval.to - interval.from)
+            }
+            (OffKind::Uncertain, _) => OffCpuCause::Blocked,
             (OffKind::Blocked, stack) => {
                 let state = facts.state.filter(|s| !s.is_runnable());
                 let state = state.unwrap_or(SwitchOutState::Blocked(b'S'));
@@ -352,10 +408,11 @@ impl WaitReader<'_> {
         let thread = self.threads.entry(tid).or_default();
         let is_first = thread.stacked.0 == 0;
         let mut facts = std::mem::take(&mut thread.now);
-        if interval.kind == OffKind::New {
+        if matches!(interval.kind, OffKind::New | OffKind::Uncertain) {
             (facts.state, facts.stack) = (None, None);
         }
-        thread.stacked.0 += 1;
+        let has_cause = interval.kind != OffKind::Uncertain;
+        thread.stacked.0 += u64::from(has_cause);
         thread.stacked.1 += u64::from(facts.stack.is_some() || interval.kind == OffKind::New);
         let cause = self.cause(tid, is_first, interval, &facts);
         let woken = facts.woken.filter(|_| interval.kind == OffKind::Blocked);
@@ -366,24 +423,50 @@ impl WaitReader<'_> {
             stack: facts.stack,
             woken: woken.map(|(time, _)| (time, facts.woken_by)),
             is_open: interval.is_open,
+            is_uncertain: interval.kind == OffKind::Uncertain,
+            retried_until: None,
         };
         self.history.waited(tid, wait);
         let Some(thread) = self.threads.get_mut(&tid) else { return };
+        if interval.kind == OffKind::Uncertain {
+            let nanos = interval.to - interval.from;
+            thread.uncertain.0 += 1;
+            thread.uncertain.1 = thread.uncertain.1.saturating_add(nanos);
+            return;
+        }
+        if self.scope.only_whole && (interval.is_open || interval.is_cut) {
+            thread.partial.began_before |= interval.is_cut;
+            for (cause, from, to) in parts(interval, cause, &facts) {
+                let sum = match cause.is_runnable() {
+                    true => &mut thread.partial.ready,
+                    false => &mut thread.partial.blocked,
+                };
+                *sum = sum.saturating_add(to - from);
+                if interval.is_open && to == interval.to {
+                    let open = &mut stats_of(&mut thread.causes, cause).open;
+                    *open = (open.0 + 1, open.1.saturating_add(to - from));
+                }
+            }
+            return;
+        }
+        if !interval.is_open {
+            let (from, to) = (interval.from, interval.to);
+            match thread.longest.iter_mut().find(|(known, ..)| *known == cause) {
+                None => thread.longest.push((cause, from, to)),
+                Some((_, first, last)) if *last - *first < to - from => {
+                    (*first, *last) = (from, to);
+                }
+                Some(_) => {}
+            }
+        }
         for (cause, from, to) in parts(interval, cause, &facts) {
             let nanos = to - from;
-            let stats = match thread.causes.iter().position(|(c, _)| *c == cause) {
-                Some(known) => thread.causes.get_mut(known),
-                None => {
-                    thread.causes.push((cause, CauseStats::default()));
-                    thread.causes.last_mut()
-                }
-            };
-            match stats.map(|(_, stats)| stats) {
-                Some(stats) if interval.is_open && to == interval.to => {
-                    stats.open.0 += 1;
-                    stats.open.1 = stats.open.1.saturating_add(nanos);
-                }
-                stats => stats.into_iter().for_each(|stats| stats.waits.add(nanos, from)),
+            let stats = stats_of(&mut thread.causes, cause);
+            if interval.is_open && to == interval.to {
+                stats.open.0 += 1;
+                stats.open.1 = stats.open.1.saturating_add(nanos);
+            } else {
+                stats.waits.add(nanos, from);
             }
             let waker = facts.woken.and_then(|w| w.1);
             let waker = waker.filter(|_| !cause.has_no_waker());
@@ -396,30 +479,37 @@ impl WaitReader<'_> {
         }
     }
 
-    /// The path of the command, or of the thread that was off its CPU by its own doing for the
-    /// shortest time.
+    /// The path of the command, or of the threads of a process that ran: those of a pool share
+    /// the work, and each that has half the time of the busiest one counts.
     fn path(&self, end: u64, counts: &dyn Fn(u32) -> bool) -> Option<WaitPath> {
+        /// Threads of which the path is made.
+        const MAX_THREADS: usize = 16;
         let (seen, _) = self.on_cpu.seen()?;
-        let first = match self.scope.begin {
+        let begin = self.scope.window.begin;
+        let first = match begin {
             RecordingBegin::At(_) => None,
             _ => self.on_cpu.first_thread().filter(|(tid, _)| counts(*tid)),
         };
         if let Some((tid, exec)) = first {
             return self.history.path(tid, exec, end);
         }
-        let begin = match self.scope.begin {
+        let begin = match begin {
             RecordingBegin::At(begin) => begin,
             _ => seen,
         };
-        let times = self.on_cpu.times().filter(|(tid, _)| counts(*tid));
-        let busiest = times.max_by_key(|(tid, time)| {
-            (time.on_cpu.saturating_add(time.ready), std::cmp::Reverse(*tid))
-        });
-        let (tid, time) = busiest?;
-        if time.on_cpu == 0 {
-            return None;
-        }
-        self.history.path(tid, begin, end)
+        let times = self.on_cpu.times().filter(|(tid, time)| time.on_cpu > 0 && counts(*tid));
+        let mut busy: Vec<(u64, u32)> =
+            times.map(|(tid, time)| (time.on_cpu.saturating_add(time.ready), tid)).collect();
+        busy.sort_unstable_by_key(|(time, tid)| (std::cmp::Reverse(*time), *tid));
+        let Some(most) = busy.first().map(|(time, _)| *time) else {
+            // No thread ran: the process waits for what its first thread waits for.
+            let first = self.on_cpu.times().map(|(tid, _)| tid).filter(|tid| counts(*tid)).min()?;
+            return self.history.paths(&[first], begin, end);
+        };
+        busy.retain(|(time, _)| time.saturating_mul(2) >= most);
+        busy.truncate(MAX_THREADS);
+        let tids: Vec<u32> = busy.into_iter().map(|(_, tid)| tid).collect();
+        self.history.paths(&tids, begin, end)
     }
 
     fn finish(self, summary: ReadSummary, counts: &dyn Fn(u32) -> bool) -> WaitTable {
@@ -434,14 +524,39 @@ impl WaitReader<'_> {
             stacked: (0, 0),
             merged: 0,
             summary,
+            longest: Vec::new(),
             path: None,
         };
         table.names.retain(|tid, _| counts(*tid));
+        for tid in self.threads.keys().filter(|tid| counts(**tid)) {
+            if let (Some(comm), pid) = self.on_cpu.task(*tid) {
+                // Without events of switches there are records of names.
+                table.names.entry(*tid).or_insert((comm, pid));
+            }
+        }
+        let mut longest: Vec<LongestWait> = Vec::new();
         let waited = self.threads.into_iter().filter(|(_, thread)| thread.stacked.0 > 0);
         for (tid, thread) in waited.filter(|(tid, _)| counts(*tid)) {
             table.stacked.0 += thread.stacked.0;
             table.stacked.1 += thread.stacked.1;
             table.merged += thread.merged;
+            for (cause, from, to) in thread.longest {
+                let known = longest.iter_mut().find(|known| known.cause == cause);
+                if known.as_ref().is_some_and(|known| known.to - known.from >= to - from) {
+                    continue;
+                }
+                let (comm, _) = table.names.get(&tid).copied().unwrap_or_default();
+                let comm = comm.padded().get(..comm.len()).unwrap_or_default().to_vec();
+                let wait = LongestWait { cause, comm, tid, from, to };
+                match known {
+                    Some(known) => *known = wait,
+                    None => longest.push(wait),
+                }
+            }
+            if let Some((_, all)) = table.causes.get_mut(OffCpuCause::Blocked as usize) {
+                all.uncertain.0 += thread.uncertain.0;
+                all.uncertain.1 = all.uncertain.1.saturating_add(thread.uncertain.1);
+            }
             let mut causes: Vec<(OffCpuCause, u64)> = Vec::new();
             for (cause, stats) in &thread.causes {
                 let total = stats.waits.total.saturating_add(stats.open.1);
@@ -454,6 +569,8 @@ impl WaitReader<'_> {
             table.threads.insert(tid, causes);
             table.thread_waits.insert(tid, TaskWaits::default());
         }
+        longest.sort_by_key(|wait| (std::cmp::Reverse(wait.to - wait.from), wait.tid));
+        table.longest = longest;
         let mut cells: FxHashMap<CellKey, OffCpuCell> = FxHashMap::default();
         for ((tid, key), cell) in self.cells {
             let Some(waits) = table.thread_waits.get_mut(&tid) else { continue };
@@ -466,6 +583,15 @@ impl WaitReader<'_> {
         });
         table
     }
+}
+
+/// Numbers of a cause among those of a thread.
+fn stats_of(causes: &mut Vec<(OffCpuCause, CauseStats)>, cause: OffCpuCause) -> &mut CauseStats {
+    let at = causes.iter().position(|(known, _)| *known == cause).unwrap_or(causes.len());
+    if at == causes.len() {
+        causes.push((cause, CauseStats::default()));
+    }
+    &mut causes[at].1
 }
 
 /// The parts of an interval: blocked, and waiting for a CPU.
@@ -491,8 +617,9 @@ mod tests {
         const WAITS: u64 = (1 << 20) + 3;
         let nothing = FxHashMap::default();
         let names = &EventSelection::default();
-        let begin = RecordingBegin::At(1);
-        let scope = WaitScope { begin, before: &nothing, may_count: &|_| true, names };
+        let window = RecordingWindow { begin: RecordingBegin::At(1), end: None };
+        let scope =
+            WaitScope { window, before: &nothing, may_count: &|_| true, names, only_whole: false };
         let mut reader = WaitReader::new(scope);
         let switch = |out| Sideband::Switch(Switch { out, preempt: false, next_prev: None });
         for n in 0..WAITS {

@@ -5,7 +5,7 @@ use kymo_model::Misc;
 use kymo_symbols::{DsoId, SymId};
 use rustc_hash::FxHashMap;
 
-use super::cause::{OffCpuCause, StackFacts};
+use super::cause::{OffCpuCause, StackFacts, ThrottleEvidence};
 use crate::chain_tree::{ChainTree, NodeId};
 use crate::profile::FrameId;
 use crate::tasks::{SwitchOutState, WakeupContext};
@@ -20,7 +20,8 @@ const MAX_FRAMES: usize = 1 << 18;
 /// Frames of a stack.
 const MAX_DEPTH: usize = 512;
 
-/// Which functions of a stack are the same in all of its kind, and are left out.
+/// Role of a stack, which determines the functions that all stacks of the role share and that are
+/// left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackRole {
     /// A task leaves its CPU: the scheduler.
@@ -55,7 +56,7 @@ struct StackFrame {
     cause: Option<OffCpuCause>,
 }
 
-/// What tells functions apart before they have names.
+/// Key of a function that has no name yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum FrameKey {
     Symbol(SymId),
@@ -211,7 +212,7 @@ impl StackStore {
         number
     }
 
-    /// What a task is woken from, where the stack of the wake-up tells more.
+    /// Refines the context of a wake-up by its stack.
     pub fn context(&self, context: WakeupContext, stack: Option<StackNode>) -> WakeupContext {
         const TIMERS: [&str; 8] = [
             "hrtimer_interrupt",
@@ -236,7 +237,7 @@ impl StackStore {
         }
     }
 
-    /// A stack with a frame in front that says what its wait is for.
+    /// A stack with a frame in front that names the object of its wait.
     pub fn name_object(&mut self, stack: StackNode, object: &str) -> StackNode {
         if self.tree.len() >= MAX_NODES || self.frames.len() >= MAX_FRAMES {
             return stack;
@@ -280,6 +281,20 @@ impl StackStore {
             }
             None => OffCpuCause::of_state(state),
         }
+    }
+
+    /// The cause of a wait that has ended, of a task that left its CPU with this stack.
+    pub fn cause_at_end(
+        &self,
+        cause: OffCpuCause,
+        stack: Option<StackNode>,
+        nanos: u64,
+    ) -> OffCpuCause {
+        if cause != OffCpuCause::Throttled {
+            return cause;
+        }
+        let evidence = stack.map_or(ThrottleEvidence::None, |node| self.causes(node).1.throttled);
+        cause.of_ended(evidence, nanos)
     }
 
     /// Causes of the kernel functions of a stack, innermost first, and its facts as a whole.

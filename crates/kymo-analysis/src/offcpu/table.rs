@@ -1,4 +1,4 @@
-//! What was counted: causes, stacks with their wakers, tasks.
+//! Counts: causes, stacks with their wakers, tasks.
 
 use rustc_hash::FxHashMap;
 
@@ -17,12 +17,12 @@ pub type CellKey = (OffCpuCause, Option<StackNode>, Option<WakerId>);
 /// Waits of a task by cause and stack.
 pub type TaskWaits = FxHashMap<(OffCpuCause, Option<StackNode>), OffCpuCell>;
 
-/// Who ends waits.
+/// Task or interrupt that ends waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WakerInfo {
     /// Name of the task that ran there; empty for an interrupt.
     pub comm: Vec<u8>,
-    /// What it woke from.
+    /// Context of the wake-up.
     pub context: WakeupContext,
     /// Its stack.
     pub stack: Option<StackNode>,
@@ -86,8 +86,8 @@ pub struct OffCpuRow {
     pub waiting: u64,
     /// Nanoseconds that it was blocked.
     pub blocked: u64,
-    /// Nanoseconds of runs and waits in which events were lost, or that are not told apart
-    /// because a switch is missing.
+    /// Nanoseconds of runs and waits in which events were lost, or that cannot be split because a
+    /// switch is missing.
     pub uncertain: u64,
     /// Nanoseconds that nothing accounts for.
     pub missing: u64,
@@ -137,15 +137,15 @@ impl OffCpuRow {
 /// The longest wait.
 #[derive(Clone, Debug)]
 pub struct LongestWait {
-    /// Why.
+    /// Cause.
     pub cause: OffCpuCause,
     /// Name of the task.
     pub comm: Vec<u8>,
     /// The task.
     pub tid: u32,
-    /// When it began.
+    /// Time at which it began.
     pub from: u64,
-    /// When it ended.
+    /// Time at which it ended.
     pub to: u64,
 }
 
@@ -174,9 +174,9 @@ pub struct OffCpuTable {
     pub unbalanced: u64,
     /// Ended tasks that are in one row together.
     pub crowded: u64,
-    /// Waits that are told apart no more by stack and waker.
+    /// Waits no longer distinguished by stack and waker.
     pub merged: u64,
-    /// What was read.
+    /// Scheduler events that were read.
     pub read: SchedRead,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a task while it lives.
+//! State of a task while it lives.
 
 use crate::tasks::SwitchOutState;
 
@@ -9,12 +9,12 @@ use super::table::{OffCpuRow, WakerId};
 /// A wait that has not ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingWait {
-    /// When the task left its CPU.
+    /// Time at which the task left its CPU.
     pub(super) left: u64,
     pub(super) state: SwitchOutState,
     pub(super) cause: OffCpuCause,
     pub(super) stack: Option<StackNode>,
-    /// When it could run, by the first wake-up.
+    /// Time from which it could run, by the first wake-up.
     pub(super) woken: Option<u64>,
     pub(super) waker: Option<WakerId>,
 }
@@ -39,12 +39,12 @@ pub(super) struct TaskSlot {
     pub(super) runnable_since: Option<(OffCpuCause, u64)>,
     /// A `sched_waking` came since it ran.
     pub(super) waking: bool,
-    /// Who woke it while it still ran.
+    /// Waker that came while it still ran.
     pub(super) early_waker: Option<WakerId>,
 }
 
 impl TaskSlot {
-    /// Takes note that the recording tells of the task.
+    /// Notes that the recording has the task.
     #[inline]
     pub(super) fn see(&mut self, time: u64) {
         let (first, last) = self.seen.unwrap_or((time, time));

@@ -1,5 +1,5 @@
-//! What each task's time went to: how long it ran, and its waits by cause and stack, of
-//! recordings of whichever kind tells of switches.
+//! Time of each task: on CPU, and its waits by cause and stack, from recordings with switch records
+//! or switch events.
 
 use kymo_events::{EventSelection, EventSource, SourceError, TeedBatches};
 use kymo_files::perfdata::PerfData;
@@ -11,7 +11,7 @@ use super::notes::off_cpu_notes;
 use super::recorded_waits::{RecordedWaits, WaitScope, count_recorded_waits};
 use super::stack_store::StackStore;
 use super::table::{OffCpuTable, TaskWaits};
-use crate::oncpu::{OnCpu, RecordingBegin};
+use crate::oncpu::{RecordingBegin, RecordingWindow};
 use crate::profile::Profile;
 use crate::tasks::SchedSelection;
 
@@ -26,7 +26,7 @@ pub struct TaskTime {
     pub tid: u32,
     /// Nanoseconds on a CPU.
     pub running: u64,
-    /// What it waited for.
+    /// Waits of the task.
     pub waits: TaskWaits,
 }
 
@@ -39,13 +39,13 @@ pub struct TaskTimes {
     pub stacks: StackStore,
     /// First and last moment that is known of.
     pub span: Option<(u64, u64)>,
-    /// What makes the times less certain.
+    /// Notes about what makes the times less certain.
     pub notes: Vec<Note>,
-    /// What could not be read.
+    /// Whether a part of the recording could not be read.
     pub damaged: bool,
 }
 
-/// The times of tasks cannot be told.
+/// The times of tasks cannot be computed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum TaskTimesError {
@@ -59,25 +59,28 @@ pub enum TaskTimesError {
     )]
     Cut,
     #[error(
+        "--cgroup: switch records do not state cgroups; kymo offcpu record makes a recording that does"
+    )]
+    Cgroups,
+    #[error(
         "the recording has no switches of tasks: kymo profile -o FILE, kymo offcpu record and \
          kymo sched record make such"
     )]
     NoSwitches,
 }
 
-/// Waits of tasks as a recording tells of them.
+/// Source of the tasks' waits.
 enum CountedWaits<'a> {
-    /// Of switch records, which are those of the recorded tasks.
+    /// Waits from switch records, which exist for the recorded tasks.
     Records(Box<RecordedWaits<'a>>),
-    /// Of the switches of all CPUs.
+    /// Waits from the switch events of all CPUs.
     Events(Box<OffCpuTable>),
 }
 
 /// Counts the times of tasks, and reads the samples of each perf.data by `samples`: of one alone
 /// out of the same reading.
 ///
-/// # Errors
-/// If reading fails, or the recording tells of no switches.
+/// # Errors If reading fails, or the recording has no switches.
 pub fn count_task_times<E: From<TaskTimesError> + From<SourceError> + Send>(
     source: &EventSource,
     selection: &EventSelection,
@@ -94,8 +97,14 @@ pub fn count_task_times<E: From<TaskTimesError> + From<SourceError> + Send>(
     let events = SchedSelection { events: selection.clone() };
     let count = || -> Result<CountedWaits<'_>, SourceError> {
         if has_records {
-            let (begin, before) = (RecordingBegin::FirstRecord, &nothing);
-            let scope = WaitScope { begin, before, may_count: &|_| true, names: selection };
+            let window = RecordingWindow { begin: RecordingBegin::FirstRecord, end: None };
+            let scope = WaitScope {
+                window,
+                before: &nothing,
+                may_count: &|_| true,
+                names: selection,
+                only_whole: false,
+            };
             let waits = Box::new(count_recorded_waits(source, scope)?);
             return Ok(CountedWaits::Records(waits));
         }
@@ -107,7 +116,7 @@ pub fn count_task_times<E: From<TaskTimesError> + From<SourceError> + Send>(
         let mut data = source.reopen(0)?;
         let (waits, profile) =
             source.read_for_two(count, |batches| samples(&mut data, Some(batches)));
-        // A reading that failed tells of it itself.
+        // A failed reading reports itself.
         let waits = waits?;
         profiles.push(profile?);
         waits
@@ -120,10 +129,7 @@ pub fn count_task_times<E: From<TaskTimesError> + From<SourceError> + Send>(
         count()?
     };
     let times = match waits {
-        CountedWaits::Records(waits) => {
-            let accounts = profiles.first_mut().map(|p| std::mem::take(&mut p.on_cpu));
-            of_records(source, selection, (*waits, accounts.unwrap_or_default()))
-        }
+        CountedWaits::Records(waits) => of_records(source, selection, *waits),
         CountedWaits::Events(table) => of_events(source, *table),
     };
     if times.tasks.is_empty() {
@@ -146,11 +152,11 @@ pub fn has_switch_records(source: &EventSource) -> bool {
 fn of_records(
     source: &EventSource,
     selection: &EventSelection,
-    (waits, accounts): (RecordedWaits<'_>, OnCpu),
+    mut waits: RecordedWaits<'_>,
 ) -> TaskTimes {
-    let span = accounts.seen();
-    let (begin, end) = span.unwrap_or_default();
-    let threads = accounts.finish(begin, end);
+    let span = waits.seen();
+    let (_, end) = span.unwrap_or_default();
+    let threads = waits.accounts(end).threads;
     let mut table = waits.of_threads(end, &|_| true);
     let tasks = threads.into_iter().filter_map(|(tid, time)| {
         let (comm, pid) = table.names.get(&tid).copied().unwrap_or_default();
@@ -158,7 +164,7 @@ fn of_records(
         // Threads without a wanted name have no account.
         let wants = selection.wants_numbers(pid, tid);
         let waits = table.thread_waits.remove(&tid).unwrap_or_default();
-        // The idle task is nobody.
+        // The idle task is left out.
         let counts = tid != 0 && (time.on_cpu > 0 || !waits.is_empty());
         (counts && (wants || !selection.has_task_conditions())).then(|| TaskTime {
             comm: named(&comm, tid),

@@ -23,7 +23,7 @@ impl CallNames<'_> {
     }
 }
 
-/// What cells take besides the row.
+/// Data that cells need besides the row.
 struct Context<'a> {
     table: &'a SyscallTable,
     names: CallNames<'a>,
@@ -41,36 +41,32 @@ fn call_columns<'a>(details: bool) -> ColumnSet<'a, CallRow, Context<'a>> {
     ColumnSet::new()
         .key(
             "syscall",
-            "name; `syscall_N` where only a number is known",
+            "name; `syscall_N` if only the number is known",
             |(id, _): &CallRow, c: &Context<'_>| c.table.name(*id).to_owned(),
         )
         .inline(delay_columns(details), |(_, s), _| &s.durations)
-        .sum("errors", "of these, calls that failed", |(_, s), _| s.failed())
-        .measure("errnos", "number by error: `{\"ENOENT\": 3}`", |(_, s), c| {
+        .sum("errors", "number of failed calls", |(_, s), _| s.failed())
+        .measure("errnos", "number of failures by error: `{\"ENOENT\": 3}`", |(_, s), c| {
             let count = |(error, n): (&i32, &u64)| (c.names.error(*error), *n);
             s.errors.iter().map(count).collect::<Vec<_>>()
         })
-        .measure("min_ns", "the shortest", |(_, s), _| s.min)
+        .measure("min_ns", "minimum", |(_, s), _| s.min)
         .measure(
             "stddev_percent",
-            "standard error of the mean in percent of it, as perf trace -s has it",
+            "standard error of the mean, in percent, as in perf trace -s",
             |(_, s), _| s.relative_error(),
         )
         .sum(
             "blocked_ns",
-            "time of these in which they waited for something; null without sched_switch",
+            "time in which they were blocked; null without sched_switch",
             |(_, s), c| c.has_waits().then_some(s.blocked),
         )
         .sum(
             "runnable_ns",
-            "time of these in which they waited for a CPU; null without sched_switch",
+            "time in which they waited for a CPU; null without sched_switch",
             |(_, s), c| c.has_waits().then_some(s.runnable),
         )
-        .sum(
-            "uncertain",
-            "calls in which events were lost; they are in no other number",
-            |(_, s), _| s.uncertain,
-        )
+        .sum("uncertain", "calls with lost events; not counted elsewhere", |(_, s), _| s.uncertain)
 }
 
 /// Calls by total time, then by name.
@@ -87,7 +83,7 @@ fn slow_columns<'a>() -> ColumnSet<'a, (&'a SlowCall, &'a str), Context<'a>> {
     let woken_by = ColumnSet::new()
         .key("comm", "name", |(comm, _, _): &WokenBy, _: &Context<'_>| Name(comm.clone()))
         .key("tid", "thread", |(_, tid, _), _| *tid)
-        .key("context", "where it was woken from", |(_, _, context), _| match context {
+        .key("context", "context of the wake-up", |(_, _, context), _| match context {
             WakeupContext::HardIrq => "irq",
             context => context.code(),
         })
@@ -97,34 +93,30 @@ fn slow_columns<'a>() -> ColumnSet<'a, (&'a SlowCall, &'a str), Context<'a>> {
             b.cause.code()
         })
         .sum("duration_ns", "its time", |b, _| b.nanos)
-        .record("woken_by", "who ended the last of these waits", woken_by, |b, _, each| {
+        .record("woken_by", "waker that ended the last of these waits", woken_by, |b, _, each| {
             b.woken_by.iter().for_each(each);
         })
-        .measure(
-            "stack",
-            "functions of the kernel in which it waited last, innermost first",
-            |b, _| b.stack.clone(),
-        );
+        .measure("stack", "kernel stack of its last wait, innermost first", |b, _| b.stack.clone());
     ColumnSet::new()
         .key("syscall", "name", |(s, _): &Slow<'_>, c: &Context<'_>| {
             c.table.name(s.call).to_owned()
         })
-        .measure("start_ns", "its entry", |(s, _), _| s.start)
+        .measure("start_ns", "time of entry", |(s, _), _| s.start)
         .measure("duration_ns", "time from entry to exit", |(s, _), _| s.duration)
         .key("cpu", "CPU where it ended", |(s, _), _| s.cpu)
         .key("comm", "name of its task", |(s, _), _| Name(s.task.comm().to_vec()))
         .key("tid", "its thread", |(s, _), _| s.task.tid)
         .key("pid", "its process", |(s, _), _| s.task.pid)
-        .measure("arguments", "text; `…` where they are not known", |(_, text), _| {
+        .measure("arguments", "arguments as text; `…` if unknown", |(_, text), _| {
             (*text).to_owned()
         })
         .measure("ret", "result", |(s, _), _| s.result)
-        .measure("errno", "error, of a call that failed", move |(s, _), c| {
+        .measure("errno", "error of a failed call", move |(s, _), c| {
             failed(s.result).then(|| c.names.error(-s.result as i32))
         })
         .table(
             "blocked",
-            "waits by cause, in the order of their first",
+            "waits by cause, in the order of their first occurrence",
             block,
             |(s, _), _, each| {
                 s.waits.blocks.iter().for_each(each);
@@ -136,34 +128,34 @@ fn slow_columns<'a>() -> ColumnSet<'a, (&'a SlowCall, &'a str), Context<'a>> {
 fn columns<'a>(details: bool) -> ColumnSet<'a, SyscallTable, Context<'a>> {
     let thread = ColumnSet::new()
         .key("comm", "last name", |t: &SyscallTask, _: &Context<'_>| Name(t.comm.clone()))
-        .key("tid", "thread; null in a row of several", |t, _| t.tid)
+        .key("tid", "thread; null in a row for several", |t, _| t.tid)
         .key("pid", "process", |t, _| t.pid)
         .sum("events", "number of its events", |t, _| t.events)
         .table("calls", "its calls", call_columns(details), |t, c, each| {
             each_call(&t.calls, c, each)
         });
     let halves = ColumnSet::new()
-        .sum("open_at_end", "calls that had not returned", |t: &SyscallTable, _: &Context<'_>| {
+        .sum("open_at_end", "calls that have not returned", |t: &SyscallTable, _: &Context<'_>| {
             t.open_at_end
         })
         .sum("entries_only", "entries without an exit", |t, _| t.entries)
         .sum("exits_only", "exits without an entry", |t, _| t.exits)
-        .sum("uncertain", "calls in which events were lost", |t, _| t.touching_loss);
+        .sum("uncertain", "calls with lost events", |t, _| t.touching_loss);
     ColumnSet::new()
         .table(
             "calls",
-            "calls of all threads together, sorted as the text is",
+            "calls of all threads, in the order of the text output",
             call_columns(details),
             |t: &SyscallTable, c: &Context<'_>, each| each_call(&t.calls, c, each),
         )
-        .table("threads", "threads, the largest total first", thread, |t, _, each| {
+        .table("threads", "threads, largest total first", thread, |t, _, each| {
             t.tasks.iter().for_each(each);
         })
         .table("slowest", "the slowest calls", slow_columns(), |_, c, each| {
             let arguments = c.names.arguments.iter().map(String::as_str);
             c.table.slowest.iter().zip(arguments).for_each(|slow| each(&slow));
         })
-        .group("halves", "calls that are not complete", halves, |t, _| t)
+        .group("halves", "incomplete calls", halves, |t, _| t)
         .measure("first_ns", "time of the first event", |t, _| t.span.map(|s| s.0))
         .measure("last_ns", "time of the last event", |t, _| t.span.map(|s| s.1))
 }

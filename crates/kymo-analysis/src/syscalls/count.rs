@@ -17,27 +17,27 @@ use super::{SYSCALL_EVENTS, SYSCALL_WAIT_EVENTS};
 use crate::losses::{LossWindows, MOST_CPUS, select_events};
 use crate::offcpu::{OffCpuCause, StackRole, StackStore};
 use crate::tasks::{
-    SchedCounts, SchedDecoder, SwitchIn, SwitchOut, SwitchOutState, TaskMachine, Transition,
-    WakeupContext,
+    EXIT_EVENT, SchedCounts, SchedDecoder, SwitchIn, SwitchOut, SwitchOutState, TaskMachine,
+    Transition, WakeupContext,
 };
 
 /// Calls under way at a time.
 const MAX_OPEN: usize = 1 << 18;
 /// Threads with rows of their own; more are in one row together.
 const MAX_TASKS: usize = 1 << 16;
-/// Waits of a call that are told apart by cause.
+/// Waits of a call that are distinguished by cause.
 const MAX_BLOCKS: usize = 4;
 
-/// What is counted.
+/// Options of counting system calls.
 #[derive(Clone, Debug)]
 pub struct SyscallConfig {
-    /// Which calls count: by time and CPU at which they end, and their task.
+    /// Selection of calls: by time and CPU at which they end, and their task.
     pub selection: EventSelection,
     /// Only calls with these names; all where it is empty.
     pub calls: Vec<String>,
     /// The slowest that are kept.
     pub slowest: usize,
-    /// Only calls that failed are among the slowest.
+    /// Show only failed calls among the slowest.
     pub failed_only: bool,
     /// Names a call by its number.
     pub name_of: fn(i64) -> Option<&'static str>,
@@ -46,17 +46,17 @@ pub struct SyscallConfig {
 /// Time that a call waited for one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallBlock {
-    /// Why.
+    /// Cause.
     pub cause: OffCpuCause,
     /// Nanoseconds.
     pub nanos: u64,
-    /// Who ended the last of these waits: name, thread, and what it was woken from.
+    /// Waker of the last of these waits: name, thread, and context of the wake-up.
     pub woken_by: Option<(Vec<u8>, u32, WakeupContext)>,
     /// Functions of the kernel in which it waited last, innermost first.
     pub stack: Vec<String>,
 }
 
-/// What a call spent its time on.
+/// Waits of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallWaits {
     /// Waits, by cause, in the order of their first.
@@ -85,13 +85,13 @@ pub struct SlowCall {
     pub cpu: Option<u32>,
     /// Its task.
     pub task: TaskInfo,
-    /// Which call.
+    /// Call.
     pub call: CallId,
     /// Its arguments.
     pub arguments: CallArguments,
     /// Its result.
     pub result: i64,
-    /// What it waited for, where the recording has switches.
+    /// Waits of the call, where the recording has switches.
     pub waits: CallWaits,
 }
 
@@ -156,17 +156,17 @@ pub struct SyscallTable {
     pub has_losses: bool,
     /// Events without time, task or a field.
     pub malformed: u64,
-    /// What is not known of the numbers of calls.
+    /// Note about numbers of calls whose width is not known.
     pub width_note: Option<Note>,
-    /// Calls beyond those that are told apart.
+    /// Calls not attributed (table limit reached).
     pub crowded: u64,
-    /// What did not fit together in events of the scheduler.
+    /// Scheduler events that do not match each other.
     pub sched: SchedCounts,
     /// Switches with a stack.
     pub stacked: u64,
     /// Times of the first and the last event of a system call.
     pub span: Option<(u64, u64)>,
-    /// What the readers say.
+    /// Summary of the readers.
     pub summary: ReadSummary,
 }
 
@@ -184,7 +184,7 @@ struct OpenCall {
     process: Option<u32>,
     arguments: CallArguments,
     waits: CallWaits,
-    /// Cause and stack of the wait that goes on.
+    /// Cause and stack of the current wait.
     leaves: Option<(OffCpuCause, Vec<String>)>,
     is_uncertain: bool,
 }
@@ -239,7 +239,7 @@ pub fn count_syscalls(
     config: &SyscallConfig,
 ) -> Result<SyscallTable, SourceError> {
     let mut names = event_names();
-    names.push("ftrace:kernel_stack");
+    names.extend(["ftrace:kernel_stack", EXIT_EVENT]);
     let mut counting = SyscallCounting::new(config, source.losses());
     let mut sched = SchedDecoder::default();
     let mut machine = TaskMachine::new(source.losses());
@@ -506,15 +506,15 @@ impl<'a> SyscallCounting<'a> {
         open.leaves = Some((cause, kernel.unwrap_or_default()));
     }
 
-    /// A task goes on within a call.
+    /// A task continues within a call.
     fn resume(&mut self, next: &SwitchIn, machine: &TaskMachine) {
         let Some(task) = machine.tasks.get(next.task) else { return };
         let Some(open) = self.open.get_mut(&task.tid) else { return };
         let wait = &next.wait;
         open.is_uncertain |= wait.touches_loss;
         let leaves = open.leaves.take();
-        // Whoever goes on within a call has left within it: if that was not seen, for instance of a
-        // task whose first events are lost, what the call waited for is not known.
+        // A task that continues within a call has left within it: if that was not seen, for
+        // instance of a task whose first events are lost, what the call waited for is not known.
         let left = wait.left.filter(|(left, _)| *left >= open.time);
         let off = left.zip(wait.ended).and_then(|((left, _), ended)| ended.checked_sub(left));
         let (Some((left, state)), Some(off)) = (left, off) else {
@@ -614,7 +614,7 @@ fn task_of(event: &RecordedEvent<'_>, machine: &TaskMachine) -> TaskInfo {
     running.map_or(task, |t| TaskInfo::new(t.info.pid, Some(t.tid), t.comm()))
 }
 
-/// What a call waits for by its nature, where no stack tells.
+/// Cause of a call's wait by the nature of the call, where no stack shows it.
 pub fn cause_of_call(name: &str) -> OffCpuCause {
     match name {
         "futex" | "futex_wait" | "futex_waitv" => OffCpuCause::Futex,

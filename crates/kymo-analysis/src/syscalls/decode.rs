@@ -16,9 +16,9 @@ pub struct CallId(pub u32);
 pub struct CallInfo {
     /// Its name; `syscall_N` where only a number is known.
     pub name: String,
-    /// Its number, where the recording tells.
+    /// Its number, where the recording has it.
     pub number: Option<i64>,
-    /// Names of its arguments, and whether they are addresses, where the recording tells.
+    /// Names of its arguments, and whether they are addresses, where the recording has them.
     pub arguments: Vec<(String, bool)>,
 }
 
@@ -27,7 +27,7 @@ pub struct CallInfo {
 pub struct CallArguments {
     /// The first six, as numbers.
     pub words: [u64; 6],
-    /// How many there are, where that is known.
+    /// Number of arguments, if known.
     pub count: Option<usize>,
     /// Those that are texts, by place.
     pub texts: Vec<(usize, String)>,
@@ -52,7 +52,7 @@ enum EventPlan {
 
 /// Longest text of an argument that is kept.
 const LONGEST: usize = 64;
-/// Calls that are told apart; numbers in damaged recordings may be any.
+/// Most calls that are distinguished; numbers in damaged recordings may be any.
 const MOST_CALLS: usize = 4096;
 
 /// Added to the numbers of calls of programs of 32 bits: `name_of` names them with it.
@@ -98,7 +98,7 @@ pub struct SyscallDecoder {
     has_arguments: bool,
     /// Events that lack a field, or end before it.
     pub malformed: u64,
-    /// Threads of which no mapping tells whether they are of 32 bits: entries of calls so far,
+    /// Threads without a mapping that shows whether they are of 32 bits: entries of calls so far,
     /// and whether an argument was wider.
     widths: FxHashMap<u32, (u32, bool)>,
 }
@@ -124,7 +124,7 @@ impl SyscallDecoder {
         }
     }
 
-    /// The same, of calls whose arguments nobody looks at.
+    /// Leaves arguments undecoded.
     #[must_use]
     pub fn without_arguments(self) -> SyscallDecoder {
         SyscallDecoder { has_arguments: false, ..self }

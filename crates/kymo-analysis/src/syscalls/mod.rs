@@ -1,5 +1,5 @@
-//! System calls by call and task: how often, how long, how often in vain, and what the slowest
-//! waited for; out of events of any recording.
+//! System calls by call and task: numbers, durations, errors, and the waits of the slowest; out of
+//! events of any recording.
 //!
 //! ```text
 //! RecordedEvent ─ SyscallDecoder ─► SyscallEvent ─┐

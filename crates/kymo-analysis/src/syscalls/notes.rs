@@ -1,4 +1,4 @@
-//! What did not fit together, as notes for the ledger.
+//! Notes for the ledger about events that do not match each other.
 
 use kymo_model::{Note, NoteKind, NoteList, counted};
 
@@ -33,13 +33,13 @@ pub fn syscall_notes(table: &SyscallTable) -> Vec<Note> {
     notes.counted(
         table.crowded,
         NoteKind::Entries,
-        "call of more tasks than are told apart",
-        "calls of more tasks than are told apart",
+        "call is not attributed to its task (table limit reached)",
+        "calls are not attributed to their tasks (table limit reached)",
     );
     let halves = [
         (table.open_at_end, "had not returned when the recording ended"),
-        (table.exits, "had begun before it did, or unseen"),
-        (table.entries, "never returned (exit, rt_sigreturn), or unseen"),
+        (table.exits, "have no recorded start"),
+        (table.entries, "never returned (exit, rt_sigreturn), or have no recorded exit"),
     ];
     let halves = halves.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
     let halves: Vec<String> = halves.collect();
@@ -48,11 +48,11 @@ pub fn syscall_notes(table: &SyscallTable) -> Vec<Note> {
         notes.choice(NoteKind::Unmatched, fact, None);
     }
     if table.events > 0 && table.sched.switches == 0 {
-        let fact = "there are no sched_switch events: what calls waited for is not known";
+        let fact = "there are no sched_switch events: the waits of calls are unknown";
         notes.choice(NoteKind::Events, fact, Some(RECORD));
     } else if table.events > 0 && table.stacked == 0 {
         let fact =
-            "there are no stacks of sched_switch: causes of waits follow from the call alone";
+            "sched_switch events have no stacks: causes of waits are derived from the call alone";
         let advice = "kymo syscalls record -g".to_owned();
         notes.choice(NoteKind::Events, fact, Some(&advice));
     }

@@ -7,7 +7,7 @@ use crate::tasks::DelayStats;
 /// Calls of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct SyscallStats {
-    /// How long they took, and how many there were.
+    /// Durations and number of calls.
     pub durations: DelayStats,
     /// The shortest.
     pub min: Option<u64>,

@@ -12,13 +12,11 @@ fn row_columns<'a>(details: bool) -> ColumnSet<'a, LatencyRow, LatencyTable> {
     }
     ColumnSet::new()
         .key("comm", "name", |r: &LatencyRow, _: &LatencyTable| Name(r.comm.clone()))
-        .key("tid", "thread; null in a row of several tasks", |r, _| single(r).then_some(r.tid))
+        .key("tid", "thread; null in a row for several tasks", |r, _| single(r).then_some(r.tid))
         .detail("first_tid", "thread of its first task", |r, _| r.tid)
-        .key(
-            "pid",
-            "process; null in a row of several tasks, or where the recording does not state it",
-            |r, _| r.pid.filter(|_| single(r)),
-        )
+        .key("pid", "process; null in a row for several tasks, or if not recorded", |r, _| {
+            r.pid.filter(|_| single(r))
+        })
         .sum("tasks", "number of tasks", |r, _| r.tasks)
         .sum("runtime_ns", "run time, see `runtime_from`", |r, t| {
             // Time that the kernel accounted, or time between switches.
@@ -27,25 +25,23 @@ fn row_columns<'a>(details: bool) -> ColumnSet<'a, LatencyRow, LatencyTable> {
         .sum("on_cpu_ns", "time between getting and leaving a CPU", |r, _| r.on_cpu)
         .sum(
             "uncertain_on_cpu_ns",
-            "the same of runs in which events were lost: it may have waited meanwhile; not in \
+            "time of runs in which events were lost, so that the task may have waited; not in \
              `on_cpu_ns`",
             |r, _| r.uncertain_on_cpu,
         )
-        .sum("switches", "how often it got a CPU", |r, _| r.switches)
-        .sum("migrations", "of these, how often another CPU than the last time", |r, _| {
-            r.migrations
-        })
-        .sum("unknown", "of these, how often the start of its wait is not known", |r, _| r.unknown)
+        .sum("switches", "number of times it got a CPU", |r, _| r.switches)
+        .sum("migrations", "number of these on another CPU than before", |r, _| r.migrations)
+        .sum("unknown", "number of these with an unknown start of the wait", |r, _| r.unknown)
         .sum(
             "uncertain",
-            "of these, how often events were lost while it waited; such waits are in no delay",
+            "number of these with lost events during the wait; excluded from all delays",
             |r, _| r.uncertain,
         )
         .group("delay", "all waits for a CPU", delay_columns(details), |r, _| &r.delay)
         .group("woken", "waits after a wake-up", delay_columns(details), |r, _| &r.woken)
         .group(
             "preempted",
-            "waits after a preemption, or a yield",
+            "waits after a preemption or a yield",
             delay_columns(details),
             |r, _| &r.preempted,
         )
@@ -56,26 +52,26 @@ fn columns<'a>(details: bool) -> ColumnSet<'a, LatencyTable, LatencyTable> {
     let longest = ColumnSet::new()
         .key("comm", "name of the task", |l: &LongestDelay, _: &LatencyTable| Name(l.comm.clone()))
         .key("tid", "its thread", |l, _| l.tid)
-        .key("cpu", "CPU that it got", |l, _| l.cpu)
-        .key("cause", "why it could run", |l, _| match l.wait.cause {
+        .key("cpu", "CPU on which it ran next", |l, _| l.cpu)
+        .key("cause", "reason why it became runnable", |l, _| match l.wait.cause {
             WaitCause::Woken => "woken",
             WaitCause::Preempted => "preempted",
             WaitCause::New => "new",
             WaitCause::Unknown => "unknown",
         })
         .of(&["woken", "preempted", "new", "unknown"])
-        .measure("start_ns", "when the wait began", |l, _| l.wait.runnable)
-        .measure("end_ns", "when it ended", |l, _| l.wait.ended)
+        .measure("start_ns", "start of the wait", |l, _| l.wait.runnable)
+        .measure("end_ns", "end", |l, _| l.wait.ended)
         .measure("waker", "name of the task that woke it", |l, _| l.waker.clone().map(Name))
         .measure("waker_tid", "its thread", |l, _| l.wait.woken.and_then(|w| w.by))
-        .measure("ran_before", "name of the task that left the CPU to it", |l, _| {
+        .measure("ran_before", "name of the task that ran before it on this CPU", |l, _| {
             Name(l.ran_before.clone())
         })
         .measure("ran_before_tid", "its thread", |l, _| l.ran_before_tid);
     ColumnSet::new()
         .table(
             "tasks",
-            "a row for each task (`-p`), or for each name",
+            "one row per task (`-p`) or per name",
             row_columns(details),
             |t: &LatencyTable, _: &LatencyTable, each| {
                 let mut rows: Vec<_> = t.rows.iter().collect();
@@ -85,7 +81,7 @@ fn columns<'a>(details: bool) -> ColumnSet<'a, LatencyTable, LatencyTable> {
         )
         .group(
             "total",
-            "all rows together",
+            "sum of all rows",
             row_columns(details).without(&["comm", "tid", "first_tid", "pid"]),
             |t, _| &t.total,
         )

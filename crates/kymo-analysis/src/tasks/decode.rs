@@ -1,6 +1,6 @@
-//! Scheduler events of all formats and kernels as one enumeration. Which fields an event
-//! class has is looked up once for each layout; fields are asked for by LTTng's names where
-//! ftrace's mean something else there (`child_pid` is a thread in ftrace, a process in LTTng).
+//! Scheduler events of all formats and kernels as one enumeration. Which fields an event class has
+//! is resolved once for each layout; fields are resolved by LTTng's names where ftrace's mean
+//! something else there (`child_pid` is a thread in ftrace, a process in LTTng).
 
 use kymo_events::{
     EventDigester, EventFields, FieldReader, LayoutMemo, RecordedClass, RecordedEvent, TaskComm,
@@ -19,6 +19,9 @@ pub const SCHED_EVENTS: [&str; 7] = [
     "sched:sched_process_fork",
 ];
 
+/// End of a task: decoded where a recording has it, and not needed.
+pub const EXIT_EVENT: &str = "sched:sched_process_exit";
+
 /// A task as an event states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskRef {
@@ -28,7 +31,7 @@ pub struct TaskRef {
     pub comm: TaskComm,
 }
 
-/// What a task is woken from.
+/// Context of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WakeupContext {
     /// Code of the waking task itself.
@@ -88,7 +91,7 @@ impl WakeupContext {
     }
 }
 
-/// Which of the three events of a wake-up.
+/// Kind of a wake-up event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeupKind {
     /// `sched_waking`: in the waker, when it decides.
@@ -104,25 +107,25 @@ pub enum WakeupKind {
 pub enum SchedEvent {
     /// A CPU goes from one task to another.
     Switch {
-        /// Who leaves it.
+        /// Task that leaves the CPU.
         prev: TaskRef,
         /// In which state.
         state: SwitchOutState,
-        /// Who gets it.
+        /// Task that gets the CPU.
         next: TaskRef,
     },
     /// A task becomes runnable.
     Wakeup {
-        /// Which of the events.
+        /// Kind of the event.
         kind: WakeupKind,
-        /// Who.
+        /// Task that is woken.
         task: TaskRef,
-        /// What it is woken from.
+        /// Context of the wake-up.
         context: WakeupContext,
     },
     /// A task gets another run queue.
     Migrate {
-        /// Who.
+        /// Task that moves.
         task: TaskRef,
         /// From this CPU.
         from: Option<u32>,
@@ -131,7 +134,7 @@ pub enum SchedEvent {
     },
     /// Time on the CPU is accounted.
     Runtime {
-        /// Whose.
+        /// Task on the CPU.
         task: TaskRef,
         /// Nanoseconds.
         runtime: u64,
@@ -142,6 +145,11 @@ pub enum SchedEvent {
         parent: TaskRef,
         /// The new one.
         child: TaskRef,
+    },
+    /// A task begins to exit. It may still sleep, and runs once more.
+    Exit {
+        /// The task.
+        task: TaskRef,
     },
 }
 
@@ -181,11 +189,13 @@ enum EventPlan {
     Migrate { task: TaskFields, from: Option<FieldReader>, to: Option<FieldReader> },
     Runtime { task: TaskFields, runtime: FieldReader },
     Fork { parent: TaskFields, child: TaskFields },
+    Exit { task: TaskFields },
 }
 
 impl EventPlan {
     fn of(class: &RecordedClass) -> Option<EventPlan> {
-        let name = SCHED_EVENTS.into_iter().find(|name| class.is_named(name))?;
+        let known = SCHED_EVENTS.into_iter().chain([EXIT_EVENT]);
+        let name = known.into_iter().find(|name| class.is_named(name))?;
         let task = || TaskFields::of(class, "tid", "comm");
         let wakeup = |kind| {
             let flags = reader(class, "common_flags");
@@ -208,6 +218,7 @@ impl EventPlan {
             "sched:sched_stat_runtime" => {
                 Some(EventPlan::Runtime { task: task()?, runtime: reader(class, "runtime")? })
             }
+            EXIT_EVENT => Some(EventPlan::Exit { task: task()? }),
             _ => Some(EventPlan::Fork {
                 parent: TaskFields::of(class, "parent_tid", "parent_comm")?,
                 child: TaskFields::of(class, "child_tid", "child_comm")?,
@@ -243,6 +254,7 @@ impl EventPlan {
             EventPlan::Fork { parent, child } => {
                 SchedEvent::Fork { parent: parent.read(&fields)?, child: child.read(&fields)? }
             }
+            EventPlan::Exit { task } => SchedEvent::Exit { task: task.read(&fields)? },
         })
     }
 }

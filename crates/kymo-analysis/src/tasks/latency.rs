@@ -18,10 +18,10 @@ use crate::losses::LossWindows;
 /// Tasks that ended and have rows of their own; more are counted in one.
 const MOST_ENDED: usize = 100_000;
 
-/// What is counted.
+/// Options of counting latencies.
 #[derive(Debug)]
 pub struct LatencyConfig<'a> {
-    /// Which waits count: by the time and CPU at which they end.
+    /// Selection of waits: by the time and CPU at which they end.
     pub selection: &'a SchedSelection,
     /// A row for each task instead of one for each name.
     pub by_task: bool,
@@ -36,7 +36,7 @@ pub struct DelayStats {
     pub total: u64,
     /// The longest, and when it began.
     pub max: Option<(u64, u64)>,
-    /// How long they were.
+    /// Distribution of the delays.
     pub histogram: DurationHistogram,
 }
 
@@ -80,18 +80,21 @@ pub(crate) fn delay_columns<'a, C: 'a>(details: bool) -> ColumnSet<'a, DelayStat
         .sum("count", "number", |d: &DelayStats, _: &C| d.count)
         .sum("total_ns", "sum", |d, _| d.total)
         .measure("average_ns", "mean", |d, _| d.average())
-        .measure("p50_ns", "median, at most 1/16 above the truth", |d, _| d.quantile(0.5))
-        .measure("p90_ns", "90th percentile, likewise", |d, _| d.quantile(0.9))
-        .measure("p99_ns", "99th percentile, likewise", |d, _| d.quantile(0.99))
-        .measure("max_ns", "the longest", |d, _| d.max.map(|m| m.0))
-        .measure("max_start_ns", "when the longest began", |d, _| d.max.map(|m| m.1));
+        .measure("p50_ns", "median; exceeds the exact value by at most 1/16", |d, _| {
+            d.quantile(0.5)
+        })
+        .measure("p90_ns", "90th percentile, with the same accuracy", |d, _| d.quantile(0.9))
+        .measure("p99_ns", "99th percentile, with the same accuracy", |d, _| d.quantile(0.99))
+        .measure("max_ns", "maximum", |d, _| d.max.map(|m| m.0))
+        .measure("max_start_ns", "start of the longest", |d, _| d.max.map(|m| m.1));
     // Rows of tasks are many.
     if !details {
         return columns;
     }
     columns.detail(
         "histogram",
-        "pairs of the begin of a doubling in nanoseconds and a number; 0 stands for 0 to 15",
+        "pairs of a bucket's lower bound in nanoseconds and its count; buckets double in width, \
+         the first one is 0 to 15",
         |d, _| {
             let doublings = d.histogram.doublings().into_iter();
             doublings.map(|(begin, count)| vec![begin, count]).collect::<Vec<_>>()
@@ -117,7 +120,7 @@ pub struct LatencyRow {
     /// Nanoseconds between what looks like getting and leaving a CPU, where events were lost: it
     /// may have waited meanwhile. They are not in `on_cpu`.
     pub uncertain_on_cpu: u64,
-    /// How often it got a CPU.
+    /// Number of switches to the task.
     pub switches: u64,
     /// All waits for a CPU; added up when the row is finished.
     pub delay: DelayStats,
@@ -184,7 +187,7 @@ pub struct LongestDelay {
     pub wait: Wait,
     /// Name of who woke it, where that is known.
     pub waker: Option<Vec<u8>>,
-    /// Who left the CPU to it.
+    /// Task that ran before on the CPU.
     pub ran_before: Vec<u8>,
     /// Its number.
     pub ran_before_tid: u32,
@@ -203,7 +206,7 @@ pub struct LatencyTable {
     pub has_accounted: bool,
     /// Ended tasks that are in one row together.
     pub crowded: u64,
-    /// What was read.
+    /// Scheduler events that were read.
     pub read: SchedRead,
 }
 

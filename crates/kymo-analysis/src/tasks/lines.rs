@@ -11,7 +11,7 @@ use super::wait::WaitCause;
 
 /// A task leaves a CPU.
 pub struct SwitchLine<'a> {
-    /// When, and on which CPU.
+    /// Time and CPU.
     pub at: (u64, u32),
     /// The task.
     pub task: &'a SchedTask,
@@ -37,17 +37,16 @@ fn switch_columns<'a>() -> ColumnSet<'a, SwitchLine<'a>> {
         .key("cpu", "CPU", |l, ()| l.at.1)
         .key("comm", "name of the task", |l, ()| Name(l.task.comm().to_vec()))
         .key("tid", "its thread; 0: idle", |l, ()| l.task.tid)
-        .key("pid", "its process, where known", |l, ()| l.task.info.pid)
-        .sum("wait_ns", "time between the run before and this one", |l, ()| l.out.wait.off_cpu())
-        .sum("delay_ns", "the part of it in which it could have run", |l, ()| l.out.wait.delay())
+        .key("pid", "its process, if known", |l, ()| l.task.info.pid)
+        .sum("wait_ns", "time between the previous run and this one", |l, ()| l.out.wait.off_cpu())
+        .sum("delay_ns", "part of it in which the task was runnable", |l, ()| l.out.wait.delay())
         .sum(
             "wakeup_delay_ns",
-            "the part of it after its wake-up: perf's `sch delay`; 0 for a task that was preempted \
-             and not woken",
+            "part of it after the wake-up (perf's `sch delay`); 0 for a preempted task",
             |l, ()| l.out.wait.wakeup_delay(),
         )
         .sum("run_ns", "this run", |l, ()| l.run)
-        .key("cause", "why it could run: `woken`, `preempted`, `new`", |l, ()| {
+        .key("cause", "reason why it became runnable: `woken`, `preempted`, `new`", |l, ()| {
             let cause = l.run.map(|_| l.out.wait.cause);
             cause.and_then(|cause| match cause {
                 WaitCause::Woken => Some("woken"),
@@ -56,18 +55,19 @@ fn switch_columns<'a>() -> ColumnSet<'a, SwitchLine<'a>> {
                 WaitCause::Unknown => None,
             })
         })
-        .key("waker_tid", "thread that ran where it was woken; 0: idle", |l, ()| {
+        .key("waker_tid", "thread that was running on the waking CPU; 0: idle", |l, ()| {
             l.out.wait.woken.and_then(|w| w.by)
         })
         .key("waker_context", "`task`, `softirq`, `hardirq`, `unknown`", |l, ()| {
             l.out.wait.woken.map(|w| w.context.code())
         })
-        .measure("migrated", "whether this run is on another CPU than the one before", |l, ()| {
+        .measure("migrated", "whether this run is on another CPU than the previous one", |l, ()| {
             l.out.wait.knows_cpu().then_some(l.out.wait.is_migrated)
         })
         .key(
             "state",
-            "state in which it leaves: `R`, `R+` (preempted in the kernel), `S`, `D`, `T`, `t`, \
+            "state in which it leaves the CPU: `R`, `R+` (preempted in the kernel), `S`, `D`, \
+             `T`, `t`, \
              `X`, `Z`, `P`, `I`",
             |l, ()| l.out.state.text().to_owned(),
         )
@@ -88,7 +88,7 @@ fn switch_columns<'a>() -> ColumnSet<'a, SwitchLine<'a>> {
             |l, ()| l.pre_migration,
         )
         .left_out()
-        .measure("stack", "callers of the scheduler, where they were recorded", |l, ()| {
+        .measure("stack", "callers of the scheduler, if recorded", |l, ()| {
             Some(l.stack.clone()).filter(|stack| !stack.is_empty())
         })
         .left_out()
@@ -108,7 +108,7 @@ impl SwitchLine<'_> {
 pub struct OtherLine<'a> {
     /// `wakeup` or `migration`.
     pub kind: &'static str,
-    /// When, and on which CPU.
+    /// Time and CPU.
     pub at: (u64, u32),
     /// The task.
     pub task: &'a SchedTask,
@@ -126,14 +126,14 @@ fn other_columns<'a>() -> ColumnSet<'a, OtherLine<'a>> {
         .key("cpu", "CPU", |l, ()| l.at.1)
         .key("comm", "name of the task", |l, ()| Name(l.task.comm().to_vec()))
         .key("tid", "its thread", |l, ()| l.task.tid)
-        .key("pid", "its process, where known", |l, ()| l.task.info.pid)
-        .key("by_comm", "name of the task that did it", |l, ()| {
+        .key("pid", "its process, if known", |l, ()| l.task.info.pid)
+        .key("by_comm", "name of the task that caused it", |l, ()| {
             l.by.map(|t| Name(t.comm().to_vec()))
         })
         .key("by_tid", "its thread", |l, ()| l.by.map(|t| t.tid))
-        .measure("from", "of a migration: CPU before, where known", |l, ()| l.cpus.0)
+        .measure("from", "for a migration: CPU before, if known", |l, ()| l.cpus.0)
         .left_out()
-        .measure("to", "of a migration: CPU after, where known", |l, ()| l.cpus.1)
+        .measure("to", "for a migration: CPU after, if known", |l, ()| l.cpus.1)
         .left_out()
 }
 
@@ -176,15 +176,15 @@ fn summary_columns<'a>() -> ColumnSet<'a, RuntimeSummary> {
     let task = ColumnSet::new()
         .key("comm", "name", |r: &RuntimeRow, ()| Name(r.comm.clone()))
         .key("tid", "thread", |r, ()| r.tid)
-        .key("pid", "process, where known and another number", |r, ()| r.process)
-        .key("parent_tid", "parent, where known", |r, ()| r.parent)
+        .key("pid", "process, if known and different from the thread", |r, ()| r.process)
+        .key("parent_tid", "parent, if known", |r, ()| r.parent)
         .measure("ended", "whether it ended", |r, ()| r.has_ended)
         .sum("runs", "number of runs", |r, ()| r.runs.count)
         .sum("run_ns", "time of the runs", |r, ()| r.runs.total)
-        .measure("min_run_ns", "the shortest", |r, ()| r.runs.min)
+        .measure("min_run_ns", "minimum", |r, ()| r.runs.min)
         .measure("average_run_ns", "mean", |r, ()| r.runs.average())
-        .measure("max_run_ns", "the longest", |r, ()| r.runs.max)
-        .measure("run_error_percent", "standard error of the mean in percent of it", |r, ()| {
+        .measure("max_run_ns", "maximum", |r, ()| r.runs.max)
+        .measure("run_error_percent", "standard error of the mean, in percent", |r, ()| {
             r.runs.error_percent()
         })
         .sum("sleep_ns", "time asleep, until it ran again", |r, ()| r.sleep)
@@ -193,11 +193,11 @@ fn summary_columns<'a>() -> ColumnSet<'a, RuntimeSummary> {
         })
         .sum("preempted_ns", "time preempted", |r, ()| r.preempted)
         .sum("wakeup_delay_ns", "time between wake-up and run", |r, ()| r.delay)
-        .sum("migrations", "runs on another CPU than the one before", |r, ()| r.migrations)
+        .sum("migrations", "runs on another CPU than the previous one", |r, ()| r.migrations)
         .sum("uncertain", "runs or waits in which events were lost", |r, ()| r.uncertain);
     let idle = ColumnSet::new()
         .key("cpu", "CPU", |i: &IdleTime, ()| i.cpu)
-        .sum("count", "times without a task", |i, ()| i.idle.count)
+        .sum("count", "number of idle periods", |i, ()| i.idle.count)
         .sum("idle_ns", "their sum", |i, ()| i.idle.total);
     ColumnSet::new()
         .key("type", "with `-s` and `-S`, the last line", |_: &RuntimeSummary, ()| "summary")
@@ -208,13 +208,13 @@ fn summary_columns<'a>() -> ColumnSet<'a, RuntimeSummary> {
         .table("idle", "idle time by CPU", idle, |s, (), each| s.idle.iter().for_each(each))
         .sum("switches", "number of switches", |s, ()| s.switches())
         .sum("run_ns", "time of all runs", |s, ()| s.rows.iter().map(|r| r.runs.total).sum::<u64>())
-        .measure("span_ns", "time that it is of", |s, ()| s.span)
+        .measure("span_ns", "length of the recording", |s, ()| s.span)
         .measure("cpus", "number of CPUs", |s, ()| s.cpus)
 }
 
 /// Switch in a map.
 pub struct MapLine<'a> {
-    /// When, and on which CPU.
+    /// Time and CPU.
     pub at: (u64, u32),
     /// Letters of the task.
     pub name: &'a str,
@@ -229,7 +229,7 @@ fn map_columns<'a>() -> ColumnSet<'a, MapLine<'a>> {
         .key("name", "two letters of the task", |l, ()| l.name.to_owned())
         .key("comm", "its name", |l, ()| Name(l.task.comm().to_vec()))
         .key("tid", "its thread", |l, ()| l.task.tid)
-        .key("pid", "its process, where known", |l, ()| l.task.info.pid)
+        .key("pid", "its process, if known", |l, ()| l.task.info.pid)
 }
 
 impl MapLine<'_> {

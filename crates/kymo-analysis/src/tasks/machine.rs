@@ -23,7 +23,7 @@ struct Cpu {
     doubtful: bool,
 }
 
-/// What did not fit together.
+/// Switches seen, and events that do not match each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedCounts {
     /// Events.
@@ -32,7 +32,7 @@ pub struct SchedCounts {
     pub switches: u64,
     /// Switches away from a task that the CPU had not switched to.
     pub mismatched: u64,
-    /// Of these, those whose CPU was idle, as far as was seen.
+    /// Mismatched switches whose CPU was idle, as far as was seen.
     pub mismatched_idle: u64,
     /// Runs that begin before the recording, or out of nothing.
     pub no_begin: u64,
@@ -44,7 +44,7 @@ pub struct SchedCounts {
     pub backwards: u64,
     /// Events without a time or CPU, or of a CPU that cannot be.
     pub unplaced: u64,
-    /// Events of tasks beyond those that are told apart.
+    /// Events of tasks not attributed (table limit reached).
     pub crowded_out: u64,
     /// Intervals while which events were lost.
     pub touching_loss: u64,
@@ -53,7 +53,7 @@ pub struct SchedCounts {
 /// A task leaves a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchOut {
-    /// Who.
+    /// Task that leaves the CPU.
     pub task: TaskId,
     /// In which state.
     pub state: SwitchOutState,
@@ -68,34 +68,34 @@ pub struct SwitchOut {
 /// A task gets a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchIn {
-    /// Who.
+    /// Task that gets the CPU.
     pub task: TaskId,
     /// The wait that ends.
     pub wait: Wait,
 }
 
-/// What an event changes.
+/// Change that an event makes.
 #[derive(Clone, Copy, Debug)]
 pub enum Transition {
     /// A CPU changes hands.
     Switch {
-        /// Who leaves.
+        /// Task that leaves the CPU.
         out: SwitchOut,
-        /// Who comes.
+        /// Task that gets the CPU.
         next: SwitchIn,
     },
     /// A task is woken.
     Wakeup {
-        /// Who.
+        /// Task that is woken.
         task: TaskId,
         /// By whom: who ran where the event happened.
         by: Option<TaskId>,
-        /// Which of its events.
+        /// Kind of the event.
         kind: WakeupKind,
     },
     /// A task gets another run queue.
     Migrate {
-        /// Who.
+        /// Task that moves.
         task: TaskId,
         /// In whom the event happened.
         by: Option<TaskId>,
@@ -106,7 +106,7 @@ pub enum Transition {
     },
     /// Time on the CPU is accounted.
     Runtime {
-        /// Whose.
+        /// Task on the CPU.
         task: TaskId,
         /// Nanoseconds.
         runtime: u64,
@@ -118,7 +118,7 @@ pub enum Transition {
 pub struct TaskMachine {
     /// The tasks.
     pub tasks: TaskTable,
-    /// What did not fit together.
+    /// Switches seen, and events that do not match each other.
     pub counts: SchedCounts,
     cpus: Vec<Cpu>,
     /// Spans in which events were lost, as far as they begin before the last event.
@@ -215,6 +215,13 @@ impl TaskMachine {
                 }
                 None
             }
+            SchedEvent::Exit { task } => {
+                let id = self.tasks.find(task, cpu, event)?;
+                if let Some(task) = self.tasks.get_mut(id) {
+                    task.exits = true;
+                }
+                None
+            }
         }
     }
 
@@ -253,6 +260,7 @@ impl TaskMachine {
     ) -> Option<Transition> {
         self.counts.switches += 1;
         let out = self.tasks.find(prev, cpu, event);
+        self.tasks.end_exited(next);
         let next = self.tasks.find(next, cpu, event);
         let slot = self.cpus.get_mut(cpu as usize)?;
         let (before, switched) = (slot.current, slot.switched.replace(time));
@@ -338,7 +346,7 @@ impl TaskMachine {
         if matches!(task.state, TaskState::Running(_)) {
             task.woken_running = true;
         } else {
-            // It is wanted awake a second time: it ran and slept meanwhile, and nobody saw it.
+            // It is wanted awake a second time: it ran and slept meanwhile, unseen.
             if kind == WakeupKind::Waking && std::mem::replace(&mut task.waking, true) {
                 (task.left, task.woken) = (None, None);
             }
@@ -367,7 +375,7 @@ impl TaskMachine {
         if let Some(id) = known.and_then(|slot| slot.current) {
             return Some(id);
         }
-        // Its CPU has not switched yet, or nobody saw it.
+        // Its CPU has not switched yet, or the switch was not seen.
         let info = event.task();
         let task = TaskRef { tid: info.tid?, comm: TaskComm::new(info.comm()) };
         self.tasks.find(&task, cpu, event)

@@ -16,13 +16,16 @@ mod machine;
 mod notes;
 mod read;
 mod runtime;
+mod slices;
 mod switch_state;
 mod task;
 mod thread_map;
 mod wait;
 
 pub(crate) use answers::schemas;
-pub use decode::{SCHED_EVENTS, SchedDecoder, SchedEvent, TaskRef, WakeupContext, WakeupKind};
+pub use decode::{
+    EXIT_EVENT, SCHED_EVENTS, SchedDecoder, SchedEvent, TaskRef, WakeupContext, WakeupKind,
+};
 pub(crate) use latency::delay_columns;
 pub use latency::{DelayStats, LatencyConfig, LatencyRow, LatencyTable, LongestDelay};
 pub use lines::{MapLine, OtherLine, RuntimeSummary, SwitchLine};
@@ -30,6 +33,7 @@ pub use machine::{SchedCounts, SwitchIn, SwitchOut, TaskMachine, Transition};
 pub use notes::sched_notes;
 pub use read::{SchedRead, SchedReader, SchedSelection, SchedSink, SchedStep, read_sched};
 pub use runtime::{IdleTime, RunSummary, RuntimeRow, RuntimeTable};
+pub use slices::{SpanState, StateSpan, ended_spans, open_spans};
 pub use switch_state::SwitchOutState;
 pub use task::{SchedTask, TaskId, TaskState, TaskTable, Wakeup};
 pub use wait::{Wait, WaitCause};

@@ -1,4 +1,4 @@
-//! What did not fit together in a recording, as notes for the ledger.
+//! Notes for the ledger about scheduler events that do not match each other.
 
 use kymo_model::{Note, NoteKind, NoteList, counted};
 
@@ -15,7 +15,7 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
     }
     if c.touching_loss > 0 {
         let what = counted(c.touching_loss, "interval", "intervals");
-        let fact = format!("events were lost within {what}, which may have been others");
+        let fact = format!("events were lost during {what}, which may be wrong");
         notes.doubt(NoteKind::Lost, fact, None);
     }
     if c.mismatched_idle > 0 {
@@ -25,7 +25,7 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
             "switches from idle tasks are",
         );
         let fact = format!(
-            "{what} missing, as some kernels leave them out: since when the next task ran is not known"
+            "{what} missing, as on some kernels: the start of the next task's run is unknown"
         );
         notes.doubt(NoteKind::Unmatched, fact, None);
     }
@@ -41,7 +41,7 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
     }
     if c.no_wakeup > 0 {
         let what = counted(c.no_wakeup, "run", "runs");
-        let fact = format!("{what} of tasks that slept begin without a wake-up in the recording");
+        let fact = format!("{what} of blocked tasks have no wake-up in the recording");
         let advice = format!("record sched_waking or sched_wakeup of all CPUs: {record}");
         notes.doubt(NoteKind::Unmatched, fact, Some(&advice));
     }
@@ -57,14 +57,14 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
     }
     if c.crowded_out > 0 {
         let what = counted(c.crowded_out, "event", "events");
-        let fact = format!("{what} of more tasks than are told apart at a time are left out");
+        let fact = format!("{what} of further tasks left out (table limit reached)");
         notes.doubt(NoteKind::Entries, fact, None);
     }
     let mut open = Vec::new();
     // What began before a CPU's first switch is so in every recording.
     if c.no_begin > 0 {
-        let what = counted(c.no_begin, "run begins", "runs begin");
-        open.push(format!("{what} before the recording does, or unseen"));
+        let what = counted(c.no_begin, "run has", "runs have");
+        open.push(format!("{what} no recorded start"));
     }
     if c.no_end > 0 {
         let what = counted(c.no_end, "task still waits", "tasks still wait");

@@ -6,12 +6,12 @@ use kymo_events::{
     EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError,
 };
 
-use super::decode::{SCHED_EVENTS, SchedDecoder, SchedEvent};
+use super::decode::{EXIT_EVENT, SCHED_EVENTS, SchedDecoder, SchedEvent};
 use super::machine::{TaskMachine, Transition};
 use super::task::SchedTask;
 use crate::losses::{LossWindows, select_events};
 
-/// Which transitions are shown. The state machine needs all events, so that nothing of this
+/// Selection of the shown transitions. The state machine needs all events, so that nothing of this
 /// is left to the readers.
 #[derive(Clone, Debug, Default)]
 pub struct SchedSelection {
@@ -55,12 +55,12 @@ impl SchedSelection {
     }
 }
 
-/// What was read.
+/// Scheduler events of a recording.
 #[derive(Debug)]
 pub struct SchedRead {
     /// The machine as it was at the end.
     pub machine: TaskMachine,
-    /// What the readers say.
+    /// Summary of the readers.
     pub summary: ReadSummary,
     /// Times of the first and the last event.
     pub span: Option<(u64, u64)>,
@@ -70,7 +70,7 @@ pub struct SchedRead {
 
 /// A transition with the event that made it.
 pub struct SchedStep<'a, 'e> {
-    /// What changed.
+    /// Change that the event makes.
     pub transition: &'a Transition,
     /// The event.
     pub event: &'a RecordedEvent<'e>,
@@ -90,7 +90,7 @@ pub fn read_sched(
     mut sink: impl FnMut(&SchedStep<'_, '_>, &TaskMachine) -> ControlFlow<()>,
 ) -> Result<SchedRead, SourceError> {
     let mut reader = SchedReader::new(source.losses());
-    let select = select_events(&SCHED_EVENTS);
+    let select = select_events(&[&SCHED_EVENTS[..], &[EXIT_EVENT]].concat());
     let (summary, decoders) = source.for_each_digest(
         &select,
         options,

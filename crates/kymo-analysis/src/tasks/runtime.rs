@@ -59,7 +59,7 @@ pub struct RuntimeRow {
     pub tid: u32,
     /// Process, where known and another number.
     pub process: Option<u32>,
-    /// Parent, where the recording tells.
+    /// Parent, where the recording has it.
     pub parent: Option<u32>,
     /// Whether it ended.
     pub has_ended: bool,

@@ -22,10 +22,10 @@ impl TaskId {
     }
 }
 
-/// What a task does.
+/// State of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskState {
-    /// The recording has not told yet.
+    /// Not yet seen in the recording.
     #[default]
     Unknown,
     /// It runs on this CPU.
@@ -38,22 +38,22 @@ pub enum TaskState {
     Dead,
 }
 
-/// How a task became runnable.
+/// Wake-up that made a task runnable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wakeup {
-    /// When.
+    /// Time.
     pub time: u64,
     /// On which CPU its waker was.
     pub cpu: u32,
     /// Thread that ran there: the waker, unless an interrupt came upon it.
     pub by: Option<u32>,
-    /// What it was woken from.
+    /// Context of the wake-up.
     pub context: WakeupContext,
     /// Whether it was its first.
     pub is_new: bool,
 }
 
-/// How a task left its CPU.
+/// Switch of a task away from its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SwitchedOut {
     pub(super) time: u64,
@@ -70,7 +70,7 @@ pub struct SchedTask {
     pub tid: u32,
     /// Its process, name, as far as known.
     pub info: TaskInfo,
-    /// What it does.
+    /// State of the task.
     pub state: TaskState,
     /// CPU that it ran on last, or runs on.
     pub cpu: Option<u32>,
@@ -85,6 +85,8 @@ pub struct SchedTask {
     pub(super) woken_running: bool,
     /// A `sched_waking` that came since it ran: no other one comes before it runs again.
     pub(super) waking: bool,
+    /// It has begun to exit.
+    pub(super) exits: bool,
     /// The name that its events state.
     stated: TaskComm,
     is_named: bool,
@@ -96,7 +98,7 @@ impl SchedTask {
         self.tid == 0
     }
 
-    /// The process, where the recording tells, and tells another number than the thread's.
+    /// The process, where the recording has it, and it differs from the thread.
     pub fn process(&self) -> Option<u32> {
         self.info.pid.filter(|pid| *pid != self.tid)
     }
@@ -106,7 +108,7 @@ impl SchedTask {
         self.info.comm()
     }
 
-    /// The same with what the recording says of it now.
+    /// Replaces the facts about the task by those that the recording has now.
     pub fn with_info(&self, info: TaskInfo) -> SchedTask {
         SchedTask { info, ..self.clone() }
     }
@@ -171,7 +173,7 @@ impl TaskTable {
         ids.into_iter().filter_map(|id| Some((id, self.get(id)?)))
     }
 
-    /// The task that an event names, by the name it has there. `cpu` tells idle tasks apart.
+    /// The task that an event names, by the name it has there. `cpu` distinguishes idle tasks.
     #[inline]
     pub(super) fn find(
         &mut self,
@@ -232,6 +234,18 @@ impl TaskTable {
     /// Slot of a thread that is alive.
     pub(crate) fn by_tid(&self, tid: u32) -> Option<TaskId> {
         self.by_tid.get(tid)
+    }
+
+    /// Ends a task whose thread id has another owner: it had begun to exit, and who gets the CPU
+    /// now has another name.
+    #[inline]
+    pub(super) fn end_exited(&mut self, next: &TaskRef) {
+        let Some(id) = self.by_tid.get(next.tid) else { return };
+        let Some(task) = self.get(id).filter(|task| task.exits) else { return };
+        let is_off = !matches!(task.state, TaskState::Running(_));
+        if is_off && !next.comm.is_empty() && task.stated != next.comm {
+            self.end(id);
+        }
     }
 
     /// Takes a task out of the table; its slot is free when the next event comes.

@@ -3,7 +3,7 @@
 use super::switch_state::SwitchOutState;
 use super::task::{SwitchedOut, Wakeup};
 
-/// Why a task waits for a CPU.
+/// Cause of a task's wait for a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WaitCause {
     /// It was woken.
@@ -20,17 +20,17 @@ pub enum WaitCause {
 /// The time between two runs of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
-    /// When it left its CPU, and in which state.
+    /// Time at which it left its CPU, and its state.
     pub left: Option<(u64, SwitchOutState)>,
     /// Since when it could run.
     pub runnable: Option<u64>,
-    /// When it ran again; `None`: it is not known that it does.
+    /// Time at which it ran again; `None` if not known.
     pub ended: Option<u64>,
-    /// Why it waited for a CPU.
+    /// Cause of the wait for a CPU.
     pub cause: WaitCause,
     /// The wake-up that made it runnable.
     pub woken: Option<Wakeup>,
-    /// Whether it goes on on another CPU.
+    /// Whether it continues on another CPU.
     pub is_migrated: bool,
     /// Events were lost while it waited: it may have been otherwise.
     pub touches_loss: bool,
@@ -83,8 +83,8 @@ impl Wait {
         self.ended?.checked_sub(self.runnable?)
     }
 
-    /// Nanoseconds between its wake-up and its run: perf's scheduling delay, which is none
-    /// for a task that was preempted and nobody woke.
+    /// Nanoseconds between its wake-up and its run: perf's scheduling delay, which is none for a
+    /// task that was preempted and had no wake-up.
     #[inline]
     pub fn wakeup_delay(&self) -> Option<u64> {
         match (self.woken, self.cause) {

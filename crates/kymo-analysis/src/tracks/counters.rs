@@ -10,14 +10,14 @@ use rustc_hash::FxHashMap;
 use super::packed::Columns;
 use super::program_spans::pair_name;
 
-/// Counters that are told apart.
+/// Most counters that are distinguished.
 const MOST_COUNTERS: usize = 1024;
 /// Values that are kept in all.
 const MOST_VALUES: u64 = 1 << 22;
 /// Numbers up to here are exact in the script that draws them.
 const MOST_EXACT: i128 = 1 << 53;
 
-/// What a counter is of.
+/// Owner of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CounterOwner {
     /// A CPU.
@@ -31,16 +31,16 @@ pub enum CounterOwner {
 pub struct CounterTrack {
     /// Class and field.
     pub name: String,
-    /// What it is of.
+    /// Owner of the counter.
     pub owner: CounterOwner,
     /// The bits of values are those of an `f32`.
     pub is_float: bool,
     /// For each value: time since the one before, and the value: the difference to the one
     /// before (zigzag), or the bits of a float.
     pub columns: Columns<2>,
-    /// How many there are.
+    /// Number of values.
     pub count: u64,
-    /// When its process ended.
+    /// End time of its process.
     pub end: Option<u64>,
     before: (u64, i64),
 }
@@ -197,7 +197,7 @@ impl Counters {
 }
 
 impl CounterTrack {
-    /// Takes note of the end of threads, of which the last is told by each one's number.
+    /// Notes the last end of threads by thread number.
     pub(super) fn set_end(&mut self, exits: &FxHashMap<u32, u64>) {
         if let CounterOwner::Process(pid) = self.owner {
             self.end = exits.get(&pid).copied().filter(|end| *end >= self.before.0);

@@ -1,4 +1,4 @@
-//! What CPUs do beside tasks: handlers of interrupts, and softirqs, as spans of each CPU.
+//! Work of CPUs outside tasks: interrupt handlers and softirqs, as spans of each CPU.
 
 use kymo_events::{LayoutId, RecordedEvent};
 use rustc_hash::FxHashMap;
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::span_track::{SpanTrack, TrackSpan};
 use crate::kwork::{KworkDecoder, KworkKind, KworkPhase};
 
-/// Names that are told apart; more are one.
+/// Most names that are distinguished; the rest is merged.
 const MOST_NAMES: usize = 4096;
 
 /// Interrupts and softirqs of one CPU; an interrupt may come upon a softirq.
@@ -16,7 +16,7 @@ pub struct CpuWork {
     pub interrupts: SpanTrack,
     /// Softirqs, by number of their name.
     pub softirqs: SpanTrack,
-    /// What has begun, of both: since when, its number, its name.
+    /// Open interrupt handler and softirq: start, its number, number of its name.
     begun: [Option<(u64, u64, u32)>; 2],
 }
 
@@ -30,13 +30,13 @@ pub(super) struct WorkTracks {
 }
 
 impl WorkTracks {
-    /// Takes an event of a CPU at a time that counts from the begin.
+    /// Takes an event of a CPU at a time relative to the start.
     pub(super) fn event(&mut self, event: &RecordedEvent<'_>, now: u64, cpu: u32) {
         let at = cpu as usize;
         if event.lost.is_some()
             && let Some(work) = self.cpus.get_mut(at)
         {
-            // The end of what had begun may be lost, and the begin of what ends.
+            // The end of what had begun may be lost, and the start of what ends.
             work.begun = [None; 2];
         }
         let Some(decoded) = self.decoder.decode(event) else { return };

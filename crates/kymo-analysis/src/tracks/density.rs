@@ -37,7 +37,7 @@ impl EventDensity {
     }
 }
 
-/// What was read of a recording so far.
+/// Progress of reading a recording.
 #[derive(Clone, Debug, Default)]
 pub struct ReadSoFar {
     /// Events.
@@ -56,13 +56,13 @@ impl ReadSoFar {
     }
 }
 
-/// What was read so far, for who looks at it meanwhile. A recording that is read a second time,
-/// since events were lost, begins anew.
+/// Shared progress of reading, for concurrent readers. A recording that is read a second time,
+/// since events were lost, starts anew.
 #[derive(Debug, Default)]
 pub struct TrackProgress(Mutex<ReadSoFar>);
 
 impl TrackProgress {
-    /// What was read so far.
+    /// Returns the current progress.
     pub fn so_far(&self) -> ReadSoFar {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

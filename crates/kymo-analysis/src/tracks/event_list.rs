@@ -27,7 +27,7 @@ pub struct EventChunk {
     pub first: u64,
     /// Time of the latest.
     pub last: u64,
-    /// How many there are.
+    /// Number of events.
     pub count: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct EventList {
 /// An event of the list, without its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedEvent {
-    /// When, from the start of the tracks on.
+    /// Time relative to the start of the tracks.
     pub time: u64,
     /// Number of its class in `classes`.
     pub class: u32,
@@ -253,7 +253,7 @@ fn write_fields(event: &RecordedEvent<'_>, plan: &ClassPlan, out: &mut Vec<u8>) 
         match event.field(*id) {
             FieldValue::Absent => out.push(0x1d),
             value => {
-                value.write_cell(out);
+                event.write_field_cell(*id, out);
                 if let (FieldValue::Enumeration { .. }, Some(number)) = (&value, value.number()) {
                     out.push(0x1e);
                     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());

@@ -46,7 +46,7 @@ pub const UNINTERRUPTIBLE: u32 = 3;
 pub const OTHER_WAIT: u32 = 4;
 /// Bits of a span's number that are the state.
 pub const STATE_BITS: u32 = 3;
-/// Flag beside the state: it goes on when the recording ends.
+/// Flag beside the state: it continues when the recording ends.
 pub const OPEN: u32 = 1 << STATE_BITS;
 /// Flag beside the state: events were lost in the span, or a switch is missing.
 pub const UNCERTAIN: u32 = 2 << STATE_BITS;

@@ -11,11 +11,11 @@ use flate2::write::DeflateEncoder;
 pub struct DeflatedBytes {
     /// The compressed bytes.
     pub bytes: Vec<u8>,
-    /// How many they were before.
+    /// Length of the bytes before compression.
     pub length: usize,
 }
 
-/// How much time compressing takes.
+/// Compression effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeflateEffort {
     /// Some of the other's, for more bytes.
@@ -28,7 +28,7 @@ impl DeflateEffort {
     /// With more events than this the time that a page takes counts more than its size.
     const MANY: u64 = 1 << 19;
 
-    /// What is right for a number of events.
+    /// Effort that suits a number of events.
     pub fn for_events(count: u64) -> DeflateEffort {
         if count < DeflateEffort::MANY { DeflateEffort::Usual } else { DeflateEffort::Least }
     }
@@ -71,7 +71,7 @@ impl<const N: usize> Default for Columns<N> {
 }
 
 impl<const N: usize> Columns<N> {
-    /// The same without rows, with room for as many as there are.
+    /// Returns empty columns with the capacity of these.
     #[must_use]
     pub fn next(&self) -> Columns<N> {
         Columns(self.0.each_ref().map(|column| Vec::with_capacity(column.len() + 64)))
@@ -124,7 +124,7 @@ impl<const N: usize> Columns<N> {
         self.part([0; N], self.lengths())
     }
 
-    /// The same of rows that begin and end where the columns had these lengths.
+    /// Returns the bytes of the rows between two sets of column lengths.
     pub fn part(&self, from: [usize; N], to: [usize; N]) -> Vec<u8> {
         let mut parts = [&[][..]; N];
         for ((part, column), (from, to)) in parts.iter_mut().zip(&self.0).zip(from.iter().zip(to)) {
@@ -149,7 +149,7 @@ pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Takes a number off the begin of bytes.
+/// Decodes a number at the start of bytes.
 #[inline]
 fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let (mut number, mut shift) = (0, 0);

@@ -1,6 +1,6 @@
-//! Spans that programs tell of by pairs of tracepoints: `request:begin` and `request:end`,
-//! `app:order_start` and `app:order_stop`. A pair is of one thread, and where both events have
-//! the first field of the begin (a number), of one value of that.
+//! Spans that programs mark by pairs of tracepoints: `request:begin` and `request:end`,
+//! `app:order_start` and `app:order_stop`. A pair is of one thread, and where both events have the
+//! first field of the start (a number), of one value of that.
 
 use kymo_events::{
     ClassOrigin, FieldId, FieldPart, FieldType, LayoutMemo, RecordedClass, RecordedEvent,
@@ -16,7 +16,7 @@ const ENDS: [&str; 5] = ["end", "stop", "exit", "done", "finish"];
 const MOST_DEPTH: usize = 4;
 /// Spans of one thread that are open at a time.
 const MOST_OPEN: usize = 64;
-/// Names that are told apart; more are one.
+/// Most names that are distinguished; the rest is merged.
 const MOST_NAMES: usize = 4096;
 
 /// Role of a class.
@@ -25,7 +25,7 @@ struct PairRole {
     is_begin: bool,
     /// Number of what both events are called.
     name: u32,
-    /// The field that tells spans apart: of a begin its first, of an end by its name.
+    /// The field that distinguishes spans: of a start its first, of an end by its name.
     keys: Vec<(String, FieldId)>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct OpenSpan {
 /// The pairs of tracepoints of a recording.
 #[derive(Debug, Default)]
 pub(super) struct ProgramSpans {
-    /// What spans are called.
+    /// Names of spans.
     pub(super) names: Vec<String>,
     numbers: FxHashMap<String, u32>,
     roles: LayoutMemo<Option<PairRole>>,
@@ -119,7 +119,8 @@ impl ProgramSpans {
     }
 }
 
-/// What a class is the begin or end of: `request:begin` is that of `request`.
+/// Splits the name of a class into the name of its span and whether it is the start:
+/// `request:begin` is the start of `request`.
 pub(super) fn pair_name(full_name: &str) -> Option<(&str, bool)> {
     let strip = |words: &[&str]| {
         words.iter().find_map(|word| {

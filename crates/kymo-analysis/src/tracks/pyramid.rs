@@ -14,7 +14,7 @@ const LAST_SHIFT: u32 = 60;
 const STEP: u32 = 2;
 /// A level with no more bins is the last.
 const FEW: usize = 256;
-/// Numbers that are told apart in a bin; of more the smallest gives way.
+/// Most numbers that are distinguished in a bin; of more the smallest gives way.
 const MOST_CODES: usize = 6;
 
 /// A level: packed bins that have a span in them.
@@ -25,7 +25,7 @@ pub struct PyramidLevel {
     /// For each bin: distance of its number from the one before, dominant number, share of the
     /// bin in spans (of 255).
     pub columns: Columns<3>,
-    /// How many bins there are.
+    /// Number of bins.
     pub count: u64,
 }
 
@@ -35,7 +35,7 @@ struct OpenBin {
     index: u64,
     busy: u64,
     codes: [(u32, u64); MOST_CODES],
-    /// How many of them there are.
+    /// Number of codes in use.
     count: usize,
 }
 

@@ -30,16 +30,16 @@ use crate::tasks::{
     Transition,
 };
 
-/// What is read.
+/// Options of reading tracks.
 #[derive(Clone, Debug)]
 pub struct TrackConfig {
-    /// Events outside these times are left out; the state at the begin is known.
+    /// Events outside these times are left out; the state at the start is known.
     pub selection: EventSelection,
     /// Names a system call by its number.
     pub name_of: fn(i64) -> Option<&'static str>,
     /// Bytes of fields' texts that are kept.
     pub text_limit: usize,
-    /// Where it is told how far the reading is.
+    /// Progress of the reading, for concurrent readers.
     pub progress: Option<Arc<TrackProgress>>,
 }
 
@@ -48,7 +48,7 @@ pub struct TrackConfig {
 pub struct WakeupList {
     /// For each: time since the one before (zigzag), who woke + 1, who was woken.
     pub columns: Columns<3>,
-    /// How many there are.
+    /// Number of wake-ups.
     pub count: u64,
     before: u64,
 }
@@ -56,7 +56,7 @@ pub struct WakeupList {
 /// A wake-up that ends a wait.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackWakeup {
-    /// When; it counts from the begin.
+    /// Time relative to the start.
     pub time: u64,
     /// Number of the task that woke, where it is known.
     pub by: Option<u32>,
@@ -75,7 +75,7 @@ impl WakeupList {
     }
 }
 
-/// What did not fit.
+/// Counts of events and values that are in no track.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrackCounts {
     /// Events without a time.
@@ -99,7 +99,7 @@ pub struct TraceTracks {
     pub span: (u64, u64),
     /// For each CPU, who runs: numbers of tasks. Idle time is no span.
     pub cpus: Vec<SpanTrack>,
-    /// For each CPU, when it is known who runs, or that nobody does.
+    /// For each CPU, when its running task is known, or that it is idle.
     pub known: Vec<SpanTrack>,
     /// For each CPU that has some, its interrupts and softirqs.
     pub work: Vec<CpuWork>,
@@ -111,7 +111,7 @@ pub struct TraceTracks {
     pub tasks: Vec<TrackTask>,
     /// Numbers over time.
     pub counters: Vec<CounterTrack>,
-    /// Processes that others were started by, as far as the recording tells.
+    /// Parents of processes, as far as the recording has them.
     pub parents: BTreeMap<u32, u32>,
     /// System calls.
     pub calls: Vec<CallInfo>,
@@ -123,9 +123,9 @@ pub struct TraceTracks {
     pub losses: Vec<(u64, u64)>,
     /// Whether events may have stacks: some are stacks, or of a trace that may have them in fields.
     pub may_have_stacks: bool,
-    /// What did not fit.
+    /// Counts of events and values that are in no track.
     pub counts: TrackCounts,
-    /// What the state machine and the readers say.
+    /// Results of the scheduler's state machine and of the readers.
     pub sched: SchedRead,
 }
 
@@ -144,8 +144,8 @@ pub fn read_tracks(
     let waits = OffCpuConfig { selection: &everything, by_task: false };
     let mut reader = OffCpuReader::new(&waits, source.losses(), true);
     let mut tracking = Tracking::new(config);
-    // What is before the times that are wanted makes the state at their begin, and what is
-    // behind them ends what goes on at their end.
+    // What is before the times that are wanted makes the state at their start, and what is after
+    // them ends what continues at their end.
     let select = EventSelection::default();
     let mut intervals = Vec::new();
     let mut forks: Vec<(u32, u32)> = Vec::new();
@@ -218,7 +218,7 @@ pub fn read_tracks(
     Ok((tracking.finish(reader.into_read(summary), forks), summary_beside))
 }
 
-/// Which parts of the tracks an event may be of.
+/// Parts of the tracks to which an event may belong.
 #[derive(Clone, Copy, Debug)]
 struct EventUses {
     states: bool,
@@ -236,7 +236,7 @@ struct Tracking<'c> {
     uses: LayoutMemo<EventUses>,
     /// Begin and end of what is wanted.
     limits: (u64, u64),
-    /// Where times count from: the first event, or the begin of what is wanted.
+    /// Time 0 of the tracks: the first event, or the start of the selection.
     base: Option<u64>,
     /// Time of the latest event that is wanted, or before that.
     last: u64,
@@ -247,10 +247,12 @@ struct Tracking<'c> {
     cpu_event: Vec<u64>,
     tasks: TaskList,
     decoder: SyscallDecoder,
+    /// Whether a system call returned: a recording may have entries alone.
+    has_returns: bool,
     work: WorkTracks,
     spans: ProgramSpans,
     counters: Counters,
-    /// When threads ended, by their number; the last of each.
+    /// End time of threads by number; the last one of each.
     exits: FxHashMap<u32, u64>,
     wakeups: WakeupList,
     events: GrowingEvents,
@@ -275,6 +277,7 @@ impl<'c> Tracking<'c> {
             cpu_event: Vec::new(),
             tasks: TaskList::default(),
             decoder: SyscallDecoder::new(config.name_of).without_arguments(),
+            has_returns: false,
             work: WorkTracks::default(),
             spans: ProgramSpans::default(),
             counters: Counters::default(),
@@ -324,8 +327,7 @@ impl<'c> Tracking<'c> {
         task
     }
 
-    /// What an event may be of: everything, where it is the first of its layout, or tells of
-    /// losses.
+    /// Uses of an event: all, if it is the first of its layout, or reports losses.
     fn uses(&self, event: &RecordedEvent<'_>) -> EventUses {
         let known = self.uses.get(event.class.layout).copied();
         known.filter(|_| event.lost.is_none()).unwrap_or(EventUses::ALL)
@@ -366,8 +368,7 @@ impl<'c> Tracking<'c> {
         self.last.min(self.limits.1).max(self.base.unwrap_or(0))
     }
 
-    /// A time as it counts from the begin; times before it are the begin, those behind what is
-    /// wanted its end.
+    /// A time relative to the start of the selection, limited to its start and end.
     fn since_base(&self, time: u64) -> u64 {
         self.base.map_or(0, |base| time.min(self.limits.1).saturating_sub(base))
     }
@@ -504,12 +505,15 @@ impl<'c> Tracking<'c> {
         let Some(task) = task.and_then(|t| self.tasks.get_mut(t)) else { return };
         match decoded {
             SyscallEvent::Enter(call, _) => task.call = Some((now, call.0)),
-            SyscallEvent::Exit(call, _) => match task.call.take() {
-                Some((from, entered)) if entered == call.0 => {
-                    task.calls.push(TrackSpan { from, to: now, code: call.0 });
+            SyscallEvent::Exit(call, _) => {
+                self.has_returns = true;
+                match task.call.take() {
+                    Some((from, entered)) if entered == call.0 => {
+                        task.calls.push(TrackSpan { from, to: now, code: call.0 });
+                    }
+                    _ => self.counts.exits += 1,
                 }
-                _ => self.counts.exits += 1,
-            },
+            }
         }
     }
 
@@ -564,7 +568,8 @@ impl<'c> Tracking<'c> {
 
         let (base, end) = (self.base.unwrap_or(0), self.end());
         for task in &mut self.tasks.tasks {
-            if let Some((from, call)) = task.call.take() {
+            // Without returns in the recording no call is known to last.
+            if let Some((from, call)) = task.call.take().filter(|_| self.has_returns) {
                 let exit = self.exits.get(&task.tid).filter(|exit| **exit >= from);
                 let to = exit.map_or(end - base, |exit| *exit);
                 task.calls.push(TrackSpan { from, to, code: call });
@@ -616,7 +621,7 @@ impl TraceTracks {
         all
     }
 
-    /// What the readers say.
+    /// Summary of the readers.
     pub fn summary(&self) -> &ReadSummary {
         &self.sched.summary
     }

@@ -2,14 +2,14 @@
 
 use super::packed::Columns;
 
-/// A span; times count from the begin of the recording.
+/// A span; times are relative to the start of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackSpan {
     /// Begin.
     pub from: u64,
     /// End.
     pub to: u64,
-    /// What it is: a state, a task, a call.
+    /// Number of its state, task or call.
     pub code: u32,
 }
 
@@ -18,14 +18,14 @@ pub struct TrackSpan {
 pub struct SpanTrack {
     /// The spans, packed.
     pub columns: Columns<3>,
-    /// How many there are.
+    /// Number of spans.
     pub count: u64,
     /// Nanoseconds in spans.
     pub busy: u64,
     /// Spans that overlap one before them, and are cut or left out.
     pub overlaps: u64,
     end: u64,
-    /// Where chunks behind the first begin: places in the columns, and the end of the span before.
+    /// Start of each chunk after the first: lengths of the columns, and the end of the span before.
     begins: Vec<([usize; 3], u64)>,
 }
 
@@ -35,7 +35,7 @@ pub const SPANS_PER_CHUNK: u64 = 1 << 13;
 /// Consecutive spans of a track.
 #[derive(Clone, Debug)]
 pub struct SpanChunk {
-    /// How many there are.
+    /// Number of spans.
     pub count: u64,
     /// End of the last.
     pub to: u64,

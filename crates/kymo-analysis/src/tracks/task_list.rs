@@ -27,7 +27,7 @@ pub struct TrackTask {
     pub states: SpanTrack,
     /// Its system calls.
     pub calls: SpanTrack,
-    /// Spans that its program tells of.
+    /// Spans that its program marks.
     pub spans: ThreadSpans,
     /// Events in it.
     pub events: u64,
@@ -39,7 +39,7 @@ pub struct TrackTask {
     stated: TaskInfo,
 }
 
-/// All tasks; one whose thread id is given to another is told apart from that.
+/// All tasks; one whose thread id is given to another is a separate entry.
 #[derive(Debug, Default)]
 pub(super) struct TaskList {
     pub(super) tasks: Vec<TrackTask>,

@@ -4,7 +4,7 @@
 use super::liveness::{LiveInterval, intervals};
 use super::{CodeFunction, Instruction, Operand, Register};
 
-/// Where a virtual register lives.
+/// Location of a virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegisterHome {
     Machine(u8),

@@ -36,7 +36,7 @@ pub(crate) fn encode_program(functions: &mut [CodeFunction]) -> Result<EncodedPr
         let allocation = allocate(function)?;
         if allocation.frame > MAX_FRAME {
             let bytes = allocation.frame;
-            return Err(format!("needs {bytes} bytes of stack, the kernel gives {MAX_FRAME}"));
+            return Err(format!("needs {bytes} bytes of stack; the kernel's limit is {MAX_FRAME}"));
         }
         program.stack = program.stack.max(allocation.frame);
         program.functions.push(program.instructions.len() as u32);
@@ -73,7 +73,11 @@ impl FunctionEncoder<'_> {
         for (at, label) in &self.jumps {
             let target = self.labels.get(label).copied().unwrap_or(*at + 1);
             let distance = target as i64 - *at as i64 - 1;
-            let off = i16::try_from(distance).map_err(|_| "needs too long a jump".to_owned())?;
+            let off = i16::try_from(distance).map_err(|_| {
+                "needs a jump that is too \
+                                                           long"
+                    .to_owned()
+            })?;
             self.program.instructions[*at].off = off;
         }
         Ok(())

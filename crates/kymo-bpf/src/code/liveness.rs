@@ -60,8 +60,8 @@ fn split_blocks(code: &[Instruction]) -> Vec<BasicBlock> {
     blocks
 }
 
-/// Removes what is never reached and what nobody needs; gives registers that are read
-/// before they are written a 0. The verifier refuses all three.
+/// Removes unreachable and unused code; gives registers that are read before they are written a 0.
+/// The verifier refuses all three.
 pub(super) fn clean(function: &mut CodeFunction) -> Result<(), String> {
     remove_unreachable(function);
     for _ in 0..4 {
@@ -163,7 +163,7 @@ impl RegisterSet {
     }
 }
 
-/// Registers alive at the begin of each block.
+/// Registers alive at the start of each block.
 struct LiveTable {
     words: usize,
     live_in: Vec<RegisterSet>,

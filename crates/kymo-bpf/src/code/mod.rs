@@ -24,7 +24,7 @@ pub(crate) enum Operand {
     Immediate(i32),
 }
 
-/// What an offset counts from.
+/// Base of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressBase {
     Register(Register),

@@ -11,8 +11,8 @@ pub(super) const ENOMEM: i64 = -12;
 pub(super) const EEXIST: i64 = -17;
 pub(super) const EINVAL: i64 = -22;
 
-/// Bytes of the values of one map. The kernel takes all memory at once and refuses to make a
-/// map that does not fit; here a map that has grown so far is full.
+/// Bytes of the values of one map. The kernel allocates all memory at creation and refuses to make
+/// a map that does not fit; here a map that has grown so far is full.
 const MAX_BYTES: usize = 1 << 30;
 
 /// A map of a program that runs in user space.
@@ -44,7 +44,7 @@ struct HashSlots {
     index: FxHashMap<Box<[u8]>, u32>,
     free: Vec<u32>,
     is_live: Vec<bool>,
-    /// Of an LRU map: slots that were used since the hand passed, and the hand.
+    /// State of an LRU map: slots used since the hand passed, and the hand.
     lru: Option<(Vec<bool>, usize)>,
 }
 

@@ -12,7 +12,7 @@ use crate::lower::helper;
 use crate::object::{CompiledProbe, CompiledProgram};
 use maps::{EINVAL, InterpretedMap};
 
-/// What is known of an event, and of the task it happened in.
+/// Data of an event, and of the task in which it happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProgramEvent<'e> {
     /// Its record, from `common_type` on; empty where it has none.
@@ -35,7 +35,7 @@ pub struct ProgramEvent<'e> {
     pub owner: (u32, u32),
 }
 
-/// What programs ask of events.
+/// Data that programs need of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramNeeds {
     /// [`ProgramEvent::chain`].
@@ -161,7 +161,7 @@ impl ProgramInterpreter {
         }
     }
 
-    /// What the programs ask of events.
+    /// Returns the data that the programs need of events.
     pub fn needs(&self) -> ProgramNeeds {
         let calls = |wanted: i32| {
             let mut all = self.programs.iter().flatten();
@@ -187,12 +187,12 @@ impl ProgramInterpreter {
         self.cut += u64::from(done.is_err());
     }
 
-    /// How many runs there were, and how many did not come to their end.
+    /// Returns the number of runs, and of those that were cut off.
     pub fn runs(&self) -> (u64, u64) {
         (self.runs, self.cut)
     }
 
-    /// How many records came without the kernel's part of a stack that was asked for.
+    /// Number of records without the requested kernel part of the stack.
     pub fn stackless(&self) -> u64 {
         self.stackless
     }
@@ -220,7 +220,7 @@ impl ProgramInterpreter {
         Some(map.entry(slot).1)
     }
 
-    /// Sets the value of a key; tells whether it fitted.
+    /// Sets the value of a key; returns whether it fitted.
     pub fn update(&mut self, map: usize, key: &[u8], value: &[u8]) -> bool {
         self.maps.get_mut(map).is_some_and(|map| map.update(key, value, 0) == 0)
     }

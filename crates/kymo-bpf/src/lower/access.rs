@@ -85,7 +85,7 @@ impl Lowering<'_> {
             other => {
                 let mut message = error_at(
                     self.position,
-                    format!("{} has no members, so no {name:?}", other.name()),
+                    format!("{} has no members, hence no {name:?}", other.name()),
                 );
                 message.hint = Some("cast it to a pointer: `((struct NAME *)value).member`".into());
                 Err(message)
@@ -140,8 +140,10 @@ impl Lowering<'_> {
         };
         let Some(index) = index else {
             let has = if names.is_empty() { String::new() } else { names.join(", ") };
-            let mut message =
-                error_at(self.position, format!("tuple of {} has no part {name}", parts.len()));
+            let mut message = error_at(
+                self.position,
+                format!("tuple of {} elements has no element {name}", parts.len()),
+            );
             message.hint = (!has.is_empty()).then(|| format!("it has {has}"));
             return Err(message);
         };
@@ -372,8 +374,9 @@ impl Lowering<'_> {
         self.load_c(ValueHome::Remote(address, 0, space), element, None)
     }
 
-    /// Where a slice or vector of Rust or a vector of C++ has its elements, and the index there. One
-    /// that is not within it becomes an address that no process has: the read fails, and is counted.
+    /// Returns the address of the elements of a slice or vector of Rust or a vector of C++, and the
+    /// index. An index out of bounds becomes an address that no process has: the read fails, and is
+    /// counted.
     fn elements_of(
         &self,
         id: u32,
@@ -466,7 +469,7 @@ impl Lowering<'_> {
         let names = if is_function { self.facts.parameters(&self.point) } else { Vec::new() };
         if names.is_empty() {
             let point = self.point.name.clone();
-            return self.error(format!("members of args of {point} are printed one by one"));
+            return self.error(format!("members of args of {point} must be printed individually"));
         }
         self.program.specific = true;
         let made = |kind| Expression { kind: Box::new(kind), position: self.position, depth: 1 };
@@ -485,7 +488,7 @@ impl Lowering<'_> {
             Ok(facts) => Ok(facts.arguments.iter().find(|a| wanted(a)).cloned()),
             Err(what) => {
                 let point = self.point.name.clone();
-                self.error(format!("arguments of {point} are not known: {what}"))
+                self.error(format!("unknown arguments of {point}: {what}"))
             }
         }
     }
@@ -523,7 +526,7 @@ impl Lowering<'_> {
             return Ok(Value::register(ty, register));
         }
         if !ty.is_scalar() {
-            return self.error(format!("argument {} does not fit a register", argument.name));
+            return self.error(format!("argument {} does not fit into a register", argument.name));
         }
         Ok(Value::register(ty, register))
     }
@@ -651,7 +654,7 @@ impl Lowering<'_> {
                 self.program.uses_context = true;
                 let facts = self.facts.function(&self.point).or_else(|what| {
                     let point = self.point.name.clone();
-                    self.error(format!("types of {point} are not known: {what}"))
+                    self.error(format!("unknown types of {point}: {what}"))
                 })?;
                 let offset = facts.arguments.len() as i32 * 8;
                 let context = self.context();
@@ -686,7 +689,7 @@ impl Lowering<'_> {
         let format = match self.facts.tracepoint_format(category, event) {
             Ok(format) => format,
             Err(what) => {
-                return self.error(format!("format of {category}:{event} is not known: {what}"));
+                return self.error(format!("unknown format of {category}:{event}: {what}"));
             }
         };
         let field = match format.field(name) {
@@ -825,7 +828,7 @@ impl Lowering<'_> {
         };
         let record = self.types.find(&format!("struct bpf_iter__{object}"));
         let Some(CType::Record { id }) = record else {
-            return self.error(format!("iter:{object} is not known to the kernel's BTF"));
+            return self.error(format!("iter:{object} is not in the kernel's BTF"));
         };
         let Some(member) = self.types.member(id, name) else { return self.no_member(id, name) };
         // Pointers of the context are unions of 8 bytes with the pointer inside.
@@ -859,7 +862,7 @@ fn register_offset(name: &str) -> Option<i32> {
     X86_REGISTERS.iter().find(|(n, _)| *n == name).map(|(_, offset)| *offset)
 }
 
-/// The name closest to one that is not there, by common letters at its begin.
+/// The name closest to one that is not there, by common letters at its start.
 fn closest(name: &str, names: Vec<String>) -> Option<String> {
     let common = |other: &str| name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let inside = |other: &str| other.contains(name) || name.contains(other);

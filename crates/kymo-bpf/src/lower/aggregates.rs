@@ -58,7 +58,7 @@ impl Lowering<'_> {
         if function == "tseries"
             && self.config.get("unstable_tseries").is_some_and(|v| v == "error")
         {
-            return self.error("tseries() is refused by the setting unstable_tseries = error");
+            return self.error("tseries() is disabled by the setting unstable_tseries = error");
         }
         let value = match arguments.first() {
             Some(first) => Some({
@@ -113,7 +113,7 @@ impl Lowering<'_> {
         let intervals = self.constant_of(&arguments[2], "number of intervals of tseries()")?;
         if interval <= 0 || !(1..=MAX_INTERVALS).contains(&intervals) {
             let what =
-                format!("tseries() takes an interval above 0 and 1 to {MAX_INTERVALS} of them");
+                format!("tseries() takes a positive interval and 1 to {MAX_INTERVALS} intervals");
             return self.error(what);
         }
         let aggregate = match arguments.get(3) {
@@ -143,7 +143,12 @@ impl Lowering<'_> {
         let map = self.user_map(number);
         let (old, name) = (map.value.clone(), map.name.clone());
         let Some(both) = unify(&old, &new) else {
-            return self.error(format!("{name} holds {}, {} does not fit", old.name(), new.name()));
+            let (has, new) = (old.name(), new.name());
+            return self.error(if has == new {
+                format!("{name} holds {has} with other bounds: a map has one set of bounds")
+            } else {
+                format!("{name} holds {has}, {new} does not fit")
+            });
         };
         if both != old {
             self.user_map(number).value = both;
@@ -391,7 +396,7 @@ impl Lowering<'_> {
             ValueType::Average { signed } | ValueType::Statistics { signed } => (*signed, true),
             other => {
                 let name = super::types::aggregate_name(other);
-                return self.error(format!("{name} is no number; it can only be printed"));
+                return self.error(format!("{name} is not a number; it can only be printed"));
             }
         };
         let extreme = matches!(value_type, ValueType::Minimum { .. } | ValueType::Maximum { .. });

@@ -367,9 +367,8 @@ impl Lowering<'_> {
     }
 }
 
-/// The largest power of two up to 8 that fits.
-/// Bytes that are accessed at once at a place, whose base is aligned to eight: the verifier refuses
-/// others in the frame.
+/// The largest power of two up to 8 that fits. Bytes of one access to a place, whose base is
+/// aligned to eight: the verifier refuses others in the frame.
 fn alignment(place: MemoryPlace) -> u32 {
     1 << place.offset.trailing_zeros().min(3)
 }

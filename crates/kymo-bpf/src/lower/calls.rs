@@ -16,7 +16,7 @@ const FAMILY_6: i64 = 10;
 
 const NEEDS_KEYS: &str = "call to {}() expects a map with explicit keys (non-scalar map)";
 
-/// Of the command line, not of a place in the program.
+/// Error of the command line, without a position in the program.
 fn wrong_option(name: &str, kind: &str, given: &str) -> Lowered<Value> {
     let what = format!("program command line option --{name} invalid {kind} (value: {given})");
     Err(crate::lexer::error_at(crate::object::ProgramPosition::default(), what))
@@ -278,8 +278,8 @@ impl Lowering<'_> {
             "ppid" | "pcomm" | "comm" | "leader_comm" | "leader_tid" if arguments.len() == 1 => {
                 let task = self.value(&arguments[0])?;
                 if name == "comm" && task.ty.is_integer() && task.ty != Type::Unknown {
-                    let what = "comm() takes a task, as `comm(curtask)`: \
-                                programs do not find a task by its number";
+                    let what = "comm() takes a task, as in `comm(curtask)`: programs cannot find \
+                                a task by its ID";
                     return self.error(what);
                 }
                 self.of_task(name, task)?
@@ -296,7 +296,7 @@ impl Lowering<'_> {
                         _ => {
                             depth = self.constant_of(argument, "number of frames")?;
                             if !(1..=127).contains(&depth) {
-                                return self.error("a stack has 1 to 127 frames");
+                                return self.error("number of frames must be 1 to 127");
                             }
                             mode
                         }
@@ -467,8 +467,7 @@ impl Lowering<'_> {
                 self.container_of(&arguments[0], &arguments[1], &arguments[2])?
             }
             "dw_ustack" => {
-                let what = "dw_ustack() is not supported: programs do not unwind by DWARF; \
-                            `kymo record --call-graph dwarf` does";
+                let what = "dw_ustack() is not supported; use `kymo record --call-graph dwarf`";
                 return self.error(what);
             }
             "assert_str" => {
@@ -796,7 +795,7 @@ impl Lowering<'_> {
     /// A member by name, for paths of our own.
     pub(crate) fn named_member(&mut self, value: Value, name: &str) -> Lowered<Value> {
         let Type::Pointer { target: CType::Record { id }, space } = value.ty else {
-            return self.error("the kernel's types are not known (no BTF)");
+            return self.error("the kernel's types are unknown (no BTF)");
         };
         let Some(member) = self.types.member(id, name) else { return self.no_member(id, name) };
         let operand = self.operand(&value)?;

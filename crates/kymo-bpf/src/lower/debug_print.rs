@@ -9,7 +9,7 @@ impl Lowering<'_> {
     pub(super) fn debug_print(&mut self, format: &FormatText, values: Vec<Value>) -> Lowered<()> {
         if self.options.in_user_space {
             return self.error(
-                "debugf() prints to the kernel's trace buffer: only programs in the kernel do",
+                "debugf() prints to the kernel's trace buffer and works only in BPF programs",
             );
         }
         let mut text = match kernel_format(format) {

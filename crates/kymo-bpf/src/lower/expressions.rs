@@ -84,7 +84,7 @@ impl Lowering<'_> {
             }
             Kind::Name(name) => self.name(name)?,
             Kind::Variable(name) => self.read_variable(name)?,
-            Kind::Parameter(n) => self.parameter(*n),
+            Kind::Parameter(n) => self.parameter(*n, expression.position),
             Kind::ParameterCount => Value::constant(self.positional().len() as i64),
             Kind::Map(name, key) => self.read_map(name, key)?,
             Kind::Not(inner) => self.truth(inner, true)?,
@@ -116,7 +116,7 @@ impl Lowering<'_> {
             Kind::NamedTuple(names, parts) => self.tuple(parts, names)?,
             Kind::Call(name, arguments) => self.call_named(name, arguments)?,
             Kind::Step(target, step, postfix) => self.step(target, *step, *postfix)?,
-            Kind::Type(_) => return self.error("a type is no value here"),
+            Kind::Type(_) => return self.error("expected a value, found a type"),
             Kind::SizeofType(type_name) => {
                 let ctype = self.c_type(type_name)?;
                 Value::constant(i64::from(self.types.size(&ctype)))
@@ -454,7 +454,7 @@ impl Lowering<'_> {
                             self.jump(label);
                         }
                     }
-                    (_, Type::Text(_)) => return self.error("a string is no condition"),
+                    (_, Type::Text(_)) => return self.error("a string cannot be a condition"),
                     _ => {
                         let value = self.as_scalar(value)?;
                         let operand = self.operand(&value)?;
@@ -833,7 +833,10 @@ impl Lowering<'_> {
             Type::Array { element, count: 0 } => {
                 let of = self.types.size(&element).max(1);
                 if !size.is_multiple_of(of) {
-                    return self.error(format!("{size} bytes are no whole number of elements"));
+                    return self.error(format!(
+                        "{size} bytes are not a multiple of the element \
+                                               size"
+                    ));
                 }
                 Type::Array { element, count: size / of }
             }
@@ -875,7 +878,7 @@ impl Lowering<'_> {
                 self.store_value(&value, place, &ty)?;
                 (place, ty)
             }
-            _ => return self.error("`&` takes a variable or a map"),
+            _ => return self.error("operand of `&` must be a variable or a map"),
         };
         if ty == Type::Unknown {
             // What it points to is known in the next pass.
@@ -903,7 +906,7 @@ impl Lowering<'_> {
         Ok(Value::memory(ty, place))
     }
 
-    /// Which memory an address without type means.
+    /// Returns the memory to which an address without type refers.
     pub(crate) fn default_space(&self) -> AddressSpace {
         use crate::object::AttachTarget as T;
         match self.point.target {
@@ -918,7 +921,7 @@ impl Lowering<'_> {
         let binding = self.scopes[self.scope].bindings.get(name).cloned();
         let Some(MacroBinding::Expression(expression, scope)) = binding else { return Ok(None) };
         if self.depth > 60 {
-            return self.error("macros call each other too deeply");
+            return self.error("macro calls are nested too deeply");
         }
         let inner = std::mem::replace(&mut self.scope, scope);
         self.depth += 1;

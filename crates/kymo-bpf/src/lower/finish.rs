@@ -1,4 +1,4 @@
-//! What the last pass gives: map definitions, programs with BTF.
+//! Output of the last pass: map definitions, programs with BTF.
 
 use super::types::Type;
 use super::{Lowered, LoweredProgram, Lowering, MapSlot, ServiceMap, UserMap};
@@ -14,7 +14,7 @@ const STACK_BUCKETS: u32 = 16384;
 /// Bytes of the ring, if the program does not say otherwise: some 50 ms of a million short
 /// records a second.
 const RING_BYTES: u64 = 4 << 20;
-/// The same where records only end the program, or ask for maps to be printed or emptied.
+/// Size of the ring where records only end the program, or print or clear maps.
 const SMALL_RING_BYTES: u64 = 256 << 10;
 /// Pages of a CPU's ring of packets, if the program does not say otherwise, and the most.
 const PACKET_RING_PAGES: u64 = 64;
@@ -60,7 +60,7 @@ pub(super) fn unknown_setting(key: &str) -> String {
     format!("{key}: not a known configuration option")
 }
 
-/// What a setting is without being set.
+/// Default value of a setting.
 pub(super) fn usual_setting(key: &str) -> &'static str {
     match key {
         "max_strlen" => "1024",
@@ -95,7 +95,7 @@ fn plain_pointers(of: &mut ValueType) {
 const LICENSES: [&str; 6] =
     ["Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL"];
 
-/// What is wrong with the value of a setting.
+/// Error in the value of a setting, if any.
 pub(super) fn setting_problem(key: &str, value: &str) -> Option<String> {
     let choices: &[&str] = match key {
         "license" => &LICENSES,
@@ -266,8 +266,8 @@ impl Lowering<'_> {
         let value = self.types.storage(&map.value);
         let aggregate = matches!(map.value, Type::Aggregate(_));
         let declared = map.declared.as_ref();
-        // Counters are per CPU: nobody waits for another CPU's line, and no update is lost.
-        // What is assigned is shared: it may be written on one CPU and read on another.
+        // Counters are per CPU: no CPU waits for another's cache line, and no update is lost. What
+        // is assigned is shared: it may be written on one CPU and read on another.
         let map_type = match (keyed, aggregate, declared.map(|(kind, _)| kind.as_str())) {
             (false, true, _) => BpfMapType::PerCpuArray,
             (false, false, _) => BpfMapType::Array,

@@ -1,4 +1,4 @@
-//! What is known of operators and constants while a program is lowered.
+//! Folding of operators and constants while a program is lowered.
 
 use crate::ast::{BinaryOperator, Expression, ExpressionKind};
 use crate::code::{CompareOperation, ComputeOperation};

@@ -1,5 +1,5 @@
-//! What only the kernel can do: refused where a program is to run in user space. And what the
-//! kernel can judge before an event gets there.
+//! Features that only the kernel has, which are refused where a program is to run in user space;
+//! and conditions that the kernel can check before an event is delivered.
 
 use kymo_format::{Field, FieldKind};
 
@@ -30,7 +30,7 @@ impl Lowering<'_> {
     /// Notes that the program asks for something that user space does not have.
     pub(super) fn refuse(&mut self, what: &str) {
         if self.options.in_user_space && self.program.refusal.is_none() {
-            let text = format!("{what} is known to programs in the kernel only");
+            let text = format!("{what} works only in BPF programs");
             self.program.refusal = Some(with_hint(error_at(self.position, text)));
         }
     }
@@ -45,7 +45,7 @@ impl Lowering<'_> {
     pub(super) fn refuse_helper(&mut self, number: i32) {
         let what = match number {
             helper::TASK => "the task's structure",
-            helper::NUMA_NODE => "the NUMA node of the event",
+            helper::NUMA_NODE => "NUMA node of the event",
             helper::SOCKET_COOKIE => "socket_cookie()",
             helper::OVERRIDE => "override()",
             helper::WRITE_USER => "write_user()",
@@ -91,14 +91,14 @@ impl Lowering<'_> {
 /// The message for a probe whose events do not come out of rings.
 pub(super) fn refused_point(point: &AttachPoint, position: ProgramPosition) -> SourceMessage {
     let kind = point.name.split(':').next().unwrap_or_default();
-    with_hint(error_at(position, format!("{kind} probes are known to programs in the kernel only")))
+    with_hint(error_at(position, format!("{kind} probes work only in BPF programs")))
 }
 
 fn with_hint(mut message: SourceMessage) -> SourceMessage {
     message.needs_kernel = true;
     message.hint = Some(
-        "in user space there are tracepoints, software and hardware events, profile, intervals, \
-         BEGIN and END"
+        "user space supports tracepoints, software and hardware events, profile, intervals, BEGIN \
+         and END"
             .into(),
     );
     message

@@ -27,10 +27,10 @@ impl Lowering<'_> {
                 self.changed = true;
             }
             (Some(true), Some(false)) => {
-                return self.error(format!("{name} has keys elsewhere; here it has none"));
+                return self.error(format!("{name} has keys elsewhere, but not here"));
             }
             (Some(false), Some(true)) => {
-                return self.error(format!("{name} has no key elsewhere; here it has one"));
+                return self.error(format!("{name} has a key here, but not elsewhere"));
             }
             _ => {}
         }
@@ -73,7 +73,7 @@ impl Lowering<'_> {
             let value = self.value(part)?;
             let value = self.settle(value)?;
             if value.ty == Type::Nothing {
-                return self.error("this has no value, so it is no key");
+                return self.error("an expression without a value cannot be a key");
             }
             values.push(value);
         }
@@ -204,7 +204,7 @@ impl Lowering<'_> {
         let value = self.value(value)?;
         let value = self.settle(value)?;
         if value.ty == Type::Nothing {
-            return self.error("this has no value");
+            return self.error("this expression has no value");
         }
         self.note_value(number, &value)?;
         let ty = self.user_map(number).value.clone();
@@ -284,11 +284,11 @@ impl Lowering<'_> {
                 let number = self.map_of(name, Some(!key.is_empty()))?;
                 let ty = if step < 0 { I64 } else { Type::Integer { size: 8, signed: true } };
                 let old = self.user_map(number).value.clone();
-                // A pointer goes on by what it points to.
+                // A pointer advances by the size of its target.
                 let step = match &old {
                     Type::Pointer { target, .. } => i64::from(self.types.size(target)) * step,
                     _ if old.is_integer() => step,
-                    _ => return self.error(format!("{} cannot be counted up", old.name())),
+                    _ => return self.error(format!("{} cannot be incremented", old.name())),
                 };
                 if old == Type::Unknown {
                     self.note_value(number, &Value { ty, home: ValueHome::None })?;
@@ -443,7 +443,7 @@ impl Lowering<'_> {
     pub(crate) fn assign_variable(&mut self, name: &str, value: Value) -> Lowered<()> {
         let value = self.settle(value)?;
         if value.ty == Type::Nothing {
-            return self.error("this has no value");
+            return self.error("this expression has no value");
         }
         self.declare_variable(name, &value)?;
         let own = self.assigned_name(name);

@@ -38,7 +38,7 @@ impl Lowering<'_> {
     pub(crate) fn read_remote(&mut self, value: Value, size: u32) -> Lowered<Value> {
         let ValueHome::Remote(address, offset, space) = value.home else { return Ok(value) };
         if size > 8192 {
-            return self.error(format!("{size} bytes are too many to be read at once"));
+            return self.error(format!("cannot read {size} bytes in one read (at most 8192)"));
         }
         let place = self.room(size.max(1));
         if !size.is_multiple_of(8) {

@@ -63,7 +63,7 @@ pub(crate) struct Value {
     pub(crate) home: ValueHome,
 }
 
-/// Where a value is.
+/// Location of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum ValueHome {
     None,
@@ -99,7 +99,7 @@ pub(crate) enum ServiceMap {
     Zeros,
     Stacks(u32),
     PacketRings,
-    /// Of a map of the program, by number.
+    /// Map that holds a map of the program, by number.
     Holder(u32),
 }
 
@@ -109,7 +109,7 @@ pub(crate) enum MapSlot {
     Service(ServiceMap),
 }
 
-/// What is known of a variable from passes before.
+/// Facts about a variable from earlier passes.
 #[derive(Clone, Debug, PartialEq)]
 struct VariableFacts {
     ty: Type,
@@ -126,7 +126,7 @@ enum VariableHome {
     Scratch(i32),
 }
 
-/// What is known of a program from passes before.
+/// Facts about a program from earlier passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ProgramNotes {
     scratch: bool,
@@ -184,9 +184,9 @@ pub(crate) struct ProgramState {
     probed: Option<(u64, ProgramPosition)>,
     /// Address that the probe moves to for the variables that are read.
     moved: Option<u64>,
-    /// What only the kernel can do, and the program asks for in user space.
+    /// Error about the first feature that only the kernel has, in a program for user space.
     refusal: Option<SourceMessage>,
-    /// Where `arg0` and its like are read, which hold at a function's entry alone.
+    /// Position of a read of `arg0` and its like, which are valid at a function's entry alone.
     entry_argument: Option<ProgramPosition>,
     needs_raw: Option<bool>,
     /// Whether the verifier has to know the types of what arguments point to.
@@ -333,7 +333,11 @@ impl<'c> Lowering<'c> {
                     return Err(error_at(declared.position, what));
                 }
                 if declared.entries == 0 || declared.entries > 1 << 26 {
-                    return Err(error_at(declared.position, "a map has 1 to 67108864 entries"));
+                    return Err(error_at(
+                        declared.position,
+                        "number of map entries must be 1 to \
+                                                            67108864",
+                    ));
                 }
                 map.declared = Some((declared.kind.clone(), declared.entries));
             }
@@ -392,10 +396,10 @@ impl<'c> Lowering<'c> {
                 };
             }
             if pass >= MAX_PASSES {
-                return self.error("types of maps do not settle");
+                return self.error("cannot infer the types of maps");
             }
         }
-        self.error("types of maps do not settle")
+        self.error("cannot infer the types of maps")
     }
 
     fn pass(&mut self, expanded: &ExpandedProbes) -> Lowered<Vec<LoweredProgram>> {
@@ -449,7 +453,7 @@ impl<'c> Lowering<'c> {
         key: (usize, usize),
     ) -> Lowered<(LoweredProgram, bool)> {
         let raw_wanted = self.options.raw_tracepoints;
-        // First as a raw tracepoint, where that is possible; what it asks for tells.
+        // First as a raw tracepoint, where that is possible; its features decide.
         let mut raw = raw_wanted;
         loop {
             self.point = point.clone();
@@ -519,10 +523,10 @@ impl<'c> Lowering<'c> {
         }
     }
 
-    /// Whether the program may be interrupted by itself on one CPU. The kernel keeps a
-    /// program of its own events from that (`prog->active`, `bpf_prog_active`), but those of
-    /// user-space probes run preemptible and without that guard, and those at the begin and end
-    /// of functions are loaded once for each function: an interrupt may hit one of the others.
+    /// Whether the program may be interrupted by itself on one CPU. The kernel keeps a program of
+    /// its own events from that (`prog->active`, `bpf_prog_active`), but those of user-space probes
+    /// run preemptible and without that guard, and those at the start and end of functions are
+    /// loaded once for each function: an interrupt may hit one of the others.
     fn may_nest(&self) -> bool {
         use AttachTarget::{Fentry, RawTracepoint, Uprobe, Usdt};
         match self.point.target {
@@ -727,7 +731,7 @@ impl<'c> Lowering<'c> {
         let key = (self.program.key.0, self.program.key.1, self.scope, place);
         let old = self.joined.get(&key).cloned().unwrap_or(Type::Unknown);
         let Some(both) = types::unify(&old, ty) else {
-            return self.error(format!("{} and {} do not fit", old.name(), ty.name()));
+            return self.error(format!("incompatible types {} and {}", old.name(), ty.name()));
         };
         if both != old {
             self.changed = true;
@@ -748,10 +752,10 @@ impl<'c> Lowering<'c> {
         };
         if arguments.len() != tree.parameters.len() {
             let (wants, has) = (tree.parameters.len(), arguments.len());
-            return self.error(format!("macro {name} takes {wants} arguments, {has} are given"));
+            return self.error(format!("macro {name} takes {wants} arguments, got {has}"));
         }
         if self.depth >= 40 {
-            return self.error("macros call each other too deeply");
+            return self.error("macro calls are nested too deeply");
         }
         let mut bindings = HashMap::new();
         for (parameter, argument) in tree.parameters.iter().zip(arguments) {
@@ -761,13 +765,13 @@ impl<'c> Lowering<'c> {
                     (&format!("${p}"), MacroBinding::Variable(self.assigned_name(v)))
                 }
                 (MacroParameter::Variable(p), _) => {
-                    return self.error(format!("macro {name} wants a variable for ${p}"));
+                    return self.error(format!("macro {name} takes a variable for ${p}"));
                 }
                 (MacroParameter::Map(p), Kind::Map(m, key)) if key.is_empty() => {
                     (p, MacroBinding::Map(self.map_name(m)))
                 }
                 (MacroParameter::Map(p), _) => {
-                    return self.error(format!("macro {name} wants a map for {p}"));
+                    return self.error(format!("macro {name} takes a map for {p}"));
                 }
                 (MacroParameter::Expression(p), _) => {
                     (p, MacroBinding::Expression(argument.clone(), self.scope))
@@ -820,7 +824,7 @@ impl<'c> Lowering<'c> {
         let wide = self.wide_name(&own);
         self.wide_names.insert(wide);
         self.changed = true;
-        let what = format!("${name} is used outside of the block that assigns it");
+        let what = format!("${name} is used outside the block that assigns it");
         let mut message = error_at(self.position, what);
         message.hint = Some(format!("declare it before that block: `let ${name};`"));
         self.scope_warnings.push(message);
@@ -905,7 +909,7 @@ impl<'c> Lowering<'c> {
     }
 }
 
-/// Whether a point is not of an event: it runs at the begin, the end, or by a signal.
+/// Whether a point is not of an event: it runs at the start, the end, or by a signal.
 fn is_special(point: &AttachPoint) -> bool {
     use AttachTarget::{Begin, End, SelfSignal};
     matches!(point.target, Begin | End | SelfSignal(_))

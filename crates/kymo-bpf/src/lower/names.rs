@@ -6,7 +6,7 @@ use super::{Lowered, Lowering, ServiceMap, Value, ValueHome};
 use crate::ast::Expression;
 use crate::code::{CompareOperation, ComputeOperation, Instruction, Operand, Register};
 use crate::facts::{CType, NamedConstant};
-use crate::object::{AttachTarget, ErrorKind, StackMode, StackSettings};
+use crate::object::{AttachTarget, ErrorKind, ProgramPosition, StackMode, StackSettings};
 use crate::preprocess::MacroValue;
 
 /// `BPF_F_USER_STACK`
@@ -408,7 +408,7 @@ impl Lowering<'_> {
         Ok(Value::memory(Type::UserStack(settings), place))
     }
 
-    /// Frames of the stack here, as many as are stored; 0 where there is none.
+    /// Frames of the stack here, the number that is stored; 0 where there is none.
     pub(crate) fn stack_length(&mut self, user: bool, depth: u32) -> Register {
         let mark = self.mark();
         let place = self.room(depth * 8);
@@ -437,11 +437,20 @@ impl Lowering<'_> {
         Value::literal(at.and_then(|at| self.positional().get(at).copied()).map_or("", |t| t))
     }
 
-    /// `$1`: a number if it is one, else a string.
-    pub(crate) fn parameter(&mut self, n: u32) -> Value {
-        let text = self.positional().get(n as usize - 1).map(|t| t.to_string());
-        match text {
-            None => Value::constant(0),
+    /// `$1`: a number if it is one, else a string; 0 with a warning where it is missing or empty.
+    pub(crate) fn parameter(&mut self, n: u32, position: ProgramPosition) -> Value {
+        let at = (n as usize).checked_sub(1);
+        let text = at.and_then(|at| self.positional().get(at).map(|t| t.to_string()));
+        match text.filter(|text| !text.is_empty()) {
+            None => {
+                let what = format!("Positional parameter ${n} is empty or not provided.");
+                let warning = crate::lexer::error_at(position, what);
+                // Code that is repeated is lowered several times.
+                if !self.warnings.contains(&warning) {
+                    self.warnings.push(warning);
+                }
+                Value::constant(0)
+            }
             Some(text) => {
                 let (sign, digits) = match text.strip_prefix('-') {
                     Some(digits) => (-1, digits),

@@ -179,7 +179,7 @@ impl Lowering<'_> {
         let pid = self.builtin("pid")?.unwrap_or_else(Value::none);
         let sent = self.send_with(ActionKind::Watch { point }, &[address, pid], None)?;
         if self.constant_of(is_asynchronous, "kind")? == 0 {
-            // Nobody would continue it if the record did not fit.
+            // It would not continue if the record did not fit.
             let end = self.label();
             self.branch(CompareOperation::SignedLess, sent, Operand::Immediate(0), end);
             let stopped = self.call(helper::SEND_SIGNAL, vec![Operand::Immediate(SIGSTOP)]);
@@ -196,7 +196,7 @@ impl Lowering<'_> {
             let value = self.constant_of(argument, "argument of print()")?;
             *limit = match u32::try_from(value) {
                 Ok(value) => value,
-                Err(_) => return self.error("arguments of print() are numbers from 0 on"),
+                Err(_) => return self.error("limits of print() must be non-negative numbers"),
             };
         }
         let [top, div] = limits;
@@ -225,12 +225,12 @@ impl Lowering<'_> {
             }
         }
         if arguments.len() > 1 {
-            return self.error("only maps are printed with limits");
+            return self.error("only maps can be printed with limits");
         }
         let value = self.value(&arguments[0])?;
         let value = self.settle(value)?;
         match value.ty {
-            Type::Nothing => self.error("this has no value to print"),
+            Type::Nothing => self.error("an expression without a value cannot be printed"),
             _ => self.send(ActionKind::PrintValue, &[value]),
         }
     }
@@ -292,7 +292,7 @@ impl Lowering<'_> {
         }
         size += last.map_or(0, |n| sizes[n]);
         if size > MAX_RECORD {
-            return self.error(format!("record of {size} bytes; at most {MAX_RECORD} are sent"));
+            return self.error(format!("record of {size} bytes; the limit is {MAX_RECORD}"));
         }
         let offsets: Vec<u32> = fields.iter().map(|f| f.offset).collect();
         let action = RingAction { kind, size, fields, position: self.position };
@@ -482,7 +482,7 @@ impl Lowering<'_> {
             pieces.push(FormatPiece::Literal(literal));
         }
         if wanted != arguments {
-            return self.error(format!("format takes {wanted} arguments, {arguments} are given"));
+            return self.error(format!("format needs {wanted} arguments, got {arguments}"));
         }
         Ok(FormatText { pieces })
     }

@@ -39,7 +39,7 @@ impl Lowering<'_> {
                         }
                         _ => format!("No matches for {}.", point.name.replacen(':', " ", 1)),
                     };
-                    let hint = "`config = { missing_probes = \"warn\" }` goes on without it";
+                    let hint = "`config = { missing_probes = \"warn\" }` continues without it";
                     if let AttachTarget::Kprobe { function, .. } = &point.target
                         && !wild
                         && missing != "ignore"
@@ -60,9 +60,7 @@ impl Lowering<'_> {
                         _ => self.warnings.push(error_at(*position, format!("{what} Skipping."))),
                     }
                 }
-                if let [found] = found.as_slice()
-                    && let Some(what) = self.facts.caution(found)
-                {
+                if let Some(what) = self.facts.caution(&found) {
                     self.warnings.push(error_at(*position, what));
                 }
                 let is_wanted =
@@ -75,7 +73,7 @@ impl Lowering<'_> {
                 }
                 total += found.len();
                 if total > most {
-                    let what = format!("{total} probes match, at most {most} are attached");
+                    let what = format!("{total} probes match; the limit is {most}");
                     let mut message = error_at(*position, what);
                     message.hint = Some("`config = { max_probes = … }` raises the limit".into());
                     return Err(message);
@@ -104,7 +102,7 @@ impl Lowering<'_> {
         }
         let is_empty = expanded.iter().flatten().all(is_special);
         if unwanted > 0 && is_empty {
-            return Err(error_at(position, "No probes to attach: none has a name that is wanted"));
+            return Err(error_at(position, "No probes to attach: no name matches --probe-filter"));
         }
         Ok(expanded)
     }

@@ -22,7 +22,7 @@ pub(crate) struct TypeTable<'f> {
     enumerations: Vec<Rc<EnumerationFacts>>,
     names: HashMap<String, CType>,
     constants: HashMap<String, (i64, u32)>,
-    /// Of headers: those with members of types that are not known.
+    /// Header records with members of unknown types.
     broken: HashSet<u32>,
     /// Alignment of declared records.
     alignments: Vec<u64>,
@@ -187,13 +187,12 @@ impl<'f> TypeTable<'f> {
                 CType::Array { element: Box::new(self.resolve(element)?), count: *count }
             }
             TypeName::Counted(element, count) => {
-                let count =
-                    self.counted(count).ok_or("the number of elements is not a constant")?;
+                let count = self.counted(count).ok_or("number of elements must be a constant")?;
                 CType::Array { element: Box::new(self.resolve(element)?), count }
             }
             TypeName::Named(name) => match self.find(name) {
                 Some(ctype) => ctype,
-                None => return Err(format!("type `{name}` is not known")),
+                None => return Err(format!("unknown type `{name}`")),
             },
             TypeName::Of(_) => return Err("typeof is not possible here".into()),
         })

@@ -12,7 +12,7 @@ use crate::object::ErrorKind;
 pub(super) const LOOPS_BOUNDED: (u32, u32) = (6, 9);
 /// Rounds of a loop that the verifier may walk through one by one.
 const MOST_WALKED: i64 = 1000;
-/// The same of loops in each other.
+/// Most rounds that the verifier walks of nested loops.
 const MOST_WALKED_NESTED: i64 = 30;
 /// The most rounds of `unroll`.
 const MAX_UNROLL: i64 = 100;
@@ -184,8 +184,8 @@ impl Lowering<'_> {
         self.place_label(goes_on);
     }
 
-    /// The same number, as one that the verifier knows nothing of: it then judges a loop that
-    /// counts by it in one round, where it would walk through all of them.
+    /// Makes a register's number unknown to the verifier, which then checks a loop that counts by
+    /// it in one round instead of walking through all of them.
     pub(super) fn unknown(&mut self, register: crate::code::Register) {
         let missing = self.label();
         let zeros = self.zeros(8, missing);

@@ -57,7 +57,7 @@ impl Lowering<'_> {
                 self.takes(name, arguments, 3, 3)?;
                 let count = self.constant_of(&arguments[2], "third argument")?;
                 if !(0..=1024).contains(&count) {
-                    return self.error("at most 1024 bytes are compared");
+                    return self.error("cannot compare more than 1024 bytes");
                 }
                 let (a, b) = (self.value(&arguments[0])?, self.value(&arguments[1])?);
                 let (a, b) = (self.text_memory(a)?, self.text_memory(b)?);
@@ -95,7 +95,7 @@ impl Lowering<'_> {
                 let value = self.value(&arguments[0])?;
                 match value.ty {
                     Type::Text(n) | Type::Array { count: n, .. } => Value::constant(i64::from(n)),
-                    other => return self.error(format!("{} is no string", other.name())),
+                    other => return self.error(format!("{} is not a string", other.name())),
                 }
             }
             _ => return Ok(None),
@@ -201,7 +201,7 @@ impl Lowering<'_> {
         self.setting("max_strlen", 1024).clamp(1, 8192) as u32
     }
 
-    /// What follows a text that was cut.
+    /// Text that marks a truncated text.
     pub(crate) fn trailer(&self) -> String {
         let trailer = self.config.get("str_trunc_trailer").map_or("..", String::as_str);
         let end = (0..=MAX_TRAILER).rev().find(|end| trailer.is_char_boundary(*end));
@@ -213,8 +213,8 @@ impl Lowering<'_> {
         Operand::Register(self.copy_of(operand))
     }
 
-    /// Counts a text that was longer than its room, and puts the trailer behind it. One that
-    /// fills the room is as long as it, or longer: the byte behind tells.
+    /// Counts a text that was longer than its room, and puts the trailer behind it. One that fills
+    /// the room is as long as it, or longer: the byte after it decides.
     pub(crate) fn mark_cut(
         &mut self,
         place: MemoryPlace,
@@ -386,7 +386,7 @@ impl Lowering<'_> {
                 self.zero_memory(place, 8);
                 Ok((place, 8))
             }
-            _ => self.error(format!("{} is no string", value.ty.name())),
+            _ => self.error(format!("{} is not a string", value.ty.name())),
         }
     }
 
@@ -440,7 +440,7 @@ impl Lowering<'_> {
     /// the first text and, as far as they agree, through the second one with it.
     fn find_text(&mut self, hay: Value, needle: Value) -> Lowered<Register> {
         if self.options.kernel < LOOPS_BOUNDED {
-            return self.error("searching for a text that is not a literal needs Linux 6.9");
+            return self.error("searching for a string that is not a literal needs Linux 6.9");
         }
         let (hay, needle) = (self.text_memory(hay)?, self.text_memory(needle)?);
         let result = self.copy_of(Operand::Immediate(-1));
@@ -489,7 +489,7 @@ impl Lowering<'_> {
             return Ok(self.copy_of(Operand::Immediate(0)));
         }
         if needle.len() > MAX_NEEDLE {
-            return self.error(format!("at most {MAX_NEEDLE} bytes are searched for"));
+            return self.error(format!("cannot search for more than {MAX_NEEDLE} bytes"));
         }
         let (place, size) = self.text_memory(hay)?;
         let result = self.copy_of(Operand::Immediate(-1));

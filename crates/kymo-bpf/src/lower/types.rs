@@ -3,12 +3,12 @@
 use crate::facts::CType;
 use crate::object::{BpfClock, StackSettings, ValueType};
 
-/// Which helper reads memory at an address.
+/// Helper that reads memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressSpace {
     Kernel,
     User,
-    /// Told by the address itself.
+    /// Decided by the address itself.
     Either,
     /// The event's own record, in kernel memory: all there is in user space.
     Record,
@@ -146,7 +146,7 @@ impl Type {
             T::Mac => "macaddr".into(),
             T::Timestamp { .. } => "timestamp".into(),
             T::ErrorText | T::SyscallName | T::SignalName | T::ProbeName | T::UserName => {
-                "name made in user space".into()
+                "name created in user space".into()
             }
             T::CgroupPath(_) => "cgroup_path".into(),
             T::Aggregate(v) => aggregate_name(v).into(),

@@ -17,7 +17,8 @@ impl Lowering<'_> {
     pub(super) fn user_variable(&mut self, name: &str) -> Lowered<Value> {
         let point = self.point.clone();
         if matches!(point.target, AttachTarget::Uprobe { at_return: true, .. }) {
-            return self.error("variables are gone when a function has returned; use retval");
+            return self
+                .error("variables no longer exist after a function has returned; use retval");
         }
         let found = match self.facts.variable(&point, name) {
             Ok(found) => found,
@@ -34,7 +35,7 @@ impl Lowering<'_> {
             return Ok(());
         };
         if let Some(position) = self.program.entry_argument {
-            let what = "argN holds at a function's entry, args.NAME behind it";
+            let what = "argN is valid at a function's entry, args.NAME after it";
             let mut message = error_at(position, what);
             message.hint = Some("use one of them in a probe".into());
             return Err(message);
@@ -76,7 +77,7 @@ impl Lowering<'_> {
                 }
                 self.load_c(ValueHome::Memory(room), ctype, None)
             }
-            _ => self.error(format!("a value of {size} bytes is not read out of registers")),
+            _ => self.error(format!("cannot read a value of {size} bytes from registers")),
         }
     }
 
@@ -94,14 +95,14 @@ impl Lowering<'_> {
                 let word = self.computed_word(piece)?;
                 self.store(to, bytes as u8, Operand::Register(word));
             }
-            _ => return self.error(format!("a part of {bytes} bytes is not read from there")),
+            _ => return self.error(format!("cannot read a part of {bytes} bytes here")),
         }
         Ok(())
     }
 
     fn computed_word(&mut self, place: &ArgumentPlace) -> Lowered<Register> {
         let ArgumentPlace::Computed { register, reads, add, .. } = place else {
-            return self.error("variable has no place");
+            return self.error("variable has no location");
         };
         let mut word = self.register_named(register)?;
         for offset in reads {

@@ -80,7 +80,13 @@ impl ProgramParser<'_> {
                 };
                 next = match fold_constant(&value, &known) {
                     Some(value) => value,
-                    None => return Err(error_at(position, "an enumerator's value is a constant")),
+                    None => {
+                        return Err(error_at(
+                            position,
+                            "value of an enumerator must be a \
+                                                           constant",
+                        ));
+                    }
                 };
             }
             variants.push((next, variant));
@@ -176,7 +182,10 @@ impl ProgramParser<'_> {
                         // A type of another size than the one that is written.
                         if name == "mode" || name == "__mode__" || name.contains("vector_size") {
                             self.at -= 1;
-                            return Err(self.unexpected("an attribute that keeps the size"));
+                            return Err(self.unexpected(
+                                "an attribute that does not change the \
+                                                        size",
+                            ));
                         }
                     }
                     TokenKind::End => return Err(self.unexpected("`)`")),

@@ -340,7 +340,7 @@ impl ProgramParser<'_> {
             let position = self.position();
             let name = self.expect_name("a part's name")?;
             if names.contains(&name) {
-                return Err(error_at(position, format!("two parts are named {name}")));
+                return Err(error_at(position, format!("duplicate part {name}")));
             }
             self.expect("=")?;
             names.push(name);
@@ -412,7 +412,7 @@ impl ProgramParser<'_> {
                 ExpressionKind::Type(self.type_name()?)
             }
             "sizeof" | "offsetof" => return self.size_or_offset(&name, position),
-            // `comptime` only says what is done anyway: constants are folded.
+            // `comptime` only requests what is done anyway: constants are folded.
             "comptime" => return self.expression(),
             "if" => return self.nested(|parser| parser.choice(position)),
             _ if self.accept("(") => ExpressionKind::Call(name, self.list(")")?),
@@ -429,7 +429,7 @@ impl ProgramParser<'_> {
         let then = self.valued(then)?;
         let then = self.node(ExpressionKind::Block(then.into()), then_at)?;
         if !self.accept_name("else") {
-            return Err(self.unexpected("`else` of an `if` that is a value"));
+            return Err(self.unexpected("`else` branch of an `if` expression"));
         }
         let other_at = self.position();
         let other = if self.accept_name("if") {

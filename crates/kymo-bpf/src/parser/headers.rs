@@ -16,7 +16,7 @@ pub(super) fn read_header(
         Ok(lexed) => lexed.tokens,
         Err(e) => {
             let (line, why) = (e.position.line, e.text);
-            let what = format!("types of '{name}' are not taken: line {line}: {why}");
+            let what = format!("types of '{name}' are ignored: line {line}: {why}");
             return tree.warnings.push(error_at(position, what));
         }
     };

@@ -221,7 +221,7 @@ impl ProgramParser<'_> {
             }
             _ => {
                 self.at -= 1;
-                Err(self.unexpected("the name of what to import"))
+                Err(self.unexpected("the name of the import"))
             }
         }
     }
@@ -288,7 +288,7 @@ impl ProgramParser<'_> {
             points.push((found, at));
             let named: usize = self.tree.probes.iter().map(|p| p.points.len()).sum();
             if named + points.len() > MAX_POINTS {
-                let what = format!("program names more than {MAX_POINTS} probes");
+                let what = format!("program has more than {MAX_POINTS} probes");
                 return Err(error_at(at, what));
             }
             if !self.accept(",") {

@@ -157,7 +157,7 @@ fn kernel_probe(parts: &[&str], at_return: bool) -> Result<AttachTarget, String>
     };
     let (function, offset, address) = place(function)?;
     if at_return && offset != 0 {
-        return Err("a return probe has no offset".into());
+        return Err("return probes cannot have an offset".into());
     }
     if function.is_empty() && address.is_none() {
         return Err("function has no name".into());
@@ -202,7 +202,7 @@ fn user_probe(parts: &[&str], at_return: bool) -> Result<AttachTarget, String> {
     }
     let (function, offset, address) = place(&function)?;
     if at_return && offset != 0 {
-        return Err("a return probe has no offset".into());
+        return Err("return probes cannot have an offset".into());
     }
     let (path, language) = (path.to_owned(), language.to_owned());
     Ok(AttachTarget::Uprobe { path, function, offset, address, language, at_return })
@@ -247,8 +247,10 @@ fn watchpoint(parts: &[&str], asynchronous: bool) -> Result<AttachTarget, String
             let parts = place.rsplit_once("+arg").and_then(|(function, n)| {
                 Some((function, n.parse::<u8>().ok().filter(|n| *n < 6)?))
             });
-            let (function, argument) =
-                parts.ok_or("a watchpoint's place is an address or FUNCTION+argN, of a process")?;
+            let (function, argument) = parts.ok_or(
+                "location of a watchpoint must be an address or FUNCTION+argN, in a \
+                             process",
+            )?;
             (0, function.to_owned(), argument)
         }
     };
@@ -257,10 +259,10 @@ fn watchpoint(parts: &[&str], asynchronous: bool) -> Result<AttachTarget, String
         "2" => 2,
         "4" => 4,
         "8" => 8,
-        _ => return Err("a watchpoint's length is 1, 2, 4 or 8".into()),
+        _ => return Err("length of a watchpoint must be 1, 2, 4 or 8".into()),
     };
     if mode.is_empty() || !mode.chars().all(|c| "rwx".contains(c)) {
-        return Err("a watchpoint's mode is made of r, w and x".into());
+        return Err("mode of a watchpoint must consist of r, w and x".into());
     }
     let mode = (*mode).to_owned();
     let path = String::new();

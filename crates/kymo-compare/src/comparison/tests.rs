@@ -189,3 +189,36 @@ fn samples_that_are_too_few_for_a_difference_show_none() {
     assert!(whole.p <= 0.05, "ranks differ: {whole:?}");
     assert!(!whole.verdict.is_change(), "{whole:?}");
 }
+
+#[test]
+fn amounts_of_what_comes_in_bursts_are_means() {
+    // In 6 of 20 blocks of time there is something of it; the other function is always there.
+    let side = |burst: f64| -> Vec<RunSums> {
+        let block = |number: usize| {
+            let mut run = RunSums::new(format!("block {number}"), 1.0);
+            let frame = |run: &mut RunSums, name: &str| StackFrameKey {
+                function: run.function(FunctionKey::new(name, "a", false)),
+                is_inlined: false,
+            };
+            let (steady, bursty) = (frame(&mut run, "steady"), frame(&mut run, "bursty"));
+            run.add_stack(&[steady], 40.0, 40);
+            if number % 10 < 3 {
+                run.add_stack(&[bursty], burst, burst as u64);
+            }
+            run
+        };
+        (0..20).map(block).collect()
+    };
+    let measure = measure(side(10.0), side(30.0));
+    let compared = Comparison::new(&[measure], &CompareOptions::default()).expect("two sides");
+    let own = |name: &str| {
+        let row = compared.measures[0].rows.iter().find(|row| row.key.name == name);
+        row.and_then(|row| row.own).expect("a row")
+    };
+    let bursty = own("bursty");
+    assert_eq!((bursty.before, bursty.after, bursty.is_mean), (3.0, 9.0, true));
+    // A ratio of medians there is none.
+    assert_eq!(bursty.estimate, None);
+    let steady = own("steady");
+    assert_eq!((steady.before, steady.after, steady.is_mean), (40.0, 40.0, false));
+}

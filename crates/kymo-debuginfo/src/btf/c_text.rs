@@ -28,7 +28,7 @@ impl<B: AsRef<[u8]>> BtfTypes<B> {
     }
 }
 
-/// What writes a text.
+/// Writer of C declarations.
 struct CWriter<'t, B> {
     types: &'t BtfTypes<B>,
     steps: Cell<u32>,

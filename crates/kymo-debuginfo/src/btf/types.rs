@@ -43,7 +43,7 @@ pub struct BtfType<'a> {
     pub size_or_type: u32,
     /// The flag of the kind: signed enumeration, members with bit fields.
     flag: bool,
-    /// What follows the header.
+    /// Bytes after the header.
     data: &'a [u8],
 }
 
@@ -54,7 +54,7 @@ pub struct BtfMember<'a> {
     pub name: &'a str,
     /// Number of its type.
     pub type_id: u32,
-    /// Bits from the begin of the structure.
+    /// Bits from the start of the structure.
     pub bit_offset: u32,
     /// Bits, of a bit field.
     pub bit_size: Option<u8>,
@@ -65,7 +65,7 @@ pub struct BtfMember<'a> {
 pub struct BtfTypes<B> {
     bytes: B,
     strings: (usize, usize),
-    /// Where each type begins in `bytes`.
+    /// Offset of each type in `bytes`.
     begins: Vec<u32>,
     /// Number of the first type that is not the base's.
     first: u32,
@@ -141,7 +141,7 @@ impl<B: AsRef<[u8]>> BtfTypes<B> {
         self.begins.iter().position(is_wanted).map(|i| self.first + i as u32)
     }
 
-    /// Where in the strings a name stands; of a module, in its base's as well.
+    /// Offsets of a name in the strings; for a module, in its base's as well.
     fn name_offsets(&self, name: &str) -> Vec<u32> {
         let mut needle = Vec::with_capacity(name.len() + 2);
         needle.push(0);
@@ -266,7 +266,7 @@ impl<B: AsRef<[u8]>> BtfTypes<B> {
 }
 
 impl BtfType<'_> {
-    /// Of an integer: bits, and whether it is signed, a `char`, a boolean.
+    /// Encoding of an integer: bits, and whether it is signed, a `char`, a boolean.
     pub fn integer(&self) -> (u32, bool, bool, bool) {
         let info = word(self.data, 0).unwrap_or(0);
         let encoding = info >> 24;
@@ -274,7 +274,7 @@ impl BtfType<'_> {
         (info & 0xff, encoding & 1 != 0, is_char, encoding & 4 != 0)
     }
 
-    /// Of an array: type of its elements, and their number.
+    /// Element type and number of elements of an array.
     pub fn array(&self) -> Option<(u32, u32)> {
         Some((word(self.data, 0)?, word(self.data, 8)?)).filter(|_| self.kind == BtfKind::ARRAY)
     }

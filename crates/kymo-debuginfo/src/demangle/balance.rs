@@ -1,9 +1,8 @@
 //! Whether the rest of a mangled C++ name can be the types of a function.
 //!
 //! GCC numbers substitutions behind `sr` otherwise than the ABI says, and constraints (`Q`) are
-//! new: cpp_demangle reads names of such functions, but not their types. What is left is looked
-//! at word by word here: all brackets close, all names have their length. What is not certain
-//! is no signature.
+//! new: cpp_demangle reads names of such functions, but not their types. The rest is parsed word by
+//! word here: all brackets close, all names have their length. What is not certain is no signature.
 
 /// Nested brackets, at most.
 const MAX_DEPTH: usize = 128;
@@ -34,7 +33,7 @@ pub(super) fn is_signature(rest: &[u8]) -> bool {
             return false;
         }
         let step = match byte {
-            // Lengths of names in literals cannot be told from their values.
+            // Lengths of names in literals cannot be distinguished from their values.
             b'0'..=b'9' if within == Some(Bracket::Literal) => Some(1),
             b'0'..=b'9' => source_name(rest, at),
             b'N' | b'I' | b'J' | b'F' => {
@@ -83,7 +82,7 @@ pub(super) fn is_signature(rest: &[u8]) -> bool {
     open.is_empty()
 }
 
-/// How many bytes the name at `at` has, with its length.
+/// Length in bytes of the name at `at`, including its number.
 fn source_name(rest: &[u8], at: usize) -> Option<usize> {
     let digits = rest.get(at..)?.iter().take_while(|b| b.is_ascii_digit()).count();
     let length: usize = std::str::from_utf8(rest.get(at..at + digits)?).ok()?.parse().ok()?;
@@ -92,7 +91,7 @@ fn source_name(rest: &[u8], at: usize) -> Option<usize> {
     (length > 0 && is_name).then_some(digits + length)
 }
 
-/// How many bytes a number that `_` ends has, with the letter before it.
+/// Length in bytes of a number that ends in `_`, including the letter before it.
 fn number(rest: &[u8], at: usize) -> Option<usize> {
     let digits = rest.get(at + 1..)?;
     let count = digits.iter().take_while(|b| b.is_ascii_digit() || b.is_ascii_uppercase()).count();

@@ -105,7 +105,7 @@ pub(super) struct Opened {
     package: OnceLock<Option<Package>>,
     /// For each unit of the binary the file split off it.
     split: OnceLock<Vec<OnceLock<Option<Shared>>>>,
-    /// What was named and is not there.
+    /// Companions that are named but missing.
     absent: Mutex<Vec<String>>,
 }
 
@@ -130,8 +130,8 @@ pub(super) struct SplitUnit<'s> {
 }
 
 impl<'a> Sections<'a> {
-    /// The same, with files that belong to it opened by `companions`; `debug` is
-    /// what it was loaded from.
+    /// Sets `companions`, which opens files that belong to the binary; `debug` is the file the
+    /// sections were loaded from.
     pub fn with_companions(
         mut self,
         debug: &[u8],
@@ -172,7 +172,7 @@ impl<'a> Sections<'a> {
         Ok(Some(package.sections.borrow(borrow, empty)?))
     }
 
-    /// What the package has of the type with this signature.
+    /// Type unit in the package with this signature.
     pub(super) fn packed_type<'s>(
         &'s self,
         parent: &gimli::Dwarf<Reader<'s>>,

@@ -25,7 +25,7 @@ impl PartialEq for Die<'_> {
     }
 }
 
-/// What a walk does behind an entry.
+/// Next step of a walk after an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkStep {
     /// Go on with its children.
@@ -53,7 +53,7 @@ pub(super) fn die_ranges<'s>(
     Ok(dwarf.die_ranges(unit, entry)?)
 }
 
-/// The same of a whole unit.
+/// Address ranges of a whole unit.
 pub(super) fn unit_ranges<'s>(
     dwarf: &gimli::Dwarf<Reader<'s>>,
     unit: &gimli::Unit<Reader<'s>>,
@@ -81,7 +81,7 @@ impl<'s> DwarfUnit<'s> {
         self.walk_tags(root, |_| true, visit)
     }
 
-    /// The same, passing over entries of other tags (and what is below them)
+    /// Visits the entries of `wanted` tags below `root`, skipping others (and what is below them)
     /// without reading them: most of a unit are types.
     pub fn walk_tags(
         &self,
@@ -188,7 +188,7 @@ impl<'s> Dwarf<'s> {
         }
     }
 
-    /// What an entry is a copy or the definition of.
+    /// Entry that this one is a copy or the definition of.
     pub fn origin(&self, die: &Die<'s>, entry: &Entry<'s>) -> Result<Option<Die<'s>>> {
         match self.reference(die, entry, gimli::DW_AT_abstract_origin)? {
             Some(origin) => Ok(Some(origin)),
@@ -271,7 +271,7 @@ impl<'s> Dwarf<'s> {
         Ok(spans)
     }
 
-    /// Where the list of spans of an entry stands, if it has one.
+    /// Offset of an entry's range list, if it has one.
     pub(super) fn span_list(
         &self,
         unit: &DwarfUnit<'s>,
@@ -333,7 +333,7 @@ impl<'s> Dwarf<'s> {
         Ok(last)
     }
 
-    /// Where an entry is entered: its stated entry, else its first address.
+    /// Entry address: the stated one, else the first address.
     pub fn entry_pc(&self, unit: &DwarfUnit<'s>, entry: &Entry<'s>) -> Result<Option<u64>> {
         if let Some(value) = entry.attr_value(gimli::DW_AT_entry_pc) {
             if let Some(addr) = unit.dwarf.attr_address(&unit.inner, value)? {

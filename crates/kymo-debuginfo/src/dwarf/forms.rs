@@ -9,7 +9,7 @@ use super::{Reader, Result};
 /// A form that only the slow way knows.
 pub(super) const UNSUPPORTED: gimli::Error = gimli::Error::UnknownForm(gimli::constants::DwForm(0));
 
-/// How a value that is kept is read.
+/// Reader of a value that is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Get {
     /// A number of bytes.
@@ -20,7 +20,7 @@ pub(super) enum Get {
     Present,
 }
 
-/// What a number means.
+/// Meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Number,
@@ -147,7 +147,7 @@ impl<'s> Bytes<'s> {
     }
 }
 
-/// How long a value of a form is.
+/// Size of a value of a form.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Fixed(u32),
@@ -245,7 +245,7 @@ pub(super) enum Value<'s> {
     Indexed(u64),
 }
 
-/// Where texts are.
+/// Sections that hold texts.
 pub(super) struct Texts<'d, 's> {
     dwarf: &'d gimli::Dwarf<Reader<'s>>,
     pub(super) base: u64,

@@ -24,7 +24,7 @@ pub struct DwarfFunction<'s> {
     pub(super) name: &'s [u8],
     /// Name for the linker, if stated.
     pub(super) linkage: Option<&'s [u8]>,
-    /// What it is in, like `mycrate::module`; empty for C.
+    /// Enclosing scope, like `mycrate::module`; empty for C.
     pub(super) scope: Rc<str>,
     /// A declaration without code.
     pub declared_only: bool,
@@ -49,7 +49,7 @@ impl<'s> DwarfFunction<'s> {
         if self.scope.is_empty() { name.into_owned() } else { format!("{}::{name}", self.scope) }
     }
 
-    /// What the linker calls it, or `scope::name`.
+    /// Linkage name, or `scope::name`.
     pub(super) fn stored_name(&self) -> String {
         let linkage = self.linkage.and_then(|l| std::str::from_utf8(l).ok());
         linkage.map_or_else(|| self.path(), str::to_owned)

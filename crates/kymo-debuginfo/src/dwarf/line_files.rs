@@ -29,7 +29,7 @@ pub(super) struct LineTable<'s> {
 const MOST_FORMATS: usize = 16;
 
 impl<'s> LineTable<'s> {
-    /// What texts of its header are read by.
+    /// Encoding of the texts in its header.
     pub(super) fn encoding(&self) -> gimli::Encoding {
         gimli::Encoding { address_size: self.address_size, format: Format::Dwarf32, version: 5 }
     }
@@ -138,7 +138,7 @@ fn entries<'s>(
         return Err(unknown().into());
     }
     let count = b.leb()?;
-    // Entries without bytes could be as many as they like.
+    // The number of entries without bytes is limited by nothing else.
     if count > b.left() as u64 {
         return Err(unknown().into());
     }

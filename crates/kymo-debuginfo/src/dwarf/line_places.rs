@@ -217,7 +217,7 @@ impl<'s> Dwarf<'s> {
         Ok(next.filter(|a| *a < end).unwrap_or(addr))
     }
 
-    /// Where the line table says that the prologue ends; clang and rustc do.
+    /// End of the prologue by the line table; clang and rustc mark it.
     pub fn prologue_end(
         &self,
         unit: &Rc<DwarfUnit<'s>>,

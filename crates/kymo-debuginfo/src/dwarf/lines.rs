@@ -40,7 +40,7 @@ impl LineTable {
         self.shared_file(index).map(|name| &**name)
     }
 
-    /// The same, to be kept.
+    /// Path of a file, shared.
     pub(super) fn shared_file(&self, index: u64) -> Option<&Rc<str>> {
         self.files.get(usize::try_from(index).ok()?).filter(|name| !name.is_empty())
     }
@@ -80,7 +80,7 @@ impl<'s> Dwarf<'s> {
             return Ok(lines.files.clone());
         }
         let Some(program) = &unit.inner.line_program else { return Ok(Vec::new()) };
-        // Whoever asks for them looks at them and keeps none.
+        // The caller reads them and keeps none.
         self.file_names(unit, program.header(), &mut self.budget.open())
     }
 

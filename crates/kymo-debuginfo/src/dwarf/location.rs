@@ -1,5 +1,5 @@
-//! Where a variable is at one address, in terms that a fetch argument can have:
-//! a register or an address, offsets, and reads of memory.
+//! Location of a variable at one address, in terms of a fetch argument: a register or an address,
+//! offsets, and reads of memory.
 
 use gimli::Operation;
 
@@ -29,7 +29,7 @@ pub enum LocationBase {
     Number(i64),
 }
 
-/// Where a value is.
+/// Location of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VariableLocation {
     /// The value is the expression.
@@ -69,7 +69,7 @@ impl LocationExpr {
     }
 }
 
-/// What an expression is evaluated against.
+/// Context in which an expression is evaluated.
 pub struct LocationContext<'d, 's> {
     /// Debugging information.
     pub dwarf: &'d Dwarf<'s>,
@@ -81,7 +81,7 @@ pub struct LocationContext<'d, 's> {
     pub pc: u64,
 }
 
-/// Where a variable is alive.
+/// Addresses at which a variable is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// Wherever its scope is.
@@ -91,7 +91,7 @@ pub enum Liveness {
 }
 
 impl<'s> LocationContext<'_, 's> {
-    /// Where the variable `die` is; `None` if it is nowhere at this place.
+    /// Location of the variable `die`; `None` if it has none at this address.
     pub fn locate(&self, die: &Die<'s>, entry: &Entry<'s>) -> Result<Option<VariableLocation>> {
         if let Some(value) = entry.attr_value(gimli::DW_AT_const_value) {
             return Ok(Some(constant(&value)));
@@ -269,7 +269,7 @@ impl<'s> LocationContext<'_, 's> {
         Ok(large.then_some(COMPUTED))
     }
 
-    /// Where the variable is alive.
+    /// Addresses at which the variable is alive.
     pub fn alive(&self, die: &Die<'s>) -> Result<Option<Liveness>> {
         let Some((unit, value)) = self.dwarf.inherited(die, gimli::DW_AT_location)? else {
             return Ok(None);

@@ -12,7 +12,7 @@ use super::unit::Dwarf;
 pub struct Member<'s> {
     /// Its entry.
     pub die: Die<'s>,
-    /// Bytes from the begin of the type.
+    /// Bytes from the start of the type.
     pub offset: u64,
 }
 
@@ -184,7 +184,7 @@ impl<'s> Dwarf<'s> {
         Ok(names)
     }
 
-    /// Bytes from the begin of the type to a member.
+    /// Bytes from the start of the type to a member.
     pub fn member_offset(&self, die: &Die<'s>) -> Result<u64> {
         let entry = self.entry(die)?;
         let Some(value) = entry.attr_value(gimli::DW_AT_data_member_location) else { return Ok(0) };
@@ -200,8 +200,7 @@ impl<'s> Dwarf<'s> {
         Ok(0)
     }
 
-    /// The discriminant of an enum of Rust with data: the member that tells its
-    /// variants apart.
+    /// The discriminant of an enum of Rust with data: the member that distinguishes its variants.
     pub fn discriminant(&self, kind: &Die<'s>) -> Result<Option<Member<'s>>> {
         let unit = kind.unit.clone();
         let mut member = None;

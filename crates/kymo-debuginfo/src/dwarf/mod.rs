@@ -1,9 +1,8 @@
-//! What the debugging information of a binary says about its functions, lines,
-//! variables and types, read lazily: a unit is parsed when something in it is
-//! asked for, and dropped again when others are.
+//! Functions, lines, variables and types in the debugging information of a binary, read lazily: a
+//! unit is parsed when something in it is needed, and dropped again when others are.
 //!
-//! Nothing here opens a file: bytes are given, and companions are asked for through
-//! [`Companions`]. What a probe is to fetch is decided in `kymo-probe`.
+//! Nothing here opens a file: bytes are passed in, and companions are requested through
+//! [`Companions`]. `kymo-probe` decides what a probe fetches.
 
 mod budget;
 #[cfg(test)]
@@ -72,7 +71,7 @@ pub enum DwarfError {
     TooLarge {
         /// Its name.
         section: String,
-        /// What it claims.
+        /// Claimed size.
         size: u64,
     },
 }

@@ -1,9 +1,8 @@
-//! What the functions of a unit are called, read as fast as its bytes
-//! can be passed over: each abbreviation becomes a short list of steps, in which
-//! everything that has a fixed size is one jump. Only names are looked at.
+//! Fast scan for the function names of a unit: each abbreviation becomes a short list of steps, in
+//! which everything of fixed size is one jump. Only names are read.
 //!
-//! It is as careful as the slow way: what it does not understand is an error, and
-//! the unit is then taken to hold anything.
+//! It is as careful as the slow way: anything unsupported is an error, and the unit is then assumed
+//! to hold anything.
 
 use std::sync::Arc;
 
@@ -23,18 +22,18 @@ use super::{Reader, Result};
 pub(super) struct Entry<'s> {
     /// Its own name.
     pub(super) name: Value<'s>,
-    /// What the linker calls it.
+    /// Linkage name.
     pub(super) linkage: Value<'s>,
     pub(super) declaration: bool,
     /// Whether its language has no scopes, so that a declaration means nothing.
     pub(super) is_c: bool,
 }
 
-/// What the unit says of itself.
+/// Attributes of the unit's root entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Root {
     pub(super) language: u64,
-    /// Where its line table is.
+    /// Offset of its line table.
     pub(super) lines: Option<u64>,
 }
 
@@ -79,13 +78,12 @@ struct Abbreviation {
 /// The abbreviations of the unit that was read last; one for each thread.
 #[derive(Default)]
 pub(super) struct Scanner {
-    /// Where they are in memory: each split unit has a section of its own.
+    /// Address of the section in memory: each split unit has one of its own.
     at: Option<(usize, usize)>,
     encoding: Option<gimli::Encoding>,
     abbreviations: Vec<Abbreviation>,
     steps: Vec<Step>,
-    /// What was found out about strings, by their places in `.debug_str`: names
-    /// are met again and again.
+    /// Results for strings, by their offsets in `.debug_str`: names recur often.
     pub(super) known: FxHashMap<u64, bool>,
 }
 
@@ -116,7 +114,7 @@ fn kind_of(tag: gimli::DwTag) -> EntryKind {
     }
 }
 
-/// What is looked at of an attribute.
+/// Use of an attribute, if any.
 fn wanted(kind: EntryKind, children: bool, attribute: u16) -> Option<What> {
     Some(match (gimli::DwAt(attribute), kind) {
         (gimli::DW_AT_sibling, _) if children => What::Sibling,
@@ -207,8 +205,7 @@ impl Scanner {
         Ok(true)
     }
 
-    /// What a unit says of itself. Of its abbreviations only the first ones are
-    /// read.
+    /// Reads a unit's root entry. Of its abbreviations, only the first ones are read.
     pub(super) fn root(&mut self, unit: &Scanned<'_>) -> Result<Root> {
         self.clear();
         let mut entry = unit.bytes();
@@ -410,7 +407,7 @@ impl<'s> Units<'_, 's> {
         Arc::ptr_eq(&unit.dwarf, self.dwarf)
     }
 
-    /// Where the line table of a unit is, if it has one.
+    /// Offset of a unit's line table, if it has one.
     pub(super) fn lines(
         &self,
         index: usize,
@@ -437,7 +434,7 @@ impl<'s> Units<'_, 's> {
         Ok(spans)
     }
 
-    /// What `of` gives for each unit, in their order; several threads ask it.
+    /// Results of `of` for each unit, in their order; runs on several threads.
     pub(super) fn each<T: Send>(&self, of: impl Fn(usize, &mut Scanner) -> T + Sync) -> Vec<T> {
         // Neighbours together, so that pages can be given back.
         const TOGETHER: usize = 32;
@@ -464,7 +461,7 @@ impl<'s> Units<'_, 's> {
     }
 }
 
-/// What was kept of an entry.
+/// Kept attributes of an entry.
 #[derive(Default)]
 struct Kept<'s> {
     name: Value<'s>,

@@ -1,5 +1,5 @@
-//! What a place is inside of: function, inlined copies, lexical blocks; and
-//! which variable a name means there.
+//! Scopes around an address: function, inlined copies, lexical blocks; and which variable a name
+//! refers to there.
 
 use super::die::{Die, WalkStep};
 use super::unit::Dwarf;

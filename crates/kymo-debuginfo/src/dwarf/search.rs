@@ -1,7 +1,6 @@
-//! Which units can hold an entry of a given name, without parsing them: a name
-//! is stored once in `.debug_str`, and every entry called so has its offset in
-//! four bytes. Looking for those bytes is as fast as memory is; a false hit
-//! costs one unit parsed in vain.
+//! Which units can hold an entry of a given name, without parsing them: a name is stored once in
+//! `.debug_str`, and every entry called so has its offset in four bytes. Looking for those bytes is
+//! as fast as memory is; a false hit costs the parsing of one unit.
 
 use gimli::Section as _;
 use memchr::memmem;
@@ -79,8 +78,8 @@ impl<'s> Dwarf<'s> {
         hits.iter().enumerate().filter(|(_, hit)| **hit).map(|(index, _)| index).collect()
     }
 
-    /// Where the linker optimised across units, code is in other units than the
-    /// names: those that refer to the named functions are added.
+    /// Adds units to those of the named functions: where the linker optimized across units, code is
+    /// in other units than the names.
     fn with_link_time_units(&self, pattern: &str, units: Vec<usize>) -> Result<Vec<usize>> {
         let mut needles = Vec::new();
         for index in &units {
@@ -112,9 +111,8 @@ impl<'s> Dwarf<'s> {
         Ok(self.units_naming(name))
     }
 
-    /// Where in `.debug_str` the name of a function is, by the unit of its code.
-    /// The linker keeps one copy of each string. Only for C, whose functions
-    /// have one name.
+    /// Offset in `.debug_str` of a function's name, by the unit of its code. The linker keeps one
+    /// copy of each string. Only for C, whose functions have one name.
     fn stored_at(&self, name: &str, entry: &dyn Fn(&str) -> Option<u64>) -> Result<Option<u32>> {
         let whole = self.dwarf.sup().is_none() && self.skeletons.is_empty();
         let Some(addr) = entry(name).filter(|_| self.can_search() && whole) else {
@@ -147,7 +145,7 @@ impl<'s> Dwarf<'s> {
         std::iter::once((own, 0)).chain(self.dwarf.sup().map(|sup| (sup, self.shared_base())))
     }
 
-    /// How entries refer to the entry at an offset counted through all files.
+    /// Bytes of a reference to the entry at an offset counted through all files.
     fn referring(&self, offset: usize) -> Option<Vec<u8>> {
         let base = self.dwarf.sup().map_or(0, |_| self.shared_base());
         let own = if base > 0 && offset >= base { offset - base } else { offset };
@@ -161,8 +159,8 @@ impl<'s> Dwarf<'s> {
         }
     }
 
-    /// Units that can have a function or variable called `name`, with generic
-    /// arguments or not, ascending. All units where that cannot be told.
+    /// Units that can have a function or variable called `name`, with generic arguments or not,
+    /// ascending. All units where that is unknown.
     pub(super) fn units_naming(&self, name: &str) -> Vec<usize> {
         let all = || (0..self.units()).collect();
         if name.is_empty() || !self.can_search() {
@@ -264,14 +262,14 @@ impl<'s> Dwarf<'s> {
     }
 }
 
-/// Where a string is that is `name`, or that followed by generic arguments; not
-/// many more than [`PLACES`] of them.
+/// Offsets of strings that are `name`, or that followed by generic arguments; not many more than
+/// [`PLACES`] of them.
 fn places_of(name: &str, strings: &[u8]) -> Vec<usize> {
     let ends = |at: &usize| matches!(strings.get(at + name.len()), Some(0 | b'<'));
     memmem::find_iter(strings, name).filter(ends).take(PLACES + 1).collect()
 }
 
-/// Searched at once, and then given back.
+/// Searched in one pass, and then released.
 const WINDOW: usize = 4 << 20;
 
 /// A name that stands in the entry itself.

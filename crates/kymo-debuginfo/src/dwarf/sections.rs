@@ -15,23 +15,23 @@ use super::companions::{Companions, Opened};
 pub struct LoadedSection {
     /// Name.
     pub name: String,
-    /// Where it is taken to begin: its stated address, or in an object that is
-    /// not linked yet (a kernel module) the address given to it here.
+    /// Start address: the stated one, or in an object that is not linked yet (a kernel module) the
+    /// one assigned here.
     pub addr: u64,
     /// Bytes.
     pub size: u64,
-    /// What its place in memory is a multiple of.
+    /// Alignment in memory.
     pub align: u64,
-    /// Where it is in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// Whether it is code.
     pub code: bool,
 }
 
-/// Call frame information. Lines and names need none of it: where it is damaged only
-/// places that are told relative to a frame are lost.
+/// Call frame information. Lines and names need none of it: where it is damaged, only locations
+/// relative to a frame are lost.
 pub(super) struct Frames<'a> {
-    /// Where it is, and its bytes.
+    /// Address and bytes of `.eh_frame`.
     pub(super) eh_frame: (u64, Cow<'a, [u8]>),
     pub(super) debug_frame: Cow<'a, [u8]>,
 }
@@ -51,7 +51,7 @@ pub struct Sections<'a> {
     has_info: bool,
     pub(super) companions: Option<&'a dyn Companions>,
     pub(super) opened: Opened,
-    /// Told of what was searched through, if set.
+    /// Receiver of the ranges that were searched, if set.
     pub pages: Option<&'a dyn Pages>,
     /// Sections of the running program.
     pub loaded: Vec<LoadedSection>,

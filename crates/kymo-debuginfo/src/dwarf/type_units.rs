@@ -21,11 +21,10 @@ pub(super) struct TypeUnit<'s> {
     at: UnitOffset,
 }
 
-/// Where a signature leads: file, known by the place of its information in memory,
-/// and signature.
+/// Key of a signature: the address of the file's information in memory, and the signature.
 type Signature = (usize, u64);
 
-/// What was looked for so far.
+/// Type units found so far.
 #[derive(Default)]
 pub(super) struct TypeUnits<'s> {
     /// Headers of the files that were read last.

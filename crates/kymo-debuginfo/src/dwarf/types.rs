@@ -72,7 +72,7 @@ impl<'s> Dwarf<'s> {
         }
     }
 
-    /// How many elements an array has over all its dimensions.
+    /// Number of elements of an array over all its dimensions.
     pub fn array_count(&self, kind: &Die<'s>) -> Result<Option<u64>> {
         let mut count: Option<u64> = Some(1);
         let unit = kind.unit.clone();

@@ -30,8 +30,8 @@ const GIVE_BACK: usize = 8 << 20;
 pub struct Dwarf<'s> {
     pub(super) sections: &'s Sections<'s>,
     pub(super) dwarf: Arc<gimli::Dwarf<Reader<'s>>>,
-    /// Where units begin, ascending: in `.debug_info`, and behind its end in that
-    /// of the file shared with other binaries.
+    /// Offsets of the units, ascending: in `.debug_info`, and after its end in that of the file
+    /// shared with other binaries.
     pub(super) starts: Vec<usize>,
     /// Units of which most is in another file.
     pub(super) skeletons: Vec<usize>,
@@ -39,7 +39,7 @@ pub struct Dwarf<'s> {
     pub(super) type_units: RefCell<TypeUnits<'s>>,
     /// Memory that answers take.
     pub(super) budget: MemoryBudget,
-    /// Of it what is kept of no unit.
+    /// Part of it that belongs to no unit.
     own_memory: RefCell<MemoryCharge>,
     /// Long lists of spans, by unit and offset.
     pub(super) long_lists: RefCell<FxHashMap<(usize, usize), SpanSet>>,
@@ -50,17 +50,17 @@ pub struct Dwarf<'s> {
 pub struct DwarfUnit<'s> {
     /// Its header, abbreviations and line program.
     pub inner: gimli::Unit<Reader<'s>>,
-    /// What its attributes are read in.
+    /// Sections of its attributes.
     pub(super) dwarf: Arc<gimli::Dwarf<Reader<'s>>>,
-    /// What its line table is read in, if that is another.
+    /// Sections of its line table, if they are others.
     pub(super) lines_in: Option<Arc<gimli::Dwarf<Reader<'s>>>>,
     /// Its place in the order of units.
     pub index: usize,
-    /// Where it begins, counted through all files.
+    /// Offset, counted through all files.
     pub(super) start: usize,
-    /// Where the file with it begins.
+    /// Offset of its file.
     base: usize,
-    /// Where the one shared with other binaries begins, if it is there.
+    /// Offset of the file shared with other binaries, if it is present.
     shared: Option<usize>,
     /// Whether other units share it.
     pub(super) partial: bool,
@@ -80,7 +80,7 @@ impl<'s> Dwarf<'s> {
         Ok(dwarf)
     }
 
-    /// The same by an index of these sections.
+    /// Reads the units from an index of these sections.
     pub fn with_index(sections: &'s Sections<'s>, index: Index<'s>) -> Dwarf<'s> {
         let mut dwarf = Dwarf::with_sections(sections, Some(index));
         dwarf.starts = index.starts();
@@ -161,12 +161,12 @@ impl<'s> Dwarf<'s> {
         self.sections.architecture
     }
 
-    /// What is said of debugging information that is in files that are not here.
+    /// Note on debugging information in missing files.
     pub fn absent_text(&self) -> Option<String> {
         self.sections.absent_text()
     }
 
-    /// How many units there are.
+    /// Number of units.
     pub fn units(&self) -> usize {
         self.starts.len()
     }
@@ -216,7 +216,7 @@ impl<'s> Dwarf<'s> {
         Ok(DwarfUnit { lines_in, base, shared, ..DwarfUnit::new(inner, dwarf, index, start) })
     }
 
-    /// What was split off a unit, if its file is there.
+    /// Split unit of a skeleton, if its file is present.
     pub(super) fn split_off(
         &self,
         skeleton: &gimli::Unit<Reader<'s>>,
@@ -225,7 +225,7 @@ impl<'s> Dwarf<'s> {
         self.sections.split_off(&self.dwarf, skeleton, (index, self.starts.len()))
     }
 
-    /// Where the file shared with other binaries begins.
+    /// Offset of the file shared with other binaries.
     pub(super) fn shared_base(&self) -> usize {
         self.dwarf.debug_info.reader().len()
     }
@@ -327,7 +327,7 @@ impl<'s> DwarfUnit<'s> {
         }
     }
 
-    /// Where a reference leads, counted through all files.
+    /// Target of a reference, counted through all files.
     pub(super) fn global(&self, value: &Value<'_>) -> Option<usize> {
         match value {
             Value::UnitRef(offset) => self.start.checked_add(offset.0),

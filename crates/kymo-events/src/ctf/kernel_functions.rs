@@ -12,7 +12,7 @@ use kymo_model::{Note, NoteKind, counted};
 use kymo_symbols::{Resolver, ResolverOptions};
 use rustc_hash::FxHashSet;
 
-/// Where names come from; looked at when the first is asked for.
+/// Source of kernel function names; read when the first is requested.
 pub(crate) struct KernelFunctions<'s> {
     ctf: &'s Ctf,
     symbols: &'s ResolverOptions,
@@ -40,7 +40,7 @@ impl<'s> KernelFunctions<'s> {
         self.symbol(addr).map(|(name, _)| name)
     }
 
-    /// The same with the distance from its begin.
+    /// Name of the function at an address, and the distance from its start.
     pub(crate) fn symbol(&self, addr: u64) -> Option<(String, u64)> {
         let span = self.resolver().and_then(|r| r.kernel_span(addr));
         if span.is_none() {

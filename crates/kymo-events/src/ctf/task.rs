@@ -1,4 +1,4 @@
-//! Whose an event is: contexts of the event say it, or the environment of its trace.
+//! Task of a CTF event: from contexts of the event, or the environment of its trace.
 
 use kymo_files::ctf::read::{Ctf, FieldInfo, TaskField, Trace};
 use kymo_files::ctf::types::EnvValue;
@@ -58,7 +58,7 @@ impl EventTask {
         field.task.is_some_and(|of| self.number_of(of, value))
     }
 
-    /// The same by what the context says.
+    /// Sets the number that a context field of this kind holds.
     #[inline]
     pub fn number_of(&mut self, of: TaskField, value: u64) -> bool {
         let value = value as u32;
@@ -74,7 +74,7 @@ impl EventTask {
     }
 }
 
-/// Whose the events of a trace are if they do not say it: traces of one process.
+/// Task of events without contexts, for traces of one process.
 #[derive(Clone, Debug, Default)]
 pub struct TraceOwners {
     tasks: Vec<EventTask>,
@@ -86,7 +86,8 @@ impl TraceOwners {
         TraceOwners { tasks: ctf.traces().iter().map(of).collect() }
     }
 
-    /// What is known of all events of a trace. The process is not: a context comes first.
+    /// Known facts about the task of all events of a trace. The process is not included: a context
+    /// comes first.
     #[inline]
     pub fn get(&self, trace: u32) -> EventTask {
         self.tasks.get(trace as usize).copied().unwrap_or_default()

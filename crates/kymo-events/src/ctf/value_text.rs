@@ -66,7 +66,7 @@ pub struct ValueText {
 }
 
 impl ValueText {
-    /// What stands before a value; `first` of those outside of all groups.
+    /// Separator before a value; `first` is for those outside of all groups.
     #[inline]
     fn before(&mut self, field: &FieldInfo, first: bool, out: &mut Vec<u8>) {
         let (group, first) = match self.open.last_mut() {
@@ -180,7 +180,7 @@ impl ValueText {
 /// objects of label and value; without one they are numbers.
 #[derive(Debug, Default)]
 pub struct ValueJson {
-    /// What was written.
+    /// Text written so far.
     pub out: Vec<u8>,
     open: Vec<(Group, bool)>,
     /// Something was written of the object.

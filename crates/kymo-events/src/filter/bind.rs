@@ -7,7 +7,7 @@ use crate::field_type::FieldType;
 use crate::schema::{FieldId, RecordedClass};
 use crate::value::FieldValue;
 
-/// What a comparison looks at.
+/// Operand of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Field(FieldId),
@@ -50,8 +50,8 @@ impl FilterExpr {
         for class in classes.clone() {
             match bind(&self.root, class, &self.text) {
                 Ok(_) => return Ok(()),
-                // The class that fits best tells most; a value of another type more than a field
-                // that is not there.
+                // The class that fits best has the most useful error; a value of another type is
+                // more useful than a missing field.
                 Err(e) if best.as_ref().is_none_or(|b| e.rank() > b.rank()) => best = Some(e),
                 Err(_) => {}
             }
@@ -76,7 +76,7 @@ struct BindError {
 }
 
 impl BindError {
-    /// How much of the filter fits before.
+    /// Length of the filter that binds before the error.
     fn rank(&self) -> (usize, bool) {
         (self.error.at, self.missing.is_none())
     }
@@ -156,8 +156,8 @@ fn bind<'f>(node: &'f Node, class: &RecordedClass, text: &str) -> Result<BoundNo
     })
 }
 
-/// What a name stands for in a class, and whether it is text; `None` where it is both,
-/// as an enumeration is.
+/// Field that a name refers to in a class, and whether it is text; `None` where it is both, as an
+/// enumeration is.
 fn subject(name: &str, class: &RecordedClass) -> Option<(Subject, Option<bool>)> {
     // `event.field` binds to that event alone.
     let own = match name.rsplit_once('.') {
@@ -219,7 +219,7 @@ fn compare(
         Subject::Field(id) => {
             let value = event.field(id);
             match (&value, operand) {
-                (FieldValue::Absent, _) => false,
+                (FieldValue::Unread | FieldValue::Absent, _) => false,
                 (FieldValue::Float(v), Operand::Number(n)) => by_order(*v, comparison, *n as f64),
                 (FieldValue::Float(v), Operand::Real(r)) => by_order(*v, comparison, *r),
                 (_, Operand::Number(_) | Operand::Real(_)) => {

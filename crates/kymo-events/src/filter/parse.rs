@@ -16,7 +16,7 @@ pub struct FilterExprError {
     pub text: String,
     /// Byte at which it is wrong.
     pub at: usize,
-    /// What is wrong there.
+    /// Reason.
     pub why: String,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for FilterExprError {
 
 impl std::error::Error for FilterExprError {}
 
-/// How two values are compared.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,
@@ -78,7 +78,7 @@ impl FilterExpr {
     /// Reads a filter.
     ///
     /// # Errors
-    /// Says what is wrong, and where.
+    /// States the error and its position.
     pub fn parse(text: &str) -> Result<FilterExpr, FilterExprError> {
         let mut parser = Parser { text, at: 0, depth: 0 };
         if text.len() > MOST_BYTES {

@@ -79,7 +79,7 @@ impl LiveKernel {
             return ControlFlow::Continue(());
         };
         let known = of.known.as_ref().map(|k| &**k).map_err(|why| *why);
-        // As the kernel lays out the begin of every event.
+        // As the kernel lays out the start of every event.
         let (flags, tid) = match *payload {
             [_, _, flags, preempt, a, b, c, d, ..] => {
                 ((flags, preempt), i32::from_ne_bytes([a, b, c, d]))

@@ -1,5 +1,5 @@
-//! Events while they happen: what rings of the running kernel and of programs hold becomes
-//! the same [`RecordedEvent`]s that a recording of them gives, in the order of time.
+//! Events while they happen: what rings of the running kernel and of programs hold becomes the same
+//! [`RecordedEvent`]s that a recording of them gives, in the order of time.
 //!
 //! ```text
 //!  rings of the kernel, in order ────────────────┐
@@ -7,10 +7,9 @@
 //!  rings of programs, packets as they come ──────┘
 //! ```
 //!
-//! Whoever reads the rings says up to which time everything has been seen; what is younger
-//! waits in the window. Events of the kernel alone need no window, since its stream is in
-//! order already. Perf rings have a window of records ([`LiveSamples`]), which is that of the
-//! reader of perf.data.
+//! The reader of the rings states up to which time everything has been seen; what is younger waits
+//! in the window. Events of the kernel alone need no window, since its stream is in order already.
+//! Perf rings have a window of records ([`LiveSamples`]), which is that of the reader of perf.data.
 
 mod formats;
 mod kernel;
@@ -37,16 +36,16 @@ use program::LiveProgram;
 pub use samples::{LiveSamples, SampleSink};
 pub use task_names::LiveTaskNames;
 
-/// What comes out of a live stream.
+/// Item of a live stream.
 #[derive(Clone, Copy)]
 pub enum LiveItem<'i, 'e> {
     /// An event.
     Event(&'i RecordedEvent<'e>),
-    /// Events of a CPU are missing here; how many, where the kernel tells.
+    /// Events of a CPU are missing here; how many, where the kernel reports the number.
     Lost {
         /// The CPU.
         cpu: u32,
-        /// How many are missing.
+        /// Number of lost events.
         count: Option<u64>,
     },
 }
@@ -108,7 +107,7 @@ impl<'s> LiveEvents<'s> {
         }
     }
 
-    /// The same of a ring that others have filled before.
+    /// Sets that other tools filled the ring before.
     #[must_use]
     pub fn of_filled_ring(self) -> LiveEvents<'s> {
         LiveEvents { names: self.names.map(LiveTaskNames::of_filled_ring), ..self }
@@ -119,7 +118,7 @@ impl<'s> LiveEvents<'s> {
         self.names.iter().for_each(LiveTaskNames::expire);
     }
 
-    /// Hands an event of the kernel on at once. Its bytes begin with `common_type`.
+    /// Hands on an event of the kernel immediately. Its bytes start with `common_type`.
     pub fn kernel_event(
         &mut self,
         (cpu, time, payload): (u32, u64, &[u8]),

@@ -13,7 +13,7 @@ use crate::source::registry::Registry;
 
 /// A program and the classes of which events came.
 pub(super) struct LiveProgram {
-    /// What it says of its events.
+    /// Its event classes.
     pub(super) trace: Arc<Ctf>,
     number: usize,
     classes: Vec<Option<Arc<RecordedClass>>>,

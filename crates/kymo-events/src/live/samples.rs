@@ -1,5 +1,5 @@
 //! Events of perf rings while they happen: records of the kernel become the same events that a
-//! perf.data of them gives, with the names and mappings that its sideband tells.
+//! perf.data of them gives, with the names and mappings of its sideband.
 
 use std::ops::ControlFlow;
 
@@ -37,7 +37,7 @@ impl<'s> LiveSamples<'s> {
         LiveSamples { records: RingRecords::new(events, features), registry, lane }
     }
 
-    /// Tells `tree` of the tasks that begin.
+    /// Adds tasks that start to `tree`.
     pub fn follow(&self, tree: &TaskTree) {
         self.lane.context.follow(tree);
     }
@@ -60,12 +60,12 @@ impl<'s> LiveSamples<'s> {
         records.finish(&mut |batch| give(&batch, registry, lane, sink))
     }
 
-    /// Records that were lost, as far as the rings have told.
+    /// Records that were lost, as far as the rings have reported them.
     pub fn lost(&self) -> u64 {
         self.records.lost()
     }
 
-    /// What was read.
+    /// Summary of what was read.
     pub fn into_summary(self) -> ReadSummary {
         let mut summary = ReadSummary::default();
         summary.perf.push(PerfSummary::of_rings(self.records.stats()));

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::trace_dat::{KnownEvent, TaskName, TaskNames, saved_lines};
 
-/// What the kernel shows for a task whose name it has not saved.
+/// Kernel's placeholder for a task whose name it has not saved.
 const UNNAMED: &str = "<...>";
 
 /// Names of running tasks. Once known a name is kept until an event or the kernel states another.
@@ -19,8 +19,8 @@ pub struct LiveTaskNames {
     names: RefCell<TaskNames>,
     /// Tasks that had ended when /proc was asked.
     missing: RefCell<FxHashSet<i32>>,
-    /// What the kernel had saved of tasks that had ended before events were read: their numbers
-    /// may be given to others.
+    /// Names that the kernel had saved of tasks that ended before events were read: their numbers
+    /// may be reused.
     ended: FxHashMap<i32, TaskName>,
     stale: Cell<bool>,
 }
@@ -40,7 +40,7 @@ impl LiveTaskNames {
         }
     }
 
-    /// The same where events were recorded before: names of tasks that have ended since count.
+    /// Sets that events were recorded before: names of tasks that have ended since are used.
     #[must_use]
     pub fn of_filled_ring(self) -> LiveTaskNames {
         LiveTaskNames { ended: FxHashMap::default(), ..self }

@@ -16,7 +16,8 @@ use crate::running_kernel;
 /// Formats of all events known at some time, and the names their payloads need.
 #[derive(Default)]
 struct Formats {
-    /// Of other events than tracepoints `None`; else the format, or why there is none.
+    /// Format per event, or the reason why it is missing; `None` for events that are not
+    /// tracepoints.
     of: Vec<Option<Result<EventFormat, String>>>,
     names: KernelNames,
     /// Events whose format is the running kernel's.
@@ -83,7 +84,7 @@ pub struct TracepointPayloads {
 }
 
 impl TracepointPayloads {
-    /// Of a recording with or without a bundle.
+    /// Payloads of a recording with or without a bundle.
     pub fn new(bundle: Option<Arc<Bundle>>) -> TracepointPayloads {
         TracepointPayloads { bundle, ..TracepointPayloads::default() }
     }
@@ -140,6 +141,17 @@ impl TracepointPayloads {
         true
     }
 
+    /// Appends the member `message` of a payload whose text names addresses.
+    pub fn write_json_message(&mut self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
+        if self.formats.of.len() != entry.events.len() {
+            self.update(entry);
+        }
+        if let Some(Some(Ok(format))) = self.formats.of.get(entry.event) {
+            let endian = payload_endian(entry);
+            payload::json_message(format, raw, endian, &self.formats.names, true, out);
+        }
+    }
+
     /// Appends the text of a payload.
     #[inline]
     pub fn write(&mut self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
@@ -180,7 +192,7 @@ pub fn note<'p>(all: impl Iterator<Item = &'p TracepointPayloads>) -> Vec<Note> 
         for (event, (why, n)) in &payloads.unrendered {
             *sum.entry((event, why)).or_insert(0) += n;
         }
-        // Whoever only looks at fields has its formats from a fork of this.
+        // Readers of fields only have their formats from a fork of this.
         let shared = Arc::clone(&*payloads.shared.lock().unwrap_or_else(PoisonError::into_inner));
         let Formats { borrowed, guess, .. } = &*shared;
         if borrowed.is_empty() {
@@ -232,8 +244,8 @@ impl Constants for Noted {
     }
 }
 
-/// What print formats of a recording need to know of the running kernel, if it was
-/// made under it: enumerators and their values.
+/// Enumerators and their values that print formats of a recording take from the running kernel, if
+/// it was made under it.
 pub fn recorded_constants(file: &PerfData) -> BTreeMap<String, i64> {
     let features = file.features();
     let noted =
@@ -244,7 +256,7 @@ pub fn recorded_constants(file: &PerfData) -> BTreeMap<String, i64> {
         let options = ParseOptions { long_size: tracing.long_size, constants: &noted };
         for event in file.events() {
             if let Some((_, text)) = tracing.format(event.attr.config) {
-                // What cannot be parsed is told by whoever shows it.
+                // Parse errors are reported where the event is shown.
                 let _ = EventFormat::parse_with(text, &options);
             }
         }

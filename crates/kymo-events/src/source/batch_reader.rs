@@ -12,8 +12,8 @@ use super::batch_tee::BatchTee;
 /// Batches that wait at most, where all of them are worked on by one who takes them.
 pub(super) const WAITING: usize = 2;
 
-/// The same where two work on them: records come in order by many batches at once, and while the
-/// next are put in order there must be enough to do for both. That is some 16 MiB of records.
+/// [`WAITING`] with two consumers: records come in order by many batches in a row, and while the
+/// next are sorted there must be enough work for both. That is some 16 MiB of records.
 pub(super) const WAITING_FOR_TWO: usize = 32;
 
 /// Batches of one recording by time, as they were prepared where they are read.
@@ -59,7 +59,7 @@ impl<'s, T: Send + 's> BatchReader<'s, T> {
         self.batches.recv().ok()
     }
 
-    /// What was read; a reader that still has something to hand over ends.
+    /// Ends the reader and returns its statistics; batches that it still holds are dropped.
     ///
     /// # Errors
     /// If reading failed.

@@ -16,7 +16,7 @@ use crate::selection::{EventSelection, SelectionError};
 /// Threads that a note names at one place at most.
 const MOST_NAMED: usize = 8;
 
-/// Where a thread was seen.
+/// Sightings of a thread.
 #[derive(Clone, Copy, Default)]
 struct SeenTask {
     within: bool,
@@ -26,7 +26,7 @@ struct SeenTask {
 /// Looks at the cgroup of every sample.
 struct CgroupFinder<'s> {
     cgroups: &'s EventSelection,
-    /// By number; those whose paths no record has told are asked for again.
+    /// By number; those whose paths no record has stated yet are checked again.
     wanted: FxHashMap<u64, bool>,
     tasks: FxHashMap<u32, SeenTask>,
 }
@@ -47,7 +47,7 @@ impl EventConsumer for CgroupFinder<'_> {
                 wanted
             }
         };
-        // The idle tasks are nobody's.
+        // The idle tasks have no cgroup.
         if tid != 0 {
             let seen = self.tasks.entry(tid).or_default();
             seen.within |= wanted;
@@ -58,7 +58,7 @@ impl EventConsumer for CgroupFinder<'_> {
 }
 
 impl EventSource {
-    /// What was found out before events were read for a result.
+    /// Notes found before events were read for a result.
     pub(super) fn found_notes(&self) -> Vec<Note> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         notes.extend(note_blocked(&self.blocked));
@@ -68,17 +68,16 @@ impl EventSource {
     }
 
     /// The threads that samples saw in cgroups, or in those below them; the numbers are in
-    /// ascending order. Of threads that were elsewhere for a part of the time a note tells.
+    /// ascending order. Of threads that were elsewhere for a part of the time there is a note.
     ///
     /// # Errors
-    /// If reading fails, or the recordings do not tell cgroups.
+    /// If reading fails, or the recordings do not state cgroups.
     pub fn tasks_of_cgroups(&self, paths: &[String]) -> Result<Vec<u32>, SourceError> {
         let mut cgroups = EventSelection::default();
         cgroups.set_cgroups(paths)?;
         self.check(&cgroups)?;
         if self.is_piped() {
-            let why = "--cgroup: which tasks are in a cgroup is known when all was read: record \
-                       into a file with --all-cgroups";
+            let why = "--cgroup: the tasks of a cgroup are known only after reading everything: record into a file with --all-cgroups";
             return Err(SelectionError(why.to_owned()).into());
         }
         let (_, finders) =
@@ -109,7 +108,7 @@ impl EventSource {
     }
 }
 
-/// Of the chosen threads those that events cannot tell of: they have not run since before.
+/// Note on the selected threads without events: those that have not run since the start.
 pub fn note_blocked(blocked: &BlockedThreads) -> Option<Note> {
     let mut blocked = blocked.clone();
     blocked.retain_unmoved();
@@ -127,8 +126,7 @@ pub fn note_blocked(blocked: &BlockedThreads) -> Option<Note> {
     let places = places.collect::<Vec<_>>().join(", ");
     let n = threads.len() as u64;
     let did = counted(n, "chosen thread was", "chosen threads were");
-    let fact =
-        format!("{did} blocked all the time, which no event tells and no table has: in {places}");
+    let fact = format!("{did} blocked all the time, without events and in no table: in {places}");
     let advice = "kymo trace -p shows the calls, kymo profile -p counts the time".to_owned();
     (n > 0).then(|| Note::doubt(NoteKind::Scope, fact, Some(advice)))
 }

@@ -77,7 +77,7 @@ pub(super) fn check(perf: &[PerfData], timeline: Option<&Timeline>) -> Result<()
         if let Some((a, b)) = wall_offset(first).zip(wall_offset(data))
             && (a.wrapping_sub(b) as i64).unsigned_abs() > SAME_BOOT
         {
-            let why = format!("it is of another start of the machine than {}", first.name());
+            let why = format!("it is from another boot of the machine than {}", first.name());
             return Err(SourceError::Clock { name: name(), why });
         }
     }

@@ -1,5 +1,4 @@
-//! How often events of each class happened. Only their numbers are read, neither fields nor
-//! tasks.
+//! Counts of events by class. Only their numbers are read, neither fields nor tasks.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +15,7 @@ use crate::trace_dat::FormatTable;
 pub struct ClassCounts {
     /// All classes that the recordings define.
     pub classes: Vec<(RecordedClass, u64)>,
-    /// What was read.
+    /// Summary of what was read.
     pub summary: ReadSummary,
 }
 
@@ -44,7 +43,7 @@ impl EventSource {
             counts.extend(events);
             summary.timeline = Some(stats);
         }
-        // A pipe tells of its classes while it is read.
+        // A pipe defines its classes while it is read.
         let mut next = vec![0; counts.len()];
         let number = |class: &RecordedClass, next: &mut Vec<u64>| match class.origin {
             ClassOrigin::Kernel if class.attr.is_none() => class.id,

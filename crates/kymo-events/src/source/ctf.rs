@@ -38,7 +38,7 @@ pub(super) struct CtfContext<'s> {
 /// Looks at the values of events.
 pub(crate) struct Walker<'s> {
     bodies: BodyReader<'s>,
-    /// What the kernel calls threads, where it was recorded, too.
+    /// Names of threads by the kernel, where it was recorded, too.
     names: Option<&'s RefCell<TaskNames>>,
     running: RefCell<RunningTasks>,
 }
@@ -79,7 +79,8 @@ impl RunningTasks {
     }
 }
 
-/// Who gets the CPU, in a class of switches whose events do not say their task.
+/// Fields of the task that gets the CPU, in a class of switches whose events do not state their
+/// task.
 fn switch_fields(ctf: &Ctf, class: u32) -> Option<[u32; 2]> {
     let class = ctf.class(class).filter(|class| class.event.name == "sched_switch")?;
     if class.fields().iter().any(|f| matches!(f.task, Some(TaskField::Tid | TaskField::VirtualTid)))
@@ -127,8 +128,7 @@ impl<'s> CtfContext<'s> {
         let addresses = &self.walker.bodies.addresses;
         let mut notes: Vec<Note> = addresses.functions().notes().into_iter().collect();
         if addresses.user_asked.load(Ordering::Relaxed) {
-            let fact =
-                "CTF does not say what programs had mapped where: their frames have no names";
+            let fact = "CTF does not contain the mappings of programs: their frames have no names";
             let advice = Some("kymo record -g -e EVENT names them".to_owned());
             notes.push(Note::doubt(NoteKind::Unresolved, fact, advice));
         }
@@ -246,7 +246,7 @@ impl<'s> BodyReader<'s> {
         let _ = self.reader.borrow_mut().see(event.class, &event.body, visitor);
     }
 
-    /// The same without its fields.
+    /// Visits the contexts of an event without its fields.
     fn visit_contexts(&self, event: &CtfEvent<'_>, visitor: &mut impl Visit) {
         let _ = self.reader.borrow_mut().see_contexts(event.class, &event.body, visitor);
     }

@@ -19,8 +19,8 @@ use crate::chain_frames::ChainFrame;
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
 use crate::selection::EventSelection;
 
-/// Batches that wait at most: as records are put in order many come at once, and then none for
-/// some time.
+/// Batches that wait at most: as records are sorted, many come in a burst, and then none for some
+/// time.
 const WAITING: usize = 32;
 /// As many wait when the thread that reads digests: else who takes them does.
 const AHEAD: usize = 8;
@@ -28,7 +28,7 @@ const AHEAD: usize = 8;
 /// Reads of events what their consumer needs. Neither tasks nor symbols are known there: only
 /// the class, time, CPU and fields of an event are.
 pub trait EventDigester: Send {
-    /// What an event comes to.
+    /// Digest of an event.
     type Digest: Copy + Send;
 
     /// Reads an event; events of which it makes nothing are not handed on.
@@ -84,7 +84,7 @@ impl<D: EventDigester> BatchDigester<'_, D> {
     }
 }
 
-/// What the two threads share.
+/// State that the two threads share.
 struct DigestQueue<D> {
     /// Batches that the consumer has not begun.
     waiting: AtomicUsize,
@@ -126,6 +126,7 @@ impl PerfState for NoState {
     fn with_symbols(&self, _see: &mut dyn FnMut(&Resolver)) {}
 
     fn write_payload(&self, _entry: &Entry<'_>, _raw: &[u8], _out: &mut Vec<u8>) {}
+    fn write_message(&self, _entry: &Entry<'_>, _raw: &[u8], _out: &mut Vec<u8>) {}
 }
 
 impl EventSource {

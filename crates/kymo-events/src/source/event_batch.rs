@@ -25,7 +25,7 @@ pub(super) struct BatchItem {
     pub(super) body: ItemBody,
 }
 
-/// Where the rest of an event is.
+/// Location of the rest of an event.
 #[derive(Clone, Copy)]
 pub(super) enum ItemBody {
     /// In the payload of an event of the kernel.
@@ -136,8 +136,8 @@ impl<'f> EventBatch<'f> {
         self.items.push(BatchItem { time, layout, task, body });
     }
 
-    /// Adds events of a program that come one after the other; `layout_of` tells the layout
-    /// of a class, if its events are wanted.
+    /// Adds events of a program that come one after the other; `layout_of` returns the layout of a
+    /// class, if its events are wanted.
     pub(super) fn push_run(
         &mut self,
         run: &Run<'_>,
@@ -157,7 +157,7 @@ impl<'f> EventBatch<'f> {
         self.tasks.len() as u32 - 1
     }
 
-    /// Says whose an event is.
+    /// Sets the task of an event.
     pub(super) fn set_task(&mut self, item: u32, task: u32) {
         if let Some(item) = self.items.get_mut(item as usize) {
             item.task = task;

@@ -61,7 +61,7 @@ impl EventSource {
                 summary.perf.push(PerfSummary::new(&data, stats));
             }
             if let Some((timeline, lanes)) = timeline.zip(lanes.as_mut()) {
-                // Events of programs may come several at once where nothing of the kernel has
+                // Events of programs may come several in one piece where nothing of the kernel has
                 // to be known for each of them.
                 let select =
                     TimelineSelect { runs: lanes.kernels.is_empty(), ..self.select(selection) };

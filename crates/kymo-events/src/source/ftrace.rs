@@ -20,7 +20,7 @@ use crate::event::{EventBody, FtraceBody, RecordedEvent, StackNames, TaskInfo};
 use crate::schema::{ClassOrigin, LayoutId, RecordedClass};
 use crate::trace_dat::{FormatTable, KnownEvent, ProcessMaps, TaskGroups, TaskName, TaskNames};
 
-/// What is known of a recording.
+/// State of a recording that is read.
 pub(super) struct KernelContext<'s> {
     data: &'s TraceDat,
     pub(super) formats: FormatTable<'s>,
@@ -42,7 +42,7 @@ struct AddressNames<'s> {
     user_asked: AtomicBool,
 }
 
-/// What events show of their recording, for all threads.
+/// Facts of a recording that its events need, for all threads.
 #[derive(Clone, Copy)]
 pub(super) struct KernelFacts<'s> {
     data: &'s TraceDat,
@@ -68,7 +68,7 @@ impl<'s> KernelContext<'s> {
         }
     }
 
-    /// What threads need that read its events.
+    /// Facts for the threads that read its events.
     pub(super) fn facts(&self) -> KernelFacts<'_> {
         let KernelContext { data, addresses, formats, .. } = self;
         KernelFacts { data, endian: formats.endian, addresses }
@@ -109,8 +109,7 @@ impl AddressNames<'_> {
             notes.push(Note::doubt(NoteKind::Unresolved, fact, advice));
         }
         if self.user_asked.load(Ordering::Relaxed) {
-            let fact = "a trace.dat does not say what its programs had mapped where: their frames \
-                        have at most the name of a binary";
+            let fact = "a trace.dat does not contain the mappings of programs: their frames have at most the name of a binary";
             let advice = Some("kymo record -g -e EVENT names them".to_owned());
             notes.push(Note::doubt(NoteKind::Unresolved, fact, advice));
         }
@@ -178,7 +177,7 @@ pub(super) struct KernelLane<'s> {
     classes: Vec<Option<Arc<RecordedClass>>>,
     join_stacks: bool,
     losses: LossMarks,
-    /// Of each ring that had an event; a machine has few.
+    /// State per ring that had an event; a machine has few.
     pending: Vec<(RingId, PendingRing)>,
 }
 

@@ -13,7 +13,7 @@ use crate::trace_dat::{KnownEvent, TaskName};
 /// Tasks that are remembered.
 const TASKS: usize = 64;
 
-/// What is done with the events of one number.
+/// Handling of the events of one number.
 #[derive(Clone, Copy)]
 struct EventPlan<'s> {
     layout: LayoutId,
@@ -48,7 +48,7 @@ pub(super) struct KernelFeed<'s> {
     kernel: u32,
     /// By number in `common_type`.
     plans: Vec<Option<EventPlan<'s>>>,
-    /// Of each ring that had an event; a machine has few.
+    /// State per ring that had an event; a machine has few.
     tails: Vec<RingTails>,
     tasks: [KnownTask; TASKS],
 }
@@ -132,7 +132,7 @@ impl<'s> KernelFeed<'s> {
             && let Some(item) = tails.join.owner(context).copied()
             && add_stack(known, e.payload, self.context, item, batch)
         {
-            // It says whose thread that is, which the event itself does not.
+            // It identifies the thread, which the event itself does not.
             if known.user_stack.is_some() {
                 let task = self.task(context.tid, batch);
                 batch.set_task(item, task);

@@ -22,16 +22,16 @@ pub trait EventConsumer: Send {
     fn event(&mut self, event: &RecordedEvent<'_>) -> ControlFlow<()>;
 }
 
-/// What a worker gets.
+/// Message to a worker.
 pub(super) enum HandOff<'f> {
     Events(EventBatch<'f>),
     Samples(SampleBatch<'f>),
 }
 
-/// What the threads share.
+/// State that the threads share.
 #[derive(Default)]
 pub(super) struct SharedBatches<'f> {
-    /// Somebody wants no more.
+    /// A receiver has stopped.
     stopped: AtomicBool,
     /// Batches that were worked on, whose memory is used again.
     spare: Mutex<Vec<EventBatch<'f>>>,

@@ -1,4 +1,4 @@
-//! Losses that were met and not yet handed on: the next event of their CPU tells of them.
+//! Losses that were read and not yet handed on: they are reported with the next event of their CPU.
 
 /// Losses by CPU; hardly ever any.
 #[derive(Default)]

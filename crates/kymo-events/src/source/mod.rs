@@ -80,7 +80,7 @@ pub enum SourceError {
     Timeline(#[from] TimelineError),
     #[error("{path}: {error}")]
     Open { path: String, error: std::io::Error },
-    #[error("{path} is no recording: neither perf.data nor trace.dat nor a directory of traces")]
+    #[error("{path} is not a recording: neither perf.data nor trace.dat nor a directory of traces")]
     NoRecording { path: String },
     #[error("{name} cannot be laid on the time of the other recordings: {why}")]
     Clock { name: String, why: String },
@@ -93,28 +93,24 @@ pub enum SourceError {
     OtherMachine { name: String, first: String },
     #[error("--kallsyms {path}: {error}")]
     Kallsyms { path: String, error: std::io::Error },
-    #[error("{name} is no perf.data: only samples of code have what is asked for")]
+    #[error("{name} is not a perf.data: only samples of code contain the requested data")]
     NoSamples { name: String },
     #[error(transparent)]
     Filter(#[from] FilterExprError),
     #[error(transparent)]
     Selection(#[from] SelectionError),
-    #[error(
-        "--cgroup: {name} does not tell in which cgroup an event happened: only samples of \
-         perf.data do"
-    )]
+    #[error("--cgroup: {name} does not contain the cgroup of events: only samples of perf.data do")]
     NoCgroups { name: String },
 }
 
-/// How events are read.
+/// Options of reading events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions {
     /// Hand out stacks that ftrace records as events of their own with the events they
     /// belong to. Such an event is handed out when it is complete: the order of time holds
     /// for each task only.
     pub join_stacks: bool,
-    /// Leave out perf.data, whose samples somebody reads who makes profiles of them
-    /// ([`EventSource::perf`]).
+    /// Leave out perf.data, whose samples the caller reads itself ([`EventSource::perf`]).
     pub without_perf_data: bool,
 }
 
@@ -128,7 +124,7 @@ pub struct EventPass<'p> {
     pub sink: &'p mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
 }
 
-/// What one perf.data holds, by time.
+/// Item of one perf.data, by time.
 #[derive(Clone, Copy)]
 pub enum PerfItem<'a, 'e> {
     /// A record that is no sample.
@@ -146,7 +142,7 @@ pub struct EventSource {
     symbols: ResolverOptions,
     /// Kernel symbols that were named for recordings of the kernel.
     kallsyms: Option<String>,
-    /// What was found out before events were read for a result.
+    /// Notes found before events were read for a result.
     notes: Mutex<Vec<Note>>,
     /// The selection that results are made with, once it is known.
     selection: Mutex<EventSelection>,
@@ -216,29 +212,29 @@ impl EventSource {
         })
     }
 
-    /// The same without a name: nobody can name it to read it again.
+    /// Removes the name: a reader of its notes cannot open it again.
     #[must_use]
     pub fn unnamed(self) -> EventSource {
         EventSource { name: String::new(), arguments: String::new(), ..self }
     }
 
-    /// The same, where the tasks of a command are followed while records are read
+    /// Sets the tree of a command's tasks, which is followed while records are read
     /// ([`EventSelection::tree`]).
     #[must_use]
     pub fn following(self, tree: Option<TaskTree>) -> EventSource {
         EventSource { tree, ..self }
     }
 
-    /// The same, with threads whose events are wanted, and that are blocked before there are
-    /// events: of those that stay so a note tells.
+    /// Sets the selected threads that are blocked before there are events: a note lists those that
+    /// stay blocked.
     #[must_use]
     pub fn beside(self, blocked: BlockedThreads) -> EventSource {
         EventSource { blocked, ..self }
     }
 
-    /// The same, where events begin when all CPUs of a flight recorder have some: before that
-    /// switches and wake-ups are missing of those whose rings went round sooner. Recordings of
-    /// perf.data, several at once, and those with events of programs are as they were.
+    /// Starts the events where all CPUs of a flight recorder have some: before that, switches and
+    /// wake-ups are missing on CPUs whose rings wrapped sooner. Leaves recordings of perf.data,
+    /// several recordings, and those with events of programs unchanged.
     #[must_use]
     pub fn beginning_together(self) -> EventSource {
         let timeline = self.timeline.as_ref().filter(|t| self.perf.is_empty() && !t.is_mixed());
@@ -263,13 +259,13 @@ impl EventSource {
         *self.selection.lock().unwrap_or_else(PoisonError::into_inner) = selection.clone();
     }
 
-    /// What is known of times and CPUs of the recordings without reading a pipe again.
+    /// Known times and CPUs of the recordings, without reading a pipe again.
     pub fn extent(&self) -> RecordedExtent {
         let span = (!self.is_piped()).then(|| self.span().ok().flatten()).flatten();
         RecordedExtent { span, cpus: self.cpu_count() }
     }
 
-    /// What the recordings are called in messages; empty if they cannot be named.
+    /// Name of the recordings in messages; empty if they cannot be named.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -301,7 +297,7 @@ impl EventSource {
         }
     }
 
-    /// The recording, if it is one perf.data: for whoever looks at samples of code.
+    /// The recording, if it is one perf.data: for analyses of code samples.
     ///
     /// # Errors
     /// If it is of another format.
@@ -339,7 +335,7 @@ impl EventSource {
         (count > 0).then_some(count)
     }
 
-    /// Where names of functions come from.
+    /// Options of symbol resolution.
     pub fn symbols(&self) -> &ResolverOptions {
         &self.symbols
     }
@@ -354,6 +350,11 @@ impl EventSource {
         perf.or_else(|| kernels().find_map(|k| of(k.options().uname.as_deref()?)))
     }
 
+    /// Name of the host that the recordings were made on, where a perf.data states it.
+    pub fn hostname(&self) -> Option<String> {
+        (0..self.perf.len()).find_map(|n| self.perf(n)?.features().hostname.clone())
+    }
+
     /// The name of a clock that counts something else than nanoseconds.
     pub fn counting_clock(&self) -> Option<&str> {
         let counts = |clock: &str| !ClockUnit::of_trace_clock(clock).is_time();
@@ -362,7 +363,7 @@ impl EventSource {
         raw.flat_map(|k| k.buffers()).map(|b| b.clock.as_str()).find(|clock| counts(clock))
     }
 
-    /// The same, for a result that needs times.
+    /// Checks that times are in nanoseconds, for a result that needs them.
     ///
     /// # Errors
     /// If a clock counts something else than nanoseconds.
@@ -382,7 +383,7 @@ impl EventSource {
         self.timeline.as_ref()
     }
 
-    /// The same, to count their times otherwise.
+    /// Recordings of trace.dat and CTF, mutable, to change their time base.
     pub fn timeline_mut(&mut self) -> Option<&mut Timeline> {
         self.timeline.as_mut()
     }
@@ -407,7 +408,7 @@ impl EventSource {
         Ok(first.zip(spans.iter().map(|s| s.1).max()))
     }
 
-    /// What the wall clock showed more than the clock that times are of, where a perf.data says so.
+    /// Offset of the wall clock from the clock of the times, where a perf.data states it.
     pub fn wall_offset(&self) -> Option<u64> {
         (0..self.perf.len()).find_map(|number| clocks::wall_offset(&*self.perf(number)?))
     }
@@ -417,8 +418,8 @@ impl EventSource {
         clocks::name(&self.perf, self.timeline.as_ref())
     }
 
-    /// Event classes of all recordings, whether events of them happened or not, as far as
-    /// they are known before reading: a pipe tells of its events while it is read.
+    /// Event classes of all recordings, whether events of them happened or not, as far as they are
+    /// known before reading: a pipe defines its events while it is read.
     pub fn classes(&self) -> Vec<RecordedClass> {
         let mut next = LayoutId::default();
         let mut classes = Vec::new();
@@ -437,8 +438,8 @@ impl EventSource {
         classes
     }
 
-    /// Checks that the events that a selection names are there. A pipe tells of its events
-    /// while it is read.
+    /// Checks that the events that a selection names are there. A pipe defines its events while it
+    /// is read.
     ///
     /// # Errors
     /// If one is not.
@@ -470,8 +471,8 @@ impl EventSource {
         (0..self.perf.len()).any(|n| self.perf(n).is_some_and(|p| p.is_pipe()))
     }
 
-    /// Hands the selected events to `sink`, by time; `Break` stops without error. What
-    /// damage left readable is handed out; the summary tells of the rest.
+    /// Hands the selected events to `sink`, by time; `Break` stops without error. Readable parts of
+    /// damaged recordings are handed out; the summary reports the rest.
     ///
     /// # Errors
     /// If reading fails, or the filter fits no event class.
@@ -649,12 +650,13 @@ impl EventSource {
         Ok(summary)
     }
 
-    /// Hands over what recordings hold by time: events of perf.data, and of the others what
-    /// their readers hand out, several events of a program at once where nothing but their
-    /// time is asked for. Renderers that know the formats take it; of the conditions only the
-    /// filter is applied to the latter, the others are the renderer's.
+    /// Hands over the contents of recordings by time: events of perf.data, and of the others the
+    /// pieces of their readers, several events of a program in one piece where only their time is
+    /// needed. Renderers that know the formats use it; of the conditions, only the filter is
+    /// applied to the latter, the others are the renderer's.
     ///
     /// # Errors
+    ///
     /// If reading fails, or the filter fits no event class.
     pub fn for_each_piece(
         &self,
@@ -799,7 +801,7 @@ impl EventSource {
     }
 }
 
-/// What recordings hold, in the form their readers hand it out.
+/// Parts of recordings, in the form of their readers.
 #[derive(Clone, Copy)]
 pub enum SourcePiece<'p, 'e> {
     /// An event of a perf.data.

@@ -22,7 +22,7 @@ use crate::state::{CommId, Located, MachineState};
 use crate::state_history::{StateMark, StateReader, StateTracker};
 use crate::task_tree::TaskTree;
 
-/// What is known of a recording at the present place.
+/// State of a recording at the current position.
 pub(crate) struct PerfContext {
     machine: RefCell<MachineState>,
     chains: RefCell<ChainResolver>,
@@ -153,6 +153,10 @@ impl PerfState for PerfContext {
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
         self.payloads.borrow_mut().write(entry, raw, out);
     }
+
+    fn write_message(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
+        self.payloads.borrow_mut().write_json_message(entry, raw, out);
+    }
 }
 
 /// The task that a sample states, by the name it has now.
@@ -185,7 +189,7 @@ pub(super) struct PerfClasses {
     payloads: RefCell<TracepointPayloads>,
     /// By number of the event.
     classes: Vec<Option<Arc<RecordedClass>>>,
-    /// Events that were known when the classes were made: a pipe tells of more.
+    /// Events that were known when the classes were made: a pipe defines more.
     known: usize,
 }
 
@@ -372,7 +376,7 @@ impl SampleFeed {
         registry: &mut Registry<'f>,
     ) -> SampleBatch<'f> {
         let state = self.tracker.apply(&records);
-        // A pipe tells of events bit by bit.
+        // A pipe defines events one by one.
         if let Some(first) = records.get(0)
             && self.layouts.len() != first.events.len()
         {
@@ -414,11 +418,11 @@ impl SampleReader {
     }
 }
 
-/// The state at the record that is looked at.
+/// State at the current record.
 struct SampleState {
     state: RefCell<StateReader>,
     chains: RefCell<ChainResolver>,
-    /// Where its figures on stacks go.
+    /// Receiver of its figures on stacks.
     unwound: SharedTally,
     payloads: RefCell<TracepointPayloads>,
     /// Tasks by thread, while no record names others.
@@ -475,6 +479,10 @@ impl PerfState for SampleState {
 
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
         self.payloads.borrow_mut().write(entry, raw, out);
+    }
+
+    fn write_message(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
+        self.payloads.borrow_mut().write_json_message(entry, raw, out);
     }
 }
 

@@ -61,7 +61,7 @@ impl<'s, 'c> BatchMerge<'s, 'c> {
         Some((lane, entry))
     }
 
-    /// What was read of each.
+    /// Statistics of each reader.
     pub(super) fn finish(self) -> Vec<Result<PerfDataReadStats, PerfDataReadError>> {
         self.readers.into_iter().map(|lane| lane.reader.finish()).collect()
     }

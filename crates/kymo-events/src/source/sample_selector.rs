@@ -27,7 +27,7 @@ pub struct SampleSelector<'f> {
     classes: PerfClasses,
 }
 
-/// State of a machine that somebody else keeps.
+/// Machine state that the caller maintains.
 struct BorrowedState<'m>(&'m MachineState);
 
 impl PerfState for BorrowedState<'_> {
@@ -43,7 +43,7 @@ impl PerfState for BorrowedState<'_> {
         None
     }
 
-    /// Who chooses samples shows none, nor their chains.
+    /// Always empty: a sample selector shows neither samples nor their chains.
     fn chain(&self, _entry: &Entry<'_>, _sample: &Sample<'_>) -> Vec<ChainFrame> {
         Vec::new()
     }
@@ -51,6 +51,7 @@ impl PerfState for BorrowedState<'_> {
     fn with_symbols(&self, _see: &mut dyn FnMut(&Resolver)) {}
 
     fn write_payload(&self, _entry: &Entry<'_>, _raw: &[u8], _out: &mut Vec<u8>) {}
+    fn write_message(&self, _entry: &Entry<'_>, _raw: &[u8], _out: &mut Vec<u8>) {}
 }
 
 impl<'f> SampleSelector<'f> {
@@ -78,8 +79,8 @@ impl<'f> SampleSelector<'f> {
         })
     }
 
-    /// By number of the event, whether it is known by now that no sample of it is selected, of a
-    /// recording that tells of its events before.
+    /// By number of the event, whether no sample of it can be selected, for a recording whose
+    /// events are known in advance.
     pub fn unwanted(&self) -> Vec<bool> {
         match self.selection.switch.is_given() {
             // Those that switch are looked at, whatever they are.

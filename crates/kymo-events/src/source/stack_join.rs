@@ -4,7 +4,7 @@
 
 use crate::event::TaskInfo;
 
-/// What an event and its stacks have in common.
+/// Common properties of an event and its stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FtraceContext {
     pub(super) tid: i32,

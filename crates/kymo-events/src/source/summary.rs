@@ -1,4 +1,4 @@
-//! What was read, as notes for the ledger: each kind of fact in one place, for all commands.
+//! Notes for the ledger on what was read: each kind of fact in one place, for all commands.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::EventSource;
 use crate::chain_frames::ChainFacts;
 use crate::losses;
 
-/// What was read of a perf.data.
+/// Statistics of a perf.data.
 #[derive(Clone, Debug)]
 pub struct PerfSummary {
     /// Its name in messages.
@@ -29,7 +29,7 @@ impl PerfSummary {
         PerfSummary { name: data.name().to_owned(), stats, notes }
     }
 
-    /// Of rings that were read while they were written.
+    /// Summary of rings that were read while they were written.
     pub(crate) fn of_rings(stats: PerfDataReadStats) -> PerfSummary {
         let mut notes: Vec<Note> = losses::note_live(&stats).into_iter().collect();
         notes.extend(notes_on_records(&stats));
@@ -37,14 +37,14 @@ impl PerfSummary {
     }
 }
 
-/// What was read of all recordings.
+/// Statistics of all recordings.
 #[derive(Clone, Debug, Default)]
 pub struct ReadSummary {
-    /// Of each perf.data.
+    /// Statistics of each perf.data.
     pub perf: Vec<PerfSummary>,
-    /// Of trace.dat and CTF.
+    /// Statistics of trace.dat and CTF.
     pub timeline: Option<Stats>,
-    /// What call chains of each perf.data were resolved with.
+    /// Facts about the resolution of each perf.data's call chains.
     pub chains: Vec<Arc<ChainFacts>>,
     pub(super) notes: Vec<Note>,
 }
@@ -104,8 +104,7 @@ impl ReadSummary {
         let late = source.map_or(0, |source| source.losses.late());
         if late > 0 {
             let fact = format!(
-                "{} of events became known after later events of other CPUs were counted: times \
-                 across them may count as whole",
+                "{} of events became known after later events of other CPUs were counted: times across them may count as complete",
                 counted(late, "loss", "losses")
             );
             add(Note::doubt(NoteKind::Lost, fact, None));
@@ -113,7 +112,7 @@ impl ReadSummary {
         self.notes.iter().cloned().for_each(&mut add);
         source.into_iter().flat_map(EventSource::found_notes).for_each(&mut add);
         if several && perf_count > 0 {
-            let fact = "the recordings are taken to be of one start of the machine";
+            let fact = "the recordings are assumed to be from one boot of the machine";
             add(Note::choice(NoteKind::Clock, fact, None));
         }
         notes
@@ -124,8 +123,8 @@ fn named(note: Note, name: &str, several: bool) -> Note {
     if several { Note { fact: format!("{name}: {}", note.fact), ..note } } else { note }
 }
 
-/// What could make a result of a perf.data less than the truth, but for damage, which the
-/// commands state as they end.
+/// Notes on what can make a result of a perf.data wrong, without damage, which the commands report
+/// as they end.
 pub fn notes_on_perf_data(data: &PerfData, s: &PerfDataReadStats) -> Vec<Note> {
     let mut notes = Vec::new();
     notes.extend(losses::note(s, &data.features().cmdline));
@@ -136,7 +135,7 @@ pub fn notes_on_perf_data(data: &PerfData, s: &PerfDataReadStats) -> Vec<Note> {
     notes
 }
 
-/// The same of records, wherever they were, but for those that were lost.
+/// Notes on records from any source, without losses.
 fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
     let mut notes = NoteList::default();
     if s.throttled > 0 {
@@ -174,7 +173,7 @@ fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
             format!("the reorder window overflowed {}", counted(s.forced_flushes, "time", "times"));
         notes.doubt(NoteKind::Order, fact, None);
     }
-    notes.counted(s.missing_user_stacks, NoteKind::Stacks, "sample lacks the user part of its stack: it was to be recorded on the way back to user space, and was not", "samples lack the user part of their stack: it was to be recorded on the way back to user space, and was not");
+    notes.counted(s.missing_user_stacks, NoteKind::Stacks, "sample lacks the user part of its stack: the kernel did not record it on the return to user space", "samples lack the user part of their stack: the kernel did not record it on the return to user space");
     if s.unfinished {
         let fact = "the recorder did not finish the file: its end is missing".to_owned();
         notes.doubt(NoteKind::Unfinished, fact, None);
@@ -189,7 +188,7 @@ pub fn notes_on_trace_data(s: &PerfDataReadStats) -> Vec<Note> {
     let what = s.aux_name();
     if s.aux_bytes > 0 || s.aux_records > 0 {
         let fact = format!(
-            "{} bytes of {what} are not decoded: what they trace is not shown",
+            "{} bytes of {what} are not decoded: their contents are not shown",
             s.aux_bytes
         );
         let advice = Some("perf script --itrace decodes them".to_owned());
@@ -235,7 +234,7 @@ impl DistinctNotes {
     }
 }
 
-/// What could make a result of the recordings less than the truth.
+/// Notes on what can make a result of the recordings wrong.
 pub fn notes_on_timeline(timeline: &Timeline, stats: &Stats) -> Vec<Note> {
     let mut all = DistinctNotes::default();
     let several = timeline.kernels().len() + usize::from(timeline.programs().is_some()) > 1;
@@ -257,8 +256,7 @@ pub fn notes_on_timeline(timeline: &Timeline, stats: &Stats) -> Vec<Note> {
         all.tell(NoteKind::Clock, fact, None);
     }
     if timeline.kernels().len() > 1 {
-        let fact = "several recordings of the kernel are taken to be of one start of the machine: \
-                    a trace.dat does not say";
+        let fact = "several kernel recordings are assumed to be from one boot of the machine: a trace.dat does not identify it";
         all.tell(NoteKind::Clock, fact, None);
     }
     if stats.apart {
@@ -269,7 +267,7 @@ pub fn notes_on_timeline(timeline: &Timeline, stats: &Stats) -> Vec<Note> {
     all.0
 }
 
-/// How far the order of events of the kernel and of programs can be trusted.
+/// Notes on the precision of the order between events of the kernel and of programs.
 fn agreement(timeline: &Timeline, ledger: &mut DistinctNotes) {
     let Some(a) = timeline.agreement() else { return };
     if a.readings == 0 {
@@ -307,7 +305,7 @@ pub fn is_damaged(timeline: &Timeline, stats: &Stats) -> bool {
         || programs.any(|(traces, s)| is_ctf_damaged(traces, s))
 }
 
-/// What could make a result of the recording less than the truth.
+/// Notes on what can make a result of the recording wrong.
 pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> Vec<Note> {
     let mut l = DistinctNotes::default();
     let more = || Some("record with larger rings: kymo trace --buffer-size".to_owned());
@@ -318,7 +316,7 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> V
     let dropped = data.options().dropped_by_counters().unwrap_or(0);
     if is_flight_recorder && s.lost_before > 0 && s.lost_before == s.lost_places {
         // The counters go on while the ring is read.
-        let fact = "what came before the first events of a CPU was overwritten";
+        let fact = "events before the first ones of a CPU were overwritten";
         let advice = "to keep more: kymo session create --buffer-size".to_owned();
         l.tell(NoteKind::Overwritten, fact, Some(advice));
     } else if let Some(total) = total.filter(|_| s.lost_unknown > 0) {
@@ -331,10 +329,7 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> V
         }
         if s.lost_unknown > 0 {
             let n = s.lost_unknown;
-            let fact = format!(
-                "events lost in {}, their number is not known",
-                counted(n, "place", "places")
-            );
+            let fact = format!("events lost in {}, number unknown", counted(n, "place", "places"));
             l.note(NoteKind::Lost, fact, more());
         }
         if dropped > 0 && s.lost_places == 0 {
@@ -377,7 +372,7 @@ pub fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::TraceDatReadStats) ->
     s.damaged_places > 0 || !data.damage().is_empty()
 }
 
-/// What could make a result of the traces less than the truth.
+/// Notes on what can make a result of the traces wrong.
 pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
     let mut l = DistinctNotes::default();
     let more = || Some("record with larger or more sub-buffers".to_owned());
@@ -440,8 +435,8 @@ pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
     if s.foreign_packets > 0 {
         let fact = counted(
             s.foreign_packets,
-            "packet states another uuid than the metadata: it is read by these",
-            "packets state another uuid than the metadata: they are read by these",
+            "packet has a different uuid than the metadata, which are used anyway",
+            "packets have a different uuid than the metadata, which are used anyway",
         );
         l.tell(NoteKind::Metadata, fact, None);
     }

@@ -33,7 +33,7 @@ pub struct KnownEvent {
     pub group: Option<TaskGroupEvent>,
 }
 
-/// Where the entries of a stack are.
+/// Location of the entries of a stack.
 pub struct StackFormat {
     offset: usize,
     size: Option<Field>,
@@ -56,8 +56,8 @@ impl StackFormat {
         self.process.as_ref()?.int(payload, endian)?.try_into().ok()
     }
 
-    /// The entries, innermost first. The field is declared with eight; there
-    /// are as many as `size` says or the payload has.
+    /// The entries, innermost first. The field is declared with eight; `size` and the payload limit
+    /// their number.
     pub fn entries(&self, payload: &[u8], endian: Endian) -> impl Iterator<Item = u64> {
         let long = usize::from(self.long_size);
         let size = self.size.as_ref().and_then(|f| f.int(payload, endian));
@@ -80,7 +80,7 @@ struct Entry<'m> {
     known: OnceLock<Result<Box<KnownEvent>, String>>,
 }
 
-/// Where the fields that every event has lie.
+/// Offsets of the fields common to all events.
 #[derive(Clone, Copy, Debug)]
 struct Common {
     flags: usize,

@@ -4,7 +4,7 @@
 use kymo_format::{EventFormat, Field};
 use kymo_model::Endian;
 
-/// What an event of the function-graph tracer is.
+/// Event of the function-graph tracer.
 #[derive(Clone, Debug)]
 pub enum GraphEvent {
     /// A function begins.
@@ -55,13 +55,13 @@ impl GraphEvent {
         self.func_field().int(payload, endian).unwrap_or(0) as u64
     }
 
-    /// How deep it is nested, within reason.
+    /// Nesting depth, within reason.
     pub fn depth(&self, payload: &[u8], endian: Endian) -> usize {
         let (GraphEvent::Entry { depth, .. } | GraphEvent::Exit { depth, .. }) = self;
         depth.int(payload, endian).map_or(0, |d| d.clamp(0, 500) as usize)
     }
 
-    /// How long the function took; only an exit tells.
+    /// Duration of the function, in ns; `None` for an entry.
     pub fn duration(&self, payload: &[u8], endian: Endian) -> Option<u64> {
         let GraphEvent::Exit { calltime, rettime, .. } = self else { return None };
         let time = |f: &Field| f.int(payload, endian).map(|t| t as u64);
@@ -87,7 +87,7 @@ impl GraphEntry {
         begins.then(|| GraphEntry { func: graph.func(payload, endian), tid })
     }
 
-    /// How long the function took, if the event after the entry is its exit.
+    /// Duration of the function, in ns, if the event after the entry is its exit.
     pub fn duration(
         self,
         graph: &GraphEvent,

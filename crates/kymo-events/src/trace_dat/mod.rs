@@ -1,5 +1,5 @@
-//! What it takes to read events of a trace.dat: its formats, parsed when first asked
-//! for, and the names of its tasks.
+//! Context for reading events of a trace.dat: its formats, parsed on first use, and the names of
+//! its tasks.
 
 mod event_formats;
 mod function_graph;

@@ -1,5 +1,5 @@
-//! What processes had mapped, as far as a trace.dat says it (`trace-cmd record --proc-map`):
-//! `PID COUNT NAME`, and a line `START END PATH` for each mapping.
+//! Mappings of processes in a trace.dat (`trace-cmd record --proc-map`): `PID COUNT NAME`, and a
+//! line `START END PATH` for each mapping.
 
 use rustc_hash::FxHashMap;
 

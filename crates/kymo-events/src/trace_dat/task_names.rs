@@ -88,7 +88,7 @@ impl NameChange {
     }
 }
 
-/// What became known of the name of a task.
+/// New facts about the name of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewName {
     /// The task.
@@ -157,8 +157,8 @@ impl TaskNames {
         let task = |pid: &Field| i32::try_from(pid.int(payload, endian)?).ok();
         for (comm, pid) in &known.names_of_tasks {
             let Some(pid) = task(pid) else { continue };
-            // A child is born with its parent's name, and most take another: where no event tells
-            // of that, the name at the end is more likely.
+            // A child is born with its parent's name, and most take another: where no event reports
+            // that, the name at the end is more likely.
             let is_birth = comm.name == "child_comm" && self.is_over && !self.has_changes;
             if is_birth && self.saved.contains_key(&pid) {
                 if self.stated.remove(&pid).is_some() {
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(name(&names, 12), "second");
         assert_eq!(see(&mut names, &exit, 12, &["second"]), None);
         assert_eq!(see(&mut names, &free, 12, &["second"]).as_deref(), Some("second"));
-        // Whoever gets the number then is another task, whose name was saved.
+        // The next owner of the number is another task, whose name was saved.
         assert_eq!(name(&names, 12), "last");
         assert_eq!(see(&mut names, &exit, 0, &["swapper/0"]), None);
         assert_eq!(name(&names, 0), "<idle>");

@@ -12,13 +12,13 @@ use super::types::{Struct, Type};
 pub(crate) struct Aligns(FxHashMap<usize, u32>);
 
 impl Aligns {
-    /// Of a structure: the largest of its fields', and what it asks itself.
+    /// Alignment of a structure: the largest of its fields', and its own.
     pub(crate) fn of_struct(&mut self, of: &Struct) -> u32 {
         let fields = of.fields.iter().map(|f| self.of(&f.of)).max();
         fields.unwrap_or(1).max(of.align).max(1)
     }
 
-    /// Of any type.
+    /// Alignment of any type.
     pub(crate) fn of(&mut self, of: &Type) -> u32 {
         match of {
             Type::Int(i) => i.align,

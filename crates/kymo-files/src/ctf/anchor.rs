@@ -19,7 +19,7 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// What a name of the environment begins with, by the place of the anchor.
+    /// Prefix of the environment names of the anchor at `place`.
     fn prefix(place: usize) -> String {
         if place == 0 { "anchor_".to_owned() } else { format!("anchor_{place}_") }
     }

@@ -1,8 +1,7 @@
-//! What kymo's traces of programs say beyond CTF 1.8: the print formats of events, and the
-//! code that the program had mapped. CTF 1.8 has no attributes of a user's own that readers
-//! pass over in silence, but it has the environment: a value there belongs to whoever knows
-//! its name. So these are values of the environment in a metadata text and fields of
-//! [`Metadata`] otherwise (`docs/formats/ctf.md`, "Attributes").
+//! Attributes of program traces beyond CTF 1.8: the print formats of events, and the code that the
+//! program had mapped. CTF 1.8 has no user-defined attributes that readers ignore, but it has the
+//! environment, whose unknown names they do ignore. So these are values of the environment in a
+//! metadata text and fields of [`Metadata`] otherwise (`docs/formats/ctf.md`, "Attributes").
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! What the metadata of a trace says, as data: made by the parsers from TSDL (CTF 1.8) and
-//! JSON (CTF 2), by tracers for the writer, which prints TSDL.
+//! Metadata of a trace, as data: made by the parsers from TSDL (CTF 1.8) and JSON (CTF 2), by
+//! tracers for the writer, which prints TSDL.
 //!
-//! Types are trees whose shared parts are shared (`Arc`), so that a text that
-//! names one type in many places costs no more than it says.
+//! Types are trees whose shared parts are shared (`Arc`), so that a text that names one type in
+//! many places costs no more than its length.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct Metadata {
     pub uuid: Option<[u8; 16]>,
     /// Byte order of types that state none.
     pub byte_order: Endian,
-    /// What each packet begins with.
+    /// Header of each packet.
     pub packet_header: Option<Arc<Struct>>,
     /// The environment: names and values, meanings up to the tracer.
     pub env: Vec<(String, EnvValue)>,
@@ -32,7 +32,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Of a trace in which nothing is declared yet.
+    /// Metadata of a trace without declarations.
     pub fn new(byte_order: Endian) -> Metadata {
         Metadata {
             version: CtfVersion::V1_8,
@@ -98,11 +98,11 @@ pub enum ClockOrigin {
 /// after that its value was 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockClass {
-    /// What fields call it.
+    /// Name that fields refer to.
     pub name: String,
-    /// The same in all traces that use the same clock.
+    /// UUID, equal in all traces that use the clock.
     pub uuid: Option<[u8; 16]>,
-    /// What it is.
+    /// Description.
     pub description: String,
     /// Ticks a second.
     pub freq: u64,
@@ -140,11 +140,11 @@ impl ClockClass {
 pub struct StreamClass {
     /// Its number, which packet headers name.
     pub id: u64,
-    /// What follows the packet header.
+    /// Context after the packet header.
     pub packet_context: Option<Arc<Struct>>,
-    /// What each event begins with.
+    /// Header of each event.
     pub event_header: Option<Arc<Struct>>,
-    /// What follows it in each event.
+    /// Context after the header of each event.
     pub event_context: Option<Arc<Struct>>,
     /// The events.
     pub events: Vec<EventClass>,
@@ -161,12 +161,12 @@ pub struct EventClass {
     pub loglevel: Option<i64>,
     /// `model.emf.uri`.
     pub emf_uri: Option<String>,
-    /// How its fields are put into a sentence: text with `{field}`, `{field:x}`, `{{` and `}}`.
-    /// An attribute of kymo's, kept in the environment, where other readers pass over it.
+    /// Format of an event's text: `{field}`, `{field:x}`, `{{` and `}}` within text. An attribute
+    /// of kymo's, kept in the environment, where other readers ignore it.
     pub print_format: Option<String>,
-    /// What it means. Written as a comment before the event, and read from there.
+    /// Documentation of the event. Written as a comment before it, and read from there.
     pub doc: Option<String>,
-    /// What stands between the stream's context and the fields.
+    /// Context between the stream's context and the fields.
     pub context: Option<Arc<Struct>>,
     /// Its own fields.
     pub fields: Option<Arc<Struct>>,
@@ -187,7 +187,7 @@ impl Struct {
         Struct { fields: fields.into_iter().collect(), align: 0 }
     }
 
-    /// The same, aligned to at least that number of bits.
+    /// Sets the minimum alignment, in bits.
     pub fn aligned(mut self, bits: u32) -> Struct {
         self.align = bits;
         self
@@ -275,7 +275,7 @@ impl std::fmt::Display for FieldPath {
     }
 }
 
-/// How bytes are text.
+/// Text encoding of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
     /// They are not.
@@ -302,7 +302,7 @@ impl Encoding {
     }
 }
 
-/// What readers themselves make of a number, as CTF 2 states it.
+/// Role of a number for readers, as CTF 2 declares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of the specification")]
 pub enum CtfRole {

@@ -12,11 +12,11 @@ use super::write::synth::finished_round;
 use super::write::{EventMeta, FeatureSections, PerfDataWriter};
 use super::{Entry, EventDesc, Feature, Features, PerfData, PerfDataReadStats, RecordOrder};
 
-/// Where the new recording goes.
+/// Destination of the new recording.
 pub enum RewriteTarget {
     /// A file, which becomes of the file form.
     File(File),
-    /// What can only be written to, which becomes of the pipe form.
+    /// Stream that is only written to, for the pipe form.
     Pipe(Box<dyn Write + Send>),
 }
 
@@ -43,7 +43,7 @@ pub enum RewriteError {
     NoEvents,
 }
 
-/// What is done on the way.
+/// Changes made on the way.
 pub trait Rewriting {
     /// Appends what stands in the new recording for this record: [`append`] keeps it.
     fn record(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>);
@@ -60,9 +60,12 @@ pub trait Rewriting {
     }
 
     /// Changes what the new recording says of an event whose samples are changed.
-    fn change_event(&self, _attr: &mut Attr) {}
+    fn change_event(&self, _attr: &mut Attr, _features: &Features) {}
 
-    /// Binaries with build-ids that are told besides those that the recording has.
+    /// Changes or removes sections of the new recording, whose events are `events`.
+    fn change_sections(&self, _sections: &mut FeatureSections, _events: &[EventMeta]) {}
+
+    /// Build-ids of binaries to add to those that the recording has.
     fn build_ids(&mut self) -> Vec<BuildIdOf> {
         Vec::new()
     }
@@ -77,7 +80,7 @@ pub fn append(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(raw.body);
 }
 
-/// Appends the record of a pipe that tells a build-id.
+/// Appends the record of a pipe that holds a build-id.
 pub fn append_build_id(binary: &BuildIdOf, out: &mut Vec<u8>) {
     out.extend(build_id_record(binary));
 }
@@ -120,7 +123,10 @@ pub fn rewrite(
     let sections = if writer.is_pipe() {
         FeatureSections::new()
     } else {
-        sections(input.features(), &rewriting.build_ids())
+        let mut sections = sections(input.features(), &rewriting.build_ids());
+        let events = described(input.events(), input.features(), rewriting);
+        rewriting.change_sections(&mut sections, &events);
+        sections
     };
     // What is missing in the one is missing in the other.
     let is_whole =
@@ -149,16 +155,11 @@ impl Rewriter {
         if events.is_empty() {
             return Err(RewriteError::NoEvents);
         }
-        let meta = |event: &EventDesc| {
-            let mut attr = event.attr.clone();
-            rewriting.change_event(&mut attr);
-            let (name, ids) = (event.name.clone(), event.ids.clone());
-            EventMeta { name, attr, ids, ..EventMeta::default() }
-        };
-        let events: Vec<EventMeta> = events.iter().map(meta).collect();
+        let events = described(events, features, rewriting);
         self.writer = Some(match target {
             RewriteTarget::File(file) => {
                 let mut early = sections(features, &[]);
+                rewriting.change_sections(&mut early, &events);
                 // Grows until the end.
                 early.remove(&Feature::BUILD_ID);
                 PerfDataWriter::file(file, events, &early)?
@@ -166,6 +167,7 @@ impl Rewriter {
             RewriteTarget::Pipe(pipe) => {
                 let added = rewriting.build_ids();
                 let mut early = sections(features, &added);
+                rewriting.change_sections(&mut early, &events);
                 // A section may be larger than a record.
                 early.remove(&Feature::BUILD_ID);
                 let tracing = early.remove(&Feature::TRACING_DATA);
@@ -215,6 +217,21 @@ impl Rewriter {
     }
 }
 
+/// Events as the new recording describes them.
+fn described(
+    events: &[EventDesc],
+    features: &Features,
+    rewriting: &dyn Rewriting,
+) -> Vec<EventMeta> {
+    let meta = |event: &EventDesc| {
+        let mut attr = event.attr.clone();
+        rewriting.change_event(&mut attr, features);
+        let (name, ids) = (event.name.clone(), event.ids.clone());
+        EventMeta { name, attr, ids, ..EventMeta::default() }
+    };
+    events.iter().map(meta).collect()
+}
+
 /// The sections of the new recording.
 fn sections(features: &Features, added: &[BuildIdOf]) -> FeatureSections {
     let mut sections = features.raw.clone();
@@ -231,7 +248,7 @@ fn sections(features: &Features, added: &[BuildIdOf]) -> FeatureSections {
     sections
 }
 
-/// What the recording tells, and what it does not.
+/// Build IDs of the recording, and added ones that it lacks.
 fn build_ids(features: &Features, added: &[BuildIdOf]) -> Vec<BuildIdOf> {
     let told = features.build_ids.iter().map(|entry| BuildIdOf {
         kernel: entry.misc & kymo_model::Misc::CPUMODE_MASK == kymo_model::Misc::KERNEL,

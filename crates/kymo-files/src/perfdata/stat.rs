@@ -19,7 +19,7 @@ const ROUND_FINAL: u64 = 1;
 /// Most terms of a configuration, and threads, that are taken from a file.
 const MOST: u64 = 1 << 16;
 
-/// How the counts are meant.
+/// Interpretation of the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatConfig {
     /// perf's number of what they are summed by, which differs between versions above 3.
@@ -62,7 +62,7 @@ impl StatConfig {
     }
 }
 
-/// What one counter had counted.
+/// Value of one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatValue {
     /// The counter.
@@ -128,7 +128,7 @@ impl StatRound {
 /// A record that is about counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatRecord {
-    /// How the counts are meant.
+    /// Interpretation of the counts.
     Config(StatConfig),
     /// The threads that were counted, -1 for all, with their names.
     Threads(Vec<(i64, String)>),

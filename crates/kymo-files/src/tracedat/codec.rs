@@ -2,7 +2,7 @@
 
 use std::io::{Error, ErrorKind, Read as _, Result};
 
-/// How the sections of a version 7 file are compressed.
+/// Compression of the sections of a version 7 file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all; version 6 knows nothing else.

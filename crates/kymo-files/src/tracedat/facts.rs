@@ -1,6 +1,6 @@
-//! What a file says of the machine and of the recording, beside the events.
+//! Facts about the machine and the recording, beside the events.
 
-/// How times of the x86-tsc clock become nanoseconds.
+/// Conversion of the x86-tsc clock to nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TscToNsec {
     /// Multiplier.
@@ -22,7 +22,7 @@ pub struct Guest {
     pub vcpus: Vec<(u32, u32)>,
 }
 
-/// How the clocks of one CPU of a guest and its host differ.
+/// Difference between the clocks of one CPU of a guest and its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuShift {
     /// Guest times the others belong to.
@@ -47,7 +47,7 @@ pub struct TimeShift {
 /// The options of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceDatOptions {
-    /// What to add to times to get the time of day, as written.
+    /// Offset from times to the time of day, as written.
     pub date: Option<String>,
     /// Text of each CPU's `stats`, and the headings between instances.
     pub cpustat: Vec<String>,
@@ -57,7 +57,7 @@ pub struct TraceDatOptions {
     pub uname: Option<String>,
     /// Events connected by name.
     pub hooks: Vec<String>,
-    /// What to add to every time, as written.
+    /// Offset added to every time, as written.
     pub offset: Option<String>,
     /// CPUs of the machine.
     pub cpu_count: Option<u32>,
@@ -92,9 +92,9 @@ impl TraceDatOptions {
         self.version.as_deref().is_some_and(|version| version.ends_with(FLIGHT_RECORDER))
     }
 
-    /// Events that the kernel counted as lost or overwritten on all CPUs, from the begin of the
-    /// ring to when the recorder looked at its `stats`; `None` if it did not, or for several
-    /// instances, whose figures stand behind each other.
+    /// Events that the kernel counted as lost or overwritten on all CPUs, from the start of the
+    /// ring until the recorder read its `stats`; `None` if it did not, or for several instances,
+    /// whose figures follow each other.
     pub fn lost_by_counters(&self) -> Option<u64> {
         self.counted(&["overrun", "commit overrun", "dropped events"])
     }

@@ -99,8 +99,9 @@ pub(crate) fn collect(bytes: &[u8], order: RecordOrder) -> Result<Collected, Per
     Ok(read)
 }
 
-/// The same records in the same order. By time those without one, as round marks are, come as
-/// early as they are read: among the others their place is a matter of the portions.
+/// Asserts that two passes deliver equal records in equal order. By time, records without one, such
+/// as round marks, come as early as they are read: their position among the others depends on the
+/// portions.
 fn same(mapped: &[Record], read: &[Record], order: RecordOrder) {
     if mapped == read {
         return;

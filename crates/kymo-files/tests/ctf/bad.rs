@@ -201,14 +201,14 @@ fn rows_without_end_or_size_end() {
     bytes.extend(u64::MAX.to_le_bytes());
     bytes.resize(100, 7);
     for (fields, told) in [
-        ("u64 n; u8 a[n];", "reaches beyond the end"),
+        ("u64 n; u8 a[n];", "extends beyond the end"),
         ("u64 n; struct { } a[n];", "too many elements without a size"),
-        ("u64 n; u8 z; u8 a[n][n];", "reaches beyond the end"),
+        ("u64 n; u8 z; u8 a[n][n];", "extends beyond the end"),
         ("u64 n; struct { u8 none[0]; } a[n];", "too many elements without a size"),
-        ("u8 a[18446744073709551615];", "reaches beyond the end"),
+        ("u8 a[18446744073709551615];", "extends beyond the end"),
         ("integer { size = 8; encoding = UTF8; } a[4611686018427387904];", "beyond the end"),
-        ("string s;", "reaches beyond the end"),
-        ("struct { u8 a; } align(1048576) s;", "reaches beyond the end"),
+        ("string s;", "extends beyond the end"),
+        ("struct { u8 a; } align(1048576) s;", "extends beyond the end"),
         ("enum : u8 { a = 3 } t; variant <t> { u8 a; } v;", "no option is chosen"),
     ] {
         let dir = trace(&of_fields("", fields), &bytes);
@@ -282,7 +282,7 @@ fn types_within_types_cost_no_more_than_their_text() {
 }
 
 #[test]
-fn packets_that_lie_about_their_sizes_are_told() {
+fn packets_that_lie_about_their_sizes_are_reported() {
     let text = "/* CTF 1.8 */ typealias integer { size = 64; align = 8; } := u64;
         trace { major = 1; minor = 8; byte_order = le; };
         stream { packet.context := struct { u64 content_size; u64 packet_size; }; };

@@ -67,8 +67,8 @@ fn traces_of_lttng_have_the_values_that_babeltrace2_shows() {
     assert_eq!(said.lines().count() as u64, stats.lost_places);
 }
 
-/// What a session leaves: archives of a rotation, a snapshot, and what `lttng-crash` makes of the
-/// shared memory of one that nobody stopped; with indexes beside the streams.
+/// Outputs of a session: archives of a rotation, a snapshot, and the recovery by `lttng-crash` from
+/// the shared memory of one that was not stopped; with indexes beside the streams.
 #[test]
 fn rotations_snapshots_and_crashed_sessions_are_read() {
     if require(&NEEDS) {

@@ -16,7 +16,7 @@ use crate::packet_writer::{PacketWriter, Value};
 
 pub(crate) const UUID: [u8; 16] = *b"kymo-ctf-test-17";
 
-/// How numbers lie in memory.
+/// Packing of numbers in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     Bytes,
@@ -24,7 +24,7 @@ pub(crate) enum Packing {
     Natural,
 }
 
-/// What events begin with.
+/// Header of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     /// 5 and 27 bits.
@@ -88,7 +88,7 @@ impl Form {
         Type::Int(int)
     }
 
-    /// What events begin with, and its values.
+    /// Header of events, and its values.
     fn header(self) -> Struct {
         let (id, short) = match self.header {
             Header::Compact => (5, 27),
@@ -376,7 +376,7 @@ impl Stream {
         w.structure(&context, &context_of(0, 0));
         for (i, (kind, n, time)) in events.iter().enumerate() {
             let event = &stream.events[*kind];
-            // Where the time before is not known the header tells all of it.
+            // Where the time before is not known, the header holds all of it.
             let extended = i % 5 == 4;
             let head = self.form.head(event.id, *time, extended);
             w.structure(stream.event_header.as_ref().unwrap(), &head);

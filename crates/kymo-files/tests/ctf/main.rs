@@ -69,7 +69,7 @@ fn metadata_is_read_as_it_was_written() {
     }
 }
 
-/// How many of something the peer's warnings count, and in how many places.
+/// Number of discarded items that the peer's warnings count, and of the warnings.
 fn counted(said: &str, what: &str) -> (u64, u64) {
     let counts = said.lines().filter_map(|l| {
         let (n, _) = l.split_once("discarded ")?.1.split_once(what)?;

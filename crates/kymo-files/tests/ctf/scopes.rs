@@ -38,7 +38,7 @@ event { id = 5; name = "five"; fields := struct {
 };
 "#;
 
-/// What babeltrace2 2.0.4 does not read: tags that lie in a scope before.
+/// Tags in an outer scope, which babeltrace2 2.0.4 does not read.
 const TAGS: [&str; 2] = ["variant <id> { u8 few; u16 many; } by_id;", V];
 const V: &str = "variant <id> { string few; u8 many; } v;";
 

@@ -239,7 +239,7 @@ fn every_field_class_has_the_value_it_was_written_with() {
     }
 }
 
-/// What babeltrace2 shows in other words, or not at all.
+/// Field classes that babeltrace2 shows differently, or not at all.
 #[test]
 fn blobs_optional_fields_and_halves_are_read() {
     let blob = r#""type": "static-length-blob", "length": 3, "media-type": "image/png""#;
@@ -450,9 +450,9 @@ fn metadata_that_are_wrong_are_refused_or_passed_over_with_the_reason() {
         (r#""type": "dynamic-length-blob", "length-field-location": {"path": [null]}"#.into(),
          "`path` names no field"),
         (r#""type": "dynamic-length-blob", "length-field-location": {"path": ["n"]}"#.into(),
-         "is no length of `x`"),
+         "cannot be the length of `x`"),
         (r#""type": "dynamic-length-blob", "length-field-location": {"path": [null, null, "n"]}"#
-             .into(), "is no length of `x`"),
+             .into(), "cannot be the length of `x`"),
         (r#""type": "optional", "field-class": "u8", "selector-field-location": {"path": ["y"]}"#
              .into(), "does not select for `x`"),
     ] {

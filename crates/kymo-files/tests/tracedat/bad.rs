@@ -49,9 +49,9 @@ fn cut_anywhere_it_delivers_what_is_whole() {
                 continue;
             };
             let (seen, stats) = events(&data);
-            let told = !data.damage().is_empty() || stats.damaged_places > 0;
+            let reported = !data.damage().is_empty() || stats.damaged_places > 0;
             // Behind the last event of the file there is only padding.
-            assert!(told || seen.len() == 1200, "{format:?} cut at {n}: nothing said");
+            assert!(reported || seen.len() == 1200, "{format:?} cut at {n}: nothing said");
             for (cut, all) in by_cpu(&seen).iter().zip(&all) {
                 assert_eq!(cut[..], all[..cut.len()], "{format:?} cut at {n}");
             }
@@ -97,7 +97,7 @@ fn no_changed_byte_makes_reading_fail_badly() {
 }
 
 #[test]
-fn a_lying_size_is_told_with_its_place() {
+fn a_lying_size_is_reported_with_its_place() {
     let format = Format { version: 7, compression: Compression::None };
     let whole = made(format, &facts(Endian::Little, 8));
     let find = |needle: &[u8]| whole.windows(needle.len()).position(|w| w == needle).unwrap();
@@ -105,20 +105,20 @@ fn a_lying_size_is_told_with_its_place() {
         let mut bytes = whole.clone();
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
         let data = open(&bytes).unwrap();
-        let told = data.damage().iter().map(|d| (d.offset, d.what.clone())).collect::<Vec<_>>();
-        (told, events(&data).0.len())
+        let reported = data.damage().iter().map(|d| (d.offset, d.what.clone())).collect::<Vec<_>>();
+        (reported, events(&data).0.len())
     };
     // The size of header_page: its table is gone, pages are read without it.
     let at = find(b"header_page\0") + 12;
-    let (told, n) = lie(at, u64::MAX / 2);
-    assert_eq!(told[0].0, at as u64 + 8);
-    assert!(told[0].1.starts_with("header_page of 9223372036854775807 bytes"), "{told:?}");
+    let (reported, n) = lie(at, u64::MAX / 2);
+    assert_eq!(reported[0].0, at as u64 + 8);
+    assert!(reported[0].1.starts_with("header_page of 9223372036854775807 bytes"), "{reported:?}");
     assert_eq!(n, 1200);
     // Where the options are.
     let at = find(b"none\0\0") + 6;
-    let (told, n) = lie(at, whole.len() as u64 + 1);
-    assert_eq!((told[0].0, n), (at as u64, 0));
-    assert!(told[0].1.contains("OPTIONS section at"), "{told:?}");
+    let (reported, n) = lie(at, whole.len() as u64 + 1);
+    assert_eq!((reported[0].0, n), (at as u64, 0));
+    assert!(reported[0].1.contains("OPTIONS section at"), "{reported:?}");
 }
 
 #[test]
@@ -132,12 +132,12 @@ fn an_options_chain_that_is_a_ring_ends() {
     let at = bytes.windows(14).rposition(|w| w == done).unwrap();
     bytes[at + 6..at + 14].copy_from_slice(&first);
     let data = open(&bytes).unwrap();
-    let told: Vec<_> = data.damage().iter().map(|d| d.what.as_str()).collect();
+    let reported: Vec<_> = data.damage().iter().map(|d| d.what.as_str()).collect();
     assert!(
-        told[0].starts_with("options at ") && told[0].ends_with("were read already"),
-        "{told:?}"
+        reported[0].starts_with("options at ") && reported[0].ends_with("were read already"),
+        "{reported:?}"
     );
-    assert_eq!((told.len(), data.buffers().len()), (1, 3));
+    assert_eq!((reported.len(), data.buffers().len()), (1, 3));
 }
 
 /// The largest resident set so far, in bytes.
@@ -158,8 +158,8 @@ fn counts_that_lie_cost_no_memory() {
     many.resize(32 << 20, 0);
     let before = peak();
     let data = open(&many).unwrap();
-    let told = data.damage()[0].what.clone();
-    assert_eq!(told, "more than 131072 formats");
+    let reported = data.damage()[0].what.clone();
+    assert_eq!(reported, "more than 131072 formats");
     assert!(peak() - before < 100 << 20, "{} bytes more", peak() - before);
 
     let format = Format { version: 7, compression: Compression::Zstd };

@@ -80,7 +80,7 @@ pub(crate) fn facts(endian: Endian, long_size: u8) -> TraceFacts {
     TraceFacts { endian, long_size, page_size: 4096, machine, options }
 }
 
-/// Options that no ordinary file has all at once.
+/// All options together, which no ordinary file has.
 pub(crate) fn all_options(options: &mut TraceDatOptions) {
     options.date = Some("0x1000".to_owned());
     options.offset = Some("-5".to_owned());
@@ -131,8 +131,8 @@ fn page(facts: &TraceFacts, events: &[(u64, u32)], lost: Option<u64>) -> Vec<u8>
     page
 }
 
-/// What is in the rings: three instances, two CPUs, several pages each. The
-/// number of an event is its place in the order of time.
+/// Contents of the rings: three instances, two CPUs, several pages each. The number of an event is
+/// its place in the order of time.
 pub(crate) fn pages(facts: &TraceFacts) -> Vec<Vec<Vec<u8>>> {
     let mut number = 0;
     let mut rings = vec![vec![Vec::new(); 2]; 3];

@@ -1,4 +1,4 @@
-//! Where the parts of a page lie, and the page's own header.
+//! Offsets of the parts of a page, and the page's own header.
 
 use kymo_model::Endian;
 
@@ -13,7 +13,7 @@ const COMMIT: u64 = (1 << 27) - 1;
 /// No kernel makes larger sub-buffers (its order is at most 7 of 64 KiB pages).
 const MAX_PAGE: u32 = 16 << 20;
 
-/// What is wrong with a page or its description.
+/// Errors of a page or its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// The text of `header_page` lacks a field that is needed.
@@ -63,7 +63,7 @@ pub enum Missed {
     Count(u64),
 }
 
-/// Where the parts of a ring page lie.
+/// Offsets of the parts of a ring page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLayout {
     /// Byte order of the pages.
@@ -105,7 +105,7 @@ impl PageLayout {
         PageLayout { endian, page_size, timestamp, commit, long_size, data }.checked()
     }
 
-    /// The same layout with pages of another size.
+    /// Returns this layout with another page size.
     pub fn with_page_size(self, page_size: u32) -> Result<PageLayout, RingError> {
         PageLayout { page_size, ..self }.checked()
     }
@@ -152,8 +152,8 @@ impl PageLayout {
         Ok(Page { timestamp, missed, data, start: need, endian: self.endian })
     }
 
-    /// What can be walked of a page whose commit word lies or whose end is
-    /// gone: everything that is there.
+    /// Page with an invalid commit word or a missing end, as far as it can be walked: all present
+    /// bytes.
     pub fn damaged_page<'a>(&self, bytes: &'a [u8]) -> Option<Page<'a>> {
         let at = bytes.get(self.timestamp as usize..)?;
         let timestamp = self.endian.u64(*at.first_chunk()?);
@@ -189,7 +189,7 @@ fn field_of(text: &str, name: &str) -> Option<(u32, u32)> {
 pub struct Page<'a> {
     /// Time the deltas count from.
     pub timestamp: u64,
-    /// What was lost before it.
+    /// Events lost before it.
     pub missed: Option<Missed>,
     /// The records.
     pub data: &'a [u8],

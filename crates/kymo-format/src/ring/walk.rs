@@ -44,8 +44,8 @@ impl<'a> Events<'a> {
         Events { data, pos: 0, start, time, endian }
     }
 
-    /// Where the next record begins, from the start of the page. With
-    /// [`time`](Self::time) it is all that is needed to go on later.
+    /// Offset of the next record from the start of the page. Together with [`time`](Self::time), it
+    /// is enough to continue later.
     #[inline]
     pub fn position(&self) -> usize {
         self.start + self.pos
@@ -57,7 +57,7 @@ impl<'a> Events<'a> {
         self.time
     }
 
-    /// Goes on where another walk over the same page stopped.
+    /// Continues where another walk over the same page stopped.
     #[inline]
     pub fn resume(mut self, position: usize, time: u64) -> Self {
         self.pos = position.saturating_sub(self.start).min(self.data.len());

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Systems whose events the workload causes. Events that fire for whoever
-/// happens to run stay within the traced threads by `set_event_pid`.
+/// Systems whose events the workload causes. Events that fire for any running task stay within the
+/// traced threads by `set_event_pid`.
 const SYSTEMS: &[&str] = &[
     "sched",
     "raw_syscalls",

@@ -61,7 +61,7 @@ fn tcp(address: &str) {
     }
     drop(client);
     assert_eq!(server.join().unwrap(), 150_000);
-    // Nobody listens any more.
+    // The server has stopped listening.
     let _ = TcpStream::connect(at);
 }
 

@@ -11,7 +11,7 @@ use crate::system_root::system_path;
 /// The kernel refused something about BPF.
 #[derive(Debug)]
 pub struct BpfError {
-    /// What was to be done: `create map @`, `load program`.
+    /// Operation that failed: `create map @`, `load program`.
     pub action: String,
     /// The error.
     pub error: io::Error,
@@ -29,10 +29,8 @@ impl BpfError {
         Some(match self.error.raw_os_error()? {
             libc::EPERM | libc::EACCES if self.log.is_empty() => permission(),
             libc::ENOSYS => "this kernel is built without bpf(2)".into(),
-            libc::E2BIG => "the program has more instructions than this kernel takes".into(),
-            libc::ENOMEM => {
-                "make the maps smaller, or raise the memory limit of this cgroup".into()
-            }
+            libc::E2BIG => "the program has more instructions than this kernel allows".into(),
+            libc::ENOMEM => "use smaller maps, or raise the memory limit of this cgroup".into(),
             libc::EMFILE => "raise the open file limit (ulimit -n)".into(),
             ENOTSUPP if self.action.starts_with("attach to ") => {
                 "this kernel cannot call programs from functions (AArch64 before Linux 6.4); \
@@ -63,7 +61,7 @@ fn permission() -> String {
                  (ulimit -l unlimited)"
                     .into()
             }
-            () => "this kernel refuses it to everybody".into(),
+            () => "this kernel does not allow it".into(),
         };
     }
     let missing = missing.join(" and ");

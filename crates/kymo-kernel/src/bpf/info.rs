@@ -27,7 +27,7 @@ pub struct ProgramInfo {
     pub recursion_misses: u64,
     /// Nanoseconds it ran, while [`enable_run_time`] was in force.
     pub run_time_ns: u64,
-    /// How often it ran then.
+    /// Number of runs in that time.
     pub run_count: u64,
     /// Instructions that the verifier looked at.
     pub verified_instructions: u32,

@@ -1,4 +1,4 @@
-//! What connects programs to events. Dropping a link detaches.
+//! Links: connections of programs to events. Dropping a link detaches.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -128,7 +128,7 @@ impl BpfLink {
         Ok(BpfLink { _link: Some(link), _event: None })
     }
 
-    /// Attaches to many functions of the kernel at once, by their addresses (since 5.18).
+    /// Attaches to many functions of the kernel in one call, by their addresses (since 5.18).
     pub fn to_kprobes(
         program: &BpfProgram,
         addresses: &[u64],
@@ -148,7 +148,7 @@ impl BpfLink {
         Ok(BpfLink { _link: Some(link), _event: None })
     }
 
-    /// Attaches to many places of a binary at once (since 6.6).
+    /// Attaches to many probe points of a binary in one call (since 6.6).
     pub fn to_uprobes(
         program: &BpfProgram,
         path: &str,

@@ -20,9 +20,9 @@ pub struct MapSpec<'a> {
     pub max_entries: u32,
     /// `BPF_F_*`.
     pub flags: u32,
-    /// How many values an entry has: the possible CPUs, for per-CPU maps; else 1.
+    /// Number of values per entry: the possible CPUs, for per-CPU maps; else 1.
     pub values: u32,
-    /// What the entries of a map of maps are like.
+    /// Template of the inner maps of a map of maps.
     pub inner: Option<&'a BpfMap>,
 }
 
@@ -181,8 +181,8 @@ impl BpfMap {
         }
     }
 
-    /// All entries: keys and values one after the other. Entries that come or go
-    /// meanwhile may be among them or not; none is there twice.
+    /// All entries: keys and values one after the other. Entries that come or go meanwhile may be
+    /// among them or not; none is duplicate.
     pub fn entries(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         match self.entries_by_batch() {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | ENOTSUPP)) => {
@@ -195,7 +195,7 @@ impl BpfMap {
     fn entries_by_batch(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut room = BATCH.min(self.max_entries as usize).max(1);
         let mut found = Vec::new();
-        // Where the next call goes on: a bucket's number in hashes, a key in arrays.
+        // Start of the next call: a bucket's number in hashes, a key in arrays.
         let mut position = vec![0u8; self.key_size.max(8)];
         let mut is_first = true;
         loop {

@@ -135,7 +135,7 @@ impl BpfProgram {
             ..TestRunAttribute::default()
         };
         // SAFETY: the attribute is of `BPF_PROG_TEST_RUN`; the kernel reads the arguments, whose
-        // size it is told.
+        // size is passed.
         unsafe { bpf(BpfCommand::ProgramTestRun, &mut attribute) }
             .map(drop)
             .map_err(|error| BpfError::new("run program once", error))
@@ -182,9 +182,9 @@ fn load_with_log(spec: &ProgramSpec<'_>, log: &mut [u8]) -> io::Result<OwnedFd> 
         attach_btf_obj_fd: spec.attach_btf.map_or(0, |fd| fd.as_raw_fd() as u32),
         ..LoadAttribute::default()
     };
-    // SAFETY: the attribute is of `BPF_PROG_LOAD`, laid out without padding; instructions,
-    // licence, functions and lines are read with the sizes told, the log is written with
-    // its size; all of them outlive the call.
+    // SAFETY: the attribute is of `BPF_PROG_LOAD`, laid out without padding; instructions, licence,
+    // functions and lines are read with the sizes passed, the log is written with its size; all of
+    // them outlive the call.
     unsafe { bpf_fd(BpfCommand::ProgramLoad, &mut attribute) }
 }
 

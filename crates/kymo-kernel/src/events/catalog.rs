@@ -1,5 +1,5 @@
-//! What the machine offers, looked up when first asked for: reading events that
-//! need neither tracefs nor sysfs touches neither.
+//! Events that the machine offers, read on first use: selecting events that need neither tracefs
+//! nor sysfs reads neither.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -151,7 +151,7 @@ impl Catalog {
         match names::cache(word) {
             Some(CacheName::Config(config)) => return legacy(EventType::HW_CACHE, config),
             Some(CacheName::NoSuchOperation(cache, op)) => {
-                return Some(Err(format!("there are no {op} of the cache {cache}")));
+                return Some(Err(format!("the cache {cache} has no {op}")));
             }
             None => {}
         }

@@ -12,20 +12,20 @@ pub struct ParseError {
     pub at: usize,
     /// The wrong part.
     pub part: String,
-    /// What is wrong with it.
+    /// Reason.
     pub reason: Reason,
     /// Names that are much like it.
     pub near: Vec<String>,
 }
 
-/// What is wrong.
+/// Reason of a syntax error.
 #[derive(Debug)]
 pub enum Reason {
     /// No event has that name.
     UnknownEvent,
     /// No tracepoint, PMU event or counter fits that pattern.
     NothingMatches,
-    /// Whether there is such a tracepoint cannot be told.
+    /// The existence of the tracepoint cannot be checked.
     Tracefs(Box<TracefsError>),
     /// No PMU has that name.
     UnknownPmu,
@@ -73,7 +73,7 @@ impl std::fmt::Display for ParseError {
             Reason::UnknownEvent | Reason::NothingMatches | Reason::UnknownPmu
         );
         match self.near.as_slice() {
-            [] if unknown => write!(f, "; `kymo list` shows what there is"),
+            [] if unknown => write!(f, "; `kymo list` shows the supported events"),
             [] => Ok(()),
             [one] => write!(f, "; did you mean {one}?"),
             [many @ .., last] => write!(f, "; did you mean {} or {last}?", many.join(", ")),

@@ -16,10 +16,10 @@ const EVERYWHERE: [&str; 8] = [
     "common_preempt_count",
 ];
 
-/// Of the events that a refused filter fits.
+/// Most events named that a refused filter fits.
 const MOST_NAMED: usize = 6;
 
-/// What is wrong with `filter` for `event`, and which of `all` it fits.
+/// Explains why `filter` does not fit `event`, and which of `all` it fits.
 pub fn explain_refusal<'a>(
     event: &EventSpec,
     filter: &str,
@@ -34,7 +34,7 @@ pub fn explain_refusal<'a>(
     let own = fields(event).unwrap_or_default();
     let missing: Vec<&str> = lacking(&wanted, &own);
     if missing.is_empty() {
-        return "its fields are there, so it is not well formed".into();
+        return "the expression is malformed, although its fields exist".into();
     }
     let own: Vec<&str> =
         own.iter().map(String::as_str).filter(|f| !f.starts_with("common_")).collect();

@@ -40,9 +40,9 @@ pub struct EventSpec {
     /// The name perf prints: the text as typed, `sys:name` of a tracepoint, or
     /// the `name=` term.
     pub name: String,
-    /// What to open; meaningless unless `source` is [`CounterSource::Perf`].
+    /// Attributes to open; meaningless unless `source` is [`CounterSource::Perf`].
     pub attr: Attr,
-    /// Where the values come from.
+    /// Source of the values.
     pub source: CounterSource,
     /// Unit of the scaled count, empty if none.
     pub unit: String,
@@ -68,13 +68,13 @@ pub struct EventSpec {
     pub sample_read: bool,
     /// `:P`: the highest `precise_ip` that the kernel takes.
     pub precise_max: bool,
-    /// What the terms of this event say against the command's options.
+    /// Terms of this event that override the command's options.
     pub terms: Terms,
     /// `:G` or `:H` was given, so that group modifiers leave it alone.
     guest_or_host_chosen: bool,
 }
 
-/// Where an event's values come from.
+/// Source of an event's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterSource {
     /// perf_event_open(2).
@@ -188,8 +188,8 @@ impl EventSpec {
         self.name.push_str(if has_modifiers { "u" } else { ":u" });
     }
 
-    /// Whether leaving the kernel out is still what was asked for: not where its
-    /// side was named (`:k`), and there is nothing to leave out where it was not (`:u`).
+    /// Whether leaving the kernel out still matches the request: not where its side was named
+    /// (`:k`), and there is nothing to leave out where it was not (`:u`).
     pub fn may_be_user_only(&self) -> bool {
         self.source == CounterSource::Perf
             && !self.attr.flags.intersects(AttrFlags::EXCLUDE_USER | AttrFlags::EXCLUDE_KERNEL)

@@ -1,5 +1,5 @@
-//! What follows the colon: `:ukp`. Meanings, and which letters exclude what
-//! unless they are named, are perf's.
+//! Modifiers after the colon: `:ukp`. Meanings, and which letters exclude which unless they are
+//! named, are perf's.
 
 use kymo_model::AttrFlags;
 
@@ -20,7 +20,7 @@ impl std::fmt::Display for Wrong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Wrong::Unknown => write!(f, "not one of the modifiers {LETTERS}"),
-            Wrong::Twice => write!(f, "this modifier is there twice"),
+            Wrong::Twice => write!(f, "duplicate modifier"),
             Wrong::TooPrecise => write!(f, "precision goes up to ppp"),
         }
     }

@@ -14,7 +14,7 @@ pub struct Named {
     pub alias: &'static str,
     /// `config`.
     pub config: u64,
-    /// What it counts.
+    /// Description of the count.
     pub about: &'static str,
 }
 
@@ -30,13 +30,8 @@ pub const HARDWARE: [Named; 10] = [
         hw::BRANCH_INSTRUCTIONS,
         "Retired branch instructions, taken or not",
     ),
-    named("branch-misses", "", hw::BRANCH_MISSES, "Branches that were predicted wrongly"),
-    named(
-        "bus-cycles",
-        "",
-        hw::BUS_CYCLES,
-        "Cycles of the bus clock, which does not follow the core's frequency",
-    ),
+    named("branch-misses", "", hw::BRANCH_MISSES, "Mispredicted branches"),
+    named("bus-cycles", "", hw::BUS_CYCLES, "Bus clock cycles, independent of the core frequency"),
     named(
         "cache-misses",
         "",
@@ -60,19 +55,19 @@ pub const HARDWARE: [Named; 10] = [
         "ref-cycles",
         "",
         hw::REF_CPU_CYCLES,
-        "Cycles while not halted at the nominal frequency, whatever the real one is",
+        "Cycles while not halted, at the nominal frequency",
     ),
     named(
         "stalled-cycles-backend",
         "idle-cycles-backend",
         hw::STALLED_CYCLES_BACKEND,
-        "Cycles in which nothing retires for want of execution units or data",
+        "Cycles in which nothing retires because of execution units or data",
     ),
     named(
         "stalled-cycles-frontend",
         "idle-cycles-frontend",
         hw::STALLED_CYCLES_FRONTEND,
-        "Cycles in which no instruction is issued for want of decoded ones",
+        "Cycles in which no instruction is issued because of the frontend",
     ),
 ];
 
@@ -104,12 +99,7 @@ pub const SOFTWARE: [Named; 12] = [
         "Time on the CPU in nanoseconds, from a high-resolution timer per CPU",
     ),
     named("cpu-migrations", "migrations", sw::CPU_MIGRATIONS, "Moves of a task to another CPU"),
-    named(
-        "dummy",
-        "",
-        sw::DUMMY,
-        "Counts nothing; carries side records such as mappings and forks",
-    ),
+    named("dummy", "", sw::DUMMY, "Counts nothing; records side events such as mappings and forks"),
     named(
         "emulation-faults",
         "",

@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
         let from = self.out.len();
         self.event(word, start)?;
         if self.out.len() > MOST_EVENTS {
-            return Err(self.malformed(start, word, "names more than 65,536 events"));
+            return Err(self.malformed(start, word, "matches more than 65,536 events"));
         }
         if let Some((number, first, _)) = self.group {
             let leads = from == first;
@@ -173,7 +173,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Where the event that starts here ends: commas between slashes are its own.
+    /// End of the event that starts here: commas between slashes are its own.
     fn event_end(&self) -> Result<usize, ParseError> {
         let memory = self.rest().starts_with("mem:");
         let (mut slash, mut quoted) = (None, false);
@@ -399,7 +399,7 @@ impl<'a> Parser<'a> {
             Some(l) => match number(l) {
                 Some(n @ 1..=8) => n,
                 _ => {
-                    let why = "the length of a breakpoint is 1 to 8";
+                    let why = "the length of a breakpoint must be 1 to 8";
                     return Err(self.malformed(here + addr.len() + 1, l, why));
                 }
             },
@@ -461,7 +461,7 @@ impl<'a> Parser<'a> {
         at: usize,
     ) -> Result<Vec<EventSpec>, ParseError> {
         if system.is_empty() || name.is_empty() {
-            return Err(self.malformed(at, part, "a tracepoint is written SYSTEM:NAME"));
+            return Err(self.malformed(at, part, "a tracepoint has the form SYSTEM:NAME"));
         }
         let (systems, names) = (self.glob(system, at)?, self.glob(name, at + system.len() + 1)?);
         let fail = |e| error(self.text, at, part, Reason::Tracefs(Box::new(e)));
@@ -532,7 +532,7 @@ fn is_access(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| matches!(b, b'r' | b'w' | b'x'))
 }
 
-/// Where the slash is that ends the terms, passing over quoted values.
+/// Position of the slash that ends the terms, ignoring those in quoted values.
 fn closing_slash(text: &str) -> Option<usize> {
     let mut quoted = false;
     text.char_indices().find_map(|(i, c)| {

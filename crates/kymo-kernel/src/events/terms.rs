@@ -1,4 +1,4 @@
-//! What stands between the slashes: `event=0x3c,umask=1,name=x`.
+//! Terms between the slashes: `event=0x3c,umask=1,name=x`.
 
 use kymo_model::{Attr, near_names};
 
@@ -85,10 +85,7 @@ pub(super) fn apply(
     // Parameters that an alias leaves open (`domain=?`) must have been given.
     for (alias, parameter) in asked {
         if !terms.iter().any(|t| t.key == parameter && t.value.is_some()) {
-            return Err(ctx.malformed(
-                &alias,
-                format!("needs its parameter {parameter}=, which is not given"),
-            ));
+            return Err(ctx.malformed(&alias, format!("needs the parameter {parameter}=")));
         }
     }
     if event.terms.period.is_some()
@@ -156,7 +153,7 @@ impl<'a> Context<'a> {
             "branch_type" => own.branch_type = Some(self.text(term)?),
             "time" => match self.number(term)? {
                 n @ 0..=1 => own.time = Some(n == 1),
-                _ => return Err(self.malformed(term, "time is 0 or 1".into())),
+                _ => return Err(self.malformed(term, "time must be 0 or 1".into())),
             },
             "call-graph" => own.call_graph = Some(self.text(term)?),
             "stack-size" => own.stack_size = Some(self.needed(term)?),
@@ -186,7 +183,7 @@ impl<'a> Context<'a> {
             let value = self.number(term)?;
             if value > format.max() {
                 let why = format!(
-                    "the value does not fit {} ({format}), the largest is {:#x}",
+                    "the value does not fit {} ({format}); the maximum is {:#x}",
                     term.key,
                     format.max()
                 );
@@ -231,7 +228,7 @@ impl<'a> Context<'a> {
         }
         let odd = || {
             let why = format!(
-                "sysfs says it is {}={}, which this PMU's formats do not explain",
+                "sysfs defines it as {}={}, which this PMU's formats do not describe",
                 inner.key,
                 inner.value.unwrap_or("1")
             );

@@ -278,7 +278,7 @@ fn bad_input_is_named_with_its_place() {
             "unknown event 'cyclse' at character 4 of 'cs,cyclse:u'; did you mean cycles?",
         ),
         ("cs:uz", "'z': not one of the modifiers ukhGHIpPSDWeb at character 5 of 'cs:uz'"),
-        ("cs:uu", "'u': this modifier is there twice at character 5 of 'cs:uu'"),
+        ("cs:uu", "'u': duplicate modifier at character 5 of 'cs:uu'"),
         ("cs:pppp", "'p': precision goes up to ppp at character 7 of 'cs:pppp'"),
         ("cs:", "modifiers are missing after the colon at character 4 of 'cs:'"),
         ("{cs,faults", "'{': the group is not closed with '}' at character 1 of '{cs,faults'"),
@@ -287,7 +287,7 @@ fn bad_input_is_named_with_its_place() {
         ("{}", "an event name is missing at character 2 of '{}'"),
         ("{cs}x", "'x': not expected here at character 5 of '{cs}x'"),
         ("{cs}:y", "'y': not one of the modifiers ukhGHIpPSDWeb at character 6 of '{cs}:y'"),
-        ("L1-icache-stores", "'L1-icache-stores': there are no stores of the cache L1-icache"),
+        ("L1-icache-stores", "'L1-icache-stores': the cache L1-icache has no stores"),
         (
             "r12345678123456781",
             "'r12345678123456781': a raw event has at most 16 hexadecimal digits",
@@ -304,15 +304,14 @@ fn bad_input_is_named_with_its_place() {
         ),
         (
             "cpu/umask=0x100/",
-            "'umask=0x100': the value does not fit umask (config:8-15), the largest is 0xff at character 5 of 'cpu/umask=0x100/'",
+            "'umask=0x100': the value does not fit umask (config:8-15); the maximum is 0xff at \
+             character 5 of 'cpu/umask=0x100/'",
         ),
-        (
-            "cpu/needs/",
-            "'needs': needs its parameter umask=, which is not given at character 5 of 'cpu/needs/'",
-        ),
+        ("cpu/needs/", "'needs': needs the parameter umask= at character 5 of 'cpu/needs/'"),
         (
             "cpu/broken/",
-            "'broken': sysfs says it is nothing=1, which this PMU's formats do not explain at character 5 of 'cpu/broken/'",
+            "'broken': sysfs defines it as nothing=1, which this PMU's formats do not describe at \
+             character 5 of 'cpu/broken/'",
         ),
         (
             "cpu/period=1,freq=2/",
@@ -327,16 +326,20 @@ fn bad_input_is_named_with_its_place() {
             "cs/max-stack=70000/",
             "'max-stack=70000': the value is too large at character 4 of 'cs/max-stack=70000/'",
         ),
-        ("kmem:nothing*", "no event matches 'kmem:nothing*'; `kymo list` shows what there is"),
+        (
+            "kmem:nothing*",
+            "no event matches 'kmem:nothing*'; `kymo list` shows the supported \
+          events",
+        ),
         ("kmem:kmaloc", "unknown event 'kmem:kmaloc'; did you mean kmem:kmalloc?"),
         ("kmalloc", "unknown event 'kmalloc'; did you mean kmem:kmalloc?"),
-        ("kmem:", "'kmem:': a tracepoint is written SYSTEM:NAME"),
+        ("kmem:", "'kmem:': a tracepoint has the form SYSTEM:NAME"),
         ("vmstat:pgfalt", "unknown event 'vmstat:pgfalt'; did you mean vmstat:pgfault?"),
         (
             "mem:x",
             "'x': the address of a breakpoint must be a number, as in mem:0x1000/4:rw at character 5 of 'mem:x'",
         ),
-        ("mem:1/9", "'9': the length of a breakpoint is 1 to 8 at character 7 of 'mem:1/9'"),
+        ("mem:1/9", "'9': the length of a breakpoint must be 1 to 8 at character 7 of 'mem:1/9'"),
         ("mem:1:rr", "'r': breakpoint access is given twice at character 8 of 'mem:1:rr'"),
         (
             "kmem:[",

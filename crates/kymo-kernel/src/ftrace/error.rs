@@ -21,15 +21,15 @@ pub enum FtraceError {
     Lacking {
         /// The file.
         path: PathBuf,
-        /// What the kernel would need for it.
+        /// Requirement on the kernel.
         why: String,
     },
     /// No event has this name.
     #[error("no {} in {}{hint}", named(wanted), root.display())]
     NoEvent {
-        /// What was asked for.
+        /// Requested event.
         wanted: String,
-        /// Where.
+        /// Root of the tracing directory.
         root: PathBuf,
         /// Names that are near, in words; may be empty.
         hint: String,
@@ -37,9 +37,9 @@ pub enum FtraceError {
     /// A name that cannot be one.
     #[error("{text:?} is not an event: {why}")]
     BadName {
-        /// What was given.
+        /// The name.
         text: String,
-        /// What is wrong with it.
+        /// Reason.
         why: &'static str,
     },
     /// An instance could not be made.
@@ -48,7 +48,7 @@ pub enum FtraceError {
     Create {
         /// Its directory.
         path: PathBuf,
-        /// What mkdir(2) said.
+        /// Error of mkdir(2).
         error: io::Error,
         /// The fact behind it, where it is known.
         fact: Option<String>,
@@ -58,7 +58,7 @@ pub enum FtraceError {
     Remove {
         /// Its directory.
         path: PathBuf,
-        /// What rmdir(2) said.
+        /// Error of rmdir(2).
         error: io::Error,
     },
     /// Reading or moving ring pages failed.
@@ -74,9 +74,9 @@ pub enum FtraceError {
     Unexpected {
         /// The file.
         path: PathBuf,
-        /// What it holds (its start).
+        /// Start of the file's text.
         text: String,
-        /// What should be there.
+        /// Expected contents.
         expected: &'static str,
     },
 }
@@ -86,13 +86,13 @@ pub enum FtraceError {
 pub struct Refusal {
     /// The file that was written.
     pub path: PathBuf,
-    /// What was written.
+    /// Refused value.
     pub value: String,
-    /// What write(2) or open(2) said.
+    /// Error of write(2) or open(2).
     pub source: io::Error,
     /// The fact behind it, where it is known.
     pub fact: Option<String>,
-    /// What the kernel's error log says.
+    /// Entry in the kernel's error log.
     pub complaint: Option<Complaint>,
 }
 
@@ -134,7 +134,7 @@ impl FtraceError {
     }
 }
 
-/// What was looked for; a group is written with a colon behind it.
+/// Requested event or group in words; a group ends in a colon.
 fn named(wanted: &str) -> String {
     match wanted.strip_suffix(':') {
         Some(group) => format!("group of events {group:?}"),
@@ -159,10 +159,10 @@ pub(super) fn fact(path: &Path, value: &str, source: &io::Error, root: &Path) ->
         libc::EPERM => Some(format!("operation not permitted; {}", not_permitted(file, value))),
         libc::ENODEV => Some("the event is gone (its module or probe was removed)".to_owned()),
         libc::EBUSY if file == "current_tracer" => {
-            Some("the tracer is busy: somebody reads this instance's trace_pipe".to_owned())
+            Some("the tracer is busy: a process reads this instance's trace_pipe".to_owned())
         }
         libc::EBUSY => Some("the file is in use".to_owned()),
-        libc::ENOMEM => Some("the kernel has not enough memory for it".to_owned()),
+        libc::ENOMEM => Some("not enough kernel memory".to_owned()),
         libc::EINVAL if file == "current_tracer" => Some(no_tracer(value, root)),
         libc::EINVAL if file == "trace_clock" => {
             let offered = std::fs::read_to_string(path).unwrap_or_default();
@@ -178,9 +178,12 @@ fn not_permitted(file: &str, value: &str) -> String {
         || (file == "current_tracer" && value.starts_with("function"));
     if functions {
         return format!(
-            "this kernel does not let functions be traced ({}); tracepoints are not concerned",
-            lockdown::stated()
-                .unwrap_or_else(|| "no lockdown is stated; a policy of the host".to_owned())
+            "this kernel cannot trace functions ({}); tracepoints still work",
+            lockdown::stated().unwrap_or_else(|| {
+                "no lockdown is reported; probably a policy of the \
+                                    host"
+                    .to_owned()
+            })
         );
     }
     lockdown::stated().unwrap_or_else(who)
@@ -189,7 +192,7 @@ fn not_permitted(file: &str, value: &str) -> String {
 fn who() -> String {
     // SAFETY: geteuid(2) takes nothing and cannot fail.
     match unsafe { libc::geteuid() } {
-        0 => "even for root: a container, a security module or lockdown forbids it".to_owned(),
+        0 => "even as root: a container, a security module or lockdown forbids it".to_owned(),
         uid => format!("the user id is {uid}; tracing needs root"),
     }
 }
@@ -199,7 +202,7 @@ fn no_tracer(value: &str, root: &Path) -> String {
     format!("this kernel has no tracer {value:?}; available_tracers: {}", there.trim())
 }
 
-/// What a kernel needs so that `file` exists.
+/// Kernel option or version that `file` requires.
 pub(super) fn lacking(file: &str) -> String {
     let name = file.rsplit('/').next().unwrap_or(file);
     let needs = match name {

@@ -6,9 +6,9 @@ use std::fmt;
 /// One complaint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// Who complains, as in `event filter parse error`.
+    /// Reporting part of the kernel, as in `event filter parse error`.
     pub who: String,
-    /// What is wrong.
+    /// Error text.
     pub what: String,
     /// The text that was given.
     pub command: String,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complaint_about_another_text_is_not_ours() {
+    fn errors_of_other_texts_are_ignored() {
         assert_eq!(about(LOG, "foo == 1"), None);
         assert_eq!(about(LOG, "hist:keys=pidx\n").map(|c| c.at), Some(10));
         assert_eq!(about("", "x"), None);

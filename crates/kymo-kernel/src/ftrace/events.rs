@@ -41,9 +41,9 @@ pub enum Selection {
     Pattern {
         /// As it was typed.
         text: String,
-        /// What the group must match.
+        /// Pattern of the group.
         system: Option<GlobMatcher>,
-        /// What the event must match.
+        /// Pattern of the event.
         name: GlobMatcher,
     },
     /// `sched`, `sched:`, `sched:*`, `sched_switch`: a word that is a group's
@@ -58,9 +58,7 @@ impl Selection {
     pub fn parse(text: &str) -> Result<Selection, FtraceError> {
         let bad = |why| FtraceError::BadName { text: text.to_owned(), why };
         let glob = |part: &str| {
-            Glob::new(part)
-                .map(|g| g.compile_matcher())
-                .map_err(|_| bad("the pattern is not well formed"))
+            Glob::new(part).map(|g| g.compile_matcher()).map_err(|_| bad("invalid pattern"))
         };
         let is_pattern = |s: &str| s.contains(['*', '?', '[']);
         let (system, name) = match text.split_once([':', '/']) {
@@ -69,7 +67,7 @@ impl Selection {
         };
         if text.is_empty() || name.contains([':', '/', '\0']) || text.contains(char::is_whitespace)
         {
-            return Err(bad("it should read GROUP:EVENT, GROUP, EVENT or a pattern"));
+            return Err(bad("expected GROUP:EVENT, GROUP, EVENT or a pattern"));
         }
         match (system, name) {
             (Some("*" | "") | None, "*") | (Some("*"), "") => Ok(Selection::All),
@@ -79,7 +77,7 @@ impl Selection {
             (None, word) if !is_pattern(word) => Ok(Selection::Word(word.to_owned())),
             (Some(system), name) if !is_pattern(system) && !is_pattern(name) => {
                 if matches!(system, "." | ".." | "") || matches!(name, "." | "..") {
-                    return Err(bad("it should read GROUP:EVENT"));
+                    return Err(bad("expected GROUP:EVENT"));
                 }
                 Ok(Selection::Event(EventName { system: system.to_owned(), name: name.to_owned() }))
             }
@@ -102,7 +100,7 @@ impl Selection {
     }
 }
 
-/// What an `enable` file says.
+/// State in an `enable` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventState {
     /// Off.
@@ -338,10 +336,10 @@ mod tests {
         check(
             &dir,
             "../x:y",
-            "\"../x:y\" is not an event: it should read GROUP:EVENT, GROUP, EVENT or a pattern",
+            "\"../x:y\" is not an event: expected GROUP:EVENT, GROUP, EVENT or a pattern",
         );
-        check(&dir, "..:y", "\"..:y\" is not an event: it should read GROUP:EVENT");
-        check(&dir, "a:[", "\"a:[\" is not an event: the pattern is not well formed");
+        check(&dir, "..:y", "\"..:y\" is not an event: expected GROUP:EVENT");
+        check(&dir, "a:[", "\"a:[\" is not an event: invalid pattern");
         // `ftrace` holds formats only.
         check(&dir, "ftrace:", "no group of events \"ftrace\" in ROOT");
     }

@@ -56,10 +56,9 @@ pub struct Fired<'a> {
 }
 
 impl Hook {
-    /// Switches events on (as `irq:tasklet_entry`, `irq`, `sched:*wak*`; several
-    /// with commas) in an instance made for it. They fire from here on; nobody is
-    /// called before [`run`](Hook::run). Until the hook is dropped this thread
-    /// holds SIGINT, SIGTERM and SIGHUP back.
+    /// Switches events on (as `irq:tasklet_entry`, `irq`, `sched:*wak*`; several with commas) in an
+    /// instance made for it. They fire from here on; nothing is called before [`run`](Hook::run).
+    /// Until the hook is dropped this thread holds SIGINT, SIGTERM and SIGHUP back.
     pub fn attach(events: &str) -> Result<Hook, FtraceError> {
         let ends = [Signal::Int, Signal::Term, Signal::Hup];
         let tracefs = Tracefs::open()?;

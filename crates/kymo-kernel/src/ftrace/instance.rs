@@ -1,17 +1,15 @@
-//! Trace instances of our own: made for one purpose, removed with their guard,
-//! and found again when the guard never ran.
+//! Trace instances of our own: made for one purpose, removed with their guard, and found again when
+//! the guard never ran.
 //!
-//! The name says who owns an instance: `kymo-PID-START-NS-what`, with the
-//! owner's process id, its start time in clock ticks (so that a later process
-//! with the same id is not taken for it) and the id of its pid namespace (tracefs
-//! is one for all containers, process ids are not). [`Instance::remove_stale`]
-//! removes those whose owner is dead, and only those. An instance with a name of
-//! its own ([`Instance::create_named`]) has no owner and lives until somebody
-//! removes it.
+//! The name identifies the owner of an instance: `kymo-PID-START-NS-what`, with the owner's process
+//! id, its start time in clock ticks (so that a later process with the same id is not taken for it)
+//! and the id of its pid namespace (tracefs is one for all containers, process ids are not).
+//! [`Instance::remove_stale`] removes those whose owner is dead, and only those. An instance with a
+//! name of its own ([`Instance::create_named`]) has no owner and lives until it is removed.
 //!
-//! Signals: a process ended by a signal runs no guards. Whoever holds an
-//! instance listens with [`crate::process::Signals`] and returns when asked to
-//! end; SIGKILL is what `remove_stale` is for.
+//! Signals: a process ended by a signal runs no guards. The holder of an instance listens with
+//! [`crate::process::Signals`] and returns when asked to end; SIGKILL is what `remove_stale` is
+//! for.
 
 use std::io;
 use std::ops::Deref;
@@ -23,8 +21,8 @@ use super::error::{FtraceError, fact};
 use super::owner::Owner;
 use crate::tracefs::Tracefs;
 
-/// How often, and how long apart, removing a busy instance is tried: readers
-/// that are just closing their files keep it for a moment.
+/// Number of tries and the pause between them when a busy instance is removed: readers that are
+/// just closing their files keep it for a moment.
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -47,7 +45,7 @@ pub struct Stale {
     pub error: Option<FtraceError>,
 }
 
-/// Tells instances of one process apart.
+/// Distinguishes instances of one process.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Instance {
@@ -68,7 +66,7 @@ impl Instance {
         std::fs::create_dir(dir.root()).map_err(|source| {
             let path = dir.root().to_owned();
             let fact = match source.kind() {
-                io::ErrorKind::AlreadyExists => Some("it exists already".to_owned()),
+                io::ErrorKind::AlreadyExists => Some("it already exists".to_owned()),
                 io::ErrorKind::NotFound => {
                     Some("this kernel has no trace instances (Linux 3.10 or later)".to_owned())
                 }
@@ -88,7 +86,7 @@ impl Instance {
         self.dir.clone()
     }
 
-    /// Removes the instance and tells if that failed.
+    /// Removes the instance and reports if that failed.
     pub fn remove(mut self) -> Result<(), FtraceError> {
         self.guarded = false;
         remove(&self.dir)
@@ -99,8 +97,8 @@ impl Instance {
         remove(&TraceDir::open(tracefs, name)?)
     }
 
-    /// Removes the instances that kymo made and whose owner is dead. Whoever
-    /// calls this tells the user what was found.
+    /// Removes the instances that kymo made and whose owner is dead. The caller reports them to the
+    /// user.
     pub fn remove_stale(tracefs: &Tracefs) -> Vec<Stale> {
         let this = Owner::this_process();
         let names = TraceDir::instances(tracefs).unwrap_or_default();
@@ -132,15 +130,15 @@ impl Deref for Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if self.guarded {
-            // There is nobody to tell; the next start finds what is left.
+            // The error cannot be reported; the next start finds what is left.
             let _ = remove(&self.dir);
         }
     }
 }
 
 fn remove(dir: &TraceDir) -> Result<(), FtraceError> {
-    // Removing does these as well; doing them first ends the tracing at once,
-    // even if somebody keeps the directory busy. What fails here, rmdir tells.
+    // Removing does these as well; doing them first ends the tracing immediately, even if the
+    // directory is busy. Failures here are reported by rmdir.
     let _ = dir.set("tracing_on", "0");
     let _ = dir.set("events/enable", "0");
     let mut tries = 0;
@@ -174,7 +172,7 @@ mod tests {
             format!("{}-a", me.prefix()),
             format!("{}-b", dead.prefix()),
             format!("{}-c", elsewhere.prefix()),
-            "somebody".to_owned(),
+            "foreign".to_owned(),
         ] {
             std::fs::create_dir(instances.join(name)).unwrap();
         }

@@ -1,6 +1,6 @@
-//! Who made something in the kernel that outlives its maker: process id, start
-//! time (a later process with the same id is somebody else) and pid namespace
-//! (tracefs is one for all containers, process ids are not), as words of a name.
+//! Owner of a kernel object that outlives its creator: process id, start time (the id may be
+//! reused) and pid namespace (tracefs is shared by all containers, process ids are not), as words
+//! of a name.
 
 use std::path::Path;
 
@@ -21,12 +21,12 @@ impl Owner {
         Owner { pid, start: start_time(pid).unwrap_or(0), namespace: namespace() }
     }
 
-    /// How names of what we own begin.
+    /// Prefix of names of objects that we own.
     pub(crate) fn prefix(self) -> String {
         format!("kymo-{}-{}-{:x}", self.pid, self.start, self.namespace)
     }
 
-    /// Of a name that begins so and goes on.
+    /// Parses the owner from a name with this prefix.
     pub(crate) fn parse(name: &str) -> Option<Owner> {
         let mut words = name.strip_prefix("kymo-")?.splitn(4, '-');
         let owner = Owner {
@@ -41,7 +41,7 @@ impl Owner {
     pub(crate) fn alive(self) -> bool {
         match start_time(self.pid) {
             Some(start) => start == self.start,
-            // Without a /proc nothing is known of anybody: nobody is dead then.
+            // Without /proc no process is known: none counts as dead then.
             None => !Path::new("/proc/self/stat").exists(),
         }
     }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_my_pid_but_started_at_another_time_is_not_me() {
+    fn a_reused_pid_is_not_the_owner() {
         let me = Owner::this_process();
         assert!(!Owner { start: me.start + 1, ..me }.alive());
         assert!(!Owner { pid: i32::MAX as u32, ..me }.alive());

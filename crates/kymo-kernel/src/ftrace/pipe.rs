@@ -1,9 +1,8 @@
 //! The ring's pages of one CPU, read or moved.
 //!
-//! `trace_pipe_raw` hands out whole ring pages (sub-buffers). [`RawPipe::read`]
-//! copies one out, also one that is not full yet; [`PageMover`] moves full ones
-//! to a file with splice(2), without a copy. So whoever records moves while it
-//! runs and reads the rest at the end.
+//! `trace_pipe_raw` hands out whole ring pages (sub-buffers). [`RawPipe::read`] copies one out,
+//! also one that is not full yet; [`PageMover`] moves full ones to a file with splice(2), without a
+//! copy. So a recorder moves while it runs and reads the rest at the end.
 
 use std::fs::File;
 use std::io;
@@ -53,21 +52,20 @@ impl TraceDir {
         }
     }
 
-    /// At how many percent of a full ring whoever waits for it is woken: 0
-    /// wakes at the first event, 100 when it is full. Kernels before 4.20 wake at
-    /// the first event.
+    /// Sets the fill level in percent at which a waiting reader is woken: 0 wakes at the first
+    /// event, 100 when the ring is full. Kernels before 4.20 wake at the first event.
     pub fn set_wake_percent(&self, percent: u8) -> Result<(), FtraceError> {
         self.set("buffer_percent", &percent.to_string())
     }
 }
 
 impl RawPipe {
-    /// Whose ring.
+    /// CPU of the ring.
     pub fn cpu(&self) -> u32 {
         self.cpu
     }
 
-    /// How many bytes [`read`](RawPipe::read) wants room for.
+    /// Buffer size that [`read`](RawPipe::read) requires, in bytes.
     pub fn page_size(&self) -> usize {
         self.page_size
     }

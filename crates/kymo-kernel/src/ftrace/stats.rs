@@ -1,4 +1,4 @@
-//! What happened to one CPU's ring: how many events it holds and lost.
+//! Statistics of one CPU's ring: number of events that it holds and has lost.
 
 use super::dir::TraceDir;
 use super::error::FtraceError;
@@ -6,7 +6,7 @@ use super::error::FtraceError;
 /// Figures of `per_cpu/cpuN/stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuStats {
-    /// Events in the ring that nobody has read.
+    /// Unread events in the ring.
     pub entries: u64,
     /// Events that newer ones wrote over.
     pub overrun: u64,

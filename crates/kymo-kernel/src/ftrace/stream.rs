@@ -1,7 +1,7 @@
 //! The events of all CPUs as one stream in the order of time, while they happen.
 //!
-//! Each [`round`](Stream::round) reads every CPU's ring and hands out the events
-//! that no later one can precede:
+//! Each [`round`](Stream::round) reads every CPU's ring and hands out the events that no later one
+//! can precede:
 //!
 //! ```text
 //!            round 1       round 2
@@ -10,15 +10,14 @@
 //!                                            event that round 1 saw
 //! ```
 //!
-//! When round 2 begins, every event up to `c` is in its ring already, and round 2
-//! reads all rings; so what it reads completes the time up to `c`. An event is
-//! thus held for one round more, and a quiet round hands out everything. No
-//! clock is asked, so that it holds for every trace clock that all CPUs share.
-//! (A writer that is held up between taking its time and finishing its event
-//! for longer than a round would come out late; it is then handed out at once.)
+//! When round 2 begins, every event up to `c` is in its ring already, and round 2 reads all rings;
+//! so what it reads completes the time up to `c`. An event is thus held for one round more, and a
+//! quiet round hands out everything. No clock is asked, so that it holds for every trace clock that
+//! all CPUs share. (A writer that is held up between taking its time and finishing its event for
+//! longer than a round would come out late; it is then handed out immediately.)
 //!
-//! At most [`PAGES_A_ROUND`] pages of a CPU are read in a round, which bounds the
-//! memory; a CPU that has more holds the others back to its own youngest event.
+//! At most [`PAGES_A_ROUND`] pages of a CPU are read in a round, which bounds the memory; a CPU
+//! that has more holds the others back to its own youngest event.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -39,7 +38,7 @@ const PAGES_A_ROUND: usize = 256;
 pub enum Item<'a> {
     /// An event.
     Event {
-        /// Where it happened.
+        /// CPU of the event.
         cpu: u32,
         /// When, on the directory's clock.
         time: u64,
@@ -48,14 +47,14 @@ pub enum Item<'a> {
     },
     /// Events of a CPU are missing here; how many, if the kernel says.
     Lost {
-        /// Whose.
+        /// CPU of the ring.
         cpu: u32,
-        /// How many; `None` if the page had no room to say.
+        /// Number of lost events; `None` if the page had no room for it.
         count: Option<u64>,
     },
     /// A page that could not be read to its end.
     Damaged {
-        /// Whose.
+        /// CPU of the ring.
         cpu: u32,
     },
 }
@@ -81,14 +80,14 @@ struct Ring {
     emptied: bool,
 }
 
-/// Where in the first page of its queue a ring is.
+/// Position of a ring in the first page of its queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     /// The next event; `None` if it is not looked at yet or the page has ended.
     next: Option<Next>,
-    /// Where the walk goes on behind `next`: position and time.
+    /// Position and time at which the walk continues after `next`.
     resume: Option<(usize, u64)>,
-    /// What was lost before `next` and is not told yet.
+    /// Loss before `next` that has not been reported.
     lost: Option<Missed>,
 }
 
@@ -136,9 +135,9 @@ impl Stream {
         self.rings.iter().any(|r| !r.pages.is_empty())
     }
 
-    /// Reads what there is and hands out what is complete; `last` hands out
-    /// everything. Tells whether there is more to read at once. When `sink` breaks
-    /// off, what was not handed out stays for the next round.
+    /// Reads what there is and hands out what is complete; `last` hands out everything. Returns
+    /// whether there is more to read immediately. When `sink` breaks off, what was not handed out
+    /// stays for the next round.
     pub fn round(
         &mut self,
         last: bool,
@@ -147,9 +146,8 @@ impl Stream {
         self.round_seeing(last, &mut |_, _| {}, sink)
     }
 
-    /// The same; `sight` is shown the time and payload of each event as soon as it
-    /// is read, before it is its turn: for whoever must look at the task while it is
-    /// still there.
+    /// Reads a round; `sight` sees the time and payload of each event as soon as it is read, before
+    /// it is its turn: for callers that must inspect the task while it still exists.
     pub fn round_seeing(
         &mut self,
         last: bool,
@@ -280,8 +278,8 @@ impl Ring {
         }
     }
 
-    /// Hands out the event that [`peek`](Ring::peek) saw and the others of its page,
-    /// as far as `within` says.
+    /// Passes the event that [`peek`](Ring::peek) read, and the others of its page, to `sink`
+    /// while `within` accepts their times.
     fn run(
         &mut self,
         layout: &PageLayout,

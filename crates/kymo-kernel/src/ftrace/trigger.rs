@@ -1,8 +1,8 @@
 //! Filters and triggers of events: what the kernel does when an event fires.
 //!
-//! Both are text in the kernel's own language; the kernel reads it, and what it
-//! finds wrong comes back as a [`super::Complaint`]. Here only the kind of a
-//! trigger is looked at, to tell what a kernel without that kind lacks.
+//! Both are text in the kernel's own language; the kernel reads it, and what it finds wrong comes
+//! back as a [`super::Complaint`]. Here only the kind of a trigger is parsed, to name the option
+//! that a kernel without that kind lacks.
 
 use super::dir::TraceDir;
 use super::error::FtraceError;
@@ -36,7 +36,7 @@ impl TriggerKind {
         ("hist", TriggerKind::Hist),
     ];
 
-    /// What the kernel must be built with, beyond tracing.
+    /// Build option that the kernel needs, beyond tracing.
     pub fn needs(self) -> Option<&'static str> {
         match self {
             TriggerKind::Snapshot => Some("CONFIG_TRACER_SNAPSHOT"),
@@ -171,16 +171,14 @@ impl TraceDir {
             (Some(libc::EINVAL), Some(needs)) if missing => {
                 Some(format!("this kernel has no {word} triggers (it needs {needs})"))
             }
-            (Some(libc::EEXIST), _) => Some("the event has such a trigger already".to_owned()),
+            (Some(libc::EEXIST), _) => Some("the event already has such a trigger".to_owned()),
             (Some(libc::ENOENT), _) if trigger.remove => {
                 Some("the event has no such trigger".to_owned())
             }
             (Some(libc::EINVAL), _)
                 if refusal.complaint.is_none() && word.ends_with("able_event") =>
             {
-                Some(format!(
-                    "it should read {word}:GROUP:EVENT[:COUNT] with an event that there is"
-                ))
+                Some(format!("expected {word}:GROUP:EVENT[:COUNT] with an existing event"))
             }
             _ => None,
         };

@@ -1,8 +1,7 @@
-//! The running kernel's own symbols in a form that is searched where it lies, to be
-//! kept on disk: the kernel takes tens of milliseconds to print them. They do not
-//! change until the next boot. What is behind them in the list does (modules, BPF
-//! programs, trampolines of ftrace), often without a trace elsewhere, so none of it
-//! is kept. Numbers are little-endian:
+//! The running kernel's own symbols in a form that is searched where it lies, to be kept on disk:
+//! the kernel takes tens of milliseconds to print them. They do not change until the next boot.
+//! What is behind them in the list does (modules, BPF programs, trampolines of ftrace), often
+//! without a trace elsewhere, so none of it is kept. Numbers are little-endian:
 //!
 //! ```text
 //!    0  id of the boot, 40 bytes, zeroes behind it
@@ -14,8 +13,8 @@
 //!    …  names: length, u16; bytes
 //! ```
 //!
-//! The first bytes of the list are compared with what the kernel prints now: they
-//! hold addresses, so whoever may not see those today gets nothing from yesterday.
+//! The first bytes of the list are compared with what the kernel prints now: they hold addresses,
+//! so a user who may not see those today gets none from an earlier run.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,14 +33,14 @@ const HEAD: usize = BOOT + FIRST + 16;
 /// Distances are of four bytes.
 const REACH: u64 = 1 << 32;
 
-/// What was kept of the symbols.
+/// Stored form of the symbols.
 pub type Kept = Box<dyn AsRef<[u8]> + Send + Sync>;
 
 /// The table of one choice.
 pub(super) struct Core {
     kept: Kept,
     base: u64,
-    /// Where the symbols begin, and how many there are.
+    /// Offset and number of the symbols.
     symbols: (usize, usize),
     names: usize,
 }
@@ -131,14 +130,14 @@ fn boot() -> Option<[u8; BOOT]> {
     Some(boot)
 }
 
-/// How the list begins now.
+/// First bytes of the current list.
 fn first() -> Option<[u8; FIRST]> {
     let mut first = [0; FIRST];
     File::open(system_path("/proc/kallsyms")).ok()?.read_exact(&mut first).ok()?;
     Some(first)
 }
 
-/// What is to be kept of the whole list: nothing where addresses are hidden.
+/// Stored form of the whole list: none where addresses are hidden.
 pub(super) fn pack(all: &Kallsyms) -> Option<Vec<u8>> {
     let text = &all.text;
     let (boot, first) = (boot()?, text.get(..FIRST)?);
@@ -172,7 +171,7 @@ pub(super) fn pack(all: &Kallsyms) -> Option<Vec<u8>> {
     )
 }
 
-/// Where the kernel's image begins.
+/// Start of the kernel's image.
 fn base(text: &[u8]) -> Option<u64> {
     let starts = text
         .split(|b| *b == b'\n')

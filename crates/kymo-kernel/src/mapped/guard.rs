@@ -21,7 +21,7 @@ static TABLE: [Slot; SLOTS] = [const {
 
 const FILLING: usize = 1;
 
-/// What handled SIGBUS before.
+/// Previous handler of SIGBUS.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A guarded mapping.
@@ -90,9 +90,9 @@ extern "C" fn handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::
         const PAGE: usize = 4096;
         let page = (address / PAGE * PAGE) as *mut libc::c_void;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: the page lies in a read-only mapping that a `Guard` stands for,
-        // which is not unmapped while somebody reads from it, as the reader that
-        // faulted does. Nothing but this page is replaced.
+        // SAFETY: the page lies in a read-only mapping that a `Guard` stands for, which is not
+        // unmapped while a thread reads from it, as the one that faulted does. Nothing but this
+        // page is replaced.
         let mapped = unsafe { libc::mmap(page, PAGE, libc::PROT_READ, flags, -1, 0) };
         if mapped == page {
             slot.cut.store(true, Ordering::Relaxed);

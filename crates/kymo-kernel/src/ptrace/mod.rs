@@ -58,10 +58,10 @@ pub enum TaskStop {
     },
 }
 
-/// What is known of a task that is traced.
+/// State of a traced task.
 #[derive(Debug, Default)]
 struct TracedTask {
-    /// How it is let run on, if it is stopped.
+    /// Way to restart it, if it is stopped.
     stopped: Option<Restart>,
     /// Number of the process that ends tracing with its own end.
     is_main: bool,

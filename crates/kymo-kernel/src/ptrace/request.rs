@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
-/// How a stopped task is let run on.
+/// Way to restart a stopped task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Restart {
     /// With a signal, or none (0).
@@ -12,7 +12,7 @@ pub(super) enum Restart {
     Listen,
 }
 
-/// How a new task was made.
+/// System call that created a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadOrigin {
     /// By fork(2) or vfork(2): a process.
@@ -61,7 +61,7 @@ pub struct SignalInfo {
     pub bytes: Vec<u8>,
 }
 
-/// What wait(2) reported of a task.
+/// Status of a task by wait(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitStatus {
     Exited(i32),
@@ -205,7 +205,7 @@ pub(super) fn signal_info(tid: u32, signal: i32) -> SignalInfo {
     SignalInfo { signal, bytes }
 }
 
-/// What wait(2) finds among all traced tasks.
+/// Result of wait(2) for all traced tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AnyTask {
     /// One stopped or ended.

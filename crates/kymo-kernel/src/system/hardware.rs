@@ -1,4 +1,4 @@
-//! What the machine is made of: processors, caches, memory nodes, PMUs.
+//! Hardware of the machine: processors, caches, memory nodes, PMUs.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ const MOST_CACHES: u32 = 10;
 /// CPUs that share something, as lists such as `0-3,8`, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuSiblings {
-    /// Of a socket.
+    /// CPUs of each socket.
     pub sockets: Vec<String>,
-    /// Of a core.
+    /// CPUs of each core.
     pub cores: Vec<String>,
-    /// Of a die.
+    /// CPUs of each die.
     pub dies: Vec<String>,
 }
 

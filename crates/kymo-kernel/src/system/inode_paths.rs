@@ -37,7 +37,7 @@ pub struct InodePath {
 pub struct MountedDevice {
     /// Major and minor number of its device.
     pub device: (u32, u32),
-    /// Where.
+    /// Mount point.
     pub path: PathBuf,
     /// Its type, such as `ext4`.
     pub kind: String,
@@ -155,7 +155,7 @@ fn known_path(root: &File, inode: u64) -> Option<PathBuf> {
     // SAFETY: the handle has the 8 bytes behind its head that it states, and outlives the call.
     let fd = unsafe { libc::syscall(call, root, handle.as_mut_ptr(), flags) };
     let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the call made it, and nobody else has it.
+    // SAFETY: the call returned it, and it has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
 }

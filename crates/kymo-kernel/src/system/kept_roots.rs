@@ -1,5 +1,5 @@
 //! Roots of processes of other mount namespaces or with other roots, kept open by a process that
-//! gives up its rights: behind a landlock nobody may look into `/proc/PID/root` of others.
+//! gives up its rights: under landlock `/proc/PID/root` of other processes is not readable.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -52,7 +52,7 @@ pub(crate) fn keep() {
             kept.roots.insert(pid, (there.0, Arc::clone(opened)));
         }
     }
-    // Nobody else sets it: this is done once, before threads begin.
+    // Set once, before threads start.
     let _ = KEPT.set(kept);
 }
 

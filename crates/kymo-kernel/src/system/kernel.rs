@@ -7,7 +7,7 @@ use kymo_model::{BuildId, Endian};
 
 use super::SystemRoot;
 
-/// What uname(2) says.
+/// Kernel name by uname(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelName {
     /// `Linux`.

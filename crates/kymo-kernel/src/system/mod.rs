@@ -1,6 +1,6 @@
-//! What the running system says of itself in `/proc` and `/sys`, as typed facts: each
-//! topic has a file. Everything is read below a root, which a test makes of a directory;
-//! what cannot be read is not there, since kernels, containers and privileges differ.
+//! Facts about the running system from `/proc` and `/sys`, with types: each topic has a file.
+//! Everything is read below a root, which a test makes of a directory; files that cannot be read
+//! are absent, since kernels, containers and privileges differ.
 
 mod hardware;
 mod inode_paths;
@@ -38,7 +38,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Fills a buffer with bytes that nobody can guess.
+/// Fills a buffer with unpredictable bytes.
 ///
 /// # Errors
 /// If the kernel has none.
@@ -58,6 +58,14 @@ pub fn random(bytes: &mut [u8]) -> io::Result<()> {
 pub fn release_freed_memory() {
     // SAFETY: it takes no pointer, and is safe in threads.
     unsafe { libc::malloc_trim(0) };
+}
+
+/// Has the allocator give large pieces of memory back to the kernel as soon as they are freed. By
+/// default it keeps those that are like the largest one freed so far.
+pub fn return_large_pieces() {
+    const LARGE: i32 = 128 << 10;
+    // SAFETY: it takes no pointer; the option exists, and changes no memory that is in use.
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
 }
 
 #[cfg(test)]

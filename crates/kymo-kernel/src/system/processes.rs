@@ -1,6 +1,5 @@
-//! What `/proc` says of a process: its root and its mount namespace. Its mappings are
-//! in [`proc_maps`](crate::proc_maps), its threads and descriptors in
-//! [`target`](crate::target).
+//! Facts about a process from `/proc`: its root and its mount namespace. Its mappings are in
+//! [`proc_maps`](crate::proc_maps), its threads and descriptors in [`target`](crate::target).
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use super::{SystemRoot, kept_roots};
 use crate::proc_maps;
 
-/// How long the list of a process's mappings is read at most.
+/// Longest time for reading the mappings of a process.
 const MAPS_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl SystemRoot {

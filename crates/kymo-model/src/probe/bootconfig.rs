@@ -34,7 +34,7 @@ pub fn bootconfig_lines(probes: &[ProbeDefinition]) -> Result<Vec<String>, BootC
         let mut text = probe.target.to_string();
         match probe.kind {
             ProbeKind::Probe => {}
-            // The kernel puts `p:` in front, so that the place says what it is.
+            // The kernel puts `p:` in front, so that the probe point implies the type.
             ProbeKind::Return { max_active: None } if text.ends_with("%return") => {}
             ProbeKind::Return { max_active: None } => text += "%return",
             ProbeKind::Return { .. } => return Err(BootConfigError::Unspeakable(name())),

@@ -54,7 +54,7 @@ pub enum FetchBase {
 pub enum FetchType {
     /// `u32`, `s8`, `x64`.
     Integer {
-        /// How it is shown.
+        /// Format of the number.
         format: IntegerFormat,
         /// 8, 16, 32 or 64.
         bits: u32,

@@ -16,14 +16,13 @@ use super::program::{BenchProgram, ProbedFunction, ProgramShape};
 use super::user::hits;
 use super::{Bench, BenchStop};
 
-/// What the system call getppid is called in the kernel; the wrapper may be the
-/// function itself.
+/// Names of the system call getppid in the kernel; the wrapper may be the function itself.
 const FUNCTIONS: [&str; 3] = ["__do_sys_getppid", "__x64_sys_getppid", "sys_getppid"];
 
 /// System calls in each half of a pair.
 const CALLS: u32 = 2_000;
 
-/// How far behind the entry a point for a jump is looked for.
+/// Bytes from the entry within which a point for a jump is searched.
 const DEEPEST: u32 = 48;
 
 /// The kernel changes breakpoints into jumps a moment after it is asked to.
@@ -183,7 +182,7 @@ fn inside(
         }
     }
     Ok(first.ok_or_else(|| {
-        format!("the kernel takes no probe in the first {DEEPEST} bytes of {}", function.0)
+        format!("the kernel accepts no probe in the first {DEEPEST} bytes of {}", function.0)
     }))
 }
 
@@ -209,17 +208,18 @@ fn measure(
             let _ = bench.instance.disable(&selection);
             return Err(BenchStop::Missing(match (wanted, mechanism(point)) {
                 (ProbeMechanism::Jump, _) if point.is_return => {
-                    "at an entry this kernel uses the function tracer's call: no jump is needed"
+                    "at a function entry this kernel uses the function tracer's call instead of a \
+                     jump"
                         .into()
                 }
-                (wanted, is) => format!("the kernel made it {is:?} and not {wanted:?}"),
+                (wanted, is) => format!("the kernel created {is:?} instead of {wanted:?}"),
             }));
         }
         let before = hits(bench, &bench.group())?;
         let with = took();
         let hits = hits(bench, &bench.group())?.saturating_sub(before);
         bench.instance.disable(&selection)?;
-        // Others may call it, too, but nobody calls it less.
+        // Others may call it, too, but not less often.
         if hits < 2 * u64::from(CALLS) {
             return Err(BenchStop::Missing(format!("{hits} hits in {} calls", 2 * CALLS)));
         }

@@ -62,14 +62,14 @@ pub enum ProbedInstruction {
 /// State of a bench.
 struct Bench<'a> {
     tracefs: &'a Tracefs,
-    /// Where events are recorded.
+    /// Instance that records the events.
     instance: Instance,
     signals: &'a Signals,
     options: BenchOptions<'a>,
     rows: Vec<BenchRow>,
 }
 
-/// Why a bench, or a row of it, has no result.
+/// Reason why a bench, or a row of it, has no result.
 #[derive(Debug)]
 pub enum BenchStop {
     /// Asked to end.
@@ -98,7 +98,7 @@ pub fn measure(
     options: BenchOptions<'_>,
 ) -> Result<Vec<BenchRow>, BenchStop> {
     if !cfg!(target_arch = "x86_64") {
-        let why = "the program that is measured is written for x86-64 only";
+        let why = "the measured program is available only for x86-64";
         return Err(BenchStop::Missing(why.to_owned()));
     }
     let mut bench = Bench::new(tracefs, signals, options)?;
@@ -108,7 +108,7 @@ pub fn measure(
     result.map(|()| rows)
 }
 
-/// Nanoseconds that a hit costs here, now. `None` if it cannot be told.
+/// Nanoseconds that a hit costs here, now. `None` if it cannot be measured.
 pub fn hit_cost(tracefs: &Tracefs, file: ProbeFile, instruction: ProbedInstruction) -> Option<f64> {
     const FEW: u32 = 5;
     if !cfg!(target_arch = "x86_64") {

@@ -9,10 +9,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where code and data are in memory.
+/// Addresses of code and data in memory.
 const CODE: u64 = 0x40_0000;
 const DATA: u64 = 0x60_0000;
-/// Where data is in the file; code is before it.
+/// Offset of the data in the file; code is before it.
 const DATA_OFFSET: u64 = 0x1000;
 /// Header and two program headers.
 const HEADERS: usize = 64 + 2 * 56;
@@ -49,7 +49,7 @@ impl ProbedFunction {
     }
 }
 
-/// How often which functions are called.
+/// Functions of the program and the number of their calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProgramShape {
     /// Called in the first half of a round, and in the second.
@@ -63,7 +63,7 @@ pub(super) struct ProgramShape {
 struct ProgramImage {
     bytes: Vec<u8>,
     probed: u64,
-    /// Where its semaphore is.
+    /// Address of its semaphore.
     semaphore: u64,
 }
 
@@ -248,7 +248,7 @@ impl BenchProgram {
 
 impl Drop for BenchProgram {
     fn drop(&mut self) {
-        // Nobody is there to tell.
+        // An error has no receiver.
         let _ = std::fs::remove_file(&self.path);
     }
 }

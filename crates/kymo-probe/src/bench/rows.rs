@@ -1,5 +1,5 @@
-//! What is measured: functions of a program whose first instruction is of each kind
-//! that the kernel treats in its own way.
+//! Rows of the bench: functions of a program whose first instruction is of each kind that the
+//! kernel handles differently.
 
 use super::program::ProbedFunction;
 

@@ -18,7 +18,7 @@ const CALLS: std::ops::RangeInclusive<f64> = 100.0..=20_000.0;
 /// Calls of a function that has nothing to wait for.
 const MANY: u32 = 2_000_000;
 
-/// How the second function is probed.
+/// Kind of the probe on the second function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProbeWay {
     is_return: bool,
@@ -61,7 +61,7 @@ pub(super) fn one(
     }
 }
 
-/// What the probe adds to a call.
+/// Returns the added cost per call of the probe.
 fn probed(
     bench: &Bench<'_>,
     function: ProbedFunction,
@@ -109,7 +109,7 @@ fn once(bench: &Bench<'_>, shape: ProgramShape, way: ProbeWay) -> Result<Vec<f64
     bench.check()?;
     if hits != expected {
         return Err(BenchStop::Missing(format!(
-            "the kernel took the probe, which was hit {hits} times in {expected} calls"
+            "the kernel accepted the probe, but it was hit {hits} times in {expected} calls"
         )));
     }
     let each = |(without, with): (f64, f64)| (with - without) / f64::from(shape.calls);

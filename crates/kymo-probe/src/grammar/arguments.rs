@@ -33,11 +33,11 @@ fn split_name<'w>(
             text,
             at,
             name.len(),
-            "the name of an argument has letters, digits and _ only",
+            "the name of an argument consists of letters, digits and _",
         ));
     }
     if rest.is_empty() {
-        return Err(GrammarError::new(text, at + word.len(), 0, "the value is missing behind ="));
+        return Err(GrammarError::new(text, at + word.len(), 0, "the value is missing after ="));
     }
     Ok((Some(name.to_owned()), at + name.len() + 1, rest))
 }
@@ -72,7 +72,7 @@ fn check_cast(text: &str, at: usize, cast: &str) -> Result<()> {
     if let Some(count) = array {
         let number = count.strip_suffix(']').and_then(|n| n.parse::<u32>().ok());
         if !number.is_some_and(|n| (1..=64).contains(&n)) {
-            return fail("the length of an array is a number from 1 to 64 in brackets");
+            return fail("the length of an array must be a number from 1 to 64 in brackets");
         }
     }
     if KINDS.contains(&kind) || is_bits(kind) {
@@ -128,11 +128,11 @@ pub(super) fn check_raw(text: &str, at: usize, value: &str) -> Result<()> {
     let Some(rest) = value.get(1..) else { return fail("the value is missing", "") };
     match value.as_bytes().first() {
         Some(b'%') if is_symbol(rest) => Ok(()),
-        Some(b'%') => fail("this is no register", "as in %ax"),
+        Some(b'%') => fail("this is not a register", "as in %ax"),
         Some(b'$') => check_dollar(text, at, value),
         Some(b'@') => {
             if rest.is_empty() {
-                fail("a symbol or an address is missing behind @", "@SYMBOL[+OFFSET]")
+                fail("a symbol or an address is missing after @", "@SYMBOL[+OFFSET]")
             } else {
                 Ok(())
             }
@@ -184,7 +184,7 @@ fn check_deref(text: &str, at: usize, value: &str) -> Result<()> {
     }
     match value.strip_suffix(')') {
         Some(stem) => check_raw(text, at + open + 1, &stem[open + 1..]),
-        None => Err(GrammarError::new(text, at + open, 1, "this parenthesis is not closed")),
+        None => Err(GrammarError::new(text, at + open, 1, "unclosed parenthesis")),
     }
 }
 
@@ -221,7 +221,7 @@ fn variable(text: &str, at: usize, value: &str, address_of: bool) -> Result<ArgV
     Ok(ArgValue::Variable { address_of, name: name.to_owned(), steps })
 }
 
-/// Where the next step begins: at `.`, `->` or `[`.
+/// Offset of the next step: at `.`, `->` or `[`.
 fn step_end(text: &str) -> usize {
     text.find(['.', '-', '[']).unwrap_or(text.len())
 }
@@ -242,9 +242,8 @@ fn check_name(text: &str, at: usize, name: &str) -> Result<()> {
 
 fn step(text: &str, at: usize, rest: &str) -> Result<(FieldStep, usize)> {
     if let Some(inner) = rest.strip_prefix('[') {
-        let close = inner
-            .find(']')
-            .ok_or_else(|| GrammarError::new(text, at, 1, "this bracket is not closed"))?;
+        let close =
+            inner.find(']').ok_or_else(|| GrammarError::new(text, at, 1, "unclosed bracket"))?;
         let index = &inner[..close];
         let Some(index) = number(index) else {
             return Err(GrammarError::new(text, at + 1, close, "an index must be a number").hint(

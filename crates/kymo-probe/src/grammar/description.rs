@@ -1,5 +1,5 @@
-//! What a user asks for: an event, where it shall happen, and what it shall
-//! record. Only words; nothing here knows a binary.
+//! Parsed description of a probe: an event, its probe point, and its arguments. Syntax only;
+//! nothing here reads a binary.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ pub struct ProbeDescription {
     pub group: Option<String>,
     /// Name of the event, if given.
     pub event: Option<String>,
-    /// Where.
+    /// Probe point.
     pub point: PointDescription,
-    /// What to record.
+    /// Arguments to record.
     pub args: Vec<ArgDescription>,
 }
 
-/// Where events shall happen.
+/// Probe point as described.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PointDescription {
     /// Function, possibly a glob or a path (`mycrate::f`).
@@ -55,7 +55,7 @@ pub struct UsdtName {
 pub struct ArgDescription {
     /// The name it shall have, if given.
     pub name: Option<String>,
-    /// What it is.
+    /// Value of the argument.
     pub value: ArgValue,
     /// The type it is cast to, if given.
     pub cast: Option<String>,
@@ -81,7 +81,7 @@ pub enum ArgValue {
     Vars,
     /// `$params`: all parameters.
     Params,
-    /// What the kernel's own syntax says, as it is.
+    /// Argument in the kernel's own syntax, unchanged.
     Raw(String),
 }
 

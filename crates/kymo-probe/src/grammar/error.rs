@@ -1,5 +1,5 @@
-//! What is wrong with a description, and where: the message puts a caret under
-//! the spot, because a description is typed by hand and quoted for the shell.
+//! Errors in descriptions, with their position: the message puts a caret under the spot, because a
+//! description is typed by hand and quoted for the shell.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ pub struct GrammarError {
     pub at: usize,
     /// Bytes of the wrong part; 0 when something is missing there.
     pub len: usize,
-    /// What is wrong.
+    /// Error text.
     pub what: String,
-    /// How to write it, when that can be said.
+    /// Correct form, if known.
     pub hint: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl GrammarError {
         GrammarError { text: text.to_owned(), at, len: end - at, what: what.into(), hint: None }
     }
 
-    /// The same error, with advice.
+    /// Adds advice to the error.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> GrammarError {
         self.hint = Some(hint.into());

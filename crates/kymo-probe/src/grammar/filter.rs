@@ -89,7 +89,12 @@ impl Parser<'_> {
 
     fn unary(&mut self) -> Result<Node, GrammarError> {
         if self.depth >= DEPTH {
-            return Err(GrammarError::new(self.text, self.at, 1, "a filter nested too deeply"));
+            return Err(GrammarError::new(
+                self.text,
+                self.at,
+                1,
+                "the filter is nested too deeply",
+            ));
         }
         self.depth += 1;
         let node = if self.eat(b'!') {
@@ -98,12 +103,7 @@ impl Parser<'_> {
             let opened = self.at - 1;
             let inner = self.or()?;
             if !self.eat(b')') {
-                return Err(GrammarError::new(
-                    self.text,
-                    opened,
-                    1,
-                    "this parenthesis is not closed",
-                ));
+                return Err(GrammarError::new(self.text, opened, 1, "unclosed parenthesis"));
             }
             inner
         } else {

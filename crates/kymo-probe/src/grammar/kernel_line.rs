@@ -60,9 +60,10 @@ impl KernelLine {
             };
         }
         if words.next().is_none() {
-            return Err(
-                err(line.len(), 0, "the place is missing").hint("SYMBOL[+OFFSET] or PATH:OFFSET")
-            );
+            return Err(err(line.len(), 0, "the probe point is missing").hint(
+                "SYMBOL[+OFFSET] or \
+                                    PATH:OFFSET",
+            ));
         }
         for (at, word) in words {
             let (from, value) = match word.split_once('=') {
@@ -74,7 +75,7 @@ impl KernelLine {
         }
         match ProbeDefinition::parse(line) {
             Some(definition) => Ok(KernelLine::Add(definition)),
-            None => Err(err(at, head.len(), "this begins no definition")
+            None => Err(err(at, head.len(), "not the start of a definition")
                 .hint("p[:GROUP/EVENT], r[N][:GROUP/EVENT], -:GROUP/EVENT")),
         }
     }
@@ -97,7 +98,7 @@ fn check_name(
             line,
             at + letters.len() + 1,
             name.len(),
-            "names of groups and events have letters, digits and _ only",
+            "names of groups and events consist of letters, digits and _",
         ));
     }
     Ok((group.map(str::to_owned), event.map(str::to_owned)))

@@ -55,7 +55,7 @@ impl LineRange {
                 return Err(err(
                     range.at,
                     text.len() - range.at,
-                    "not expected behind a range of lines",
+                    "not expected after a range of lines",
                 ));
             }
         }
@@ -67,7 +67,7 @@ impl LineRange {
             None => (Some(head), None),
         };
         if function == Some("") || file == Some("") || head.is_empty() {
-            return Err(err(0, head.len(), "the range names no function or file"));
+            return Err(err(0, head.len(), "the range has no function or file"));
         }
         lines.function = function.map(str::to_owned);
         lines.file = file.map(str::to_owned);

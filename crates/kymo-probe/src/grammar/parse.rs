@@ -34,7 +34,7 @@ impl ProbeDescription {
                 text,
                 arg.span.0,
                 arg.span.1,
-                "variables are gone when a function has returned",
+                "variables no longer exist after a function has returned",
             )
             .hint("use $retval, or a register"));
         }
@@ -50,7 +50,7 @@ impl ProbeDescription {
                 text,
                 arg.span.0,
                 text.len() - arg.span.0,
-                "only a place is asked for here, without arguments",
+                "only a probe point is expected here, without arguments",
             )),
         }
     }
@@ -95,7 +95,7 @@ fn parse_head(text: &str, at: usize, word: &str, d: &mut ProbeDescription) -> Re
         at += i + 1;
         word = &word[i + 1..];
         if word.is_empty() {
-            return Err(GrammarError::new(text, at, 0, "the place is missing behind ="));
+            return Err(GrammarError::new(text, at, 0, "the probe point is missing after ="));
         }
         if let Some(usdt) = usdt_of(word) {
             d.point.usdt = Some(parse_usdt(text, at + word.len() - usdt.len(), usdt)?);
@@ -145,7 +145,7 @@ fn parse_event_name(text: &str, at: usize, name: &str) -> Result<(Option<String>
             text,
             at,
             group.len(),
-            format!("{group:?} cannot name a group: letters, digits and _ only"),
+            format!("invalid group name {group:?}: only letters, digits and _ are allowed"),
         ));
     }
     if !is_symbol(event) {
@@ -153,7 +153,7 @@ fn parse_event_name(text: &str, at: usize, name: &str) -> Result<(Option<String>
             text,
             event_at,
             event.len(),
-            format!("{event:?} cannot name an event: letters, digits and _ only"),
+            format!("invalid event name {event:?}: only letters, digits and _ are allowed"),
         ));
     }
     if event.len() > 63 {
@@ -161,7 +161,7 @@ fn parse_event_name(text: &str, at: usize, name: &str) -> Result<(Option<String>
             text,
             event_at,
             event.len(),
-            "the kernel takes names of at most 63 characters",
+            "the kernel allows names of at most 63 characters",
         ));
     }
     Ok((group.map(str::to_owned), event.to_owned()))
@@ -218,7 +218,7 @@ fn parse_point(text: &str, at: usize, word: &str) -> Result<PointDescription> {
                 text,
                 at,
                 name.len(),
-                "not an address: hexadecimal digits are needed behind 0x",
+                "not an address: hexadecimal digits are needed after 0x",
             )
         })?;
         point.address = Some(address);
@@ -237,7 +237,7 @@ fn parse_point(text: &str, at: usize, word: &str) -> Result<PointDescription> {
                     text,
                     at + start,
                     0,
-                    "the pattern is missing behind ;",
+                    "the pattern is missing after ;",
                 ));
             }
             point.lazy = Some(tail.to_owned());
@@ -261,7 +261,7 @@ fn suffix(
 ) -> Result<()> {
     let err = |what: &str| GrammarError::new(text, at, part.len(), what);
     match kind {
-        ':' if point.next => return Err(err("the line stands before %next")),
+        ':' if point.next => return Err(err("the line must precede %next")),
         ':' => {
             let line = number(part).and_then(|n| u32::try_from(n).ok());
             point.line = Some(line.ok_or_else(|| err("the line must be a number"))?);
@@ -270,7 +270,7 @@ fn suffix(
             let offset = number(part).and_then(|n| u64::try_from(n).ok());
             point.offset = offset.ok_or_else(|| err("the offset must be a number of bytes"))?;
         }
-        '@' if part.is_empty() => return Err(err("the source file is missing behind @")),
+        '@' if part.is_empty() => return Err(err("the source file is missing after @")),
         '@' if point.file.is_some() => return Err(err("the source file is given twice")),
         '@' => point.file = Some(unescape(part)),
         '%' if part == "return" => point.ret = true,
@@ -280,7 +280,7 @@ fn suffix(
                 text,
                 at - 1,
                 part.len() + 1,
-                format!("%{part} is not known"),
+                format!("unknown modifier %{part}"),
             )
             .hint("%return or %next"));
         }
@@ -291,7 +291,7 @@ fn suffix(
 fn check_point(text: &str, at: usize, word: &str, p: &PointDescription) -> Result<()> {
     let err = |what: &str| Err(GrammarError::new(text, at, word.len(), what));
     if p.function.is_none() && p.file.is_none() {
-        return err("the place names no function or file");
+        return err("the probe point has no function or file");
     }
     if p.lazy.is_some() && p.line.is_some() {
         return err("a pattern cannot be used with a line number");

@@ -120,7 +120,7 @@ pub(super) fn symbol(path: &str, name: &str, pid: Option<u32>) -> Option<(u64, u
     Some((found.addr, found.size))
 }
 
-/// Why a probe on an indirect function is seldom meant, with the functions that may be.
+/// Reason why a probe on an indirect function is seldom intended, with the functions that may be.
 pub(super) fn indirect_function(path: &str, name: &str, pid: Option<u32>) -> Option<String> {
     let files = open(path, pid).ok()?;
     let symbols = CodeSymbols::load(files.binary(), files.debug()).ok()?;
@@ -239,7 +239,7 @@ pub(super) fn usdt_arguments(
     pid: Option<u32>,
 ) -> Result<Rc<FunctionFacts>, String> {
     let AttachTarget::Usdt { path, provider, name, site } = target else {
-        return Err("it is no USDT probe".into());
+        return Err("it is not a USDT probe".into());
     };
     let is_it = |note: &UsdtNote| is_note_of(note, provider, name, *site);
     let (_, notes) = usdt_probes(path, pid, &is_it)?;

@@ -1,4 +1,4 @@
-//! What the user lets be probed: probes by name, functions of the kernel by a list.
+//! Probes that the user allows: probes by name, functions of the kernel by a list.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -46,7 +46,7 @@ impl FunctionList {
     /// # Errors
     /// If it cannot be read.
     pub fn read(path: &Path) -> std::io::Result<FunctionList> {
-        // Whoever has none to name says `/dev/null`.
+        // `/dev/null` stands for an empty list.
         let bytes = if path == Path::new("/dev/null") {
             Vec::new()
         } else {

@@ -75,7 +75,7 @@ impl PointCatalog<'_> {
         if sites.is_empty() { vec![point] } else { sites.iter().map(at).collect() }
     }
 
-    /// The same, however many they are.
+    /// Returns the existing attach points of a pattern, without a limit.
     pub(crate) fn existing(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
         Ok(match &point.target {
             AttachTarget::Tracepoint { category, event } => self.tracepoints(category, event)?,
@@ -93,7 +93,7 @@ impl PointCatalog<'_> {
             AttachTarget::Kprobe { function, address: None, .. } if self.is_excluded(function) => {
                 Vec::new()
             }
-            // Where functions are probed by name the kernel itself tells.
+            // Where functions are probed by name the kernel itself decides.
             AttachTarget::Kprobe { module, function, address: None, .. }
                 if module.is_empty() && !self.facts.has_kprobes() =>
             {
@@ -103,7 +103,7 @@ impl PointCatalog<'_> {
             }
             AttachTarget::Kprobe { module, function, address: None, .. } if !module.is_empty() => {
                 let is_there = self.facts.function_of_module(module, function).is_some();
-                // Without addresses the kernel itself tells.
+                // Without addresses the kernel itself decides.
                 let may_be = is_there || self.facts.symbols().iter().all(|(a, ..)| a == 0);
                 may_be.then(|| point.clone()).into_iter().collect()
             }
@@ -205,7 +205,7 @@ impl PointCatalog<'_> {
             named(AttachTarget::RawTracepoint { module: module.into(), event: event.into() })
         };
         if !has_wildcard(event) && !has_wildcard(module) {
-            // Without its types only the kernel itself tells whether a tracepoint exists.
+            // Without its types only the kernel itself decides whether a tracepoint exists.
             let Some(types) = self.facts.types() else { return Ok(vec![made(module, event)]) };
             let has_it = |module: &str| {
                 types.space(module).is_some_and(|space| space.tracepoint_id(event).is_some())
@@ -366,17 +366,21 @@ impl PointCatalog<'_> {
         if *at_return {
             return Err("a line or an inlined copy has no return".into());
         }
-        let (found, addresses) = user_variables::places(path, function, self.facts.pid)?;
+        let found = user_variables::places(path, function, self.facts.pid)?;
         let made = |to: u64| {
             let mut target = target.clone();
             if let AttachTarget::Uprobe { path, address, language, .. } = &mut target {
-                *path = found.to_string_lossy().into_owned();
+                *path = found.path.to_string_lossy().into_owned();
                 *address = Some(to);
                 language.clear();
             }
             named(target)
         };
-        Ok(addresses.into_iter().map(made).collect())
+        let points: Vec<AttachPoint> = found.addresses.into_iter().map(made).collect();
+        if let Some(first) = points.first().filter(|_| found.others > 0) {
+            self.facts.partial_lines.borrow_mut().insert(first.clone(), found.others);
+        }
+        Ok(points)
     }
 
     /// Watchpoints of the functions of the process that a name stands for.

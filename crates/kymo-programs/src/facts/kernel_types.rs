@@ -25,7 +25,7 @@ pub(crate) struct TypeSpace {
     /// Empty for the kernel.
     pub(crate) module: String,
     btf: Rc<BtfTypes<Vec<u8>>>,
-    /// Of a module: the number of its first type, and the bits above its ids.
+    /// Number of the first type of a module, and the bits above its ids.
     first: u32,
     tag: u32,
 }
@@ -45,7 +45,7 @@ const ID_BITS: u32 = 24;
 const MOST_MODULES: usize = 63;
 
 impl KernelTypes {
-    /// Those of the running kernel, if it tells them.
+    /// Types of the running kernel, if it has them.
     pub(crate) fn running() -> Option<KernelTypes> {
         let bytes = SystemRoot::machine().kernel_btf().ok()?;
         let btf = Rc::new(BtfTypes::parse(bytes, None).ok()?);
@@ -53,7 +53,7 @@ impl KernelTypes {
         Some(KernelTypes { kernel, modules: RefCell::default(), records: RefCell::default() })
     }
 
-    /// Types of a module, if it tells them; no name is the kernel.
+    /// Types of a module, if it has them; no name is the kernel.
     pub(crate) fn space(&self, module: &str) -> Option<Rc<TypeSpace>> {
         if module.is_empty() || module == "vmlinux" {
             return Some(Rc::clone(&self.kernel));
@@ -180,7 +180,7 @@ impl TypeSpace {
         self.prototype_text(function.size_or_type, 0)
     }
 
-    /// The same of a raw tracepoint.
+    /// Returns the prototype of a raw tracepoint as text.
     pub(crate) fn tracepoint_text(&self, event: &str) -> Option<PrototypeText> {
         let id = self.tracepoint_id(event)?;
         self.prototype_text(self.tracepoint_prototype(event, id)?, 1)

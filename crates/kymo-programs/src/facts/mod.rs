@@ -28,6 +28,7 @@ use kymo_kernel::bpf::{BpfMap, MapSpec, ProbeEvent};
 use kymo_kernel::kallsyms::per_cpu_offset;
 use kymo_kernel::target;
 use kymo_kernel::tracefs::{Tracefs, TracefsError};
+use kymo_model::counted;
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
 use rustc_hash::FxHashMap;
 use user_types::{USER_TYPES, UserTypes};
@@ -41,6 +42,8 @@ pub struct MachineFacts {
     formats: RefCell<FxHashMap<(String, String), Rc<EventFormat>>>,
     user_types: RefCell<UserTypes>,
     variables: RefCell<FxHashMap<(AttachPoint, String), Result<UserVariable, String>>>,
+    /// Numbers of further places of source lines, by the first point of each.
+    partial_lines: RefCell<FxHashMap<AttachPoint, usize>>,
     /// Types that functions of programs return.
     returns: RefCell<FxHashMap<AttachPoint, Result<Rc<FunctionFacts>, String>>>,
     /// Process of `-p`.
@@ -71,7 +74,7 @@ impl MachineFacts {
         self.target.or(self.pid)
     }
 
-    /// What this kernel has for programs.
+    /// Features of this kernel for programs.
     pub fn features(&self) -> Vec<(&'static str, bool)> {
         let pmu = |name| ProbeEvent::of_pmu(name).is_some();
         let map = |map_type, key_size, value_size| {
@@ -205,10 +208,19 @@ impl TypeFacts for MachineFacts {
         module == "vmlinux" || self.symbols().iter().any(|(_, _, _, of)| of == Some(module))
     }
 
-    fn caution(&self, point: &AttachPoint) -> Option<String> {
-        match &point.target {
-            AttachTarget::Uprobe { path, function, address: None, .. } => {
+    fn caution(&self, points: &[AttachPoint]) -> Option<String> {
+        let first = points.first()?;
+        match &first.target {
+            AttachTarget::Uprobe { path, function, address: None, .. } if points.len() == 1 => {
                 binaries::indirect_function(path, function, self.pid)
+            }
+            AttachTarget::Uprobe { function, address: Some(_), .. } => {
+                let others = *self.partial_lines.borrow().get(first)? as u64;
+                let what = counted(others, "more place", "more places");
+                Some(format!(
+                    "{function} has code at {what}, as lines of loops have; the probe is at the \
+                     first in each function and inlined copy (kymo probe -D lists them)"
+                ))
             }
             _ => None,
         }

@@ -34,22 +34,31 @@ pub(super) fn is_source_line(function: &str) -> bool {
     })
 }
 
-/// Addresses of a source line, or of the inlined copies of a function.
-pub(super) fn places(
-    path: &str,
-    function: &str,
-    pid: Option<u32>,
-) -> Result<(PathBuf, Vec<u64>), String> {
+/// Places of a probe in a binary.
+pub(super) struct FoundPlaces {
+    /// The binary.
+    pub(super) path: PathBuf,
+    /// Addresses.
+    pub(super) addresses: Vec<u64>,
+    /// Number of further places of a line, which are not probed.
+    pub(super) others: usize,
+}
+
+/// Addresses of a source line, one in each function and copy, or of the inlined copies of a
+/// function.
+pub(super) fn places(path: &str, function: &str, pid: Option<u32>) -> Result<FoundPlaces, String> {
     let files = open(path, pid)?;
     let binary = ProbedBinary::load(&files).map_err(|e| e.to_string())?;
     let d = description(function)?;
     let found = binary.with_finder(&options(), function, |finder| -> Result<_, ResolveError> {
-        Ok(finder.located_points(&d)?)
+        Ok(match is_source_line(function) {
+            true => finder.first_points(&d)?,
+            false => (finder.located_points(&d)?, 0),
+        })
     });
-    match found {
-        Ok(points) => Ok((files.path.clone(), points.iter().map(|p| p.addr).collect())),
-        Err(e) => Err(e.to_string()),
-    }
+    let (points, others) = found.map_err(|e| e.to_string())?;
+    let addresses = points.iter().map(|point| point.addr).collect();
+    Ok(FoundPlaces { path: files.path.clone(), addresses, others })
 }
 
 /// Parameters of a function as the debugging information has them: types and names.

@@ -26,11 +26,11 @@ pub enum OutputForm {
     OldText,
     /// A JSON object a line.
     Json,
-    /// The same as bpftrace 0.17 has it.
+    /// JSON as bpftrace 0.17 prints it.
     OldJson,
 }
 
-/// Where output goes, and how.
+/// Form and receiver of the output.
 pub(crate) struct ProgramOutput<'w> {
     pub form: OutputForm,
     pub sink: &'w mut dyn Write,
@@ -44,7 +44,7 @@ pub struct PrintedMap<'m> {
     pub value_type: &'m ValueType,
     /// Key, where the map has one, and value.
     pub entries: Vec<(Option<ProgramValue>, ProgramValue)>,
-    /// Values of the entries that `print()` was told to leave out.
+    /// Values of the entries that `print()` leaves out.
     pub left_out: Vec<ProgramValue>,
 }
 
@@ -106,7 +106,7 @@ impl ProgramOutput<'_> {
         self.sink.write_all(&out)
     }
 
-    /// What stands between the events and the maps that are printed at the end.
+    /// Writes the separator between the events and the maps that are printed at the end.
     pub(crate) fn before_last_maps(&mut self) -> io::Result<()> {
         match self.form {
             OutputForm::Json | OutputForm::OldJson => Ok(()),

@@ -15,7 +15,7 @@ use crate::open::{
 
 const TIMES: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
-/// How counters are opened.
+/// Options of opening counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CounterOptions {
     /// Children of the tasks count too.
@@ -176,7 +176,7 @@ impl Counters {
     /// Reads all.
     pub(super) fn read(&mut self) -> Result<(), CountError> {
         self.read_vmstat()?;
-        // A group is read at once, when its leader's turn comes: its counts are of one moment.
+        // A group is read in one call, when its leader's turn comes: its counts are of one moment.
         let mut of_group: HashMap<u64, Count> = HashMap::new();
         for (event, readings) in self.set.events.iter().zip(&mut self.readings) {
             let format = event.planned.attr.read_format;
@@ -228,7 +228,7 @@ impl Counters {
 
 impl CounterCell {
     fn advance(&mut self, now: Count) {
-        // Times of an event never go back, whatever a member of a group was told.
+        // Times of an event never go back, even if a member of a group reads smaller ones.
         let now = Count {
             enabled: now.enabled.max(self.last.enabled),
             running: now.running.max(self.last.running),
@@ -243,7 +243,7 @@ fn read_vmstat() -> Result<vmstat::Snapshot, CountError> {
     vmstat::Snapshot::read().map_err(system("cannot read /proc/vmstat"))
 }
 
-/// Plans counters of these events: no samples, groups read at once.
+/// Plans counters of these events: no samples, groups read in one call.
 fn plan(
     events: &[CountedEvent],
     inherit: bool,

@@ -1,4 +1,4 @@
-//! Why a count could not be made.
+//! Errors of counting.
 
 use std::io;
 
@@ -39,7 +39,7 @@ impl From<RecordError> for CountError {
     }
 }
 
-/// Says what failed.
+/// Returns a constructor of errors about `what`.
 pub(super) fn system(what: &'static str) -> impl Fn(io::Error) -> CountError {
     move |source| CountError::System { what, source }
 }

@@ -2,10 +2,10 @@
 //! by its [`CountOptions`] and gives readings to a [`CountSink`].
 //!
 //! `counters.rs` opens (as recordings do, by `open/`) and reads, `rows.rs` sums and scales,
-//! `repeat.rs` makes mean and spread of several runs, `metrics.rs` derives numbers,
-//! `recording.rs` writes counts into a perf.data and `report.rs` reads them from one,
-//! `session.rs` runs the command and keeps the time, `trust.rs` says what lessens the
-//! trust in the result. Nothing here prints.
+//! `repeat.rs` makes mean and spread of several runs, `metrics.rs` derives numbers, `recording.rs`
+//! writes counts into a perf.data and `report.rs` reads them from one, `session.rs` runs the
+//! command and keeps the time, `trust.rs` warns about what can make the result wrong. Nothing here
+//! prints.
 
 mod counters;
 mod error;

@@ -1,4 +1,4 @@
-//! What to count, whose events, when and how often.
+//! Options of a count: events, target, time and repetitions.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{CountError, CountFileOptions};
 use crate::control::ControlSource;
 use crate::open::Cgroup;
 
-/// Whose events are counted.
+/// Target of a count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountTarget {
     /// The command's and its children's.
@@ -36,7 +36,7 @@ pub struct CountedEvent {
     pub cgroup: Option<Arc<Cgroup>>,
 }
 
-/// When counting begins.
+/// Start of counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartDelay {
     /// With the command.
@@ -55,7 +55,7 @@ pub struct CountOptions {
     pub events: Vec<CountedEvent>,
     /// Whether they are the default set, not the user's choice.
     pub default_events: bool,
-    /// Whose events.
+    /// Target of the count.
     pub target: CountTarget,
     /// The command to run, if any.
     pub command: Vec<OsString>,
@@ -63,15 +63,15 @@ pub struct CountOptions {
     pub pinned: Vec<u32>,
     /// CPUs; none for wherever the tasks run.
     pub cpus: Option<Vec<u32>>,
-    /// Who says when it begins and ends, beside the command.
+    /// Control channel that starts and stops the count, beside the command.
     pub control: Option<ControlSource>,
-    /// What the rows are divided by.
+    /// Aggregation of the rows.
     pub by: Aggregation,
     /// Children of the tasks count too.
     pub inherit: bool,
     /// Counts of events that shared a hardware counter are scaled up.
     pub scale: bool,
-    /// How often the command runs; 0 is forever.
+    /// Number of runs of the command; 0 is indefinitely.
     pub runs: u32,
     /// Time between readings on the way.
     pub interval: Option<Duration>,
@@ -81,7 +81,7 @@ pub struct CountOptions {
     pub summary: bool,
     /// Time to stop after.
     pub timeout: Option<Duration>,
-    /// When counting begins.
+    /// Start of counting.
     pub delay: StartDelay,
     /// Write caches to disk before each run.
     pub sync: bool,

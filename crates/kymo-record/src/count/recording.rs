@@ -23,11 +23,11 @@ const ANY_CPU: u32 = 0xffff;
 /// The file that counts are recorded into.
 #[derive(Clone, Debug)]
 pub struct CountFileOptions {
-    /// Where it is; `-` is the standard output.
+    /// Path of the file; `-` is the standard output.
     pub path: PathBuf,
     /// A file that is not a recording is overwritten.
     pub force: bool,
-    /// What was typed.
+    /// Command line as typed.
     pub command_line: Vec<String>,
     /// Version of the recording program.
     pub version: String,
@@ -74,7 +74,7 @@ impl CountRecording {
             .map(|counter| {
                 let (unit, scale) = unit(counter.spec);
                 let mut attr = counter.attr.clone();
-                // What tells a reader that records have an id.
+                // Marks for readers that records have an id.
                 attr.sample_type |= SampleType::IDENTIFIER;
                 let ids = counter.totals().map(|(_, id, _)| id).collect();
                 EventMeta { name: counter.spec.name.clone(), attr, ids, unit, scale, cpus: None }

@@ -19,10 +19,10 @@ use super::rows::{EventCounts, RowOptions, event_rows};
 use super::session::{CountReading, CountResult};
 use crate::open::CounterPlace;
 
-/// What a recording of counts tells before them.
+/// Header of a recording of counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountFileFacts {
-    /// What the counts are summed by.
+    /// Aggregation of the counts.
     pub by: Aggregation,
     /// There are readings on the way.
     pub intervals: bool,
@@ -30,7 +30,7 @@ pub struct CountFileFacts {
     pub command_line: Option<Vec<String>>,
 }
 
-/// What is read of such a recording, in its order.
+/// Reading of such a recording, in file order.
 #[derive(Clone, Debug)]
 pub enum CountFileReading {
     /// A reading on the way.
@@ -47,7 +47,7 @@ pub enum CountFileError {
     Read(#[from] PerfDataReadError),
     #[error("{0} holds no counts: `kymo stat record` makes recordings of counts")]
     NoCounts(String),
-    #[error("tasks were counted, not CPUs: they are not told apart by CPU")]
+    #[error("tasks were counted, not CPUs: counts by CPU are not recorded")]
     NoCpus,
     #[error("cannot write the result")]
     Write(#[source] std::io::Error),
@@ -83,7 +83,7 @@ pub fn read_counts(
                         new.events.take(value, &new.places);
                         counts = Some(new);
                     }),
-                // What the counts mean was not told.
+                // The meaning of the counts was not recorded.
                 (None, None) => Err(CountFileError::NoCounts(name.clone())),
             },
             StatRecord::Round(round) => match &mut counts {
@@ -149,7 +149,7 @@ impl RecordedCounts {
         })
     }
 
-    /// What a round ends; none if it ends no reading.
+    /// Returns the reading that a round ends, if any.
     fn reading(&mut self, round: StatRound) -> Option<CountFileReading> {
         let intervals = self.facts.intervals;
         if intervals && round.is_final {
@@ -167,8 +167,8 @@ impl RecordedCounts {
     }
 }
 
-/// What perf's number means in the version that wrote it: 6.5 put caches and 6.9 put clusters
-/// between dies and cores.
+/// Decodes perf's number of an aggregation by the version that wrote it: 6.5 inserted caches and
+/// 6.9 clusters between dies and cores.
 fn aggregation(number: u64, version: &str) -> Aggregation {
     let mut parts = version.split(['.', '-', '~']).map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
@@ -254,7 +254,7 @@ impl RecordedEvent {
     }
 }
 
-/// What CPUs and threads the numbers in a file mean.
+/// CPUs and threads by their numbers in the file.
 struct Places {
     machine: Machine,
     threads: Vec<(i64, String)>,

@@ -10,10 +10,10 @@ use kymo_model::{Aggregation, CountKey, CountRow, CountState, EventType, sw};
 use super::counters::{Count, Counter, Counters};
 use crate::open::CounterPlace;
 
-/// How rows are made.
+/// Options of making rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowOptions {
-    /// What the rows are divided by.
+    /// Aggregation of the rows.
     pub(super) by: Aggregation,
     /// Counts of events that shared a hardware counter are scaled up.
     pub(super) scale: bool,
@@ -62,7 +62,7 @@ pub(super) fn rows(counters: &Counters, options: RowOptions, times: RunTimes) ->
     event_rows(&counts, options, &key)
 }
 
-/// What a place is summed for.
+/// Maps a counter's place to the key of its row.
 type PlaceKey<'a> = &'a dyn Fn(CounterPlace, Aggregation) -> CountKey;
 
 /// Rows of these events.
@@ -136,7 +136,7 @@ fn key(place: CounterPlace, by: Aggregation) -> CountKey {
                 Aggregation::Core => CountKey::Core { socket, die, core },
                 Aggregation::Cluster => CountKey::Cluster { socket, die, cluster },
                 Aggregation::Cache(level) => {
-                    // Whoever counts has seen to it that there are such.
+                    // The caller has checked that there are such.
                     let (level, first) = cpus::cache(cpu, level).unwrap_or((level, cpu));
                     CountKey::Cache { socket, die, level, first }
                 }

@@ -24,7 +24,7 @@ use crate::open::CounterScope;
 use crate::output::keep_apart;
 use crate::selection::note_set_id;
 
-/// What a count tells while it goes on. Errors end it.
+/// Receiver of a running count. Errors end the count.
 pub trait CountSink {
     /// A run begins; they are numbered from 1.
     fn run_begins(&mut self, number: u32) -> io::Result<()>;
@@ -58,7 +58,7 @@ pub struct CountResult {
     pub rows: Vec<CountRow>,
     /// Time of the (last) run.
     pub elapsed: Duration,
-    /// What the command used, where it was the target.
+    /// Resource usage of the command, where it was the target.
     pub usage: Option<Usage>,
     /// More of several runs, of which the rows are the means.
     pub repeated: Option<Repetition>,
@@ -75,14 +75,14 @@ pub struct Repetition {
     pub times: Vec<f64>,
 }
 
-/// How a count ended.
+/// Outcome of a count.
 #[derive(Debug)]
 pub struct CountSummary {
     /// Status of the command; 0 where it was ended by the time-out.
     pub status: u8,
     /// The signal that ended the count.
     pub signal: Option<Signal>,
-    /// What lessens the trust in the result, and choices that were made.
+    /// Warnings about the result, and notes on choices that were made.
     pub notes: Vec<Note>,
 }
 
@@ -96,7 +96,7 @@ pub fn count(options: &CountOptions, sink: &mut dyn CountSink) -> Result<CountSu
     Session { options, signals, control, sink, notes: Vec::new(), recording: None }.run()
 }
 
-/// How a run ended.
+/// Outcome of a run.
 struct EndedRun {
     exit: Option<Exit>,
     signal: Option<Signal>,
@@ -106,7 +106,7 @@ struct EndedRun {
     rows: Vec<CountRow>,
 }
 
-/// Why waiting ended before its time.
+/// Reason for the early end of waiting.
 enum WaitEnd {
     Exit(Exit),
     Signal(Signal),
@@ -114,7 +114,7 @@ enum WaitEnd {
     Gone,
 }
 
-/// What a run counts and waits for.
+/// State of a run: its counters and the tasks it waits for.
 struct Run {
     counters: Counters,
     child: Option<GatedChild>,
@@ -123,7 +123,7 @@ struct Run {
     ends: TaskEnds,
 }
 
-/// What stays the same over the runs.
+/// State that all runs share.
 struct Session<'a> {
     options: &'a CountOptions,
     signals: Signals,
@@ -481,7 +481,7 @@ impl Session<'_> {
                 ControlCommand::Stop => ends = true,
                 ControlCommand::Ping => {}
                 ControlCommand::SwitchFile | ControlCommand::Unknown(_) => {
-                    let fact = format!("--control: there is no command {command}");
+                    let fact = format!("--control: unknown command {command}");
                     let advice = "there are enable, disable, stop and ping".to_owned();
                     self.add_notes(vec![Note::doubt(NoteKind::Control, fact, Some(advice))]);
                     continue;

@@ -1,6 +1,5 @@
-//! What lessens the trust in a count: events that the machine does not have, that were on
-//! a counter only some of the time, that miss the kernel's side, that are of the whole
-//! machine.
+//! Warnings about a count: events that the machine does not have, that were on a counter only some
+//! of the time, that miss the kernel's side, that are of the whole machine.
 
 use kymo_kernel::events::CounterSource;
 use kymo_kernel::perf_event::FOR_THE_KERNELS_SIDE;
@@ -29,7 +28,7 @@ fn unsupported(options: &CountOptions, counters: &Counters) -> Option<Note> {
     let all = counters.iter().count();
     let fact = format!("{} of {all} events: {}", names.len(), names.join(", "));
     let advice = Some("`kymo list` shows what this machine can count".into());
-    // What the user did not name is not missing from what was asked for.
+    // What the user did not name is not missing from the request.
     Some(if options.default_events {
         Note::choice(NoteKind::NotSupported, fact, advice)
     } else {
@@ -63,7 +62,7 @@ fn user_only(counters: &Counters) -> Option<Note> {
 /// Events that one note names.
 const NAMED: usize = 4;
 
-/// Of a process that sleeps, all of them.
+/// Warns about events that were never counted; of a process that sleeps, these are all of them.
 fn never_ran(options: &CountOptions, rows: &[CountRow]) -> Option<Note> {
     let is_empty = |row: &&CountRow| row.state == CountState::NotCounted;
     let names: Vec<&str> = rows.iter().filter(is_empty).map(|row| row.name.as_str()).collect();
@@ -89,7 +88,7 @@ fn not_all_the_time(row: &CountRow) -> Option<Note> {
         CountState::Counted if row.running < row.enabled => {
             let share = row.share();
             let fact = format!("{name} was counted {share:.2}% of the time and scaled up");
-            let advice = Some("name fewer events at once".into());
+            let advice = Some("name fewer events".into());
             Some(Note::doubt(NoteKind::Multiplexed, fact, advice))
         }
         _ => None,

@@ -35,12 +35,12 @@ use crate::ust::UstError;
 const BUFFER_KB: u64 = 8 << 10;
 /// All rings together take at most this share of the memory.
 const MEMORY_SHARE: u64 = 32;
-/// How full a ring is when its mover is woken.
+/// Fill level of a ring in percent at which its mover is woken.
 const WAKE_PERCENT: u8 = 25;
 /// The kernel's own default.
 const LEAST_KB: u64 = 1408;
 
-/// Where a trace goes.
+/// Output of a trace.
 #[derive(Clone, Debug)]
 pub enum TraceOutput {
     /// Into a file.
@@ -54,7 +54,7 @@ pub enum TraceOutput {
     Remote {
         /// `HOST:PORT`.
         address: String,
-        /// What both sides know.
+        /// Secret that both sides know.
         secret: Option<Secret>,
         /// The directory's name over there.
         name: String,
@@ -66,11 +66,11 @@ pub enum TraceOutput {
 pub struct TraceOptions {
     /// Events, and whose.
     pub setup: TraceSetup,
-    /// Where to.
+    /// Output of the trace.
     pub output: TraceOutput,
-    /// Which form of file.
+    /// Format of the file.
     pub format: Format,
-    /// When it has the kernel's symbols.
+    /// Condition for including the kernel's symbols.
     pub symbols: KernelSymbols,
     /// Go on in another file.
     pub switch: Option<SwitchOn>,
@@ -80,7 +80,7 @@ pub struct TraceOptions {
     pub max_size: Option<u64>,
 }
 
-/// What a recording came to.
+/// Result of a recording.
 #[derive(Debug, Default)]
 pub struct TraceSummary {
     /// The (last) file, or the directory at the listener.
@@ -103,7 +103,7 @@ pub struct TraceSummary {
     pub elapsed: Duration,
     /// The command, where it was left running because the file has its full size.
     pub running: Option<Running>,
-    /// What else to know.
+    /// Notes about the recording.
     pub notes: Vec<Note>,
 }
 
@@ -117,8 +117,8 @@ pub fn record_trace(tracefs: &Tracefs, options: &TraceOptions) -> Result<TraceSu
     record_trace_beside(tracefs, options, &mut |_| Ok(()))
 }
 
-/// The same; `begin` starts what is recorded beside, when all is ready and the command,
-/// whose process it is told, waits.
+/// Records a trace. `begin` starts what is recorded beside it, when all is ready and the command
+/// waits; it gets the command's process.
 pub fn record_trace_beside(
     tracefs: &Tracefs,
     options: &TraceOptions,
@@ -169,8 +169,8 @@ fn set_up(
     dir.set_clock(&options.clock)?;
     let kb = options.buffer_kb.unwrap_or_else(|| default_buffer(dir));
     dir.set_buffer_size_kb(kb)?;
-    // Early, because on a busy machine it takes a while until a woken mover runs.
-    // Kernels before 4.20 have it not and wake at once.
+    // Early, because on a busy machine it takes a while until a woken mover runs. Kernels before
+    // 4.20 do not have it and wake immediately.
     if dir.has("buffer_percent") {
         dir.set_wake_percent(WAKE_PERCENT)?;
     }
@@ -247,7 +247,10 @@ impl pump::Sink for Once {
     }
 }
 
-/// A file that pages go to, and what tells of its size.
+/// Interval at which names of tasks are read, which the kernel may give up before the end.
+const NAMES_EVERY: Duration = Duration::from_secs(1);
+
+/// A file that pages go to, and the alarm of its size.
 struct GrowingFile<'a> {
     current: &'a Arc<Current>,
     path: &'a Path,
@@ -348,7 +351,7 @@ impl Capture<'_> {
         Ok((sources(self.instance, &self.cpus, "trace_pipe_raw")?, self.instance.page_size()))
     }
 
-    fn begin_file(&self, path: &Path, force: bool) -> Result<Growing, TraceError> {
+    fn begin_file(&mut self, path: &Path, force: bool) -> Result<Growing, TraceError> {
         let (file, stream) = output::create(path, force)?;
         let regular = file.metadata().is_ok_and(|m| m.is_file());
         if stream || !regular {
@@ -422,7 +425,7 @@ impl Capture<'_> {
     ) -> Result<(), TraceError> {
         let size = || file.as_ref().map_or(0, |f| f.current.get().total());
         let alarm = file.as_ref().and_then(|f| f.alarm).map(SizeAlarm::reached);
-        let mut file_began = began;
+        let (mut file_began, mut names_seen) = (began, began);
         let delay = self.options.setup.delay;
         let mut waits = delay;
         let waiting = system("cannot wait");
@@ -450,6 +453,10 @@ impl Capture<'_> {
                 alarm.clear();
             }
             drop(fds);
+            if names_seen.elapsed() >= NAMES_EVERY {
+                self.gathered.see_names(self.instance);
+                names_seen = Instant::now();
+            }
             if self.watched.all_ended().map_err(&waiting)? {
                 return Ok(());
             }
@@ -498,7 +505,7 @@ impl Capture<'_> {
     }
 
     fn next_look(&self, began: Instant, file_began: Instant) -> Duration {
-        let mut most = Duration::from_secs(3600);
+        let mut most = NAMES_EVERY;
         // The size of several files is not a file's own.
         if self.options.max_size.is_some() && self.options.switch.is_some() {
             most = Duration::from_millis(50);
@@ -513,13 +520,13 @@ impl Capture<'_> {
         most
     }
 
-    /// Goes on in a new file; the one before gets a name with the time.
+    /// Continues in a new file; the one before gets a name with the time.
     fn switch_file(&mut self, current: &Arc<Current>, path: &Path) -> Result<(), TraceError> {
         let aside = output::set_aside(path)?;
         let before = match self.begin_file(path, false) {
             Ok(next) => current.switch(next),
             Err(e) => {
-                // The old file goes on under its old name.
+                // The old file continues under its old name.
                 let _ = std::fs::rename(&aside, path);
                 return Err(e);
             }
@@ -546,7 +553,7 @@ impl Capture<'_> {
     /// Takes the command's end and the rings' figures.
     fn after(&mut self) -> Result<(), TraceError> {
         if self.full {
-            // The command goes on; its end is somebody else's matter.
+            // The command continues; its end is not our concern.
         } else if let Some(child) = &mut self.child {
             self.summary.exit = end_child(child).map(|e| e.exit.code());
         }

@@ -1,5 +1,5 @@
-//! What makes a session take a snapshot by itself: an event, or one that comes
-//! too long after another. Reading the condition, and matching, without I/O.
+//! Conditions that make a session take a snapshot: an event, or one that comes too long after
+//! another. Parsing and matching, without I/O.
 //!
 //! ```text
 //! block:block_rq_complete if error != 0
@@ -24,9 +24,9 @@ pub struct On {
 /// `A -> B > TIME [by KEY]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnLatency {
-    /// What begins it.
+    /// Event that starts the time.
     pub from: On,
-    /// What ends it.
+    /// Event that ends the time.
     pub to: On,
     /// Longer than this is too long, in nanoseconds.
     pub limit: u64,
@@ -92,7 +92,7 @@ impl OnLatency {
             None => (rest.trim(), None),
         };
         let limit = nanoseconds(time)
-            .ok_or_else(|| error(format!("{time:?} is no time (5ms, 100us, 2s)")))?;
+            .ok_or_else(|| error(format!("{time:?} is not a time (5ms, 100us, 2s)")))?;
         let key = match key {
             None => None,
             Some(key) => {
@@ -110,7 +110,7 @@ impl OnLatency {
         let side = |text: &str| On::parse(text).map_err(|e| error(e.what));
         let (from, to) = (side(from)?, side(to)?);
         if from.event == to.event {
-            return Err(error("the two events are one and the same".into()));
+            return Err(error("the two events must differ".into()));
         }
         Ok(OnLatency { from, to, limit, key })
     }
@@ -146,9 +146,9 @@ pub enum ConditionSide {
 pub struct TooLong {
     /// The key's value.
     pub key: i64,
-    /// When it began, in nanoseconds of the session's clock.
+    /// Start time, in nanoseconds of the session's clock.
     pub from: u64,
-    /// When it ended.
+    /// End time.
     pub to: u64,
     /// The thread whose event ended it.
     pub tid: u32,
@@ -243,13 +243,13 @@ mod tests {
         for (text, what) in [
             ("a:b > 5ms", "there is no `->`"),
             ("a:b -> a:c", "there is no `>`"),
-            ("a:b -> a:c > 5", "\"5\" is no time"),
-            ("a:b -> a:c > -5ms", "\"-5ms\" is no time"),
-            ("a:b -> a:c > 5ms by", "\"5ms by\" is no time"),
+            ("a:b -> a:c > 5", "\"5\" is not a time"),
+            ("a:b -> a:c > -5ms", "\"-5ms\" is not a time"),
+            ("a:b -> a:c > 5ms by", "\"5ms by\" is not a time"),
             ("a:b -> a:c > 5ms by x y", "\"x y\" names no field"),
             ("a:b -> a:c > 5ms by =x", "names no field"),
             (" -> a:c > 5ms", "there is no single event"),
-            ("a:b -> a:b > 5ms", "one and the same"),
+            ("a:b -> a:b > 5ms", "must differ"),
             ("a b -> c:d > 5ms", "there is no single event"),
         ] {
             let error = OnLatency::parse(text).unwrap_err().to_string();

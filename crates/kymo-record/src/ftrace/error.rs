@@ -1,4 +1,4 @@
-//! Why a trace could not be recorded.
+//! Errors of recording a trace.
 
 use std::io;
 use std::path::PathBuf;

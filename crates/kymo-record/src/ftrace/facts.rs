@@ -1,5 +1,4 @@
-//! What a trace.dat says of the machine and the recording, gathered from tracefs
-//! and /proc.
+//! Facts about the machine and the recording in a trace.dat, gathered from tracefs and /proc.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +10,49 @@ use kymo_kernel::system::{self, KernelName, SystemRoot};
 
 use super::error::TraceError;
 use super::trace_header::{GrowingHeader, Layout};
-use crate::told_losses::{RingStats, ToldLosses, ring_stats};
+use crate::reported_losses::{ReportedLosses, RingStats, ring_stats};
 
-/// What stays the same from the start to the end of a recording.
+/// Facts that stay the same from the start to the end of a recording.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     facts: TraceFacts,
     pub(crate) buffers: Vec<BufferSpec>,
     format: Format,
-    /// What files before this one stated.
-    told: ToldLosses,
+    /// Losses that earlier files have reported.
+    reported: ReportedLosses,
     /// Figures of the rings, if not those of the time of asking.
     stats: Option<RingStats>,
+    names: TaskNames,
 }
 
 /// The most names of tasks that are written.
 const MAX_TASKS: usize = 100_000;
+
+/// Names of tasks seen in the course of a recording. The kernel's list has some thousand places
+/// and gives them to other tasks, so that a name may be gone when the recording ends.
+#[derive(Debug, Default)]
+struct TaskNames(BTreeMap<u32, String>);
+
+impl TaskNames {
+    fn add(&mut self, pid: u32, comm: String) {
+        if pid > 0 && (self.0.len() < MAX_TASKS || self.0.contains_key(&pid)) {
+            self.0.insert(pid, comm);
+        }
+    }
+
+    /// Adds the tasks of the kernel's list, `saved_cmdlines`.
+    fn add_list(&mut self, list: &str) {
+        let entries = list.lines().filter_map(|line| line.split_once(' '));
+        for (pid, comm) in entries.filter_map(|(pid, comm)| Some((pid.parse().ok()?, comm))) {
+            self.add(pid, comm.to_owned());
+        }
+    }
+
+    /// The names as a file has them.
+    fn lines(&self) -> String {
+        self.0.iter().map(|(pid, comm)| format!("{pid} {}\n", comm.replace('\n', "?"))).collect()
+    }
+}
 
 impl Gathered {
     /// Looks at the machine. `events` are those whose formats are needed.
@@ -85,13 +111,14 @@ impl Gathered {
             page_size: dir.page_size() as u32,
             cpus: cpus.to_vec(),
         };
-        let told = ToldLosses::default();
-        Ok(Gathered { facts, buffers: vec![buffer], format, told, stats: None })
+        let reported = ReportedLosses::default();
+        let names = TaskNames::default();
+        Ok(Gathered { facts, buffers: vec![buffer], format, reported, stats: None, names })
     }
 
     /// With earlier figures of the rings, and after files that stated losses.
-    pub(crate) fn with_stats(self, stats: RingStats, told: ToldLosses) -> Gathered {
-        Gathered { stats: Some(stats), told, ..self }
+    pub(crate) fn with_stats(self, stats: RingStats, reported: ReportedLosses) -> Gathered {
+        Gathered { stats: Some(stats), reported, ..self }
     }
 
     /// A file ends: it states what is counted as lost now.
@@ -101,10 +128,10 @@ impl Gathered {
 
     /// The next one states what is counted from then on.
     pub(crate) fn begin_file(&mut self) {
-        self.told = self.stats.take().as_ref().map(ToldLosses::all_of).unwrap_or_default();
+        self.reported = self.stats.take().as_ref().map(ReportedLosses::all_of).unwrap_or_default();
     }
 
-    /// Of a ring that overwrites its oldest events.
+    /// Marks the ring as one that overwrites its oldest events.
     pub(crate) fn of_flight_recorder(mut self) -> Gathered {
         if let Some(version) = &mut self.facts.options.version {
             version.push_str(FLIGHT_RECORDER);
@@ -112,18 +139,34 @@ impl Gathered {
         self
     }
 
+    /// Remembers the names of tasks that the kernel has noted so far.
+    pub(crate) fn see_names(&mut self, dir: &TraceDir) {
+        self.names.add_list(&dir.tracefs().saved_cmdlines().unwrap_or_default());
+    }
+
     /// The facts as they are now: tasks have got names, rings have figures.
-    pub(crate) fn facts(&self, dir: &TraceDir, cpus: &[u32]) -> TraceFacts {
+    pub(crate) fn facts(&mut self, dir: &TraceDir, cpus: &[u32]) -> TraceFacts {
+        // What lives now, then what the kernel noted while it was traced.
+        for pid in kymo_kernel::target::processes().unwrap_or_default() {
+            if let Some(comm) = kymo_kernel::target::comm(pid) {
+                self.names.add(pid, comm);
+            }
+        }
+        self.see_names(dir);
         let mut facts = self.facts.clone();
-        facts.machine.saved_cmdlines = tasks(dir);
+        facts.machine.saved_cmdlines = self.names.lines();
         let stats = self.stats.clone().unwrap_or_else(|| ring_stats(dir, cpus));
-        let stats = self.told.rest_of(stats).into_iter();
+        let stats = self.reported.rest_of(stats).into_iter();
         facts.options.cpustat = stats.map(|(cpu, text)| format!("CPU: {cpu}\n{text}")).collect();
         facts
     }
 
     /// The header of a file now.
-    pub(crate) fn header(&self, dir: &TraceDir, cpus: &[u32]) -> Result<GrowingHeader, TraceError> {
+    pub(crate) fn header(
+        &mut self,
+        dir: &TraceDir,
+        cpus: &[u32],
+    ) -> Result<GrowingHeader, TraceError> {
         let made = trace_header(&self.facts(dir, cpus), self.format, &self.buffers)?;
         let layout = Layout {
             len: made.bytes.len() as u64,
@@ -168,35 +211,27 @@ fn prints_functions(dir: &TraceDir, events: &[EventName], formats: &[(String, St
         || is_set("options/userstacktrace", "0")
 }
 
-/// Names of tasks: those the kernel noted while they were traced, and those that
-/// live now.
-fn tasks(dir: &TraceDir) -> String {
-    let mut names = BTreeMap::new();
-    for pid in kymo_kernel::target::processes().unwrap_or_default() {
-        if let Some(comm) = kymo_kernel::target::comm(pid) {
-            names.insert(pid, comm);
-        }
-    }
-    let noted = dir.tracefs().saved_cmdlines().unwrap_or_default();
-    for line in noted.lines() {
-        if let Some((pid, comm)) = line.split_once(' ')
-            && let Ok(pid) = pid.parse()
-        {
-            names.insert(pid, comm.to_owned());
-        }
-    }
-    let lines = names.iter().filter(|(pid, _)| **pid > 0).take(MAX_TASKS);
-    lines.map(|(pid, comm)| format!("{pid} {}\n", comm.replace('\n', "?"))).collect()
-}
-
 fn uname() -> String {
     let name = KernelName::running();
     [name.system, name.node, name.release, name.version, name.machine].join(" ")
 }
 
-/// A number that tells this recording from others.
+/// Random number that identifies this recording.
 fn trace_id() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanos = now.map_or(0, |d| d.as_nanos() as u64);
     nanos ^ (u64::from(std::process::id()) << 40)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_kernel_gave_up_are_remembered() {
+        let mut names = TaskNames::default();
+        names.add_list("7 first\n8 sh\n0 none\nx y\n");
+        names.add_list("8 made by it\n9 new\nname\n");
+        assert_eq!(names.lines(), "7 first\n8 made by it\n9 new\n");
+    }
 }

@@ -1,8 +1,7 @@
-//! A trace.dat that grows: pages of several CPUs arrive at the same time, and a
-//! reader wants each CPU's pages in one piece. Every CPU gets a far-apart region
-//! of a sparse file; the table at its begin is kept up to date, so that the file can
-//! be read at any time, also after the writer was killed. At the end the holes
-//! are taken out.
+//! A trace.dat that grows: pages of several CPUs arrive at the same time, and a reader wants each
+//! CPU's pages in one piece. Every CPU gets a far-apart region of a sparse file; the table at its
+//! start is kept up to date, so that the file can be read at any time, also after the writer was
+//! killed. At the end the holes are taken out.
 //!
 //! ```text
 //! growing:  header | slack | cpu 0 pages … hole … | cpu 1 pages … hole … |
@@ -25,7 +24,7 @@ use super::trace_header::{GrowingHeader, Layout};
 const SLACK: u64 = 1 << 20;
 /// Room for a header of unknown length. It is a hole, and taken out at the end.
 const ROOM: u64 = 256 << 20;
-/// Where regions may begin: a multiple of every block and page size.
+/// Alignment of regions: a multiple of every block and page size.
 const ALIGN: u64 = 1 << 20;
 /// The largest file counted on: half of what ext4 allows.
 const LARGEST: u64 = 8 << 40;
@@ -98,7 +97,7 @@ impl Growing {
         Ok(Growing { file, layout, data_start, region, written, begun: false })
     }
 
-    /// The same with the header written.
+    /// Creates the file and writes the header.
     pub(crate) fn with_header(file: File, header: &GrowingHeader) -> io::Result<Growing> {
         let mut growing = Growing::new(file, header.layout.clone())?;
         growing.header_bytes(0, &header.bytes)?;
@@ -216,7 +215,7 @@ impl Growing {
         (0..self.streams()).map(|s| self.stored(s)).sum()
     }
 
-    /// Where the next bytes of a stream go, if they fit.
+    /// Offset of the next bytes of a stream, if they fit.
     fn place(&self, stream: usize, len: usize) -> io::Result<u64> {
         let written = self.written.get(stream).ok_or(io::ErrorKind::InvalidInput)?;
         let written = written.load(Ordering::Relaxed);
@@ -288,7 +287,7 @@ impl Growing {
         self.file.sync_data()
     }
 
-    /// Where a stream's pages are: offset and size.
+    /// Offset and size of a stream's pages.
     pub(crate) fn region(&self, stream: usize) -> (u64, u64) {
         (self.offset(stream), self.stored(stream))
     }
@@ -344,7 +343,7 @@ impl Growing {
             end += size;
         }
         self.file.set_len(end)?;
-        // The size of a section that goes on beyond the file says that it is not finished.
+        // A section size beyond the end of the file marks it as unfinished.
         if is_whole {
             self.section(end)?;
         }
@@ -432,7 +431,7 @@ mod tests {
         vec![of; 4096]
     }
 
-    /// What the table of the file says, and the bytes that are there.
+    /// Returns the bytes of each stream by the table of the file.
     fn contents(file: &File, streams: usize) -> Vec<Vec<u8>> {
         (0..streams)
             .map(|s| {

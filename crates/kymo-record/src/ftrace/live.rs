@@ -21,20 +21,20 @@ use kymo_kernel::task_ends::TaskEnds;
 const TICK: Duration = Duration::from_millis(20);
 /// Until the next look, when one event must not wait for another.
 const SOON: Duration = Duration::from_millis(1);
-/// A ring this full is looked at before the tick.
+/// Fill level at which a ring is read before the tick.
 const WAKE_PERCENT: u8 = 20;
 
 /// Room in each CPU's ring if nothing else is asked for.
 const BUFFER_KB: u64 = 8 << 10;
 
-/// What is to be read while it happens.
+/// Options of a live capture.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
     /// Events, and whose.
     pub setup: TraceSetup,
     /// Instance that is read instead of one of its own.
     pub instance: Option<String>,
-    /// When events are looked at.
+    /// Pace at which events are read.
     pub pace: LivePace,
 }
 
@@ -52,7 +52,7 @@ pub struct LiveCapture {
     limited: bool,
     timeout: Option<Duration>,
     delay: Option<Duration>,
-    /// When tracing begins, as long as it has not.
+    /// Start of tracing, as long as it is pending.
     begins: Option<Instant>,
     until: Option<Instant>,
     signals: Signals,
@@ -61,14 +61,14 @@ pub struct LiveCapture {
 
 enum LiveDirectory {
     Own(Instance),
-    /// Somebody else's.
+    /// Instance of another owner.
     Named(TraceDir),
 }
 
-/// How soon events are looked at.
+/// Delay with which events are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LivePace {
-    /// At the tick, many at once.
+    /// At the tick, in batches.
     Tick,
     /// As soon as there is one.
     AtOnce,
@@ -83,7 +83,7 @@ impl LivePace {
     }
 }
 
-/// How a run came to its end.
+/// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveEnd {
     /// The command or the processes ended.
@@ -150,13 +150,13 @@ impl LiveCapture {
         })
     }
 
-    /// What is to be known of the events that come.
+    /// Notes about the captured events.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// Reads the rings once: hands out, by time, what is complete; all of it if the run is
-    /// over. Tells whether there is more to read at once.
+    /// Reads the rings once: hands out, by time, what is complete; all of it if the run is over.
+    /// Returns whether there is more to read immediately.
     ///
     /// # Errors
     /// If a ring cannot be read.
@@ -168,7 +168,8 @@ impl LiveCapture {
         Ok(self.stream.round(last, sink)?)
     }
 
-    /// The same; `sight` is shown each event as soon as it is read, before it is its turn.
+    /// Reads the rings once, as [`Self::round`] does; `sight` gets each event as soon as it is
+    /// read, before it is its turn.
     ///
     /// # Errors
     /// If a ring cannot be read.
@@ -211,8 +212,8 @@ impl LiveCapture {
         Ok(self.child.as_mut().map_or(Ok(()), GatedChild::release)?)
     }
 
-    /// Waits for the next look at the rings, unless there is `more` to read already; tells
-    /// if the run is over, which it may be while events come faster than they are read.
+    /// Waits for the next look at the rings, unless there is `more` to read already; returns
+    /// whether the run is over, which it may be while events come faster than they are read.
     ///
     /// # Errors
     /// If it cannot be waited for something.
@@ -302,7 +303,7 @@ impl LiveCapture {
         }
     }
 
-    /// What the rings lost, by CPU.
+    /// Events that the rings lost, by CPU.
     fn lost(&self) -> LostByCpu {
         let stats = |cpu: &u32| Some((*cpu, self.dir().stats(*cpu).ok()?.lost()));
         self.cpus.iter().filter_map(stats).filter(|(_, n)| *n > 0).collect()
@@ -341,7 +342,7 @@ impl LiveDirectory {
     }
 }
 
-/// Whose events are taken: the command's, some processes', or system-wide.
+/// Restricts the events to the command or to some processes, or leaves them system-wide.
 fn set_tasks(
     instance: &Instance,
     options: &TraceSetup,

@@ -1,5 +1,5 @@
-//! Recording through the ftrace ring: pages move from the kernel to a trace.dat
-//! here or at a listener, and nobody looks into them; `live` reads them as they come.
+//! Recording through the ftrace ring: pages move from the kernel to a trace.dat here or at a
+//! listener, without being parsed; `live` reads them as they come.
 
 mod capture;
 mod condition;

@@ -35,8 +35,7 @@ impl Current {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Goes on with another file and gives back the one before, once nobody
-    /// writes to it any more.
+    /// Switches to another file and returns the one before, once all writes to it have ended.
     pub(crate) fn switch(&self, to: Growing) -> Growing {
         let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *place, Arc::new(to));
@@ -62,7 +61,7 @@ pub(crate) fn take(current: Arc<Current>) -> io::Result<Growing> {
     Ok(sole(current.0.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Tells who waits for it that a file has reached its size.
+/// Wakes the waiter when a file has reached its size.
 #[derive(Debug)]
 pub(crate) struct SizeAlarm {
     most: u64,

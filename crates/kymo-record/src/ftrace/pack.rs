@@ -39,7 +39,7 @@ fn write(
     facts: &TraceFacts,
     gathered: &Gathered,
 ) -> Result<(), WriteError> {
-    // The writer opens the name again: nobody else's file or link is there then.
+    // The writer opens the name again: no other user's file or link can be there then.
     let new = File::options().write(true).create_new(true).mode(0o600).open(to);
     new.map_err(|error| WriteError::Io {
         path: to.display().to_string(),

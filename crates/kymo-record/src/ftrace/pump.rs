@@ -13,7 +13,7 @@ const PIPE_BYTES: usize = 1 << 20;
 /// keep the mover from looking at anything else.
 const ROUNDS: usize = 64;
 
-/// Where pages go.
+/// Receiver of pages.
 pub(crate) trait Sink {
     /// Whether there is room now. Pages that wait do so in the kernel's ring,
     /// which counts what it must drop.
@@ -30,7 +30,7 @@ pub(crate) trait Sink {
     }
 }
 
-/// Which side of the pipe failed.
+/// Failed side of the pipe.
 #[derive(Debug)]
 pub(crate) enum PumpError {
     /// The ring could not be read; nothing was lost by that.
@@ -44,7 +44,7 @@ pub(crate) enum PumpError {
 pub(crate) struct CpuRing {
     /// `trace_pipe_raw` (or `snapshot_raw`), opened without blocking.
     pub(crate) raw: File,
-    /// Which stream of the file it feeds.
+    /// Stream of the file that it feeds.
     pub(crate) stream: usize,
 }
 
@@ -69,7 +69,7 @@ impl Pump {
         Ok(Pump { sources, read, write, room, page, copying: false })
     }
 
-    /// What polls readable when a ring is filled to its `buffer_percent`.
+    /// File descriptors that become readable when a ring is filled to its `buffer_percent`.
     pub(crate) fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sources.iter().map(|s| s.raw.as_fd())
     }
@@ -93,7 +93,7 @@ impl Pump {
         Ok(total)
     }
 
-    /// What one ring has, up to the pipe's room.
+    /// Moves the pages of one ring, up to the pipe's room. Returns the bytes.
     fn move_pages(&mut self, i: usize, sink: &mut impl Sink) -> Result<usize, PumpError> {
         let Some(source) = self.sources.get(i) else { return Ok(0) };
         if self.copying {
@@ -119,7 +119,7 @@ impl Pump {
         }
     }
 
-    /// What each ring has now, about `most` bytes at most: while tracing goes on
+    /// Moves the current pages of each ring, about `most` bytes at most: while tracing continues
     /// there is always more.
     pub(crate) fn once(&mut self, sink: &mut impl Sink, most: u64) -> Result<u64, PumpError> {
         let mut total = 0;

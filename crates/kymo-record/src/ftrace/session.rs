@@ -1,8 +1,8 @@
 //! Named sessions: trace instances that outlive the command that made them.
 //!
-//! What the kernel knows is asked of the kernel: whether it traces, which events
-//! are on, how full the rings are. A session exists if its instance does; a note of
-//! its making (`crate::sessions`) without an instance tells that it was lost.
+//! The state is read from the kernel: whether it traces, which events are on, how full the rings
+//! are. A session exists if its instance does; a note of its making (`crate::sessions`) without an
+//! instance shows that it was lost.
 
 use std::path::{Path, PathBuf};
 
@@ -20,15 +20,15 @@ use super::pack;
 use super::pump::{Pump, PumpError};
 use super::setup::{TraceEvent, enable};
 use crate::output;
+use crate::reported_losses::{ReportedLosses, ring_stats};
 use crate::sessions::note::{self, Part};
-use crate::told_losses::{ToldLosses, ring_stats};
 
-/// How the instances of sessions are called.
+/// Prefix of the names of session instances.
 const PREFIX: &str = "kymo-session-";
 /// Room for each CPU.
 const BUFFER_KB: u64 = 4096;
 
-/// What a full ring does.
+/// Behavior of a full ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferMode {
     /// New events replace the oldest: a flight recorder.
@@ -37,10 +37,10 @@ pub enum BufferMode {
     Discard,
 }
 
-/// What a new session is to be.
+/// Options of a new session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// What a full ring does.
+    /// Behavior of a full ring.
     pub mode: BufferMode,
     /// Room for each CPU in KiB.
     pub buffer_kb: Option<u64>,
@@ -50,7 +50,7 @@ pub struct SessionOptions {
     pub pids: Vec<u32>,
 }
 
-/// How the rings were read.
+/// Way in which the rings were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakenBy {
     /// The kernel swapped the rings, at one moment for all CPUs.
@@ -59,7 +59,7 @@ pub enum TakenBy {
     Reading,
 }
 
-/// What was written.
+/// Written snapshot of the kernel's events.
 #[derive(Clone, Debug)]
 pub struct KernelSnapshot {
     /// The file.
@@ -68,7 +68,7 @@ pub struct KernelSnapshot {
     pub bytes: u64,
     /// Bytes of events in it.
     pub stored: u64,
-    /// How.
+    /// Way in which the rings were read.
     pub by: TakenBy,
     /// The time of the oldest event there was, of the session's clock.
     pub oldest_ns: Option<u64>,
@@ -76,14 +76,14 @@ pub struct KernelSnapshot {
     pub dropped: u64,
 }
 
-/// What a session is now.
+/// Current state of a session.
 #[derive(Clone, Debug)]
 pub struct SessionState {
     /// Its name.
     pub name: String,
     /// The ring takes events.
     pub tracing: bool,
-    /// What a full ring does.
+    /// Behavior of a full ring.
     pub mode: BufferMode,
     /// Room for each CPU in KiB; none if they differ.
     pub buffer_kb: Option<u64>,
@@ -95,7 +95,7 @@ pub struct SessionState {
     pub pids: Vec<u32>,
     /// The figures of each CPU's ring.
     pub stats: Vec<(u32, CpuStats)>,
-    /// When it was made, in seconds since 1970, if that is known.
+    /// Creation time in seconds since 1970, if known.
     pub made: Option<u64>,
 }
 
@@ -180,7 +180,7 @@ impl KernelSession {
         check_name(name)
     }
 
-    /// Removes a session, its instance and its file. Tells whether there was anything.
+    /// Removes a session, its instance and its file. Returns whether there was one.
     pub fn destroy(tracefs: &Tracefs, name: &str) -> Result<bool, TraceError> {
         check_name(name)?;
         let removed = match Instance::remove_named(tracefs, &format!("{PREFIX}{name}")) {
@@ -222,7 +222,7 @@ impl KernelSession {
         Ok(self.dir.set_tracing(on)?)
     }
 
-    /// What it is now.
+    /// Returns the current state.
     pub fn state(&self) -> Result<SessionState, TraceError> {
         let mut events = Vec::new();
         for event in self.dir.enabled()? {
@@ -248,14 +248,14 @@ impl KernelSession {
     }
 
     /// Losses that earlier files have stated.
-    fn told(&self) -> ToldLosses {
-        if self.is_named() { note::told(&self.name) } else { ToldLosses::default() }
+    fn reported(&self) -> ReportedLosses {
+        if self.is_named() { note::reported_losses(&self.name) } else { ReportedLosses::default() }
     }
 
-    fn tell(&self, told: &ToldLosses) {
+    fn set_reported(&self, reported: &ReportedLosses) {
         if self.is_named() {
             // Without a directory for notes the next file states them once more.
-            let _ = note::tell(&self.name, told);
+            let _ = note::set_reported_losses(&self.name, reported);
         }
     }
 
@@ -264,8 +264,8 @@ impl KernelSession {
         self.dir.name().is_some()
     }
 
-    /// Writes what is in the rings to a file, while tracing goes on. The events
-    /// leave the rings: the next file begins where this one ends.
+    /// Writes what is in the rings to a file, while tracing continues. The events leave the rings:
+    /// the next file begins where this one ends.
     pub fn take(
         &self,
         path: &Path,
@@ -314,15 +314,16 @@ impl KernelSession {
         if !by_kernel {
             stats = ring_stats(&self.dir, &cpus);
         }
-        let told = self.told();
-        let now_told = if by_kernel { ToldLosses::default() } else { ToldLosses::all_of(&stats) };
-        let rest = told.rest_of(stats.clone());
+        let reported = self.reported();
+        let now_reported =
+            if by_kernel { ReportedLosses::default() } else { ReportedLosses::all_of(&stats) };
+        let rest = reported.rest_of(stats.clone());
         let dropped = rest.iter().map(|(_, text)| CpuStats::parse(text).dropped).sum();
         let mut growing = super::movers::take(current).map_err(write(0))?;
         let stored = growing.total();
         let (events, symbols) = (self.dir.enabled()?, KernelSymbols::default());
         let mut gathered =
-            Gathered::new(&self.dir, &events, &cpus, format, symbols)?.with_stats(stats, told);
+            Gathered::new(&self.dir, &events, &cpus, format, symbols)?.with_stats(stats, reported);
         if is_flight_recorder {
             gathered = gathered.of_flight_recorder();
         }
@@ -336,7 +337,7 @@ impl KernelSession {
         } else {
             growing.finish(true).map_err(write(stored))?.1
         };
-        self.tell(&now_told);
+        self.set_reported(&now_reported);
         let by = if by_kernel { TakenBy::Kernel } else { TakenBy::Reading };
         Ok(KernelSnapshot { path: path.to_owned(), bytes, stored, by, oldest_ns, dropped })
     }

@@ -1,4 +1,4 @@
-//! What is switched on in a trace instance: events with their filters, and whose.
+//! Setup of a trace instance: events with their filters, and tasks.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::error::TraceError;
 /// An event to record.
 #[derive(Clone, Debug)]
 pub struct TraceEvent {
-    /// Which.
+    /// Selected events.
     pub selection: Selection,
     /// Only those for which this holds.
     pub filter: Option<String>,
@@ -19,7 +19,7 @@ pub struct TraceEvent {
 /// Events that are recorded or shown, and whose.
 #[derive(Clone, Debug, Default)]
 pub struct TraceSetup {
-    /// What.
+    /// Events that are enabled.
     pub events: Vec<TraceEvent>,
     /// The command, if any.
     pub command: Vec<OsString>,
@@ -35,7 +35,7 @@ pub struct TraceSetup {
     pub clock: String,
     /// Room for each CPU in KiB.
     pub buffer_kb: Option<u64>,
-    /// The kernel's stack with each event.
+    /// Whether events are recorded with the kernel's stack.
     pub stacks: bool,
     /// Begin so long after the command was let go.
     pub delay: Option<Duration>,

@@ -7,7 +7,7 @@
 /// The most streams (CPUs of all buffers) of one file.
 pub const MAX_STREAMS: usize = 8192;
 
-/// Where things are in a header.
+/// Offsets in a header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Length of the header in bytes.

@@ -34,7 +34,7 @@ pub enum Condition {
     OnLatency(OnLatency),
 }
 
-/// What a condition met.
+/// Match of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
     /// The event, at this time of CLOCK_MONOTONIC in nanoseconds.
@@ -44,7 +44,7 @@ pub enum Met {
 }
 
 impl Met {
-    /// When it was met.
+    /// Time of the match.
     pub fn time(&self) -> u64 {
         match self {
             Met::Event(time) => *time,
@@ -64,7 +64,7 @@ struct Watched {
     format: EventFormat,
 }
 
-/// Where the key of an event is.
+/// Source of the key of an event.
 enum Key {
     None,
     Cpu,
@@ -79,7 +79,7 @@ pub struct ConditionWatch {
     layout: PageLayout,
     /// Events that are newer than the last look: others may still come before.
     early: Vec<Seen>,
-    /// What happened up to then is not told again.
+    /// Events up to this time are already reported.
     told_until: u64,
     /// Times when events of the condition were lost.
     pub lost: u64,
@@ -153,7 +153,7 @@ impl ConditionWatch {
                 return Ok(None);
             }
             let (asked, ready) = self.poll(signals).map_err(TraceError::Ring)?;
-            // Taken here: one that is left would end the program once nobody listens.
+            // Taken here: one that is left would end the program once no handler is left.
             while let Some(signal) = signals.next().map_err(TraceError::Ring)?.filter(|_| asked) {
                 if signal.is_end() {
                     return Ok(None);
@@ -168,7 +168,7 @@ impl ConditionWatch {
         }
     }
 
-    /// What happened up to now belongs to what was told.
+    /// Marks all events up to now as reported.
     pub fn told(&mut self) {
         self.told_until = now();
     }
@@ -246,7 +246,7 @@ pub(crate) fn single(dir: &Instance, name: &str) -> Result<EventName, TraceError
     match <[EventName; 1]>::try_from(found) {
         Ok([event]) => Ok(event),
         Err(found) => Err(TraceError::Condition(format!(
-            "{name:?} names {} events, a condition takes one",
+            "{name:?} matches {} events, a condition needs one",
             found.len()
         ))),
     }
@@ -272,7 +272,7 @@ fn key_of(format: &EventFormat, event: &EventName, key: Option<String>) -> Resul
     }
 }
 
-/// What the ring's clock shows.
+/// Current time of the ring's clock.
 fn now() -> u64 {
     clock::monotonic_ns()
 }

@@ -1,18 +1,18 @@
-//! What is done when the kernel refuses an event: less of it is asked for where that is
-//! still what the user wanted, it is left out where the caller can do without it, and
-//! otherwise the refusal is an error.
+//! Fallbacks when the kernel refuses an event: a lesser event is requested where that still meets
+//! the request, the event is left out where the caller allows it, and otherwise the refusal is an
+//! error.
 
 use kymo_kernel::perf_event::{FOR_THE_KERNELS_SIDE, OpenError};
 use kymo_model::{AttrFlags, Note, NoteKind};
 
 use super::{CounterPlace, OpenedEvent, PlannedEvent};
 
-/// What the caller can do without.
+/// Fallbacks that the caller allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenPolicy {
     /// Flags of events that wait for their start: `DISABLED`, `ENABLE_ON_EXEC`.
     pub(crate) start: AttrFlags,
-    /// Which events are opened without the kernel's side where only that is permitted.
+    /// Events that are opened without the kernel's side where only that is permitted.
     pub(crate) user_only: UserOnly,
     /// Events that the machine does not have are kept as such; they are errors otherwise.
     pub(crate) keep_unsupported: bool,
@@ -27,7 +27,7 @@ pub(crate) enum UserOnly {
     AllEvents,
 }
 
-/// What comes of a refusal.
+/// Outcome of a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Relaxation {
     /// The event asks for less now.
@@ -77,8 +77,7 @@ pub(super) fn relax(
     }
 }
 
-/// Whether leaving the kernel out of all events would be allowed, and still be what was
-/// asked for.
+/// Whether leaving the kernel out of all events would be allowed, and still meet the request.
 pub(super) fn may_drop_kernel(refusal: &OpenError, plan: &[PlannedEvent]) -> bool {
     let may_drop = |p: &PlannedEvent| {
         p.sideband_only

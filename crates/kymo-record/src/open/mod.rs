@@ -147,7 +147,7 @@ impl PlannedEvent {
     }
 }
 
-/// What all openings of one set share.
+/// Parameters that all openings of one set share.
 struct Opener<'a> {
     scope: &'a CounterScope,
     policy: OpenPolicy,

@@ -21,7 +21,7 @@ use crate::error::RecordError;
 const DEFAULT_PAGES: [usize; 6] = [512, 128, 64, 32, 16, 8];
 const PERF_PAGES: usize = 128;
 
-/// How rings are mapped.
+/// Options of mapping rings.
 #[derive(Debug)]
 pub(crate) struct RingOptions<'a> {
     /// Data pages; none for what may be locked.
@@ -34,7 +34,7 @@ pub(crate) struct RingOptions<'a> {
 #[derive(Debug)]
 pub(crate) struct EventRing {
     pub(crate) ring: PerfRing,
-    /// Of events of the whole machine, beside those of tasks.
+    /// Whether the events are system-wide, beside those of tasks.
     pub(crate) is_apart: bool,
     owner: (usize, usize),
 }
@@ -45,7 +45,7 @@ pub(crate) struct RingSet {
     pub(crate) set: EventSet,
     pub(crate) rings: Vec<EventRing>,
     pub(crate) events: Vec<EventMeta>,
-    /// Where each instance was opened.
+    /// CPU and thread for which each instance was opened.
     pub(crate) index: Vec<IdPlace>,
 }
 
@@ -86,8 +86,8 @@ impl RingSet {
         Ok(RingSet { set, rings, events, index })
     }
 
-    /// How many records the kernel lost of each event, in their order, where it counts that
-    /// (Linux 6.0). The LOST records in the rings miss what was lost last.
+    /// Number of records of each event that the kernel lost, in the order of the events, where it
+    /// counts that (Linux 6.0). The LOST records in the rings miss the last losses.
     pub(crate) fn lost_by_event(&self) -> Option<Vec<u64>> {
         let mut lost = vec![0u64; self.set.events.len()];
         for (n, instance) in self.set.open_instances() {
@@ -96,7 +96,7 @@ impl RingSet {
             if !format.contains(ReadFormat::LOST) || planned.overwrites() {
                 return None;
             }
-            // A group's read tells of all; the others are asked themselves.
+            // A group's read has all; the others are read themselves.
             let read = instance.event()?.read(format).ok()?;
             let sum = lost.get_mut(n)?;
             *sum = sum.saturating_add(read.values.first()?.2?);
@@ -104,7 +104,7 @@ impl RingSet {
         Some(lost)
     }
 
-    /// The same of all events together.
+    /// Number of lost records of all events together.
     pub(crate) fn lost(&self) -> Option<u64> {
         Some(self.lost_by_event()?.into_iter().fold(0, u64::saturating_add))
     }
@@ -114,7 +114,7 @@ impl RingSet {
         instance(&self.set, ring.owner)?.event().map(AsFd::as_fd)
     }
 
-    /// Waits at most so long until a ring is to be read or one of `others` is ready; tells which
+    /// Waits at most so long until a ring is to be read or one of `others` is ready; returns which
     /// of these are. `hung` are rings whose owner has ended, which are not waited for.
     pub(crate) fn wait(
         &self,
@@ -181,7 +181,7 @@ fn metadata(planned: &PlannedEvent, instances: &[EventInstance]) -> EventMeta {
     }
 }
 
-/// Where each instance is, ring by ring.
+/// CPU and thread of each instance, ring by ring.
 fn index(set: &EventSet, cpus: &[u32]) -> Vec<IdPlace> {
     let place = |instance: &EventInstance| {
         let (_, id) = instance.open.as_ref()?;

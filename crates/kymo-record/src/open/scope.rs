@@ -1,4 +1,4 @@
-//! Where events are opened: CPUs, tasks, tasks on CPUs, cgroups.
+//! Scope of events: CPUs, tasks, tasks on CPUs, cgroups.
 
 use std::fs::File;
 use std::sync::Arc;

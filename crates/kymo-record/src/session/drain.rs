@@ -21,12 +21,12 @@ use crate::output;
 /// A killed recorder has lost no more than what was written in this time.
 const MARK_EVERY: Duration = Duration::from_millis(250);
 
-/// Times of a recording that goes on.
+/// Times of the current recording.
 struct DrainClock {
     began: Instant,
-    /// When the file began that is written now.
+    /// Start of the current file.
     file_began: Instant,
-    /// When the file was marked last, and whether anything was written since.
+    /// Time of the file's last mark, and whether anything was written since.
     marked: Instant,
     unmarked: bool,
     /// The delay, as long as the events wait for it.
@@ -35,7 +35,7 @@ struct DrainClock {
     hung: Vec<bool>,
 }
 
-/// What signals ask for.
+/// Request by a signal.
 #[derive(PartialEq, Eq)]
 enum SignalRequest {
     None,
@@ -133,7 +133,7 @@ impl Session<'_> {
                     let line: String = line.chars().take(80).collect();
                     self.summary.notes.push(Note::doubt(
                         NoteKind::Control,
-                        format!("--control: there is no command {line:?}"),
+                        format!("--control: unknown command {line:?}"),
                         Some("there are enable, disable, snapshot, stop and ping".into()),
                     ));
                     continue;
@@ -165,7 +165,7 @@ impl Session<'_> {
         }
     }
 
-    /// How long to sleep at most.
+    /// Longest time to sleep.
     fn wait_for(&self, clock: &DrainClock) -> Option<Duration> {
         let left = |since: Instant, all: Duration| all.saturating_sub(since.elapsed());
         let mut wait = clock.delay.map(|d| left(clock.began, d));
@@ -246,11 +246,11 @@ impl Session<'_> {
     /// Writes what the rings of one kind hold; gives the bytes.
     fn read_rings(&mut self, mode: RingMode) -> io::Result<usize> {
         let Some(writer) = &mut self.writer else { return Ok(0) };
-        // What cannot be read again from the file is looked at on its way.
+        // What cannot be read again from the file is parsed on its way.
         let look = writer.is_pipe() || self.options.compress.is_some();
         let mut total = 0;
         let mut wakeups = self.wakeups.as_mut().filter(|_| mode == RingMode::Keep);
-        // Read first: whom they wake, the other rings have told by then.
+        // Read first: the other rings have reported by then which tasks they wake.
         if let Some(wakeups) = &mut wakeups {
             for ring in self.rings.rings.iter_mut().filter(|r| r.is_apart) {
                 ring.ring.read(|first, second| {

@@ -76,17 +76,28 @@ impl ForeignWakeups {
             let raw =
                 RawRecord { kind: header.kind, misc: header.misc, body, endian: Endian::NATIVE };
             match Sideband::parse(&raw) {
-                Ok(Some(Sideband::Fork(task))) => {
-                    self.tasks.insert(task.tid, (task.time, u64::MAX));
-                }
-                // Whoever waits for its end is woken after it.
-                Ok(Some(Sideband::Exit(task))) => {
-                    self.tasks.entry(task.tid).and_modify(|(_, to)| *to = task.time);
-                }
+                Ok(Some(Sideband::Fork(task))) => self.born(task.tid, task.time),
+                Ok(Some(Sideband::Exit(task))) => self.ended(task.tid, task.time),
                 _ => {}
             }
         }
         rest
+    }
+
+    /// The rings of CPUs are read one after the other: the end of a thread may be seen before its
+    /// birth on another CPU.
+    fn born(&mut self, tid: u32, time: u64) {
+        let task = self.tasks.entry(tid).or_insert((time, u64::MAX));
+        let is_end_known = task.1 != u64::MAX && task.1 > time;
+        *task = (time, if is_end_known { task.1 } else { u64::MAX });
+    }
+
+    /// The kernel ends a thread's events before it wakes who waits for its end.
+    fn ended(&mut self, tid: u32, time: u64) {
+        let task = self.tasks.entry(tid).or_insert((0, time));
+        if task.0 <= time {
+            task.1 = time;
+        }
     }
 
     /// Hands over the held records that count.
@@ -119,7 +130,11 @@ impl ForeignWakeups {
         if !self.tasks.contains_key(&(wakee as u32)) {
             return Some(false);
         }
-        Some(self.tasks.get(&waker).is_none_or(|(from, to)| time < *from || time >= *to))
+        Some(!self.has_own_events(waker, time))
+    }
+
+    fn has_own_events(&self, tid: u32, time: u64) -> bool {
+        self.tasks.get(&tid).is_some_and(|(from, to)| (*from..*to).contains(&time))
     }
 }
 
@@ -133,4 +148,42 @@ fn split_record(bytes: &[u8]) -> Option<(RecordHeader, &[u8], &[u8])> {
     let header = RecordHeader::parse(bytes, Endian::NATIVE).ok()?;
     let (record, rest) = bytes.split_at_checked(size_of(bytes)?)?;
     Some((header, record.get(RecordHeader::SIZE..)?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Record of a birth or an end, as the kernel writes it.
+    fn task_record(kind: RecordKind, tid: u32, time: u64) -> Vec<u8> {
+        let mut bytes = kind.0.to_ne_bytes().to_vec();
+        bytes.extend([0, 0, 32, 0]);
+        for word in [7, 1, tid, 1] {
+            bytes.extend(u32::to_ne_bytes(word));
+        }
+        bytes.extend(time.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn an_end_that_is_read_before_the_birth_counts() {
+        let format = "name: sched_waking\nID: 1\nformat:\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
+        let format = EventFormat::parse(format).unwrap();
+        let mut wakeups = ForeignWakeups {
+            fields: LeadingFields::new(kymo_model::SampleType::TID),
+            wakee: format.field("pid").unwrap().clone(),
+            tasks: FxHashMap::default(),
+            held: Vec::new(),
+        };
+        // A thread ends on the CPU that is read first, and was made on the other one.
+        wakeups.follow(&task_record(RecordKind::EXIT, 8, 90), &[]);
+        wakeups.follow(&task_record(RecordKind::FORK, 8, 10), &[]);
+        let own = [9, 10, 89, 90].map(|time| wakeups.has_own_events(8, time));
+        assert_eq!(own, [false, true, true, false]);
+        // Its number is used again.
+        wakeups.follow(&task_record(RecordKind::FORK, 8, 120), &[]);
+        assert_eq!([119, 120].map(|time| wakeups.has_own_events(8, time)), [false, true]);
+        wakeups.follow(&[], &task_record(RecordKind::EXIT, 8, 130));
+        assert!(!wakeups.has_own_events(8, 130));
+    }
 }

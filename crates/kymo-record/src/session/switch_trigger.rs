@@ -1,4 +1,4 @@
-//! Events at which a recording goes on in a new file (`--switch-output-event`). They are of the
+//! Events at which a recording continues in a new file (`--switch-output-event`). They are of the
 //! whole machine and in rings of their own: the recording does not have them.
 
 use std::io;
@@ -32,7 +32,7 @@ impl SwitchTrigger {
             return Ok(None);
         }
         if let Some(other) = events.iter().find(|spec| !spec.is_tracepoint()) {
-            let why = format!("--switch-output-event: {} is no tracepoint or probe", other.name);
+            let why = format!("--switch-output-event: {} is not a tracepoint or probe", other.name);
             return Err(RecordError::Usage(why));
         }
         // Files that are begun cause events, too.
@@ -63,7 +63,7 @@ impl SwitchTrigger {
         self.rings.set.switch(true, |_| true)
     }
 
-    /// What is waited on.
+    /// File descriptors to wait for.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.rings.iter().filter_map(|ring| self.rings.fd(ring))
     }

@@ -1,9 +1,9 @@
-//! Why something cannot be done with a session.
+//! Errors of session operations.
 
 use crate::ftrace::TraceError;
 use crate::ust::UstError;
 
-/// Why something cannot be done with a session.
+/// Error of a session operation.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// Its part in the kernel.

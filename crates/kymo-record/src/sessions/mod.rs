@@ -21,14 +21,14 @@ use crate::ust::{self, DrainStats, MountNamespace, Notes, ProgramsState, RingOpt
 pub use error::SessionError;
 use note::Part;
 
-/// Where sessions are looked for and made.
+/// Access to the sessions of this machine.
 #[derive(Debug)]
 pub struct Sessions {
     /// Or why there is none.
     tracefs: Result<Tracefs, String>,
 }
 
-/// What a new session is to be.
+/// Options of a new session.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// The kernel's part, if it is to have one.
@@ -51,7 +51,7 @@ pub struct Session {
     programs: Option<ust::ProgramSession>,
 }
 
-/// What a session is now.
+/// Current state of a session.
 #[derive(Clone, Debug)]
 pub struct SessionSummary {
     /// Its name.
@@ -75,23 +75,23 @@ pub enum ListedSession {
         name: String,
         /// The machine was started again since.
         rebooted: bool,
-        /// What is missing.
+        /// Missing part.
         what: String,
     },
 }
 
-/// What was written, where, of which part.
+/// Written snapshot with its parts.
 #[derive(Clone, Debug)]
 pub struct SessionSnapshot {
     /// The file, or the directory of one that has events of programs.
     pub path: PathBuf,
-    /// Of the kernel.
+    /// Snapshot of the kernel's events.
     pub kernel: Option<ftrace::KernelSnapshot>,
-    /// Of programs.
+    /// Statistics of the program events, and notes.
     pub programs: Option<(DrainStats, Notes)>,
 }
 
-/// How it is to be written.
+/// Options of writing a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct TakeOptions {
     /// Over a file that is not a recording.
@@ -197,7 +197,7 @@ impl Sessions {
         let programs =
             if name.len() <= MAX_NAME { ust::ProgramSession::open(name) } else { Ok(None) };
         let programs = match (programs, &kernel) {
-            // Somebody else's directory in the place of one's own must not hide the kernel's.
+            // Another user's directory in the place of our own must not hide the kernel's.
             (Err(_), Some(_)) => None,
             (programs, _) => programs?,
         };
@@ -244,14 +244,14 @@ impl Sessions {
         Ok((listed, notes))
     }
 
-    /// Removes a session: what it switched on is off, what was in its rings is gone.
-    /// Tells whether there was anything.
+    /// Removes a session: what it switched on is off, what was in its rings is gone. Returns
+    /// whether there was one.
     ///
     /// # Errors
     /// If a part of it cannot be removed.
     pub fn destroy(&self, name: &str) -> Result<bool, SessionError> {
         ftrace::KernelSession::check_name(name)?;
-        // Programs first: they can be removed by whoever made them.
+        // Programs first: they can be removed by their creator.
         let programs = if name.len() <= MAX_NAME { destroy_programs(name) } else { Ok(false) };
         let kernel = match &self.tracefs {
             Ok(tracefs) => ftrace::KernelSession::destroy(tracefs, name)?,
@@ -416,7 +416,7 @@ impl Session {
         Ok(notes?)
     }
 
-    /// What it is now.
+    /// Returns the current state.
     ///
     /// # Errors
     /// If a part cannot be read.
@@ -434,9 +434,9 @@ impl Session {
         })
     }
 
-    /// Writes what is in the rings while tracing goes on: a trace.dat, or where there are
-    /// events of programs a directory with `kernel/trace.dat` and `ust/`. The events leave
-    /// the rings: what is taken next begins where this ends.
+    /// Writes what is in the rings while tracing continues: a trace.dat, or where there are events
+    /// of programs a directory with `kernel/trace.dat` and `ust/`. The events leave the rings: what
+    /// is taken next begins where this ends.
     ///
     /// # Errors
     /// If it cannot be written, or the directory holds something.
@@ -529,8 +529,8 @@ fn destroy_programs(name: &str) -> Result<bool, SessionError> {
     Ok(note::remove(name, Part::Programs(MountNamespace::here().base())) || there)
 }
 
-/// What is missing of a session that is noted and not there, and whether the machine was
-/// started again.
+/// Returns the missing part of a session that is noted and does not exist, and whether the machine
+/// was rebooted.
 fn gone(name: &str) -> Option<(String, bool)> {
     let note = note::read(name)?;
     let rebooted = note.is_of_earlier_boot();

@@ -9,9 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kymo_kernel::system::{self, SystemRoot};
 
-use crate::told_losses::ToldLosses;
+use crate::reported_losses::ReportedLosses;
 
-/// What a session was made of.
+/// Parts that a session was created with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionNote {
     boot: String,
@@ -22,7 +22,7 @@ pub(crate) struct SessionNote {
     /// It had channel configurations for programs below this directory.
     pub(crate) programs: Option<PathBuf>,
     /// Losses in the kernel's part that files taken of it have stated.
-    told: ToldLosses,
+    reported: ReportedLosses,
 }
 
 /// A part of a session.
@@ -45,7 +45,7 @@ fn directory() -> PathBuf {
     own.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("kymo/sessions")
 }
 
-/// Where the note of a session is.
+/// Path of the note of a session.
 pub(crate) fn path(name: &str) -> PathBuf {
     directory().join(name)
 }
@@ -65,19 +65,19 @@ pub(crate) fn read(name: &str) -> Option<SessionNote> {
             ("made", made) => note.made = made.parse().unwrap_or(0),
             ("kernel", _) => note.kernel = true,
             ("programs", base) => note.programs = Some(base.into()),
-            ("told", told) => note.told.add_line(told),
+            ("reported", reported) => note.reported.add_line(reported),
             _ => {}
         }
     }
     Some(note)
 }
 
-/// The same of this boot: an earlier one's is of a different session.
+/// Reads a note of this boot: one of an earlier boot is of a different session.
 fn read_current(name: &str) -> Option<SessionNote> {
     read(name).filter(|note| !note.is_of_earlier_boot())
 }
 
-/// When a session of this boot was made.
+/// Creation time of a session of this boot.
 pub(crate) fn made(name: &str) -> Option<u64> {
     read_current(name).filter(|note| note.made > 0).map(|note| note.made)
 }
@@ -90,21 +90,21 @@ pub(crate) fn add(name: &str, part: Part<'_>) -> io::Result<()> {
         || SessionNote { boot: boot_id().unwrap_or_default(), made: now, ..Default::default() };
     let mut note = read_current(name).unwrap_or_else(fresh);
     match part {
-        Part::Kernel => (note.kernel, note.told) = (true, ToldLosses::default()),
+        Part::Kernel => (note.kernel, note.reported) = (true, ReportedLosses::default()),
         Part::Programs(base) => note.programs = Some(base.to_owned()),
     }
     write(name, &note)
 }
 
 /// Losses in the kernel's part of a session of this boot that were stated.
-pub(crate) fn told(name: &str) -> ToldLosses {
-    read_current(name).unwrap_or_default().told
+pub(crate) fn reported_losses(name: &str) -> ReportedLosses {
+    read_current(name).unwrap_or_default().reported
 }
 
 /// Notes that these were stated, if there is a note of the session.
-pub(crate) fn tell(name: &str, told: &ToldLosses) -> io::Result<()> {
+pub(crate) fn set_reported_losses(name: &str, reported: &ReportedLosses) -> io::Result<()> {
     match read(name) {
-        Some(note) => write(name, &SessionNote { told: told.clone(), ..note }),
+        Some(note) => write(name, &SessionNote { reported: reported.clone(), ..note }),
         None => Ok(()),
     }
 }
@@ -130,7 +130,7 @@ fn write(name: &str, note: &SessionNote) -> io::Result<()> {
     if let Some(base) = &note.programs {
         text += &format!("programs {}\n", base.display());
     }
-    note.told.lines().for_each(|line| text += &format!("told {line}\n"));
+    note.reported.lines().for_each(|line| text += &format!("reported {line}\n"));
     std::fs::write(path(name), text)
 }
 

@@ -1,5 +1,5 @@
-//! Channels: a channel configuration says what is wanted of which events. Programs that start find it
-//! in `wanted/`; those that run get it into a slot (`slots`).
+//! Channels: a channel configuration selects events with their conditions. Programs that start find
+//! it in `wanted/`; those that run get it into a slot (`slots`).
 
 use std::ffi::{OsStr, OsString};
 
@@ -10,14 +10,14 @@ use super::error::UstError;
 use super::mount_namespace::{UserDirectory, me};
 use super::program::Program;
 
-/// What a channel is to be.
+/// Options of a channel.
 #[derive(Clone, Debug)]
 pub struct ChannelOptions {
     /// Name of the session, also of the configuration.
     pub session: String,
     /// Name of the channel.
     pub channel: String,
-    /// Which events, the first that matches decides.
+    /// Selection of events; the first matching rule decides.
     pub rules: Vec<EventRule>,
     /// Overwrite the oldest events instead of discarding new ones.
     pub overwrite: bool,
@@ -108,7 +108,7 @@ impl Channel {
         Ok(ChannelConfigView::parse(&config).is_ok().then_some(Channel { name, config }))
     }
 
-    /// What the configuration says.
+    /// Parses the configuration.
     ///
     /// # Errors
     /// Never for a channel configuration that was made or read here.
@@ -121,8 +121,8 @@ impl Channel {
         &self.name
     }
 
-    /// The configuration as it is called in the directory of somebody else than the session's
-    /// maker: so it cannot be taken for one of his own.
+    /// The configuration under its name in the directory of another user than the session's
+    /// creator: so it cannot be mistaken for one of their own.
     pub(super) fn for_others(&self) -> Channel {
         let mut name = self.name.clone();
         name.push(format!("@{}", me()));
@@ -153,7 +153,7 @@ impl Channel {
         }
     }
 
-    /// The same, if need be in the place of an earlier order of the same channel.
+    /// Writes the configuration; replaces an earlier one of the same channel.
     pub(super) fn renew(&self, user: &UserDirectory) -> Result<(), UstError> {
         let dir = user.dir.make_dir(OsStr::new(WANTED))?;
         match Channel::read(&dir, self.name.clone())? {

@@ -92,8 +92,8 @@ impl Counter {
         stretch(a, ticks, pace)
     }
 
-    /// What times were wrong by at most, as far as the readings tell: each was extrapolated
-    /// from those before.
+    /// Largest error of the times, by the readings: each is compared with the extrapolation of
+    /// those before.
     pub(super) fn error(&self) -> u64 {
         self.error
     }
@@ -107,9 +107,9 @@ impl Counter {
         extrapolated.abs_diff(self.last[1].monotonic) <= SLACK + between / 1000
     }
 
-    /// What a trace's metadata say of its clock: the program's facts with the pace measured
-    /// over all the time since, and the readings that its times follow. `gone` is a program
-    /// that may have run before the machine was started anew.
+    /// Returns the clock for a trace's metadata: the program's facts with the pace measured over
+    /// all the time since, and the readings that its times follow. `gone` is a program that may
+    /// have run before the machine was rebooted.
     pub(super) fn of(&self, facts: ClockFacts, gone: bool) -> (ClockFacts, Vec<Anchor>) {
         let error = facts.error_ns.into();
         let own = Anchor { ticks: facts.ticks, monotonic: facts.monotonic, error };

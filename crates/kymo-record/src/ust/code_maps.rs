@@ -26,9 +26,9 @@ pub(super) const UNFINISHED: &str = ".maps-";
 const MAX_FILE: usize = 1 << 20;
 /// The most mappings that are kept.
 const MAX_MAPPINGS: usize = 1 << 14;
-/// How long a program's mappings are read from the kernel at most.
+/// Longest time of reading a program's mappings from the kernel.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often a program that lives is asked by those who look often.
+/// Least time between two readings of a living program for frequent callers.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The mappings with code of one program, by their first addresses. What it has unmapped stays
@@ -38,14 +38,14 @@ pub(super) struct CodeMaps {
     mappings: BTreeMap<u64, ProcMapping>,
     /// Their files, by path and inode.
     files: BTreeMap<(String, u64), FileIdentity>,
-    /// Where the program's root is, if it is another than here.
+    /// Root directory of the program, if it differs from ours.
     root: Option<PathBuf>,
     looked: Option<Instant>,
-    /// How often a mapping was added.
+    /// Number of mappings that were added.
     changes: u64,
 }
 
-/// What is known of the file that a mapping names.
+/// Identity of the file that a mapping names.
 #[derive(Clone, Copy, Debug)]
 enum FileIdentity {
     /// The file that was mapped.
@@ -88,7 +88,7 @@ impl CodeMaps {
         }
     }
 
-    /// The same at most once a second.
+    /// Reads the mappings, at most once a second.
     pub(super) fn look_at_times(&mut self, program: &Program) {
         if self.looked.is_none_or(|at| at.elapsed() >= EVERY) {
             self.look(program);
@@ -126,8 +126,8 @@ impl CodeMaps {
         };
         let mapping = |m: &ProcMapping| match identity(m) {
             FileIdentity::Same(id) => Some(code_mapping(m, id)),
-            // As the kernel says it while the program lives: nobody takes another file's
-            // functions for its own.
+            // As the kernel reports it while the program lives: the functions of another file are
+            // not mistaken for its own.
             FileIdentity::Replaced if !m.path.ends_with(DELETED.as_bytes()) => {
                 let path = path_of(m) + DELETED;
                 Some(CodeMapping { path, ..code_mapping(m, None) })
@@ -156,7 +156,7 @@ fn is_code(mapping: &ProcMapping) -> bool {
     mapping.executable() && mapping.path.first() == Some(&b'/')
 }
 
-/// What the program has left.
+/// Reads the mappings that the program has left in its directory.
 fn left(program: &Program) -> Vec<ProcMapping> {
     let Ok(file) = program.dir().file(OsStr::new(FILE), Access::Read) else { return Vec::new() };
     let size = file.size().map_or(0, |size| size.min(MAX_FILE as u64));
@@ -166,10 +166,10 @@ fn left(program: &Program) -> Vec<ProcMapping> {
     lines.filter_map(ProcMapping::parse).filter(is_code).collect()
 }
 
-/// What the kernel says that it has mapped, and where its files are if that is not here.
+/// Reads the mappings from the kernel, and the root of their files if that differs from ours.
 fn running(id: &ProgramId) -> (Vec<ProcMapping>, Option<PathBuf>) {
     let there = || proc_maps::start_time(id.pid) == Some(id.start);
-    // Its number may be somebody else's in our pid namespace, or by now.
+    // Its number may be another process's in our pid namespace, or by now.
     let maps = there().then(|| proc_maps::maps(id.pid, PATIENCE));
     let Some(Ok(maps)) = maps else { return (Vec::new(), None) };
     let (system, own) = (SystemRoot::machine(), std::process::id());

@@ -11,10 +11,10 @@ use kymo_ring::{CONTEXT_END, Context, Header, Mode};
 use super::error::UstError;
 use super::ring::Area;
 
-/// What lies before the part of a packet that is not copied, and what packets are multiples of in
-/// the file: so the disk can be written to directly.
+/// Size of the copied first part of a packet, and alignment of packets in the file, so that direct
+/// I/O is possible.
 const PAGE: usize = 4096;
-/// So much is taken at once at least, if there is as much.
+/// Least number of bytes that are written together, if available.
 const AT_ONCE: u64 = 256 << 10;
 
 #[derive(Clone, Debug)]
@@ -24,15 +24,15 @@ struct Page([u8; PAGE]);
 /// Packets of one area in their order.
 #[derive(Debug)]
 pub struct CompletePackets<'a> {
-    /// Which area.
+    /// Area.
     pub area: u32,
-    /// How many there are.
+    /// Number of packets.
     pub packets: u64,
-    /// How many bytes, a multiple of a page.
+    /// Number of bytes, a multiple of a page.
     pub bytes: u64,
-    /// How many bytes can be written into the area before it is full.
+    /// Number of bytes that can be written into the area before it is full.
     pub free: u64,
-    /// Where they lie.
+    /// Memory of the packets.
     pub memory: &'a OpaqueMapping,
     /// The pieces of all.
     pub pieces: Vec<WritePiece<'a>>,

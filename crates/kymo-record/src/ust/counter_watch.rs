@@ -16,7 +16,7 @@ use super::program::{Program, ProgramId};
 /// Most directories of one user that are looked at.
 const MAX_PROGRAMS: usize = 4096;
 
-/// Which counters of which programs, and what tells them apart.
+/// Selection of counters and programs, and the grouping of the counts.
 #[derive(Clone, Debug, Default)]
 pub struct CounterChoice {
     /// Patterns of their names; none: all.
@@ -29,12 +29,12 @@ pub struct CounterChoice {
     pub by_pid: bool,
     /// Counters by the names of processes.
     pub by_comm: bool,
-    /// What has come since the watch began, and programs that end meanwhile; else what has
-    /// come to since the programs started.
+    /// Count from the start of the watch, with programs that end meanwhile; otherwise from the
+    /// start of the programs.
     pub since_now: bool,
 }
 
-/// How many programs had counters that were chosen.
+/// Number of programs with chosen counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedPrograms {
     /// All of them.
@@ -48,11 +48,11 @@ pub struct CountedPrograms {
 pub struct CounterWatch {
     choice: CounterChoice,
     places: Vec<WatchedUser>,
-    /// Name of the files that say that somebody counts.
+    /// Name of the files that announce a counting tool.
     name: OsString,
     /// The first look is not over.
     begins: bool,
-    /// Of programs whose directories are gone.
+    /// Totals of programs whose directories have been removed.
     gone: CounterTotals,
     gone_programs: usize,
     notes: Notes,
@@ -65,7 +65,7 @@ struct WatchedUser {
     programs: BTreeMap<ProgramId, WatchedProgram>,
     /// Those that have ended and were added up, or are nothing to us.
     done: BTreeSet<ProgramId>,
-    /// Those of them that somebody else still counts.
+    /// Programs that another tool still counts.
     left: BTreeSet<ProgramId>,
 }
 
@@ -73,14 +73,14 @@ struct WatchedUser {
 struct WatchedProgram {
     program: Program,
     is_alive: bool,
-    /// What it had come to when the watch began.
+    /// Totals when the watch started.
     base: CounterTotals,
     last: CounterTotals,
 }
 
-/// What a look at a program has shown.
+/// Result of reading a program's counters.
 enum CounterLook {
-    /// It goes on, or was killed.
+    /// It runs, or was killed.
     There,
     /// It ended in order: this was the last.
     Ended,
@@ -91,8 +91,8 @@ enum CounterLook {
 }
 
 impl CounterWatch {
-    /// Looks at the programs that there are. With [`CounterChoice::since_now`] it says to programs
-    /// that somebody counts; those that come from now on count from their start.
+    /// Looks at the programs that there are. With [`CounterChoice::since_now`] it announces to
+    /// programs that they are counted; those that come from now on count from their start.
     ///
     /// # Errors
     /// If no directory can be written to.
@@ -180,7 +180,7 @@ impl CounterWatch {
                     self.gone.add_all(program.grown());
                 }
                 if !matches!(look, CounterLook::Unwanted) {
-                    // Somebody else may count, too, or has removed it.
+                    // Another tool may count, too, or has removed it.
                     let removed = program.program.remove_counted(&place.user, Some(&self.name));
                     if let Ok(false) = removed {
                         place.left.insert(id.clone());
@@ -191,7 +191,7 @@ impl CounterWatch {
         }
     }
 
-    /// What was counted, as of the last look.
+    /// Returns the totals as of the last reading.
     pub fn totals(&self) -> CounterTotals {
         let mut totals = self.gone.clone();
         for program in self.programs() {
@@ -200,7 +200,7 @@ impl CounterWatch {
         totals
     }
 
-    /// How many programs had any of it.
+    /// Returns the numbers of programs with any of the counters.
     pub fn counted(&self) -> CountedPrograms {
         let there = || self.programs().filter(|p| !p.last.is_empty());
         CountedPrograms {
@@ -209,7 +209,7 @@ impl CounterWatch {
         }
     }
 
-    /// What was passed over.
+    /// Notes about ignored input.
     pub fn notes(&self) -> Vec<String> {
         let cut = || format!("of more than {} keys the last are left out", CounterTotals::MOST);
         let cut = self.totals().is_cut().then(cut);
@@ -323,7 +323,7 @@ impl WatchedProgram {
         rows
     }
 
-    /// What has come since the watch began.
+    /// Returns the increase since the watch started.
     fn grown(&self) -> CounterTotals {
         self.last.since(&self.base)
     }

@@ -15,7 +15,7 @@ use super::program::{Program, format};
 
 /// The file, in a program's directory.
 pub(super) const FILE: &str = "counters";
-/// Where the files of those lie who count, in a user's directory.
+/// Directory of the files of counting tools, in a user's directory.
 pub(super) const COUNTING: &str = "counting";
 /// Most files of theirs that are looked at.
 const MAX_COUNTING: usize = 64;
@@ -25,11 +25,11 @@ const MAX_VALUES: usize = 1 << 17;
 /// A counter or histogram, and what it has come to since its program started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCounter {
-    /// What the program says of it.
+    /// The program's record of it.
     pub record: CounterRecord,
-    /// What was counted without a key; of one with keys, what came under keys that found no place.
+    /// Value without a key; of a counter with keys, the sum under keys that found no room.
     pub value: CounterValue,
-    /// What was counted under keys.
+    /// Values by key.
     pub keys: Vec<(CountedKey, CounterValue)>,
 }
 
@@ -71,8 +71,8 @@ impl CounterFile {
         self.file.has_data(header.areas).unwrap_or(false)
     }
 
-    /// All counters whose name `wanted` wants, with what they have come to. What cannot be right
-    /// is passed over and told.
+    /// All counters whose name `wanted` wants, with their values. Invalid ones are ignored and
+    /// reported.
     pub(super) fn read(
         &self,
         header: &CountersHeader,
@@ -157,7 +157,7 @@ impl CounterFile {
 }
 
 impl Program {
-    /// What counters and histograms it has, and why some are passed over.
+    /// Returns its counters and histograms, and the reason why some are ignored.
     ///
     /// # Errors
     /// If their file is not what it should be.
@@ -168,8 +168,8 @@ impl Program {
         }
     }
 
-    /// Whether a program that is dead stays for the sake of its counters: it was killed, or
-    /// somebody counts who has not seen its end. `me` is the name of one who does not matter.
+    /// Whether a program that is dead stays for the sake of its counters: it was killed, or a
+    /// counting tool has not seen its end. `me` is the name of a tool that does not matter.
     pub(super) fn keeps_counts(&self, user: &UserDirectory, me: Option<&OsStr>) -> bool {
         let Ok(Some(file)) = CounterFile::open(self) else { return false };
         let Ok(header) = file.header() else { return false };
@@ -177,7 +177,7 @@ impl Program {
     }
 }
 
-/// Whether somebody counts the programs of a user.
+/// Whether a tool counts the programs of a user.
 fn is_counted(user: &UserDirectory, me: Option<&OsStr>) -> bool {
     let Ok(dir) = user.dir.dir(OsStr::new(COUNTING)) else { return false };
     let (names, _) = dir.names(MAX_COUNTING).unwrap_or_default();

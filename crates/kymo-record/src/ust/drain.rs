@@ -22,7 +22,7 @@ use super::slots::Attached;
 use super::stream::Stream;
 use super::unreadable::UnreadablePrograms;
 
-/// What was written, and what was not.
+/// Counts of written and lost events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainStats {
     /// Programs with a trace.
@@ -33,9 +33,9 @@ pub struct DrainStats {
     pub bytes: u64,
     /// Events that programs discarded because their rings were full.
     pub discarded: u64,
-    /// Of these, those larger than a sub-buffer.
+    /// Discarded events that were larger than a sub-buffer.
     pub too_large: u64,
-    /// Of the discarded, those for which there was no memory in the shared directory.
+    /// Discarded events for which the shared directory had no memory.
     pub without_memory: u64,
     /// Packets that were overwritten before they were taken.
     pub overwritten: u64,
@@ -45,7 +45,7 @@ pub struct DrainStats {
     pub damaged: u64,
     /// Events lost because a program could not make its ring.
     pub without_ring: u64,
-    /// Of these, those of programs that may not have more memory.
+    /// Events without memory of programs at their address space limit.
     pub without_address_space: u64,
     /// Programs whose files other processes have cut short: what was in their rings, and what came
     /// since, is lost, and its number is not known.
@@ -122,7 +122,7 @@ struct Trace {
     /// The metadata in it.
     words: Option<Metadata>,
     streams: BTreeMap<u32, Stream>,
-    /// What is known of its clock, with readings beside the kernel's.
+    /// Facts about the clock, with its readings next to the kernel's clock.
     clock: (ClockFacts, Vec<Anchor>),
     code: CodeMaps,
     packets: u64,
@@ -145,12 +145,12 @@ impl Drain {
         }
     }
 
-    /// The same with traces in this version of CTF.
+    /// Writes traces in this version of CTF.
     pub fn with_version(self, version: CtfVersion) -> Drain {
         Drain { version, ..self }
     }
 
-    /// Where it writes.
+    /// Returns the directory below which it writes.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -337,7 +337,7 @@ impl Drain {
         }
     }
 
-    /// What was written, and what was not.
+    /// Returns the counts of written and lost events.
     pub fn stats(&self) -> DrainStats {
         let mut stats = self.gone;
         self.ringless.add_to(&mut stats);
@@ -351,7 +351,7 @@ impl Drain {
         stats
     }
 
-    /// Which programs were passed over, and why.
+    /// Programs that were ignored, with the reason.
     pub fn passed_over(&self) -> &[String] {
         self.unreadable.notes().as_slice()
     }
@@ -498,12 +498,12 @@ impl Trace {
     }
 }
 
-/// What a ring is, with the number of the trace that is made of it.
+/// Returns the configuration of a ring with the UUID of its trace.
 fn facts(config: &Config, uuid: [u8; 16]) -> Config {
     Config { uuid, ..*config }
 }
 
-/// The same program with another ring is another trace.
+/// Returns a path that no trace has: with another ring the program gets another trace.
 fn free(path: &Path) -> PathBuf {
     let again = |n: u32| match n {
         0 => path.to_owned(),

@@ -1,4 +1,4 @@
-//! What is said of events that programs wrote and nobody has: lost, overwritten, damaged.
+//! Notes about events that programs wrote and that were not saved: lost, overwritten, damaged.
 
 use kymo_model::{Note, NoteKind, by_number, counted};
 
@@ -33,13 +33,13 @@ impl DrainStats {
             notes.push(lost(fact, "more room: --buffer-size 64M; or a --filter".to_owned()));
         }
         if self.overwritten > 0 {
-            // Whoever has rings that overwrite has asked for that.
+            // Overwriting rings lose packets by design.
             let packets = self.overwritten;
             let fact = match self.overwritten_events {
                 0 => counted(
                     packets,
-                    "packet was overwritten before it was taken",
-                    "packets were overwritten before they were taken",
+                    "packet was overwritten before it was read",
+                    "packets were overwritten before they were read",
                 ),
                 events => format!(
                     "{} ({}) {} overwritten before {} taken",
@@ -72,7 +72,7 @@ impl DrainStats {
                  their rings, and all since, are lost; how many is not known",
                 self.cut
             );
-            let advice = format!("nobody but programs and kymo may write into {shared}/kymo-UID");
+            let advice = format!("only programs and kymo may write into {shared}/kymo-UID");
             notes.push(lost(fact, advice));
         }
         if self.damaged > 0 {

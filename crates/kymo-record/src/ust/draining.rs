@@ -10,15 +10,15 @@ use super::drain::{Drain, DrainStats};
 use super::error::UstError;
 use super::watch::ChannelWatch;
 
-/// How often all programs are looked at.
+/// Time between two rounds over all programs.
 const ROUND: Duration = Duration::from_millis(50);
 /// The shortest pause where programs cannot be listened to, and the first after one was woken for
 /// nothing.
 const LEAST: Duration = Duration::from_millis(1);
-/// How long a program's last events are waited for.
+/// Time to wait for a program's last events.
 const FORGET: Duration = Duration::from_millis(20);
 
-/// What the thread gives back.
+/// Result of the thread.
 type Done = Result<(ChannelWatch, Drain), UstError>;
 
 /// A drain under way. Dropped, it ends as [`finish`](Draining::finish) does.
@@ -68,7 +68,7 @@ impl Drop for Draining {
     fn drop(&mut self) {
         self.end.raise();
         if let Some(thread) = self.thread.take() {
-            // Nobody asks any more.
+            // No more requests.
             let _ = thread.join();
         }
     }
@@ -97,7 +97,7 @@ fn rounds(mut watch: ChannelWatch, mut drain: Drain, busy: u64, end: &Alarm) -> 
             if drain.stats().bytes > before {
                 rest = LEAST;
             } else if !end.is_raised() && Instant::now() < next {
-                // For nothing: whoever does that all the time is listened to as seldom as before.
+                // Without new packets: a frequent waker is polled as seldom as before.
                 end.sleep(std::iter::empty(), rest.min(left));
                 rest = (rest * 2).min(ROUND);
             }

@@ -1,4 +1,4 @@
-//! What can go wrong with traced programs.
+//! Errors of traced programs.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use kymo_kernel::shared::SharedError;
 
 use super::rules::ProgramRuleError;
 
-/// What can go wrong with traced programs.
+/// Error of a traced program.
 #[derive(Debug, thiserror::Error)]
 pub enum UstError {
     /// A file of theirs cannot be opened, read or written.
@@ -18,7 +18,7 @@ pub enum UstError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Defect of the file.
         error: kymo_ust::UstFormatError,
     },
     /// A ring is not what it should be.
@@ -26,7 +26,7 @@ pub enum UstError {
     Ring {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Defect of the ring.
         error: kymo_ring::LayoutError,
     },
     /// A ring has lost its file, or a part of it.
@@ -48,7 +48,7 @@ pub enum UstError {
     #[error("{0}")]
     Session(String),
     /// A channel of that name is there.
-    #[error("{path} is there already")]
+    #[error("{path} already exists")]
     Exists {
         /// The configuration.
         path: PathBuf,
@@ -82,7 +82,7 @@ pub enum UstError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         error: io::Error,
     },
     /// A trace is to go where something is already.
@@ -96,12 +96,12 @@ pub enum UstError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         error: io::Error,
     },
 }
 
-/// What was passed over, and why: each once, and not without end.
+/// Notes on ignored input with the reason, without duplicates, up to a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes(Vec<String>);
 

@@ -15,8 +15,8 @@ pub(super) struct ProgramWaiter {
 }
 
 impl ProgramWaiter {
-    /// Of the slot that a program has for a channel; none if it has none yet, or its file cannot
-    /// be mapped.
+    /// Creates the waiter for a program's slot of a channel; none if the program has no slot yet,
+    /// or its file cannot be mapped.
     pub(super) fn of(channel: &Channel, program: &Program) -> Option<ProgramWaiter> {
         let (attached, _) = channel.slot_of(program).ok()??;
         let at = slot_at(attached.slot) + Slot::FUTEX_WORD_AT;
@@ -24,7 +24,7 @@ impl ProgramWaiter {
         Some(ProgramWaiter { at: at as u64, waiter: FutexWaiter::new(page, at).ok()? })
     }
 
-    /// Arms it: the program wakes whoever sleeps on it. If arming fails, it counts as signalled.
+    /// Arms it: the program wakes its sleepers. If arming fails, it counts as signalled.
     pub(super) fn arm(&self, program: &Program) {
         let _ = program.file().write_at(self.at, &kymo_ring::FutexWord::ARMED[..1]);
     }

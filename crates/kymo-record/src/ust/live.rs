@@ -22,9 +22,9 @@ use super::ringless::RinglessPrograms;
 use super::slots::Attached;
 use super::unreadable::UnreadablePrograms;
 
-/// What is read of programs, each of which has a number.
+/// News of a program; programs are numbered.
 pub enum ProgramNews<'n> {
-    /// What it says of its events by now. Numbers of classes stay.
+    /// Current description of its events. Numbers of classes are stable.
     Trace(Arc<Ctf>),
     /// The code that it has mapped now, and its root directory if that is another than here.
     Mappings {
@@ -86,18 +86,18 @@ impl Default for LivePrograms {
 }
 
 impl LivePrograms {
-    /// What happened before now will have been seen when the round is over.
+    /// Starts a round, at whose end all events before now have been read.
     pub fn begin_round(&mut self) {
         self.counter.look();
         self.horizon = kymo_kernel::clock::monotonic_ns();
     }
 
-    /// When the round began.
+    /// Start of the round.
     pub fn horizon(&self) -> u64 {
         self.horizon
     }
 
-    /// What times of programs were wrong by at most, in nanoseconds.
+    /// Largest error of the programs' times, in nanoseconds.
     pub fn error(&self) -> u64 {
         self.counter.error()
     }
@@ -182,12 +182,12 @@ impl LivePrograms {
         Ok(LiveRing { number, ring, attached, packets: PacketReader::default(), trace, code })
     }
 
-    /// Which programs were passed over, and why.
+    /// Programs that were ignored, with the reason.
     pub fn passed_over(&self) -> &[String] {
         self.unreadable.notes().as_slice()
     }
 
-    /// What was read, and what was not.
+    /// Returns the counts of read and lost events.
     pub fn stats(&self) -> DrainStats {
         let mut stats = DrainStats {
             programs: self.rings.len() as u64,
@@ -201,8 +201,8 @@ impl LivePrograms {
     }
 }
 
-/// What a reader must know of a program's packets, as far as the program has said by now: it is
-/// what [`Drain`](super::Drain) writes into a trace's metadata.
+/// Returns the trace description that a reader needs for a program's packets, as far as the program
+/// has written it: the one that [`Drain`](super::Drain) writes into a trace's metadata.
 fn live_trace(program: &Program, ring: &RingReader) -> Result<Ctf, UstError> {
     let config = kymo_ring::Config { uuid: ring.uuid(), ..*ring.config() };
     let clock = (config.clock, Vec::new());

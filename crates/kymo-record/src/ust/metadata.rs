@@ -1,4 +1,4 @@
-//! What a program says of itself and its events, as CTF's metadata say it.
+//! CTF metadata of a program and its events.
 
 use std::collections::HashSet;
 use std::sync::Arc;

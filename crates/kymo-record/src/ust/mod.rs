@@ -1,6 +1,6 @@
-//! Traced programs (`kymo-tracepoint`): who they are, switching their events on, and
-//! what is in their rings, into CTF directories. The files they share with us are told in
-//! `docs/formats/ust.md`; none of them is believed.
+//! Traced programs (`kymo-tracepoint`): their identity, enabling their events, and draining their
+//! rings into CTF directories. The files they share with us are described in `docs/formats/ust.md`;
+//! none of them is believed.
 //!
 //! | module | |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Where programs leave their directories: `/dev/shm` (or `$KYMO_UST_DIR`) of this mount
-//! namespace, and of others through `/proc/PID/root`.
+//! Directories of programs: `/dev/shm` (or `$KYMO_UST_DIR`) of this mount namespace, and of others
+//! through `/proc/PID/root`.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use kymo_kernel::system::SystemRoot;
 
 use super::error::UstError;
 
-/// Where the users' directories are if nothing else is said.
+/// Default parent of the users' directories.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// Most users looked at in one mount namespace.
 const MAX_USERS: usize = 1024;
@@ -40,7 +40,7 @@ pub struct UserDirectory {
 }
 
 impl MountNamespace {
-    /// Of this process.
+    /// Returns the mount namespace of this process.
     pub fn here() -> MountNamespace {
         let base = std::env::var_os("KYMO_UST_DIR").filter(|d| !d.is_empty());
         let base = base.map_or_else(|| SHARED_MEMORY.into(), PathBuf::from);
@@ -114,8 +114,7 @@ impl MountNamespace {
 
     /// The directory of the user of this process, if it is there.
     ///
-    /// # Errors
-    /// If it is somebody else's.
+    /// # Errors If it belongs to another user.
     pub(super) fn mine(&self) -> Result<Option<UserDirectory>, UstError> {
         match self.user(&OsString::from(format!("kymo-{}", me()))) {
             Ok(directory) => Ok(directory),
@@ -124,20 +123,19 @@ impl MountNamespace {
         }
     }
 
-    /// Where the users' directories are, seen from here.
+    /// Parent of the users' directories, as seen from here.
     fn outer(&self) -> PathBuf {
         self.root.join(self.base.strip_prefix("/").unwrap_or(&self.base))
     }
 
-    /// Where the users' directories are.
+    /// Parent of the users' directories.
     pub fn base(&self) -> &Path {
         &self.base
     }
 
     /// The directory of the user of this process; made if it is not there.
     ///
-    /// # Errors
-    /// If it cannot be, or is somebody else's.
+    /// # Errors If it cannot be, or belongs to another user.
     pub fn own(&self) -> Result<UserDirectory, UstError> {
         let name = OsString::from(format!("kymo-{}", me()));
         let path = self.outer().join(&name);
@@ -154,9 +152,9 @@ impl MountNamespace {
         }
     }
 
-    /// A user's directory. In this namespace its name tells its owner; elsewhere users may
-    /// have other numbers, and it is enough that all in it is of one user. Directories that
-    /// this process may not read are passed over.
+    /// A user's directory. In this namespace its name has its owner; elsewhere users may have other
+    /// numbers, and it is enough that all in it is of one user. Directories that this process may
+    /// not read are passed over.
     fn user(&self, name: &OsStr) -> Result<Option<UserDirectory>, SharedError> {
         let Some(uid) = uid_of(name) else { return Ok(None) };
         let me = me();
@@ -186,7 +184,7 @@ pub(super) fn me() -> u32 {
     kymo_kernel::system::effective_user()
 }
 
-/// The user that a directory's name tells.
+/// User in a directory's name.
 fn uid_of(name: &OsStr) -> Option<u32> {
     let digits = name.to_str()?.strip_prefix("kymo-")?;
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with("00");

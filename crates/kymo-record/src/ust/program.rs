@@ -19,14 +19,14 @@ const MAX_PROGRAMS: usize = 4096;
 /// Most bytes of an event table that are read.
 const MAX_TABLE: u64 = 16 << 20;
 
-/// Which program: a process and the copy of the library in it.
+/// Identity of a program: a process and the copy of the library in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProgramId {
     /// Process, as its own pid namespace has it.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start: u64,
-    /// Which copy of the library in it.
+    /// Number of the copy of the library in it.
     pub instance: u32,
 }
 
@@ -69,7 +69,7 @@ pub struct Program {
     file: SharedFile,
     control: Control,
     events: Vec<EventRecord>,
-    /// Why the event table was not read to its end.
+    /// Reason why the event table was not read to its end.
     damage: Option<UstError>,
 }
 
@@ -139,7 +139,7 @@ impl Program {
         Ok(())
     }
 
-    /// Which it is.
+    /// Identity.
     pub fn id(&self) -> &ProgramId {
         &self.id
     }
@@ -188,7 +188,7 @@ impl Program {
         self.events.iter().any(|e| e.fields.iter().any(address))
     }
 
-    /// Why its table of events was not read to the end.
+    /// Reason why its table of events was not read to the end.
     pub fn damage(&self) -> Option<&UstError> {
         self.damage.as_ref()
     }
@@ -223,7 +223,7 @@ impl Program {
             let (slot, generation) = name.to_str()?.strip_prefix("ring-")?.split_once('-')?;
             let slot = slot.parse().ok().filter(|s| *s < SLOTS)?;
             let attached = Attached { slot, generation: generation.parse().ok()? };
-            // Whoever frees a slot removes its rings: those that are there are of this use.
+            // Freeing a slot removes its rings: the existing ones belong to this use.
             let used = slots.get(slot).filter(|s| s.state != SlotState::Free);
             let path = String::from_utf8_lossy(used.map_or(&b""[..], |s| &s.path));
             let config = path.rsplit_once('/').map_or(&*path, |(_, name)| name).to_owned();
@@ -257,8 +257,8 @@ impl Program {
         Ok(())
     }
 
-    /// Removes what a dead program has left, if no ring is left in it, and no counters that
-    /// somebody may want to see.
+    /// Removes what a dead program has left, if no ring is left in it, and no counters that a tool
+    /// may want to read.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -266,7 +266,8 @@ impl Program {
         self.remove_counted(user, None)
     }
 
-    /// The same by one who counts, under the name `me`, and has seen what the program counted.
+    /// Removes the directory for the counting tool `me`, which has read the program's counters, if
+    /// no other needs it.
     pub(super) fn remove_counted(
         &self,
         user: &UserDirectory,
@@ -276,7 +277,7 @@ impl Program {
         if self.is_alive()? || !self.rings()?.is_empty() || is_wanted() {
             return Ok(false);
         }
-        let pending = OsStr::new("orders");
+        let pending = OsStr::new("pending");
         if let Ok(dir) = self.dir.dir(pending) {
             for name in dir.names(MAX_PROGRAMS)?.0 {
                 dir.remove(&name)?;

@@ -1,6 +1,5 @@
-//! Reading the ring of a program, alive or dead: whole packets, and of the packet
-//! that is being written what is committed. `docs/formats/ust.md` says what may be
-//! believed when.
+//! Reading the ring of a program, alive or dead: whole packets, and of the packet that is being
+//! written what is committed. `docs/formats/ust.md` describes which data can be trusted when.
 
 use kymo_kernel::shared::{Access, SharedFile};
 use kymo_ring::{
@@ -23,29 +22,29 @@ pub struct RingReader {
     dead: bool,
     /// Whether what is read stays to be read.
     peeking: bool,
-    /// Of the packets as they are handed out.
+    /// UUID of the packets that are handed out.
     uuid: [u8; 16],
     /// Bytes read in this pass.
     read: u64,
     memory: Memory,
 }
 
-/// How far an area has been read. What is counted counts from when the reader was opened.
+/// Read position in an area. Counts start when the reader was opened.
 #[derive(Clone, Debug, Default)]
 pub struct Area {
     /// The packet to be read next.
     next: u64,
-    /// What of it has been read, bytes; 0 for nothing.
+    /// Bytes of the packet that were read; 0 for none.
     within: u64,
     /// The time up to which it was.
     until: u64,
-    /// How many events lie before that, where it is known.
+    /// Number of events before that position, if known.
     count: Option<u64>,
-    /// How many packets have been handed out, by all readers.
+    /// Number of packets that all readers have handed out.
     handed_out: u64,
-    /// What the note of the readers says; none: it has not been looked at.
+    /// Cursor noted by the readers; none: not yet read.
     noted: Option<RingCursor>,
-    /// What it said when the reader was opened.
+    /// Cursor noted when the reader was opened.
     before: RingCursor,
     /// Packets that were overwritten before they were read.
     pub overwritten_packets: u64,
@@ -53,7 +52,7 @@ pub struct Area {
     pub overwritten_events: u64,
     /// Events discarded.
     pub discarded: u64,
-    /// Of these, those larger than a sub-buffer.
+    /// Discarded events that were larger than a sub-buffer.
     pub too_large: u64,
     /// There was no memory for it: that is why events were discarded.
     pub without_memory: bool,
@@ -62,8 +61,8 @@ pub struct Area {
 }
 
 impl Area {
-    /// Goes on where the last reader stopped. Whoever can write the ring can write the
-    /// note: what cannot be is not believed.
+    /// Continues where the last reader stopped. A writer of the ring can also write the note:
+    /// impossible values are ignored.
     fn resume(&mut self, cursor: RingCursor, state: &AreaState, sub_buffer: u64) {
         if self.noted.is_some() {
             return;
@@ -85,7 +84,7 @@ impl Area {
         self.next
     }
 
-    /// What of it has been read, bytes.
+    /// Bytes of the packet that were read.
     pub(super) fn within(&self) -> u64 {
         self.within
     }
@@ -93,7 +92,7 @@ impl Area {
     /// Gives a finished packet the numbers it has as one that is handed out, of which nothing was
     /// before.
     pub(super) fn number(&mut self, context: &mut Context) {
-        // What was told before is not told again.
+        // Already reported losses are not reported again.
         context.discarded = context.discarded.saturating_sub(self.before.discarded);
         self.count_up(context);
         self.count = None;
@@ -127,7 +126,7 @@ impl Area {
     }
 }
 
-/// What a ring says of itself, read or not.
+/// Counters of a ring, whether it was read or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounts {
     /// Events written since ever.
@@ -142,10 +141,10 @@ pub struct RingCounts {
     pub failed: u64,
 }
 
-/// What was taken out of an area.
+/// Packet read from an area.
 #[derive(Debug)]
 pub struct TakenPacket<'a> {
-    /// Which area.
+    /// Area.
     pub area: u32,
     /// The context, true for what follows.
     pub context: Context,
@@ -153,7 +152,7 @@ pub struct TakenPacket<'a> {
     pub packet: &'a [u8],
 }
 
-/// What comes out of a ring.
+/// Output of a ring.
 #[derive(Debug)]
 pub enum Out<'a> {
     /// A packet that was copied.
@@ -162,10 +161,10 @@ pub enum Out<'a> {
     CompletePackets(CompletePackets<'a>),
 }
 
-/// Who gets it.
+/// Receiver of the output.
 type Sink<'s, E> = dyn FnMut(Out<'_>) -> Result<(), E> + 's;
 
-/// How much is taken.
+/// Amount that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     /// Packets that are finished.
@@ -174,7 +173,7 @@ enum Depth {
     Open,
 }
 
-/// What was found at a packet's place.
+/// Result of reading a packet.
 enum Read {
     Whole(Context),
     /// The writer has been there meanwhile.
@@ -194,8 +193,8 @@ impl RingReader {
         }
     }
 
-    /// The same of the slot's own words: a program that says that its ring is there has lost it if
-    /// it is not.
+    /// Opens the ring by the slot's own state: if the program reports its ring as ready and it does
+    /// not exist, it was lost.
     pub(super) fn of_slot(
         program: &Program,
         (attached, slot): (Attached, &Slot),
@@ -236,13 +235,13 @@ impl RingReader {
         }))
     }
 
-    /// What is read stays to be read by others.
+    /// Leaves what is read to other readers.
     pub fn set_peeking(&mut self) {
         self.peeking = true;
     }
 
-    /// Mixes a channel configuration's name into the number of the program's traces: those of two
-    /// channels are told apart by it, and one channel's are the same in every file.
+    /// Mixes a channel configuration's name into the number of the program's traces: it
+    /// distinguishes those of two channels, and one channel's are the same in every file.
     pub(super) fn set_channel(&mut self, config: &str) {
         // FNV-1a of 128 bits: any mixture would do.
         let hash =
@@ -261,7 +260,7 @@ impl RingReader {
         self.uuid
     }
 
-    /// What the ring says of itself.
+    /// Returns the counters of the ring.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -294,7 +293,7 @@ impl RingReader {
         Ok(counts)
     }
 
-    /// Whether all that was written into it has been taken, and all that it lost has been told.
+    /// Whether all that was written into it has been taken, and all losses have been reported.
     ///
     /// # Errors
     /// If it is not what it should be.
@@ -311,12 +310,12 @@ impl RingReader {
         Ok(true)
     }
 
-    /// What the ring is.
+    /// Returns the configuration of the ring.
     pub fn config(&self) -> &Config {
         self.header.config()
     }
 
-    /// How far each area has been read.
+    /// Returns the read position of each area.
     pub fn areas(&self) -> &[Area] {
         &self.areas
     }
@@ -484,7 +483,7 @@ impl RingReader {
         let Some(whole) = whole else { return Ok(false) };
         let packets = whole.packets;
         if sink(Out::CompletePackets(whole)).is_err() {
-            // One by one, as many as there is room for; the next says what is wrong.
+            // One by one, up to the room; the next one reports the defect.
             self.areas[area as usize] = before;
             return Ok(false);
         }
@@ -503,11 +502,11 @@ impl RingReader {
         }
         let reader = &mut self.areas[area as usize];
         (reader.next, reader.within, reader.count) = (next + packets, 0, None);
-        // Whoever is killed in the middle leaves the rest to the next.
+        // After a kill in the middle the rest is left to the next reader.
         self.note(area)
     }
 
-    /// Goes on where the oldest whole packet is, if the writer has come round.
+    /// Continues where the oldest whole packet is, if the writer has come round.
     fn skip_overwritten(&mut self, area: u32, open: u64) {
         let room = u64::from(self.config().sub_buffers);
         // Alive, the packet behind the open one may be entered at any time.
@@ -581,7 +580,7 @@ impl RingReader {
                 written
             }
             None => {
-                // What was told before is not told again.
+                // Already reported losses are not reported again.
                 context.discarded = context.discarded.saturating_sub(reader.before.discarded);
                 context.content_bits / 8
             }
@@ -601,7 +600,7 @@ impl RingReader {
             let passed = reader.until.saturating_sub(context.begin);
             context.monotonic =
                 context.monotonic.saturating_add(nanoseconds(passed, clock.frequency));
-            // Nobody read the clocks there.
+            // The clocks were not read there.
             context.error_ns = u32::MAX;
             context.begin = reader.until;
         }

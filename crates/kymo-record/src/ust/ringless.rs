@@ -20,7 +20,7 @@ struct LostEvents {
 }
 
 impl RinglessPrograms {
-    /// What a program's slot says now.
+    /// Notes the losses in a program's slot.
     pub(super) fn note(&mut self, key: &(u32, ProgramId), slot: &Slot) {
         if slot.lost > 0 {
             let failed = slot.answer_in_force() == Some(SlotAnswer::Failed);

@@ -1,5 +1,4 @@
-//! Which events of programs are wanted: patterns, levels, a filter, and room for the events,
-//! as a person says them.
+//! Selection of program events: patterns, levels, a filter, and room for the events, as typed.
 
 use std::fmt;
 
@@ -102,7 +101,7 @@ impl fmt::Display for ProgramRuleError {
 
 impl std::error::Error for ProgramRuleError {}
 
-/// Where a name stands in a filter, as a word of its own.
+/// Offset of a name in a filter, as a separate word.
 fn word_position(text: &str, name: &str) -> Option<usize> {
     let is_word = |c: char| c == '_' || c.is_alphanumeric();
     let mut all = text.match_indices(name).filter(|(_, found)| !found.is_empty());

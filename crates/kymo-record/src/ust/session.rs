@@ -19,14 +19,14 @@ use super::mount_namespace::{MountNamespace, UserDirectory, me};
 use super::program::Program;
 use super::slots::{free_all, stop_all};
 
-/// Where channel configurations are kept.
+/// Directory of channel configurations.
 const STORE: &str = "sessions";
-/// How long another command at work with sessions is waited for.
+/// Time to wait for another command that changes sessions.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long what a thread is about to write is waited for after its event is off.
+/// Time to wait for events that threads are still writing after they were disabled.
 const FORGET: Duration = Duration::from_millis(20);
 
-/// What the ring of a channel is to be.
+/// Options of the ring of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
     /// Overwrite the oldest events instead of discarding new ones.
@@ -85,7 +85,7 @@ impl ProgramSession {
     ) -> Result<ProgramSession, UstError> {
         check_name(name)?;
         if is_owned(name) {
-            return Err(UstError::Session(format!("{name} is a name that kymo makes for itself")));
+            return Err(UstError::Session(format!("{name} is a name reserved by kymo")));
         }
         let home = MountNamespace::here().own()?;
         let store = home.dir.make_dir(OsStr::new(STORE))?;
@@ -177,7 +177,8 @@ impl ProgramSession {
         self.channels.iter().any(wants)
     }
 
-    /// When its first order was made or changed, in seconds since 1970.
+    /// Time of creation or of the last change of its first channel configuration, in seconds since
+    /// 1970.
     pub(super) fn made(&self) -> Option<u64> {
         use kymo_kernel::shared::Access;
         let store = self.home.dir.dir(OsStr::new(STORE)).ok()?;
@@ -185,8 +186,8 @@ impl ProgramSession {
         self.channels.iter().filter_map(time).min()
     }
 
-    /// Adds rules to a channel, before those it has; a channel that is not there is made,
-    /// with this ring or the first channel's. Programs follow at once if it is started.
+    /// Adds rules to a channel, before those it has; a channel that is not there is made, with this
+    /// ring or the first channel's. Programs follow immediately if it is started.
     ///
     /// # Errors
     /// If the channel has another ring, or its order cannot be written.
@@ -221,7 +222,7 @@ impl ProgramSession {
         self.change(&store, old, new)
     }
 
-    /// Takes events out of a channel, or out of all. Programs follow at once.
+    /// Takes events out of a channel, or out of all. Programs follow immediately.
     ///
     /// # Errors
     /// If there is no such channel, or its order cannot be written.
@@ -347,7 +348,7 @@ impl ProgramSession {
         Ok(notes)
     }
 
-    /// Takes what is in the rings, into a directory of CTF traces, while tracing goes on. Of
+    /// Takes what is in the rings, into a directory of CTF traces, while tracing continues. Of
     /// programs that have ended the rings are removed.
     ///
     /// # Errors
@@ -406,7 +407,7 @@ impl ProgramSession {
     }
 }
 
-/// What one program has for one channel. What is over, is removed when it was taken.
+/// Drains a program's packets of a channel. A dead program's files are removed afterwards.
 fn take_channel(
     drain: &mut Drain,
     channel: &Channel,
@@ -495,7 +496,9 @@ fn living(user: &UserDirectory, notes: &mut Notes) -> Vec<Program> {
 
 fn lock(store: &SharedDir) -> Result<DirLock, UstError> {
     store.lock(PATIENCE).map_err(|e| {
-        UstError::Session(format!("another kymo is at work with sessions for a long time: {e}"))
+        UstError::Session(format!(
+            "another kymo has held the lock of sessions for a long time: {e}"
+        ))
     })
 }
 

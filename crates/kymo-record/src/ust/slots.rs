@@ -31,9 +31,9 @@ impl Attached {
     }
 }
 
-/// Where the tools lock among themselves.
+/// Range that tools lock against each other.
 const LOCKED: (u64, u64) = (SLOTS_AT as u64, 2048);
-/// Where the program counts in a slot, and the futex word.
+/// Counters of the program in a slot, and the futex word.
 const COUNTS: std::ops::Range<u64> = 8..36;
 
 impl Channel {
@@ -66,8 +66,8 @@ impl Channel {
         Ok(Some(attached))
     }
 
-    /// Goes on with a slot that the channel has. The ring is another one if there was no
-    /// memory for it before, or if libraries may have come while nobody linked their filters.
+    /// Continues with a slot that the channel has. The ring is another one if there was no memory
+    /// for it before, or if libraries may have been loaded while their filters were not linked.
     fn take_up(
         &self,
         program: &Program,
@@ -203,7 +203,7 @@ impl Channel {
 pub struct UnfitEvent {
     /// Provider and name.
     pub event: String,
-    /// Why not.
+    /// Cause.
     pub mismatch: FilterMismatch,
     /// The fields that it has.
     pub fields: Vec<String>,
@@ -216,7 +216,7 @@ impl std::fmt::Display for UnfitEvent {
         // Values of other kinds are unequal: that is an answer, though none that was meant.
         let consequence = match mismatch.reason {
             MismatchReason::Missing | MismatchReason::NotComparable => "stays off",
-            _ => "has another type than its filter says",
+            _ => "has another type than in its filter",
         };
         write!(f, "{} {consequence}: {mismatch}", plain(event))?;
         if fields.is_empty() {
@@ -328,8 +328,8 @@ fn next_generation(
     Ok((generation, given_up))
 }
 
-/// Removes the rings of a slot out of which everything was taken, but for those that somebody may
-/// still be writing into: the program's ring and the one before it.
+/// Removes the rings of a slot out of which everything was taken, but for those that may still have
+/// writers: the program's ring and the one before it.
 fn remove_taken_rings(program: &Program, attached: Attached) -> Result<(), UstError> {
     let before = match attached.generation {
         0 | 1 => u8::MAX,
@@ -369,8 +369,7 @@ fn check_given_up(program: &Program, bytes: u64) -> Result<(), UstError> {
     }
 }
 
-/// Of the events that are on for a slot, whoever switched them on, those that `which`
-/// chooses are off afterwards.
+/// Disables the events of a slot that `which` selects, regardless of who enabled them.
 fn all_off(program: &Program, slot: usize, which: impl Fn(u32) -> bool) -> Result<(), UstError> {
     let control: &Control = program.control();
     let mut words = vec![0; 8 * control.capacity as usize];

@@ -1,5 +1,5 @@
-//! What the program part of a session is now: its channels, the programs that record
-//! for it, and what they have written.
+//! State of the program part of a session: its channels, the programs that record for it, and what
+//! they have written.
 
 use kymo_ust::{ChannelConfigView, Pids, SLOTS, Slot, SlotAnswer, SlotState};
 
@@ -10,19 +10,20 @@ use super::ring::{RingCounts, RingReader};
 use super::session::{ProgramSession, SessionDirectory, all, places};
 use super::slots::UnfitEvent;
 
-/// What the program part of a session is now.
+/// State of the program part of a session.
 #[derive(Clone, Debug)]
 pub struct ProgramsState {
     /// Programs record for it.
     pub started: bool,
-    /// When its first order was made or changed, in seconds since 1970.
+    /// Time of creation or of the last change of its first channel configuration, in seconds since
+    /// 1970.
     pub made: Option<u64>,
     /// Its channels.
     pub channels: Vec<ChannelState>,
     /// The programs with such events, those that ended included as long as they have
     /// left events: one entry for each channel.
     pub programs: Vec<ProgramState>,
-    /// What was passed over, and why.
+    /// Notes on ignored input, with the reason.
     pub notes: Notes,
 }
 
@@ -37,7 +38,7 @@ pub struct ChannelState {
     pub room: u64,
     /// Only for these processes and their descendants; zeroes alone: for all.
     pub pids: Pids,
-    /// Which events, the first that matches decides.
+    /// Selection of events; the first matching rule decides.
     pub rules: Vec<RuleState>,
 }
 
@@ -48,13 +49,13 @@ pub struct RuleState {
     pub pattern: String,
     /// Events of a higher level do not match.
     pub max_level: u8,
-    /// What matches is off.
+    /// Whether matching events are disabled.
     pub exclude: bool,
     /// The filter as text.
     pub filter: Option<String>,
 }
 
-/// What a program does for a channel.
+/// State of a program with respect to a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// Its events are on and it has a ring.
@@ -86,11 +87,11 @@ pub struct ProgramState {
     pub uid: u32,
     /// Its name.
     pub comm: String,
-    /// What it does.
+    /// State of the program.
     pub doing: Doing,
-    /// How many of its events the channel wants.
+    /// Number of its events that the channel selects.
     pub events: usize,
-    /// What its rings say.
+    /// Counters of its rings.
     pub counts: RingCounts,
     /// Events that filters rejected, roughly.
     pub rejected: u64,
@@ -101,7 +102,7 @@ pub struct ProgramState {
 }
 
 impl ProgramSession {
-    /// What it is now. Nothing is taken or changed.
+    /// Returns the current state. Nothing is taken or changed.
     ///
     /// # Errors
     /// If its channel configurations cannot be read.
@@ -166,7 +167,7 @@ fn of_channel(view: ChannelConfigView<'_>) -> ChannelState {
     }
 }
 
-/// What a program has to do with a channel; none: nothing.
+/// Returns a program's state with respect to a channel; none if it has no part in it.
 fn of_program(
     place: &SessionDirectory,
     channel: &Channel,
@@ -219,7 +220,7 @@ fn doing(slot: &Slot) -> Doing {
     }
 }
 
-/// What all rings of a slot say, and how many they are.
+/// Returns the sums over all rings of a slot, and the number of rings.
 fn counts(program: &Program, slot: usize) -> Result<(RingCounts, usize), UstError> {
     let (mut sum, mut rings) = (RingCounts::default(), 0);
     for ring in program.rings()?.into_iter().filter(|r| r.attached.slot == slot) {

@@ -12,7 +12,7 @@ use kymo_kernel::file_space::UNCACHED;
 
 use super::complete_packets::CompletePackets;
 
-/// What a disk can be given directly: multiples of this, at multiples of this.
+/// Alignment of sizes and offsets for direct I/O.
 const PAGE: u64 = 4096;
 /// Less than that is not worth waiting for a disk.
 const DIRECTLY: u64 = 128 << 10;
@@ -21,13 +21,13 @@ const DIRECTLY: u64 = 128 << 10;
 #[derive(Debug)]
 pub(super) struct Stream {
     file: File,
-    /// The same past the page cache, where that can be.
+    /// File opened for writes past the page cache, where that is possible.
     direct: Option<File>,
     end: u64,
     pace: Pace,
 }
 
-/// How quickly bytes come and go, as far as it has been measured; 0 where it has not.
+/// Measured rates of incoming bytes and of writing; 0 where not measured.
 #[derive(Debug, Default)]
 struct Pace {
     since: Option<Instant>,
@@ -64,7 +64,7 @@ impl Pace {
 }
 
 impl Stream {
-    /// Of a file that was just made.
+    /// Creates the stream of a new file.
     pub(super) fn new(file: File, path: &Path) -> Stream {
         // File systems that know nothing of it refuse it here or at the first write.
         let direct = File::options().write(true).custom_flags(UNCACHED).open(path).ok();

@@ -1,5 +1,5 @@
-//! Programs whose files are not what they should be, since somebody else has written into them
-//! or cut them short: nothing more of them is read, it is said, and all others go on.
+//! Programs whose files are not what they should be, since another process has written into them or
+//! truncated them: they are not read any further, this is reported, and all others continue.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use kymo_ring::LayoutError;
 use super::error::{Notes, UstError};
 use super::program::{Program, ProgramId};
 
-/// Which programs that are, and why.
+/// Unreadable programs, with the reason.
 #[derive(Debug, Default)]
 pub(super) struct UnreadablePrograms {
     /// Their files were cut short.
@@ -49,12 +49,12 @@ impl UnreadablePrograms {
         Ok(())
     }
 
-    /// How many programs' files were cut short.
+    /// Number of programs whose files were truncated.
     pub(super) fn cut(&self) -> u64 {
         self.cut.len() as u64
     }
 
-    /// What else is wrong.
+    /// Notes about other defects.
     pub(super) fn notes(&self) -> &Notes {
         &self.notes
     }

@@ -14,10 +14,10 @@ use super::mount_namespace::{MountNamespace, UserDirectory};
 use super::program::{Program, ProgramId};
 use super::slots::UnfitEvent;
 
-/// What is watched.
+/// Options of a watch.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// What the channel is to be.
+    /// Options of the channel.
     pub channel: ChannelOptions,
     /// Only these processes of those that run already; empty for all. Processes that
     /// start later come by the configuration's own pid.
@@ -32,14 +32,14 @@ pub struct WatchOptions {
 pub struct ChannelWatch {
     channel: Channel,
     directories: Vec<Directory>,
-    /// What was passed over, once each.
+    /// Notes on ignored input, without duplicates.
     notes: Vec<String>,
     fit: FilterFit,
     /// Whether programs are asked to say when there is something to take.
     listens: bool,
 }
 
-/// How filters fit the events of the programs that came.
+/// Compatibility of filters with the events of the programs seen.
 #[derive(Debug, Default)]
 struct FilterFit {
     /// Once each.
@@ -184,7 +184,7 @@ impl ChannelWatch {
             }
             for program in directory.programs.values_mut() {
                 if self.listens {
-                    // Before it is looked at: what comes later is heard.
+                    // Before it is read: later events are announced.
                     arm_waiter(&mut directory.waiters, &self.channel, program);
                 }
                 each(&self.channel, program)?;
@@ -227,7 +227,7 @@ impl ChannelWatch {
         Ok(())
     }
 
-    /// How many programs record for it, or did.
+    /// Number of programs that record or recorded for it.
     pub fn programs(&self) -> usize {
         self.directories.iter().map(|f| f.programs.len()).sum()
     }
@@ -243,7 +243,7 @@ impl ChannelWatch {
         }
     }
 
-    /// What was passed over, and which filters do not fit, and why.
+    /// Notes on ignored input, and on filters that do not fit, with the reason.
     pub fn notes(&self) -> Vec<String> {
         let unfit = self.fit.unfit.iter().map(UnfitEvent::to_string);
         self.notes.iter().cloned().chain(unfit).collect()
@@ -306,7 +306,7 @@ fn release<'a>(
     }
 }
 
-/// What a tool that was killed has left: its channel configurations, its slots, its rings.
+/// Removes the channel configurations, slots and rings that a killed tool has left.
 fn remove_left_behind(user: &UserDirectory) {
     for channel in Channel::wanted(user).unwrap_or_default() {
         if !is_left_behind(&channel.name().to_string_lossy()) {

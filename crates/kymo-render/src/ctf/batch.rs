@@ -12,7 +12,7 @@ pub(super) struct CtfItem {
     pub(super) body: Packed,
 }
 
-/// Where an event comes from.
+/// Origin of an event.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct EventOrigin {
     pub(super) cpu: Option<u32>,
@@ -52,7 +52,7 @@ impl CtfBatch {
         });
     }
 
-    /// Where an event of the batch comes from.
+    /// Origin of an event of the batch.
     #[inline]
     pub(super) fn source(&self, item: &CtfItem) -> EventOrigin {
         self.sources.get(item.source as usize).copied().unwrap_or_default()

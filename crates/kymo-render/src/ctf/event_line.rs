@@ -20,9 +20,9 @@ use crate::program_event::{
 };
 use crate::trace_cmd::TraceCmdStarts;
 
-/// What can be printed of an event.
+/// Fields that can be printed of an event.
 const ALL: FieldSet = FieldSet(FieldSet::COMMON.0 | FieldSet::PID.0 | FieldSet::TRACE.0);
-/// What is printed if nothing else is asked for.
+/// Fields that are printed by default.
 const ALL_USUAL: FieldSet = FieldSet(FieldSet::COMMON.0 | FieldSet::TRACE.0);
 
 /// Form of the lines of CTF traces.
@@ -41,10 +41,10 @@ pub struct CtfOptions {
 #[error("-F: of a CTF trace there are comm pid tid time cpu event trace")]
 pub struct CtfFieldsError;
 
-/// What is known of the classes of a trace before their events.
+/// Facts about the classes of a trace, prepared before their events.
 #[derive(Clone, Default)]
 pub(crate) struct CtfClasses {
-    /// What stands before the values of an event, by class.
+    /// Text before the values of an event, by class.
     pub(super) titles: Arc<[Vec<u8>]>,
     /// Print formats, by class.
     formats: Arc<[Option<PrintFormat>]>,
@@ -75,9 +75,9 @@ pub(crate) struct CtfEventLine<'e> {
     pub(crate) when: (u64, Option<u32>),
     /// Place of its trace among those whose addresses have names.
     pub(crate) trace: usize,
-    /// What is known of its task before.
+    /// Facts about its task known in advance.
     pub(crate) task: EventTask,
-    /// What the kernel calls threads.
+    /// Kernel's names of threads.
     pub(crate) comms: Option<&'e TaskNames>,
     pub(crate) filter: &'e EventSelection,
 }
@@ -86,7 +86,7 @@ pub(crate) struct CtfEventLine<'e> {
 pub(crate) enum CtfBody<'b, 'c> {
     /// Copied to other bytes.
     Packed(&'b mut Reader<'c>, Packed, &'b [u8]),
-    /// Where they were written.
+    /// Body at its original position.
     Whole(&'b mut Reader<'c>, Body<'b>),
 }
 
@@ -130,7 +130,7 @@ impl CtfLines {
         })
     }
 
-    /// The same for another thread, which has written nothing.
+    /// Renderer for another thread, without its own state.
     pub(crate) fn fork_for_thread(&self) -> CtfLines {
         CtfLines {
             beside: self.beside.as_ref().map(|_| TraceCmdStarts::default()),
@@ -219,7 +219,7 @@ impl CtfLines {
         if event.filter.is_restricted() && !event.filter.wants_head(&head) {
             return end;
         }
-        // A trace that tells threads alone does not tell processes.
+        // A trace that identifies threads alone does not identify processes.
         let pid = task.pid.or((task.tid.is_none()).then_some(u32::MAX));
         write_thread_head(&head, pid, event.name, out);
         object.write(out);
@@ -282,8 +282,8 @@ impl Default for LastTasks {
 }
 
 impl LastTasks {
-    /// Whether nobody with the task's number can have had another name. It is
-    /// remembered.
+    /// Whether no other task can have had the task's number under another name. The result is
+    /// cached.
     #[inline]
     fn same(&mut self, task: &EventTask) -> bool {
         let at = task.tid.or(task.pid).unwrap_or(0) as usize % 256;
@@ -296,7 +296,7 @@ impl LastTasks {
     }
 }
 
-/// How far a line is.
+/// Progress of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineState {
     /// In the stream's contexts; nothing is written.
@@ -313,7 +313,7 @@ struct CtfLine<'p> {
     when: (u64, Option<u32>),
     title: &'p [u8],
     task: EventTask,
-    /// What the kernel calls threads.
+    /// Kernel's names of threads.
     comms: Option<&'p TaskNames>,
     out: &'p mut Vec<u8>,
     fields: FieldSet,
@@ -385,7 +385,7 @@ impl<'p> CtfLine<'p> {
         }
     }
 
-    /// Where values go now.
+    /// Current destination of values.
     #[inline]
     fn place(&mut self) -> Option<(&mut EventPayload<'p>, &mut Vec<u8>)> {
         let out = match self.state {

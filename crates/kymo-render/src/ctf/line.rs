@@ -26,7 +26,7 @@ pub(crate) struct CtfRenderer<'c> {
     owner: TraceOwners,
     filter: EventSelection,
     classes: CtfClasses,
-    /// How events are written that need no second look, by kind.
+    /// Plans of events that need no special handling, by class.
     plans: Arc<[Option<CtfPlan>]>,
     writer: PlanWriter,
     /// Whether the names in the filter are those of an event, by its kind.
@@ -138,7 +138,7 @@ impl<'c> CtfRenderer<'c> {
     }
 }
 
-/// How each kind of event is written, where that is simple.
+/// Plans of each event class, where that is simple.
 fn plans(ctf: &Ctf, titles: &[Vec<u8>]) -> Arc<[Option<CtfPlan>]> {
     let mut kinds = TaskViews::default();
     let plan =

@@ -20,14 +20,14 @@ const LONG: usize = 64;
 /// Bytes of text of one operation.
 const PIECE: usize = 16;
 
-/// What a context says of the task, and where it is.
+/// Task property of a context field, and its position.
 type TaskContext = (usize, Stored, TaskField);
 
-/// How a kind of event is written.
+/// Plan for writing the events of a class.
 pub(super) struct CtfPlan {
     /// Bytes of its body.
     bytes: usize,
-    /// Where the numbers and the name of the task are; from the first to the last of them.
+    /// Position of the task's numbers and name; from the first to the last of them.
     task: Vec<TaskContext>,
     key: (usize, usize),
     /// Plans with the same see tasks alike.
@@ -58,7 +58,7 @@ enum StepValue {
     InSentence(usize, Stored),
 }
 
-/// What the plans of a trace have in common: how they see tasks.
+/// Task contexts that the plans of a trace share.
 #[derive(Default)]
 pub(super) struct TaskViews(Vec<(usize, Vec<TaskContext>)>);
 
@@ -77,7 +77,7 @@ impl CtfPlan {
     /// `title` is what stands before the values. `None`: the event is not so simple.
     pub(super) fn new(class: &Class<'_>, title: &[u8], kinds: &mut TaskViews) -> Option<CtfPlan> {
         let places = class.layout()?;
-        // Its name is looked up.
+        // Its name is resolved.
         if places.iter().any(|p| p.field.address) {
             return None;
         }
@@ -163,7 +163,7 @@ impl CtfPlan {
         }
     }
 
-    /// The same for values that are put into a sentence; those of a context stand before it.
+    /// Adds the steps of values in a sentence; those of a context come before it.
     fn sentence(&mut self, places: &[FixedField<'_>], format: &PrintFormat, text: &mut Vec<u8>) {
         let of_context = |p: &&FixedField<'_>| p.field.part != Part::Fields;
         let contexts: Vec<FixedField<'_>> = places.iter().filter(of_context).copied().collect();
@@ -252,7 +252,7 @@ fn load(body: &[u8], at: usize, size: u8, endian: Endian) -> Option<u64> {
     })
 }
 
-/// The same with its sign extended.
+/// Loads an integer with its sign extended.
 #[inline]
 fn load_signed(body: &[u8], at: usize, size: u8, endian: Endian) -> Option<u64> {
     let unused = 64 - 8 * u32::from(size.clamp(1, 8));
@@ -265,7 +265,7 @@ fn chars(body: &[u8], at: usize, len: usize) -> Option<&[u8]> {
     text.split(|b| *b == 0).next()
 }
 
-/// What a start says of the task, as it is stored, with the plans' view of tasks and the CPU.
+/// Key of a start: the stored task, with the plans' view of tasks and the CPU.
 #[derive(Clone, Debug)]
 struct PlannedKey {
     view: u32,

@@ -78,7 +78,7 @@ impl ChainLines {
         out
     }
 
-    /// Where a sample was taken and what data it is about, as a fault of a page has both.
+    /// Code and data address of a sample, both of which a page fault has.
     pub fn places_text(&mut self, event: &RecordedEvent<'_>) -> Option<(String, String)> {
         let (code, data) = event.sampled_places()?;
         let mut texts = None;

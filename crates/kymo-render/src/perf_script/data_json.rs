@@ -25,7 +25,8 @@ pub struct DataJsonWriter {
 }
 
 impl DataJsonWriter {
-    /// Of a recording whose tasks and mappings `state` knows; `selection`: samples that count.
+    /// Writer for a recording whose tasks and mappings `state` holds; `selection`: samples that
+    /// count.
     ///
     /// # Errors
     /// None: the fields are the usual ones.

@@ -45,7 +45,7 @@ const NAMES: [&str; 26] = [
 
 /// FieldSet that perf knows, and why they are not here.
 const ABSENT: [(&[&str], &str); 4] = [
-    (&["srccode"], "source files are not printed; srcline tells where it is"),
+    (&["srccode"], "source files are not printed; srcline prints file and line"),
     (
         &[
             "flags",
@@ -96,7 +96,7 @@ impl FieldSet {
     /// Fields of a place in code.
     pub(crate) const WHERE: FieldSet =
         FieldSet(Self::IP.0 | Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
-    /// What is said of an address.
+    /// Fields that describe an address.
     pub(crate) const OF_ADDRESSES: FieldSet =
         FieldSet(Self::SYM.0 | Self::DSO.0 | Self::SYMOFF.0 | Self::SRCLINE.0);
 
@@ -257,7 +257,7 @@ impl FieldSpec {
         self.fields[EventClass::Tracepoint as usize]
     }
 
-    /// The fields of one event: what was asked for and its samples have.
+    /// Fields of one event: those requested that its samples have.
     pub(crate) fn of(&self, event: &EventDesc, chains: bool) -> Result<FieldSet, FieldSpecError> {
         let class = EventClass::of(event.attr.kind);
         let (mut fields, asked) = self.fields[class as usize];

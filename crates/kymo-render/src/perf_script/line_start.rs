@@ -46,10 +46,10 @@ pub(crate) struct LineStarts {
 /// Fields and style, process, thread, CPU.
 type StartKey = (u32, u32, u32, u32);
 
-/// What a start is remembered by, and where.
+/// Key of a start, and its slot.
 #[inline]
 fn place(fields: FieldSet, style: LineStyle, s: &EventHead<'_>) -> (StartKey, usize) {
-    // The cpu itself never has its top bit set but as "none", which `Option` tells too.
+    // The cpu itself never has its top bit set but as "none", which `Option` expresses, too.
     let cpu = s.cpu.unwrap_or(u32::MAX - 1);
     let key = (fields.0 << 1 | u32::from(style.ragged), s.pid, s.tid, cpu);
     (key, (s.tid ^ cpu.wrapping_mul(37)) as usize)
@@ -100,8 +100,7 @@ impl LineStarts {
 }
 
 impl LineStarts {
-    /// The same as [`write`](LineStarts::write) for what is usually printed: task, CPU and time
-    /// in microseconds.
+    /// [`write`](LineStarts::write) for the usual fields: task, CPU and time in microseconds.
     #[inline]
     pub(crate) fn usual<'c>(
         &mut self,

@@ -121,7 +121,7 @@ impl PerfRenderer {
         self.shown
     }
 
-    /// How the stacks that were unwound ended.
+    /// Counts of how the unwound stacks ended.
     pub fn unwind_tally(&self) -> &Tally {
         self.samples.names.tally()
     }

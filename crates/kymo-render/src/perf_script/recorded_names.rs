@@ -108,7 +108,7 @@ impl RecordedNames {
         at.symbol.map(|s| self.state.symbols.name(s))
     }
 
-    /// How the stacks that were unwound here ended.
+    /// Counts of how the stacks unwound here ended.
     pub(super) fn tally(&self) -> &Tally {
         self.chains.tally()
     }

@@ -1,5 +1,5 @@
-//! What a sample may carry beyond task, time and place: registers, branches,
-//! memory access, page sizes. Laid out as perf script does.
+//! Optional parts of a sample beyond task, time and address: registers, branches, memory access,
+//! page sizes. Laid out as perf script does.
 
 use std::io::Write as _;
 
@@ -184,7 +184,7 @@ impl BranchEntry {
             if n > 0 {
                 out.push(b'/');
             }
-            // Branches cross into the kernel and back: an address tells its side.
+            // Branches cross into the kernel and back: an address shows its side.
             let mode = match (mode, address >> 63) {
                 (Misc::KERNEL | Misc::USER, 1) => Misc::KERNEL,
                 (Misc::KERNEL | Misc::USER, _) => Misc::USER,
@@ -262,7 +262,7 @@ fn data_source(out: &mut Vec<u8>, v: u64) {
 
 const OPERATIONS: [&str; 5] = ["N/A", "LOAD", "STORE", "PFETCH", "EXEC"];
 const SNOOP: [&str; 7] = ["N/A", "None", "Hit", "Miss", "HitM", "Fwd", "Peer"];
-/// Without a name: hit and miss, which are told apart.
+/// Without a name: hit and miss, which are distinguished.
 const TLB: [&str; 7] = ["N/A", "", "", "L1", "L2", "Walker", "Fault"];
 const LEVELS: [&str; 14] = [
     "N/A",
@@ -303,7 +303,7 @@ fn outcome(set: u64) -> &'static str {
     }
 }
 
-/// Where the access was answered: bits of old, a number since, and how far away.
+/// Memory level that answered the access: bits of old, a number since, and the distance.
 fn level(bits: u64, number: u64, remote: bool, hops: u64) -> String {
     let numbered = match number {
         0 => String::new(),

@@ -23,7 +23,7 @@ pub(crate) fn write_head(s: &EventHead<'_>, event: &str, out: &mut Vec<u8>) {
     write_thread_head(s, Some(s.pid), event, out);
 }
 
-/// The same of a thread whose process may not be known.
+/// [`write_head`] of a thread whose process may not be known.
 pub(crate) fn write_thread_head(
     s: &EventHead<'_>,
     pid: Option<u32>,
@@ -66,7 +66,7 @@ fn write_task(s: &EventHead<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of the begin of an object that is kept.
+/// Bytes of the start of an object that is kept.
 const MAX_BEGIN: usize = 128;
 /// Frames that are kept, a power of two.
 const FRAMES: usize = 1024;
@@ -193,13 +193,16 @@ impl SampleRenderer {
         if let (Some(raw), Some(format)) = (s.raw, self.trace.format(entry)) {
             line.write_prefix(b",\"fields\":", 10);
             format.write_json(line, raw, payload_endian(entry));
+            if format.names_addresses() {
+                line.buffered(|out| self.trace.write_json_message(entry, raw, out));
+            }
         }
         line.write_prefix(b"}\n", 2);
         true
     }
 }
 
-/// What an object says of its event.
+/// Member of an object that names its event.
 pub(super) fn event_member(event: &str) -> Vec<u8> {
     let mut text = b",\"event\":".to_vec();
     json_string(&mut text, event.as_bytes());
@@ -239,6 +242,7 @@ pub(super) fn print(
     if let (Some(raw), Some(format)) = (s.raw, text.trace.format(entry)) {
         out.extend_from_slice(b",\"fields\":");
         payload::json(format, raw, payload_endian(entry), out);
+        text.trace.write_json_message(entry, raw, out);
     }
     let is_unwound = entry.desc().is_some_and(|d| unwinds(&d.attr));
     let user = if is_unwound { text.names.unwind(entry) } else { Vec::new() };

@@ -24,7 +24,7 @@ use super::source_lines::{FrameForm, SourceLines, SourceOptions};
 use crate::error::FieldSpecError;
 use crate::number;
 
-/// What is the same for all samples of one event.
+/// Properties common to all samples of one event.
 pub(super) struct SamplePlan {
     fields: FieldSet,
     chain: bool,
@@ -34,13 +34,13 @@ pub(super) struct SamplePlan {
     calls_in_branches: bool,
     /// Right-aligned over all events, with the colon.
     name: EventColumn,
-    /// What objects say of the event, unless its samples have call chains.
+    /// Event member of objects, unless its samples have call chains.
     pub(super) json_event: Option<EventColumn>,
     sample_type: SampleType,
     fixed_period: Option<u64>,
     /// Byte offsets of the fixed part of a sample.
     at: LeadingFields,
-    /// The same for the common case.
+    /// Offsets for the common case.
     plain: Option<PlainSample>,
 }
 
@@ -64,7 +64,7 @@ impl PlainSample {
         Some(PlainSample { tid: at.tid?, time: at.time?, cpu: at.cpu?, raw: at.end })
     }
 
-    /// What is printed of a sample, and its payload.
+    /// Printed parts of a sample, and its payload.
     #[inline]
     fn see(self, body: &[u8], endian: Endian) -> Option<(EventHead<'static>, &[u8])> {
         let (fixed, rest) = body.split_at_checked(self.raw)?;
@@ -118,7 +118,7 @@ pub(super) struct PrintedSample<'a> {
 }
 
 impl PrintedSample<'_> {
-    /// Of a record nothing else is known of.
+    /// Printed parts of a record that has no others.
     pub(super) fn record(kind: RecordKind, misc: Misc) -> Self {
         PrintedSample {
             ip: None,
@@ -223,7 +223,7 @@ impl SampleRenderer {
         self.sources.fill(&self.names.state.symbols, from, out);
     }
 
-    /// Goes to the begin of a batch.
+    /// Moves to the start of a batch.
     pub(super) fn begin_batch(&mut self, mark: &StateMark) {
         if self.names.state.begin(mark) {
             self.forget_tasks();

@@ -31,7 +31,7 @@ pub struct ShownSideband {
     pub rounds: bool,
     /// CALLCHAIN_DEFERRED.
     pub deferred_chains: bool,
-    /// TEXT_POKE, and KSYMBOL, which tells of code of the kernel that comes and goes.
+    /// TEXT_POKE, and KSYMBOL, which reports code of the kernel that comes and goes.
     pub text_pokes: bool,
 }
 
@@ -66,7 +66,8 @@ impl ShownSideband {
             Ok(None) => return print_other(entry, &id, text, out),
             Err(_) => return,
         };
-        // Records made up for tasks that were there before carry no id: the task itself tells.
+        // Records made up for tasks that were there before carry no id: the task itself identifies
+        // them.
         let own = match &record {
             Sideband::Comm(c) => Some((c.pid, c.tid)),
             Sideband::Mmap(m) => Some((m.pid, m.tid)),
@@ -86,7 +87,7 @@ impl ShownSideband {
     }
 }
 
-/// Where code was patched, and its bytes before and after.
+/// Address of patched code, and its bytes before and after.
 fn text_poke(poke: &TextPoke<'_>, text: &mut SampleRenderer, out: &mut Vec<u8>) {
     let _ = write!(out, " {:x} ", poke.addr);
     let at = text.names.locate(u32::MAX, poke.addr, Misc::KERNEL);

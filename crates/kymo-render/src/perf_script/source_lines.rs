@@ -1,8 +1,7 @@
-//! Inlined functions and lines in the text of samples. Looking them up pays for
-//! many addresses at once, so the text of a batch of samples is written without
-//! them first, with marks where frames are; then all addresses that are new are
-//! looked up together, and the text is put together anew. What was found is shared by
-//! all who render.
+//! Inlined functions and lines in the text of samples. Looking them up is efficient for many
+//! addresses together, so the text of a batch of samples is written without them first, with marks
+//! where frames are; then all addresses that are new are resolved together, and the text is
+//! reassembled. The results are shared by all renderers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,7 +28,7 @@ pub struct SourceOptions {
 
 /// A frame in the text.
 struct FrameMark {
-    /// Where its text begins and ends, in the text of the batch.
+    /// Range of its text in the text of the batch.
     start: usize,
     end: usize,
     /// As it is shown.
@@ -41,7 +40,7 @@ struct FrameMark {
     chain: bool,
 }
 
-/// How a frame is written.
+/// Format of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FrameForm {
     /// As perf lays these fields out.

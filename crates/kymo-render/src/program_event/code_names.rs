@@ -30,9 +30,9 @@ impl ProgramCode {
 
 /// Names of addresses in programs.
 pub struct CodeNames {
-    /// Of each trace its program's.
+    /// Program of each trace.
     programs: Arc<[ProgramCode]>,
-    /// None where no program says what it had mapped.
+    /// None where no program has its mappings.
     resolver: Option<Resolver>,
     text: String,
 }
@@ -74,7 +74,7 @@ impl CodeNames {
         self.programs = Arc::new([ProgramCode::new(pid, mappings)]);
     }
 
-    /// The same names, for another thread.
+    /// Names for another thread.
     pub fn fork_for_thread(&self) -> CodeNames {
         CodeNames {
             programs: Arc::clone(&self.programs),

@@ -11,7 +11,7 @@ use kymo_events::ctf::{EventTask, ValueJson};
 
 /// Contexts and fields of an event on their way into an object.
 pub(crate) struct EventObject<'o> {
-    /// What is known of the task.
+    /// Task of the event, as far as it is known.
     pub(crate) task: EventTask,
     code: &'o mut CodeNames,
     trace: usize,

@@ -1,5 +1,5 @@
-//! What follows the name of an event in a line: the sentence of its print format, or its values
-//! one by one. Of an event of a program it is the same live and from a file.
+//! Payload of an event in a line, after its name: the sentence of its print format, or its values
+//! one by one. For a program's event it is equal live and from a file.
 
 use kymo_files::ctf::read::{FieldInfo, Group, Part, Visit};
 
@@ -7,7 +7,7 @@ use super::code_names::CodeNames;
 use super::print_format::{PrintFormat, SentenceValues};
 use kymo_events::ctf::ValueText;
 
-/// What is kept from event to event.
+/// Buffers that are reused from event to event.
 #[derive(Debug, Default)]
 pub(crate) struct PayloadBuffers {
     list: ValueText,
@@ -97,7 +97,7 @@ impl<'p> EventPayload<'p> {
         self.buffers.list.text(field, text, first, out);
     }
 
-    /// Takes the begin of a group.
+    /// Opens a group.
     pub(crate) fn open(&mut self, field: &FieldInfo, group: Group, out: &mut Vec<u8>) {
         if let Some(format) = self.sentence() {
             return self.buffers.sentence.open(format, field, group);

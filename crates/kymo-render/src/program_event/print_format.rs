@@ -12,7 +12,7 @@ use kymo_events::ctf::{write_number, write_printable};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PrintFormat {
     pieces: Vec<PrintPiece>,
-    /// Of each field of the event whether it is shown as it is, and in hexadecimal.
+    /// Whether each field of the event is shown as it is, and in hexadecimal.
     shown: Vec<[bool; 2]>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum PrintPiece {
         place: usize,
         /// Whether numbers are hexadecimal.
         hex: bool,
-        /// What stands for it in an event that ends before it.
+        /// Placeholder in an event that ends before it.
         missing: String,
     },
 }
@@ -114,7 +114,7 @@ pub(crate) fn write_int(out: &mut Vec<u8>, field: &FieldInfo, bits: u64, hex: bo
 pub(super) struct SentenceValues {
     /// Values as they are, and in hexadecimal, as far as the format shows them.
     written: [Vec<u8>; 2],
-    /// Of each field that was seen where its value is in both.
+    /// Spans in both of each field seen.
     spans: Vec<[(usize, usize); 2]>,
     /// Groups that are open, with whether something stands in them.
     open: Vec<(Group, bool)>,
@@ -150,7 +150,8 @@ impl SentenceValues {
         format.shown.get(place).copied().unwrap_or_default()
     }
 
-    /// What stands before a value in a group. Returns where the value of a field begins.
+    /// Writes the separator before a value in a group. Returns the positions at which the value of
+    /// a field starts.
     fn start(&mut self, format: &PrintFormat, field: &FieldInfo) -> Option<[usize; 2]> {
         let shown = self.shown(format);
         let Some((group, any)) = self.open.last_mut() else { return Some(self.here()) };

@@ -30,7 +30,7 @@ pub(super) struct SyscallArgument {
     pub(super) type_text: String,
 }
 
-/// How an argument is written.
+/// Format of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ArgumentKind {
     /// A descriptor, and what it stands for.
@@ -60,7 +60,7 @@ pub(super) enum ArgumentKind {
 }
 
 impl ArgumentKind {
-    /// The same where the argument before has a value.
+    /// Format of the argument given the value of the argument before it.
     pub(super) fn after(self, before: Option<u64>) -> ArgumentKind {
         match self {
             ArgumentKind::Named(meaning) => ArgumentKind::Named(meaning.after(before)),
@@ -148,7 +148,7 @@ impl SyscallDescription {
         SyscallDescription { name, args, returns_pointer, returns_fd }
     }
 
-    /// What its arguments point to, with the arguments' places.
+    /// Memory that its arguments point to, with the arguments' indexes.
     pub(super) fn shapes(&self) -> impl Iterator<Item = (usize, MemoryShape)> {
         let shape = |(n, arg): (usize, &SyscallArgument)| match arg.kind {
             ArgumentKind::Memory(shape) => Some((n, shape)),
@@ -259,7 +259,8 @@ fn argument_kind(call: &str, fields: &[(&str, &str)], i: usize) -> ArgumentKind 
     }
 }
 
-/// What arguments point to that are more than a text, or that the kernel writes.
+/// Shape of the memory behind an argument, for more than a text and for memory that the kernel
+/// writes.
 fn shape(call: &str, name: &str, i: usize) -> Option<MemoryShape> {
     use MemoryShape as S;
     Some(match (call, name) {
@@ -290,7 +291,7 @@ fn shape(call: &str, name: &str, i: usize) -> Option<MemoryShape> {
     })
 }
 
-/// What a descriptor stands for.
+/// File behind a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FoundFile {
     pub(super) path: String,
@@ -308,7 +309,7 @@ pub(super) enum ArgumentDetail {
     Memory { bytes: Vec<u8>, whole: bool },
     /// The text of what is there.
     Written(Vec<u8>),
-    /// What a descriptor stands for.
+    /// File behind a descriptor.
     File(FoundFile),
 }
 

@@ -1,5 +1,5 @@
-//! Classes of system calls as strace names them (`%file`, `%network`): what a call is about, told
-//! by what it takes or changes. A call may be in several.
+//! Classes of system calls as strace names them (`%file`, `%network`): the subject of a call, by
+//! its arguments and effects. A call may be in several.
 
 use super::numbers::syscall_number;
 
@@ -33,7 +33,7 @@ const CLASSES: [CallClass; 17] = [
             "fanotify_mark",
         ],
     },
-    // Processes begin, become another program, end, or are waited for or told to.
+    // Processes start, become another program, end, are waited for or signalled.
     CallClass {
         name: "process",
         alias: "",

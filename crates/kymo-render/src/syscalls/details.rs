@@ -1,10 +1,10 @@
-//! Details of calls that their numbers do not say: texts in the task's memory, what
-//! descriptors stand for.
+//! Details of calls that their numbers do not say: texts in the task's memory, what descriptors
+//! stand for.
 //!
 //! The kernel records only addresses and numbers. Where programs in the kernel may read what is
-//! there while the call begins and ends, the inspector has it. Else it is looked up as soon as
-//! the event is read, which is after it happened: what was read after the call had returned may
-//! be another call's by then and is not shown.
+//! there while the call begins and ends, the inspector has it. Else it is resolved as soon as the
+//! event is read, which is after it happened: what was read after the call had returned may be
+//! another call's by then and is not shown.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use super::memory::{MAX_TEXT, MemoryShape};
 /// A call that begins, as programs in the kernel have seen it.
 #[derive(Clone, Debug, Default)]
 pub struct CallMemory {
-    /// What its arguments point to.
+    /// Memory that its arguments point to.
     pub pieces: Vec<MemoryPiece>,
-    /// Whether it is of the ABI of 32-bit programs; `None` where nothing tells.
+    /// Whether it is of the ABI of 32-bit programs; `None` where it is unknown.
     pub is_compat: Option<bool>,
 }
 
@@ -43,7 +43,8 @@ pub trait TaskInspector {
     /// Process of a task.
     fn process_of(&self, tid: i32) -> Option<i32>;
 
-    /// What is to be read of the calls of this number when they are made; whether it is.
+    /// Sets the memory to be read for calls of this number when they are made; returns whether it
+    /// will be.
     fn describe(&self, _number: i64, _reads: &[MemoryRead]) -> bool {
         false
     }
@@ -53,7 +54,7 @@ pub trait TaskInspector {
         false
     }
 
-    /// What was read when the call of this event began.
+    /// Memory that was read when the call of this event started.
     fn memory_at_entry(
         &mut self,
         _event: (i32, u64),
@@ -72,7 +73,7 @@ pub trait TaskInspector {
     /// A task executes another program.
     fn forget_program(&mut self, _tid: i32) {}
 
-    /// What was read when the call ended.
+    /// Memory that was read when the call ended.
     fn memory_at_exit(
         &mut self,
         _event: (i32, u64),
@@ -109,14 +110,14 @@ pub(super) struct DetailCache<I> {
     tables: FxHashMap<i32, i32>,
     /// The last number of a table that is no process's.
     last_table: i32,
-    /// What descriptors stand for since a call that was seen opened them, by table.
+    /// Files behind descriptors, since a recorded call opened them, by table.
     opened: FxHashMap<(i32, i32), String>,
     /// Files that the inspector found for others.
     asked: FxHashMap<(i32, i32), FoundFile>,
     /// Times at which descriptors came to stand for something else, by calls that were seen: what
     /// was found before that is another file.
     changed: FxHashMap<(i32, i32), u64>,
-    /// The same, for all descriptors of a process.
+    /// Times at which all descriptors of a process may have changed.
     replaced: FxHashMap<i32, u64>,
     /// Bytes of a buffer that are read at most.
     most: usize,
@@ -203,7 +204,7 @@ impl<I: TaskInspector> DetailCache<I> {
         ArgumentDetail::Memory { bytes, whole: n as u64 == len }
     }
 
-    /// What the inspector says that a descriptor stands for now, or said before.
+    /// File behind a descriptor by the inspector, now or before.
     fn file(&mut self, tid: i32, fd: i32) -> ArgumentDetail {
         if fd < 0 {
             return ArgumentDetail::None;
@@ -220,13 +221,13 @@ impl<I: TaskInspector> DetailCache<I> {
         ArgumentDetail::File(file)
     }
 
-    /// What a descriptor stands for by the calls that were seen.
+    /// File behind a descriptor by recorded calls.
     pub(super) fn descriptor(&mut self, tid: i32, fd: i32) -> Option<&str> {
         let table = self.table(tid);
         self.opened.get(&(table, fd)).map(String::as_str)
     }
 
-    /// What a descriptor stood for in the call at hand: by the calls before it, or as it was found,
+    /// File behind a descriptor in the current call: by the calls before it, or as it was found,
     /// unless another file had its number then.
     pub(super) fn settle_file(
         &mut self,
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copied_table_of_descriptors_is_another() {
+    fn copied_descriptor_tables_are_separate() {
         let mut details = DetailCache::new(Threads, 32);
         let open = |details: &mut DetailCache<Threads>, tid, path: &str| {
             details.note_opened((tid, 1), 3, Some(path.to_owned()));

@@ -140,7 +140,7 @@ const ARCH: ValueNames = &[
     (0x5001, "ARCH_SHSTK_ENABLE"),
 ];
 
-/// How an argument with names is written.
+/// Format of an argument with named values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NamedNumber {
     /// Bits joined with `|`; the text stands for 0.
@@ -158,7 +158,7 @@ pub(super) enum NamedNumber {
 }
 
 impl NamedNumber {
-    /// The same where the argument before has a value.
+    /// Format of the argument given the value of the argument before it.
     pub(super) fn after(self, before: Option<u64>) -> NamedNumber {
         let level = before.map(|level| level as i32);
         match (self, level) {

@@ -24,8 +24,8 @@ use super::details::{CallDetails, DetailCache, TaskInspector, seconds};
 use super::errno::{errno_name, errno_text};
 use super::flags;
 use super::memory::{MemoryShape, ReadMemory, slot_of};
-use super::numbers::{COMPAT_CALLS, is_compat, plain_number, syscall_name};
-use super::summary::{SummaryStyle, SyscallSummary};
+use super::numbers::{COMPAT_CALLS, is_compat, is_x32, plain_number, syscall_name};
+use super::summary::{SummaryStyle, SyscallSummary, abi_name};
 use super::waits::{CallWaiting, Return, SlowestCall, WaitFormats, switched};
 
 /// Results from here on are errors: -4095 … -1.
@@ -64,15 +64,15 @@ pub struct SyscallLines<I> {
     enums: EnumNames,
     /// Lines are those of perf trace.
     perf_trace: Option<PerfTraceStarts>,
-    /// Of the event that is taken.
+    /// CPU of the current event.
     cpu: u32,
     sampled: SampledCall,
 }
 
-/// What samples tell of a call that ends.
+/// Sampled details of a call that ends.
 #[derive(Debug, Default)]
 pub struct SampledCall {
-    /// Where it was made, as lines or as a member of its object.
+    /// Stack of the call, as lines or as a member of its object.
     pub stack: Vec<u8>,
     /// Its stack has fewer frames than those of calls that are shown must have.
     pub is_too_short: bool,
@@ -133,7 +133,7 @@ struct PendingCall {
     details: CallDetails,
     waits: CallWaits,
     memory: Vec<MemoryPiece>,
-    /// It began before the trace, nobody knows when.
+    /// Whether it started before the trace, at an unknown time.
     is_continued: bool,
 }
 
@@ -186,22 +186,22 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
     }
 
-    /// The same with names for arguments that are enumerations of the kernel.
+    /// Sets the names of arguments that are enumerations of the kernel.
     pub fn with_enums(self, enums: EnumNames) -> SyscallLines<I> {
         SyscallLines { enums, ..self }
     }
 
-    /// The same with lines as perf trace writes them.
+    /// Sets lines in the format of perf trace.
     pub fn as_perf_trace(self, options: PerfTraceOptions) -> SyscallLines<I> {
         SyscallLines { perf_trace: Some(PerfTraceStarts::new(options)), ..self }
     }
 
-    /// The same with lines of these calls alone; others come to tell what descriptors stand for.
+    /// Sets the calls with lines; other calls are read to track descriptors.
     pub fn with_calls(self, only: Vec<i64>) -> SyscallLines<I> {
         SyscallLines { only, ..self }
     }
 
-    /// The same with what the slowest calls waited for, by events of the scheduler.
+    /// Adds the waits of the slowest calls, by events of the scheduler.
     pub fn with_waits(self, formats: WaitFormats) -> SyscallLines<I> {
         SyscallLines { waiting: Some(CallWaiting::new(formats)), ..self }
     }
@@ -243,7 +243,7 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.left == Some(0)
     }
 
-    /// Whether the memory of tasks is looked at, which must happen soon.
+    /// Whether the memory of tasks is read, which must happen soon.
     pub fn inspects(&self) -> bool {
         self.style.lines
     }
@@ -385,7 +385,7 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.left = self.left.map(|n| n.saturating_sub(1));
     }
 
-    /// Who is asked about tasks.
+    /// Source of facts about tasks.
     pub fn inspector_mut(&mut self) -> &mut I {
         &mut self.details.inspector
     }
@@ -396,8 +396,8 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.details.inspector.forget_memory(Some(tid));
     }
 
-    /// Ends the call of a task that ends. `comm`: its name, where the event tells it: nobody may
-    /// know it any more when the event is read.
+    /// Ends the call of a task that ends. `comm`: its name, where the event states it: it may not
+    /// be available any more when the event is read.
     pub fn end_task(&mut self, tid: i32, comm: Option<&[u8]>) {
         if let Some(pending) = self.open.remove(&tid) {
             self.finish_call(tid, pending, CallEnd::Task);
@@ -491,14 +491,12 @@ impl<I: TaskInspector> SyscallLines<I> {
         let (unread, texts) = (self.unread, self.texts);
         if unread > 0 && self.style.is_recorded {
             let fact = format!(
-                "{unread} of {texts} texts are shown as addresses: the recording does not have \
-                 what is there"
+                "{unread} of {texts} strings are shown as addresses: the recording does not contain them"
             );
             note(Note::doubt(NoteKind::Unread, fact, None));
         } else if unread > 0 {
             let fact = format!(
-                "{unread} of {texts} texts are shown as addresses: they could not be read while \
-                 the call was made"
+                "{unread} of {texts} strings are shown as addresses: they could not be read during the call"
             );
             note(Note::doubt(NoteKind::Unread, fact, None));
         }
@@ -654,7 +652,7 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
     }
 
-    /// What was found out about the arguments, as of the call's own time.
+    /// Settles the details of the arguments, as of the call's own time.
     fn settle_details(&mut self, tid: i32, pending: &mut PendingCall, end: CallEnd) {
         let late = match (end, pending.details.read_at) {
             (CallEnd::Returned { at, .. }, Some(read)) => !self.style.monotonic || read > at,
@@ -908,6 +906,10 @@ impl<I: TaskInspector> SyscallLines<I> {
         self.start_json((tid, pending.time), has_cpu);
         self.output.extend_from_slice(b",\"syscall\":");
         json_string(&mut self.output, pending.call.name.as_bytes());
+        if is_compat(pending.number) || is_x32(pending.number) {
+            // A 64-bit program may make such calls, too.
+            let _ = write!(self.output, ",\"abi\":\"{}\"", abi_name(pending.number));
+        }
         self.output.extend_from_slice(b",\"args\":{");
         for (i, (place, text)) in argument_texts(pending, &self.enums).enumerate() {
             self.output.extend_from_slice(if i > 0 { b"," } else { b"" });

@@ -1,4 +1,5 @@
-//! What arguments of system calls point to: which of it is read, and its text in strace's words.
+//! Memory that arguments of system calls point to: the part of it that is read, and its text in
+//! strace's words.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,14 +9,14 @@ use kymo_bpf::{MESSAGE_PIECE, MemoryPiece, MemoryRead, NAME_PIECE, ReadSize};
 use super::arguments::quoted;
 use super::flags::{FAMILY, ValueNames, value_names};
 
-/// What an argument points to.
+/// Shape of the memory behind an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryShape {
     /// A text that ends in NUL.
     Text,
     /// Bytes; the argument of this place is their number.
     Bytes(usize),
-    /// Bytes that the kernel writes, as many as the call returns.
+    /// Bytes that the kernel writes, their number being the call's result.
     Returned,
     /// A path that the kernel writes, with its NUL.
     ReturnedPath,
@@ -27,15 +28,15 @@ pub(super) enum MemoryShape {
     Descriptors,
     /// Address of a socket; the argument of this place is its size.
     Address(usize),
-    /// The same, written by the kernel; the argument of this place points to its size.
+    /// Address of a socket, written by the kernel; the argument of this index points to its size.
     AddressWritten(usize),
     /// Vector of pieces; the argument of this place is their number.
     Vector(usize),
-    /// The same, written by the kernel, as many bytes as the call returns.
+    /// Vector of pieces, written by the kernel; the result of the call is its length in bytes.
     VectorWritten(usize),
     /// `struct msghdr`.
     Message,
-    /// The same, written by the kernel.
+    /// `struct msghdr`, written by the kernel.
     MessageWritten,
     /// Texts of an array that ends with NULL.
     Texts,
@@ -51,10 +52,10 @@ const MAX_ADDRESS: u32 = 128;
 const STAT: u32 = 144;
 /// Each text of `struct new_utsname`.
 const SYSTEM_NAME: u32 = 65;
-/// What has pieces comes after this number of others.
+/// First slot of the pieces of a shape; earlier ones hold single values.
 const PIECES_SLOT: u8 = 4;
 
-/// What a call points to, as it was read: what is known of it beside.
+/// Memory of a call's arguments as it was read, with the call's other values.
 pub(super) struct ReadMemory<'a> {
     pub(super) pieces: &'a [MemoryPiece],
     pub(super) args: &'a [u64; 6],
@@ -102,7 +103,7 @@ impl MemoryShape {
         )
     }
 
-    /// How it is read.
+    /// Read request for the memory.
     pub(super) fn read(self, argument: usize, limit: usize) -> MemoryRead {
         use MemoryShape as S;
         let short = limit as u32;

@@ -156,7 +156,7 @@ fn is_one_of(names: &FxHashSet<&str>, compat: &str) -> bool {
         "umount" => "umount2",
         _ => wide.unwrap_or(compat),
     };
-    // Sockets come through one call, whose first argument says what is done.
+    // Sockets come through one call, whose first argument is the operation.
     let is_socket = || {
         let made = ["socket", "connect", "bind", "sendto", "recvfrom", "accept", "sendmsg"];
         compat == "socketcall" && made.iter().any(|name| names.contains(name))

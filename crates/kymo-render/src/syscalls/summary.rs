@@ -10,8 +10,9 @@ use kymo_model::format_width;
 use rustc_hash::FxHashMap;
 
 use super::errno::errno_name;
+use super::numbers::{is_compat, is_x32};
 
-/// Whose calls a table counts.
+/// Grouping of calls into tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SummaryGrouping {
     /// All in one table.
@@ -23,7 +24,7 @@ pub enum SummaryGrouping {
     Cgroup,
 }
 
-/// Whose calls are in a table.
+/// Tasks of a table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SummaryGroup {
     All,
@@ -31,9 +32,9 @@ pub(super) enum SummaryGroup {
     /// A thread that ended, whose number others may have since: its place among those, and its
     /// name.
     Ended(i32, u32, Vec<u8>),
-    /// Of the tasks in a cgroup; `None`: it is not known which.
+    /// Tasks in a cgroup; `None`: it is not known which.
     Cgroup(Option<Arc<[u8]>>),
-    /// Of those for whom there was no room.
+    /// Tasks beyond the table limit.
     Others,
 }
 
@@ -59,11 +60,11 @@ pub(super) struct SyscallSummary {
 /// Layout of the tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SummaryStyle {
-    /// Whose calls.
+    /// Grouping.
     pub mode: SummaryGrouping,
     /// With numbers by error.
     pub by_error: bool,
-    /// Rows of each table at most.
+    /// Maximum number of rows per table.
     pub max_rows: Option<usize>,
 }
 
@@ -72,7 +73,7 @@ impl SyscallSummary {
         SyscallSummary { tables: BTreeMap::new(), style, ended: 0 }
     }
 
-    /// Whose table a call is counted in.
+    /// Table that counts a call.
     pub(super) fn group(&self, tid: i32, cgroup: Option<&Arc<[u8]>>) -> SummaryGroup {
         let group = match self.style.mode {
             SummaryGrouping::Total => SummaryGroup::All,
@@ -116,7 +117,7 @@ impl SyscallSummary {
         *runtime = Some(runtime.unwrap_or(0).saturating_add(nanos));
     }
 
-    /// The tables, those with the most calls first; `name` tells what a thread is called.
+    /// The tables, those with the most calls first; `name` writes the name of a thread.
     pub(super) fn write(&self, out: &mut Vec<u8>, name: &mut dyn FnMut(i32, &mut Vec<u8>)) {
         if self.tables.is_empty() && self.style.mode == SummaryGrouping::Total {
             return CallTable::default().write(self.style, out);
@@ -152,10 +153,22 @@ impl CallTable {
         self.calls.values().fold(0, |sum, (_, s)| sum + s.durations.count)
     }
 
+    /// Rows with the names of their calls, and the ABI of those that two have under one name.
+    fn named(&self) -> Vec<(String, &SyscallStats)> {
+        let mut times: FxHashMap<&str, u32> = FxHashMap::default();
+        self.calls.values().for_each(|(name, _)| *times.entry(name).or_default() += 1);
+        let calls = self.calls.iter().map(|(number, (name, stats))| {
+            let is_shared = times.get(&**name).is_some_and(|times| *times > 1);
+            let abi = if is_shared { format!(" ({})", abi_name(*number)) } else { String::new() };
+            (format!("{name}{abi}"), stats)
+        });
+        calls.collect()
+    }
+
     /// The table, the longest total first, and the sum of all.
     fn write(&self, style: SummaryStyle, out: &mut Vec<u8>) {
-        let mut rows: Vec<&(String, SyscallStats)> = self.calls.values().collect();
-        rows.sort_by_key(|(name, s)| (Reverse(s.durations.total), name));
+        let mut rows: Vec<(String, &SyscallStats)> = self.named();
+        rows.sort_by_key(|(name, s)| (Reverse(s.durations.total), name.clone()));
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(12);
         let width = format_width(width);
         let _ = writeln!(
@@ -209,6 +222,15 @@ impl CallTable {
     }
 }
 
+/// ABI of a call's number.
+pub(super) fn abi_name(number: i64) -> &'static str {
+    match number {
+        _ if is_compat(number) => "32-bit",
+        _ if is_x32(number) => "x32",
+        _ => "64-bit",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,7 +255,23 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_used_again_is_another_thread() {
+    fn calls_of_two_abis_are_named_apart() {
+        let mut s = SyscallSummary::new(SummaryStyle::default());
+        let compat = super::super::numbers::COMPAT_CALLS;
+        let calls = [(39, "getpid"), (compat + 20, "getpid"), (compat + 5, "open"), (0, "read")];
+        for (number, name) in calls {
+            s.count(s.group(7, None), (number, name), None, 1_000_000);
+        }
+        let mut out = Vec::new();
+        s.write(&mut out, &mut |_, _| {});
+        let text = String::from_utf8(out).unwrap();
+        let names: Vec<&str> = text.lines().filter_map(|l| l.split("  ").next()).collect();
+        let expected = ["getpid (32-bit)", "getpid (64-bit)", "open", "read"];
+        assert_eq!(names[2..6], expected, "{text}");
+    }
+
+    #[test]
+    fn a_reused_tid_is_a_new_thread() {
         let style = SummaryStyle { mode: SummaryGrouping::Thread, ..SummaryStyle::default() };
         let mut s = SyscallSummary::new(style);
         s.count(s.group(7, None), (0, "read"), None, 9_000);

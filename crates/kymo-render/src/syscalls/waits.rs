@@ -35,7 +35,7 @@ pub struct SlowestCall {
     pub duration: u64,
     /// The call with its arguments and its result.
     pub text: Vec<u8>,
-    /// What it waited for.
+    /// Waits of the call.
     pub waits: CallWaits,
 }
 

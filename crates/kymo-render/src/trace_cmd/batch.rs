@@ -20,7 +20,7 @@ pub(super) struct BatchItem {
     pub(super) missed: Option<Missed>,
 }
 
-/// What became known of a task.
+/// New fact about a task.
 #[derive(Clone, Copy)]
 pub(super) enum TaskChange {
     /// Its name; `None`: no event states it any more.
@@ -34,8 +34,7 @@ pub(super) enum TaskChange {
 pub(crate) struct TraceCmdBatch {
     bytes: Vec<u8>,
     items: Vec<BatchItem>,
-    /// What became known of tasks with these events, each with the event from which on it
-    /// holds.
+    /// New facts about tasks with these events, each with the event from which on it holds.
     pub(super) changes: Vec<(usize, TaskChange)>,
     /// Functions that called no other, by their event, with their durations.
     /// Their exits are left out.
@@ -80,16 +79,16 @@ impl TraceCmdBatch {
     }
 }
 
-/// What gathers the events of one recording.
+/// Gathers the events of one recording.
 pub(crate) struct TraceCmdFeed<'a> {
     formats: &'a FormatTable<'a>,
     comms: TaskNames,
     groups: TaskGroups,
     /// Whether entries and exits of functions are put together.
     graph: bool,
-    /// Where the last event of an instance is in the batch, if a function began with
-    /// it. As in trace-cmd, an event of any CPU between an entry and its exit keeps
-    /// them apart: both lines stay in the order of time.
+    /// Position in the batch of an instance's last event, if it is a function entry. As in
+    /// trace-cmd, an event of any CPU between an entry and its exit keeps them apart: both lines
+    /// stay in the order of time.
     entered: FxHashMap<usize, (usize, GraphEntry)>,
     special: SpecialEvents,
 }

@@ -20,6 +20,7 @@ use super::TraceCmdOptions;
 use super::open_function::{OpenFunction, write_function};
 use crate::number::{self, SecondText};
 use crate::perf_script::sample_json::write_thread_head;
+use crate::program_event::write_message;
 use crate::start_cache::StartCache;
 
 /// An event, with what rendering it needs.
@@ -173,6 +174,11 @@ impl KernelLine<'_> {
         if let Ok(known) = self.known {
             out.extend_from_slice(b",\"fields\":");
             payload::json(&known.format, self.payload, self.endian, out);
+            if known.format.names_addresses() {
+                let mut message = Vec::new();
+                self.write_payload(known, &mut message);
+                write_message(message.trim_ascii_end(), out);
+            }
         }
         out.extend_from_slice(b"}\n");
     }

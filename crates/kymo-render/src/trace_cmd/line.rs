@@ -14,11 +14,11 @@ use super::batch::{BatchItem, TaskChange, TraceCmdBatch};
 use super::kernel_line::{KernelLine, TraceCmdStarts, write_lost_json, write_lost_text};
 use super::unrendered::Unrendered;
 
-/// What is the same for all events of an instance.
+/// Properties common to all events of an instance.
 #[derive(Clone)]
 struct InstanceStyle {
     name: String,
-    /// What its lines begin with.
+    /// Start of its lines.
     prefix: Vec<u8>,
     /// Times are counts, not nanoseconds.
     counts: bool,
@@ -206,12 +206,12 @@ impl TraceCmdRenderer<'_> {
         }
     }
 
-    /// What tasks are called at the place where the rendering is.
+    /// Names of tasks at the current position.
     pub(crate) fn comms(&self) -> &TaskNames {
         &self.comms
     }
 
-    /// Takes note of what a batch says of tasks, from a change on: of all events if somebody else
+    /// Applies the changes of a batch to tasks, from a change on: of all events if another worker
     /// renders them.
     pub(crate) fn pass(&mut self, batch: &TraceCmdBatch, change: usize) {
         let rest = batch.changes.iter().skip(change);

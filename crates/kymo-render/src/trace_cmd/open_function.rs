@@ -30,7 +30,7 @@ impl OpenFunction {
         OpenFunction { entry, since: Instant::now(), start, depth, name }
     }
 
-    /// How long it took, if the event after it is its exit.
+    /// Duration of the function, in ns, if the event after it is its exit.
     pub(crate) fn duration(
         &self,
         graph: &GraphEvent,

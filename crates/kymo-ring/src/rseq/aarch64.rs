@@ -177,14 +177,13 @@ impl Rseq {
         cpu
     }
 
-    /// If this thread is on `cpu` and `head` (an area header) still holds `expected`:
-    /// stores `first` and copies `words` × 8 bytes behind it to `to`, the time to `head + 24`
-    /// and then, as the commit, `next` to `head`. Says whether that happened.
+    /// If this thread is on `cpu` and `head` (an area header) still holds `expected`: stores
+    /// `first` and copies `words` × 8 bytes after it to `to`, the time to `head + 24` and then, as
+    /// the commit, `next` to `head`. Returns whether that happened.
     ///
     /// # Safety
-    /// `head` is an area header, aligned to 16 bytes; `to` is valid for writes of
-    /// `8 + 8 * words` bytes that nobody reads before the commit, `from` for reads of
-    /// `8 * words`.
+    /// `head` is an area header, aligned to 16 bytes; `to` is valid for writes of `8 + 8 * words`
+    /// bytes that no reader reads before the commit, `from` for reads of `8 * words`.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "the operands of one sequence")]
     pub(crate) unsafe fn commit(
@@ -245,9 +244,9 @@ impl Rseq {
         tries != 0
     }
 
-    /// Adds to two words at once, the first at a multiple of 16 bytes, and makes two others, the
-    /// one behind the other, as large as `largest`, if they are less. As [`Rseq::add`], but that
-    /// the latter may have happened alone.
+    /// Adds to two words in one sequence, the first at a multiple of 16 bytes, and makes two
+    /// others, the one after the other, as large as `largest`, if they are less. As [`Rseq::add`],
+    /// but that the latter may have happened alone.
     ///
     /// # Safety
     /// As [`Rseq::add`], of all four words.
@@ -297,8 +296,8 @@ impl Rseq {
     /// As [`Rseq::commit`], with two pieces that are copied upwards, the second after the first.
     ///
     /// # Safety
-    /// `head` is an area header, aligned to 16 bytes; both pieces are valid for what they copy,
-    /// and what they overwrite nobody relies on before the commit.
+    /// `head` is an area header, aligned to 16 bytes; both pieces are valid for what they copy, and
+    /// the bytes they overwrite are unused before the commit.
     pub(crate) unsafe fn commit_two(
         self,
         cpu: u32,

@@ -12,13 +12,13 @@ pub(crate) struct Event {
     pub(crate) payload: Vec<u8>,
 }
 
-/// Where bytes of a ring come from.
+/// Bytes of a ring, from a file or from memory.
 pub(crate) trait RingBytes {
     fn read(&self, offset: u64, bytes: &mut [u8]);
     fn take(&self, offset: u64, value: u8);
 }
 
-/// What a test knows of its payloads: their length, from their first bytes.
+/// Length of a test's payload, from its first bytes.
 pub(crate) type Length = fn(&[u8]) -> usize;
 
 pub(crate) fn state(source: &impl RingBytes, header: &Header, area: u32) -> AreaState {

@@ -157,12 +157,12 @@ impl Manifest {
         match first.split_once('\t') {
             Some((NAME, VERSION)) => {}
             Some((NAME, other)) => return Err(format!("it is of version {other}, not {VERSION}")),
-            _ => return Err("it is no bundle of kymo".into()),
+            _ => return Err("invalid bundle".into()),
         }
         let mut recording = None;
         let (mut entries, mut members) = (Vec::<Entry>::new(), Vec::new());
         for (number, line) in lines {
-            let wrong = || format!("its manifest makes no sense in line {}", number + 1);
+            let wrong = || format!("invalid manifest, line {}", number + 1);
             let fields: Vec<String> = line.split('\t').map(plain).collect();
             let known = |s: &String| (s != "-").then(|| s.clone());
             let hex = |s: &String| u32::from_str_radix(s, 16).ok();

@@ -29,7 +29,7 @@ pub(crate) use slim::{CODE, PIECE};
 
 use crate::problem::{BundleError, Problem};
 
-/// What the kernel is called among the binaries.
+/// Name of the kernel among the binaries.
 pub(crate) const KERNEL: &str = "[kernel.kallsyms]";
 
 /// Bytes at each end of a recording that its checksum is of.
@@ -69,7 +69,7 @@ pub struct Bundle {
     store: Store,
     entries: FxHashMap<(String, Option<BuildId>), Entry>,
     checksums: FxHashMap<String, u32>,
-    /// Members that somebody asked for, as files in memory.
+    /// Members that were requested, as files in memory.
     given: Mutex<FxHashMap<String, Option<(OwnedFd, PathBuf)>>>,
 }
 
@@ -79,12 +79,12 @@ enum Store {
         file: Mutex<File>,
         members: FxHashMap<String, Member>,
     },
-    /// An archive that somebody unpacked.
+    /// An archive that was unpacked.
     Directory(PathBuf),
 }
 
 impl Bundle {
-    /// Where the bundle of a recording lies unless it is named.
+    /// Default path of a recording's bundle.
     pub fn beside(recording: &Path) -> PathBuf {
         let mut name = recording.as_os_str().to_owned();
         name.push(".bundle");
@@ -96,12 +96,11 @@ impl Bundle {
         let fail = |why: String| BundleError { path: path.display().to_string(), why };
         let store = Store::open(path).map_err(fail)?;
         let text = store.read(manifest::NAME, LARGEST_MANIFEST).map_err(fail)?;
-        let text =
-            text.ok_or_else(|| fail("it is no bundle of kymo: it has no manifest".into()))?;
+        let text = text.ok_or_else(|| fail("invalid bundle: it has no manifest".into()))?;
         let Manifest { recording: of, entries, members } =
             Manifest::parse(&String::from_utf8_lossy(&text)).map_err(fail)?;
         if of != recording {
-            return Err(fail("it is of another recording".into()));
+            return Err(fail("it belongs to another recording".into()));
         }
         let key = |e: Entry| ((e.path.clone(), e.build_id), e);
         Ok(Bundle {
@@ -113,7 +112,7 @@ impl Bundle {
         })
     }
 
-    /// What the bundle says of a binary; `None` if it does not know of it.
+    /// Entry of a binary; `None` if the bundle does not contain it.
     pub(crate) fn of(&self, path: &Path, build_id: Option<BuildId>) -> Option<Known<'_>> {
         let entry = self.entries.get(&(path.to_str()?.to_owned(), build_id))?;
         Some(Known { bundle: self, entry })
@@ -136,7 +135,7 @@ impl Bundle {
 
     fn of_kernel(&self, name: &str) -> Option<String> {
         let entry = self.entries.values().find(|e| e.path == KERNEL)?;
-        // Damage is told by whoever asks for the kernel's functions.
+        // Damage is reported where the kernel's functions are resolved.
         let bytes = Known { bundle: self, entry }.bytes(name).ok()??;
         String::from_utf8(bytes).ok()
     }
@@ -186,7 +185,7 @@ fn in_memory(bytes: &[u8]) -> io::Result<(OwnedFd, PathBuf)> {
     file.write_all(bytes)?;
     let fd = OwnedFd::from(file);
     let path = descriptors::own_path(&fd);
-    // Better told than that all names are missing.
+    // A report is better than missing all names.
     if path.exists() {
         Ok((fd, path))
     } else {
@@ -228,14 +227,14 @@ impl Store {
     }
 }
 
-/// What a bundle knows of a binary.
+/// Entry of a binary in a bundle.
 pub(crate) struct Known<'a> {
     bundle: &'a Bundle,
     entry: &'a Entry,
 }
 
 impl Known<'_> {
-    /// What was wrong with the binary where the bundle was made.
+    /// Problems with the binary where the bundle was made.
     pub(crate) fn problems(&self) -> &[Problem] {
         &self.entry.problems
     }

@@ -39,7 +39,7 @@ struct Section {
     bytes: Vec<u8>,
     /// Size of a section whose bytes are left out.
     size: u64,
-    /// Where those bytes were in the original.
+    /// Offset of the bytes in the original.
     offset: u64,
     link: u32,
     info: u32,

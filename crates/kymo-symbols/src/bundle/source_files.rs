@@ -156,7 +156,7 @@ mod tests {
         };
         let private = ["open.c", "secret.c", "link.c", "closed/open.c"];
         let of = |binary, recording| Some(Owners { binary, recording });
-        // Somebody else's binary, one's own, and a server's file.
+        // Another user's binary, one's own, and a server's file.
         check(of(own + 1, own), &["open.c"]);
         check(of(own, own), &private);
         check(None, &[&private[..], &["shadow", "named.c"]].concat());

@@ -27,7 +27,7 @@ pub(crate) enum MemberKind {
     File,
     /// A symbolic link to this target.
     Link(String),
-    /// The same file as an earlier member of this name.
+    /// Hard link to an earlier member of this name.
     HardLink(String),
     Other,
 }

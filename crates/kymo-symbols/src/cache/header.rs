@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 const FIXED: usize = 80;
 const LABEL_LIMIT: usize = 4096;
 
-/// What is wrong with a header.
+/// Error of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
     Version { found: u32, wanted: u32 },
@@ -72,7 +72,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 pub(super) fn check(file: &[u8], kind: CacheKind, key: BuildId) -> Result<usize, Wrong> {
     const SHORT: Wrong = Wrong::Damaged("it ends in its header");
     if file.get(..8) != Some(&MAGIC) {
-        return Err(Wrong::Damaged("it is no file of the cache"));
+        return Err(Wrong::Damaged("not a cache file"));
     }
     let version = u32_at(file, 8).ok_or(SHORT)?;
     if version != VERSION {
@@ -93,7 +93,7 @@ pub(super) fn check(file: &[u8], kind: CacheKind, key: BuildId) -> Result<usize,
     }
     let expected = make(kind, key, "", &[]);
     if head.get(16..56) != expected.get(16..56) {
-        return Err(Wrong::Damaged("it is of another binary"));
+        return Err(Wrong::Damaged("it belongs to another binary"));
     }
     let payload = file.get(end + 8..).unwrap_or_default();
     if u64_at(file, 64) != Some(payload.len() as u64) {

@@ -2,6 +2,7 @@
 //! in itself, in a separate file by build-id, or by debug link.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::companions::DebugCompanions;
@@ -57,7 +58,7 @@ pub enum BinaryError {
     Io {
         /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
     /// It is no ELF file.
@@ -65,7 +66,7 @@ pub enum BinaryError {
     Unusable {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error of the reader.
         error: DwarfError,
     },
     /// The kernel's own binary is not there.
@@ -73,7 +74,7 @@ pub enum BinaryError {
     NoVmlinux {
         /// Which kernel.
         release: String,
-        /// Where.
+        /// Paths that were tried.
         looked: Vec<String>,
     },
     /// It is there, but of another kernel.
@@ -122,9 +123,13 @@ fn has_debuginfo(file: &object::File<'_>) -> bool {
     file.section_by_name(".debug_info").is_some_and(|s| s.size() > 0)
 }
 
-/// Whether a path is of a mapping of a process: `map_files/START-END` of it.
-fn is_mapped_file(path: &Path) -> bool {
+/// Whether a path is of a mapping of a process, `map_files/START-END` of it, or its program
+/// (`/proc/PID/exe`) of a file that was removed or replaced.
+fn is_open_without_name(path: &Path) -> bool {
+    let is_program = path.ends_with("exe");
+    let leads_to = || std::fs::read_link(path).unwrap_or_default().into_os_string();
     path.parent().is_some_and(|dir| dir.ends_with("map_files"))
+        || is_program && leads_to().as_bytes().ends_with(b" (deleted)")
 }
 
 impl BinaryFiles {
@@ -134,7 +139,7 @@ impl BinaryFiles {
             return BinaryFiles::user_of(pid, below);
         }
         // A mapped file may have no name any more.
-        if is_mapped_file(path) {
+        if is_open_without_name(path) {
             return BinaryFiles::with_debug(BinaryKind::User, path.to_owned());
         }
         let real = std::fs::canonicalize(path)

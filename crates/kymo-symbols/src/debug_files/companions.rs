@@ -1,5 +1,5 @@
-//! Where the files are that debugging information is spread over: shared debug
-//! files of dwz, packages and files of split units.
+//! Companion files of debugging information: shared debug files of dwz, packages and files of split
+//! units.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::{Finder, compressed_modules};
 pub struct DebugCompanions<'f> {
     /// The binary, and its separate debug file if it has one.
     files: Vec<PathBuf>,
-    /// Who knows other places, and servers.
+    /// Finder for other directories and servers.
     finder: Option<&'f Finder>,
 }
 

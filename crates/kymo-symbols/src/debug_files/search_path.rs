@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where libraries are looked for.
+/// Search path of libraries.
 const LIBRARY_DIRECTORIES: &[&str] = &[
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -17,7 +17,7 @@ const LIBRARY_DIRECTORIES: &[&str] = &[
 ];
 
 /// A program on the search path, or a library by its name with or without `lib` and version:
-/// `libc`, `libssl.so.3`, `c`. `here` makes a path that works here of one that is looked at.
+/// `libc`, `libssl.so.3`, `c`. `here` makes a path that works here of a candidate.
 pub fn find_on_search_path(
     name: &str,
     here: &dyn Fn(&Path) -> io::Result<PathBuf>,

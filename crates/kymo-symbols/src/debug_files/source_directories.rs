@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where sources are looked for.
+/// Search path of sources.
 #[derive(Clone, Debug, Default)]
 pub struct SourceDirectories {
     /// A directory with the sources (`-s`), before the recorded one.

@@ -1,4 +1,4 @@
-//! Where files may be: the places that distributions, debuggers and perf agree on.
+//! Candidate paths of files: the directories that distributions, debuggers and perf agree on.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) struct SearchRoots {
 /// A path where a binary may be.
 pub(super) struct CandidateFile {
     pub(super) path: PathBuf,
-    /// The recorded path means this place; elsewhere only a build-id tells.
+    /// The recorded path means this place; elsewhere only a build-id confirms it.
     pub(super) certain: bool,
 }
 
@@ -82,7 +82,7 @@ impl SearchRoots {
                 may_be(path);
             }
         }
-        // While a process lives its root tells what is in its container.
+        // While a process lives, its root shows the contents of its container.
         if let (Some(pid), None, Some(inside)) =
             (binary.pid, &self.symfs, text.strip_prefix('/').filter(|_| kept.is_none()))
         {

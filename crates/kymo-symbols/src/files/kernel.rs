@@ -1,4 +1,4 @@
-//! Where images of kernels and files of modules are, and which kernel runs.
+//! Paths of kernel images and module files, and the release of the running kernel.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub(crate) fn running_build_id() -> Option<BuildId> {
     SystemRoot::machine().kernel_build_id()
 }
 
-/// Where the image of a kernel may be.
+/// Candidate paths of a kernel's image.
 pub(crate) fn vmlinux_places(release: &str) -> Vec<PathBuf> {
     [
         format!("/usr/lib/debug/boot/vmlinux-{release}"),

@@ -13,7 +13,7 @@ use crate::pages::Pages;
 /// Larger files are not read.
 const LIMIT: u64 = 16 << 30;
 
-/// What is wanted of a file.
+/// Part of a file that is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FilePart {
     /// That it is the right one.
@@ -26,7 +26,7 @@ pub enum FilePart {
     Dwarf,
 }
 
-/// What came of looking at a file.
+/// Result of checking a file.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Fits,
@@ -62,7 +62,7 @@ fn pages(path: &Path) -> std::io::Result<Option<Pages>> {
     Ok((len <= LIMIT).then(|| Pages::new(file, len)))
 }
 
-/// What a binary says of itself and of its debug file.
+/// Facts about a binary and its debug file.
 #[derive(Debug)]
 pub(crate) struct BinaryFacts {
     pub(crate) build_id: Option<BuildId>,

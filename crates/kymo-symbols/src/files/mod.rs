@@ -43,7 +43,7 @@ pub struct Binary<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Module<'a> {
     pub(crate) name: &'a str,
-    /// Where its file was, if that was recorded.
+    /// Path of its file, if recorded.
     pub(crate) path: Option<&'a Path>,
     /// The kernel's release.
     pub(crate) release: Option<&'a str>,
@@ -62,10 +62,10 @@ pub struct Finder {
     problems: Mutex<Vec<Problem>>,
 }
 
-/// What the kernel is called among the binaries.
+/// Name of the kernel among the binaries.
 pub(crate) const KERNEL: &str = "[kernel.kallsyms]";
 
-/// What came of a file that the user named.
+/// Result of checking a file that the user named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     Fits,
@@ -74,7 +74,7 @@ pub(crate) enum Named {
     Refused,
 }
 
-/// What is wrong with a kernel's image of another build.
+/// Reason why a kernel's image of another build is unusable.
 pub(crate) fn other_kernel(found: BuildId, recorded: BuildId) -> String {
     format!("is of another kernel: build-id {found}, recorded {recorded}")
 }
@@ -135,16 +135,16 @@ impl Finder {
         });
     }
 
-    /// Tells the name of the recorded machine.
+    /// Sets the name of the recorded machine.
     pub(crate) fn set_hostname(&self, recorded: &str) {
         let here = SystemRoot::machine().hostname().unwrap_or_default();
         if !here.is_empty() && here != recorded {
-            // A recording has one name; whoever reads it twice says the same.
+            // A recording has one name; reading it twice gives the same.
             let _ = self.foreign.set((recorded.to_owned(), here));
         }
     }
 
-    /// What came from servers, and what went wrong there; `None` if none are asked.
+    /// Files fetched from servers, and the errors; `None` if no servers are used.
     pub fn fetched(&self) -> Option<Report> {
         self.debuginfod.as_ref().map(|client| client.report())
     }
@@ -212,7 +212,7 @@ impl Finder {
         self.source_place(binary, path).map(|found| found.0)
     }
 
-    /// Where the text of a source file is, and whether it is this machine's own.
+    /// Path of a source file's text, and whether it is this machine's own.
     pub(crate) fn source_place(&self, binary: &Binary<'_>, path: &str) -> Option<(PathBuf, bool)> {
         let here = self.roots.under(Path::new(path));
         if here.is_file() {
@@ -254,8 +254,8 @@ impl Finder {
         matches!(judge(&path, Some(id), None, part), Verdict::Fits).then_some(path)
     }
 
-    /// A file that the user named, if it is of this build and holds what is wanted;
-    /// one of another build is told.
+    /// A file that the user named, if it is of this build and holds the requested part; one of
+    /// another build is reported.
     pub(crate) fn named(&self, path: &Path, id: Option<BuildId>, part: FilePart) -> Named {
         match judge(path, id, None, part) {
             Verdict::Fits => Named::Fits,
@@ -279,7 +279,7 @@ impl Finder {
         }
     }
 
-    /// What went wrong so far.
+    /// Problems so far.
     pub fn problems(&self) -> Vec<Problem> {
         let mut all = self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // Whichever thread was first.
@@ -300,8 +300,8 @@ impl Finder {
         Arc::clone(known.entry((binary.path.to_owned(), binary.build_id)).or_default())
     }
 
-    /// What the bundle has of a binary under this name: `None` if the bundle does
-    /// not know of the binary, `Some(None)` if it knows that there is nothing.
+    /// Bytes that the bundle holds of a binary under this name: `None` if it does not contain the
+    /// binary, `Some(None)` if the binary has no such bytes.
     pub(crate) fn bundled(&self, binary: &Binary<'_>, name: &str) -> Option<Option<Vec<u8>>> {
         self.in_bundle(binary, |known| known.bytes(name))
     }
@@ -434,8 +434,8 @@ impl Finder {
         matches!(judge(&path, id, None, part), Verdict::Fits).then_some(path)
     }
 
-    /// The first file that holds what is wanted; if there is none, those that
-    /// were refused are told.
+    /// The first file that holds the requested part; if there is none, the refused ones are
+    /// reported.
     fn first_that_fits(
         &self,
         candidates: Vec<PathBuf>,

@@ -1,6 +1,6 @@
-//! Where the kernel is entered by interrupts and exceptions, by the names of its
-//! entry code. Whatever lies beneath such a frame in a call chain was interrupted:
-//! its address is that of the next instruction, not one behind a call.
+//! Entry points of interrupts and exceptions in the kernel, by the names of its entry code. Code
+//! below such a frame in a call chain was interrupted: its address is that of the next instruction,
+//! not one after a call.
 
 use crate::Kallsyms;
 

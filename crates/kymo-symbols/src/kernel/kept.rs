@@ -9,8 +9,8 @@ use crate::files::{KERNEL, running_build_id};
 
 const KIND: CacheKind = CacheKind { name: "kallsyms", version: VERSION };
 
-/// The running kernel's symbols: what was kept of them, or all, which are then kept.
-/// What is wrong with the cache costs time only, and is told.
+/// The running kernel's symbols: the stored ones, or all, which are then stored. An error of the
+/// cache costs time only, and is returned.
 pub(super) fn running(choice: NameChoice) -> (Kallsyms, Option<CacheError>) {
     let Some((cache, id)) = SymbolCache::of_user().zip(running_build_id()) else {
         return (Kallsyms::live(choice), None);
@@ -28,7 +28,7 @@ pub(super) fn running(choice: NameChoice) -> (Kallsyms, Option<CacheError>) {
     (table, error.or(stored.err()))
 }
 
-/// The same for who has no use for what is wrong with the cache.
+/// Symbols of the running kernel, without the error of the cache.
 pub fn running_symbols(choice: NameChoice) -> Kallsyms {
     running(choice).0
 }

@@ -37,8 +37,8 @@ pub(super) fn of_kernel(
 }
 
 impl Resolver {
-    /// What a bundle keeps of the sources of the kernel and its modules, as the cache
-    /// has it, but by the recording's addresses.
+    /// Source positions of the kernel and its modules for a bundle, in the format of the cache, but
+    /// by the recording's addresses.
     pub(crate) fn lines_of_kernel(&self, asked: &[(DsoId, Vec<u64>)]) -> Option<Vec<u8>> {
         let cache = SymbolCache::of_user();
         let mut all: Option<Vec<u8>> = None;

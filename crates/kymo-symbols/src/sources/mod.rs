@@ -24,7 +24,7 @@ use crate::files::{Binary, Finder, open};
 use crate::problem::Problem;
 use crate::resolver::Resolver;
 
-/// What the source calls the addresses of several binaries.
+/// Source positions of the addresses of several binaries.
 #[derive(Debug, Default)]
 pub struct Sources {
     answers: Answers,
@@ -93,7 +93,7 @@ impl Resolver {
 }
 
 impl Resolver {
-    /// What a bundle keeps of the source of places of a binary, as the cache has it.
+    /// Source positions of offsets in a binary for a bundle, in the format of the cache.
     pub(crate) fn lines_of(&self, id: DsoId, offsets: &[u64]) -> Option<Vec<u8>> {
         let dso = self.get(id).filter(|d| d.kind == DsoKind::File)?;
         let binary = dso.binary();
@@ -119,7 +119,7 @@ impl Resolver {
     /// The source files that the code of functions is of, as they were called when it was
     /// compiled. `functions`: first address and first address behind, as the file has them.
     pub(crate) fn source_files(&self, id: DsoId, functions: &[(u64, u64)]) -> Vec<String> {
-        /// Places beyond which only every second one is looked at, and so on.
+        /// Number of addresses beyond which only every second one is used, and so on.
         const MOST: u64 = 1 << 20;
         let Some(dso) = self.get(id).filter(|d| d.kind == DsoKind::File) else { return Vec::new() };
         let Some(path) = self.files().dwarf(&dso.binary()) else { return Vec::new() };
@@ -129,7 +129,7 @@ impl Resolver {
         let mut addresses: Vec<u64> = places.collect();
         addresses.sort_unstable();
         addresses.dedup();
-        // What is wrong with it was told when its lines were read.
+        // Its error was reported when its lines were read.
         let Ok(found) = read(self.files(), &path, dso.binary().path, &addresses) else {
             return Vec::new();
         };
@@ -199,7 +199,7 @@ fn in_order(
     answers
 }
 
-/// What a bundle has of a binary's lines: `None` if it does not know the binary.
+/// Lines of a binary in the bundle: `None` if it does not contain the binary.
 fn bundled(files: &Finder, binary: &Binary<'_>) -> Option<Vec<u8>> {
     Some(files.bundled(binary, "lines")?.unwrap_or_default())
 }
@@ -212,10 +212,10 @@ fn answer(stored: &[u8], addresses: &[u64]) -> Answers {
     answers
 }
 
-/// Where the sources of a binary come from.
+/// Source of a binary's source positions.
 struct From<'a> {
     files: &'a Finder,
-    /// What the binary is called.
+    /// Name of the binary.
     name: &'a Path,
     /// Its build-id.
     id: Option<BuildId>,
@@ -241,7 +241,7 @@ impl From<'_> {
             let known = stored::Stored::of(bytes);
             if known.is_none() {
                 let path = self.name.display();
-                let why = format!("what is cached of {path} contradicts itself; it is rebuilt");
+                let why = format!("the cache entry of {path} is inconsistent; it is rebuilt");
                 self.files.note(Problem::Cache { why });
             }
             known
@@ -285,7 +285,7 @@ impl From<'_> {
     }
 }
 
-/// A mapped file that is told what is not needed any more.
+/// A mapped file whose unneeded parts are released.
 struct Mapped(MappedFile);
 
 impl Pages for Mapped {

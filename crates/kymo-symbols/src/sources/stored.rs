@@ -1,15 +1,15 @@
-//! What is kept of a binary on disk: the addresses that were ever asked for, with
-//! their frames, and the texts these use. Numbers are little-endian:
+//! Format of a binary's cached source positions: all addresses requested so far, with their frames,
+//! and the texts these use. Numbers are little-endian:
 //!
 //! ```text
 //!  0  addresses, u32   4  frames, u32   8  texts, u32   12  bytes of all texts, u32
 //! 16  addresses, u64 each, ascending
-//!  …  where the frames of each address end, u32 each
+//!  …  end of each address's frames, u32 each
 //!  …  frames: function, file, line, column, u32 each
-//!  …  where each text ends, u32 each; the texts
+//!  …  end of each text, u32 each; the texts
 //! ```
 //!
-//! It is read where it lies: an address is found by halving.
+//! It is read in place: an address is found by binary search.
 
 use kymo_debuginfo::dwarf::inlines::{Answers, SourceFrame, TextId};
 

@@ -1,5 +1,5 @@
-//! What programs in C say of their events is looked at before it is believed: the header makes
-//! it, but a program may have made it by hand. What pointers point to has to be there.
+//! Checks descriptions of events in C programs before they are used: the header builds them, but a
+//! program may have built them by hand. Every pointer must point to readable memory.
 
 use std::ptr::NonNull;
 
@@ -8,9 +8,9 @@ use kymo_ust::FieldTag;
 use crate::counter::{CounterInfo, CounterRef, CounterSite};
 use crate::site::{EventInfo, Level, SiteField, SiteRef, StaticText};
 
-/// Most fields of an event that can be told.
+/// Most fields of an event that are described.
 const MAX_FIELDS: usize = 256;
-/// More names than this, or longer texts, nobody has meant. Of fewer, the first are told.
+/// More names than this, or longer texts, are damage. Of fewer, the first are described.
 const MAX_ENTRIES: usize = 1 << 16;
 const MAX_TEXT: usize = 1 << 20;
 
@@ -68,7 +68,7 @@ fn is_counter(info: *const CounterInfo) -> bool {
     texts.into_iter().all(is_text) && info.kind().is_some()
 }
 
-/// Whether a description can be looked at as one: its numbers are those that there are.
+/// Whether a description can be read as one: its numbers are known.
 fn is_event(event: *const EventInfo) -> bool {
     let Some(event) = NonNull::new(event.cast_mut()).filter(|event| event.is_aligned()) else {
         return false;

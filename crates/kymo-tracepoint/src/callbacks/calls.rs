@@ -54,7 +54,7 @@ struct List {
 /// The site's callbacks are lists of this kind.
 pub(crate) unsafe fn begin(site: &Site) -> Calls {
     let phase = Announced::new().keep();
-    // SAFETY: null or a list that is not dropped while somebody is announced.
+    // SAFETY: null or a list that is not dropped while a caller is announced.
     let list = unsafe { site.callbacks.load(Ordering::SeqCst).cast::<List>().as_ref() };
     let calls = list.map_or(&[][..], |list| &list.calls);
     Calls { calls: calls.as_ptr(), count: calls.len(), phase }
@@ -87,7 +87,7 @@ pub(crate) unsafe fn add(site: &Site, probe: Probe, data: *mut c_void) -> Result
     Ok(())
 }
 
-/// Takes a callback off. A call that has begun by then goes on to its end.
+/// Takes a callback off. A call that has begun by then continues to its end.
 ///
 /// # Safety
 /// As [`add`].

@@ -1,9 +1,9 @@
-//! Who is calling callbacks, and when lists of callbacks that were replaced may go.
+//! Grace periods for callbacks: threads that are calling them, and the time when replaced lists can
+//! be dropped.
 //!
-//! Callers announce themselves before they load a list and take themselves off afterwards. They
-//! are counted in one of two counters, and new ones are sent to the other now and then, so that
-//! each gets to zero however much is called. A list that was replaced is dropped when both were
-//! seen at zero since.
+//! Callers announce themselves before they load a list and withdraw afterwards. They are counted in
+//! one of two counters, and new ones are directed to the other now and then, so that each reaches
+//! zero under any load. A replaced list is dropped when both have been zero since.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::lock::{Guarded, Held};
 use crate::sys;
 
-/// How many threads are calling callbacks, of any site.
+/// Number of threads that are calling callbacks, of any site.
 static CALLING: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Which of them counts those that begin now.
 static PHASE: AtomicUsize = AtomicUsize::new(0);
@@ -21,18 +21,18 @@ static CHANGES: Guarded<Changes> =
     Guarded::new(Changes { next: 1, old: Vec::new(), sites: BTreeSet::new() });
 
 thread_local! {
-    /// What of these counters is this thread's.
+    /// This thread's part of these counters.
     static MINE: [Cell<u64>; 2] = const { [const { Cell::new(0) }; 2] };
 }
 
-/// What is changed under the lock, along with the lists of all sites.
+/// State that changes under the lock, along with the lists of all sites.
 struct Changes {
     next: u64,
     old: Vec<Old>,
     sites: BTreeSet<usize>,
 }
 
-/// A list that somebody may still be reading.
+/// A list that a thread may still be reading.
 struct Old {
     number: u64,
     list: *mut c_void,
@@ -46,19 +46,20 @@ unsafe impl Send for Old {}
 
 impl Drop for Old {
     fn drop(&mut self) {
-        // SAFETY: the promise given to `retire`; who drops this has seen that nobody reads the list.
+        // SAFETY: the promise given to `retire`; the caller that drops this has seen that no thread
+        // reads the list.
         unsafe { (self.drop)(self.list) };
     }
 }
 
-/// Somebody who changes lists: nobody else does so meanwhile.
+/// Exclusive right to change lists.
 pub(crate) struct Change {
     held: Held<'static, Changes>,
-    /// Dropped behind the lock: what closures own may have callbacks, too.
+    /// Dropped after the lock: what closures own may have callbacks, too.
     done: Vec<Old>,
 }
 
-/// Waits until nobody else changes lists.
+/// Waits until no other thread changes lists.
 pub(crate) fn change() -> Change {
     Change { held: CHANGES.lock(), done: Vec::new() }
 }
@@ -75,7 +76,7 @@ impl Change {
         &mut self.held.sites
     }
 
-    /// Drops a list as soon as nobody can be reading it. It has been replaced already.
+    /// Drops a list as soon as no thread can be reading it. It has been replaced already.
     ///
     /// # Safety
     /// `drop` may be called once with `list`, by any thread.
@@ -89,7 +90,8 @@ impl Change {
 
     fn collect(&mut self) {
         for (phase, calling) in CALLING.iter().enumerate() {
-            // Whoever announces from here on finds the new lists: all of it is in one total order.
+            // Callers that announce from here on find the new lists: all of it is in one total
+            // order.
             if calling.load(Ordering::SeqCst) == 0 {
                 self.held.old.iter_mut().for_each(|old| old.seen[phase] = true);
             }
@@ -121,7 +123,7 @@ pub(crate) fn synchronize() -> bool {
     }
 }
 
-/// Somebody who calls callbacks, until this is dropped.
+/// Announcement of a caller of callbacks, until this is dropped.
 pub(crate) struct Announced(usize);
 
 impl Announced {
@@ -139,7 +141,7 @@ impl Announced {
         phase
     }
 
-    /// What [`Announced::keep`] told, once.
+    /// Takes back the result of [`Announced::keep`], once.
     pub(crate) fn again(phase: usize) -> Self {
         Self(phase % 2)
     }

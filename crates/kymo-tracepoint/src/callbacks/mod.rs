@@ -1,6 +1,6 @@
-//! Callbacks: closures that are registered on a tracepoint at run time, as a kernel
-//! module would register a probe. Several per tracepoint; calls, registering and
-//! unregistering may happen at once.
+//! Callbacks: closures that are registered on a tracepoint at run time, as a kernel module would
+//! register a probe. Several per tracepoint; calls, registering and unregistering may happen
+//! concurrently.
 
 pub(crate) mod calls;
 pub(crate) mod grace_period;
@@ -18,8 +18,8 @@ struct List<F: ?Sized> {
     entries: Vec<(u64, Arc<F>)>,
 }
 
-/// A registered callback: is unregistered when this is dropped. A call that has begun by
-/// then goes on to its end.
+/// A registered callback: is unregistered when this is dropped. A call that has begun by then
+/// continues to its end.
 pub struct Registration<F: ?Sized + Send + Sync + 'static> {
     site: &'static Site,
     id: u64,
@@ -74,7 +74,7 @@ unsafe fn replace<F: ?Sized + Send + Sync + 'static>(
         drop(unsafe { Box::from_raw(list.cast::<List<F>>()) });
     }
     let old = site.callbacks.load(Ordering::SeqCst);
-    // SAFETY: null or a list of this type that is dropped when nobody changes lists.
+    // SAFETY: null or a list of this type that is dropped when no thread changes lists.
     let mut entries =
         unsafe { old.cast::<List<F>>().as_ref() }.map_or_else(Vec::new, |l| l.entries.clone());
     edit(&mut entries);
@@ -95,7 +95,7 @@ pub unsafe fn call<F: ?Sized + Send + Sync + 'static>(site: &Site, mut with: imp
 
 unsafe fn call_each<F: ?Sized>(list: &AtomicPtr<c_void>, with: &mut dyn FnMut(&F)) {
     let _announced = Announced::new();
-    // SAFETY: null or a list of this type, which is not dropped while somebody is announced.
+    // SAFETY: null or a list of this type, which is not dropped while a caller is announced.
     if let Some(list) = unsafe { list.load(Ordering::SeqCst).cast::<List<F>>().as_ref() } {
         for (_, callback) in &list.entries {
             with(callback);

@@ -47,7 +47,7 @@ impl<'a> KeyWords<'a> {
         }
     }
 
-    /// The words behind the first; bytes behind the text are 0.
+    /// The words after the first; bytes after the text are 0.
     #[inline(always)]
     fn rest(&self) -> impl Iterator<Item = u64> {
         let whole = self.text.chunks_exact(8);
@@ -154,7 +154,7 @@ pub(crate) struct KeyTable {
 /// An entry of a table.
 #[repr(C, align(64))]
 struct KeyEntry {
-    /// 0: nobody's. Who puts it there fills the entry.
+    /// 0: free. The thread that sets it fills the entry.
     hash: AtomicU64,
     state: AtomicU32,
     /// Number of the value; while the entry is filled, of the thread that does it.
@@ -181,7 +181,7 @@ impl KeyEntry {
     }
 }
 
-/// Where the value of a key is; none if it has no place.
+/// Address of the value of a key; none if it has no slot.
 #[inline(always)]
 pub(crate) fn value_of(
     site: &CounterSite,
@@ -273,7 +273,7 @@ fn wait(entry: &KeyEntry, key: &KeyWords<'_>) -> bool {
         }
         sys::wait_a_little();
     }
-    // Whoever fills it was killed, in a process that shares the memory.
+    // The thread that fills it was killed, in a process that shares the memory.
     let _ = entry.state.compare_exchange(0, FAILED, Ordering::AcqRel, Ordering::Relaxed);
     sys::set_errno(errno);
     entry.is::<true>(key)
@@ -297,7 +297,7 @@ fn insert(
     }
     let entry = &entries(table, kind)[at];
     if entry.hash.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        // Somebody was faster, with this key or another one.
+        // Another thread was faster, with this key or another one.
         return value_of(site, kind, key);
     }
     let errno = sys::errno();

@@ -1,15 +1,15 @@
-//! What this program has mapped of code, left in its directory for fields that hold addresses: a
-//! tool that looks after the program has ended still finds their names. Written when a ring is
-//! made, when a library comes while one is in use, and at the end; never by an event.
+//! Executable mappings of this program, saved in its directory for fields that hold addresses: a
+//! tool that reads them after the program has ended still resolves their names. Written when a ring
+//! is created, when a library is loaded while one is in use, and at the end; never by an event.
 //!
-//! May run in a signal handler: nothing here allocates but fresh mappings.
+//! May run in a signal handler: nothing here allocates except by new mappings.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{place, sites};
 use crate::sys::{self, Fd, Path};
 
-/// What is read of `/proc/self/maps` at once.
+/// Bytes read from `/proc/self/maps` by one call.
 const BLOCK: usize = 64 << 10;
 /// The most that is left: mappings beyond that have no names.
 const MOST: usize = 1 << 20;

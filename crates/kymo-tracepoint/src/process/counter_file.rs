@@ -24,7 +24,7 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 /// CPUs that have areas.
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
-/// What is known of the file, under the lock of the process.
+/// State of the counter file, under the lock of the process.
 pub(super) struct CounterFile {
     tried: bool,
     identity: Option<(u64, u64)>,
@@ -268,14 +268,14 @@ fn add(
     Ok(id)
 }
 
-/// A forked child gets a file of its own; if that fails it goes on with its parent's.
+/// A forked child gets a file of its own; if that fails it continues with its parent's.
 pub(super) fn become_child(state: &mut State) {
     if state.counters.identity.is_some() {
         let _ = create(&mut state.counters);
     }
 }
 
-/// Says that the program ended in order: whoever has counted may remove the file.
+/// Records that the program ended in order: the tool that counted may remove the file.
 pub(super) fn mark_ended(state: &State) {
     if let Ok(file) = open(state.counters.identity) {
         let _ = file.write_at(&[1], CountersHeader::ENDED_AT);
@@ -297,10 +297,10 @@ pub(crate) fn make_room(value: *mut u8, bytes: usize) -> Result<(), i32> {
     Ok(())
 }
 
-/// The same for kernels before 5.14.
+/// Populates the counters through the file, for kernels before 5.14.
 fn allocate_by_name(value: *mut u8, bytes: usize) -> Result<(), i32> {
     let file = Fd::open(path()?.c(), libc::O_RDWR)?;
-    // Without the lock: that it is ours tells its head, which is mapped as well.
+    // Without the lock: its header, which is mapped as well, shows that it is ours.
     let mut head = [0; 24];
     file.read_at(&mut head, 0)?;
     let base = BASE.load(Ordering::Acquire);

@@ -1,12 +1,12 @@
-//! Whether a tool counts at the moment: then this program says whose descendant it is, and
-//! leaves its counters behind when it ends. A tool that counts holds a file in `counting/` locked.
+//! Whether a tool counts at the moment: then this program records its ancestors, and leaves its
+//! counters behind when it ends. A tool that counts holds a file in `counting/` locked.
 
 use kymo_ust::COUNTER_ANCESTORS;
 
 use super::place;
 use crate::sys::{self, Fd, Path};
 
-/// Most files of tools that are looked at.
+/// Most files of tools that are checked.
 const MOST: usize = 16;
 
 /// Processes that this one descends from, the nearest first, if anybody counts; else none.

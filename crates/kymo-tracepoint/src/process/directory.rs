@@ -141,7 +141,7 @@ fn is_code_maps(name: &[u8]) -> bool {
 
 /// Directories of one user beyond which counters of the dead are removed, the oldest first.
 const CROWD: usize = 64;
-/// The same while somebody counts.
+/// [`CROWD`] while a tool reads counters.
 const CROWD_COUNTED: usize = 2048;
 /// Most directories of the dead that one program looks at.
 const MOST_REMOVED: usize = 8;
@@ -192,7 +192,7 @@ fn remove_if_dead(user: &Path, name: &std::ffi::OsStr, counts: Counts) -> bool {
 pub(super) enum Counts {
     /// If anything was counted.
     Kept,
-    /// The same, of a program that did not end in order.
+    /// If anything was counted and the program did not end in order.
     KeptOfKilled,
     Removed,
 }
@@ -206,7 +206,7 @@ fn is_kept(directory: &Path, counts: Counts) -> bool {
     match counts {
         Counts::Removed => false,
         Counts::KeptOfKilled if is_left => false,
-        // Memory that nobody has touched is a hole.
+        // Untouched memory is a hole.
         Counts::Kept | Counts::KeptOfKilled => file.has_data(CountersHeader::AREAS),
     }
 }
@@ -230,9 +230,9 @@ pub(super) fn remove(directory: &Path, counts: Counts) -> bool {
     if has_rings(directory) || is_kept(directory, counts) {
         return false;
     }
-    // Orders of a tool that is gone, if there are any.
-    let _ = std::fs::remove_dir_all(format!("{text}/orders"));
-    // Also one that somebody was killed over.
+    // Channel configurations of a tool that is gone.
+    let _ = std::fs::remove_dir_all(format!("{text}/pending"));
+    // Also one left by a process that was killed while writing it.
     for name in names.filter(|name| is_code_maps(name.as_encoded_bytes())) {
         let path = Path::new().add(directory.bytes()).add(b"/").add(name.as_encoded_bytes());
         sys::unlink(path.c());

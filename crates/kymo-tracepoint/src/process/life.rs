@@ -38,7 +38,7 @@ extern "C" fn at_exit() {
         if counts == Counts::Kept {
             counter_file::mark_ended(&state);
         }
-        // Whoever listens has still to see that events were lost; the next program removes it.
+        // The listener has yet to see that events were lost; the next program removes it.
         if !control().is_some_and(|page| page.has_lost()) {
             remove(&place.directory, counts);
         }
@@ -68,7 +68,7 @@ fn become_child(state: &mut State) {
     // Its events, those of libraries that were unloaded included, keep their numbers and places.
     let (mut table, at) = (vec![0; state.table_bytes as usize], state.table);
     if state.file().is_none_or(|file| file.read_at(&mut table, at).is_err()) {
-        // Goes on with its parent's, whose rings processes can share.
+        // Continues with its parent's, whose rings processes can share.
         return;
     }
     // Shares an open file with the parent, whose lock must outlive this.
@@ -84,7 +84,7 @@ fn become_child(state: &mut State) {
     }
     let user = Path::new().add(parent.user.bytes());
     if create_control(state, user, parent.capacity, base).is_err() {
-        // Goes on with its parent's, whose rings processes can share.
+        // Continues with its parent's, whose rings processes can share.
         return;
     }
     let at = state.table;

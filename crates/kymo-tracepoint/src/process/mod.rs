@@ -29,20 +29,20 @@ pub(crate) use page::ControlPage;
 static CONTROL: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static STATE: Guarded<State> = Guarded::new(State::new());
 
-/// What a site that is hit may ask for, without the lock.
+/// Directory for sites that are hit, readable without the lock.
 static PLACE: AtomicPtr<ProgramDirectory> = AtomicPtr::new(std::ptr::null_mut());
 /// The sites of the events, null where there is none any more; the first `EVENTS` are valid.
 static SITES: [AtomicPtr<Site>; MAX_EVENTS as usize] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_EVENTS as usize];
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 
-/// Where this program is in the shared directory. Never changes; a forked child has another.
+/// Location of this program in the shared directory. Never changes; a forked child has another.
 pub(crate) struct ProgramDirectory {
     /// `kymo-UID`.
     pub(crate) user: Path,
     /// This program's directory in it.
     pub(crate) directory: Path,
-    /// Of its traces.
+    /// UUID of its traces.
     pub(crate) uuid: [u8; 16],
     /// Most events that a channel can meet.
     pub(crate) capacity: u32,
@@ -50,7 +50,7 @@ pub(crate) struct ProgramDirectory {
 
 struct State {
     tried: bool,
-    /// Keeps the lock that says that this program lives.
+    /// Keeps the lock that marks this program as alive.
     control: Option<Fd>,
     /// Which file that is: a program that closes all files may have another one there.
     identity: Option<(u64, u64)>,
@@ -64,7 +64,7 @@ struct State {
 /// An event of the table.
 #[derive(Clone, Copy)]
 struct Known {
-    /// Of its record, but for number, address and flags.
+    /// Hash of its record, without number, address and flags.
     hash: u64,
     record_at: u64,
 }
@@ -110,14 +110,14 @@ pub(crate) fn control() -> Option<&'static ControlPage> {
     (!base.is_null()).then(|| unsafe { &*base.cast::<ControlPage>() })
 }
 
-/// Says of a ring that somebody has cut its file short. In the handler of SIGBUS.
+/// Records that the file of a ring was truncated by another process. Runs in the handler of SIGBUS.
 fn tell_of_cut_ring(ring: RingOf) {
     if let Some(control) = control() {
         control.slot(ring.slot).ring_is_cut(ring.generation);
     }
 }
 
-/// Where this program is, if it can be traced.
+/// This program's directory, if it can be traced.
 pub(crate) fn place() -> Option<&'static ProgramDirectory> {
     // SAFETY: null, or leaked by `create_control`.
     unsafe { PLACE.load(Ordering::Acquire).as_ref() }

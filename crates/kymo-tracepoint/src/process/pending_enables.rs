@@ -1,5 +1,5 @@
-//! What channel configurations ask for among this program's events: of those that wait for programs that start
-//! later, and of those at work when a library is loaded.
+//! Applies channel configurations to events of this program: those that wait for programs to start,
+//! and those in use when a library is loaded.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! What tests of traced programs need: a shared directory of their own, channel configurations, and a plain
-//! reader that turns the rings of a program into a CTF directory for babeltrace2.
+//! Helpers for tests of traced programs: a shared directory of their own, channel configurations,
+//! and a plain reader that turns the rings of a program into a CTF directory for babeltrace2.
 #![allow(dead_code, unreachable_pub, reason = "not every test uses all of it")]
 
 use std::fmt::Write as _;
@@ -86,7 +86,7 @@ impl Marker {
         }
     }
 
-    /// Where it lies in the file, as uprobes are told.
+    /// File offset in the form that uprobes accept.
     pub fn place(&self, program: &Path) -> String {
         let segments: Vec<[u64; 3]> = readelf(program, "-l")
             .lines()
@@ -180,7 +180,7 @@ impl Program {
         RingFile { file, header }
     }
 
-    /// What babeltrace2 says of all that is in a ring: its lines. It has nothing to complain of.
+    /// Lines that babeltrace2 prints for a whole ring. Fails if it prints a warning.
     pub fn babeltrace(&self, slot: usize, generation: u8) -> Vec<String> {
         let (lines, warning) = self.babeltrace_with_warning(slot, generation);
         assert_eq!(warning, "");

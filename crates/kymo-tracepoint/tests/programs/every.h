@@ -48,8 +48,8 @@ KYMO_TRACEPOINT_EVENT(
         kymo_field_integer(int, errno, number),
         kymo_field_integer(int, event, number),
         kymo_field_integer(int, last, number),
-        kymo_field_integer(int, told, number),
-        kymo_field_integer(int, untold, number)),
+        kymo_field_integer(int, known, number),
+        kymo_field_integer(int, unknown, number)),
     KYMO_TP_PRINT("{u64_} " "{payment} {day} {{}} {u32_:x}"),
     KYMO_TP_LEVEL(KYMO_WARNING),
     KYMO_TP_DOC("Every type there is."))

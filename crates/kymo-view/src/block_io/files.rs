@@ -1,4 +1,4 @@
-//! What requests were for, in words and as a table: files by name or inode, journals, metadata.
+//! Owners of requests, in words and as a table: files by name or inode, journals, metadata.
 
 use std::io::{self, Write};
 
@@ -62,27 +62,35 @@ pub(super) fn owner_phrase(owner: BlockOwner, names: BlockNames<'_>) -> String {
     }
 }
 
-/// Writes rows of files.
-pub(super) fn write_files(out: &mut dyn Write, rows: Table<'_>, indent: &str) -> io::Result<()> {
-    let layout = TextLayout {
-        indent,
-        gap: " ",
-        end: "",
-        columns: vec![
-            TextColumn::number("requests", 8, "count"),
-            TextColumn::right("read", 10, |r| Size(r.number("read_bytes")).to_string()),
-            TextColumn::right("written", 10, |r| Size(r.number("written_bytes")).to_string()),
-            span("queue avg", "queue.average_ns"),
-            span("device avg", "device_time.average_ns"),
-            span("p99", "total.p99_ns"),
-            span("max", "total.max_ns"),
-            TextColumn::left("device", 10, device_name).after(" "),
-            TextColumn::left("file", 0, |r| {
-                let mark = if r.number("uncertain") > 0 { " *" } else { "" };
-                format!("{}{mark}", row_text(r))
-            }),
-        ],
-    };
+/// Columns from which rows of files have all numbers.
+const FILES_WIDTH: usize = 120;
+
+/// Writes rows of files; `screen` is its columns.
+pub(super) fn write_files(
+    out: &mut dyn Write,
+    rows: Table<'_>,
+    indent: &str,
+    screen: Option<usize>,
+) -> io::Result<()> {
+    let mut columns = vec![
+        TextColumn::number("requests", 8, "count"),
+        TextColumn::right("read", 10, |r| Size(r.number("read_bytes")).to_string()),
+        TextColumn::right("written", 10, |r| Size(r.number("written_bytes")).to_string()),
+        span("queue avg", "queue.average_ns"),
+        span("device avg", "device_time.average_ns"),
+    ];
+    if screen.is_none_or(|columns| columns >= FILES_WIDTH) {
+        columns.push(span("p99", "total.p99_ns"));
+    }
+    columns.extend([
+        span("max", "total.max_ns"),
+        TextColumn::left("device", 10, device_name).after(" "),
+        TextColumn::left("file", 0, |r| {
+            let mark = if r.number("uncertain") > 0 { " *" } else { "" };
+            format!("{}{mark}", row_text(r))
+        }),
+    ]);
+    let layout = TextLayout { indent, gap: " ", end: "", columns };
     layout.write_head(out)?;
     layout.write_rows(out, rows)
 }

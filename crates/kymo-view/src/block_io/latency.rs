@@ -16,7 +16,7 @@ const BAR: u64 = 24;
 
 /// The histograms as they are shown.
 pub struct LatencyHistograms<'a> {
-    /// What was counted.
+    /// Counted requests.
     pub table: &'a BlockTable,
     /// Its answer, with deleted files of one inode in one row.
     pub answer: &'a Answer,
@@ -24,6 +24,8 @@ pub struct LatencyHistograms<'a> {
     pub names: BlockNames<'a>,
     /// Devices and operations that are shown at most.
     pub entries: usize,
+    /// Columns of the screen, if there is one.
+    pub columns: Option<usize>,
     /// Tasks that waited that are shown at most.
     pub waiters: usize,
     /// Files that are shown at most.
@@ -40,8 +42,12 @@ impl LatencyHistograms<'_> {
     pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
         write_answer(out, self.table, self.names, &self.recording)?;
         let rows = self.answer.table("rows");
-        for row in rows.first(self.entries).rows() {
+        for (n, row) in rows.first(self.entries).rows().enumerate() {
             write_row(out, row)?;
+            // A screen has room for one.
+            if n == 0 || self.columns.is_none() {
+                write_histograms(out, row)?;
+            }
         }
         let more = rows.rows.len().saturating_sub(self.entries);
         if more > 0 {
@@ -60,8 +66,8 @@ impl LatencyHistograms<'_> {
         if files.rows.is_empty() || self.files == 0 {
             return Ok(());
         }
-        writeln!(out, "\n  What they were for:")?;
-        write_files(out, files.first(self.files), "    ")?;
+        writeln!(out, "\n  Files")?;
+        write_files(out, files.first(self.files), "    ", self.columns)?;
         if files.rows.len() > self.files {
             writeln!(out, "    ... and {} more (--files)", files.rows.len() - self.files)?;
         }
@@ -87,7 +93,7 @@ impl LatencyHistograms<'_> {
                 span("max", "waits.max_ns"),
             ],
         };
-        writeln!(out, "\n  Tasks that waited until a request was done:")?;
+        writeln!(out, "\n  Tasks that waited for requests")?;
         layout.write_head(out)?;
         layout.write_rows(out, waiters.first(self.waiters))?;
         if waiters.rows.len() > self.waiters {
@@ -126,7 +132,7 @@ fn write_row(out: &mut dyn Write, row: TableRow<'_>) -> io::Result<()> {
             text("max_ns"),
         )?;
     }
-    write_histograms(out, row)
+    Ok(())
 }
 
 /// Both histograms beside each other, a row for each doubling that occurs.

@@ -62,7 +62,7 @@ fn write_answer(
     if let Some(waiter) = table.waiters.first() {
         writeln!(
             out,
-            " Who waited most for completions: {}:{}, {} in {}.",
+            " Longest waits for completions: {}:{}, {} in {}.",
             shown(&waiter.comm),
             waiter.tid.unwrap_or(0),
             Span(waiter.waits.total),

@@ -10,7 +10,7 @@ use crate::units::{Millis, Seconds, TimeUnits, shown};
 
 /// Writes lines.
 pub struct BlockLineWriter<'o> {
-    /// Where to.
+    /// Output.
     pub out: &'o mut dyn Write,
     /// JSON instead of text.
     pub json: bool,

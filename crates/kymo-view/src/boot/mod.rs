@@ -1,13 +1,12 @@
-//! Output of `kymo boot report`: the answer, the critical path, hosts, and JSON (docs/json.md).
+//! Output of `kymo boot report`: the answer, the critical path, and hosts.
 
 use std::io::{self, Write};
 
 use kymo_analysis::boot::{
-    ActivityId, BootDevice, BootDifference, BootHost, BootPart, BootReport, DeviceLoad,
+    ActivityId, BootDevice, BootDifference, BootHost, BootPart, BootReport, DeviceLoad, UnitTime,
 };
 use kymo_analysis::critical_path::PathKind;
 use kymo_analysis::percent;
-use serde_json::{Value, json};
 
 use crate::Ledger;
 use crate::units::{Grouped, Seconds, Span, TimeUnits, shown};
@@ -15,24 +14,13 @@ use crate::units::{Grouped, Seconds, Span, TimeUnits, shown};
 /// Shortest share of the path that its timeline shows, in percent.
 const LEAST_SHARE: f64 = 1.0;
 
-/// The time in which a unit of systemd started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnitTime {
-    /// Its name.
-    pub name: String,
-    /// Microseconds of the monotonic clock: when it began to start, and when it had.
-    pub from_us: u64,
-    /// When it had started.
-    pub to_us: u64,
-}
-
 /// A boot as it is shown.
 pub struct BootView<'a> {
-    /// What was found.
+    /// Report.
     pub report: &'a BootReport,
     /// Units of systemd, those that took longest first.
     pub units: &'a [UnitTime],
-    /// Rows of tables at most.
+    /// Maximum number of rows per table.
     pub entries: usize,
     /// Units of times.
     pub times: TimeUnits,
@@ -40,23 +28,12 @@ pub struct BootView<'a> {
     pub recording: String,
 }
 
-/// What a part of the path did, in words.
-fn doing(report: &BootReport, kind: PathKind, device: Option<BootDevice>) -> String {
-    match device {
-        Some(device) => format!("waiting for {}", named(report, device)),
-        None => kind.text(),
-    }
-}
-
-/// A device with the name of its disk.
-fn named(report: &BootReport, device: BootDevice) -> String {
-    match report.disks.get(&device) {
-        Some(name) => format!("{device} ({})", shown(name.as_bytes())),
-        None => device.to_string(),
-    }
-}
-
 impl BootView<'_> {
+    /// Activity of a part of the path in words.
+    fn doing(&self, kind: PathKind, device: Option<BootDevice>) -> String {
+        shown(self.report.doing(kind, device).as_bytes())
+    }
+
     fn name(&self, id: ActivityId) -> String {
         match self.report.activity(id) {
             Some(a) => format!("{} {}", a.kind.name(), shown(a.name.as_bytes())),
@@ -104,7 +81,7 @@ impl BootView<'_> {
                 self.name(row.activity),
                 Span(row.total),
                 percent(row.total, r.total()),
-                doing(r, row.kind, row.device)
+                self.doing(row.kind, row.device)
             )?;
         }
         for line in self.parallelism() {
@@ -122,7 +99,7 @@ impl BootView<'_> {
         Ok(())
     }
 
-    /// What keeps devices from working at the same time.
+    /// Lines about what prevents devices from working in parallel.
     fn parallelism(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let scsi = |h: &&(BootHost, DeviceLoad)| matches!(h.0, BootHost::Scsi(_));
@@ -154,7 +131,7 @@ impl BootView<'_> {
         if r.rows.is_empty() {
             return Ok(());
         }
-        writeln!(out, "\n  The critical path, by what it went to:")?;
+        writeln!(out, "\n  Critical path by activity")?;
         writeln!(out, "    {:>10} {:>7} {:>6}  what", "time", "share", "parts")?;
         for row in r.rows.iter().take(self.entries) {
             writeln!(
@@ -164,7 +141,7 @@ impl BootView<'_> {
                 percent(row.total, r.total()),
                 row.count,
                 self.name(row.activity),
-                doing(r, row.kind, row.device)
+                self.doing(row.kind, row.device)
             )?;
         }
         if r.rows.len() > self.entries {
@@ -190,7 +167,7 @@ impl BootView<'_> {
                 format!("+{}", Span(part.from - first)),
                 Span(part.to - part.from),
                 self.name(part.activity),
-                doing(r, part.kind, part.device)
+                self.doing(part.kind, part.device)
             )?;
         }
         if long.len() > self.entries {
@@ -270,78 +247,6 @@ impl BootView<'_> {
         }
         Ok(())
     }
-
-    fn part_json(&self, id: ActivityId, kind: PathKind, device: Option<BootDevice>) -> Value {
-        let activity = self.report.activity(id);
-        json!({
-            "activity": activity.map(|a| a.kind.name()),
-            "name": activity.map(|a| a.name.as_str()),
-            "kind": kind.code(),
-            "text": doing(self.report, kind, device),
-            "device": device.map(|d| d.to_string()),
-            "disk": device.and_then(|d| self.report.disks.get(&d)),
-        })
-    }
-
-    /// Writes the same as one object.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let r = self.report;
-        let with = |mut value: Value, more: &[(&str, Value)]| {
-            if let Some(members) = value.as_object_mut() {
-                more.iter().for_each(|(name, v)| _ = members.insert((*name).into(), v.clone()));
-            }
-            value
-        };
-        let rows = r.rows.iter().map(|row| {
-            let more = [("total_ns", row.total.into()), ("count", row.count.into())];
-            with(self.part_json(row.activity, row.kind, row.device), &more)
-        });
-        let parts = r.parts.iter().map(|p| {
-            let more = [("from_ns", p.from.into()), ("to_ns", p.to.into())];
-            with(self.part_json(p.activity, p.kind, p.device), &more)
-        });
-        let hosts = r.hosts.iter().map(|(host, load)| {
-            json!({
-                "host": host.to_string(),
-                "devices": load.devices.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                "commands": load.commands,
-                "from_ns": load.span.map(|s| s.0),
-                "to_ns": load.span.map(|s| s.1),
-                "busy_ns": load.busy,
-                "total_ns": load.total,
-                "at_a_time": load.at_a_time(),
-                "most": load.most,
-            })
-        });
-        let longest = r.longest.iter().map(|(id, from, nanos)| {
-            let activity = r.activity(*id);
-            json!({
-                "activity": activity.map(|a| a.kind.name()),
-                "name": activity.map(|a| a.name.as_str()),
-                "from_ns": from,
-                "duration_ns": nanos,
-            })
-        });
-        let units = self
-            .units
-            .iter()
-            .map(|u| json!({"name": u.name, "from_us": u.from_us, "to_us": u.to_us}));
-        let page = json!({
-            "from_ns": r.span.map(|s| s.0),
-            "to_ns": r.span.map(|s| s.1),
-            "ends_with": r.ends_with,
-            "rows": rows.collect::<Vec<Value>>(),
-            "parts": parts.collect::<Vec<Value>>(),
-            "hosts": hosts.collect::<Vec<Value>>(),
-            "hosts_are_serial": r.hosts_are_serial(),
-            "longest": longest.collect::<Vec<Value>>(),
-            "units": units.collect::<Vec<Value>>(),
-        });
-        writeln!(out, "{page:#}")
-    }
 }
 
 /// Two boots beside each other.
@@ -350,7 +255,7 @@ pub struct BootComparison<'a> {
     pub reports: [&'a BootReport; 2],
     /// Their names.
     pub names: [String; 2],
-    /// What differs, the largest difference first.
+    /// Differences, the largest first.
     pub rows: &'a [BootDifference],
     /// Rows at most.
     pub entries: usize,
@@ -402,31 +307,5 @@ impl BootComparison<'_> {
             write!(out, "\n{}", ledger.to_text(""))?;
         }
         Ok(())
-    }
-
-    /// Writes the same as one object.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let whole = self.reports[0].total().max(1) as f64;
-        let row = |r: &BootDifference| {
-            json!({
-                "activity": r.activity.kind.name(),
-                "name": r.activity.name,
-                "kind": r.kind,
-                "device": r.device,
-                "first_ns": r.nanos[0],
-                "second_ns": r.nanos[1],
-                "change_ns": r.change(),
-                "change_percent": r.change() as f64 * 100.0 / whole,
-            })
-        };
-        let page = json!({
-            "first_ns": self.reports[0].total(),
-            "second_ns": self.reports[1].total(),
-            "rows": self.rows.iter().map(row).collect::<Vec<Value>>(),
-        });
-        writeln!(out, "{page:#}")
     }
 }

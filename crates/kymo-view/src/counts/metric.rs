@@ -65,7 +65,7 @@ type NameChoice = Option<Vec<String>>;
 pub(super) struct NamedMetric {
     pub(super) unit: &'static str,
     pub(super) name: &'static str,
-    /// Of kymo's number to that in the unit.
+    /// Divisor from kymo's number to that in the unit.
     divisor: f64,
 }
 
@@ -120,7 +120,7 @@ fn rate(value: f64) -> (f64, &'static str) {
     }
 }
 
-/// What stands behind the number. Of rates it depends on their size.
+/// Unit after the number. That of rates depends on their size.
 pub(super) fn unit(kind: MetricKind) -> &'static str {
     match kind {
         MetricKind::CpusUtilized => "CPUs utilized",

@@ -33,7 +33,7 @@ pub enum CountFormat {
     Json,
 }
 
-/// What stands beside a derived number.
+/// Text next to a derived number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetricWords {
     /// Its unit, as perf printed it before its metrics had names.
@@ -42,14 +42,14 @@ pub enum MetricWords {
     Name(Option<Vec<String>>),
 }
 
-/// How counts are printed.
+/// Format of printed counts.
 #[derive(Clone, Debug)]
 pub struct CountStyle {
     /// Form of the output.
     pub format: CountFormat,
-    /// What the rows are divided by.
+    /// Aggregation of the rows.
     pub by: Aggregation,
-    /// What stands beside derived numbers.
+    /// Text next to derived numbers.
     pub metrics: MetricWords,
     /// Only what is derived is printed, not counts and rates.
     pub metric_only: bool,
@@ -67,7 +67,7 @@ pub struct CountPrinter {
     readings: u64,
 }
 
-/// What all lines of one reading share.
+/// Properties that all lines of one reading share.
 #[derive(Clone, Copy, Debug)]
 struct Reading<'a> {
     style: &'a CountStyle,

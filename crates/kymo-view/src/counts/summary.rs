@@ -1,15 +1,15 @@
-//! What stands around the lines of a result: its title, the table of runs, times.
+//! Text around the lines of a result: its title, the table of runs, times.
 
 use std::time::Duration;
 
 /// A result besides its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultSummary<'a> {
-    /// What stands behind "Performance counter stats for".
+    /// Target as named after "Performance counter stats for".
     pub title: &'a str,
     /// Time of the run.
     pub elapsed: Duration,
-    /// What the command used, where it was counted.
+    /// Resource usage of the command, where it was counted.
     pub command: Option<CommandTimes>,
     /// Times of several runs.
     pub runs: Option<RunTimes<'a>>,

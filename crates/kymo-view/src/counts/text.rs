@@ -10,7 +10,7 @@ use super::{MetricWords, Reading};
 /// Widths that all lines of a reading share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Widths {
-    /// Of the column of units.
+    /// Width of the column of units.
     pub(super) unit: usize,
     /// Large numbers have separators of thousands.
     pub(super) thousands: bool,

@@ -12,6 +12,8 @@ pub struct PathView<'a> {
     pub table: &'a PathTable,
     /// Number of segments that are shown.
     pub worst: usize,
+    /// Columns of the screen, if there is one.
+    pub columns: Option<usize>,
     /// Units of times.
     pub units: TimeUnits,
     /// The recording as arguments of a command, `-i FILE`.

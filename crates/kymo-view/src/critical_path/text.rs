@@ -12,6 +12,14 @@ use crate::{Ledger, percent};
 
 /// Rows of the table.
 const ROWS: usize = 12;
+/// Rows of the table on a screen.
+const SCREEN_ROWS: usize = 7;
+/// Indent of the stacks of parts.
+const STACK_INDENT: usize = 19;
+/// Columns of the numbers of a row with the gaps before them.
+const NUMBERS_WIDTH: usize = 38;
+/// Most columns of the name of a task.
+const MOST_TASK_WIDTH: usize = 26;
 /// Frames of a stack that are shown in a line.
 const FRAMES: usize = 5;
 
@@ -50,15 +58,15 @@ impl PathView<'_> {
         writeln!(out, "\n {nothing}\n")
     }
 
-    /// Of spans whose tasks the scheduler's events do not know, how long they took.
+    /// Writes the durations of spans whose tasks are unknown to the scheduler's events.
     fn write_durations(&self, out: &mut dyn Write, spans: &SpanStats) -> io::Result<()> {
         let (micro, nano) = (TimeUnits::default(), TimeUnits { nanos: true });
         let (slowest, begin) = spans.spans.max.unwrap_or_default();
         let quantile = |share| spans.spans.histogram.quantile(share).unwrap_or(0).min(slowest);
         writeln!(
             out,
-            "\n {} took {} ms (slowest {} ms, p99 {} ms, p50 {} ms). What the time went to is not \
-             known: no events of the scheduler tell of their tasks.\n",
+            "\n {} took {} ms (slowest {} ms, p99 {} ms, p50 {} ms). The cause is unknown: \
+             scheduler events do not cover their tasks.\n",
             counted(spans.spans.count, "span", "spans"),
             Millis(spans.spans.total, micro),
             Millis(slowest, micro),
@@ -124,7 +132,7 @@ impl PathView<'_> {
             PathKind::Blocked(..) => {
                 format!("{who} was {}", first.kind.text().replace(": ", " on "))
             }
-            PathKind::Unknown => "is not known: switches are missing".to_owned(),
+            PathKind::Unknown => "is unknown: switches are missing".to_owned(),
         }
     }
 
@@ -138,31 +146,39 @@ impl PathView<'_> {
 
     fn write_table(&self, out: &mut dyn Write, rows: &[PathCulprit]) -> io::Result<()> {
         let total = self.table.total();
-        let shown = rows.get(..rows.len().min(ROWS)).unwrap_or_default();
+        let most = if self.columns.is_some() { SCREEN_ROWS } else { ROWS };
+        let shown = rows.get(..rows.len().min(most)).unwrap_or_default();
         let longest = shown.iter().map(|r| row_kind(r).len()).max();
         let width = format_width(longest.unwrap_or(0).max(26));
+        let task = self.task_width(width);
         writeln!(
             out,
-            "  {:<26.26} {:<width$} {:>12} {:>7} {:>7} {:>11}",
-            "Who", "Time on the path", "Total ms", "Share", "Count", "Max ms"
+            "  {:<task$.task$} {:<width$} {:>10} {:>6} {:>7} {:>10}",
+            "Task", "Time on the path", "Total ms", "Share", "Count", "Max ms"
         )?;
-        writeln!(out, "  {}", "-".repeat(68 + width))?;
+        writeln!(out, "  {}", "-".repeat(task + width + NUMBERS_WIDTH))?;
         for row in shown {
             self.write_row(out, row, (total, width))?;
         }
-        let rest: u64 = rows.iter().skip(ROWS).map(|r| r.total).sum();
+        let rest: u64 = rows.iter().skip(most).map(|r| r.total).sum();
         if rest > 0 {
-            let count: u64 = rows.iter().skip(ROWS).map(|r| r.count).sum();
+            let count: u64 = rows.iter().skip(most).map(|r| r.count).sum();
             writeln!(
                 out,
-                "  {:<26.26} {:<width$} {:>12} {:>6.1}% {count:>7}",
-                format!("({} more)", rows.len() - ROWS),
+                "  {:<task$.task$} {:<width$} {:>10} {:>5.1}% {count:>7}",
+                format!("({} more)", rows.len() - most),
                 "",
                 Millis(rest, self.units),
                 percent(rest, total),
             )?;
         }
         writeln!(out)
+    }
+
+    /// Columns of task names: those that a screen has left, at least some.
+    fn task_width(&self, kind: usize) -> usize {
+        let left = |columns: usize| columns.saturating_sub(2 + kind + NUMBERS_WIDTH);
+        self.columns.map_or(MOST_TASK_WIDTH, |columns| left(columns).clamp(16, MOST_TASK_WIDTH))
     }
 
     fn write_row(
@@ -172,9 +188,10 @@ impl PathView<'_> {
         (total, width): (u64, usize),
     ) -> io::Result<()> {
         let max = self.table.segment(row.longest).map_or(0, PathSegment::nanos);
+        let task = self.task_width(width);
         writeln!(
             out,
-            "  {:<26.26} {:<width$} {:>12} {:>6.1}% {:>7} {:>11}",
+            "  {:<task$.task$} {:<width$} {:>10} {:>5.1}% {:>7} {:>10}",
             self.culprit(row),
             row_kind(row),
             Millis(row.total, self.units),
@@ -205,9 +222,12 @@ impl PathView<'_> {
                 instead.unwrap_or_default(),
                 if segment.is_uncertain() { " (uncertain)" } else { "" },
             )?;
-            let stack = self.stack_line(segment);
+            let mut stack = self.stack_line(segment);
+            if let Some(columns) = self.columns {
+                stack = clip(&stack, columns.saturating_sub(STACK_INDENT));
+            }
             if !stack.is_empty() {
-                writeln!(out, "                   {stack}")?;
+                writeln!(out, "{:STACK_INDENT$}{stack}", "")?;
             }
             if let Some(script) = self.script(segment) {
                 writeln!(out, "                   {script}")?;
@@ -259,8 +279,8 @@ impl PathView<'_> {
         {
             let (times, tid) = (span(longest.from, longest.to), task.tid);
             let tool = match first.kind {
-                PathKind::Running => "what it ran:",
-                PathKind::Waiting(_) => "who ran:",
+                PathKind::Running => "its functions:",
+                PathKind::Waiting(_) => "running tasks:",
                 _ => "its waits:",
             };
             let command = match first.kind {
@@ -276,7 +296,15 @@ impl PathView<'_> {
     }
 }
 
-/// What a culprit did, in words.
+/// Activity of a culprit, in words.
+/// The text, cut to a number of columns.
+fn clip(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
 fn row_kind(row: &PathCulprit) -> String {
     match row.kind {
         PathKind::Waiting(_) if row.ran_instead => "ran while it waited for a CPU".to_owned(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use kymo_compare::{GateOutcome, MeasureChanges};
 
 use super::DiffReport;
-use super::words::{amount, heading, needs, outcome, ratio_cells, verdict};
+use super::words::{amount, heading, needs, outcome, ratio_cells, verdict, without_interval};
 use crate::Ledger;
 use crate::units::visible;
 
@@ -23,7 +23,11 @@ impl DiffReport {
                 let deciding = gate.because.iter().filter(|b| b.2 == gate.outcome).take(3);
                 let because: Vec<String> = deciding
                     .map(|(name, change, _)| {
-                        format!("{} {}", code(name), ratio_cells(change.estimate).1)
+                        let size = match change.estimate {
+                            Some(_) => ratio_cells(change.estimate).1,
+                            None => without_interval(change.verdict).to_owned(),
+                        };
+                        format!("{} {size}", code(name))
                     })
                     .chain(gate.reason.iter().map(|r| cell(r)))
                     .collect();
@@ -66,9 +70,10 @@ impl DiffReport {
         let all = std::iter::once(("all".to_owned(), measure.whole));
         for (name, change) in all.chain(rows.take(ROWS)) {
             let (ratio, interval) = ratio_cells(change.estimate);
+            let mean = if change.is_mean { " (mean)" } else { "" };
             let _ = writeln!(
                 out,
-                "| {name} | {} | {} | {ratio} | {interval} | {} |",
+                "| {name} | {}{mean} | {}{mean} | {ratio} | {interval} | {} |",
                 amount(change.before, measure.unit),
                 amount(change.after, measure.unit),
                 verdict(measure, &change, self.run_word)

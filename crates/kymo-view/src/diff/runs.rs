@@ -19,12 +19,13 @@ pub struct StackSums<'a> {
 }
 
 impl<'a> StackSums<'a> {
-    /// Of samples of code; with `off_cpu` of waits, whose innermost frame is their cause.
+    /// Creates the sums of samples of code; with `off_cpu` of waits, whose innermost frame is their
+    /// cause.
     pub fn new(stacks: &'a Stacks, exact_names: bool, off_cpu: bool) -> StackSums<'a> {
         StackSums { stacks, exact_names, off_cpu, keeps_stacks: false }
     }
 
-    /// The same with stacks kept, for a call tree, if `keeps`.
+    /// Keeps stacks for a call tree, if `keeps`.
     #[must_use]
     pub fn with_stacks(self, keeps: bool) -> StackSums<'a> {
         StackSums { keeps_stacks: keeps, ..self }

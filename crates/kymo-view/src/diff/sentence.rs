@@ -13,6 +13,10 @@ const NAMED: usize = 3;
 const MOST_OF_IT: f64 = 0.5;
 /// Share of a quantity at which a function counts for what else could have been detected.
 const LEAST_SHARE: f64 = 0.01;
+/// Detectable change above which its size says little.
+const DOUBLED: f64 = 1.0;
+/// Words for such a change.
+const UNSEEN: &str = "other functions with 1 % or more of it could have doubled undetected";
 
 impl DiffReport {
     /// One sentence: what changed and by how much, or that nothing did.
@@ -38,10 +42,14 @@ impl DiffReport {
         };
         let measure = changes.first().map(|(measure, _)| *measure);
         if let Some(detectable) = measure.and_then(detectable).filter(|_| is_change) {
-            sentence += &format!(
-                "; nothing else with 1 % or more of it changed by more than the detectable {}",
-                percent(detectable)
-            );
+            sentence += &if detectable > DOUBLED {
+                format!("; {UNSEEN}")
+            } else {
+                let size = percent(detectable);
+                format!(
+                    "; nothing else with 1 % or more of it changed by more than the detectable {size}"
+                )
+            };
         }
         sentence.push('.');
         // Names stay as they are.
@@ -52,7 +60,7 @@ impl DiffReport {
     }
 
     /// Whether what changed on the CPU explains most of what the runs take longer or shorter. Waits
-    /// that changed are then of threads that nobody waited for.
+    /// that changed are then of threads that no task waited for.
     fn is_explained_by_cpu(&self) -> bool {
         let change = |wanted: &dyn Fn(&MeasureChanges) -> bool| {
             let measure = self.comparison.measures.iter().find(|m| wanted(m))?;
@@ -105,6 +113,9 @@ impl DiffReport {
             Verdict::NoChange { within } => {
                 let detectable = detectable(first).map_or_else(String::new, |d| {
                     let size = percent(d);
+                    if d > DOUBLED {
+                        return format!("; {UNSEEN}");
+                    }
                     format!(", and no function with 1 % or more of it by the detectable {size}")
                 });
                 let word = whole_word(first);

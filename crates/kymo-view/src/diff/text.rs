@@ -6,15 +6,26 @@ use kymo_compare::{Change, FunctionRow, MeasureChanges, MeasureKind};
 use kymo_model::counted;
 
 use super::DiffReport;
-use super::words::{amount, change_words, heading, needs, outcome, percent, ratio_cells, verdict};
+use super::words::{
+    amount, change_words, heading, needs, outcome, percent, ratio_cells, verdict, without_interval,
+};
 use crate::units::visible;
 
 /// Widest name of a function in a table.
 const NAME_WIDTH: usize = 34;
 
+/// Rows of a table of the text.
+#[derive(Clone, Copy, Debug)]
+pub struct RowLimit {
+    /// Rows at most.
+    pub most: usize,
+    /// Whether functions that changed are shown beyond that.
+    pub keeps_changes: bool,
+}
+
 impl DiffReport {
-    /// Text with at most `rows` functions for each quantity; `None` shows all.
-    pub fn to_text(&self, rows: Option<usize>) -> String {
+    /// Text with at most this number of functions for each quantity.
+    pub fn to_text(&self, rows: RowLimit) -> String {
         let mut out = self.sentence();
         out.push('\n');
         self.write_gates(&mut out);
@@ -43,16 +54,16 @@ impl DiffReport {
                 needs(gate.more_runs, self.run_word)
             );
             for (name, change, one) in gate.because.iter().filter(|b| b.2 == gate.outcome).take(3) {
-                let interval = change.estimate.map_or_else(String::new, |e| {
-                    format!("{} to {}", percent(e.low - 1.0), percent(e.high - 1.0))
-                });
-                let _ =
-                    writeln!(out, "           {}: {interval} ({})", visible(name), outcome(*one));
+                let size = change.estimate.map_or_else(
+                    || without_interval(change.verdict).to_owned(),
+                    |e| format!("{} to {}", percent(e.low - 1.0), percent(e.high - 1.0)),
+                );
+                let _ = writeln!(out, "           {}: {size} ({})", visible(name), outcome(*one));
             }
         }
     }
 
-    fn write_measure(&self, measure: &MeasureChanges, most: Option<usize>, out: &mut String) {
+    fn write_measure(&self, measure: &MeasureChanges, limit: RowLimit, out: &mut String) {
         let (before, after) = self.comparison.runs;
         let word = self.run_word;
         let _ = writeln!(
@@ -71,17 +82,21 @@ impl DiffReport {
         ];
         let own: Vec<&FunctionRow> = measure.rows.iter().filter(|r| r.own.is_some()).collect();
         let changed = own.iter().filter(|r| is_change(r.own)).count();
-        let shown = most.map_or(own.len(), |most| most.max(changed)).min(own.len());
-        for row in own.iter().take(shown) {
+        let least = if limit.keeps_changes { changed } else { 0 };
+        let (shown, hidden) = own.split_at(limit.most.max(least).min(own.len()));
+        for row in shown {
             table.push(self.cells(&visible(&row.key.name), measure, row.own.as_ref()));
         }
         write_table(&table, out);
-        if own.len() > shown {
-            let _ = writeln!(
-                out,
-                "  ... and {} more {rows_word} without a change (-v shows all)",
-                own.len() - shown
-            );
+        let is_mean = |row: &&FunctionRow| row.own.is_some_and(|c| c.is_mean);
+        if measure.whole.is_mean || shown.iter().any(is_mean) {
+            let _ = writeln!(out, "  * mean: most {word}s of a side have nothing of it");
+        }
+        if !hidden.is_empty() {
+            let unchanged =
+                if hidden.iter().any(|r| is_change(r.own)) { "" } else { " without a change" };
+            let count = hidden.len();
+            let _ = writeln!(out, "  ... and {count} more {rows_word}{unchanged} (-v shows all)");
         }
         if measure.below_floor > 0 {
             let _ = writeln!(
@@ -102,12 +117,11 @@ impl DiffReport {
         let mut table = vec![
             ["Function", "Before", "After", "Ratio", "95% interval", "Verdict"].map(str::to_owned),
         ];
-        let shown = most.unwrap_or(with_callees.len());
-        for row in with_callees.iter().take(shown) {
+        for row in with_callees.iter().take(limit.most) {
             table.push(self.cells(&visible(&row.key.name), measure, row.total.as_ref()));
         }
         write_table(&table, out);
-        if let Some(more) = with_callees.len().checked_sub(shown).filter(|n| *n > 0) {
+        if let Some(more) = with_callees.len().checked_sub(limit.most).filter(|n| *n > 0) {
             let _ = writeln!(out, "  ... and {more} more (-v shows all)");
         }
     }
@@ -115,10 +129,11 @@ impl DiffReport {
     fn cells(&self, name: &str, measure: &MeasureChanges, change: Option<&Change>) -> [String; 6] {
         let Some(change) = change else { return Default::default() };
         let (ratio, interval) = ratio_cells(change.estimate);
+        let mark = if change.is_mean { "*" } else { "" };
         [
             fitted(name),
-            amount(change.before, measure.unit),
-            amount(change.after, measure.unit),
+            format!("{}{mark}", amount(change.before, measure.unit)),
+            format!("{}{mark}", amount(change.after, measure.unit)),
             ratio,
             interval,
             verdict(measure, change, self.run_word),
@@ -165,7 +180,7 @@ fn is_change(change: Option<Change>) -> bool {
     change.is_some_and(|c| c.verdict.is_change())
 }
 
-/// A name that fits its column; its end tells functions apart least.
+/// A name that fits its column; its end distinguishes functions least.
 fn fitted(name: &str) -> String {
     if name.chars().count() <= NAME_WIDTH {
         return name.to_owned();

@@ -58,9 +58,12 @@ pub(super) fn directions(measure: &MeasureChanges) -> (&'static str, &'static st
 pub(super) fn change_words(measure: &MeasureChanges, change: &Change) -> String {
     let (more, less) = directions(measure);
     let unit = measure.unit;
-    match (change.verdict, change.estimate) {
-        (Verdict::New, _) => format!("new ({})", amount(change.after, unit)),
-        (Verdict::Vanished, _) => format!("gone ({} before)", amount(change.before, unit)),
+    let mean = if change.is_mean { ", on average" } else { "" };
+    // Of runs of which half have nothing the ratio may be infinite.
+    let estimate = change.estimate.filter(|e| e.ratio.is_finite() && e.ratio > 0.0);
+    match (change.verdict, estimate) {
+        (Verdict::New, _) => format!("new ({}{mean})", amount(change.after, unit)),
+        (Verdict::Vanished, _) => format!("gone ({} before{mean})", amount(change.before, unit)),
         (_, Some(e)) if e.ratio >= 1.0 && change.verdict != Verdict::Less => {
             let size = if e.ratio >= 3.0 {
                 let amount = if unit == "nanoseconds" { "time" } else { "amount" };
@@ -77,7 +80,7 @@ pub(super) fn change_words(measure: &MeasureChanges, change: &Change) -> String 
         (verdict, None) => {
             let word = if verdict == Verdict::Less { less } else { more };
             let (before, after) = (amount(change.before, unit), amount(change.after, unit));
-            format!("{word} ({before} before, {after} after)")
+            format!("{word} ({before} before, {after} after{mean})")
         }
     }
 }
@@ -102,6 +105,15 @@ pub(super) fn needs(more_runs: Option<u64>, run_word: &str) -> String {
         Some(1) => format!(": needs 1 more {run_word}"),
         Some(more) if more > 1_000 => format!(": needs over 1,000 more {run_word}s"),
         Some(more) => format!(": needs {more} more {run_word}s"),
+    }
+}
+
+/// Size of a change without a ratio.
+pub(super) fn without_interval(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::New => "new",
+        Verdict::Vanished => "gone",
+        _ => "no interval",
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn write_bars<T: Display>(
     Ok(())
 }
 
-/// The same events in buckets of doublings.
+/// Merges buckets into doublings.
 pub(super) fn by_doublings(buckets: &[HistogramBucket]) -> Vec<HistogramBucket> {
     let mut doublings: Vec<HistogramBucket> = Vec::new();
     for bucket in buckets {

@@ -1,4 +1,4 @@
-//! The same as one JSON object.
+//! Counts as one JSON object.
 
 use kymo_bpf::CountMeasure;
 use kymo_programs::{HistogramBucket, ProgramValue};

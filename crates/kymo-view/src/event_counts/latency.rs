@@ -32,7 +32,7 @@ impl LatencyRow<'_> {
 /// One of the slowest.
 pub(super) struct SlowLatency<'a> {
     pub nanos: u64,
-    /// When it ended, by the monotonic clock.
+    /// End time, by the monotonic clock.
     pub end_ns: u64,
     /// The key that joins both events, then those of `--by`.
     pub keys: &'a [ProgramValue],

@@ -35,7 +35,7 @@ impl CountedMap {
         let entries = map.entries.into_iter().rev().map(|(key, value)| (parts(key), value));
         CountedMap { name: map.name.to_owned(), entries: entries.collect(), left_out: map.left_out }
     }
-    /// What was added since an earlier moment, of values that only grow; the `top` largest.
+    /// Returns the increase since an earlier moment, of values that only grow; the `top` largest.
     #[must_use]
     pub fn since(&self, earlier: &CountedMap, top: usize) -> CountedMap {
         let name =
@@ -90,9 +90,9 @@ fn growth(value: &ProgramValue, before: Option<&ProgramValue>) -> ProgramValue {
     }
 }
 
-/// What was counted, as it is shown.
+/// Counts of events for output.
 pub struct EventCounts<'a> {
-    /// What was asked for.
+    /// Measured value.
     pub measure: &'a CountMeasure,
     /// Names of the keys.
     pub keys: &'a [String],

@@ -16,7 +16,7 @@ use super::quantile;
 use super::text::{aligned, grouped, rate};
 use crate::units::{grouped_count, shown};
 
-/// What programs have counted, as it is shown.
+/// Counters of programs for output.
 pub struct ProgramCounts<'a> {
     /// The sums.
     pub totals: &'a CounterTotals,
@@ -24,7 +24,7 @@ pub struct ProgramCounts<'a> {
     pub elapsed_ns: Option<u64>,
     /// Programs that had any, and how many of them have ended.
     pub programs: (usize, usize),
-    /// Whether processes are told apart by their numbers, by their names.
+    /// Whether processes are distinguished by number, and by name.
     pub by: (bool, bool),
     /// Keys of a counter or histogram to show at most, largest first; 0 is all.
     pub top: usize,
@@ -197,7 +197,7 @@ impl ProgramCounts<'_> {
         }
     }
 
-    /// The same as a JSON object; `ledger` is missing from it.
+    /// Counters as a JSON object, without `ledger`.
     pub fn to_json(&self) -> Value {
         let groups = [CounterKind::Counter, CounterKind::Histogram].map(|kind| self.groups(kind));
         let left_out: usize = groups.iter().flatten().map(|group| group.left_out.len()).sum();

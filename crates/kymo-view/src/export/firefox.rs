@@ -92,7 +92,7 @@ fn breakpad_id(build_id: &str) -> String {
     format!("{}{}{}{rest}0", swapped(0, 8), swapped(8, 12), swapped(12, 16))
 }
 
-/// What is a thread here: its number, what it is called, its samples.
+/// Thread of the export: its task and its samples.
 struct Samples<'a> {
     task: &'a StackTask,
     moments: Vec<StackMoment>,

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::stacks::{Function, StackTask, Stacks};
 
-/// How names are written.
+/// Suffixes of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// `_[k]` behind functions of the kernel.
@@ -33,11 +33,11 @@ pub struct ByName {
 pub struct FoldedLabel {
     /// Text without `;`, escaped as [`UntrustedText`] does.
     pub text: String,
-    /// What it is the name of.
+    /// Kind of the named object.
     pub kind: FrameKind,
 }
 
-/// What is named.
+/// Kind of a named object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// A task.
@@ -162,8 +162,8 @@ impl Making {
         node
     }
 
-    /// The node of a task, as stackcollapse-perf names it: `comm`, `comm-pid`,
-    /// `comm-pid/tid`. None where tasks are not told apart.
+    /// The node of a task, as stackcollapse-perf names it: `comm`, `comm-pid`, `comm-pid/tid`. None
+    /// where tasks are not distinguished.
     fn task(&mut self, task: &StackTask) -> Option<u32> {
         let text = clean(&task.title().replace(' ', "_"));
         (!text.is_empty()).then(|| self.node(None, FoldedLabel { text, kind: FrameKind::Task }))
@@ -180,7 +180,7 @@ fn label(function: &Function, inlined: bool) -> FoldedLabel {
     FoldedLabel { text: clean(&function.name), kind }
 }
 
-/// What stands between frames cannot stand within; what is no text is escaped.
+/// Replaces the separator of frames in a name, and escapes invalid text.
 fn clean(text: &str) -> String {
     UntrustedText::new(text).to_text().replace(';', ":")
 }

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_back_by_another_reader() {
+    fn texts_are_read_back_by_an_independent_reader() {
         for sample in ["plain", "a\"b\\c/d", "tab\tline\nnul\0", "größe ∀ 🦀"] {
             let read: String = serde_json::from_str(&text(sample).to_string()).unwrap();
             assert_eq!(read, sample);

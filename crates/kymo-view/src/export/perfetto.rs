@@ -16,7 +16,7 @@ use crate::stacks::{StackEvent, Stacks};
 
 /// The one sequence of packets.
 const SEQUENCE: u64 = 1;
-/// What was said before on a sequence is void; a packet needs what was said before.
+/// Flags of a packet: the state of the sequence is cleared; the packet needs the state.
 const CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
 /// Events of a bundle.
@@ -202,7 +202,7 @@ fn intern(stacks: &Stacks, interned: &mut Message) {
     }
 }
 
-/// What samples of an event weigh.
+/// Describes the weight of an event's samples.
 fn describe_counter(event: &StackEvent, number: u64, counter: &mut Message) {
     counter.number(1, number);
     counter.bytes(2, event.name.as_bytes());
@@ -301,8 +301,8 @@ fn ftrace_events(tracks: &TraceTracks) -> Vec<(u32, u64, Message)> {
     events
 }
 
-/// System calls of a thread, and below them the spans that its program tells of: these may begin
-/// in a call and end behind it, so each depth of them is a track of its own.
+/// System calls of a thread, and below them the spans that its program marks: these may begin in a
+/// call and end behind it, so each depth of them is a track of its own.
 fn task_slices(
     tracks: &TraceTracks,
     uuid: u64,

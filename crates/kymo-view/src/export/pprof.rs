@@ -210,7 +210,7 @@ fn location(stacks: &Stacks, frames: &[u32], id: u64, m: &mut Message) {
 struct Locations {
     /// From the innermost of the inlined to the one that was called.
     list: Vec<Vec<u32>>,
-    /// Of each node that begins one, its place in the list plus one.
+    /// Index in the list plus one, for each node that starts an address.
     of: Vec<u32>,
 }
 

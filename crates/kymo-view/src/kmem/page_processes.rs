@@ -20,7 +20,7 @@ pub struct PageProcessView<'a> {
     pub most: usize,
     /// Call chains at most; 0: none.
     pub most_chains: usize,
-    /// The recording as arguments of a command, `-i FILE`; empty: events that nobody can read again.
+    /// The recording as arguments of a command, `-i FILE`; empty: events that cannot be read again.
     pub recording: String,
 }
 
@@ -53,7 +53,7 @@ impl PageProcessView<'_> {
         }
         write_by_order(out, self.answer.table("by_order"), true)?;
         if let Cell::Map(vmstat) = self.answer.facts().cell("vmstat") {
-            writeln!(out, "\n/proc/vmstat meanwhile, of the machine:")?;
+            writeln!(out, "\n/proc/vmstat in the same time, system-wide:")?;
             for (name, delta) in vmstat {
                 let delta = if let Cell::Int(delta) = delta { *delta } else { 0 };
                 writeln!(out, "{:>14}  {name}", format!("{delta:+}"))?;
@@ -62,9 +62,9 @@ impl PageProcessView<'_> {
         if !self.recording.is_empty() {
             let file = &self.recording;
             writeln!(out, "\n Where to look next")?;
-            writeln!(out, "  who calls:       kymo kmem stat {file} --page --caller --live")?;
+            writeln!(out, "  callers:  kymo kmem stat {file} --page --caller --live")?;
             if !self.prepend_parent {
-                writeln!(out, "  whose children:  kymo kmem pagealloc {file} --prepend-parent")?;
+                writeln!(out, "  parents:  kymo kmem pagealloc {file} --prepend-parent")?;
             }
         }
         if !ledger.is_empty() {
@@ -172,7 +172,7 @@ impl PageProcessView<'_> {
 
     fn write_chains(&self, out: &mut dyn Write) -> io::Result<()> {
         let table = self.answer.table("chains");
-        writeln!(out, "\nBy call chain, what stays first:")?;
+        writeln!(out, "\nBy call chain, most live bytes first:")?;
         writeln!(out, "{:>10} {:>10} {:>12}   Callers", "KB alive", "KB allocd", "Allocations")?;
         for row in table.first(self.most_chains).rows() {
             let frames = row.texts("stack");

@@ -23,7 +23,7 @@ pub struct PageView<'a> {
     pub most: usize,
     /// Addresses instead of functions.
     pub raw_ip: bool,
-    /// ` -i FILE` of the recording; empty for events that nobody can read again.
+    /// ` -i FILE` of the recording; empty for events that cannot be read again.
     pub input: &'a str,
 }
 
@@ -63,7 +63,7 @@ impl PageView<'_> {
         if let Some(row) = facts.table("most_live").rows().next() {
             writeln!(
                 out,
-                " Most of what stays: {} of order {}, {}, called from {}.",
+                " Most live memory: {} of order {}, {}, called from {}.",
                 Size(row.number("live_bytes")),
                 row.number("order"),
                 row.text("migrate_type"),

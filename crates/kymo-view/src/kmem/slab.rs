@@ -19,7 +19,7 @@ pub struct SlabView<'a> {
     pub most: usize,
     /// Addresses instead of functions.
     pub raw_ip: bool,
-    /// ` -i FILE` of the recording; empty for events that nobody can read again.
+    /// ` -i FILE` of the recording; empty for events that cannot be read again.
     pub input: &'a str,
 }
 
@@ -53,7 +53,7 @@ impl SlabView<'_> {
         if let Some(row) = facts.table("most_live").rows().next() {
             writeln!(
                 out,
-                " Most of what stays: {} in {} objects of {}.",
+                " Most live memory: {} in {} objects of {}.",
                 Size(row.number("live_bytes")),
                 Grouped(row.number("live")),
                 site_text(row, self.raw_ip)

@@ -9,7 +9,7 @@ use crate::units::{RoundedMillis, Seconds, TimeUnits};
 
 /// Writes lines.
 pub struct KworkLineWriter<'o> {
-    /// Where to.
+    /// Output.
     pub out: &'o mut dyn Write,
     /// JSON instead of text.
     pub json: bool,

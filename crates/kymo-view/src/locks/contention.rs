@@ -41,7 +41,7 @@ impl ContentionView<'_> {
         }
         write_answer(out, rows, name)?;
         let mut columns: Vec<_> = self.fields.iter().map(|field| field.text()).collect();
-        // Two blanks more before the column that says what the row is of.
+        // Two blanks more before the column with the subject of the row.
         let (title, width) = match &*group {
             "caller" => ("type", 10),
             "task" => ("pid", 10),
@@ -72,8 +72,10 @@ impl ContentionView<'_> {
             .after("  "),
         );
         let layout = TextLayout { indent: "", gap: " ", end: "", columns };
-        layout.write_head(out)?;
-        writeln!(out)?;
+        if !rows.rows.is_empty() {
+            layout.write_head(out)?;
+            writeln!(out)?;
+        }
         for row in rows.first(self.most).rows() {
             layout.write_row(out, row)?;
             let frames = row.table("stack");
@@ -107,8 +109,8 @@ impl ContentionView<'_> {
             (format!(" {}", self.recording), "")
         };
         writeln!(out, "\n Where to look next")?;
-        for (what, flags) in [("which locks:", "-l"), ("which tasks:", "-t"), ("stacks:", "-v")] {
-            writeln!(out, "  {what:<13} kymo lock contention{input} {flags}{after}")?;
+        for (what, flags) in [("by lock:", "-l"), ("by task:", "-t"), ("stacks:", "-v")] {
+            writeln!(out, "  {what:<9} kymo lock contention{input} {flags}{after}")?;
         }
         Ok(())
     }
@@ -146,7 +148,7 @@ impl ContentionView<'_> {
     }
 }
 
-/// What a row is of.
+/// Name of a row.
 fn name(row: TableRow<'_>) -> String {
     if row.has("caller") {
         return format!("{} ({})", row.text("caller"), row.text("type"));
@@ -159,7 +161,7 @@ fn name(row: TableRow<'_>) -> String {
     format!("the lock {} ({symbol}{})", address.trim_start_matches("0x"), row.text("type"))
 }
 
-/// The sentence with the answer; `name` says what a row is of.
+/// The sentence with the answer; `name` returns the subject of a row.
 pub(super) fn write_answer(
     out: &mut dyn Write,
     rows: Table<'_>,

@@ -8,7 +8,7 @@ use kymo_table::{Table, TableRow};
 use super::ScaledTime;
 use crate::offcpu::{waits, write_beside};
 
-/// Writes the waits with the largest totals; `name` says what a row is of.
+/// Writes the waits with the largest totals; `name` returns the subject of a row.
 pub(super) fn write_pairs(
     out: &mut dyn Write,
     rows: Table<'_>,
@@ -20,7 +20,7 @@ pub(super) fn write_pairs(
     cells.sort_by_key(|(_, cell)| Reverse(cell.number("total_ns")));
     for (n, (row, cell)) in cells.into_iter().take(most).enumerate() {
         if n == 0 {
-            writeln!(out, "\n Who waited, and who woke it (innermost function first)\n")?;
+            writeln!(out, "\n Waiters and wakers (innermost function first)\n")?;
         }
         writeln!(
             out,
@@ -32,7 +32,7 @@ pub(super) fn write_pairs(
         )?;
         let (by, waker) = match cell.table("waker").rows().next() {
             Some(waker) => (format!("woken by {}, in", waker.text("comm")), waker.texts("stack")),
-            None => ("(by whom is not known)".to_owned(), Vec::new()),
+            None => ("(unknown waker)".to_owned(), Vec::new()),
         };
         write_beside(out, &cell.texts("stack"), (&by, &waker))?;
         writeln!(out)?;

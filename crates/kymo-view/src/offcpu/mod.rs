@@ -13,7 +13,7 @@ use crate::units::TimeUnits;
 
 /// Waits as they are shown.
 pub struct OffCpuView<'a> {
-    /// What was counted.
+    /// Counted waits.
     pub table: &'a mut OffCpuTable,
     /// Its answer.
     pub answer: &'a Answer,
@@ -23,6 +23,8 @@ pub struct OffCpuView<'a> {
     pub percent_limit: f64,
     /// Lines of the tree at most.
     pub lines: Option<usize>,
+    /// Columns of the screen, if there is one.
+    pub columns: Option<usize>,
     /// Stacks that are shown beside those of their wakers.
     pub pairs: usize,
     /// Rows of the table of tasks at most; 0 for none.

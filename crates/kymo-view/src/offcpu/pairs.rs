@@ -11,14 +11,14 @@ use crate::units::{Grouped, Millis, shown};
 const WIDTH: usize = 44;
 
 impl OffCpuView<'_> {
-    /// Writes the waits of the largest totals that somebody ended.
+    /// Writes the waits of the largest totals that have a waker.
     pub(super) fn write_pairs(&self, out: &mut dyn Write) -> io::Result<()> {
         let ended = |cause: OffCpuCause| !cause.is_idle() && !cause.is_runnable();
         let cells = self.table.cells.iter();
         let cells = cells.filter(|((cause, stack, _), _)| ended(*cause) && stack.is_some());
         for (n, ((cause, stack, waker), cell)) in cells.take(self.pairs).enumerate() {
             if n == 0 {
-                writeln!(out, " Who waited, and who ended it (innermost function first)\n")?;
+                writeln!(out, " Waiters and wakers (innermost function first)\n")?;
             }
             writeln!(
                 out,
@@ -36,10 +36,10 @@ impl OffCpuView<'_> {
         Ok(())
     }
 
-    /// Who wakes, in words, and its stack.
+    /// Returns the waker in words, and its stack.
     fn waker(&self, id: Option<WakerId>) -> (String, Vec<&str>) {
         let Some(waker) = id.and_then(|id| self.table.waker(id)) else {
-            return ("(woken, by whom is not known)".to_owned(), Vec::new());
+            return ("(woken, unknown waker)".to_owned(), Vec::new());
         };
         let comm = shown(&waker.comm);
         let by = match waker.context.text() {

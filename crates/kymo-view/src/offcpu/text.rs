@@ -10,6 +10,11 @@ use super::pairs::waits;
 use crate::units::{Millis, Seconds, Span, TimeUnits, shown};
 use crate::{Ledger, percent};
 
+/// Causes on a screen; the others are one row.
+const SCREEN_CAUSES: usize = 9;
+/// Columns of causes with all numbers.
+const CAUSES_WIDTH: usize = 114;
+
 impl OffCpuView<'_> {
     /// Writes the answer, the tables, the tree and the ledger.
     ///
@@ -30,10 +35,9 @@ impl OffCpuView<'_> {
         }
         let leave_idle = whole > 0 && idle > 0;
         if whole + idle > 0 {
-            let begin =
-                if self.inverted { "the function that waits" } else { "the outermost caller" };
+            let begin = if self.inverted { "function that waits" } else { "outermost caller" };
             let without = if leave_idle { ", without idle kernel threads" } else { "" };
-            writeln!(out, " Stacks, from {begin} on, in percent of the time off CPU{without}\n")?;
+            writeln!(out, " Stacks, {begin} first, in percent of the time off CPU{without}\n")?;
             self.write_tree(out, if leave_idle { whole } else { whole + idle }, leave_idle)?;
         }
         self.write_pairs(out)?;
@@ -79,6 +83,16 @@ impl OffCpuView<'_> {
 
     fn write_causes(&self, out: &mut dyn Write, total: &OffCpuRow) -> io::Result<()> {
         let causes = self.answer.table("causes");
+        // A screen has the causes that most time went to.
+        let most = if self.columns.is_some() { SCREEN_CAUSES } else { usize::MAX };
+        let mut totals: Vec<u64> = causes.rows().map(|row| row.number("total_ns")).collect();
+        totals.sort_unstable_by(|a, b| b.cmp(a));
+        // One cause alone takes no more lines than the row that would stand for it.
+        let is_folded = totals.len() > most.saturating_add(1);
+        let least = totals.get(most).filter(|_| is_folded).map_or(0, |total| total + 1);
+        let (shown, others): (Vec<_>, Vec<_>) =
+            causes.rows().partition(|row| row.number("total_ns") >= least);
+        let is_narrow = self.columns.is_some_and(|columns| columns < CAUSES_WIDTH);
         let has_open = causes.any("not_ended");
         let share = |nanos| format!("{:.1}%", percent(nanos, total.wall));
         let millis = |nanos| Millis(nanos, self.units).to_string();
@@ -90,27 +104,41 @@ impl OffCpuView<'_> {
             ms("Total ms", 12, "total_ns"),
             TextColumn::right("Wall", 7, |r| share(r.number("total_ns"))),
             TextColumn::number("Count", 9, "count"),
-            ms("p50 ms", 10, "p50_ns"),
-            ms("p99 ms", 10, "p99_ns"),
-            ms("Max ms", 10, "max_ns"),
         ];
+        if !(has_open && is_narrow) {
+            columns.push(ms("p50 ms", 10, "p50_ns"));
+        }
+        columns.extend([ms("p99 ms", 10, "p99_ns"), ms("Max ms", 10, "max_ns")]);
+        let open_width = if is_narrow { 11 } else { 14 };
         if has_open {
-            columns.push(TextColumn::right("Not ended", 14, |r| match r.number("not_ended") {
-                0 => String::new(),
-                n => format!("{n}:{}", millis(r.number("not_ended_ns"))),
+            columns.push(TextColumn::right("Not ended", open_width, |r| {
+                match r.number("not_ended") {
+                    0 => String::new(),
+                    n => format!("{n}:{}", millis(r.number("not_ended_ns"))),
+                }
             }));
         }
         let layout = TextLayout { indent: "  ", gap: " ", end: "", columns };
         layout.write_head(out)?;
-        let rule = "-".repeat(if has_open { 112 } else { 97 });
+        let rule = "-".repeat(match (has_open, is_narrow) {
+            (true, false) => CAUSES_WIDTH - 2,
+            (true, true) => 98,
+            (false, _) => 97,
+        });
         writeln!(out, "  {rule}")?;
         let running = Millis(total.running, self.units);
         writeln!(out, "  {:<33} {running:>12} {:>7}", "running", share(total.running))?;
-        for row in causes.rows() {
+        for row in shown {
             let mut line = Vec::new();
             layout.write_row(&mut line, row)?;
             out.write_all(line.trim_ascii_end())?;
             writeln!(out)?;
+        }
+        if !others.is_empty() {
+            let sum = |name: &str| others.iter().map(|row| row.number(name)).sum::<u64>();
+            let (title, nanos) = (format!("{} other causes", others.len()), sum("total_ns"));
+            let (total, share) = (millis(nanos), share(nanos));
+            writeln!(out, "  {title:<33} {total:>12} {share:>7} {:>9}", sum("count"))?;
         }
         writeln!(out, "  {rule}")?;
         let sum = total.sum();
@@ -119,13 +147,16 @@ impl OffCpuView<'_> {
             let nanos = Millis(causes.total("uncertain_ns"), self.units);
             writeln!(
                 out,
-                "  * left out, for events are missing in them: {} ({nanos} ms)\n",
+                "  * excluded because of missing events: {} ({nanos} ms)",
                 waits(causes.total("uncertain"))
             )?;
         }
         if has_open {
             let what = "waits that had not ended when the recording did: number:time until then";
-            writeln!(out, "  Not ended: {what}\n")?;
+            writeln!(out, "  Not ended: {what}")?;
+        }
+        if causes.any("uncertain") || has_open {
+            writeln!(out)?;
         }
         Ok(())
     }
@@ -168,7 +199,7 @@ impl OffCpuView<'_> {
         writeln!(out, " Where to look next")?;
         writeln!(
             out,
-            "  Longest of it: {} ms off the CPU, {}:{}, {}",
+            "  longest wait: {} ms, {}:{}, {}",
             Millis(longest.to - longest.from, self.units),
             shown(&longest.comm),
             longest.tid,
@@ -183,13 +214,13 @@ impl OffCpuView<'_> {
         writeln!(out, "  its task:     kymo offcpu report {file} --tid {}", longest.tid)?;
         match self.largest().map(|(cause, _)| cause) {
             Some(OffCpuCause::Preempted | OffCpuCause::Woken) => {
-                writeln!(out, "  who ran:      kymo sched latency {file} --causes")
+                writeln!(out, "  other tasks:  kymo sched latency {file} --causes")
             }
             Some(OffCpuCause::Futex) => {
-                writeln!(out, "  which futex:  kymo lock contention --futex -- COMMAND")
+                writeln!(out, "  futexes:      kymo lock contention --futex -- COMMAND")
             }
             Some(OffCpuCause::Mutex | OffCpuCause::Rwsem | OffCpuCause::KernelLock) => {
-                writeln!(out, "  which lock:   kymo lock contention -l -- COMMAND")
+                writeln!(out, "  locks:        kymo lock contention -l -- COMMAND")
             }
             _ => Ok(()),
         }?;

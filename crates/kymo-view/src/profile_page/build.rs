@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuTable, WaitTable};
-use kymo_analysis::oncpu::ThreadTime;
+use kymo_analysis::oncpu::{ThreadAccounts, ThreadTime};
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
+use kymo_events::TaskComm;
 use kymo_model::{IndexVec, Note, NoteKind, by_number, counted};
 use kymo_symbols::DsoId;
 use rustc_hash::FxHashMap;
@@ -24,6 +26,8 @@ use crate::units::shown;
 
 /// Branches of the tree below this share of all samples are not shown.
 const PATH_SHARE: f64 = 0.05;
+/// Percentage of the samples from which a function is worth a look at its instructions.
+const HOT: f64 = 5.0;
 const PATH_LINES: usize = 30;
 const THREADS: usize = 20;
 const PROGRAMS: usize = 10;
@@ -46,13 +50,15 @@ pub struct CommandRun {
     pub major_faults: u64,
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
+    /// Programs in the command that the recording has nothing of.
+    pub hidden: Vec<PathBuf>,
     /// Samples a second and CPU that were asked for.
     pub rate: u64,
     /// Notes of the recording.
     pub notes: Vec<Note>,
     /// The command's first thread, where it is known.
     pub first_thread: Option<u32>,
-    /// What other commands can look at.
+    /// Target as other commands name it.
     pub target: ProfileTarget,
 }
 
@@ -61,32 +67,29 @@ pub struct CommandRun {
 pub struct ProfileTimes {
     /// By thread.
     pub threads: FxHashMap<u32, ThreadTime>,
-    /// What they waited for, where that was recorded.
+    /// Waits of the threads, where recorded.
     pub waits: Option<WaitTable>,
     /// Their names and processes, as far as waits or events tell.
     pub names: FxHashMap<u32, (String, Option<u32>)>,
+    /// Parts of their times in programs before the last one that they executed, by these programs.
+    pub earlier: FxHashMap<u32, Vec<(String, ThreadTime)>>,
 }
 
 impl ProfileTimes {
     /// Times of these threads.
-    pub fn new(threads: Vec<(u32, ThreadTime)>, waits: Option<WaitTable>) -> ProfileTimes {
-        let threads = threads.into_iter().filter(|(_, t)| *t != ThreadTime::default());
-        let mut threads: FxHashMap<u32, ThreadTime> = threads.collect();
-        // Who was woken waits for a CPU, which switches alone do not tell.
-        for (tid, causes) in waits.iter().flat_map(|waits| &waits.threads) {
-            let woken = causes.iter().find(|(cause, _)| *cause == OffCpuCause::Woken);
-            if let (Some(time), Some((_, woken))) = (threads.get_mut(tid), woken) {
-                let woken = (*woken).min(time.blocked);
-                time.blocked -= woken;
-                time.ready += woken;
-            }
-        }
+    pub fn new(accounts: ThreadAccounts, waits: Option<WaitTable>) -> ProfileTimes {
+        let threads = accounts.threads.into_iter().filter(|(_, t)| *t != ThreadTime::default());
+        let threads = threads.collect();
         let named = waits.iter().flat_map(|waits| &waits.names).map(|(tid, (comm, pid))| {
             let comm = &comm.padded()[..comm.len()];
             (*tid, (shown(comm), *pid))
         });
         let names = named.collect();
-        ProfileTimes { threads, waits, names }
+        let earlier = accounts.earlier.into_iter().map(|(tid, parts)| {
+            let name = |comm: TaskComm| shown(&comm.padded()[..comm.len()]);
+            (tid, parts.into_iter().map(|(comm, time)| (name(comm), time)).collect())
+        });
+        ProfileTimes { threads, waits, names, earlier: earlier.collect() }
     }
 
     /// Times of tasks whose switches are events of all CPUs.
@@ -109,7 +112,8 @@ impl ProfileTimes {
             });
             names.insert(row.tid, (shown(&row.comm), row.pid));
         }
-        ProfileTimes { threads, waits: Some(WaitTable::of_events(table)), names }
+        let (waits, earlier) = (Some(WaitTable::of_events(table)), FxHashMap::default());
+        ProfileTimes { threads, waits, names, earlier }
     }
 
     fn all(&self) -> ThreadTime {
@@ -142,7 +146,7 @@ pub fn build_page(
     let much = |nanos: u64| nanos.saturating_mul(5) > wall;
     let cause = waits.as_ref().and_then(|w| w.cause);
     let waiting = all.ready.saturating_add(all.blocked);
-    let hottest = functions.iter().find(|f| !f.name.starts_with('('));
+    let hottest = functions.iter().find(|f| !f.name.starts_with('(') && f.own >= HOT);
     let hottest = hottest.filter(|_| much(all.on_cpu)).map(|f| f.name.as_str());
     let most = cause.filter(|_| much(waiting)).and_then(|cause| {
         let of = |all: &[(OffCpuCause, u64)]| {
@@ -162,7 +166,9 @@ pub fn build_page(
         elapsed: run.elapsed,
         attached: run.attached,
         is_machine: matches!(run.target, ProfileTarget::Machine),
-        is_lossy: run.notes.iter().any(|n| n.kind == NoteKind::Lost),
+        lost: lost_of(&run.notes),
+        unseen: unseen(run, all.on_cpu),
+        hidden: run.hidden.first().map(|path| path.display().to_string()),
         on_cpu: nanos(all.on_cpu),
         user: run.user,
         system: run.system,
@@ -185,17 +191,54 @@ pub fn build_page(
     }
 }
 
-/// Name and process of a thread, as far as is known.
+/// Kinds of records that were lost.
+fn lost_of(notes: &[Note]) -> Option<&'static str> {
+    let has = |kind: NoteKind| notes.iter().any(|note| note.kind == kind);
+    match (has(NoteKind::Lost), has(NoteKind::LostSamples)) {
+        (true, true) => Some("events and samples"),
+        (true, false) => Some("events"),
+        (false, true) => Some("samples"),
+        (false, false) => None,
+    }
+}
+
+/// Why a command ran and the recording has little of it: the kernel accounts its time nevertheless.
+fn unseen(run: &CommandRun, on_cpu: u64) -> Option<String> {
+    /// The account of the kernel begins before the command is executed.
+    const BEFORE: Duration = Duration::from_millis(50);
+    let is_child = |note: &&Note| {
+        run.hidden.iter().any(|child| note.fact.starts_with(&*child.to_string_lossy()))
+    };
+    let mut set_id = run.notes.iter().filter(|n| n.kind == NoteKind::Program);
+    let set_id = set_id.find(|note| !is_child(note)).map(|n| n.fact.clone());
+    if run.attached || set_id.is_some() {
+        return set_id;
+    }
+    let accounted = run.user + run.system;
+    let recorded = Duration::from_nanos(on_cpu);
+    (on_cpu > 0 && accounted > recorded * 2 + BEFORE).then(|| {
+        format!(
+            "it had {} of CPU time, and {} of it were recorded",
+            super::time(accounted),
+            super::time(recorded)
+        )
+    })
+}
+
+/// Name and process of a thread, as far as is known: the last name of its records, which tell
+/// each change, else that of its last switch.
 fn who(tid: u32, profile: Option<&Profile>, times: &ProfileTimes) -> (String, u32) {
     let (name, pid) = times.names.get(&tid).cloned().unwrap_or_default();
     let machine = profile.map(|p| &p.machine);
-    let known = machine.and_then(|m| Some(m.comm(m.name_of(tid)?).to_owned()));
-    let name = if name.is_empty() { known.unwrap_or_else(|| format!(":{tid}")) } else { name };
+    let recorded = machine.and_then(|m| Some(m.comm(m.name_of(tid)?).to_owned()));
+    let recorded = recorded.filter(|name| !name.is_empty());
+    let name = recorded.or(Some(name).filter(|name| !name.is_empty()));
     let pid = pid.or_else(|| machine.and_then(|m| m.pid_of(tid)));
-    (name, pid.unwrap_or(tid))
+    (name.unwrap_or_else(|| format!(":{tid}")), pid.unwrap_or(tid))
 }
 
-/// Times by program: of processes by their names.
+/// Times by program. A process counts for the last program that it executed; what it did before
+/// is time of the program that it was then.
 fn programs(profile: Option<&Profile>, times: &ProfileTimes) -> Vec<ProgramShare> {
     // The first thread's name is that of the process.
     let mut names: FxHashMap<u32, String> = FxHashMap::default();
@@ -203,20 +246,21 @@ fn programs(profile: Option<&Profile>, times: &ProfileTimes) -> Vec<ProgramShare
         let (name, pid) = who(*tid, profile, times);
         if *tid == pid { _ = names.insert(pid, name) } else { _ = names.entry(pid).or_insert(name) }
     }
-    let mut rows: FxHashMap<&str, ProgramShare> = FxHashMap::default();
+    let mut rows: FxHashMap<String, ProgramShare> = FxHashMap::default();
     let mut seen: HashSet<u32> = HashSet::new();
     for (tid, time) in &times.threads {
         let (_, pid) = who(*tid, profile, times);
         let Some(name) = names.get(&pid) else { continue };
-        let row = rows
-            .entry(name)
-            .or_insert_with(|| ProgramShare { name: name.clone(), ..ProgramShare::default() });
+        let mut own = *time;
+        for (name, part) in times.earlier.get(tid).into_iter().flatten() {
+            own = own.minus(*part);
+            program_row(&mut rows, name).add(*part);
+        }
+        let row = program_row(&mut rows, name);
         row.processes += u64::from(seen.insert(pid));
         row.pid = (row.processes == 1).then_some(pid);
         row.threads += 1;
-        row.on_cpu += Duration::from_nanos(time.on_cpu);
-        row.ready += Duration::from_nanos(time.ready);
-        row.blocked += Duration::from_nanos(time.blocked);
+        row.add(own);
     }
     let mut rows: Vec<ProgramShare> = rows.into_values().collect();
     rows.sort_by(|a, b| (b.on_cpu, b.blocked, &a.name).cmp(&(a.on_cpu, a.blocked, &b.name)));
@@ -224,8 +268,24 @@ fn programs(profile: Option<&Profile>, times: &ProfileTimes) -> Vec<ProgramShare
     rows
 }
 
+fn program_row<'r>(
+    rows: &'r mut FxHashMap<String, ProgramShare>,
+    name: &str,
+) -> &'r mut ProgramShare {
+    let new = || ProgramShare { name: name.to_owned(), ..ProgramShare::default() };
+    rows.entry(name.to_owned()).or_insert_with(new)
+}
+
+impl ProgramShare {
+    fn add(&mut self, time: ThreadTime) {
+        self.on_cpu += Duration::from_nanos(time.on_cpu);
+        self.ready += Duration::from_nanos(time.ready);
+        self.blocked += Duration::from_nanos(time.blocked);
+    }
+}
+
 /// For each frame the one that stands for it. Code of one binary without symbols is
-/// one place: a list of its addresses tells a newcomer nothing.
+/// one place: a list of its addresses does not help a newcomer.
 pub(super) struct MergedFrames(IndexVec<FrameId, FrameId>);
 
 impl MergedFrames {
@@ -319,8 +379,8 @@ fn path(profile: &Profile, event: &EventProfile, merged: &MergedFrames) -> Vec<P
     steps
 }
 
-/// A stretch without forks keeps its indentation, so that deep stacks stay on the page.
-/// What a fork leads to is told apart from what it goes on with.
+/// A stretch without forks keeps its indentation, so that deep stacks stay on the page. A branch of
+/// a fork is distinguished from its continuation.
 fn walk(
     p: &Profile,
     event: &EventProfile,
@@ -406,7 +466,7 @@ pub fn page_ledger(run: &CommandRun, profile: Option<&Profile>, times: &ProfileT
         ledger.push(n.clone());
     }
     if !run.ended && !run.attached {
-        let fact = "the command had not ended: its times, faults and switches are not known";
+        let fact = "the command was still running: its times, faults and switches are unknown";
         ledger.note(NoteKind::Unfinished, fact, None);
     }
     if let Some(profile) = profile {
@@ -439,7 +499,7 @@ fn note_times(ledger: &mut Ledger, run: &CommandRun, times: &ProfileTimes) {
     // The first thread is there from the start to the end.
     let first = run.first_thread.and_then(|tid| times.threads.get(&tid));
     if let Some(t) = first.filter(|_| run.ended) {
-        let sum = Duration::from_nanos(t.on_cpu + t.ready + t.blocked);
+        let sum = Duration::from_nanos(t.on_cpu + t.ready + t.blocked + t.uncertain);
         let apart = sum.abs_diff(run.elapsed);
         if apart > run.elapsed.mul_f64(0.01).max(Duration::from_millis(5)) {
             let fact = format!(
@@ -460,7 +520,7 @@ fn note_times(ledger: &mut Ledger, run: &CommandRun, times: &ProfileTimes) {
         ledger.note(NoteKind::Stacks, fact, None);
     }
     if waits.stacks.left_out + waits.merged > 0 {
-        let fact = "there are more stacks of waits than are told apart";
+        let fact = "not all waits are attributed to their stack (table limit reached)";
         ledger.note(NoteKind::Entries, fact, None);
     }
 }

@@ -5,6 +5,7 @@ mod build;
 mod json;
 mod next;
 mod tree;
+mod verdict;
 mod waits;
 
 use std::fmt::Write as _;
@@ -15,17 +16,14 @@ use crate::units::visible;
 pub use build::{CommandRun, ProfileTimes, build_page, page_ledger};
 pub use next::{NextStep, ProfileTarget};
 pub use tree::TimeStep;
-use waits::PathShares;
 pub use waits::WaitSection;
 
 /// Times below this say little.
 const UNSURE: Duration = Duration::from_millis(10);
 /// Functions on the first screen.
-const SCREEN_FUNCTIONS: usize = 8;
-
-/// More threads can run than there are CPUs for them.
-const CROWDED: &str = "its threads wait for CPUs longer than they run: there are too few for them \
-                       and what else runs";
+const SCREEN_FUNCTIONS: usize = 6;
+/// Share of the time from which a cause has a row of its own there.
+const SCREEN_SHARE: f64 = 0.005;
 
 /// Model of the page.
 #[derive(Debug, Default)]
@@ -39,8 +37,12 @@ pub struct ProfilePage {
     pub attached: bool,
     /// All processes of the machine were looked at.
     pub is_machine: bool,
-    /// Events were lost.
-    pub is_lossy: bool,
+    /// Kinds of records that were lost, in words.
+    pub lost: Option<&'static str>,
+    /// The kernel recorded nothing of the program, for this reason.
+    pub unseen: Option<String>,
+    /// A program in the command of which the kernel recorded nothing.
+    pub hidden: Option<String>,
     /// User and system time, as the kernel accounts them to the command.
     pub user: Duration,
     pub system: Duration,
@@ -58,7 +60,7 @@ pub struct ProfilePage {
     pub samples: u64,
     pub event: String,
     pub rate: Option<u64>,
-    /// What threads waited for, where that was recorded.
+    /// Waits of the threads, where recorded.
     pub waits: Option<WaitSection>,
     /// Most expensive first.
     pub functions: Vec<FunctionShare>,
@@ -79,7 +81,7 @@ pub struct ProfilePage {
 #[allow(missing_docs, reason = "fields are named like the columns")]
 pub struct ProgramShare {
     pub name: String,
-    /// Of one process.
+    /// Process, if the program has only one.
     pub pid: Option<u32>,
     pub processes: u64,
     pub threads: u64,
@@ -122,7 +124,7 @@ pub struct ThreadShare {
     pub blocked: Option<Duration>,
     /// The function it spent most in; empty where there is no sample.
     pub hottest: String,
-    /// What it waited for most, where that is longer than it ran.
+    /// Cause of its longest waits, if they are longer than its time on CPU.
     pub waits_for: Option<String>,
 }
 
@@ -132,7 +134,7 @@ impl ProfilePage {
         let mut o = String::new();
         self.summary(&mut o);
         if let Some(waits) = &self.waits {
-            waits.write(&mut o);
+            waits.write(&mut o, 0.0);
         }
         self.program_table(&mut o);
         self.thread_table(&mut o);
@@ -155,7 +157,7 @@ impl ProfilePage {
         let mut o = String::new();
         self.summary(&mut o);
         if let Some(waits) = &self.waits {
-            waits.write(&mut o);
+            waits.write(&mut o, SCREEN_SHARE);
         }
         self.function_table(SCREEN_FUNCTIONS, &mut o);
         self.next_steps(&mut o);
@@ -196,19 +198,8 @@ impl ProfilePage {
         }
     }
 
-    /// What a person would say first.
-    pub(super) fn in_short(&self) -> Option<String> {
-        // How long it ran is not known.
-        if self.attached && self.on_cpu.is_none() {
-            return None;
-        }
-        let (cpu, unsplit) = self.cpu();
-        let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
-        self.verdict(busy, cpu, unsplit)
-    }
-
     /// Time on the CPUs, and whether it is not that which the kernel accounts.
-    fn cpu(&self) -> (Duration, bool) {
+    pub(super) fn cpu(&self) -> (Duration, bool) {
         let accounted = self.user + self.system;
         // The kernel accounts a child to its parent when the parent waits for it.
         let left_out = self.on_cpu.filter(|c| *c > accounted.mul_f64(1.5) + UNSURE);
@@ -287,7 +278,7 @@ impl ProfilePage {
             writeln!(o, "  Samples   {} of {}{rate}", number(self.samples), visible(&self.event));
     }
 
-    /// What the kernel accounts of a command.
+    /// Writes the kernel's accounting of a command.
     fn account(&self, o: &mut String) {
         let _ = writeln!(
             o,
@@ -304,151 +295,13 @@ impl ProfilePage {
         );
     }
 
-    /// What a person would say first; nothing of a run too short to say.
-    fn verdict(&self, busy: f64, cpu: Duration, unsplit: bool) -> Option<String> {
-        if self.elapsed < UNSURE {
-            return None;
-        }
-        let mut said = match self.waits.as_ref().and_then(|w| w.path.as_ref()) {
-            Some(path) if !self.is_machine => self.verdict_of_path(path, busy),
-            _ => self.verdict_of_sums(busy, cpu),
-        };
-        let accounted = self.user + self.system;
-        let kernel = ratio(self.system.as_secs_f64(), accounted.as_secs_f64());
-        if !unsplit && kernel >= 0.5 && cpu > UNSURE {
-            said.push_str(&format!("; {:.0}% of its CPU time is in the kernel", 100.0 * kernel));
-        }
-        if self.is_lossy {
-            said.insert_str(0, "events were lost, so this may be wrong: ");
-        }
-        Some(said)
-    }
-
-    /// By the critical path: what helper threads and wrappers do meanwhile does not count.
-    fn verdict_of_path(&self, path: &PathShares, busy: f64) -> String {
-        /// A second cause is named if it has this part of the first one's time.
-        const CLOSE: f64 = 0.7;
-        let percent = |share: f64| format!("{:.0}%", 100.0 * share);
-        let blocked = path.blocked.first();
-        let most = blocked.map_or(0.0, |(_, share, _)| *share);
-        let starved = match self.threads.len() {
-            0 | 1 => "it waits for a CPU: others keep the machine busy",
-            _ if busy >= 0.5 => CROWDED,
-            _ => "it waits for a CPU: others keep the machine busy",
-        };
-        let mut said = match blocked {
-            _ if path.without_cpu >= path.running && path.without_cpu >= most => {
-                let mut said = match busy {
-                    b if b >= 1.5 => format!("it keeps {b:.1} CPUs busy, and {CROWDED}"),
-                    _ => starved.to_owned(),
-                };
-                if let Some((_, share, what)) = blocked
-                    && *share >= path.without_cpu * CLOSE
-                {
-                    let part = percent(path.without_cpu);
-                    said.push_str(&format!(" ({part} of the time); {} is {what}", percent(*share)));
-                }
-                said
-            }
-            Some((cause, share, what)) if most > path.running => {
-                // A poll of a process that was there may be idleness, and may be a wait for an
-                // answer: which of them is not known.
-                let is_server = self.attached && cause.may_be_idle();
-                let mut said = format!("it waits for {} of the time", percent(1.0 - path.running));
-                said.push_str(&format!(", mostly {what}"));
-                let second = path.blocked.get(1).map(|(_, share, what)| (*share, what.as_str()));
-                let cpu = (path.without_cpu, "for a CPU");
-                let second = second.filter(|(share, _)| *share >= cpu.0).unwrap_or(cpu);
-                if second.0 >= share * CLOSE {
-                    said.push_str(&format!(
-                        " ({}), and {} ({})",
-                        percent(*share),
-                        second.1,
-                        percent(second.0)
-                    ));
-                }
-                match (is_server, self.hottest()) {
-                    (true, Some(function)) => said.push_str(&format!(
-                        "; the busy {} is in {function}",
-                        percent(path.running)
-                    )),
-                    _ => said.push_str(" (the functions below are of the rest)"),
-                }
-                said
-            }
-            _ => {
-                let place = self.hottest().map_or_else(String::new, |f| format!(", in {f}"));
-                let mut said = match busy {
-                    b if b >= 1.5 => format!("it keeps {b:.1} CPUs busy{place}"),
-                    _ if path.running >= 0.75 => {
-                        format!("it is busy{place}: a faster CPU or less work would help")
-                    }
-                    _ => format!("it is busy {} of the time{place}", percent(path.running)),
-                };
-                match blocked.filter(|(_, share, _)| *share >= path.without_cpu) {
-                    Some((_, share, what)) if *share >= path.running * CLOSE => {
-                        said.push_str(&format!(", and waits for {}, {what}", percent(*share)));
-                    }
-                    None if path.without_cpu >= path.running * CLOSE => {
-                        let part = percent(path.without_cpu);
-                        said.push_str(&format!(", and waits for a CPU for {part}"));
-                    }
-                    _ => {}
-                }
-                said
-            }
-        };
-        if let Some((share, what)) = path.lock.as_ref().filter(|(share, _)| *share >= 0.25) {
-            said.push_str(&format!(
-                "; {} of the time threads hold each other up, {what}",
-                percent(*share)
-            ));
-        }
-        said
-    }
-
-    /// The function that has a fifth of the samples at least; nothing of few samples.
-    fn hottest(&self) -> Option<String> {
-        /// Fewer samples do not tell a function.
-        const FEW: u64 = 10;
-        let first = self.functions.iter().find(|f| !f.name.starts_with('('))?;
-        (self.samples >= FEW && first.own >= 20.0).then(|| visible(&first.name).into_owned())
-    }
-
-    /// By sums over threads, where there is no path: of the machine, and of recordings without
-    /// the records of switches.
-    fn verdict_of_sums(&self, busy: f64, cpu: Duration) -> String {
-        let ready = self.ready.unwrap_or_default();
-        let blocked = self.blocked.unwrap_or(ready);
-        // Those of several who sleep may wait for the others.
-        let is_crowded = self.threads.len() > 1 && ready > cpu && (busy >= 0.5 || ready > blocked);
-        match busy {
-            b if b >= 1.5 && is_crowded => format!("it keeps {b:.1} CPUs busy, and {CROWDED}"),
-            b if b >= 1.5 => format!("it keeps {b:.1} CPUs busy"),
-            _ if is_crowded => CROWDED.to_owned(),
-            _ if self.threads.len() <= 1 && ready > blocked.max(cpu) => {
-                "it waits for a CPU: others keep the machine busy".to_owned()
-            }
-            b if b >= 0.75 => "it is busy: a faster CPU or less work would help".to_owned(),
-            b => {
-                let largest = self.waits.as_ref().and_then(|w| w.largest.as_ref());
-                let largest = largest.map(|what| format!(", mostly {what}"));
-                format!(
-                    "it waits for {:.0}% of the time{} (the functions below are of the rest)",
-                    100.0 * (1.0 - b),
-                    largest.unwrap_or_default()
-                )
-            }
-        }
-    }
-
     fn function_table(&self, limit: usize, o: &mut String) {
         if self.functions.is_empty() {
             return;
         }
         let _ = writeln!(
             o,
-            "\nWhere the CPU time went (self: in the function; total: with what it called)"
+            "\nWhere the CPU time went (self: the function alone; total: with callees)"
         );
         let _ = writeln!(o, "    self   total  function");
         for f in self.functions.iter().take(limit) {
@@ -558,10 +411,10 @@ mod tests {
                 .to_text()
         };
         assert!(of(1000, 950, 20, 0, 0).contains("In short  it is busy"));
-        assert!(of(1000, 50, 250, 0, 700).contains(
-            "it waits for 70% of the time (the functions below are of the rest); \
-             83% of its CPU time is in the kernel"
-        ));
+        assert!(
+            of(1000, 50, 250, 0, 700)
+                .contains("it waits for 70% of the time; 83% of its CPU time is in the kernel")
+        );
         assert!(of(1000, 300, 0, 600, 100).contains("it waits for a CPU"));
         assert!(of(1000, 3000, 100, 0, 0).contains("keeps 3.1 CPUs busy"));
         assert!(!of(5, 1, 1, 0, 0).contains("In short"));

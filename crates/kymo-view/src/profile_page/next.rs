@@ -1,9 +1,9 @@
-//! Where to look next: for what most of the time went to, the command that says more.
+//! Next steps: the command with details about the largest share of the time.
 
 use kymo_analysis::offcpu::OffCpuCause;
 use kymo_model::shell_word;
 
-/// What was profiled, as words of a command line.
+/// Profiled target, as words of a command line.
 #[derive(Clone, Debug, Default)]
 pub enum ProfileTarget {
     /// Nothing that another command could look at.
@@ -22,7 +22,7 @@ pub enum ProfileTarget {
 /// A command that says more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextStep {
-    /// What it tells.
+    /// Purpose of the command.
     pub what: &'static str,
     /// The command.
     pub command: String,
@@ -44,7 +44,7 @@ pub(super) fn next_steps(
     };
     let mut step = |what, command| steps.push(NextStep { what, command });
     if let Some((cause, tid)) = waits {
-        let lock = "who waits for which lock";
+        let lock = "locks and their waiters";
         let answer = match cause {
             _ if live.is_empty() => None,
             OffCpuCause::Futex => Some((lock, "kymo lock contention --futex")),
@@ -52,17 +52,17 @@ pub(super) fn next_steps(
                 Some((lock, "kymo lock contention"))
             }
             OffCpuCause::Disk | OffCpuCause::PageFault | OffCpuCause::AsyncIo => {
-                Some(("which requests to which device", "kymo io top"))
+                Some(("block requests by process and device", "kymo io top"))
             }
             OffCpuCause::Preempted | OffCpuCause::Woken | OffCpuCause::New => {
-                Some(("who waits how long for a CPU", "kymo sched latency -p"))
+                Some(("waits for a CPU, by task", "kymo sched latency -p"))
             }
             _ => None,
         };
         if let Some((what, command)) = answer {
             step(what, format!("{command}{live}"));
         }
-        let why = "what it really waited for, through other tasks";
+        let why = "critical path through other tasks";
         match target {
             _ if cause.is_runnable() => {}
             ProfileTarget::Command(words) => step(why, format!("kymo why -- {words}")),
@@ -77,7 +77,7 @@ pub(super) fn next_steps(
         }
     }
     if let Some(function) = function {
-        let what = "which instructions and lines of it";
+        let what = "its instructions and source lines";
         let name = shell_word(function);
         match target {
             ProfileTarget::Command(words) => {

@@ -1,5 +1,5 @@
 //! One tree of all time: what ran, by samples, and what was waited for, by the stacks of waits.
-//! Both are told apart by name, so that a function is one line whether it ran or waited.
+//! Both are grouped by name, so that a function is one line whether it ran or waited.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -196,7 +196,7 @@ pub(super) fn write(steps: &[TimeStep], all: Duration, o: &mut String) {
     if steps.is_empty() {
         return;
     }
-    let _ = writeln!(o, "\nWhere all of it went, callers first (on and off the CPU)");
+    let _ = writeln!(o, "\nCall tree, callers first (on and off the CPU)");
     let _ = writeln!(o, "   share      on CPU     off CPU  function");
     for step in steps {
         let share = 100.0 * ratio((step.on + step.off).as_secs_f64(), all.as_secs_f64());

@@ -1,4 +1,4 @@
-//! What the time of a command went to, on and off the CPU, and who ended its longest waits.
+//! Time of a command, on and off CPU, and the wakers of its longest waits.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -44,10 +44,14 @@ pub(super) struct WaitPair {
 pub(super) struct PathShares {
     pub(super) running: f64,
     pub(super) without_cpu: f64,
+    /// Running or not: events were lost.
+    pub(super) uncertain: f64,
     /// Blocked or throttled, the most first, with cause and place in words.
     pub(super) blocked: Vec<(OffCpuCause, f64, String)>,
     /// The largest wait for a lock that another thread of the program held.
     pub(super) lock: Option<(f64, String)>,
+    /// Waits of a server that may have nothing to do, the largest of them in words.
+    pub(super) idle: Option<(f64, String)>,
 }
 
 impl PathShares {
@@ -60,41 +64,29 @@ impl PathShares {
         let causes = path.causes().into_iter();
         let blocked = causes
             .map(|(cause, nanos)| (cause, part(nanos), text_of(table, cause, path.stack(cause))));
-        let is_lock = |stack: &StackNode| {
-            let names = table.stacks.names(*stack);
-            let is = |name: &str| {
-                name.contains("lll_lock")
-                    || name.contains("mutex_lock")
-                    || name.contains("lock_slow")
-                    || name.contains("lock_contended")
-                    || name.contains("rwlock")
-            };
-            names.iter().any(|name| is(name))
-                && !names.iter().any(|n| n.contains("pthread_cond") || n.contains("join"))
-        };
-        let locks = path.through.iter().filter_map(|((cause, stack), nanos)| {
-            let stack = (*stack).filter(|stack| *cause == OffCpuCause::Futex && is_lock(stack))?;
-            Some((*nanos, stack))
-        });
-        let mut held: (u64, Option<(u64, StackNode)>) = (0, None);
-        for (nanos, stack) in locks {
-            held.0 = held.0.saturating_add(nanos);
-            held.1 = held.1.max(Some((nanos, stack)));
-        }
-        // Waits within waits are part of both.
-        let lock = held.1.map(|(_, stack)| {
-            (part(held.0.min(all)), text_of(table, OffCpuCause::Futex, Some(stack)))
-        });
+        let lock = path
+            .locks(&table.stacks)
+            .map(|(nanos, stack)| (part(nanos), text_of(table, OffCpuCause::Futex, Some(stack))));
         Some(PathShares {
             running: part(path.running),
             without_cpu: part(path.without_cpu),
+            uncertain: part(path.uncertain),
             blocked: blocked.collect(),
             lock,
+            idle: path
+                .idle(&table.stacks)
+                .map(|(nanos, cause, stack)| (part(nanos), text_of(table, cause, stack))),
         })
     }
 }
 
 impl PathShares {
+    /// Whether most of it is spent on a CPU.
+    pub(super) fn is_busy(&self) -> bool {
+        let blocked = self.blocked.first().map_or(0.0, |(_, share, _)| *share);
+        self.running >= blocked.max(self.without_cpu)
+    }
+
     /// The wait that most of the path went to, or went around: a lock that threads of the program
     /// hold each other up on is worth a look where the holder runs, too.
     fn largest_wait(&self) -> Option<OffCpuCause> {
@@ -117,15 +109,21 @@ pub struct WaitSection {
     pairs: Vec<WaitPair>,
     /// Threads that never ran, where others did.
     idle_threads: u64,
-    /// What most of the time off the CPU went to, and where in the program.
+    /// Largest cause of time off CPU, and its position in the program.
     pub(super) largest: Option<String>,
-    /// The same as a cause.
+    /// Largest cause of time off CPU.
     pub(super) cause: Option<OffCpuCause>,
     /// Parts of the critical path, where it is known.
     pub(super) path: Option<PathShares>,
 }
 
 impl WaitSection {
+    /// Section of a path alone.
+    #[cfg(test)]
+    pub(super) fn of_path(path: PathShares) -> WaitSection {
+        WaitSection { path: Some(path), ..WaitSection::default() }
+    }
+
     /// Section of these waits; `running` is the time on the CPU, `ran` says whether a thread is
     /// one of those that run.
     pub fn new(table: &WaitTable, running: u64, ran: &dyn Fn(u32) -> bool) -> WaitSection {
@@ -160,7 +158,7 @@ impl WaitSection {
                 idle: <(u64, Duration)>::default(),
             });
         }
-        // What nobody waits for comes last.
+        // Waits of idle workers come last.
         let worker = OffCpuCause::IdleWorker.text();
         let key = |r: &TimeRow| (r.what == worker, std::cmp::Reverse(r.shown()));
         rows[1..].sort_by_key(key);
@@ -201,17 +199,24 @@ impl WaitSection {
         self.pairs.iter().map(|p| p.json.clone()).collect()
     }
 
-    /// Appends the table.
-    pub(super) fn write(&self, o: &mut String) {
+    /// Appends the table; several causes with shares below `least` share one row.
+    pub(super) fn write(&self, o: &mut String, least: f64) {
         let all = self.all();
+        let share = |time: Duration| 100.0 * ratio(time.as_secs_f64(), all.as_secs_f64());
+        let has_time = |r: &&TimeRow| r.idle.1.is_zero() || !r.shown().is_zero();
+        let is_small = |r: &TimeRow| share(r.shown()) < 100.0 * least;
+        let rest = self.rows.iter().filter(has_time).filter(|r| is_small(r));
+        let rest = rest.fold((0, Duration::ZERO), |(count, sum), r| (count + 1, sum + r.shown()));
+        // A single row says more than "1 other cause", on the same number of lines.
+        let folds = rest.0 > 1;
         let _ = writeln!(o, "\nWhere the time went (all threads, on and off the CPU)");
         let _ = writeln!(
             o,
             "  {:<34} {:>10} {:>7} {:>9} {:>10}",
             "time", "total", "share", "count", "longest"
         );
-        for row in self.rows.iter().filter(|r| r.idle.1.is_zero() || !r.shown().is_zero()) {
-            let share = 100.0 * ratio(row.shown().as_secs_f64(), all.as_secs_f64());
+        for row in self.rows.iter().filter(has_time).filter(|r| !folds || !is_small(r)) {
+            let share = share(row.shown());
             let count = row.count.map(|count| count.saturating_sub(row.idle.0));
             let line = format!(
                 "  {:<34} {:>10} {share:>6.1}% {:>9} {:>10}",
@@ -221,6 +226,10 @@ impl WaitSection {
                 row.max.map_or(String::new(), time)
             );
             let _ = writeln!(o, "{}", visible(line.trim_end()));
+        }
+        if folds {
+            let what = format!("{} other causes", rest.0);
+            let _ = writeln!(o, "  {what:<34} {:>10} {:>6.1}%", time(rest.1), share(rest.1));
         }
         if self.idle_threads > 0 {
             let what =
@@ -239,7 +248,7 @@ impl WaitSection {
         if self.pairs.is_empty() {
             return;
         }
-        let _ = writeln!(o, "\nThe longest waits, and who ended them");
+        let _ = writeln!(o, "\nLongest waits, with the stacks that ended them");
         for pair in &self.pairs {
             let _ = writeln!(o, "  {}", visible(&pair.title));
             let stack: Vec<&str> = pair.stack.iter().map(String::as_str).collect();
@@ -388,11 +397,11 @@ fn largest_text(table: &WaitTable, cause: OffCpuCause, ran: &dyn Fn(u32) -> bool
 
 /// A cause with its object and the functions of the program that wait.
 fn text_of(table: &WaitTable, cause: OffCpuCause, stack: Option<StackNode>) -> String {
+    let names = stack.map_or_else(Vec::new, |stack| table.stacks.names(stack));
+    let object = names.first().and_then(|name| name.strip_prefix("[futex ")?.strip_suffix(']'));
+    let object = object.map_or_else(String::new, |name| format!(" {}", shown(name.as_bytes())));
     let place = stack.map_or_else(String::new, |stack| functions(table, stack));
     let place = if place.is_empty() { place } else { format!(", in {place}") };
-    let stack = stack.map_or_else(Vec::new, |stack| table.stacks.names(stack));
-    let object = stack.first().and_then(|name| name.strip_prefix("[futex ")?.strip_suffix(']'));
-    let object = object.map_or_else(String::new, |name| format!(" {}", shown(name.as_bytes())));
     format!("{}{object}{place}", cause.text().replace("blocked: ", "blocked on "))
 }
 
@@ -430,5 +439,31 @@ fn pair(table: &WaitTable, wait: &StackWaits) -> WaitPair {
         stack: names(table, Some(*stack)),
         by,
         waker: names(table, waker.and_then(|w| w.stack)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_small_cause_is_not_folded() {
+        let row = |what: &'static str, millis: u64| TimeRow {
+            what,
+            code: what,
+            total: Duration::from_millis(millis),
+            count: Some(1),
+            max: None,
+            idle: <(u64, Duration)>::default(),
+        };
+        let text = |rows: Vec<TimeRow>| {
+            let mut text = String::new();
+            WaitSection { rows, ..WaitSection::default() }.write(&mut text, 0.01);
+            text
+        };
+        let one = text(vec![row("running", 1000), row("disk", 500), row("pipe", 1)]);
+        assert!(one.contains("\n  pipe ") && !one.contains("other cause"), "{one}");
+        let two = text(vec![row("running", 1000), row("pipe", 1), row("poll", 2)]);
+        assert!(two.contains("\n  2 other causes ") && !two.contains("pipe"), "{two}");
     }
 }

@@ -62,7 +62,7 @@ impl StackBuilder {
         }) as u32
     }
 
-    /// Number of the task that a sample is of, as far as tasks are told apart.
+    /// Number of the task that a sample is of, as far as tasks are distinguished.
     pub(super) fn task(&mut self, comm: impl FnOnce() -> String, pid: u32, tid: u32) -> u32 {
         let task = StackTask {
             comm: if self.split == TaskSplit::None { String::new() } else { comm() },
@@ -135,7 +135,7 @@ impl StackBuilder {
         (*first, *last) = ((*first).min(from), (*last).max(to));
     }
 
-    /// What was made, by time.
+    /// Returns the stacks, sorted by time.
     pub(super) fn finish(mut self) -> Stacks {
         self.made.moments.sort_by_key(|m| m.time);
         self.made
@@ -168,7 +168,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// How many samples each event has.
+/// Returns the number of samples of each event.
 pub(super) fn samples_by_event(stacks: &Stacks) -> Vec<u64> {
     let mut samples = vec![0; stacks.events.len()];
     for s in &stacks.stacks {
@@ -177,7 +177,7 @@ pub(super) fn samples_by_event(stacks: &Stacks) -> Vec<u64> {
     samples
 }
 
-/// The same without all events but one, and without what only they need.
+/// Returns the stacks of one event, with only the functions, frames and tasks that they need.
 pub(super) fn only_event(all: &Stacks, event: u32) -> Stacks {
     let (mut functions, mut frames, mut tasks) = (Kept::new(), Kept::new(), Kept::new());
     let mut stacks: Kept<stacks::WeighedStack> = Kept::new();

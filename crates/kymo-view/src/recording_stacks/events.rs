@@ -57,7 +57,7 @@ impl WeightCounts {
     }
 }
 
-/// How many events are in the result, and with which stacks.
+/// Number of events in the result, by the kind of their stacks.
 #[derive(Clone, Copy, Debug, Default)]
 struct StackCounts {
     events: u64,
@@ -68,7 +68,7 @@ struct StackCounts {
     calls: u64,
 }
 
-/// What is known of the events of one layout.
+/// Prepared facts about the events of one layout.
 #[derive(Clone, Copy)]
 struct ClassPlan {
     is_stack: bool,
@@ -181,7 +181,7 @@ impl<'a> EventStacks<'a> {
         self.add(event, number, &frames, weight);
     }
 
-    /// What an event weighs, if it does.
+    /// Weight of an event, if it has one.
     fn weight(&mut self, event: &RecordedEvent<'_>, class: ClassPlan) -> Option<u64> {
         if self.plan.weight.field().is_none() {
             return Some(1);

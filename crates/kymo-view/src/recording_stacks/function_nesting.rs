@@ -17,7 +17,7 @@ struct OpenFunction {
 pub(super) struct NestingOwner {
     pub(super) instance: usize,
     pub(super) tid: u32,
-    /// Of idle tasks.
+    /// CPU of an idle task.
     pub(super) cpu: u32,
 }
 

@@ -49,9 +49,9 @@ pub enum StackError {
 pub struct RecordingStacks {
     /// The stacks.
     pub stacks: Stacks,
-    /// What could make them less than the truth.
+    /// Warnings about what could make them less than the truth.
     pub ledger: Ledger,
-    /// What could not be read.
+    /// Reason why a part could not be read.
     pub damage: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl RecordingStacks {
                 || other(None),
                 |batches| read.samples(source, (&mut data, Some(batches)), plan, parts),
             );
-            // A reading that failed tells of it itself.
+            // A failed reading reports itself.
             let (other, _) = other?;
             samples?;
             return Ok((other, read.finish(source, plan, (builder, weights))?));
@@ -191,7 +191,7 @@ impl RecordingStacks {
             self.ledger.push(Note { fact, ..note.clone() });
         }
         if let Some(damage) = &profile.stats.damaged {
-            self.damage.get_or_insert(format!("{damage}; what came before is converted"));
+            self.damage.get_or_insert(format!("{damage}; everything before it is converted"));
         }
         builder.begin_recording();
         add_profile(

@@ -1,4 +1,4 @@
-//! Selection and form of stacks: which events, what tells tasks apart, what events weigh.
+//! Selection and form of stacks: which events, grouping of tasks, weights of events.
 
 use kymo_analysis::payload_weights::WeightField;
 use kymo_events::{ClassOrigin, EventSelection, FieldId, FieldType, RecordedClass};
@@ -19,7 +19,7 @@ pub enum TaskSplit {
 /// Weight of a sample or event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SampleWeight {
-    /// What it stands for: nanoseconds of a clock, counts of an event.
+    /// Period of the sample: nanoseconds of a clock, counts of an event.
     Period,
     /// One.
     Samples,
@@ -126,7 +126,7 @@ impl std::str::FromStr for SampleWeight {
 /// Selection and form of the stacks of recordings.
 #[derive(Debug)]
 pub struct StackPlan<'a> {
-    /// Which events.
+    /// Selection of events.
     pub selection: &'a EventSelection,
     /// Short names of binaries that samples are in; all where there are none.
     pub binaries: &'a [String],
@@ -136,9 +136,9 @@ pub struct StackPlan<'a> {
     pub weight: SampleWeight,
     /// Samples one by one.
     pub moments: bool,
-    /// Addresses are told apart.
+    /// Addresses are distinguished.
     pub addresses: bool,
-    /// Functions that were inlined into others are frames of their own, and lines are told.
+    /// Functions that were inlined into others are frames of their own, and lines are shown.
     pub inlines: bool,
     /// Weights of one event only: they cannot be added up.
     pub one_event: bool,

@@ -18,7 +18,7 @@ pub(super) struct ProfilePart<'a> {
     pub(super) plan: &'a StackPlan<'a>,
     /// Weights by label, where a field weighs.
     pub(super) weights: Option<&'a PayloadWeights<'a>>,
-    /// Where time on the CPU weighs: each thread's, and the periods of all its samples.
+    /// Time on CPU and sum of periods of each thread, where time on CPU is the weight.
     pub(super) running: Option<&'a RunningShares>,
 }
 
@@ -73,11 +73,11 @@ struct ProfileStacks<'a> {
     frames: FxHashMap<FrameId, u32>,
 }
 
-/// Where samples of an event are counted.
+/// Target of an event's samples.
 #[derive(Clone, Copy)]
 struct EventSlot {
     event: u32,
-    /// Of an event that counts one by one, the frame that stands for it.
+    /// Frame of the event, if its samples count one each.
     frame: Option<u32>,
     /// Callers that the kernel recorded at most; with that many, more are missing.
     most: usize,
@@ -88,7 +88,7 @@ struct EventSlot {
 enum FunctionKey {
     /// A symbol, or a copy inlined into it.
     Symbol(SymId, Option<TextId>),
-    /// What has no symbol, by binary.
+    /// Code without a symbol, by binary.
     Nameless(Option<DsoId>),
 }
 
@@ -149,7 +149,7 @@ impl ProfileStacks<'_> {
         }
     }
 
-    /// What samples of a stack weigh; `None`: they do not count.
+    /// Weight of the samples of a stack; `None` if they do not count.
     fn weight(&self, stack: &Stack, samples: u64, period: u64) -> Option<u64> {
         let ProfilePart { profile, plan, weights, running } = self.part;
         let weight = match (&plan.weight, weights) {

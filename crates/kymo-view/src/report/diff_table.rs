@@ -17,7 +17,7 @@ use crate::{PerfColumn, PerfTable, percent};
 pub enum DiffComputation {
     /// Difference of shares.
     Delta,
-    /// The same, in the order of its size.
+    /// Absolute difference of shares.
     DeltaAbs,
     /// Ratio of periods.
     Ratio,

@@ -17,11 +17,11 @@ use crate::{
 
 /// Writer of a report.
 pub struct ReportWriter<'a> {
-    /// Where it goes.
+    /// Output.
     pub out: &'a mut dyn Write,
     /// Samples that are shown.
     pub profile: &'a Profile,
-    /// How they are shown.
+    /// Configuration of the report.
     pub config: &'a ReportConfig,
     /// Values of payloads.
     pub labels: &'a PayloadLabels,

@@ -16,6 +16,8 @@ pub struct LatencyView<'a> {
     pub causes: bool,
     /// Rows at most.
     pub most: usize,
+    /// Columns of the screen, if there is one.
+    pub columns: Option<usize>,
     /// With histograms of the delays.
     pub histogram: bool,
     /// Units of times.
@@ -26,6 +28,9 @@ pub struct LatencyView<'a> {
 
 const RULE: &str = "--------------------------------------------------------------------------\
 -----------------------------------------------------------------";
+
+/// Part of the rule above the columns of a narrow screen.
+const NARROW_RULE: usize = 86;
 
 impl LatencyView<'_> {
     /// Writes the answer, the table and the ledger.
@@ -92,31 +97,36 @@ impl LatencyView<'_> {
     }
 
     fn write_delays(&self, out: &mut dyn Write) -> io::Result<()> {
+        // A screen that is narrower than perf's columns shows them without the times of day.
+        let is_narrow = self.columns.is_some_and(|columns| columns <= RULE.len());
+        let rule = if is_narrow { &RULE[..NARROW_RULE] } else { RULE };
+        let times =
+            if is_narrow { "" } else { " Max delay start           | Max delay end          |" };
         writeln!(
             out,
-            "\n {RULE}\n  Task                  |   Runtime ms  | Switches | Avg delay ms    | \
-             Max delay ms    | Max delay start           | Max delay end          |\n {RULE}"
+            "\n {rule}\n  Task                  |   Runtime ms  | Switches | Avg delay ms    | \
+             Max delay ms    |{times}\n {rule}"
         )?;
         let ms = |row: TableRow<'_>, name: &str| self.rounded(row.number(name));
         let start = |row: TableRow<'_>| row.number("delay.max_start_ns");
         let seconds = |time| Seconds(time, self.units);
-        let layout = TextLayout {
-            indent: "",
-            gap: "|",
-            end: "",
-            columns: vec![
-                TextColumn::left("", 24, name),
-                TextColumn::left("", 0, |r| format!("{:>11} ms ", ms(r, "runtime_ns"))),
-                TextColumn::left("", 0, |r| format!("{:>9} ", r.number("switches"))),
-                TextColumn::left("", 0, |r| format!(" avg:{:>8} ms ", ms(r, "delay.average_ns"))),
-                TextColumn::left("", 0, |r| format!(" max:{:>8} ms ", ms(r, "delay.max_ns"))),
-                TextColumn::left("", 0, |r| format!(" max start: {:>12} s ", seconds(start(r)))),
-                TextColumn::left("", 0, |r| {
-                    let end = start(r) + r.number("delay.max_ns");
-                    format!(" max end: {:>12} s", seconds(end))
-                }),
-            ],
-        };
+        let mut columns = vec![
+            TextColumn::left("", 24, name),
+            TextColumn::left("", 0, |r| format!("{:>11} ms ", ms(r, "runtime_ns"))),
+            TextColumn::left("", 0, |r| format!("{:>9} ", r.number("switches"))),
+            TextColumn::left("", 0, |r| format!(" avg:{:>8} ms ", ms(r, "delay.average_ns"))),
+            TextColumn::left("", 0, |r| format!(" max:{:>8} ms ", ms(r, "delay.max_ns"))),
+        ];
+        if !is_narrow {
+            columns.push(TextColumn::left("", 0, |r| {
+                format!(" max start: {:>12} s ", seconds(start(r)))
+            }));
+            columns.push(TextColumn::left("", 0, |r| {
+                let end = start(r) + r.number("delay.max_ns");
+                format!(" max end: {:>12} s", seconds(end))
+            }));
+        }
+        let layout = TextLayout { indent: "", gap: "|", end: "", columns };
         layout.write_rows(out, self.answer.table("tasks").first(self.most))?;
         self.write_total(out)
     }

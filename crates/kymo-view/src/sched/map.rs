@@ -155,7 +155,7 @@ impl<'a> MapWriter<'a> {
         (Some(self.columns.len() - 1), true)
     }
 
-    /// A0 … Z0, A1 … Z9, and from the begin again: there are no more.
+    /// A0 … Z0, A1 … Z9, and from the start again: there are no more.
     fn take_name(&mut self) -> ShortName {
         let name = self.next_name;
         let [letter, digit] = &mut self.next_name;

@@ -14,9 +14,9 @@ use crate::units::Span;
 
 /// Differences of counters as they are shown.
 pub struct SchedStatsView<'a> {
-    /// What happened, of one recording or of two that are compared.
+    /// Statistics of one recording, or of two that are compared.
     pub measured: &'a [SchedStats],
-    /// What counters count, instead of their names.
+    /// Whether the meanings of counters are shown instead of their names.
     pub meanings: bool,
 }
 
@@ -244,11 +244,11 @@ fn answer(stats: &SchedStats) -> String {
     text + "."
 }
 
-/// What follows from counters of load balancing.
+/// Results derived from counters of load balancing.
 struct Balance {
-    /// How often it moved tasks.
+    /// Number of successful balancing attempts.
     success: f64,
-    /// How many it moved.
+    /// Number of moved tasks.
     gained: f64,
 }
 

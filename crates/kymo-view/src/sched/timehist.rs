@@ -26,7 +26,7 @@ const SCHEDULER: [&str; 5] = [
 /// Lines that wait at most: a CPU with nothing to do may keep those of others for long.
 const MOST_WAITING: usize = 4096;
 
-/// What is shown of each line, and which lines.
+/// Columns and kinds of lines that are shown.
 #[derive(Clone, Debug, Default)]
 pub struct TimehistColumns {
     /// Lines for wake-ups, too.
@@ -81,7 +81,7 @@ pub struct TimehistWriter<'a> {
     has_waking: bool,
     /// Priorities that tasks got their CPUs with, where that is asked for.
     prios: FxHashMap<u32, i64>,
-    /// When tasks got another run queue since they ran.
+    /// Time at which tasks got another run queue since they ran.
     migrated: FxHashMap<u32, u64>,
 }
 
@@ -430,7 +430,7 @@ impl<'a> TimehistWriter<'a> {
             let line = OtherLine { kind, at: (step.time, step.cpu), task, by, cpus };
             return line.write_json(&mut self.out);
         }
-        // Who has another name since its last switch is told by the recording itself.
+        // Who has another name since its last switch is reported by the recording itself.
         let told = step.event.task();
         let renamed = by.filter(|t| told.is_named && told.tid == Some(t.tid) && !t.is_idle());
         let renamed = renamed.map(|t| t.with_info(*told));

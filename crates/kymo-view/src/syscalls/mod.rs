@@ -13,7 +13,7 @@ use crate::units::{
     Grouped, Millis, RoundedMillis, Seconds, Span, TimeUnits, grouped_count, shown, write_more,
 };
 
-/// What tables are shown.
+/// Tables that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummaryMode {
     /// One table of all threads, and one of the threads.
@@ -38,14 +38,16 @@ impl FromStr for SummaryMode {
 pub struct SyscallView<'a> {
     /// The answer.
     pub answer: &'a Answer,
-    /// What the slowest calls waited for.
+    /// Slowest calls with their waits.
     pub slowest: &'a [SlowCall],
-    /// Which tables.
+    /// Selection of tables.
     pub mode: SummaryMode,
     /// Rows of threads that are shown at most.
     pub threads: usize,
     /// Rows of calls at most.
     pub most: usize,
+    /// Columns of the screen, if there is one.
+    pub columns: Option<usize>,
     /// With numbers by error.
     pub errno_summary: bool,
     /// With histograms of the calls that took most time.
@@ -55,6 +57,9 @@ pub struct SyscallView<'a> {
     /// The recording as arguments of a command, `-i FILE`.
     pub recording: String,
 }
+
+/// Columns of the table of calls with all numbers.
+const CALLS_WIDTH: usize = 126;
 
 /// Row with the largest total.
 fn longest(table: Table<'_>) -> Option<TableRow<'_>> {
@@ -143,14 +148,21 @@ impl SyscallView<'_> {
             TextColumn::number("calls", 8, "count"),
             TextColumn::number("errors", 7, "errors"),
             ms("total", 10, "total_ns").with_unit("(msec)"),
-            ms("min", 9, "min_ns").with_unit("(msec)"),
-            ms("avg", 9, "average_ns").with_unit("(msec)"),
-            ms("p50", 9, "p50_ns").with_unit("(msec)"),
-            ms("p99", 9, "p99_ns").with_unit("(msec)"),
-            ms("max", 9, "max_ns").with_unit("(msec)"),
-            TextColumn::right("stddev", 8, |r| format!("{:.2}%", r.float("stddev_percent")))
-                .with_unit("(%)"),
         ];
+        let is_narrow = self.columns.is_some_and(|columns| columns < CALLS_WIDTH);
+        if !is_narrow {
+            columns.push(ms("min", 9, "min_ns").with_unit("(msec)"));
+        }
+        columns.push(ms("avg", 9, "average_ns").with_unit("(msec)"));
+        if !is_narrow {
+            columns.push(ms("p50", 9, "p50_ns").with_unit("(msec)"));
+        }
+        columns.push(ms("p99", 9, "p99_ns").with_unit("(msec)"));
+        columns.push(ms("max", 9, "max_ns").with_unit("(msec)"));
+        if !is_narrow {
+            let error = |r: TableRow<'_>| format!("{:.2}%", r.float("stddev_percent"));
+            columns.push(TextColumn::right("stddev", 8, error).with_unit("(%)"));
+        }
         // Of all calls, or of none.
         if self.answer.table("calls").rows().any(|row| row.has("blocked_ns")) {
             columns.push(ms("blocked", 9, "blocked_ns").with_unit("(msec)"));
@@ -214,7 +226,7 @@ impl SyscallView<'_> {
         if slowest.rows.is_empty() {
             return Ok(());
         }
-        writeln!(out, "\n   The slowest calls:")?;
+        writeln!(out, "\n   Slowest calls")?;
         for (row, slow) in slowest.rows().zip(self.slowest) {
             let result = match slow.result {
                 -4095..0 => format!("-1 {}", row.text("errno")),
@@ -245,7 +257,7 @@ fn thread_name(thread: TableRow<'_>) -> String {
     }
 }
 
-/// What a call's time went to, in words.
+/// Breakdown of a call's time, in words.
 pub fn call_time_words(waits: &CallWaits, duration: u64) -> String {
     let mut parts = Vec::new();
     for block in &waits.blocks {

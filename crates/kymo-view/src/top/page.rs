@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::percent;
 use crate::units::{Span, shown};
 
-/// Which rows are shown, and how.
+/// Selection and layout of the rows.
 #[derive(Clone, Debug)]
 pub struct TopShape {
     /// Rows by what was called from them, too, and not only by what they are themselves.
@@ -19,7 +19,7 @@ pub struct TopShape {
     pub filter: String,
     /// Percentages are of the samples that are shown, not of all.
     pub relative: bool,
-    /// Only rows of at least this percentage.
+    /// Hide rows below this percentage.
     pub least: f64,
     /// Only rows of more samples than this; of rows by their callees this means nothing.
     pub least_samples: u64,
@@ -49,7 +49,7 @@ impl Default for TopShape {
 /// A row with its names.
 #[derive(Clone, Debug)]
 pub struct TopLine {
-    /// What it is of.
+    /// Key of the row.
     pub key: RowKey,
     /// Names, one for each key.
     pub cells: Vec<String>,

@@ -8,7 +8,7 @@ use kymo_model::format_width;
 use super::page::TopPage;
 use crate::percent;
 
-/// What the first line says beside the samples.
+/// Parts of the first line other than the samples.
 #[derive(Clone, Debug, Default)]
 pub struct TopHeader {
     /// Samples a second.
@@ -17,7 +17,7 @@ pub struct TopHeader {
     pub lost: (u64, u64),
     /// The sampling frequency and the event: `4000Hz cpu-clock`.
     pub event: String,
-    /// Whose samples: `all, 2 CPUs`.
+    /// Target of the samples: `all, 2 CPUs`.
     pub target: String,
 }
 

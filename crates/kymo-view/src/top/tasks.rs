@@ -8,7 +8,7 @@ use kymo_analysis::task_activity::{ActivityInterval, ActivityRow, ActivityState}
 use crate::percent;
 use crate::units::shown;
 
-/// What is shown of an interval.
+/// Limits of the table of an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct ActivityColumns {
     /// CPUs of the machine.
@@ -19,7 +19,7 @@ pub struct ActivityColumns {
     pub width: usize,
 }
 
-/// What rows are ordered by.
+/// Sort key of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ActivitySort {
     /// Time on a CPU.
@@ -69,7 +69,7 @@ impl ActivitySort {
     }
 }
 
-/// Writes an interval: one line about all, then the tasks.
+/// Writes an interval: one line about all tasks, then the chosen ones.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -77,6 +77,7 @@ pub fn write_tasks(
     out: &mut dyn Write,
     interval: &ActivityInterval,
     columns: ActivityColumns,
+    is_chosen: &dyn Fn(&ActivityRow) -> bool,
 ) -> io::Result<()> {
     let length = interval.to.saturating_sub(interval.from);
     let seconds = length as f64 / 1e9;
@@ -94,7 +95,7 @@ pub fn write_tasks(
     let titles =
         "   Run%   Wait%  Block%  Switches  Longest ms     Tid  Command           Now (mostly)";
     write_line(out, titles, columns.width)?;
-    for row in interval.rows.iter().take(columns.most) {
+    for row in interval.rows.iter().filter(|row| is_chosen(row)).take(columns.most) {
         let share = |time: u64| percent(time, length);
         let line = format!(
             "{:6.2}% {:6.2}% {:6.2}%  {:>8}  {:>10.3} {:>7}  {:<16}  {}",
@@ -117,7 +118,7 @@ fn write_line(out: &mut dyn Write, line: &str, width: usize) -> io::Result<()> {
     writeln!(out, "{cut}")
 }
 
-/// What a task does, and what it was blocked on longest if that is something else.
+/// State of a task, and the cause of its longest block if that differs.
 fn state(row: &ActivityRow) -> String {
     let now = match row.now {
         ActivityState::Unknown => "?".to_owned(),

@@ -1,4 +1,4 @@
-//! What could make a live profile wrong: as the last line of a screen, and as a ledger.
+//! Warnings about a live profile: as the last line of a screen, and as a ledger.
 
 use kymo_analysis::live_profile::{LiveProfile, LiveRows};
 use kymo_model::{Note, NoteKind, counted};
@@ -16,7 +16,7 @@ pub struct TopLosses {
 }
 
 impl TopLosses {
-    /// Losses that the rings have told of.
+    /// Losses that the rings have reported.
     pub fn of(profile: &LiveProfile) -> TopLosses {
         let stats = profile.stats();
         TopLosses {
@@ -37,7 +37,8 @@ pub fn top_status(profile: &LiveProfile, sums: &LiveRows) -> String {
     };
     tell(losses.lost, "lost");
     tell(losses.throttled, "times throttled");
-    tell(profile.dropped_early(), "dropped for want of memory");
+    let is_cut = profile.are_pages_cut();
+    tell(if is_cut { profile.dropped_early() } else { 0 }, "dropped for lack of memory");
     if sums.unnamed > 0 {
         parts.push(format!("{:.1}% without a symbol", percent(sums.unnamed, sums.samples)));
     }
@@ -71,6 +72,12 @@ pub fn top_ledger(
 ) -> Ledger {
     let mut ledger = Ledger::from_notes(notes);
     let losses = TopLosses::of(profile);
+    if sums.samples == 0 && sums.all_period > 0 {
+        let fact = "no sample matches --comms, --dsos and --symbols, though samples were taken";
+        ledger.note(NoteKind::Empty, fact, None);
+    } else if sums.samples == 0 {
+        ledger.tell(NoteKind::Empty, "the last page has no samples: no event happened in it", None);
+    }
     if losses.lost > 0 {
         let fact =
             counted(losses.lost, "event lost: the ring was full", "events lost: the ring was full");
@@ -84,10 +91,17 @@ pub fn top_ledger(
     if profile.dropped_early() > 0 {
         let fact = counted(
             profile.dropped_early(),
-            "sample dropped before its time",
-            "samples dropped before their time",
+            "sample dropped before its time (memory limit reached)",
+            "samples dropped before their time (memory limit reached)",
         );
-        ledger.note(NoteKind::Scope, fact, Some("a lower -F, or a shorter --history".into()));
+        let advice = Some("a lower -F, or a shorter --history".into());
+        if profile.are_pages_cut() {
+            ledger.note(NoteKind::Scope, fact, advice);
+        } else {
+            let (first, end) = profile.span().unwrap_or_default();
+            let kept = end.saturating_sub(first) as f64 / 1e9;
+            ledger.tell(NoteKind::Scope, format!("{fact}: {kept:.0} s are kept"), advice);
+        }
     }
     if profile.without_end() > 0 {
         let fact = counted(
@@ -100,7 +114,7 @@ pub fn top_ledger(
     if has_broken_chains(sums) {
         let fact = format!(
             "{} of {} user stacks do not lead to the beginning of the program or thread: they end \
-             at once, or in no binary",
+             immediately, or in no binary",
             sums.broken_chains, sums.chains
         );
         ledger.note(NoteKind::FramePointers, fact, Some("--call-graph dwarf".into()));

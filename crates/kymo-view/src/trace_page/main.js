@@ -256,9 +256,9 @@ function resized() { makeRows(); redraw(); drawFlames(); if (STATE.tab === "even
 function start() {
   $("title").textContent = $("title").title = HEAD.title;
   document.title = HEAD.title + " \u2013 kymo view";
-  const doubts = HEAD.notes.filter(n => n.doubt).length;
-  $("trust").textContent = doubts ? `Ledger: ${doubts} doubt${doubts > 1 ? "s" : ""}` : "Ledger";
-  $("trust").classList.toggle("doubt", doubts > 0);
+  const warnings = HEAD.notes.filter(n => n.doubt).length;
+  $("trust").textContent = warnings ? `Ledger: ${warnings} warning${warnings > 1 ? "s" : ""}` : "Ledger";
+  $("trust").classList.toggle("doubt", warnings > 0);
   for (const [name, cls] of [["Time, s", "r"], ["CPU", "r"], ["Task", ""], ["Event", ""], ["Fields", ""]]) $("event-head").append(element("span", { class: cls }, name));
   HEAD.classes.forEach((name, i) => $("kind").append(element("option", { value: name }, `${name} (${grouped(HEAD.classCounts[i])})`)));
   restore();

@@ -38,7 +38,7 @@ const SCRIPT: [&str; 7] = [
     include_str!("main.js"),
 ];
 
-/// What a page shows.
+/// Contents of a page.
 pub struct TracePage<'a> {
     /// Tracks over time.
     pub tracks: &'a TraceTracks,
@@ -48,7 +48,7 @@ pub struct TracePage<'a> {
     pub stacks: &'a Stacks,
     /// Stacks of a recording to compare with, and that as a shell takes it.
     pub baseline: Option<(&'a Stacks, &'a str)>,
-    /// What could make it wrong.
+    /// Warnings about the contents.
     pub ledger: &'a Ledger,
     /// Its title.
     pub title: &'a str,
@@ -60,9 +60,9 @@ pub struct TracePage<'a> {
     pub path: Value,
     /// Process of the recorded command, which comes first.
     pub command: Option<u32>,
-    /// Which clock the times are of.
+    /// Clock of the times.
     pub clock: &'a str,
-    /// What is shown first, as a fragment of its address; that of the address goes before it.
+    /// Initial view, as a fragment of the page's address; a fragment in the address has precedence.
     pub fragment: &'a str,
 }
 
@@ -86,7 +86,7 @@ pub struct ServedPage {
     pub html: Vec<u8>,
     /// The pieces, compressed with deflate, behind each other.
     pub file: File,
-    /// Where each is: offset and length.
+    /// Offset and length of each piece.
     pub pieces: Vec<(u64, usize)>,
 }
 

@@ -53,7 +53,7 @@ function showLedger() {
   const pane = $("pane-ledger");
   pane.replaceChildren();
   const notes = [...HEAD.notes].sort((a, b) => b.doubt - a.doubt);
-  if (!notes.length) pane.append(element("p", { class: "empty" }, "Nothing makes this result doubtful."));
+  if (!notes.length) pane.append(element("p", { class: "empty" }, "No warnings."));
   for (const n of notes) pane.append(element("div", { class: "note" + (n.doubt ? " doubt" : "") }, element("b", {}, (n.doubt ? "Trust: " : "Note: ") + n.kind), " " + n.fact, n.advice ? element("i", {}, "\u2192 " + n.advice) : ""));
   pane.append(element("p", { class: "empty" }, `${grouped(HEAD.events)} events, ${grouped(HEAD.samples.count)} stacks of samples and switches; written by kymo ${HEAD.version}. The recording stays the truth: this page is a print of it.`));
 }

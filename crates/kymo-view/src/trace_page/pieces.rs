@@ -17,7 +17,7 @@ const PART: usize = 5 << 20;
 /// Pieces that are compressed at a time.
 const MOST_PACKING: usize = 3;
 
-/// Where pieces go as they get full.
+/// Output of full pieces.
 pub(super) enum PieceTarget<'o> {
     /// Into the page, as text in elements of it.
     Page(&'o mut dyn Write),

@@ -1,5 +1,5 @@
-//! What a served address shows while its recording is read: the events over time, as far as they
-//! are known, and how far that is. It asks again by itself until the page is there.
+//! Progress page of a served address while its recording is read: the events over time, as far as
+//! they are known, and the share that was read. It reloads itself until the page is ready.
 
 use std::fmt::Write as _;
 

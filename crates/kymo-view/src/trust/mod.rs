@@ -42,7 +42,7 @@ fn note_reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
         ledger.note(NoteKind::Throttled, fact, advice);
     }
     if let Some(d) = &s.damaged {
-        let fact = format!("{d}; what came before is shown");
+        let fact = format!("{d}; everything before it is shown");
         ledger.note(NoteKind::Damaged, fact, None);
     }
     if s.unfinished {
@@ -87,7 +87,7 @@ fn note_reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
         }
         if e.bad_chains > 0 {
             let (bad, all) = (e.bad_chains, e.samples);
-            let fact = format!("{name}: {bad} of {all} call chains make no sense and are left out");
+            let fact = format!("{name}: {bad} of {all} call chains are invalid and left out");
             let advice = "build with -fno-omit-frame-pointer or -C force-frame-pointers=yes";
             ledger.note(NoteKind::Chains, fact, Some(advice.into()));
         }
@@ -195,8 +195,7 @@ impl<'a> NamelessCode<'a> {
         }
         if self.is_missing {
             return Some(format!(
-                "the recorded file of {worst} is not there: put it under a directory and name that \
-                 with --symfs, or bring a bundle from where it was recorded (kymo bundle)"
+                "the recorded file of {worst} is missing: name a directory that contains it with --symfs, or use a bundle from the machine of the recording (kymo bundle)"
             ));
         }
         // What has no file has no symbols to install.

@@ -1,5 +1,4 @@
-//! How complete the unwound stacks of a recording are, for the ledger: shares,
-//! reasons, and what would help.
+//! Completeness of the unwound stacks of a recording, for the ledger: shares, reasons, and advice.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +14,9 @@ use crate::{Ledger, percent};
 
 /// Below this share of all stacks nothing is said of one reason.
 const HARMLESS_PERCENT: f64 = 0.1;
+/// Advice for stacks that end in code of a just-in-time compiler.
+const JIT_ADVICE: &str = "if it is JIT code, have the runtime keep frame pointers, as with java \
+                          -XX:+PreserveFramePointer";
 /// Binaries named for one reason.
 const NAMED: usize = 3;
 /// Sizes that are suggested for the copy; the last one is the kernel's limit.
@@ -40,9 +42,9 @@ pub fn note_unwinding(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
     parts.extend(
         others.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", share(*n))),
     );
-    // All of them complete is no reason for doubt.
-    if tally.complete == tally.stacks {
-        ledger.tell(NoteKind::Stacks, parts.concat(), None);
+    // Nearly all of them complete is no reason for doubt.
+    if percent(tally.stacks - tally.complete, tally.stacks) < FEW_PERCENT {
+        ledger.tell(NoteKind::Stacks, parts.join(", "), None);
         return;
     }
     ledger.note(NoteKind::Stacks, parts.join(", "), None);
@@ -62,7 +64,7 @@ pub fn note_chains(summary: &ReadSummary, ledger: &mut Ledger) {
 
 /// Functions that a program or a thread begins in. Where the C library keeps no
 /// frame pointers, `main` or the function behind it is as far as they lead.
-const OUTERMOST: [&str; 8] = [
+const OUTERMOST: [&str; 13] = [
     "_start",
     "main",
     "__libc_start_call_main",
@@ -71,9 +73,15 @@ const OUTERMOST: [&str; 8] = [
     "clone3",
     "__clone3",
     "__clone",
+    // Of a goroutine, and of the threads of Go's runtime.
+    "runtime.goexit",
+    "runtime.goexit.abi0",
+    "runtime.mstart",
+    "runtime.mstart.abi0",
+    "runtime.rt0_go.abi0",
 ];
-/// Below this share nothing is said of stacks by frame pointers.
-const FEW_PERCENT: f64 = 1.0;
+/// Up to this share of broken stacks is no reason for doubt: signals, starts and ends of functions.
+const FEW_PERCENT: f64 = 5.0;
 
 /// Notes how many stacks by frame pointers lead to where a program or a thread
 /// begins, and in which binaries the others end.
@@ -84,7 +92,7 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
         return;
     }
     let symbols = &profile.machine.symbols;
-    let (mut all, mut short) = (0, 0);
+    let (mut all, mut short, mut in_jit) = (0, 0, 0);
     let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
     for (stack, frames) in event.stacks() {
         let Some(outermost) = frames.iter().next_back().map(|f| profile.frame(f)) else { continue };
@@ -97,12 +105,16 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
         let name = name.split('@').next().unwrap_or(name);
         if !OUTERMOST.contains(&name) && name != "__libc_start_main" {
             short += stack.samples;
+            let kind = outermost.dso.and_then(|id| Some(symbols.get(id)?.kind));
+            in_jit += u64::from(kind == Some(DsoKind::PerfMap)) * stack.samples;
             *ends.entry(symbols.dso_name(outermost.dso)).or_default() += stack.samples;
         }
     }
     if percent(short, all) < FEW_PERCENT {
         return;
     }
+    // Neither has it call frame information that copies of stacks could be unwound with.
+    let is_jit = in_jit * 2 > short;
     let mut ends: Vec<(&str, u64)> = ends.into_iter().collect();
     ends.sort_by_key(|(name, n)| (std::cmp::Reverse(*n), *name));
     let named: Vec<String> =
@@ -115,8 +127,12 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
         by_number(short, "does", "do"),
         named.join(", ")
     );
-    let advice = "code there keeps no frame pointers: rebuild it with them, or record with \
-                  --call-graph dwarf";
+    let advice = if is_jit {
+        JIT_ADVICE
+    } else {
+        "code there keeps no frame pointers: rebuild it with them, or record with --call-graph \
+         dwarf"
+    };
     ledger.note(NoteKind::FramePointers, fact, Some(advice.into()));
 }
 
@@ -175,7 +191,7 @@ fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
     }
 }
 
-/// What is wrong, and what would help.
+/// Returns the defect and advice.
 fn explain(cfi_error: Option<CfiError>, worst: &str) -> (&'static str, Option<String>) {
     let symfs = "put the recorded file under a directory and name it with --symfs";
     match cfi_error {
@@ -183,7 +199,7 @@ fn explain(cfi_error: Option<CfiError>, worst: &str) -> (&'static str, Option<St
         // Memory that was recorded as data may be made code later.
         Some(CfiError::Memory) => (
             "memory of no file: JIT code without frame pointers, or no code",
-            Some("if it is JIT code, have the just-in-time compiler keep frame pointers".into()),
+            Some(JIT_ADVICE.into()),
         ),
         Some(CfiError::Missing) => ("the file is not there", Some(symfs.into())),
         Some(CfiError::Changed) => ("the file is not the one recorded", Some(symfs.into())),

@@ -18,7 +18,7 @@ pub fn note_symbols(symbols: &Resolver, ledger: &mut Ledger) {
         ledger.tell(NoteKind::Debuginfod, fact, None);
     }
     for (server, what) in report.failures {
-        let advice = "without its files some names may be missing; --no-debuginfod asks nobody";
+        let advice = "without its files some names may be missing; --no-debuginfod asks no server";
         ledger.note(NoteKind::Debuginfod, format!("{server}: {what}"), Some(advice.into()));
     }
 }
@@ -74,8 +74,7 @@ fn note_problem(problem: &Problem, ledger: &mut Ledger) {
             );
         }
         Problem::UnknownKernel => {
-            let fact = "which kernel it was recorded on is not known: kernel addresses have no \
-                        names";
+            let fact = "the recorded kernel is unknown: kernel addresses have no names";
             let advice = "give that kernel's symbols with --kallsyms or --vmlinux".to_owned();
             ledger.note(NoteKind::Kernel, fact, Some(advice));
         }

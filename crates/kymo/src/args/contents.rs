@@ -3,72 +3,72 @@
 use kymo_model::{AttrFlags, BranchType, RegisterNames, SampleType};
 use kymo_record::SampleContents;
 
-/// What samples carry beyond what they need.
+/// Optional contents of samples.
 #[derive(clap::Args)]
 pub(crate) struct ContentArgs {
-    /// Addresses of data in samples
+    /// Record data addresses in samples
     #[arg(short = 'd', long)]
     data: bool,
     /// Timestamps in samples (always on; accepted for compatibility)
     #[arg(short = 'T', long)]
     timestamp: bool,
-    /// The period in samples
+    /// Record the period in samples
     #[arg(short = 'P', long)]
     period: bool,
-    /// Raw bytes in samples (tracepoints' are always there)
+    /// Record raw data in samples (always on for tracepoints)
     #[arg(short = 'R', long)]
     raw_samples: bool,
-    /// The CPU in samples
+    /// Record the CPU in samples
     #[arg(long)]
     sample_cpu: bool,
-    /// The event's id in samples (always there with several events)
+    /// Record the event ID in samples (always on with several events)
     #[arg(long)]
     sample_identifier: bool,
-    /// Weights (costs, latencies) in samples of events that have them
+    /// Record weights (costs, latencies) in samples, where events have them
     #[arg(short = 'W', long)]
     weight: bool,
-    /// Transaction flags in samples of events that have them
+    /// Record transaction flags in samples, where events have them
     #[arg(long)]
     transaction: bool,
-    /// Physical addresses of data in samples
+    /// Record physical data addresses in samples
     #[arg(long)]
     phys_data: bool,
-    /// Page sizes of data addresses in samples
+    /// Record page sizes of data addresses in samples
     #[arg(long)]
     data_page_size: bool,
-    /// Page sizes of code addresses in samples
+    /// Record page sizes of code addresses in samples
     #[arg(long)]
     code_page_size: bool,
-    /// Registers of user space in samples: all, or those named (`?` lists them)
+    /// Record user-space registers in samples: all, or the given ones (`?` lists them)
     #[arg(long, value_name = "REG,…", num_args = 0..=1, require_equals = true,
           default_missing_value = "", value_parser = registers)]
     user_regs: Option<u64>,
-    /// Registers at the interrupt in samples: all, or those named (`?` lists them)
+    /// Record registers at the interrupt in samples: all, or the given ones (`?` lists them)
     #[arg(short = 'I', long, value_name = "REG,…", num_args = 0..=1, require_equals = true,
           default_missing_value = "", value_parser = registers)]
     intr_regs: Option<u64>,
-    /// Branch stacks in samples, of any taken branch
+    /// Record branch stacks of all taken branches
     #[arg(short = 'b', long, conflicts_with = "branch_filter")]
     branch_any: bool,
-    /// Branch stacks in samples, of these kinds: any, any_call, any_ret, ind_call, cond, u, k, …
+    /// Record branch stacks of these kinds: any, any_call, any_ret, ind_call, cond, u, k, …
     #[arg(short = 'j', long, value_name = "FILTER,…", value_parser = branches)]
     branch_filter: Option<BranchType>,
-    /// Leave the kernel out of all events
+    /// Exclude the kernel from all events
     #[arg(long, conflicts_with = "all_kernel")]
     all_user: bool,
-    /// Leave user space out of all events
+    /// Exclude user space from all events
     #[arg(long)]
     all_kernel: bool,
-    /// Only the user's part of call chains
+    /// Record only the user-space part of call chains
     #[arg(long, conflicts_with = "kernel_callchains")]
     user_callchains: bool,
-    /// Only the kernel's part of call chains
+    /// Record only the kernel part of call chains
     #[arg(long)]
     kernel_callchains: bool,
 }
 
 impl ContentArgs {
-    /// What samples carry.
+    /// Returns the requested contents of samples.
     pub(crate) fn contents(&self) -> SampleContents {
         let asked = [
             (self.data, SampleType::ADDR),
@@ -113,7 +113,7 @@ fn registers(text: &str) -> Result<u64, String> {
         let known = known.collect::<Vec<_>>().join(" ");
         match unknown {
             "?" => format!("there are {known}"),
-            _ => format!("there is no register {unknown:?}; there are {known}"),
+            _ => format!("unknown register {unknown:?}; known are {known}"),
         }
     })
 }
@@ -121,6 +121,6 @@ fn registers(text: &str) -> Result<u64, String> {
 fn branches(text: &str) -> Result<BranchType, String> {
     BranchType::parse(text).map_err(|unknown| {
         let known = BranchType::NAMES.map(|(name, _)| name).join(" ");
-        format!("there are no branches {unknown:?}; there are {known}")
+        format!("unknown branch filter {unknown:?}; known are {known}")
     })
 }

@@ -79,7 +79,7 @@ impl EventArgs {
         self.0.push(Typed::Event(event));
     }
 
-    /// The events that are meant.
+    /// The selected events.
     pub(crate) fn specs(&self, catalog: &Catalog) -> anyhow::Result<Vec<EventSpec>> {
         let mut specs: Vec<EventSpec> = Vec::new();
         let (mut last, mut groups) = (0, 0);
@@ -146,7 +146,7 @@ impl clap::Args for EventArgs {
             .arg(
                 event
                     .action(ArgAction::Append)
-                    .help("Events, as `kymo list` names them: a,b or {group,of,them}:u"),
+                    .help("Events, named as in `kymo list`: a,b or {group,of,events}:u"),
             )
             .arg(
                 filter

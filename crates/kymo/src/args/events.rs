@@ -4,11 +4,13 @@ use std::str::FromStr;
 
 use kymo_events::{EventSelection, FilterExpr, parse_times};
 
-/// Which events count.
+/// Selection of events.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct EventSelectionArgs {
-    /// Only events between START,STOP (seconds; either may be missing; several
-    /// space-separated), or in a share of the whole: 10%/2 (the second tenth), 0%-10%,30%-40%
+    /// Only this time range: START,STOP in seconds, or a share (10%-20%)
+    ///
+    /// START or STOP may be omitted; several ranges are separated by spaces. Shares of the
+    /// recording: 0%-10%,30%-40%, or 10%/2 for the second tenth.
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     pub(crate) time: Option<String>,
     /// Only events of these CPUs (`0,2-3`)
@@ -20,15 +22,18 @@ pub(crate) struct EventSelectionArgs {
     /// Only events of these threads
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     pub(crate) tid: Vec<u32>,
-    /// Only samples in these cgroups and those below them (paths or globs, as `record -G` takes
-    /// them); perf.data alone, if cgroups were recorded
+    /// Only samples in these cgroups (paths or globs), or below them
+    ///
+    /// Paths as for `record -G`; needs a perf.data with recorded cgroups.
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     pub(crate) cgroup: Vec<String>,
     /// Only these events (names or globs)
     #[arg(short = 'e', long = "event", value_name = "NAMES", value_delimiter = ',')]
     pub(crate) events: Vec<String>,
-    /// Only events with matching fields, in the syntax of the kernel's event filters:
-    /// `prev_prio < 100 && next_comm ~ "kworker*"`; also comm, pid, tid, cpu, event
+    /// Only events with matching fields: `prev_prio < 100`
+    ///
+    /// The syntax of the kernel's event filters: `prev_prio < 100 && next_comm ~ "kworker*"`; also
+    /// comm, pid, tid, cpu, event.
     #[arg(long, value_name = "EXPR", value_parser = FilterExprArg::from_str)]
     pub(crate) filter: Option<FilterExprArg>,
 }

@@ -21,8 +21,9 @@ const MAX_PROBES: usize = 128;
 /// Flags for them.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ProbeArgs {
-    /// Add this probe for the run, and take its events; same syntax as for `kymo probe`, a
-    /// program's with its path before it ('/usr/bin/x main argc')
+    /// Add this probe for the run, and record its events
+    ///
+    /// Same syntax as for `kymo probe`; for a program, its path first: '/usr/bin/x main argc'.
     #[arg(long = "probe", value_name = "[BINARY ]PROBE")]
     probes: Vec<String>,
 }
@@ -35,12 +36,12 @@ pub(crate) struct TemporaryProbes {
 }
 
 impl TemporaryProbes {
-    /// The events, as `-e` takes them.
+    /// Events, as `-e` takes them.
     pub(crate) fn events(&self) -> Vec<String> {
         self.guard.events()
     }
 
-    /// Removes the probes and tells if that failed.
+    /// Removes the probes and reports a failure.
     pub(crate) fn remove(self) -> anyhow::Result<()> {
         self.guard.remove().context("a probe of this run is still there")
     }
@@ -85,15 +86,15 @@ impl ProbeArgs {
         Ok(Some(TemporaryProbes { guard, _signals: signals }))
     }
 
-    /// Descriptions, those of one binary together. The binary may be their first word, if it
-    /// is an absolute path and no other is named.
+    /// Descriptions, those of one binary together. The binary may be their first word, if that is
+    /// a path and no other is named.
     fn by_binary(&self, exec: Option<&Path>) -> Vec<(Option<PathBuf>, Vec<String>)> {
         let mut all: Vec<(Option<PathBuf>, Vec<String>)> = Vec::new();
         for text in &self.probes {
             let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
             let binary = match exec {
                 Some(path) => Some(path.to_owned()),
-                None if words.first().is_some_and(|w| w.starts_with('/')) => {
+                None if words.len() > 1 && words.first().is_some_and(|w| is_path(w)) => {
                     Some(PathBuf::from(words.remove(0)))
                 }
                 None => None,
@@ -109,4 +110,10 @@ impl ProbeArgs {
         }
         all
     }
+}
+
+/// Whether the first word of a description is a binary. Sources of the kernel are named with
+/// slashes, too (`fs/open.c:12`), and so are groups of events (`group/event=function`).
+fn is_path(word: &str) -> bool {
+    ["/", "./", "../"].iter().any(|start| word.starts_with(start))
 }

@@ -11,7 +11,7 @@ use super::symbols::SymbolArgs;
 /// Flags that name the recording and where its symbols come from.
 #[derive(clap::Args)]
 pub(crate) struct RecordingArgs {
-    /// Recording to read; `-` is the standard input
+    /// Recording to read; `-`: standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(crate) struct SampleArgs {
 }
 
 impl SampleArgs {
-    /// The selection that the flags mean; binaries are for whoever knows symbols.
+    /// Selection by the flags; the caller with symbols applies that of binaries.
     pub(crate) fn selection(&self, source: &EventSource) -> anyhow::Result<EventSelection> {
         let selection = self.select.selection(self.comms.clone(), || Ok(source.span()?))?;
         source.check_events(&selection)?;

@@ -5,19 +5,19 @@ use kymo_events::EventSwitch;
 /// Events that switch.
 #[derive(clap::Args, Default)]
 pub(crate) struct SwitchArgs {
-    /// Only samples behind one of this event, until one that switches off (of perf.data)
+    /// Only samples after this event, until a --switch-off event (perf.data only)
     #[arg(long, value_name = "EVENT")]
     switch_on: Option<String>,
-    /// Only samples before one of this event, and behind one that switches on (of perf.data)
+    /// Only samples before this event, and after a --switch-on event (perf.data only)
     #[arg(long, value_name = "EVENT")]
     switch_off: Option<String>,
-    /// Count the samples that switch as well
+    /// Also include the --switch-on and --switch-off events
     #[arg(long)]
     show_on_off_events: bool,
 }
 
 impl SwitchArgs {
-    /// What they mean.
+    /// Returns the event switch of these options.
     pub(crate) fn switch(&self) -> EventSwitch {
         EventSwitch {
             on: self.switch_on.clone(),

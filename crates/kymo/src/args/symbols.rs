@@ -14,24 +14,26 @@ use kymo_view::trust::byte_size;
 /// Flags that say where symbols come from.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct SymbolArgs {
-    /// Kernel symbols from this file, of the form of /proc/kallsyms
+    /// Read kernel symbols from this file, in the format of /proc/kallsyms
     #[arg(long, value_name = "FILE")]
     pub(crate) kallsyms: Option<PathBuf>,
-    /// Kernel symbols from this uncompressed kernel image
+    /// Read kernel symbols from this uncompressed kernel image
     #[arg(short = 'k', long, value_name = "FILE")]
     pub(crate) vmlinux: Option<PathBuf>,
     /// Look for binaries and debug files under this directory
     #[arg(long, value_name = "DIR", value_parser = directory)]
     pub(crate) symfs: Option<PathBuf>,
-    /// Leave names as the compiler mangled them
+    /// Show mangled names
     #[arg(long)]
     pub(crate) no_demangle: bool,
     #[command(flatten)]
     pub(crate) servers: DebuginfodArgs,
-    /// Resolve with this bundle (see `kymo bundle`); one beside the recording is found by itself
+    /// Resolve symbols with this bundle (see `kymo bundle`)
+    ///
+    /// A bundle next to the recording is found without this option.
     #[arg(long, value_name = "FILE", conflicts_with = "no_bundle")]
     pub(crate) bundle: Option<PathBuf>,
-    /// Leave a bundle beside the recording alone
+    /// Ignore a bundle next to the recording
     #[arg(long)]
     pub(crate) no_bundle: bool,
 }
@@ -39,7 +41,7 @@ pub(crate) struct SymbolArgs {
 /// Flags of debuginfod.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct DebuginfodArgs {
-    /// Ask no debuginfod servers, even if DEBUGINFOD_URLS names some
+    /// Do not use debuginfod servers, even if DEBUGINFOD_URLS is set
     #[arg(long)]
     no_debuginfod: bool,
 }
@@ -55,7 +57,7 @@ impl DebuginfodArgs {
         Some(Arc::new(Client::new(config, bar)))
     }
 
-    /// The same without a word on the terminal, which is drawn on by others.
+    /// Returns the client without a progress bar, for commands that draw on the terminal.
     pub(crate) fn quiet_client(&self) -> Option<Arc<Client>> {
         let config = ClientConfig::from_env().filter(|_| !self.no_debuginfod)?;
         Some(Arc::new(Client::new(config, None)))
@@ -64,11 +66,7 @@ impl DebuginfodArgs {
 
 /// A directory that exists: without it everything would merely have no names.
 fn directory(text: &str) -> Result<PathBuf, String> {
-    if Path::new(text).is_dir() {
-        Ok(text.into())
-    } else {
-        Err("there is no such directory".into())
-    }
+    if Path::new(text).is_dir() { Ok(text.into()) } else { Err("no such directory".into()) }
 }
 
 impl SymbolArgs {
@@ -153,7 +151,7 @@ impl FetchBar {
                 text.push_str(&format!("fetching {} files… {}", many.len(), byte_size(got)))
             }
         }
-        // Nobody may be looking; what is fetched matters, not the bar.
+        // The fetch matters, not the bar, which may have no reader.
         let _ = crate::streams::control_stderr(&text);
     }
 }

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use anyhow::bail;
 use clap::Arg;
-use kymo_table::{Answer, SortAlias, SortKeys, check_columns};
+use kymo_table::{Answer, AnswerSchema, SortAlias, SortKeys, check_columns};
 use kymo_view::Ledger;
 
 /// Flags of a table.
 #[derive(Clone, clap::Args)]
 pub(crate) struct TableArgs {
-    /// Sort by these columns, numbers largest first; `-KEY` reverses the order
+    /// Sort by these columns, largest numbers first; `-KEY` reverses the order
     #[arg(
         short = 's',
         long,
@@ -19,10 +19,10 @@ pub(crate) struct TableArgs {
         allow_hyphen_values = true
     )]
     sort: Vec<String>,
-    /// Show only these columns (docs/json.md has their names)
+    /// Show only these columns (names: docs/json.md)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Rows at most
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// The table as comma-separated values
@@ -32,7 +32,7 @@ pub(crate) struct TableArgs {
 
 /// Words for the help of `--sort`, and its default.
 pub(crate) fn sort_by(keys: &'static str, default: &'static str) -> impl FnOnce(Arg) -> Arg {
-    move |arg| arg.help(format!("Sort by these: {keys}; or columns")).default_value(default)
+    move |arg| arg.help(format!("Sort keys: {keys}; or columns")).default_value(default)
 }
 
 /// Table of an answer that the flags are for.
@@ -57,10 +57,27 @@ pub(crate) struct OneTable {
     pub(crate) usual: Vec<&'static str>,
 }
 
+/// Definitions of all answers that are tables.
+fn answer_schemas() -> Vec<AnswerSchema> {
+    let mut all = kymo_analysis::answer_schemas();
+    all.push(kymo_view::diff::answer_schema());
+    all
+}
+
 impl TableArgs {
     /// Whether an order is asked for.
     pub(crate) fn is_sorted(&self) -> bool {
         !self.sort.is_empty()
+    }
+
+    /// Keys of the order that is asked for.
+    pub(crate) fn keys(&self) -> &[String] {
+        &self.sort
+    }
+
+    /// Whether a number of rows is asked for.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.is_some()
     }
 
     /// Checks the keys of an answer whose tables have rows of different kinds: each is of one.
@@ -68,7 +85,7 @@ impl TableArgs {
     /// # Errors
     /// If no table has a key.
     pub(crate) fn check_keys(&self, answer: &str, tables: &[OneTable]) -> anyhow::Result<()> {
-        let schemas = kymo_analysis::answer_schemas();
+        let schemas = answer_schemas();
         let schema = schemas.iter().find(|schema| schema.name == answer);
         let columns = |table: &OneTable| schema.map_or(&[][..], |schema| schema.table(table.name));
         for key in &self.sort {
@@ -76,13 +93,10 @@ impl TableArgs {
                 .iter()
                 .map(|table| SortKeys::resolve(&[key], &table.aliases, columns(table)).err());
             if errors.all(|error| error.is_some()) {
-                let words = tables.iter().flat_map(|table| &table.aliases).map(|(alias, _)| *alias);
-                let words: std::collections::BTreeSet<&str> = words.collect();
-                let words: Vec<&str> = words.into_iter().collect();
-                let words = words.join(", ");
-                bail!(
-                    "there is no key {key:?}; there are {words}, and the columns of docs/json.md"
-                );
+                let mut aliases: Vec<SortAlias> =
+                    tables.iter().flat_map(|table| table.aliases.iter().copied()).collect();
+                aliases.sort_unstable();
+                bail!("{}", SortKeys::unknown(key, &aliases, tables.iter().flat_map(columns)));
             }
         }
         Ok(())
@@ -125,7 +139,7 @@ impl TableArgs {
         let [table] = tables else {
             let names: Vec<&str> = tables.iter().map(|table| table.name).collect();
             let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            bail!("--csv and --columns are for one table; the options choose {there}");
+            bail!("--csv and --columns need a single table; the options select {there}");
         };
         let of = MainTable { answer: answer.name, table: table.name, alike: &[], aliases: &[] };
         let order = TableArgs { sort: Vec::new(), ..self.clone() };
@@ -137,7 +151,7 @@ impl TableArgs {
     /// # Errors
     /// If a key or column does not exist.
     pub(crate) fn check(&self, of: &MainTable) -> anyhow::Result<()> {
-        let schemas = kymo_analysis::answer_schemas();
+        let schemas = answer_schemas();
         let schema = schemas.iter().find(|schema| schema.name == of.answer);
         let columns = schema.map_or(&[][..], |schema| schema.table(of.table));
         check_columns(columns, &self.columns).map_err(anyhow::Error::msg)?;

@@ -1,4 +1,4 @@
-//! Whose events: `-p`, `-t`, `-u`, `-G`, of which one may be given.
+//! Options that select tasks: `-p`, `-t`, `-u`, `-G`, of which one may be given.
 
 use anyhow::bail;
 use kymo_kernel::target;
@@ -14,7 +14,7 @@ pub(crate) fn kernel_numbers(way_out: Option<&str>) -> anyhow::Result<()> {
     let or = way_out.map_or_else(String::new, |way_out| format!("; or {way_out}"));
     bail!(
         "processes have other numbers in this pid namespace than in the kernel's events, which \
-         cannot be told apart by them here: start kymo in the first one (nsenter -t 1 -p, docker \
+         cannot be separated by task here: start kymo in the first one (nsenter -t 1 -p, docker \
          run --pid=host){or}"
     )
 }

@@ -82,7 +82,7 @@ pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     if text == "-1" { Ok(Duration::MAX) } else { millis(text) }
 }
 
-/// Where commands come from while something is recorded.
+/// Parses the source of control commands during a recording.
 pub(crate) fn control(text: &str) -> Result<ControlSource, String> {
     ControlSource::parse(text).ok_or_else(|| "it is fd:CTL[,ACK] or fifo:CTL[,ACK]".into())
 }
@@ -114,6 +114,27 @@ pub(crate) fn call_graph(text: &str) -> Result<CallGraph, String> {
             Err("lbr needs branch records, which are not recorded; use fp or dwarf".into())
         }
         _ => Err("call graphs are fp or dwarf[,BYTES]".into()),
+    }
+}
+
+/// Requested mode of call chains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChainMode {
+    /// The format that the program needs.
+    Auto,
+    /// As named.
+    Fixed(CallGraph),
+}
+
+/// `auto`, or as [`call_graph`].
+pub(crate) fn chain_mode(text: &str) -> Result<ChainMode, String> {
+    if text == "auto" {
+        return Ok(ChainMode::Auto);
+    }
+    let other = |_| "call graphs are fp, dwarf[,BYTES] or auto".to_owned();
+    match call_graph(text) {
+        Err(e) if e.starts_with("call graphs are") => Err(other(e)),
+        mode => mode.map(ChainMode::Fixed),
     }
 }
 

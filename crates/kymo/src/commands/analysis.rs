@@ -10,7 +10,7 @@ use kymo_events::{
 };
 use kymo_kernel::blocked::BlockedThreads;
 use kymo_kernel::target;
-use kymo_kernel::terminal_output::output_is_terminal;
+use kymo_kernel::terminal_output::{output_columns, output_is_terminal};
 use kymo_model::{Note, NoteKind};
 use kymo_view::Ledger;
 use kymo_view::units::TimeUnits;
@@ -26,30 +26,36 @@ use crate::streams::StdoutTextLock;
 /// Flags that these commands share.
 #[derive(clap::Args)]
 pub(crate) struct AnalysisArgs {
-    /// Recording to read: perf.data, trace.dat, the directory of CTF traces or of a session; `-` is the standard input
+    /// Recording to read
+    ///
+    /// A perf.data, a trace.dat, or a directory of CTF traces or of a session; `-`: standard input.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Recordings to read, without -i; several of one machine are merged by time
+    /// Recordings to read; several of one machine are merged by time
     #[arg(value_name = "FILE", conflicts_with = "input")]
     pub(crate) files: Vec<PathBuf>,
-    /// Only what is between START,STOP (seconds; either may be missing; several
-    /// space-separated), or in a share of the whole: 10%/2, 0%-10%; the state before is known
+    /// Only this time range: START,STOP in seconds, or a share (10%-20%)
+    ///
+    /// START or STOP may be omitted; several ranges are separated by spaces. Shares of the
+    /// recording: 0%-10%, or 10%/2 for the second tenth. Earlier events are read for the state at
+    /// START.
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     pub(crate) time: Option<String>,
-    /// Only what happens on these CPUs (`0,2-3`)
+    /// Only these CPUs (`0,2-3`)
     #[arg(short = 'C', long, visible_alias = "CPU", alias = "cpus", value_name = "LIST")]
     pub(crate) cpu: Option<String>,
     /// Only tasks with these names
     #[arg(long, visible_alias = "comms", value_name = "NAMES", value_delimiter = ',')]
     pub(crate) comm: Vec<String>,
-    /// Only tasks in these cgroups and those below them (paths or globs); live, or of a perf.data
-    /// that was recorded with --all-cgroups
+    /// Only tasks in these cgroups (paths or globs) and their descendants
+    ///
+    /// Works live, or with a perf.data recorded with --all-cgroups.
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     pub(crate) cgroup: Vec<String>,
-    /// Machine-readable output (docs/json.md)
+    /// Print JSON (docs/json.md)
     #[arg(long)]
     pub(crate) json: bool,
-    /// Times in nanoseconds
+    /// Show times in nanoseconds
     #[arg(long)]
     pub(crate) ns: bool,
     /// Ignore the owner of the file [always on]
@@ -58,13 +64,13 @@ pub(crate) struct AnalysisArgs {
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     pub(crate) strict: bool,
-    /// The recording is one that nobody can read again
+    /// The recording cannot be read again
     #[arg(skip)]
     is_live: bool,
     /// The tasks of a command that are wanted, unless others are chosen
     #[arg(skip)]
     tree: Option<TaskTree>,
-    /// Of the chosen threads those that are blocked when watching begins
+    /// Chosen threads that are blocked when the capture starts
     #[arg(skip)]
     blocked: BlockedThreads,
     /// All tasks are wanted, although there is a command
@@ -85,7 +91,7 @@ impl AnalysisArgs {
         !self.cgroup.is_empty()
     }
 
-    /// Of what happens now, tasks in the cgroups are those that samples see there.
+    /// Restricts a live capture to the tasks of the cgroups, as samples see them.
     fn choose_cgroups(&mut self) -> anyhow::Result<()> {
         if self.names_cgroups() {
             self.tree = Some(TaskTree::of_cgroups(&self.cgroup).map_err(anyhow::Error::msg)?);
@@ -93,11 +99,10 @@ impl AnalysisArgs {
         Ok(())
     }
 
-    /// What happens now is watched: of the tasks of the command, unless flags choose others.
-    /// `pids`, `tids`: those that are chosen.
+    /// Selects live events: of the tasks of the command, unless flags choose others. `pids`,
+    /// `tids`: the chosen ones.
     ///
-    /// # Errors
-    /// If there are no such tasks, or events cannot be told apart by them.
+    /// # Errors If there are no such tasks, or events cannot be separated by task.
     pub(crate) fn watch(
         &mut self,
         live: &WatchArgs,
@@ -108,10 +113,10 @@ impl AnalysisArgs {
         self.watch_tasks(live, pids, tids)
     }
 
-    /// The same of answers that are of the machine unless flags choose tasks.
+    /// Selects live events as [`Self::watch`] does, for reports that are system-wide unless flags
+    /// choose tasks.
     ///
-    /// # Errors
-    /// If there are no such tasks, or events cannot be told apart by them.
+    /// # Errors If there are no such tasks, or events cannot be separated by task.
     pub(crate) fn watch_machine(
         &mut self,
         live: &WatchArgs,
@@ -123,10 +128,10 @@ impl AnalysisArgs {
         self.watch_tasks(live, pids, tids)
     }
 
-    /// The same of answers that choose their tasks otherwise where none is named.
+    /// Selects live events as [`Self::watch`] does, for reports that choose the tasks themselves if
+    /// none is named.
     ///
-    /// # Errors
-    /// If there are no such tasks, or events cannot be told apart by them.
+    /// # Errors If there are no such tasks, or events cannot be separated by task.
     pub(crate) fn watch_tasks(
         &mut self,
         live: &WatchArgs,
@@ -214,7 +219,7 @@ impl AnalysisArgs {
         Ok(events)
     }
 
-    /// The same without conditions on time, for events that happen now.
+    /// Returns the selection for live events, without conditions on time.
     pub(crate) fn live_selection(
         &mut self,
         pids: &[u32],
@@ -239,6 +244,11 @@ impl AnalysisArgs {
     /// Rows of a table that fit on a screen, if there is one: files and pipes get all.
     pub(crate) fn screen_rows(&self) -> Option<usize> {
         (!self.json && output_is_terminal()).then_some(20)
+    }
+
+    /// Columns of the screen that the text goes to, if there is one.
+    pub(crate) fn screen_columns(&self) -> Option<usize> {
+        output_columns().filter(|_| !self.json)
     }
 
     /// Units of times.
@@ -277,13 +287,13 @@ pub(crate) fn show_live<A: Send>(
     })
 }
 
-/// Tells that a result is of the tasks of a command.
+/// Note that a result is of the tasks of a command.
 pub(crate) fn note_scope() -> Note {
-    let fact = "only tasks of the command and of what it started";
+    let fact = "only tasks of the command and its children";
     Note::choice(NoteKind::Scope, fact.to_owned(), Some("-a shows all tasks of the machine".into()))
 }
 
-/// Tells that a result is of the machine while a command runs.
+/// Note that a result is system-wide counters of a command.
 fn note_machine() -> Note {
     let fact = "all tasks of the machine, while the command ran";
     Note::choice(NoteKind::Scope, fact.to_owned(), Some("-p and --comm choose some".into()))

@@ -23,22 +23,22 @@ use crate::args::symbols::DebuginfodArgs;
 /// Flags of `kymo archive`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-WHAT IT HOLDS
-The binaries in which samples were taken, as perf's build-id cache has them (`kymo buildid-cache`),
-or, of those that are not in it, as they are on this machine, if they are still the ones that were
-recorded. perf unpacks it, too (`tar xf FILE -C ~/.debug`), and kymo what `perf archive` has packed.
-`kymo bundle` writes a smaller file that resolves the same addresses, with lines and inlined
-functions.
+CONTENTS
+An archive contains the binaries with samples, from perf's build-id cache (`kymo buildid-cache`) or,
+if they have not changed since the recording, from their original paths. It is compatible with `perf
+archive` (`tar xf FILE -C ~/.debug`). `kymo bundle` writes a smaller file that resolves the same
+addresses, including lines and inlined functions.
 
 EXAMPLES
-  kymo archive                         perf.data.tar.bz2 of perf.data
-  kymo archive --all                   perf.all-HOST-TIME.tar.bz2: the recording with its binaries
-  kymo archive --unpack FILE           into the build-id cache; a recording to this directory")]
+  kymo archive                         perf.data.tar.bz2 from perf.data
+  kymo archive --all                   recording and binaries: perf.all-HOST-TIME.tar.bz2
+  kymo archive --unpack FILE           unpack into the build-id cache and this directory")]
 pub(crate) struct Args {
-    /// The perf.data; with --unpack the archive, else the only perf*.tar.bz2 of this directory
+    /// Recording [default: perf.data]; with --unpack, archive [default: the only perf*.tar.bz2
+    /// here]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The same, as other commands take it
+    /// Same as FILE, for consistency with other commands
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     input: Option<PathBuf>,
     /// Pack the recording with its binaries, into perf.all-HOST-TIME.tar.bz2
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Unpack an archive
     #[arg(long, conflicts_with_all = ["all", "exclude_buildids"])]
     unpack: bool,
-    /// Leave out the build-ids that this file lists, one a line
+    /// Exclude build-ids listed in this file, one per line
     #[arg(long, value_name = "FILE")]
     exclude_buildids: Option<PathBuf>,
     /// Overwrite a recording when unpacking
@@ -133,7 +133,7 @@ fn pack_all(recording: &Path, binaries: &Path) -> anyhow::Result<PathBuf> {
         archive.add_file(INNER, binaries)?;
         archive.finish()
     });
-    // It is within the other, or nobody asked for it.
+    // It is within the other, or was not requested.
     let _ = fs::remove_file(binaries);
     written.map(|()| name)
 }
@@ -185,10 +185,10 @@ fn unpack_archive(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
     let unpacked = unpack(BufReader::new(file), cache, &mut recording)
         .with_context(|| format!("cannot unpack {}", path.display()))?;
     for name in &unpacked.refused {
-        sayln!("kymo: left out {name}: it is no file of a build-id cache");
+        sayln!("kymo: left out {name}: not a file of a build-id cache");
     }
     if unpacked.binaries == 0 && recordings.is_empty() {
-        bail!("{} holds nothing of a build-id cache", path.display());
+        bail!("{} contains no files of a build-id cache", path.display());
     }
     let binaries = counted(unpacked.binaries as u64, "binary", "binaries");
     say!("[ kymo archive: Unpacked {binaries} into {}", cache.directory().path().display());
@@ -211,7 +211,7 @@ fn only_archive() -> anyhow::Result<PathBuf> {
     found.sort_unstable();
     match found.as_slice() {
         [only] => Ok(PathBuf::from(only)),
-        [] => bail!("no perf*.tar.bz2 lies in this directory; name the archive"),
+        [] => bail!("no perf*.tar.bz2 in this directory; name the archive"),
         _ => bail!("there are several archives, name one of them: {}", found.join(", ")),
     }
 }

@@ -20,36 +20,35 @@ use kymo_symbols::{Binary, BuildIdDirectory, Finder, ResolverOptions};
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 #[command(after_long_help = "\
-WHERE IT IS
-~/.debug, or what `buildid.dir` of perf's configuration says, or DIR of `kymo --buildid-dir DIR
-buildid-cache`. perf's and kymo's other commands look there for binaries by build-id; each finds
-what the other has put there.
+LOCATION
+The cache is ~/.debug, `buildid.dir` of perf's configuration, or DIR with `kymo --buildid-dir DIR`.
+perf and kymo share it: both look there for binaries by build-id.
 
 DIFFERENCES FROM PERF
-Files are copied, not linked: a binary that is overwritten stays in the cache as it was. A file
-that cannot be added, removed or updated makes the status 1. -l lists what perf lists, binaries
-that are still what was cached; -lv the others, too. What -r and -p empty goes with what was in
-it.")]
+kymo copies files instead of linking them, so an overwritten binary stays in the cache unchanged.
+The exit status is 1 if a file cannot be added, removed or updated. Like perf, -l lists binaries
+that have not changed since they were cached; -lv also lists the others. -r and -p also remove
+directories that become empty.")]
 pub(crate) struct Args {
     /// Add these binaries, with their debug files and USDT probes
     #[arg(short, long, value_name = "FILES", value_delimiter = ',')]
     add: Vec<PathBuf>,
-    /// Remove what the cache has of the builds that these files are of
+    /// Remove the cached builds of these files
     #[arg(short, long, value_name = "FILES", value_delimiter = ',')]
     remove: Vec<PathBuf>,
-    /// Remove all builds of these files, which need not be there any more
+    /// Remove all cached builds of these paths, which need not exist
     #[arg(short, long, value_name = "FILES", value_delimiter = ',')]
     purge: Vec<PathBuf>,
     /// Remove everything
     #[arg(short = 'P', long)]
     purge_all: bool,
-    /// List build-ids of a perf.data that the cache has nothing of
+    /// List build-ids of a perf.data that are not in the cache
     #[arg(short = 'M', long, value_name = "FILE")]
     missing: Option<PathBuf>,
-    /// Add these binaries, in place of what the cache has of their builds
+    /// Add these binaries, and replace their cached builds
     #[arg(short, long, value_name = "FILES", value_delimiter = ',')]
     update: Vec<PathBuf>,
-    /// List the cached binaries that are still the same; with -v all
+    /// List cached binaries that have not changed on disk; -v: all
     #[arg(
         short,
         long,
@@ -59,13 +58,13 @@ pub(crate) struct Args {
     /// Ignore the owner of the recording [always on]
     #[arg(short, long)]
     force: bool,
-    /// Say what is done; with -l, also list what perf would not
+    /// Print actions; with -l, also list binaries that perf omits
     #[arg(short, long)]
     verbose: bool,
-    /// Files are named as this process sees them
+    /// Resolve paths in the mount namespace of this process
     #[arg(long, value_name = "PID")]
     target_ns: Option<u32>,
-    /// Fetch debug files from these servers, or from those of DEBUGINFOD_URLS
+    /// Fetch debug files from these servers [default: DEBUGINFOD_URLS]
     #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "")]
     debuginfod: Option<String>,

@@ -16,22 +16,22 @@ use crate::exit;
 /// Flags of `kymo buildid-list`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The perf.data; `-` is the standard input
+    /// Recording (perf.data); `-`: standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     force: bool,
-    /// Only binaries in which samples were taken
+    /// Only binaries with samples
     #[arg(short = 'H', long)]
     with_hits: bool,
-    /// The build-id of the running kernel
+    /// Show the build-id of the running kernel
     #[arg(short, long)]
     kernel: bool,
-    /// Build-ids, addresses and names of the running kernel and its modules
+    /// Show build-ids, addresses and names of the running kernel and its modules
     #[arg(short = 'm', long)]
     kernel_maps: bool,
-    /// Print more details (there are none; accepted for compatibility)
+    /// No effect (accepted for compatibility)
     #[arg(short, long)]
     verbose: bool,
 }

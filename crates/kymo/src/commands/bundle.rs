@@ -16,9 +16,9 @@ use crate::exit;
 
 /// Flags of `kymo bundle`.
 #[derive(clap::Args)]
-#[command(after_help = "The bundle is a tar archive of the form of perf's build-id cache: where \
-there is no kymo, `tar xf perf.data.bundle -C ~/.debug` gives perf the same symbols. Other \
-commands find a bundle beside the recording (FILE.bundle) by themselves.")]
+#[command(after_help = "A bundle is a tar archive with the layout of perf's build-id cache: `tar \
+                        xf perf.data.bundle -C ~/.debug` gives perf the same symbols. Other kymo \
+                        commands use FILE.bundle automatically.")]
 pub(crate) struct Args {
     /// The recording
     #[arg(value_name = "FILE")]
@@ -26,19 +26,18 @@ pub(crate) struct Args {
     /// The recording
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     input: Option<PathBuf>,
-    /// The bundle to write; FILE.bundle is where other commands look for it
+    /// Bundle to write [default: FILE.bundle, where other commands look for it]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Put whole binaries and debug files into it, not only what the recording needs of them
+    /// Include complete binaries and debug files, not only the needed parts
     #[arg(long)]
     binaries: bool,
-    /// Put the source files of the functions seen into it, too, and whole binaries, so that
-    /// `kymo annotate` shows all of it elsewhere
+    /// Include sources and complete binaries, for `kymo annotate` on other machines
     #[arg(long)]
     sources: bool,
     #[command(flatten)]
     finding: SymbolArgs,
-    /// Exit with status 3 if anything could not be resolved here either
+    /// Exit with status 3 if symbols could not be resolved on this machine either
     #[arg(long)]
     strict: bool,
 }
@@ -46,7 +45,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.input.or(args.file).unwrap_or_else(super::default_recording);
     if path == Path::new("-") {
-        bail!("a bundle lies beside a file: name the recording");
+        bail!("a bundle is written beside a file: name the recording");
     }
     if RecordingFormat::of(&path) == Some(RecordingFormat::TraceDat) {
         bail!("{}: a trace.dat needs no bundle, it has the names of its addresses", path.display());

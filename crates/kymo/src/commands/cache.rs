@@ -13,16 +13,16 @@ use kymo_symbols::cache::{CachedFile, SymbolCache};
 /// Flags of `kymo cache`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-WHAT IS KEPT
-Functions and lines of the addresses that were looked up, an index of each binary that was probed,
-the kernel's own symbols until the next boot: one file for each binary and kind, named after the
-binary's build-id. Only files that nobody else
-can write to are read, and only if their checksums are right; others are reported and rebuilt.
+CONTENTS
+The cache holds functions and lines of resolved addresses, an index of each probed binary, and,
+until the next boot, the symbols of the kernel. It has one file per binary and kind, named after the
+build-id. kymo reads only files with correct checksums that no other user can write to; others are
+reported and rebuilt.
 
 ENVIRONMENT
-KYMO_CACHE       another directory; off: keep nothing
-XDG_CACHE_HOME   its directory kymo is used instead of ~/.cache/kymo
-All files together take at most 1 GiB: the least recently used go first.")]
+KYMO_CACHE       cache directory, or `off` to disable the cache
+XDG_CACHE_HOME   base directory: $XDG_CACHE_HOME/kymo instead of ~/.cache/kymo
+The cache is limited to 1 GiB; the least recently used files are removed first.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -30,18 +30,18 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Show what is kept: size, age, kind, build-id and path of each binary
+    /// Show the cached binaries: size, age, kind, build-id and path
     List {
         /// Only binaries with a matching path, name or build-id
         #[arg(value_name = "GLOB")]
         which: Vec<String>,
     },
-    /// Remove what is kept
+    /// Remove cached entries
     Clear {
-        /// Only of binaries with a matching path, name or build-id
+        /// Only binaries with a matching path, name or build-id
         #[arg(value_name = "GLOB")]
         which: Vec<String>,
-        /// Only what was not used for so long: 90s, 30m, 12h, 7d, 2w
+        /// Only entries not used for this long: 90s, 30m, 12h, 7d, 2w
         #[arg(long, value_name = "AGE", value_parser = age)]
         older_than: Option<Duration>,
     },
@@ -49,7 +49,7 @@ enum Action {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(cache) = SymbolCache::of_user() else {
-        bail!("there is no cache: KYMO_CACHE says so, or there is no home directory");
+        bail!("there is no cache: KYMO_CACHE disables it, or there is no home directory");
     };
     match args.action {
         Action::List { which } => list(&cache, &chosen(&cache, &which, None)?),
@@ -68,7 +68,7 @@ fn age(text: &str) -> Result<Duration, String> {
         "w" => 7 * 86_400,
         _ => return Err("an age is a number and one of s, m, h, d, w".into()),
     };
-    let number: u64 = number.parse().map_err(|_| "an age begins with a number")?;
+    let number: u64 = number.parse().map_err(|_| "an age starts with a number")?;
     Ok(Duration::from_secs(number.saturating_mul(seconds)))
 }
 
@@ -79,7 +79,16 @@ fn chosen(
 ) -> anyhow::Result<Vec<CachedFile>> {
     let globs: Vec<GlobMatcher> = which
         .iter()
-        .map(|g| Ok(Glob::new(g).with_context(|| format!("{g} is no pattern"))?.compile_matcher()))
+        .map(|g| {
+            Ok(Glob::new(g)
+                .with_context(|| {
+                    format!(
+                        "invalid pattern: \
+                                                          {g}"
+                    )
+                })?
+                .compile_matcher())
+        })
         .collect::<anyhow::Result<_>>()?;
     let mut all = cache.list()?;
     all.retain(|file| {
@@ -92,7 +101,7 @@ fn chosen(
     Ok(all)
 }
 
-/// How long a file was not used.
+/// Returns the time since a file was last used.
 fn unused(file: &CachedFile) -> Duration {
     SystemTime::now().duration_since(file.used).unwrap_or_default()
 }

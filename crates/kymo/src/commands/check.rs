@@ -16,16 +16,16 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Report whether features are built in; the status is 1 if one of them is not
+    /// Report whether features are built in; exit with status 1 if one is not
     Feature(FeatureArgs),
 }
 
 #[derive(clap::Args)]
 struct FeatureArgs {
-    /// Names, separated by commas, as `kymo version --build-options` lists them
+    /// Comma-separated names, as in `kymo version --build-options`
     #[arg(required = true, value_name = "NAME", value_delimiter = ',')]
     names: Vec<String>,
-    /// Print nothing; the status is the answer
+    /// Print nothing, only set the exit status
     #[arg(short, long)]
     quiet: bool,
 }

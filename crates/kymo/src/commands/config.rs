@@ -16,10 +16,10 @@ use crate::perf_config::{ConfigScope, PerfConfig, key_of, settings};
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 FILES
-/etc/perfconfig, and ~/.perfconfig, which counts more; or only the file that PERF_CONFIG names
-(/dev/null: none). PERF_CONFIG_NOSYSTEM=1 and PERF_CONFIG_NOGLOBAL=1 leave one of the two out. A
-file that belongs neither to you nor to root is not read, nor is what follows a mistake, of which
-commands warn.
+kymo reads /etc/perfconfig and ~/.perfconfig, which takes precedence, or only the file in
+PERF_CONFIG (/dev/null: none). PERF_CONFIG_NOSYSTEM=1 skips the former and PERF_CONFIG_NOGLOBAL=1
+the latter. Files that belong neither to you nor to root are ignored. Parsing stops at the first
+error, with a warning.
 
   # a comment
   [report]
@@ -27,35 +27,35 @@ commands warn.
       sort_order = \"sym,dso\"
 
 VARIABLES
-They stand for options, which count more when they are typed:
-  record.call-graph, top.call-graph, call-graph.record-mode, call-graph.dump-size: what -g of
-      record and top means: fp, dwarf
-  record.build-id: skip is -B; the cache of `kymo buildid-cache` is left alone in any case
+Variables set defaults of options; options on the command line take precedence:
+  record.call-graph, top.call-graph, call-graph.record-mode, call-graph.dump-size: mode of -g of
+      record and top: fp, dwarf
+  record.build-id: `skip` means -B; no value adds binaries to the build-id cache
   core.proc-map-timeout: --proc-map-timeout of record and top
-  report.children, top.children: false is --no-children
+  report.children, top.children: `false` means --no-children
   report.percent-limit, report.sort_order, hist.percentage: --percent-limit, --sort and --percentage
-      of report; the sort order is that of a perf.data
-  call-graph.print-type, call-graph.order, call-graph.threshold: -g of report, of a perf.data
+      of report (sort order only for a perf.data)
+  call-graph.print-type, call-graph.order, call-graph.threshold: -g of report, for a perf.data
   annotate.disassembler_style, annotate.hide_src_code, annotate.show_linenr,
       annotate.show_nr_samples, annotate.show_total_period, annotate.demangle: -M, --no-source, -l,
       -n, --show-total-period, --no-demangle of annotate
-  stat.big-num: false is --no-big-num
+  stat.big-num: `false` means --no-big-num
   kmem.default: slab, page: these options of kmem stat
   trace.no_inherit: -i of trace
-  buildid.dir: perf's build-id cache, in place of ~/.debug; /dev/null: none
+  buildid.dir: perf's build-id cache [default: ~/.debug]; /dev/null: none
   buildid-cache.debuginfod: --debuginfod of buildid-cache
--l says which variables no command reads.
+-l marks variables that no command reads.
 
 DIFFERENCES FROM PERF
-A variable is changed in its place; comments and all else stay. A mistake makes the status 1.")]
+Setting a variable keeps comments and the order of the file. Errors make the exit status 1.")]
 pub(crate) struct Args {
     /// List all variables
     #[arg(short, long, conflicts_with = "variables")]
     list: bool,
-    /// Only the user's file, ~/.perfconfig
+    /// Use only the user's file, ~/.perfconfig
     #[arg(long, conflicts_with = "system")]
     user: bool,
-    /// Only the system's file, /etc/perfconfig
+    /// Use only the system's file, /etc/perfconfig
     #[arg(long)]
     system: bool,
     /// Variables to show, or to set
@@ -142,7 +142,7 @@ fn set(scope: ConfigScope, key: &str, value: &str) -> anyhow::Result<()> {
     let file = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
     let (text, mode) = match fs::metadata(&file) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => (Vec::new(), 0o644),
-        Ok(meta) if !meta.is_file() => bail!("{}: it is no file", failed()),
+        Ok(meta) if !meta.is_file() => bail!("{}: not a file", failed()),
         meta => {
             let mode = meta.with_context(failed)?.permissions().mode() & 0o777;
             (fs::read(&file).with_context(failed)?, mode)

@@ -46,35 +46,37 @@ enum DataCommand {
 /// Flags of `kymo data convert`.
 #[derive(clap::Args)]
 #[command(after_help = "\
---to-json has a header and an array with an object for each sample: its task, CPU, call chain, and
-the fields of a tracepoint as texts, as perf lays it out. `kymo script --json` has an object a line,
-with typed fields, of any recording.")]
+--to-json writes perf's JSON layout: a header and an array with one object per sample (task, CPU,
+call chain, and tracepoint fields as text). `kymo script --json` writes one object per line, with
+typed fields, for any recording.")]
 struct Convert {
     /// The perf.data
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Write JSON into this file
+    /// Write JSON to this file
     #[arg(long, value_name = "FILE", required_unless_present = "to_ctf")]
     to_json: Option<PathBuf>,
-    /// Write a CTF trace into this directory, which is made
+    /// Write a CTF trace to this new directory
     #[arg(long, value_name = "DIR", conflicts_with = "to_json")]
     to_ctf: Option<PathBuf>,
     /// Version of CTF: 1.8 or 2
     #[arg(long, value_name = "VERSION", default_value = "1.8", value_parser = ctf_version)]
     ctf: CtfVersion,
-    /// With --to-ctf: tasks and mappings, too, not only samples
+    /// With --to-ctf: also write tasks and mappings
     #[arg(long, conflicts_with = "to_json")]
     all: bool,
-    /// With --to-ctf: times since 1970, of a recording with -k
+    /// With --to-ctf: write times since 1970 (needs `record -k`)
     #[arg(long, conflicts_with = "to_json")]
     tod: bool,
-    /// Only what is between START,STOP (seconds; either may be missing), or in a share of the
-    /// whole: 10%/2
+    /// Only this time range: START,STOP in seconds, or a share (10%-20%)
+    ///
+    /// START or STOP may be omitted. Shares of the recording: 0%-10%, or 10%/2 for the second
+    /// tenth.
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     time: Option<String>,
     #[command(flatten)]
     finding: SymbolArgs,
-    /// Replace a file that is there
+    /// Overwrite an existing file
     #[arg(short, long)]
     force: bool,
     /// No effect: warnings are always shown
@@ -102,7 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     selection.unmet_notes_in(&mut data).into_iter().for_each(|note| all.push(note));
     all.extend(ledger);
     say!("{}", all.to_text(""));
-    let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was converted"));
+    let damage = stats.damaged.as_ref().map(|d| format!("{d}; everything before it was converted"));
     Ok(exit::status(data.name(), damage.as_deref(), &all, args.strict))
 }
 
@@ -155,7 +157,7 @@ fn to_json(
     Ok(stats)
 }
 
-/// The begin of the file: its version, and where and how it was recorded.
+/// Header of the file: its version, and where and how it was recorded.
 fn json_header(path: &Path, data: &PerfData, out: &mut Vec<u8>) {
     let f = data.features();
     let (offset, size) = data.data_range();
@@ -216,7 +218,7 @@ fn to_ctf(
     ledger: &mut Ledger,
 ) -> anyhow::Result<PerfDataReadStats> {
     if data.is_pipe() {
-        bail!("a stream tells of its events while it is read: name a file with -i");
+        bail!("the events of a stream are known only while it is read: name a file with -i");
     }
     let offset = match (args.tod, data.features().clock_data(data.endian())) {
         (true, Some(moment)) => {
@@ -229,7 +231,7 @@ fn to_ctf(
     if args.force {
         remove_trace(directory).with_context(what)?;
     } else if directory.exists() {
-        bail!("{} exists already; --force replaces a trace", directory.display());
+        bail!("{} already exists; --force replaces a trace", directory.display());
     }
     let mut ctf = PerfCtf::new(data, args.all);
     let mut metadata = ctf.metadata(data, offset);

@@ -28,8 +28,7 @@ use crate::exit;
 /// Flags of a `record` sub-command.
 #[derive(clap::Args)]
 pub(crate) struct EventRecordingArgs {
-    /// File to write: a perf.data, or a trace.dat if its name ends in .dat; `-` is the standard
-    /// output, for another command to read with -i -
+    /// File to write: a perf.data, or a trace.dat for names in .dat; `-`: standard output
     #[arg(short = 'o', long, value_name = "FILE", default_value = "perf.data")]
     pub(crate) output: PathBuf,
     /// Overwrite a file that is not a recording
@@ -38,25 +37,25 @@ pub(crate) struct EventRecordingArgs {
     /// Record call chains by frame pointers (perf.data)
     #[arg(short = 'g')]
     pub(crate) graph: bool,
-    /// How to record call chains: fp, dwarf[,BYTES] (perf.data)
+    /// Call chain recording mode: fp, dwarf[,BYTES] (perf.data)
     #[arg(long, value_name = "MODE", value_parser = call_graph)]
     pub(crate) call_graph: Option<CallGraph>,
-    /// Only on these CPUs
+    /// Only these CPUs
     #[arg(short = 'C', long, value_name = "CPUS")]
     pub(crate) cpu: Option<String>,
-    /// System-wide, which is the default (accepted for compatibility)
+    /// Profile the whole machine [default] (accepted for compatibility)
     #[arg(short = 'a', long)]
     pub(crate) all_cpus: bool,
-    /// Record the cgroup of each event, for --cgroup of the command that reads (perf.data)
+    /// Record the cgroup of each event, for --cgroup in reports (perf.data)
     #[arg(long)]
     pub(crate) all_cgroups: bool,
-    /// Size of each ring, in pages or with a suffix B, K, M, G (perf.data)
+    /// Size of each ring buffer, in pages or with a suffix B, K, M, G (perf.data)
     #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring, default_value = "1024")]
     pub(crate) mmap_pages: Ring,
-    /// Room in the ring for each CPU, such as 8M (trace.dat)
+    /// Size of each CPU's ring buffer, such as 8M (trace.dat)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) buffer_size: Option<u64>,
-    /// Stop after this time in milliseconds, and the command with it
+    /// Stop after this time in milliseconds, and stop the command
     #[arg(long, value_name = "MS", value_parser = millis)]
     pub(crate) timeout: Option<Duration>,
     /// Print only errors
@@ -68,7 +67,7 @@ pub(crate) struct EventRecordingArgs {
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     pub(crate) strict: bool,
-    /// The command that is waited for
+    /// Command to run; recording stops when it ends
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -117,8 +116,8 @@ impl RecordedEvents {
         self
     }
 
-    /// The events that the kernel has, each once; of these systems without those of the recorder's
-    /// own, and of threads that read along.
+    /// Events that the kernel has, each once; of these systems without those of the recorder's own,
+    /// and of threads that read along.
     pub(crate) fn specs(&self, without_own: &[&str]) -> anyhow::Result<Vec<EventSpec>> {
         let catalog = Catalog::open();
         let mut specs = Vec::new();
@@ -256,6 +255,6 @@ fn tell(args: &EventRecordingArgs, command: &str, bytes: u64, events: u64, ledge
     let megabytes = bytes as f64 / (1024.0 * 1024.0);
     let name = args.output.display();
     let text = format!("[ {command}: wrote {megabytes:.3} MB {name} ({events} events) ]\n");
-    // Nobody may be there to read it; the recording is done all the same.
+    // The message may have no reader; the recording is done all the same.
     let _ = crate::streams::styled_stderr().write_all((text + &ledger.to_text("")).as_bytes());
 }

@@ -14,22 +14,22 @@ use crate::exit;
 /// Flags of `kymo evlist`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The perf.data; `-` is the standard input
+    /// Recording (perf.data); `-`: standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     force: bool,
-    /// Also the frequency or period of samples
+    /// Also show the frequency or period of samples
     #[arg(short = 'F', long)]
     freq: bool,
-    /// Groups in braces
+    /// Show groups in braces
     #[arg(short, long)]
     group: bool,
-    /// All of the attributes that the events were opened with
+    /// Show all attributes of the events
     #[arg(short, long)]
     verbose: bool,
-    /// Names of the fields of tracepoints
+    /// Show field names of tracepoints
     #[arg(long)]
     trace_fields: bool,
 }

@@ -1,5 +1,6 @@
 //! `kymo inject`: a perf.data written again with what it lacks, for programs that need it.
 
+mod aslr;
 mod chains;
 mod jit;
 
@@ -15,12 +16,14 @@ use anyhow::bail;
 use kymo_events::notes_on_perf_data;
 use kymo_files::perfdata::rewrite::{RewriteTarget, Rewriting, append, append_build_id, rewrite};
 use kymo_files::perfdata::write::features::BuildIdOf;
+use kymo_files::perfdata::write::{EventMeta, FeatureSections};
 use kymo_files::perfdata::{Entry, Features, PerfData};
 use kymo_kernel::system::{KernelName, SystemRoot};
 use kymo_model::{Attr, BuildId, Misc, NoteKind, RecordHeader, RecordKind, Sideband, counted};
 use kymo_symbols::debug_files::BinaryFiles;
 use kymo_view::Ledger;
 
+use self::aslr::AddressRemapping;
 use self::chains::ChainConversion;
 use self::jit::JitInjection;
 use super::hit_binaries::hit_binaries;
@@ -29,51 +32,60 @@ use crate::exit;
 /// Flags of `kymo inject`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-WHAT IT WRITES
-The recording again, with its events, tasks and sections, uncompressed: a file with -o FILE, else a
-stream for a pipe. What is asked for is added on the way. kymo's own commands need none of it: they
-read build-ids, compressed recordings and the maps of just-in-time compilers as they are.
+OUTPUT
+kymo writes a copy of the recording, uncompressed and with the requested additions: a file with -o
+FILE, otherwise a stream for a pipe. kymo's own commands do not need it: they read build-ids,
+compressed recordings and maps of JIT compilers directly.
 
--b looks for binaries where they were when they were recorded. One that has changed since, which
-its inode tells, gets no build-id. In a pipe, where it is not known yet what samples will hit, all
-that is mapped to be executed is told.
+-b looks for binaries at their recorded paths. A binary whose inode has changed gets no build-id. In
+a pipe, where the binaries with samples are not known in advance, all executable mappings get
+build-ids.
+
+--aslr is for recordings that are passed on: addresses of the kernel, of modules and of programs are
+replaced, the same way each time, and reports stay as they were. Registers, copies of stacks and
+samples of tracepoints are left out, since they may hold addresses. Names of files, tasks and the
+machine stay.
 
 EXAMPLES
   kymo record -o - -- ./prog | kymo inject -b | perf report -i -
   kymo inject -i perf.data -o plain.data        compressed to uncompressed
   kymo record -k mono -o perf.data -- node --perf-prof app.js
   kymo inject -j -i perf.data -o jit.data       for perf report
+  kymo inject -b --aslr -i perf.data -o shared.data
   kymo inject -B -i perf.data -o with-ids.data  build-ids in the mappings, as record --buildid-mmap")]
 pub(crate) struct Args {
-    /// Tell the build-ids of binaries in which samples were taken
+    /// Write the build-ids of binaries with samples
     #[arg(short, long)]
     build_ids: bool,
-    /// Tell the build-ids of all binaries
+    /// Write the build-ids of all binaries
     #[arg(long)]
     buildid_all: bool,
-    /// State build-ids in the mappings of binaries in which samples were taken
+    /// Write build-ids into the mappings of binaries with samples
     #[arg(short = 'B', long)]
     mmap2_buildids: bool,
-    /// State build-ids in all mappings
+    /// Write build-ids into all mappings
     #[arg(long)]
     mmap2_buildid_all: bool,
-    /// Build-ids of these files: `ID PATH`, several with commas between
+    /// Use these build-ids: `ID PATH`, comma-separated
     #[arg(long, value_name = "ID PATH[,…]", value_delimiter = ',', value_parser = known_build_id)]
     known_build_ids: Vec<(BuildId, String)>,
-    /// Make ELF files of functions that just-in-time compilers wrote into jitdump files, and map them
+    /// Write ELF files for the functions of jitdump files, and map them
     #[arg(short, long)]
     jit: bool,
-    /// Unwind copies of stacks (--call-graph dwarf) into call chains, and leave the copies out
+    /// Replace stack copies (--call-graph dwarf) with unwound call chains
     #[arg(long, conflicts_with = "jit")]
     convert_callchain: bool,
-    /// The perf.data; `-` is the standard input
+    /// Replace addresses, so that the recording does not show the memory layout of the machine
+    #[arg(long, conflicts_with_all = ["jit", "convert_callchain"])]
+    aslr: bool,
+    /// Recording (perf.data); `-`: standard input
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     input: PathBuf,
-    /// The perf.data to write; `-` is the standard output
+    /// File to write; `-`: standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Leave out events that were not made from trace data (kymo makes none, and leaves out the
-    /// trace data itself in any case; accepted for compatibility)
+    /// Drop events that were not synthesized from trace data (accepted for compatibility; kymo
+    /// synthesizes none)
     #[arg(long)]
     strip: bool,
     /// Overwrite a file that is not a recording
@@ -118,6 +130,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         changed: 0,
         jit: args.jit.then(|| JitInjection::beside(&args.output)),
         chains: args.convert_callchain.then(|| ChainConversion::new(&args.input)),
+        addresses: args.aslr.then(AddressRemapping::new),
     };
     if !input.is_pipe() && wanted {
         injection.find_all(&mut input)?;
@@ -127,23 +140,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let gone = [NoteKind::Damaged, NoteKind::Unfinished, NoteKind::Cut, NoteKind::Malformed];
     let notes = notes_on_perf_data(&input, &read).into_iter();
     let mut ledger = Ledger::from_notes(notes.filter(|note| gone.contains(&note.kind)));
-    let damage = read.damaged.as_ref().map(|d| format!("{d}; what came before is written"));
+    let damage = read.damaged.as_ref().map(|d| format!("{d}; everything before it is written"));
     if read.aux_bytes > 0 {
         let fact = format!("{} bytes of trace data (AUX area) were left out", read.aux_bytes);
         ledger.tell(NoteKind::Target, fact, None);
     }
     if injection.changed > 0 {
         let what = counted(injection.changed, "binary has", "binaries have");
-        let fact = format!("{what} changed since the recording: no build-id is told of them");
+        let fact = format!("{what} changed since the recording: they get no build-id");
         ledger.tell(NoteKind::Target, fact, None);
     }
     injection.jit.iter().for_each(|jit| jit.note(&mut ledger));
     injection.chains.iter().for_each(|chains| chains.note(&mut ledger));
+    injection.addresses.iter().for_each(|addresses| addresses.note(&mut ledger));
     say!("{}", ledger.to_text(""));
     Ok(exit::status(input.name(), damage.as_deref(), &ledger, false))
 }
 
-/// Where it goes, and whether that is a pipe.
+/// Opens the output; true if it is a pipe.
 fn target(args: &Args) -> anyhow::Result<(RewriteTarget, bool)> {
     if args.output.as_os_str() == "-" {
         return Ok((RewriteTarget::Pipe(Box::new(crate::streams::raw_stdout())), true));
@@ -163,11 +177,11 @@ type MappedFile = (PathBuf, Option<u64>);
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
 struct Injection {
-    /// Build-ids are told by themselves.
+    /// Build-ids are written as events of their own.
     told: bool,
     /// Mappings get them.
     in_maps: bool,
-    /// They are told by records as files appear, before it is known which will.
+    /// They are written as records when files appear, before it is known which will be hit.
     records: bool,
     verbose: bool,
     /// The only binaries that are looked at.
@@ -180,6 +194,7 @@ struct Injection {
     changed: u64,
     jit: Option<JitInjection>,
     chains: Option<ChainConversion>,
+    addresses: Option<AddressRemapping>,
 }
 
 impl Injection {
@@ -261,19 +276,28 @@ impl Injection {
 
 impl Rewriting for Injection {
     fn breaks_rounds(&self) -> bool {
-        // Functions are told where their file was mapped, with the times when they were made.
+        // Functions are reported where their file was mapped, with the times when they were made.
         self.jit.is_some()
     }
 
     fn is_in_order_of_time(&self) -> bool {
-        // A stack is unwound by the mappings of its time, and memory that is mapped after a jitdump
-        // file must not come before it.
-        self.chains.is_some() || self.jit.is_some()
+        // A stack is unwound, and an address replaced, by the mappings of its time, and memory that
+        // is mapped after a jitdump file must not come before it.
+        self.chains.is_some() || self.jit.is_some() || self.addresses.is_some()
     }
 
-    fn change_event(&self, attr: &mut Attr) {
+    fn change_event(&self, attr: &mut Attr, features: &Features) {
         if self.chains.is_some() {
             ChainConversion::change_event(attr);
+        }
+        if self.addresses.is_some() {
+            AddressRemapping::change_event(attr, features);
+        }
+    }
+
+    fn change_sections(&self, sections: &mut FeatureSections, events: &[EventMeta]) {
+        if self.addresses.is_some() {
+            AddressRemapping::change_sections(sections, events);
         }
     }
 
@@ -284,14 +308,19 @@ impl Rewriting for Injection {
             return;
         }
         let told = if self.told || self.in_maps { self.mapping(entry) } else { None };
-        let Some((id, first)) = told else { return append(entry, out) };
-        if self.records && self.told && first {
+        if self.records && self.told && told.is_some_and(|(_, first)| first) {
             self.found.last().into_iter().for_each(|binary| append_build_id(binary, out));
         }
-        if self.in_maps && entry.raw.kind == RecordKind::MMAP2 {
-            append_with_build_id(entry, id, out)
-        } else {
-            append(entry, out)
+        let start = out.len();
+        match &mut self.addresses {
+            Some(addresses) => addresses.append(entry, out),
+            None => append(entry, out),
+        }
+        if let Some((id, _)) = told
+            && self.in_maps
+            && entry.raw.kind == RecordKind::MMAP2
+        {
+            set_build_id(&mut out[start..], entry.raw.misc, id);
         }
     }
 
@@ -300,14 +329,12 @@ impl Rewriting for Injection {
     }
 }
 
-/// Appends a mapping with the build-id in place of device and inode.
-fn append_with_build_id(entry: &Entry<'_>, id: BuildId, out: &mut Vec<u8>) {
+/// Puts the build-id in the place of device and inode of a mapping.
+fn set_build_id(record: &mut [u8], misc: Misc, id: BuildId) {
     /// Behind the header: process, thread, address, length and offset stand before it.
     const PLACE: std::ops::Range<usize> = 32..56;
-    let at = out.len();
-    append(entry, out);
     let Some(place) =
-        out[at..].get_mut(RecordHeader::SIZE + PLACE.start..RecordHeader::SIZE + PLACE.end)
+        record.get_mut(RecordHeader::SIZE + PLACE.start..RecordHeader::SIZE + PLACE.end)
     else {
         return;
     };
@@ -315,6 +342,5 @@ fn append_with_build_id(entry: &Entry<'_>, id: BuildId, out: &mut Vec<u8>) {
     let bytes = id.as_bytes();
     place[0] = bytes.len() as u8;
     place[4..4 + bytes.len()].copy_from_slice(bytes);
-    let misc = entry.raw.misc.0 | Misc::MMAP_BUILD_ID;
-    out[at + 4..at + 6].copy_from_slice(&misc.to_ne_bytes());
+    record[4..6].copy_from_slice(&(misc.0 | Misc::MMAP_BUILD_ID).to_ne_bytes());
 }

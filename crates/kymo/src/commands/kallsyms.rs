@@ -12,7 +12,7 @@ pub(crate) struct Args {
     /// Names of symbols
     #[arg(required = true, value_name = "SYMBOL")]
     symbols: Vec<String>,
-    /// Print more details (there are none; accepted for compatibility)
+    /// No effect (accepted for compatibility)
     #[arg(short, long)]
     verbose: bool,
 }

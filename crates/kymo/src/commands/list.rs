@@ -21,15 +21,15 @@ use kymo_kernel::events::Catalog;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 KINDS
-  hw (hardware)   events with a fixed name that the processor counts
-  sw (software)   events that the kernel counts
-  tool            values that kymo itself knows
+  hw (hardware)   CPU events with a generic name
+  sw (software)   events counted by the kernel
+  tool            values measured by kymo itself
   cache (hwcache) cache and TLB events
-  pmu             events that PMUs describe in sysfs
-  raw             how to write an event by its number
-  mem (breakpoint) how to write a hardware breakpoint
+  pmu             events described by PMUs in sysfs
+  raw             syntax for an event by number
+  mem (breakpoint) syntax for a hardware breakpoint
   tracepoint      static and dynamic tracepoints of the kernel
-  probe           dynamic ones only (kprobes, uprobes, synthetic events)
+  probe           only dynamic ones (kprobes, uprobes, synthetic events)
   ust             events of programs that run and have tracepoints of their own, and
                   their counters (kymo count -u); the programs with -v
   vmstat          counters of /proc/vmstat
@@ -38,11 +38,11 @@ KINDS
                   `kymo run -e 'usdt:BINARY:PROVIDER:NAME { … }'` runs a program there
 
 MARKS
-  [not supported here]   the kernel was asked to open it and has no such event
-  [no permission: …]     it may be there, but may not be opened by you
-  [user mode only: …]    the kernel's share may not be counted by you
-Tracepoints are asked for once, not one by one: the kernel opens every
-tracepoint that has an id, so that the answer depends on permission alone.
+  [not supported here]   the kernel cannot open this event
+  [no permission: …]     you may not open it; it may not exist
+  [user mode only: …]    you may count it in user space only
+Tracepoints are checked once for all: the kernel can open every tracepoint that has an ID, so the
+answer depends only on permission.
 
 JSON
 An array of objects with the keys: name, alias (string or null), kind (as above),
@@ -54,36 +54,32 @@ add definition; USDT probes add binary, args, places. Events of programs add pro
 level, source, print_fmt and fields; counters add source, keyed and programs. With -i the objects are those of a recording,
 alike for all formats: docs/json.md.")]
 pub(crate) struct Args {
-    /// Kinds of events (hw sw tool cache pmu raw mem tracepoint probe ust vmstat sdt),
-    /// globs on names, or parts of names; everything if none is given
+    /// Event kinds (hw sw tool cache pmu raw mem tracepoint probe ust vmstat sdt), globs or parts
+    /// of names [default: all events]
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
 
-    /// The events of this recording (perf.data, trace.dat, directory of CTF traces or of a session
-    /// with both), and how many of each it holds; with globs also those that did not happen. A
-    /// file may also be named instead of the first glob
+    /// List the events of this recording with their counts; a glob also lists events without hits
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
 
-    /// Of `sdt`: what these processes have mapped
+    /// With `sdt`: only probes in files mapped by these processes
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
 
-    /// Only events of this PMU, by its name in sysfs (msr, uncore_*, also software, tracepoint,
-    /// breakpoint, cpu, tool)
+    /// Only events of this PMU (msr, uncore_*, software, tracepoint, breakpoint, cpu, tool)
     #[arg(long, value_name = "PMU", visible_alias = "cputype", conflicts_with = "input")]
     unit: Option<String>,
 
-    /// Also show fields and print formats of tracepoints, formats and CPUs of
-    /// PMUs, and what each event counts
+    /// Also show descriptions, tracepoint fields and print formats, and PMU formats and CPUs
     #[arg(short = 'v', long, visible_alias = "details")]
     verbose: bool,
 
-    /// One array of JSON objects (keys: see --help)
+    /// Print a JSON array of objects (keys: see --help)
     #[arg(short = 'j', long)]
     json: bool,
 
-    /// Only the names, in one line, for completion in shells
+    /// Print only the names, on one line, for shell completion
     #[arg(long, conflicts_with_all = ["json", "verbose"])]
     raw_dump: bool,
 }
@@ -130,7 +126,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         sayln!("kymo list: no {} events here", args.globs.join(" or "));
     }
     if found.entries.is_empty() && !found.notes.is_empty() {
-        // What was asked for could not be looked up: that is no success.
+        // A requested lookup failed: that is no success.
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

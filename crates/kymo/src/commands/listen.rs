@@ -17,18 +17,18 @@ use crate::args::values::bytes;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 FILES
-Each recording becomes DIR/SENDER/trace.dat (SENDER.2, … if that is there). It can be read while
-it grows, and after either side died up to what was acknowledged.
+Each recording is written to DIR/SENDER/trace.dat (or SENDER.2, … if that exists). It can be read
+while it grows. If either side dies, it is valid up to the last acknowledged data.
 
-BETWEEN MACHINES
-Nothing is encrypted. A tunnel is, and needs no open port:
+NETWORK SECURITY
+The connection is not encrypted. An SSH tunnel is, and needs no open port:
   kymo listen --dir traces &
   ssh -R 7411:127.0.0.1:7411 root@HOST kymo trace -o tcp://127.0.0.1:7411 -e sched
-On a network that is trusted, both sides know a secret:
+On a trusted network, use a shared secret:
   head -c 32 /dev/urandom | base64 > secret; chmod 600 secret     (copy it to the sender)
   kymo listen --dir traces --bind 192.0.2.1:7411 --secret-file secret
   kymo trace -o tcp://192.0.2.1:7411 --secret-file secret -e sched
-The secret authenticates both sides.")]
+It authenticates both sides.")]
 pub(crate) struct Args {
     /// Directory for the recordings
     #[arg(long, value_name = "DIR")]
@@ -36,22 +36,22 @@ pub(crate) struct Args {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7411")]
     bind: SocketAddr,
-    /// File with a secret that senders must know (at least 16 bytes)
+    /// File with a shared secret (at least 16 bytes)
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Listen on an outside address without a secret
+    /// Allow a non-loopback address without a secret
     #[arg(long, conflicts_with = "secret_file")]
     no_secret: bool,
-    /// Maximum size of one recording (10G)
+    /// Maximum size of one recording, such as 10G
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_size: Option<u64>,
-    /// Maximum number of recordings at the same time
+    /// Maximum number of concurrent recordings
     #[arg(long, value_name = "N", default_value = "64")]
     max_senders: usize,
-    /// End after this many recordings
+    /// Exit after this many recordings
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
-    /// Acknowledge only what is on the disk, not what is in the page cache
+    /// Acknowledge data only after it is on disk, not in the page cache
     #[arg(long)]
     sync: bool,
     /// Print only errors
@@ -79,7 +79,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let quiet = args.quiet;
     let listened = listen(&options, &signals, &|event| {
         if let Some(line) = line(&event, quiet) {
-            // Nobody may be there to read it; the recordings matter more.
+            // The message may have no reader; the recordings matter more.
             let _ = writeln!(crate::streams::styled_stderr(), "[ kymo listen: {line} ]");
         }
     })?;

@@ -19,8 +19,10 @@ use crate::args::values::{Ring, millis, ring};
 /// Flags of watching, where `--live` is free.
 #[derive(clap::Args, Default)]
 pub(crate) struct LiveArgs {
-    /// Take events while they happen, system-wide, until COMMAND ends, the time is over or Ctrl-C;
-    /// nothing is recorded. A command, -a, -m and --timeout mean the same
+    /// Analyze the running system; nothing is recorded
+    ///
+    /// System-wide, until COMMAND ends, --timeout expires or Ctrl-C. Implied by a command, -a, -m
+    /// and --timeout.
     #[arg(long, conflicts_with_all = ["input", "files", "time"])]
     live: bool,
     #[command(flatten)]
@@ -30,19 +32,20 @@ pub(crate) struct LiveArgs {
 /// Flags that say what is waited for; any of them means that events are taken while they happen.
 #[derive(clap::Args, Default)]
 pub(crate) struct WatchArgs {
-    /// Take events of the machine while they happen; with a command, of all tasks, not only its own
+    /// Analyze the whole machine, even with a command
     #[arg(short = 'a', long, conflicts_with_all = ["input", "files", "time"])]
     all_cpus: bool,
-    /// Size of each ring, in pages or with a suffix B, K, M, G (live)
+    /// Size of each ring buffer, in pages or with a suffix B, K, M, G (live)
     #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring,
           conflicts_with_all = ["input", "files", "time"])]
     mmap_pages: Option<Ring>,
-    /// Stop after this time in milliseconds, and the command with it (live)
+    /// Stop after MS milliseconds, and stop the command (live)
     #[arg(long, value_name = "MS", value_parser = millis,
           conflicts_with_all = ["input", "files", "time"])]
     timeout: Option<Duration>,
-    /// Take events while this command runs: what waits is shown of its tasks, unless -a, -p or the
-    /// like choose others
+    /// Command to run and analyze
+    ///
+    /// Shows only its tasks, unless -a, -p or a similar option selects others.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["input", "files", "time"])]
     command: Vec<OsString>,
     #[arg(skip)]
@@ -63,7 +66,7 @@ impl LiveArgs {
         self.live = true;
     }
 
-    /// What is to be watched, unless a recording is to be read.
+    /// Removes and returns the options of a live capture, unless a recording is read.
     pub(crate) fn take(&mut self) -> Option<WatchArgs> {
         (self.live || self.watch.is_given()).then(|| std::mem::take(&mut self.watch))
     }
@@ -75,7 +78,7 @@ impl WatchArgs {
         *all_cpus || mmap_pages.is_some() || timeout.is_some() || !command.is_empty()
     }
 
-    /// What is to be watched, unless a recording is to be read.
+    /// Removes and returns the options of a live capture, unless a recording is read.
     pub(crate) fn take(&mut self) -> Option<WatchArgs> {
         self.is_given().then(|| std::mem::take(self))
     }
@@ -103,7 +106,8 @@ impl WatchArgs {
         self.all_cpus
     }
 
-    /// What is recorded, of all CPUs; with the cgroup of each event for who asks for some.
+    /// Returns options that record these events on all CPUs. `cgroups`: with the cgroup of each
+    /// event.
     pub(crate) fn options(
         &self,
         events: &RecordedEvents,
@@ -184,6 +188,6 @@ fn tell(command: &str, used: Duration, elapsed: Duration) {
     let name = command.trim_end_matches(" record");
     let text =
         format!("[ {name}: used {share:.1}% of one CPU itself: {used:.3} s in {elapsed:.3} s ]\n");
-    // Nobody may be there to read it.
+    // The message may have no reader.
     let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
 }

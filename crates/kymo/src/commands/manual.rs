@@ -18,16 +18,18 @@ use kymo_kernel::terminal_output::output_is_terminal;
 /// Flags of `kymo manual`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Read a page:        kymo manual record
-As man shows it:    kymo manual record | man -l -
-The language of run: kymo manual run.7 | man -l -
-Install all:        kymo manual --dir /usr/local/share/man
-Completions:        kymo manual --completions bash > /etc/bash_completion.d/kymo")]
+EXAMPLES
+  kymo manual record                       the help of a command
+  kymo manual record | man -l -            its manual page
+  kymo manual run.7 | man -l -             the language of `kymo run`
+  kymo manual --dir /usr/local/share/man   install all pages
+  kymo manual --completions bash > /etc/bash_completion.d/kymo
+  kymo manual --skill > skills/kymo/SKILL.md   a page for agents")]
 pub(crate) struct Args {
     /// Command, or `kymo.7`, `run.7` (the language) or `warnings.7` [default: kymo itself]
     #[arg(value_name = "COMMAND", conflicts_with_all = ["dir", "completions"])]
     command: Option<String>,
-    /// Write all pages below this directory: `man1/kymo-record.1`, …, `man7/kymo-run.7`, …
+    /// Write all pages to this directory: `man1/kymo-record.1`, …, `man7/kymo-run.7`, …
     #[arg(long, value_name = "DIR", conflicts_with = "completions")]
     dir: Option<PathBuf>,
     /// Write the reference pages of the book into this directory
@@ -36,6 +38,9 @@ pub(crate) struct Args {
     /// Print completions for this shell
     #[arg(long, value_name = "SHELL")]
     completions: Option<Shell>,
+    /// Print a page for agents: which command answers what, as Markdown
+    #[arg(long, conflicts_with_all = ["dir", "completions"])]
+    skill: bool,
     /// Print the words that may continue a command line, for the shell
     #[arg(long, hide = true)]
     complete: bool,
@@ -48,6 +53,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
     if let Some(shell) = args.completions {
         text.extend_from_slice(shell.script().as_bytes());
+    } else if args.skill {
+        text.extend_from_slice(include_str!("manual/skill.md").as_bytes());
     } else if args.complete {
         cli.build();
         for candidate in complete::candidates(&cli, &args.words) {
@@ -146,7 +153,9 @@ fn pages(cli: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
 
 fn page(command: Command) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
-    clap_mangen::Man::new(command).render(&mut text).context("a manual page")?;
+    let version = concat!("kymo ", env!("CARGO_PKG_VERSION"));
+    let man = clap_mangen::Man::new(command).source(version);
+    man.render(&mut text).context("a manual page")?;
     Ok(text)
 }
 
@@ -166,7 +175,7 @@ mod tests {
 
     use super::pages;
 
-    /// How many commands stand below one, to the bottom.
+    /// Number of commands below one, at all levels.
     fn below(command: &clap::Command) -> usize {
         let inner = command.get_subcommands();
         let inner = inner.filter(|c| c.get_name() != "help" && !c.is_hide_set());

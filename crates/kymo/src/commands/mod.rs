@@ -18,6 +18,7 @@ pub(crate) mod diff;
 pub(crate) mod event;
 pub(crate) mod event_recording;
 pub(crate) mod evlist;
+pub(crate) mod export;
 mod features;
 mod frame_pointers;
 mod hit_binaries;
@@ -31,6 +32,7 @@ pub(crate) mod listen;
 mod live;
 pub(crate) mod lock;
 pub(crate) mod manual;
+pub(crate) mod mcp;
 pub(crate) mod offcpu;
 mod output;
 mod page_command;
@@ -45,6 +47,8 @@ pub(crate) mod sched;
 pub(crate) mod scratch;
 pub(crate) mod script;
 pub(crate) mod session;
+pub(crate) mod sql;
+mod sql_words;
 pub(crate) mod stat;
 pub(crate) mod strace;
 pub(crate) mod syscalls;
@@ -70,15 +74,14 @@ use kymo_record::ftrace::TraceError;
 
 use crate::called_name::CalledName;
 
-/// What is read when no file is named: perf's choice, or a trace.dat where there is
-/// no perf.data.
+/// Returns the default recording: perf's choice, or a trace.dat where there is no perf.data.
 pub(crate) fn default_recording() -> PathBuf {
     let path = PerfData::default_path();
     let other = PathBuf::from("trace.dat");
     if path.as_os_str() != "-" && !path.exists() && other.exists() { other } else { path }
 }
 
-/// When the bytes of a recording last changed, which perf takes for the time of the recording.
+/// Time of the last change of a recording's bytes, which perf uses as the time of the recording.
 pub(crate) fn captured_on(path: &Path) -> Option<String> {
     let meta = if path.as_os_str() == "-" {
         std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?).metadata()
@@ -109,7 +112,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let caller = CalledName::get();
     let who = if caller == CalledName::Bpftrace { "ERROR" } else { caller.word() };
     let text = format!("{error:#}");
-    // Nobody named it.
+    // It was not named.
     let is_default = text.starts_with("perf.data: ") && !std::path::Path::new("perf.data").exists();
     let next = if is_default {
         format!("; `{} record` makes it, and -i names another", caller.word())

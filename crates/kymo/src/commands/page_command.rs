@@ -1,12 +1,12 @@
 //! Flag `--view` of commands that have a recording: `kymo view` takes the place of the process.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
 
 use super::view;
@@ -18,7 +18,23 @@ struct ViewLine {
     args: view::Args,
 }
 
-/// Goes on as `kymo view`, with a time that is selected and a thread whose path is shown.
+/// Whether a file is a page by its name.
+pub(crate) fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "html" || extension == "htm")
+}
+
+/// Writes the page of a recording, as `kymo view -o` does.
+pub(crate) fn write_page(recording: &Path, page: &Path) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let arguments = [OsStr::new("view"), OsStr::new("-i"), recording.as_os_str(), OsStr::new("-o")];
+    let mut view = Command::new(program);
+    let status = view.args(arguments).arg(page).stdout(Stdio::null()).status();
+    let status = status.context("cannot start kymo view")?;
+    ensure!(status.success(), "kymo view: {status}");
+    Ok(())
+}
+
+/// Continues as `kymo view`, with a time that is selected and a thread whose path is shown.
 pub(crate) fn become_view(
     recording: &Path,
     times: Option<(u64, u64)>,
@@ -27,7 +43,7 @@ pub(crate) fn become_view(
     become_view_since(None, recording, times, tid)
 }
 
-/// Goes on as `kymo view` with the differential flame graph since another recording.
+/// Continues as `kymo view` with the differential flame graph since another recording.
 pub(crate) fn become_view_since(
     base: Option<&Path>,
     recording: &Path,
@@ -50,7 +66,7 @@ pub(crate) fn become_view_since(
         // Rights to start programs were given up.
         let ViewLine { args } = ViewLine::try_parse_from(arguments)?;
         view::run(args)?;
-        bail!("nobody serves the page any more");
+        bail!("the page is no longer served");
     }
     let program = std::env::current_exe().context("cannot find this program")?;
     Err(Command::new(program).args(arguments).exec()).context("cannot start kymo view")

@@ -25,28 +25,28 @@ use kymo_probe::grammar::{LineRange, NameFilter};
     override_usage = "kymo probe [OPTIONS] 'PROBE'\n       kymo probe [OPTIONS] --add 'PROBE'… | --definition 'PROBE'…\n       kymo probe --del '[GROUP:]EVENT'… | --list\n       kymo probe [OPTIONS] --line 'RANGE' | --vars 'PLACE' | --funcs\n       kymo probe bench [ROW]…",
     after_long_help = "\
 PROBE
-  [[GROUP:]EVENT=]PLACE [ARGUMENT…], in one word for the shell ('…').
-  A line in the kernel's own syntax (p:…, r:…, -:…) is taken as it is.
+  [[GROUP:]EVENT=]PLACE [ARGUMENT…], quoted for the shell.
+  Lines in the kernel's own syntax (p:…, r:…, -:…) are passed on unchanged.
 
 PLACE
-  FUNC[@SRC][+OFFSET | :LINE | %return | ;PATTERN]   lines count from the function's
-  SRC:LINE, SRC;PATTERN                             lines count from the file's beginning
-  …:LINE%next                                       the next line behind it that has code
-  0xADDRESS                                         a place of the binary
-  FUNC may be a glob (vfs_*), and in Rust and C++ a path (mycrate::module::func,
-  <T as Trait>::f, main::{closure#0}); without its generic arguments it means every
-  instance. SRC is matched from its end, by whole directories. PATTERN is a glob on source
-  lines, blanks left out.
+  FUNC[@SRC][+OFFSET | :LINE | %return | ;PATTERN]   lines relative to the function
+  SRC:LINE, SRC;PATTERN                             lines relative to the file
+  …:LINE%next                                       the next line that has code
+  0xADDRESS                                         an address of the binary
+  FUNC may be a glob (vfs_*) and, in Rust and C++, a path (mycrate::module::func,
+  <T as Trait>::f, main::{closure#0}); without generic arguments it matches every
+  instance. SRC matches the end of a path, by whole components. PATTERN is a glob on
+  source lines with blanks removed.
 
 ARGUMENT
   [NAME=]VALUE[:TYPE][@user]
-  VALUE  a variable and steps into it (file->f_mode, o.in.x, arr[2]); $vars, $params;
+  VALUE  a variable with member access (file->f_mode, o.in.x, arr[2]); $vars, $params;
          the kernel's: $retval, $stack, $stackN, $argN, $comm, %REG, @SYMBOL[+OFFSET],
          +OFFSET(VALUE), \\NUMBER
-  TYPE   u8…u64, s8…s64, x8…x64; u, s, x (size from the source); string, ustring, char,
+  TYPE   u8…u64, s8…s64, x8…x64; u, s, x (size from the variable); string, ustring, char,
          symbol, bWIDTH@OFFSET/SIZE; TYPE[N] and [N] for arrays
-  Rust: a &str or String gives its text and NAME_len, an enum its discriminant; fields
-  are reached through references (self.field), of variants by name (opt.Some.0).
+  Rust: a &str or String yields its text and NAME_len, an enum its discriminant; fields
+  are dereferenced automatically (self.field), fields of variants go by name (opt.Some.0).
 
 RANGE
   FUNC[@SRC][:FIRST[+COUNT|-LAST]] or SRC[:FIRST[+COUNT|-LAST]]
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     task: Option<Task>,
 
-    /// Add this probe (words are joined; an absolute path first is the binary)
+    /// Probe to add (words are joined; a leading absolute path is the binary)
     #[arg(value_name = "PROBE")]
     probe: Vec<String>,
 
@@ -67,16 +67,15 @@ pub(crate) struct Args {
     #[arg(short = 'a', long, value_name = "PROBE", allow_hyphen_values = true)]
     add: Vec<String>,
 
-    /// Show the definitions for the kernel, and change nothing
+    /// Show the kernel's definition of the probe without adding it
     #[arg(short = 'D', long, value_name = "PROBE", allow_hyphen_values = true)]
     definition: Vec<String>,
 
-    /// With --definition: as lines of a boot configuration (bootconfig), for probes of the kernel
-    /// that are there from the boot on
+    /// With --definition: print bootconfig lines, for kernel probes active from boot
     #[arg(long, requires = "definition")]
     bootconfig: bool,
 
-    /// Remove probes, by glob
+    /// Remove probes matching this glob
     #[arg(short = 'd', long, value_name = "[GROUP:]EVENT")]
     del: Vec<String>,
 
@@ -84,32 +83,31 @@ pub(crate) struct Args {
     #[arg(short = 'l', long, value_name = "[GROUP:]EVENT", num_args = 0..=1, require_equals = true)]
     list: Option<Option<String>>,
 
-    /// Show source lines; those with a number can be probed
+    /// Show source lines; numbered lines can be probed
     #[arg(short = 'L', long, value_name = "RANGE")]
     line: Option<String>,
 
-    /// Show the variables that can be read at a place
+    /// Show the variables that can be read at a probe point
     #[arg(short = 'V', long, value_name = "PLACE")]
     vars: Option<String>,
 
-    /// Show functions that can be probed; of a program (-x) with debugging information also those
-    /// that are only inlined, unless --no-inlines
+    /// Show functions that can be probed, including functions that are only inlined
     #[arg(short = 'F', long, value_name = "FILTER", num_args = 0..=1)]
     funcs: Option<Option<String>>,
 
-    /// Show variables of the file, too (with --vars)
+    /// Also show file-scope variables (with --vars)
     #[arg(long)]
     externs: bool,
 
-    /// Leave out inlined copies of functions
+    /// Exclude inlined copies of functions
     #[arg(long)]
     no_inlines: bool,
 
-    /// Show where in the function each variable is alive (with --vars)
+    /// Show the live range of each variable (with --vars)
     #[arg(long)]
     range: bool,
 
-    /// Globs on the names shown (with --vars and --funcs)
+    /// Show only names matching these globs (with --vars and --funcs)
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
 
@@ -117,12 +115,11 @@ pub(crate) struct Args {
     #[arg(short = 'x', long, value_name = "BINARY", conflicts_with_all = ["module", "vmlinux"])]
     exec: Option<PathBuf>,
 
-    /// The program is the one that this process sees (a container's)
+    /// Resolve the program's path in the mount namespace of this process
     #[arg(long, value_name = "PID", requires = "exec")]
     target_ns: Option<u32>,
 
-    /// The program's debugging information is in the file at its path below this directory, of the
-    /// same build-id
+    /// Find the program's debugging information at its path below this directory
     #[arg(long, value_name = "DIRECTORY", requires = "exec")]
     symfs: Option<PathBuf>,
 
@@ -130,48 +127,47 @@ pub(crate) struct Args {
     #[arg(short = 'm', long, value_name = "MODULE")]
     module: Option<String>,
 
-    /// The kernel's binary with debugging information; with --definition it may be
-    /// of any kernel
+    /// Kernel image with debugging information; with --definition of any kernel
     #[arg(short = 'k', long, value_name = "VMLINUX")]
     vmlinux: Option<PathBuf>,
 
-    /// Directory of the sources
+    /// Source directory
     #[arg(short = 's', long, value_name = "DIRECTORY")]
     source: Option<PathBuf>,
 
-    /// Add even if an event of that name exists, under a name with a number
+    /// Add the probe even if an event of that name exists (a number is appended)
     #[arg(short = 'f', long)]
     force: bool,
 
-    /// Change nothing (with --add and --del)
+    /// Show changes without making them (with --add and --del)
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Count the hits of the added probes for that time, and state what they cost
+    /// Count hits of the added probes for SECONDS, and report their cost
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     preflight: Option<f64>,
 
-    /// Maximum number of probe points of one description; up to 65536
+    /// Maximum number of probe points per probe; up to 65536
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     max_probes: u32,
 
-    /// Show hits and the definitions, too
+    /// Also show hits and definitions
     #[arg(short = 'v', long, conflicts_with = "quiet")]
     verbose: bool,
 
-    /// Keep the probes by the build-id of what they are in, to be added later
-    /// without debugging information (with --add: by the same words, or as
-    /// %GROUP:EVENT); show or remove kept ones (with --list and
-    /// --del); make the index of the binary's debugging information at once (with
-    /// --definition, --line, --vars)
+    /// Cache the probes by the build-id of their binary
+    ///
+    /// Cached probes can be added later without debugging information, with the same text or as
+    /// %GROUP:EVENT. --list shows and --del removes them. --definition, --vars and --line build the
+    /// index of the binary's debugging information for later use.
     #[arg(long)]
     cache: bool,
 
-    /// Demangle names; this is the default
+    /// Demangle names [default]
     #[arg(long, alias = "demangle-kernel", overrides_with = "no_demangle")]
     demangle: bool,
 
-    /// Names as the compiler mangled them (with --funcs, --vars and --list)
+    /// Show mangled names (with --funcs, --vars and --list)
     #[arg(long, alias = "no-demangle-kernel", overrides_with = "demangle")]
     no_demangle: bool,
 
@@ -179,7 +175,7 @@ pub(crate) struct Args {
     #[arg(short = 'q', long)]
     quiet: bool,
 
-    /// Exit status 3 if anything could make the result wrong
+    /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     strict: bool,
 }
@@ -191,10 +187,10 @@ impl Args {
     }
 }
 
-/// What is no verb of perf's.
+/// Task that perf probe has no verb for.
 #[derive(clap::Subcommand)]
 enum Task {
-    /// Measure what a hit of each kind of probe costs on this machine
+    /// Measure the cost per hit of each kind of probe on this machine
     #[command(disable_version_flag = true)]
     Bench(bench::BenchArgs),
 }

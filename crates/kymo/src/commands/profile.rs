@@ -4,30 +4,34 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail, ensure};
 use kymo_analysis::offcpu::{
     OffCpuCause, OffCpuConfig, OffCpuTable, RecordedWaits, TaskTimesError, WaitScope, WakerInfo,
     count_off_cpu, count_recorded_waits, has_switch_records, off_cpu_notes,
 };
-use kymo_analysis::oncpu::RecordingBegin;
+use kymo_analysis::oncpu::{RecordingBegin, RecordingWindow};
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_analysis::tasks::SchedSelection;
 use kymo_events::{EventSelection, EventSource, SourceError, parse_times};
 use kymo_files::perfdata::PerfData;
+use kymo_kernel::output_file::{Existing, PRIVATE, WholeFile};
 use kymo_kernel::target;
 use kymo_model::{EventType, Note, NoteKind, counted, shell_word};
-use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target, record};
+use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target};
 use kymo_view::profile_page::{CommandRun, ProfileTarget, ProfileTimes, build_page, page_ledger};
 use rustc_hash::FxHashMap;
 
 use super::container_files;
-use super::page_command::become_view;
-use super::profile_recording::{FREQUENCY, StackChoice, WAIT_EVENTS, wait_events};
+use super::page_command::{become_view, is_page, write_page};
+use super::profile_recording::{
+    FREQUENCY, StackChoice, WAIT_EVENTS, record_within_limits, wait_events,
+};
 use super::scratch::ScratchDirectory;
 use crate::args::symbols::DebuginfodArgs;
 use crate::args::values::{call_graph, millis};
@@ -39,53 +43,57 @@ use crate::exit;
 EXAMPLES
   kymo profile -- gzip -9 -c /usr/bin/perl > /dev/null
   kymo profile -p 1234 --timeout 5000    a process and its children, for five seconds
-  kymo profile -a                        the machine, until Ctrl-C
+  kymo profile -a                        the whole machine, until Ctrl-C
   kymo profile --cgroup system.slice/postgresql.service --timeout 10000
-  kymo profile -i perf.data              what `kymo profile -o perf.data` recorded
+  kymo profile -i perf.data              a recording made by `kymo profile -o perf.data`
   kymo profile -i trace.dat --comm server --time 10%-20%")]
 pub(crate) struct Args {
-    /// Keep the recording in FILE (perf.data format) for `kymo report` and `kymo script`
+    /// Keep the recording in FILE (a perf.data)
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Show a recording that was made before, and record nothing: one of `kymo profile -o`, or any
-    /// perf.data, trace.dat or directory of traces with the switches of all CPUs (`kymo offcpu
-    /// record`, `kymo sched record -g`, LTTng)
+    /// Show this recording instead of recording
+    ///
+    /// From `kymo profile -o`, or any perf.data, trace.dat or trace directory with the context
+    /// switches of all CPUs (`kymo offcpu record`, `kymo sched record -g`, LTTng).
     #[arg(short, long, value_name = "FILE",
           conflicts_with_all = ["output", "all_cpus", "timeout", "command"])]
     input: Option<PathBuf>,
 
-    /// Only what is between START,STOP (seconds, or a share of the whole: 10%-20%), of -i
+    /// Only this time range of -i: START,STOP in seconds or percent
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true, requires = "input")]
     time: Option<String>,
 
-    /// Only these threads, of -i
+    /// Only these threads of -i
     #[arg(short = 't', long, value_name = "TIDS", value_delimiter = ',', requires = "input")]
     tid: Vec<u32>,
 
-    /// Only tasks with these names, of -i
+    /// Only tasks of -i with these names
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "input")]
     comm: Vec<String>,
 
-    /// Only what happens on these CPUs (`0,2-3`), of -i
+    /// Only these CPUs of -i (`0,2-3`)
     #[arg(short = 'C', long, value_name = "LIST", requires = "input")]
     cpu: Option<String>,
 
-    /// Machine-readable output (docs/json.md), where the page would be
+    /// Print JSON (docs/json.md)
     #[arg(long)]
     json: bool,
 
-    /// These processes with their threads and all that descend from them, until they end, Ctrl-C
-    /// or the end of the command; with -i, only these processes
+    /// Profile these processes and their descendants
+    ///
+    /// Stops when they or the command end, or on Ctrl-C; with -i, shows only these processes.
     #[arg(short, long, value_name = "PID,…", conflicts_with = "all_cpus")]
     pid: Option<String>,
 
-    /// The processes that are in this cgroup, or in one below it, and all that descend from them
-    /// (a path below the cgroup mount); with -i, of a recording made with --all-cgroups
+    /// Profile the processes of this cgroup and their descendants
+    ///
+    /// A path below the cgroup mount, with its descendants; with -i, the recording needs cgroups
+    /// (`--all-cgroups`).
     #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "all_cpus"])]
     cgroup: Option<String>,
 
-    /// All processes that run, until Ctrl-C or the end of the command
+    /// Profile the whole machine until Ctrl-C or the end of the command
     #[arg(short, long)]
     all_cpus: bool,
 
@@ -93,16 +101,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
 
-    /// Samples per second and CPU; 4000, or 1000 where dwarf is chosen by itself
+    /// Samples per second and CPU [default: 4000; 1000 with dwarf]
     #[arg(short = 'F', long = "freq", value_name = "N")]
     freq: Option<u64>,
 
-    /// How to record call chains: fp (frame pointers), dwarf[,BYTES] (copies of the stack, for
-    /// programs without frame pointers). Without it, what the program needs, and fp with -a
+    /// Call chain recording mode: fp, or dwarf[,BYTES]
+    ///
+    /// fp: frame pointers; dwarf: stack copies, for programs without frame pointers [default: the
+    /// mode that the program needs; fp with -a].
     #[arg(long, value_name = "MODE", value_parser = call_graph)]
     call_graph: Option<CallGraph>,
 
-    /// Do not record waits: cheaper for a command that waits often
+    /// Do not record waits (less overhead for commands that block often)
     #[arg(long)]
     cpu_only: bool,
 
@@ -110,31 +120,47 @@ pub(crate) struct Args {
     #[arg(short = 'n', long = "top", value_name = "N", default_value_t = 15)]
     top: usize,
 
-    /// Show all sections on a terminal: call trees, threads, waits with stacks, the hot path
+    /// Show all sections: call trees, threads, waits with stacks, the hot path
     #[arg(short, long)]
     verbose: bool,
 
     #[command(flatten)]
     servers: DebuginfodArgs,
 
-    /// Show the recording as a page, too (`kymo view`), until Ctrl-C; -o keeps it for that
+    /// Also open the recording in the browser until Ctrl-C; with `-o PAGE.html`, write the page
     #[arg(long)]
     view: bool,
+
+    /// The recording goes when the page is written.
+    #[arg(skip)]
+    is_for_page: bool,
 
     /// Exit with status 3 if there are warnings
     #[arg(long)]
     strict: bool,
 
-    /// The command and its arguments; with -a, -p and --cgroup it only says how long
+    /// Command and arguments; with -a, -p and --cgroup it only sets the duration
     #[arg(required_unless_present_any = ["pid", "cgroup", "all_cpus", "input"], trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let recording = args.input.clone().or_else(|| args.output.clone());
-    if args.view && recording.is_none() {
-        bail!("--view shows a recording that stays: name it with -o FILE");
+/// Lines of doubts on the first screen.
+const TRUST_LINES: usize = 5;
+
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(page) = args.output.clone().filter(|path| args.view && is_page(path)) {
+        ensure!(!page.exists(), "{} already exists", page.display());
+        let scratch = ScratchDirectory::new(true)?;
+        (args.output, args.is_for_page) = (Some(scratch.file()), true);
+        let status = profile(args)?;
+        write_page(&scratch.file(), &page)?;
+        return Ok(status);
     }
+    // It is read as long as the page is shown.
+    if args.view && args.input.is_none() {
+        args.output.get_or_insert_with(|| "perf.data".into());
+    }
+    let recording = args.input.clone().or_else(|| args.output.clone());
     let view = recording.filter(|_| args.view);
     let status = profile(args)?;
     match view {
@@ -162,14 +188,20 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
     if args.time.is_some() || args.cpu.is_some() || !args.tid.is_empty() || !args.comm.is_empty() {
         bail!("--time, --cpu, --tid and --comm choose from a recording: kymo profile -i FILE");
     }
-    let scratch = ScratchDirectory::new(args.output.is_none())?;
-    let path = args.output.clone().unwrap_or_else(|| scratch.file());
+    // A device or a pipe cannot be read back: it receives a copy.
+    let is_special = |p: &&PathBuf| p.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
+    let device = args.output.as_ref().filter(is_special);
+    let scratch = ScratchDirectory::new(args.output.is_none() || device.is_some())?;
+    let path = match &args.output {
+        Some(path) if device.is_none() => path.clone(),
+        _ => scratch.file(),
+    };
     let options = options(&args, &path)?;
     let stacks = StackChoice::of((args.call_graph, args.freq), &options.target, &args.command);
-    let options =
+    let mut options =
         RecordOptions { freq: Some(stacks.freq), call_graph: Some(stacks.mode), ..options };
     let before = blocked_before(&options)?;
-    let mut summary = record(&options)?;
+    let (mut summary, unnamed) = record_within_limits(&mut options)?;
     container_files::keep(&mut summary);
     let usage = summary.usage.unwrap_or_default();
     let run = CommandRun {
@@ -184,16 +216,25 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
         voluntary_switches: usage.voluntary_switches,
         involuntary_switches: usage.involuntary_switches,
         target: live_target(&args, &options),
+        hidden: std::mem::take(&mut summary.hidden_children),
         notes: {
-            let own = stacks.note.clone().into_iter().chain(note_numbers());
+            let own = stacks.note.clone().into_iter().chain(unnamed).chain(note_numbers());
             notes(&summary, &options).into_iter().chain(own).collect()
         },
         ..run_facts(&stacks)
     };
-    // What goes on behind that is not recorded, whatever else takes its time then.
+    // Later time is not recorded, whatever else happens then.
     let end = summary.began.saturating_add(summary.elapsed.as_nanos() as u64);
     let live = LiveFacts { span: (summary.began, end), before };
     let code = show(&args, &path, run, Some(&live))?;
+    if let Some(device) = device {
+        let copied = File::open(&path).and_then(|mut from| {
+            let mut to = WholeFile::create(device, PRIVATE, Existing::Replace)?;
+            std::io::copy(&mut from, to.file())?;
+            to.finish()
+        });
+        copied.with_context(|| format!("cannot write {}", device.display()))?;
+    }
     Ok(match summary.exit {
         // The command's own status, unless `--strict` finds something to object to.
         Some(status) if status != 0 && options.target == Target::Command => ExitCode::from(status),
@@ -201,7 +242,7 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What to record.
+/// Returns the options of the recording.
 fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
     let target = match (&args.pid, &args.cgroup) {
         (Some(pids), _) => Target::Processes(target::with_descendants(&target::parse_ids(pids)?)?),
@@ -217,7 +258,7 @@ fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
     };
     Ok(RecordOptions {
         more_events: if args.cpu_only { Vec::new() } else { wait_events(&target) },
-        // Descendants that nobody named may end before they are opened.
+        // Descendants that were not named may end before they are opened.
         skip_gone: args.pid.is_some() || args.cgroup.is_some(),
         target,
         timeout: args.timeout,
@@ -230,7 +271,7 @@ fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
     })
 }
 
-/// What the page is headed with.
+/// Title of the page.
 fn title(args: &Args, options: &RecordOptions) -> String {
     match &options.target {
         Target::Processes(pids) if args.cgroup.is_some() => format!(
@@ -264,7 +305,7 @@ fn title(args: &Args, options: &RecordOptions) -> String {
     }
 }
 
-/// What other commands can look at.
+/// Target as `kymo top` and other live commands name it.
 fn live_target(args: &Args, options: &RecordOptions) -> ProfileTarget {
     match &options.target {
         Target::Processes(_) => {
@@ -278,7 +319,7 @@ fn live_target(args: &Args, options: &RecordOptions) -> ProfileTarget {
     }
 }
 
-/// Which tasks and times of a recording are wanted.
+/// Selection of tasks and times of a recording.
 fn selection(args: &Args, source: &EventSource) -> anyhow::Result<EventSelection> {
     if args.input.is_none() {
         return Ok(EventSelection::default());
@@ -298,8 +339,8 @@ fn selection(args: &Args, source: &EventSource) -> anyhow::Result<EventSelection
     Ok(events)
 }
 
-/// Tells that what blocked threads cannot be known, where the kernel's events have other numbers
-/// than samples and processes.
+/// Note that the causes of blocks are not known, where the kernel's events have other numbers than
+/// samples and processes.
 fn note_numbers() -> Option<Note> {
     let fact = "switches and wake-ups have other numbers in this pid namespace than processes: \
                 causes of waits and who ended them are not known";
@@ -307,7 +348,7 @@ fn note_numbers() -> Option<Note> {
     (!target::has_kernel_pids()).then(|| Note::doubt(NoteKind::Scope, fact, Some(advice)))
 }
 
-/// What blocks the threads that are there.
+/// Returns the causes for which existing threads are blocked.
 fn blocked_before(options: &RecordOptions) -> anyhow::Result<FxHashMap<u32, OffCpuCause>> {
     let tids = match &options.target {
         Target::Processes(pids) => target::threads_of_living(pids)?,
@@ -322,9 +363,9 @@ fn blocked_before(options: &RecordOptions) -> anyhow::Result<FxHashMap<u32, OffC
 
 /// Facts of a recording that was made now.
 struct LiveFacts {
-    /// When it began and ended.
+    /// Start and end time.
     span: (u64, u64),
-    /// What blocked threads when it began.
+    /// Cause of the block of each thread when the recording began.
     before: FxHashMap<u32, OffCpuCause>,
 }
 
@@ -355,13 +396,15 @@ fn show(
         Some((begin, _)) if run.attached => RecordingBegin::At(begin),
         Some((begin, end)) => RecordingBegin::FirstExec(begin, end),
     };
+    let window = RecordingWindow { begin, end: live.map(|live| live.span.1) };
     // Of the machine its idle tasks are left out, and of chosen threads the others.
     let may_count = |tid: u32| {
         let is_chosen = args.tid.is_empty() || args.tid.contains(&tid);
         (tid != 0 || !args.all_cpus) && (is_chosen || args.input.is_none() || has_more_tasks(args))
     };
     let before = live.map_or(&nothing, |live| &live.before);
-    let scope = WaitScope { begin, before, may_count: &may_count, names: &selection };
+    let scope =
+        WaitScope { window, before, may_count: &may_count, names: &selection, only_whole: false };
     let (mut profile, waits) = read(args, &source, (&selection, &symbols), scope)?;
     let mut times = match (&mut profile, waits) {
         (Some(profile), waits) if has_records => {
@@ -425,11 +468,16 @@ fn show(
         let text = if is_terminal && !args.verbose { page.to_screen() } else { page.to_text() };
         let text = if args.command.is_empty() { text } else { crate::screen::fitted(&text) };
         out.write_all(text.as_bytes())?;
-        if args.output.is_some() {
+        if args.output.as_ref() == Some(path) && !args.is_for_page {
             writeln!(out, "\nThe recording is in {}: kymo report -i {0}", path.display())?;
         }
-        if !ledger.is_empty() {
-            write!(out, "\n{}", ledger.to_text(""))?;
+        let trust = if is_terminal && !args.verbose {
+            ledger.to_screen(TRUST_LINES)
+        } else {
+            ledger.to_text("")
+        };
+        if !trust.is_empty() {
+            write!(out, "\n{trust}")?;
         }
     }
     out.flush()?;
@@ -448,11 +496,11 @@ fn cut(selection: &EventSelection, from: u64, to: u64) -> Option<(u64, u64)> {
     SchedSelection { events: selection.clone() }.cut(from, to)
 }
 
-/// Waits as a recording tells of them.
+/// Source of the tasks' waits.
 enum CountedWaits<'a> {
-    /// Of switch records, and events that say more of them.
+    /// Waits from switch records, refined by events.
     Records(Box<RecordedWaits<'a>>),
-    /// Of the switches of all CPUs.
+    /// Waits from the switch events of all CPUs.
     Events(Box<OffCpuTable>),
 }
 
@@ -465,8 +513,9 @@ fn read<'a>(
 ) -> anyhow::Result<(Option<Profile>, Option<CountedWaits<'a>>)> {
     let samples = |data: &mut PerfData, batches| {
         let symbols = symbols.clone();
-        let selection = Some(selection);
-        Profile::read(data, LoadOptions { symbols, selection, batches, ..LoadOptions::default() })
+        let (selection, window) = (Some(selection), scope.window);
+        let options = LoadOptions { symbols, selection, window, batches, ..LoadOptions::default() };
+        Profile::read(data, options)
     };
     let has_waits = source.classes().iter().any(|class| class.is_named(WAIT_EVENTS[0]));
     if args.cpu_only || !has_waits {
@@ -500,6 +549,7 @@ fn of_records(
     (profile, waits, selection): (&mut Profile, Option<RecordedWaits<'_>>, &EventSelection),
     (run, live): (&mut CommandRun, Option<&LiveFacts>),
 ) -> ProfileTimes {
+    let mut waits = waits;
     let on_cpu = std::mem::take(&mut profile.on_cpu);
     let first = on_cpu.first_thread();
     run.first_thread = first.map(|(tid, _)| tid);
@@ -513,26 +563,31 @@ fn of_records(
     if span.is_none() {
         run.elapsed = Duration::from_nanos(end.saturating_sub(begin));
     }
-    let mut threads = on_cpu.finish(begin, end);
+    // Those of the waits know when threads were woken.
+    let mut accounts = match &mut waits {
+        Some(waits) => waits.accounts(end),
+        None => on_cpu.finish(begin, end),
+    };
+    let threads = &mut accounts.threads;
     let machine = &profile.machine;
     // Threads without a wanted name have no account.
     let is_chosen = |tid: u32| selection.wants_numbers(machine.pid_of(tid), tid);
     if selection.has_task_conditions() {
         threads.retain(|(tid, _)| is_chosen(*tid));
     }
-    // Who slept all the time is of no interest, and the idle task is nobody.
+    // Threads that slept all the time are of no interest, nor is the idle task.
     if args.all_cpus {
         threads.retain(|(tid, time)| *tid != 0 && time.on_cpu > 0);
     }
-    let Some(waits) = waits else { return ProfileTimes::new(threads, None) };
-    let wanted: HashSet<u32> = threads.iter().map(|(tid, _)| *tid).collect();
+    let Some(waits) = waits else { return ProfileTimes::new(accounts, None) };
+    let wanted: HashSet<u32> = accounts.threads.iter().map(|(tid, _)| *tid).collect();
     let mut waits = waits.of_threads(end, &|tid| wanted.contains(&tid));
     match args.input.is_none() {
         true => waits.wakers.iter_mut().for_each(name_waker),
-        // Of one that is made now, the recorder told.
+        // For a recording made now, the recorder reported it.
         false => run.notes.extend(waits.summary.notes(source)),
     }
-    ProfileTimes::new(threads, Some(waits))
+    ProfileTimes::new(accounts, Some(waits))
 }
 
 /// Times of a recording with the switches of all CPUs.
@@ -550,7 +605,7 @@ fn of_events(
     ProfileTimes::of_events(table)
 }
 
-/// What the recording has to say, with advice that this command has flags for.
+/// Returns the notes of the recording, with advice for options that this command has.
 fn notes(summary: &RecordSummary, options: &RecordOptions) -> Vec<Note> {
     let mut notes = summary.ledger_notes(options);
     // The page says how many samples there are.
@@ -569,7 +624,7 @@ fn name_waker(waker: &mut WakerInfo) {
     waker.comm = format!("task {tid}{name}").into_bytes();
 }
 
-/// What is said of every run.
+/// Facts that hold for every run.
 fn run_facts(stacks: &StackChoice) -> CommandRun {
     CommandRun { rate: stacks.freq, ..CommandRun::default() }
 }

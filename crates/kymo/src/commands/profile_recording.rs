@@ -1,4 +1,4 @@
-//! How `kymo profile` records, which `kymo diff --run` does alike: stacks as the program needs
+//! Recording options of `kymo profile`, shared with `kymo diff --run`: stacks as the program needs
 //! them, and the events of waits.
 
 use std::ffi::OsString;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use kymo_analysis::offcpu::FUTEX_CALL;
 use kymo_kernel::events::{Catalog, EventSpec, paranoid};
 use kymo_model::{Note, NoteKind};
-use kymo_record::{CallGraph, Target};
+use kymo_record::{CallGraph, RecordError, RecordOptions, RecordSummary, Target, record};
 
 use super::frame_pointers::without_frame_pointers;
 
 /// Samples a second.
 pub(super) const FREQUENCY: u64 = 4000;
-/// The same where stacks are copied though nobody asked for it.
+/// Sampling frequency in Hz where stacks are copied without a request.
 const COPY_FREQUENCY: u64 = 1000;
 /// Bytes of a copy.
 const COPY_BYTES: u32 = 8192;
@@ -22,11 +22,11 @@ const COPY_BYTES: u32 = 8192;
 pub(super) const WAIT_EVENTS: [&str; 3] = ["sched:sched_switch", WAKE_UP, "sched:sched_wakeup_new"];
 const WAKE_UP: &str = "sched:sched_waking";
 
-/// How stacks are recorded, and how often.
+/// Format and frequency of stack samples.
 pub(super) struct StackChoice {
     pub(super) mode: CallGraph,
     pub(super) freq: u64,
-    /// Why, if nobody asked for it.
+    /// Reason, if it was not requested.
     pub(super) note: Option<Note>,
 }
 
@@ -55,7 +55,32 @@ impl StackChoice {
     }
 }
 
-/// The events of waits, if this user may record them.
+/// Records; a process may have more threads than files may be open: then without the calls for
+/// futexes, which only name these.
+pub(super) fn record_within_limits(
+    options: &mut RecordOptions,
+) -> Result<(RecordSummary, Option<Note>), RecordError> {
+    const TOO_MANY_FILES: i32 = 24;
+    let is_futex = |event: &EventSpec| event.name == FUTEX_CALL;
+    match record(options) {
+        Err(RecordError::Open { source, .. })
+            if source.errno == TOO_MANY_FILES && options.more_events.iter().any(is_futex) =>
+        {
+            options.more_events.retain(|event| !is_futex(event));
+            let fact = "futexes have no names: each event takes a file for each thread and CPU, \
+                        and fewer may be open";
+            let note = Note::choice(
+                NoteKind::Events,
+                fact,
+                Some("raise the limit of open files (ulimit -Hn)".to_owned()),
+            );
+            Ok((record(options)?, Some(note)))
+        }
+        summary => Ok((summary?, None)),
+    }
+}
+
+/// Events of waits, if this user may record them.
 pub(super) fn wait_events(target: &Target) -> Vec<EventSpec> {
     let rights = paranoid();
     if !rights.privileged && rights.level.is_none_or(|level| level > -1) {
@@ -70,8 +95,8 @@ pub(super) fn wait_events(target: &Target) -> Vec<EventSpec> {
     if events.len() < WAIT_EVENTS.len() {
         return Vec::new();
     }
-    // Whoever wakes the command may be of another process: of all wake-ups of the machine those
-    // of the command are kept, without copies of the wakers' stacks.
+    // A waker of the command may be of another process: of all wake-ups of the machine those of the
+    // command are kept, without copies of the wakers' stacks.
     if *target != Target::System {
         let mut others = events.iter().find(|e| e.name == WAKE_UP).cloned();
         others.iter_mut().for_each(|event| {

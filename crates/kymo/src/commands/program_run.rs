@@ -31,7 +31,7 @@ impl RunTarget {
         RunTarget::of_words(pid, &words)
     }
 
-    /// The same of a command that is words already; none is no command.
+    /// Creates the target from a command that is split into words; none is no command.
     pub(crate) fn of_words(pid: Option<u32>, command: &[OsString]) -> anyhow::Result<RunTarget> {
         if let Some(pid) = pid {
             check_thread(pid)?;
@@ -109,7 +109,7 @@ pub(crate) fn follow_program(
             }
             _ => {}
         }
-        // A command goes on without its probes.
+        // A command continues without its probes.
         let is_over = running.is_detached && state == RunState::Idle && target.pid().is_none()
             || !running.awaits_events && state == RunState::Idle && target.child.is_none();
         if is_over || target.has_ended()? {
@@ -132,7 +132,7 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "a share is a number above 0, like 5 or 0.5".to_owned())
 }
 
-/// Says what probes cost.
+/// Prints the costs of probes.
 pub(crate) fn say_costs(costs: &[ProbeCost], budget: Option<f64>) {
     sayln!("{:>12} {:>8} {:>9}  PROBE", "HITS/S", "NS/HIT", "% OF CPU");
     for cost in costs {

@@ -23,13 +23,15 @@ use kymo_view::bundle::{bundle_ledger, bundle_text};
 use super::buildid_cache::cache_binaries;
 use super::container_files;
 use super::frame_pointers::without_frame_pointers;
+use super::profile_recording::StackChoice;
 use crate::args::contents::ContentArgs;
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
 use crate::args::symbols::SymbolArgs;
 use crate::args::targets::{named_target, note_kernel_numbers};
 use crate::args::values::{
-    Rate, Ring, bytes, call_graph, control, delay, millis, ring, sample_rate, switch_on, synthesis,
+    ChainMode, Rate, Ring, bytes, chain_mode, control, delay, millis, ring, sample_rate, switch_on,
+    synthesis,
 };
 use crate::called_name::CalledName;
 use crate::exit;
@@ -52,45 +54,46 @@ pub(crate) struct Args {
     /// Record call chains by frame pointers
     #[arg(short = 'g')]
     graph: bool,
-    /// How to record call chains: fp, dwarf[,BYTES]
-    #[arg(long, value_name = "MODE", value_parser = call_graph)]
-    call_graph: Option<CallGraph>,
+    /// Call chain recording mode: fp, dwarf[,BYTES], or auto: copies if binaries of the program
+    /// keep no frame pointers
+    #[arg(long, value_name = "MODE", value_parser = chain_mode)]
+    call_graph: Option<ChainMode>,
     /// Record system-wide
     #[arg(short = 'a', long)]
     all_cpus: bool,
-    /// These processes
+    /// Only these processes
     #[arg(short = 'p', long, value_name = "PID,…")]
     pid: Option<String>,
-    /// These threads, without those they start
+    /// Only these threads, without their children
     #[arg(short = 't', long, value_name = "TID,…")]
     tid: Option<String>,
-    /// Only on these CPUs
+    /// Only these CPUs
     #[arg(short = 'C', long, value_name = "CPUS")]
     cpu: Option<String>,
-    /// The processes of a user
+    /// Only the processes of this user
     #[arg(short = 'u', long, value_name = "USER")]
     uid: Option<String>,
-    /// Only in this cgroup, or one for each event (on all CPUs)
+    /// Only this cgroup, or one cgroup per event (on all CPUs)
     #[arg(short = 'G', long, value_name = "NAME,…", value_delimiter = ',')]
     cgroup: Vec<String>,
-    /// Milliseconds to wait before counting; -1: until `--control` says `enable`
+    /// Start after MS milliseconds; -1: when `--control` receives `enable`
     #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true,
           value_parser = delay)]
     delay: Option<std::time::Duration>,
-    /// Take commands (enable, disable, snapshot, stop, ping) from fd:CTL[,ACK] or fifo:CTL[,ACK]
+    /// Read commands (enable, disable, snapshot, stop, ping) from fd:CTL[,ACK] or fifo:CTL[,ACK]
     #[arg(long, value_name = "WHERE", value_parser = control)]
     control: Option<ControlSource>,
-    /// Read the rings as a real-time task (SCHED_FIFO) of this priority
+    /// Read the ring buffers with this real-time priority (SCHED_FIFO)
     #[arg(short = 'r', long, value_name = "PRIORITY",
           value_parser = clap::value_parser!(u8).range(1..=99))]
     realtime: Option<u8>,
-    /// Check the flags and events, and end
+    /// Check options and events, then exit
     #[arg(long)]
     dry_run: bool,
-    /// Stop after MS milliseconds, and the command with it
+    /// Stop after MS milliseconds, and stop the command
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<std::time::Duration>,
-    /// Size of each ring, in pages or with a suffix B, K, M, G
+    /// Size of each ring buffer, in pages or with a suffix B, K, M, G
     #[arg(short = 'm', long = "mmap-pages", value_name = "PAGES|SIZE", value_parser = ring)]
     mmap_pages: Option<Ring>,
     /// Clock of the timestamps: monotonic, monotonic_raw, boottime, realtime, tai, perf
@@ -107,7 +110,7 @@ pub(crate) struct Args {
           require_equals = true, default_missing_value = "1",
           value_parser = clap::value_parser!(i32).range(1..=22))]
     compression_level: Option<i32>,
-    /// Leave tracepoint events of kymo itself out
+    /// Exclude tracepoint events of kymo itself
     #[arg(long)]
     exclude_perf: bool,
     /// Record counts per thread
@@ -118,31 +121,31 @@ pub(crate) struct Args {
     /// Count without taking samples
     #[arg(short = 'n', long)]
     no_samples: bool,
-    /// One group of all events
+    /// Put all events into one group
     #[arg(long)]
     group: bool,
-    /// Times enabled and running in samples of groups that are read (`{…}:S`)
+    /// Record enabled and running times in samples of read groups (`{…}:S`)
     #[arg(long)]
     running_time: bool,
-    /// An error if the kernel does not allow the frequency
+    /// Fail if the kernel does not allow the frequency
     #[arg(long)]
     strict_freq: bool,
-    /// Write each record as it comes
+    /// Write each record immediately
     #[arg(long)]
     no_buffering: bool,
-    /// Record cgroups, and the cgroup in samples
+    /// Record cgroups, and the cgroup of each sample
     #[arg(long)]
     all_cgroups: bool,
-    /// What to tell of before the recording: all, task, mmap, cgroup, no
+    /// Existing state to record first: all, task, mmap, cgroup, no
     #[arg(long, value_name = "KIND", default_value = "all", value_parser = synthesis)]
     synth: Synthesis,
-    /// Record mappings without code, too
+    /// Also record non-executable mappings
     #[arg(long)]
     data_mmap: bool,
     /// Record context switches
     #[arg(long)]
     switch_events: bool,
-    /// Record what `report --latency` needs: context switches
+    /// Record context switches for `report --latency`
     #[arg(long)]
     latency: bool,
     /// Record namespaces
@@ -152,45 +155,44 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_on)]
     switch_output: Option<SwitchOn>,
-    /// Rotate the output file when this tracepoint or probe is hit, by whomever
+    /// Rotate the output file when any task hits this tracepoint or probe
     #[arg(long, value_name = "EVENT")]
     switch_output_event: Vec<String>,
-    /// Number of files of --switch-output that are kept: the newest
+    /// Number of newest --switch-output files to keep
     #[arg(long, value_name = "N", requires = "switching",
           value_parser = clap::value_parser!(u32).range(1..))]
     switch_max_files: Option<u32>,
-    /// Append the time to the name of the file
+    /// Append the time to the file name
     #[arg(long)]
     timestamp_filename: bool,
-    /// The times of the first and last sample (always on; accepted for compatibility)
+    /// Record the times of the first and last sample (always on; accepted for compatibility)
     #[arg(long)]
     timestamp_boundary: bool,
     /// Keep only the newest events; write them on SIGUSR2 and at the end
     #[arg(long)]
     overwrite: bool,
-    /// Stop recording at this size (10M); the command runs on
+    /// Stop recording at this size (10M); the command keeps running
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_size: Option<u64>,
     /// Do not follow children
     #[arg(short = 'i', long)]
     no_inherit: bool,
-    /// Do not follow children, as -i; rings are of CPUs in any case
+    /// Do not follow children (same as -i; ring buffers are always per CPU)
     #[arg(long)]
     per_thread: bool,
-    /// Build-ids of all binaries (always on; accepted for compatibility)
+    /// Record build-ids of all binaries (always on; accepted for compatibility)
     #[arg(long)]
     buildid_all: bool,
-    /// Build-ids in records of mappings (always on where the kernel reports them right; accepted
-    /// for compatibility)
+    /// Record build-ids in mapping records (always on where the kernel reports them correctly)
     #[arg(long)]
     buildid_mmap: bool,
-    /// No records of BPF programs (never recorded; accepted for compatibility)
+    /// Do not record BPF programs (never recorded; accepted for compatibility)
     #[arg(long)]
     no_bpf_event: bool,
-    /// No build-ids in the file
+    /// Write no build-ids to the file
     #[arg(short = 'B', long)]
     no_buildid: bool,
-    /// Leave perf's build-id cache alone: only under the name perf are binaries put there
+    /// Do not add binaries to perf's build-id cache (done only under the name perf)
     #[arg(short = 'N', long)]
     no_buildid_cache: bool,
     /// Timeout for reading the maps of one process, in milliseconds
@@ -202,14 +204,13 @@ pub(crate) struct Args {
     /// Print more details
     #[arg(short = 'v', long)]
     verbose: bool,
-    /// Exit with status 3 if anything asked for was lost or left out (cpu-clock in
-    /// place of cycles as the default event is no fault)
+    /// Exit with status 3 if requested data was lost or left out
     #[arg(long)]
     strict: bool,
-    /// Put a bundle beside the recording: what resolves its addresses on another machine
+    /// Also write a bundle for reading the recording on another machine
     #[arg(long)]
     bundle: bool,
-    /// The command to record
+    /// Command to record
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -225,7 +226,13 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn record(args: &Args) -> anyhow::Result<ExitCode> {
-    let options = options(args)?;
+    let mut options = options(args)?;
+    let stacks = (args.call_graph == Some(ChainMode::Auto))
+        .then(|| StackChoice::of((None, options.freq), &options.target, &options.command));
+    if let Some(stacks) = &stacks {
+        options.call_graph = Some(stacks.mode);
+        options.freq = options.freq.or(Some(stacks.freq)).filter(|_| options.period.is_none());
+    }
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
@@ -243,11 +250,12 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
         && !args.quiet
         && CalledName::get() != CalledName::Perf
         && options.records_user_chains()
+        && stacks.is_none()
         && let Some(program) = without_frame_pointers(&options.target, &options.command)
     {
         sayln!(
             "kymo record: {} keeps no frame pointers: its stacks will lack callers, which \
-             --call-graph dwarf records",
+             --call-graph auto records",
             program.display()
         );
     }
@@ -262,6 +270,7 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut ledger = Ledger::default();
     summary.ledger_notes(&options).into_iter().for_each(|note| ledger.push(note));
+    stacks.and_then(|stacks| stacks.note).into_iter().for_each(|note| ledger.push(note));
     let mut events = options.events.iter().chain(&options.more_events);
     if events.any(|event| event.is_tracepoint()) {
         note_kernel_numbers().into_iter().for_each(|note| ledger.push(note));
@@ -347,7 +356,12 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
         cpus: cpus.unwrap_or_default(),
         freq: args.freq.map(|r| r.0),
         period: args.count,
-        call_graph: args.call_graph.or(args.graph.then_some(CallGraph::FramePointers)),
+        call_graph: match args.call_graph {
+            Some(ChainMode::Fixed(mode)) => Some(mode),
+            // As the program needs it.
+            Some(ChainMode::Auto) => None,
+            None => args.graph.then_some(CallGraph::FramePointers),
+        },
         contents: args.contents.contents(),
         exclude: args.contents.exclude(),
         no_samples: args.no_samples,
@@ -439,7 +453,7 @@ fn tell(s: &RecordSummary, ledger: &Ledger, verbose: bool) {
         s.samples
     ));
     text.push_str(&ledger.to_text(""));
-    // Nobody may be there to read it; the recording is done all the same.
+    // The message may have no reader; the recording is done all the same.
     let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
 }
 

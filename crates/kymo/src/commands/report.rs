@@ -38,35 +38,46 @@ use crate::exit;
 /// Flags of `kymo report`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Recording to read: perf.data, trace.dat, the directory of CTF traces or of a session with both; `-` is the standard input
+    /// Recording to read
+    ///
+    /// A perf.data, a trace.dat, or a directory of CTF traces or of a session; `-`: standard input.
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Recordings to read, without -i; several of one machine are counted together, by event
+    /// Recordings to read; several of one machine are added up
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
     /// Plain text (the only output mode)
     #[arg(long)]
     stdio: bool,
-    /// Call graphs: none|graph|fractal|flat|folded|caller|callee, srcline to tell lines apart, a least percentage; comma-separated
+    /// Call graph: graph, fractal, flat, folded, none; caller, callee
+    ///
+    /// Comma-separated; `srcline` distinguishes source lines, a number sets the minimum percentage.
     #[arg(short = 'g', long, value_name = "SPEC", num_args = 0..=1, default_missing_value = "graph,caller")]
     call_graph: Option<String>,
-    /// What perf's configuration says of -g
+    /// Value of -g in perf's configuration
     #[arg(long, hide = true)]
     configured_call_graph: Option<String>,
-    /// Add to each function what it called
+    /// Include callees in each function's overhead
     #[arg(long, overrides_with = "no_children")]
     children: bool,
-    /// Show each function's own share only
+    /// Show only each function's own overhead
     #[arg(long)]
     no_children: bool,
-    /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parallelism,parent,srcline,srcfile,time,cgroup,code_page_size,weight,local_weight,ins_lat, latency for --latency; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
-    /// of events, whatever the recording: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
+    /// Group by these keys: comm, dso, symbol, pid, srcline, …
+    ///
+    /// Keys: comm, dso, symbol, pid (thread), tgid (process), cpu, parallelism, parent, srcline,
+    /// srcfile, time, cgroup, code_page_size, weight, local_weight, ins_lat; with --latency:
+    /// latency; for tracepoints: trace, trace_fields, FIELD, EVENT.FIELD; for events of any
+    /// recording: event, comm, pid, cpu, instance, stack, FIELD, EVENT.FIELD.
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
-    /// What perf's configuration says of -s, for a perf.data without keys
+    /// Value of -s in perf's configuration, for a perf.data without keys
     #[arg(long, hide = true)]
     configured_sort: Option<String>,
-    /// Columns to show: overhead,overhead_children,overhead_sys,overhead_us,latency,sample,period and sort keys
+    /// Columns to show: overhead, sample, period, sort keys, …
+    ///
+    /// Columns: overhead, overhead_children, overhead_sys, overhead_us, latency, sample, period,
+    /// and sort keys.
     #[arg(short = 'F', long, value_name = "FIELDS")]
     fields: Option<String>,
     /// Only tasks with these names
@@ -78,16 +89,16 @@ pub(crate) struct Args {
     /// Only these symbols
     #[arg(short = 'S', long, value_name = "NAMES")]
     symbols: Option<String>,
-    /// Leave out entries below this percentage, and branches, unless -g states another one for them
+    /// Hide entries below this percentage, and branches, unless -g sets another limit
     #[arg(long, value_name = "PERCENT")]
     percent_limit: Option<f64>,
-    /// Show where and how it was recorded, too
+    /// Show the header of the recording first
     #[arg(long)]
     header: bool,
-    /// Show only where and how it was recorded
+    /// Show only the header
     #[arg(long)]
     header_only: bool,
-    /// Show the header: processors, caches, memory, clock
+    /// Show the full header: processors, caches, memory, clock
     #[arg(short = 'I', long)]
     show_info: bool,
     /// Machine-readable output
@@ -99,61 +110,62 @@ pub(crate) struct Args {
     /// Show the sum of periods
     #[arg(long)]
     show_total_period: bool,
-    /// Show entries as a tree with a level for each sort key; -g has graphs of the last one
+    /// Show entries as a tree with one level per sort key; -g adds graphs to the last one
     #[arg(short = 'H', long, conflicts_with_all = ["fields", "json", "children"])]
     hierarchy: bool,
-    /// Show the shares of the kernel (sys) and of programs (usr)
+    /// Show the shares of kernel (sys) and user space (usr)
     #[arg(long, alias = "showcpuutilization")]
     show_cpu_utilization: bool,
-    /// Separate columns by this, without padding
+    /// Separate columns by SEP, without padding
     #[arg(short = 't', long, value_name = "SEP")]
     field_separator: Option<String>,
-    /// Show functions that the compiler inlined in call graphs, out of debugging information (this is the default)
+    /// Show inlined functions in call graphs, from debugging information [default]
     #[arg(long, overrides_with = "no_inline")]
     inline: bool,
-    /// Show no inlined functions
+    /// Do not show inlined functions
     #[arg(long)]
     no_inline: bool,
-    /// Show whole paths of source files
+    /// Show full paths of source files
     #[arg(long)]
     full_source_path: bool,
     #[command(flatten)]
     select: EventSelectionArgs,
-    /// Only what happened on the CPUs of this socket
+    /// Only events on the CPUs of this socket
     #[arg(long, value_name = "SOCKET", conflicts_with = "cpu")]
     socket_filter: Option<u32>,
     #[command(flatten)]
     finding: SymbolArgs,
     #[command(flatten)]
     switch: SwitchArgs,
-    /// Length of the spans that -s time groups by, in ns, us, ms or s
+    /// Interval for grouping by -s time, in ns, us, ms or s
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span_of_time)]
     time_quantum: u64,
     /// Show times of -s time in nanoseconds
     #[arg(long)]
     ns: bool,
-    /// Group by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
+    /// Group by the first caller whose name matches [default with key `parent`:
+    /// ^sys_|^do_page_fault]
     #[arg(short, long, value_name = "REGEX")]
     parent: Option<String>,
-    /// Count what functions whose names match called for these functions
+    /// Attribute callees of functions with matching names to these functions
     #[arg(long, value_name = "REGEX")]
     ignore_callees: Option<String>,
     /// Only entries whose caller matches -p
     #[arg(short = 'x', long)]
     exclude_other: bool,
-    /// Only entries whose symbol holds this
+    /// Only entries whose symbol contains this text
     #[arg(long, value_name = "TEXT")]
     symbol_filter: Option<String>,
-    /// Leave out entries without a symbol
+    /// Hide entries without a symbol
     #[arg(short = 'U', long)]
     hide_unresolved: bool,
-    /// Call graphs from the outermost caller inwards
+    /// Show call graphs from the outermost caller inwards
     #[arg(short = 'G', long)]
     inverted: bool,
-    /// Frames of a call chain that are looked at: the first ones in the order of the graphs
+    /// Maximum number of frames per call chain, in the order of the graph
     #[arg(long, value_name = "N")]
     max_stack: Option<usize>,
-    /// Percentages of all samples (absolute), or of those that are shown (relative)
+    /// Base of percentages: all samples (absolute) or the shown ones (relative)
     #[arg(long, value_name = "OF", default_value = "absolute",
           value_parser = ["absolute", "relative"])]
     percentage: String,
@@ -162,34 +174,37 @@ pub(crate) struct Args {
           default_value = "auto", default_missing_value = "always",
           value_parser = ["auto", "always", "never"])]
     stdio_color: String,
-    /// Numbers of records by kind, and of samples by event
+    /// Show the number of records by type, and of samples by event
     #[arg(long)]
     stats: bool,
-    /// The tasks of the recording as a tree
+    /// Show the tasks of the recording as a tree
     #[arg(long)]
     tasks: bool,
-    /// The same with their mappings
+    /// Show tasks with their mappings
     #[arg(long)]
     mmaps: bool,
-    /// Shares of the time that passed: each sample weighs its period divided by the number of threads that ran (of a recording of `record --latency`)
+    /// Weight samples by wall-clock time: period divided by the number of running threads (needs
+    /// `record --latency`)
     #[arg(long)]
     latency: bool,
-    /// Only samples taken while this number of threads ran: 1,3-4
+    /// Only samples taken while this many threads were running: 1,3-4
     #[arg(long, value_name = "LIST", value_parser = parallelism)]
     parallelism: Option<Parallelisms>,
-    /// Show the events of a group beside each other, which is so without --json for groups of the recording; all events if it has none
+    /// Show events of a group side by side (default for recorded groups); without groups, all
+    /// events
     #[arg(long, overrides_with = "no_group")]
     group: bool,
-    /// Show one event after another
+    /// Show events of a group one after another
     #[arg(long)]
     no_group: bool,
-    /// Show fields of tracepoints as they are, numbers in place of the words of the print format; of tracepoints alone, without -s, each field in a column
+    /// Show raw values of tracepoint fields, without the print format; without -s, one column per
+    /// field
     #[arg(long)]
     raw_trace: bool,
-    /// Order entries by event N of a group, from 0 on
+    /// Sort entries by event N of a group, starting at 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     group_sort_idx: usize,
-    /// Rows alone: no headings, no ledger
+    /// Print only rows: no headings, no ledger
     #[arg(short, long)]
     quiet: bool,
     /// Ignore the owner of the file [always on]
@@ -285,7 +300,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         lines: config.needs_lines(),
         selection: Some(&selection),
         parallelism,
-        group_counts: true,
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
@@ -383,7 +397,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(ledger)
     })?;
     out.flush()?;
-    let damage = profile.stats.damaged.as_ref().map(|d| format!("{d}; what came before is shown"));
+    let damage =
+        profile.stats.damaged.as_ref().map(|d| format!("{d}; everything before it is shown"));
     let code = exit::status(path.display(), damage.as_deref(), &ledger, args.strict);
     // The process ends here; giving each piece back takes longer than the rest.
     std::mem::forget(profile);
@@ -396,7 +411,7 @@ fn tables(has_colors: bool) -> std::io::BufWriter<crate::streams::StdoutTextLock
     std::io::BufWriter::with_capacity(64 << 10, crate::streams::stdout().lock_colored(has_colors))
 }
 
-/// What the recording is made of, in place of where its samples come from.
+/// Writes the records of the file (statistics, tasks, mappings) instead of a report.
 fn write_records(out: &mut dyn Write, args: &Args, mut file: PerfData) -> anyhow::Result<ExitCode> {
     let overview = RecordOverview::read(&mut file).context("report")?;
     if args.stats {
@@ -410,7 +425,7 @@ fn write_records(out: &mut dyn Write, args: &Args, mut file: PerfData) -> anyhow
         write!(out, "{}", ledger.to_text("# "))?;
     }
     let damage = overview.read.damaged.as_ref();
-    let damage = damage.map(|d| format!("{d}; what came before is shown"));
+    let damage = damage.map(|d| format!("{d}; everything before it is shown"));
     Ok(exit::status(file.name(), damage.as_deref(), &ledger, args.strict))
 }
 

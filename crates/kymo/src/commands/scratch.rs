@@ -1,4 +1,4 @@
-//! A directory for a recording that is shown at once and not kept.
+//! A directory for a recording that is shown directly and not kept.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl ScratchDirectory {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanos = now.map_or(0, |d| d.subsec_nanos());
         let dir = base.join(format!("{PREFIX}{}-{nanos}", std::process::id()));
-        // Fails if somebody else made it first: nothing of theirs is used.
+        // Fails if another process made it first: nothing of theirs is used.
         std::fs::DirBuilder::new().mode(0o700).create(&dir).with_context(|| {
             format!("cannot make {} for the recording (TMPDIR names another place)", dir.display())
         })?;

@@ -20,19 +20,24 @@ use crate::args::events::EventSelectionArgs;
 
 /// Flags of `kymo script`.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status: 0; 1 when the recording is damaged or cannot be read (what \
-comes before the damage is printed first); 3 under --strict when anything is doubtful.")]
+#[command(after_help = "Exit status: 0; 1 if the recording cannot be read or is damaged \
+                        (everything before the damage is printed); 3 if there are warnings, with \
+                        --strict.")]
 pub(crate) struct Args {
-    /// The recording: perf.data, trace.dat, the directory of CTF traces or of a session with both;
-    /// `-` is the standard input
+    /// Recording to read
+    ///
+    /// A perf.data, a trace.dat, or a directory of CTF traces or of a session; `-`: standard input.
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The recording, without -i; several of one machine are merged by time, whatever their format
+    /// Recordings to read; several of one machine are merged by time
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
-    /// Fields to print, `[type:]a,b,…` or `+a,-b`: comm, tid, pid, time, cpu, event, trace, ip,
-    /// sym, symoff, dso, addr, period, misc, iregs, uregs, brstack, brstacksym, weight, ins_lat,
-    /// data_src, phys_addr, data_page_size, code_page_size, cgroup, srcline; types: hw, sw, trace, raw
+    /// Fields to print: `a,b,…`, or `+a,-b` to change the default
+    ///
+    /// Prefix `type:` for one type of events: hw, sw, trace, raw. Fields: comm, tid, pid, time,
+    /// cpu, event, trace, ip, sym, symoff, dso, addr, period, misc, iregs, uregs, brstack,
+    /// brstacksym, weight, ins_lat, data_src, phys_addr, data_page_size, code_page_size, cgroup,
+    /// srcline.
     #[arg(short = 'F', long, value_name = "SPEC", allow_hyphen_values = true)]
     fields: Vec<String>,
     /// Print one JSON object per line, with typed fields
@@ -46,7 +51,7 @@ pub(crate) struct Args {
     /// Only samples in these functions, or at these addresses (hexadecimal)
     #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
     symbols: Vec<String>,
-    /// Bytes of code behind the addresses of -S that count, too
+    /// Also match this many bytes after the addresses given with -S
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     addr_range: u64,
     /// Only samples in these binaries
@@ -57,22 +62,22 @@ pub(crate) struct Args {
     stop_bt: Vec<String>,
     #[command(flatten)]
     finding: crate::args::symbols::SymbolArgs,
-    /// Print no call chains
+    /// Do not print call chains
     #[arg(short = 'G', long)]
     hide_call_graph: bool,
-    /// Show functions that the compiler inlined in call chains (this is the default)
+    /// Show inlined functions in call chains [default]
     #[arg(long, overrides_with = "no_inline")]
     inline: bool,
-    /// Show no inlined functions
+    /// Do not show inlined functions
     #[arg(long)]
     no_inline: bool,
-    /// Print whole paths of source files
+    /// Print full paths of source files
     #[arg(long)]
     full_source_path: bool,
-    /// Put the user part of call chains that was recorded later into their samples (this is the default)
+    /// Add deferred user-space call chains to their samples [default]
     #[arg(long, overrides_with = "no_merge_callchains")]
     merge_callchains: bool,
-    /// Print the user part of such call chains by itself, and the number that stands for it in their samples
+    /// Print deferred user-space call chains separately, with the cookie in their samples
     #[arg(long, conflicts_with = "json")]
     no_merge_callchains: bool,
     /// Print at most N frames of a call chain
@@ -84,26 +89,26 @@ pub(crate) struct Args {
     /// Print times since the first event
     #[arg(long, conflicts_with = "deltatime")]
     reltime: bool,
-    /// Print times since the event before
+    /// Print times since the previous event
     #[arg(long)]
     deltatime: bool,
-    /// Print times of CTF traces in seconds since 1970 instead of their clock's seconds
+    /// Print times of CTF traces in seconds since 1970, not in their clock's seconds
     #[arg(long)]
     real_time: bool,
-    /// Print the flags of each event of a trace.dat: interrupts off, rescheduling wanted,
-    /// hard or soft interrupt, preemption and migration disabled
+    /// Print the flags of each trace.dat event: irqs off, need-resched, hardirq/softirq, preemption
+    /// depth, migration disabled
     #[arg(short, long, visible_alias = "Latency", visible_short_alias = 'L')]
     latency: bool,
     /// Print the header of the recording first
     #[arg(long)]
     header: bool,
-    /// Print the header: processors, caches, memory, clock
+    /// Print the full header: processors, caches, memory, clock
     #[arg(short = 'I', long)]
     show_info: bool,
-    /// Print only that
+    /// Print only the header
     #[arg(long)]
     header_only: bool,
-    /// Dump every record's bytes
+    /// Dump the bytes of each record
     #[arg(short = 'D', long, visible_alias = "dump-unsorted-raw-trace")]
     dump_raw_trace: bool,
     /// Also print FORK, COMM and EXIT records
@@ -127,7 +132,7 @@ pub(crate) struct Args {
     /// Also print KSYMBOL and BPF_EVENT records
     #[arg(long)]
     show_bpf_events: bool,
-    /// Also print FINISHED_ROUND records (they have no time and come first)
+    /// Also print FINISHED_ROUND records (first, as they have no time)
     #[arg(long)]
     show_round_events: bool,
     /// Also print KSYMBOL and TEXT_POKE records
@@ -138,7 +143,7 @@ pub(crate) struct Args {
     /// Ignore the owner of the file [always on]
     #[arg(short, long)]
     force: bool,
-    /// Exit with status 3 if anything makes the output less than trustworthy
+    /// Exit with status 3 if there are warnings
     #[arg(long)]
     strict: bool,
 }
@@ -175,8 +180,7 @@ impl Args {
         LineStyle { ragged: false, ns: self.ns, since }
     }
 
-    /// Conditions on events. `span` tells when the first and the last event happened, where
-    /// that is known.
+    /// Conditions on events. `span`: times of the first and the last event, where known.
     fn selection(
         &self,
         span: impl FnOnce() -> anyhow::Result<Option<(u64, u64)>>,
@@ -187,7 +191,7 @@ impl Args {
     }
 }
 
-/// Why nothing was printed: silence would look like a failure.
+/// Reason why nothing was printed: silence would look like a failure.
 fn nothing(args: &Args) -> &'static str {
     let conditions = !args.select.is_everything()
         || args.switch.is_given()

@@ -26,9 +26,9 @@ const PARTS: usize = 2000;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-A lane for each CPU, then one for each of the tasks that ran longest: blue is running, orange waiting
-for a CPU, gray blocked; green lines are wake-ups between these tasks. `kymo view` shows the same to
-be looked through.
+Draws a lane for each CPU, then one for each of the tasks that ran longest. Blue: running; orange:
+runnable; gray: blocked; green lines: wake-ups between these tasks. `kymo view` shows an interactive
+version.
 
 EXAMPLES
   kymo timechart record -- make -j4
@@ -39,14 +39,14 @@ pub(crate) struct Args {
     action: Option<Action>,
     #[command(flatten)]
     read: AnalysisArgs,
-    /// File to write; `-` is the standard output
+    /// File to write; `-`: standard output
     #[arg(short, long, value_name = "FILE", default_value = "output.svg")]
     output: PathBuf,
     /// Width of the lanes in pixels
     #[arg(short, long, value_name = "PIXELS", default_value_t = 1000,
           value_parser = clap::value_parser!(u32).range(100..=20_000))]
     width: u32,
-    /// Tasks to show at most
+    /// Maximum number of tasks to show
     #[arg(short = 'n', long, value_name = "N", default_value_t = 15,
           value_parser = clap::value_parser!(u32).range(..=1000))]
     proc_num: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Record the scheduler's events of the machine
+    /// Record scheduler events of the whole machine
     Record(Box<EventRecordingArgs>),
 }
 

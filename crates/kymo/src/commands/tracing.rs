@@ -1,12 +1,12 @@
-//! What the commands that write to tracefs share: opening the tree, clearing
-//! away what a killed kymo left, and saying so.
+//! Shared parts of the commands that write to tracefs: opening the tree, cleaning up after a killed
+//! kymo, and reporting it.
 
 use kymo_kernel::ftrace::{Instance, TraceDir};
 use kymo_kernel::kprobes::JumpOptimization;
 use kymo_kernel::probe_guard::ProbeGuard;
 use kymo_kernel::tracefs::Tracefs;
 
-/// What an instance is for that says: the top instance's tracer is in use by its owner.
+/// Purpose of an instance that marks the top instance's tracer as in use by its owner.
 pub(crate) const TOP_IN_USE: &str = "top-tracer";
 
 /// Puts the top instance's tracer and everything that goes with it back to nothing.
@@ -67,7 +67,7 @@ pub(crate) fn directory(tracefs: &Tracefs, instance: Option<&str>) -> anyhow::Re
     })
 }
 
-/// How messages call a directory.
+/// Name of a directory in messages.
 pub(crate) fn called(dir: &TraceDir) -> String {
     match dir.name() {
         None => "the top instance".to_owned(),

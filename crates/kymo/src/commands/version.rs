@@ -9,7 +9,7 @@ use crate::called_name::CalledName;
 /// Flags of `kymo version`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// List optional parts by the names that perf has for them, the same in every build
+    /// List optional features under perf's names
     #[arg(long)]
     build_options: bool,
 }

@@ -14,7 +14,7 @@ const SYSTEM: &str = "/etc/perfconfig";
 /// More than anybody has written.
 const LARGEST: u64 = 1 << 20;
 
-/// Which files are meant.
+/// Selection of configuration files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigScope {
     /// The system's and the user's, or the one that `PERF_CONFIG` names.
@@ -32,12 +32,12 @@ pub(crate) struct EffectiveVariable {
     pub(crate) file: PathBuf,
 }
 
-/// What the files say together.
+/// Merged variables of the configuration files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PerfConfig {
     /// In perf's order: a section's together, those of the system's file first.
     variables: Vec<EffectiveVariable>,
-    /// What is wrong with the files, each with its name.
+    /// Errors in the files, each with the file's name.
     pub(crate) problems: Vec<String>,
 }
 
@@ -136,13 +136,13 @@ fn read(file: &Path) -> Result<Option<Vec<u8>>, String> {
     let is_named = named_file().is_some_and(|named| named == file);
     let (open, meta) = match regular_file::open_with_metadata(file) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        // The home directory may be that of whoever called with more rights.
+        // The home directory may be that of a caller with more rights.
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied && !is_named => {
             return Ok(None);
         }
         opened => opened.map_err(|e| e.to_string())?,
     };
-    // Its options are those of whoever wrote it.
+    // Its options are those of its author.
     if meta.uid() != 0 && meta.uid() != system::effective_user() {
         return Err("it belongs neither to you nor to root; it is not read".to_owned());
     }

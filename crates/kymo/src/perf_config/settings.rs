@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 
 use super::{PerfConfig, is_true};
 
-/// Where perf's build-id cache is.
+/// Variable with the directory of perf's build-id cache.
 pub(crate) const BUILD_ID_DIRECTORY: &str = "buildid.dir";
 
 /// Variables and an option of some commands.
@@ -25,7 +25,7 @@ pub(crate) struct Setting {
     pub(crate) only_with: Option<&'static str>,
 }
 
-/// What a value is as options.
+/// Translation of a value into options.
 enum OptionForm {
     /// `--option=VALUE`
     Value(&'static str),
@@ -33,9 +33,9 @@ enum OptionForm {
     Truth(bool, &'static str),
     /// An option for one of some values; others mean nothing.
     Words(&'static [(&'static str, &'static str)]),
-    /// How call chains are recorded.
+    /// Recording mode of call chains.
     RecordMode,
-    /// How call chains are drawn.
+    /// Drawing of call chains.
     ChainDrawing,
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn options_of(
     (options, problems)
 }
 
-/// What is wrong with a variable.
+/// Message about an invalid variable.
 pub(crate) fn problem(config: &PerfConfig, key: &str, why: &str) -> String {
     let Some(variable) = config.find(key) else { return why.to_owned() };
     format!("{}: {key} = {}: {why}", variable.file.display(), variable.value)

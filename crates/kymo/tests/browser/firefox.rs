@@ -28,7 +28,7 @@ pub(crate) struct Firefox {
     socket: TcpStream,
     context: String,
     sent: u64,
-    /// What it said that was no answer.
+    /// Messages received that are not answers.
     pub(crate) events: Vec<Value>,
     _profile: tempfile::TempDir,
 }
@@ -163,7 +163,7 @@ impl Firefox {
         self.settle();
     }
 
-    /// Waits until what was asked for is shown.
+    /// Waits until the request is shown.
     pub(crate) fn settle(&mut self) {
         self.eval(
             "Promise.resolve(panelDone).then(() => new Promise(requestAnimationFrame)) \
@@ -218,7 +218,7 @@ impl Drop for ChildGuard {
     }
 }
 
-/// Where it listens, which it writes into its profile.
+/// Reads the port on which it listens, which it writes into its profile.
 fn port(profile: &Path) -> u16 {
     let file = profile.join("WebDriverBiDiServer.json");
     let began = Instant::now();

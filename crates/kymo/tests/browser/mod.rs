@@ -28,7 +28,7 @@ pub(crate) struct Browser {
     session: String,
     address: String,
     sent: u64,
-    /// What it said that was no answer.
+    /// Messages received that are not answers.
     pub(crate) events: Vec<Value>,
     profile: Option<tempfile::TempDir>,
 }
@@ -122,7 +122,7 @@ impl Browser {
         }
     }
 
-    /// Waits until what was asked for is shown.
+    /// Waits until the request is shown.
     pub(crate) fn settle(&mut self) {
         self.eval(
             "Promise.resolve(panelDone).then(() => new Promise(requestAnimationFrame)) \

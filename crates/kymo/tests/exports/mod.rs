@@ -23,7 +23,7 @@ pub(crate) fn folded(text: &str) -> Folded {
     folded
 }
 
-/// The same stacks with the same weights.
+/// Asserts that both have the same stacks with the same weights.
 #[track_caller]
 pub(crate) fn same(ours: &Folded, theirs: &Folded) {
     let differ = |a: &Folded, b: &Folded| -> Vec<String> {

@@ -87,7 +87,7 @@ pub(crate) struct Profile {
     pub(crate) inlined: Vec<Vec<String>>,
     /// Functions and lines met.
     pub(crate) lines: BTreeSet<(String, u64)>,
-    /// What a sample stands for.
+    /// Period of a sample.
     pub(crate) period: u64,
 }
 

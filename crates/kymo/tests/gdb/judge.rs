@@ -18,14 +18,14 @@ pub(crate) struct Frame {
     pub(crate) offset: u64,
     /// `file:line`, empty if unknown.
     pub(crate) line: String,
-    /// Where it is in the program, if gdb says so.
+    /// Address in the program, if gdb shows it.
     pub(crate) address: Option<u64>,
 }
 
 pub(crate) type Stack = Vec<Frame>;
 
-/// gdb's own words for a stack: it is asked through its Python, which says what
-/// kind a frame is of and what the linker calls its function.
+/// gdb's own words for a stack: it is asked through its Python, which returns the kind of a frame
+/// and the linker name of its function.
 const ASK: &str = "
 import gdb
 def stack():
@@ -53,7 +53,7 @@ def stack():
         frame = frame.older()
 ";
 
-/// Where gdb is to stop.
+/// Condition at which gdb stops.
 pub(crate) enum Stop<'a> {
     /// At each of a number of calls.
     Syscall(&'a str, usize),
@@ -61,7 +61,7 @@ pub(crate) enum Stop<'a> {
     Places(&'a [u64]),
 }
 
-/// What gdb shows of a program: the stack at each stop.
+/// Returns the stack at each stop, as gdb shows it.
 #[track_caller]
 pub(crate) fn in_gdb(program: &Path, args: &[&str], stop: &Stop<'_>) -> Vec<Stack> {
     let directory = tempfile::tempdir().unwrap();
@@ -159,8 +159,8 @@ pub(crate) fn record(program: &Path, args: &[&str], event: &[&str], data: &Path)
     let _ = run_command(record).success();
 }
 
-/// What kymo shows of all samples of a recording, with a home directory of its own if
-/// one is given.
+/// Returns the stacks of all samples of a recording, with a separate home directory if one is
+/// given.
 #[track_caller]
 pub(crate) fn in_kymo(data: &Path, home: Option<&Path>) -> (Vec<Stack>, Outcome) {
     let args =
@@ -200,12 +200,12 @@ fn kymo_stack(text: &str) -> Stack {
     stack
 }
 
-/// The same stacks, frame by frame; gives of how many frames gdb has another line.
+/// Asserts that the stacks are equal, frame by frame; returns the number of frames for which gdb
+/// has another line.
 ///
-/// Line tables may have several rows for one address. gdb takes the last of those
-/// at which a statement begins, or the row before one that says "no line"; kymo
-/// takes the last one, as addr2line and perf do. So where gdb has another line,
-/// addr2line must have kymo's.
+/// Line tables may have several rows for one address. gdb takes the last of those at which a
+/// statement begins, or the row before one with "no line"; kymo takes the last one, as addr2line
+/// and perf do. So where gdb has another line, addr2line must have kymo's.
 #[track_caller]
 pub(crate) fn same(program: &Path, ours: &[Stack], theirs: &[Stack]) -> usize {
     let mut other_lines = 0;

@@ -92,8 +92,8 @@ fn rust_with_full_debugging_information() {
     assert!(inlined >= 30, "{inlined}");
 }
 
-/// The same frames and lines when the program has no symbols and its debugging
-/// information lies elsewhere, found by a link with a checksum or by the build-id.
+/// Frames and lines are the same when the program has no symbols and its debugging information lies
+/// elsewhere, found by a link with a checksum or by the build-id.
 #[test]
 fn stripped_with_a_separate_debug_file() {
     if !require(NEEDS) {

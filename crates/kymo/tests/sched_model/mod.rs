@@ -1,5 +1,5 @@
-//! What `sched latency` should say, computed from the events as `kymo script` shows them: by
-//! the rules of perf 6.1, and by those of kymo. And LTTng's kernel traces of the same events.
+//! Expected output of `sched latency`, computed from the events as `kymo script` shows them: by the
+//! rules of perf 6.1, and by those of kymo. And LTTng's kernel traces of the same events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -55,7 +55,7 @@ impl ModelRow {
     }
 }
 
-/// What a task does.
+/// State of a task.
 #[derive(Clone, Copy, PartialEq)]
 enum Doing {
     Sleeps,
@@ -102,7 +102,7 @@ pub(crate) fn perf_model(records: &[SchedRecord]) -> BTreeMap<u32, ModelRow> {
 struct ModelTask {
     row: ModelRow,
     runs: bool,
-    /// When it left, and whether it was runnable then.
+    /// Time at which it left, and whether it was runnable then.
     left: Option<(u64, bool)>,
     woken: Option<u64>,
     woken_running: bool,
@@ -164,8 +164,8 @@ pub(crate) struct CtfTrace<'a> {
     pub(crate) records: &'a [SchedRecord],
     /// Events of a packet.
     pub(crate) packet: usize,
-    /// Whether events have LTTng's context `callstack-kernel`: an address that tells the time of the
-    /// event, and one that all have.
+    /// Whether events have LTTng's context `callstack-kernel`: an address that encodes the time of
+    /// the event, and one that all have.
     pub(crate) stacks: bool,
     /// Packets that are lost, by CPU and number.
     pub(crate) without: &'a dyn Fn(u32, usize) -> bool,

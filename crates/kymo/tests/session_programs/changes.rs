@@ -1,5 +1,4 @@
-//! Rules and channels that change while programs run, several sessions, several commands
-//! at once.
+//! Rules and channels that change while programs run, several sessions, several commands at a time.
 
 use std::process::{Child, Command};
 
@@ -18,7 +17,7 @@ fn rules_and_channels_change_while_programs_run() {
     stage.ok(&["start", "r"]);
     program.ask("go 2");
     program.ask("idle 5");
-    // A filter comes, changes and goes; every change is followed at once.
+    // A filter comes, changes and goes; every change takes effect immediately.
     stage.ok(&["enable", "r", "-u", "work:step", "--filter", "number > 5 && half != 4"]);
     program.ask("go 10");
     stage.ok(&["enable", "r", "-u", "work:step", "--filter", "number == 13"]);
@@ -66,7 +65,7 @@ fn rules_and_channels_change_while_programs_run() {
 }
 
 #[test]
-fn sessions_do_not_disturb_one_another_and_eight_fill_a_program() {
+fn sessions_are_independent_and_eight_fill_a_program() {
     if !require(&[Need::Babeltrace]) {
         return;
     }

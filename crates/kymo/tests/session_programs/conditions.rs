@@ -68,7 +68,7 @@ fn a_snapshot_of_a_latency_between_events_of_programs() {
     assert!(std::path::Path::new(&task).exists(), "{task} {said}");
     let written = written(&stage);
     assert!(written.contains(&3), "{written:?}");
-    // The command has taken its rings along, the session goes on.
+    // The command has taken its rings along, the session continues.
     program.ask("go 1");
     assert_eq!(stage.state("met")["programs"]["programs"].as_array().map(Vec::len), Some(1));
     stage.ok(&["destroy", "met"]);

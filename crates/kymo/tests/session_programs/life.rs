@@ -1,4 +1,4 @@
-//! From creating to destroying: what is written, what is lost and told, what is left.
+//! From creating to destroying: what is written, what is lost and reported, what is left.
 
 use std::process::Command;
 
@@ -38,7 +38,7 @@ fn a_session_reaches_programs_that_run_and_that_come_until_it_is_destroyed() {
     two.sort_unstable();
     assert_eq!(two, [range(5, 12), range(110, 113)].concat());
 
-    // Stopped: nothing new, in nobody; started: again.
+    // Stopped: nothing new, in no program; started: again.
     early.ask("go 1");
     stage.ok(&["stop", "life"]);
     early.ask("go 20");
@@ -97,7 +97,7 @@ fn a_flight_recorder_keeps_the_last_events_and_counts_the_others() {
 }
 
 #[test]
-fn what_a_full_ring_discards_is_told() {
+fn what_a_full_ring_discards_is_reported() {
     if !require(&[Need::Babeltrace]) {
         return;
     }
@@ -115,7 +115,7 @@ fn what_a_full_ring_discards_is_told() {
     let lines = Command::new("babeltrace2").arg(stage.path("one")).output().unwrap();
     let kept = text(&lines.stdout).lines().count() as u64;
     assert!(lost > 20_000 && kept + lost == 30_000, "{kept}: {said}");
-    // Room again, and the losses are told once.
+    // Room again, and the losses are reported once.
     program.ask("go 100");
     let said = stage.ok(&["snapshot", "d", "-o", "two", "--strict"]);
     assert!(!said.contains("discarded"), "{said}");

@@ -1,12 +1,12 @@
-//! Beside the kernel, without root, for other users, in containers, where there is no
-//! room, and among names and directories that nobody should trust.
+//! Beside the kernel, without root, for other users, in containers, where there is no room, and
+//! among names and directories that are not to be trusted.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use kymo_testkit::{NOBODY, Need, TracingState, require};
+use kymo_testkit::{Need, TracingState, UNPRIVILEGED_UID, require};
 
 use crate::stage::{Program, ROLE, Stage, names, range, text, told};
 
@@ -70,7 +70,7 @@ fn a_session_of_both_writes_both_of_the_same_seconds() {
     program.ask("go 1");
     stage.ok(&["snapshot", &name, "-o", "late"]);
     assert!(stage.path("late/kernel/trace.dat").exists());
-    // One part is lost: told, and the other goes on.
+    // One part is lost: this is reported, and the other continues.
     let instance = format!("/sys/kernel/tracing/instances/kymo-session-{name}");
     std::fs::remove_dir(instance).unwrap();
     let shown = stage.ok(&["show", &name]);
@@ -80,9 +80,9 @@ fn a_session_of_both_writes_both_of_the_same_seconds() {
     assert_eq!(stage.left(), [""; 0]);
 }
 
-/// As somebody who is not root.
-fn as_nobody(mut command: Command) -> Command {
-    command.uid(NOBODY).gid(NOBODY).env_remove("XDG_RUNTIME_DIR");
+/// Runs the command as an unprivileged user.
+fn unprivileged(mut command: Command) -> Command {
+    command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID).env_remove("XDG_RUNTIME_DIR");
     command
 }
 
@@ -92,7 +92,7 @@ fn a_session_of_programs_needs_no_root_and_roots_covers_all_users() {
         return;
     }
     let stage = Stage::new();
-    // Where nobody may go.
+    // Directory without access.
     let copy = |from: &Path, to: &str| {
         let to = stage.path(to);
         std::fs::copy(from, &to).unwrap();
@@ -102,11 +102,11 @@ fn a_session_of_programs_needs_no_root_and_roots_covers_all_users() {
     let kymo = copy(Path::new(env!("CARGO_BIN_EXE_kymo")), "kymo");
     let me = copy(&std::env::current_exe().unwrap(), "program");
     let session = |args: &[&str]| {
-        let mut command = as_nobody(stage.command(&kymo));
+        let mut command = unprivileged(stage.command(&kymo));
         command.arg("session").args(args).output().unwrap()
     };
     let role = || {
-        let mut command = as_nobody(stage.command(&me));
+        let mut command = unprivileged(stage.command(&me));
         command.args(["--exact", "role", "--nocapture"]).env(ROLE, "1");
         Program::start(command)
     };
@@ -139,8 +139,8 @@ fn a_session_of_programs_needs_no_root_and_roots_covers_all_users() {
     assert_eq!(users.len(), 2, "{users:?}");
     stage.ok(&["destroy", "mine"]);
     program.ask("go 1");
-    fine(session(&["snapshot", "mine", "-o", "goes-on"]));
-    assert_eq!(stage.steps("goes-on"), [20]);
+    fine(session(&["snapshot", "mine", "-o", "continued"]));
+    assert_eq!(stage.steps("continued"), [20]);
     let kernels = session(&["create", "k", "-e", "sched:sched_switch"]);
     assert!(!kernels.status.success() && !kernels.stderr.is_empty());
     fine(session(&["destroy", "mine"]));
@@ -151,7 +151,7 @@ fn a_session_of_programs_needs_no_root_and_roots_covers_all_users() {
 }
 
 #[test]
-fn programs_of_another_mount_namespace_are_reached() {
+fn programs_in_other_mount_namespaces_are_reached() {
     if !require(&[Need::Root, Need::Babeltrace]) {
         return;
     }
@@ -238,7 +238,7 @@ fn what_a_full_disk_does_not_take_stays_in_the_rings() {
 }
 
 #[test]
-fn a_full_shared_directory_is_told_and_gets_over() {
+fn a_full_shared_directory_is_reported_and_gets_over() {
     if !require(&[Need::Root, Need::Babeltrace]) {
         return;
     }
@@ -290,7 +290,7 @@ fn names_that_cannot_be_and_sessions_that_are_not() {
     assert!(stage.refused(&["create", "x", "-u", "work:*"]).contains("there is a session x"));
     assert!(stage.refused(&["enable", "x"]).contains("no event is named"));
     assert!(stage.refused(&["disable", "x", "-e", "sched"]).contains("no events of the kernel"));
-    // Somebody emptied the shared directory, as a reboot or the end of a login does.
+    // The shared directory was emptied, as a reboot or the end of a login does.
     stage.ok(&["start", "x"]);
     for user in names(&stage.shared) {
         std::fs::remove_dir_all(stage.shared.join(user)).unwrap();
@@ -330,7 +330,7 @@ fn somebody_elses_directory_in_the_place_of_ones_own_is_refused_and_hides_nothin
 }
 
 #[test]
-fn a_session_of_before_the_last_boot_is_told_and_cleared_up() {
+fn a_session_of_before_the_last_boot_is_reported_and_cleared_up() {
     if !require(&[Need::Root]) {
         return;
     }
@@ -361,7 +361,7 @@ fn a_snapshot_by_itself_has_both_parts() {
     let args = ["create", &name, "-u", "work:step", "-e", "sched:sched_process_exit", "-p", &pid];
     stage.ok(&args);
     stage.ok(&["start", &name]);
-    // Somebody else's, whom -p leaves out.
+    // Program of another command, which -p leaves out.
     let mut other = stage.program();
     other.ask("go 7");
     program.ask("go 3");

@@ -1,5 +1,5 @@
-//! What the tests need: a shared directory, programs in it that do as they are told, and
-//! what babeltrace2 says of a snapshot.
+//! Environment of the tests: a shared directory, programs in it that follow commands, and
+//! babeltrace2's output for a snapshot.
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
-/// Tells the test binary that it is the program.
+/// Marks the test binary as the program.
 pub(crate) const ROLE: &str = "KYMO_TEST_ROLE";
 
 /// A program that runs.
@@ -95,7 +95,7 @@ impl Stage {
         command.arg("session").args(args).output().unwrap()
     }
 
-    /// What it says on standard output, and then on standard error.
+    /// Returns the standard output followed by the standard error.
     #[track_caller]
     pub(crate) fn ok(&self, args: &[&str]) -> String {
         let output = self.session(args);

@@ -22,6 +22,24 @@ def queue_of_sleeper():
     threading.Thread(target=lambda: (time.sleep(0.6), work.put(1)), daemon=True).start()
     work.get()
 
+def turns(n=4):
+    threads = [threading.Thread(target=compute, args=(0.2,)) for _ in range(n)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+
+def locked_sleeps(n=4):
+    lock = threading.Lock()
+    def hold():
+        for _ in range(8):
+            with lock: time.sleep(0.02)
+    threads = [threading.Thread(target=hold) for _ in range(n)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+
+def sort():
+    for _ in range(6):
+        sorted(range(200000), key=lambda n: n * 7919 % 200003)
+
 def fork_and_sleep():
     if os.fork() == 0:
         time.sleep(0.6)
@@ -33,6 +51,9 @@ if case == "compute": compute()
 elif case == "idle-pool": idle_pool(); compute()
 elif case == "sleep": time.sleep(0.6)
 elif case == "sleep-idle-pool": idle_pool(); time.sleep(0.6)
+elif case == "turns": turns()
+elif case == "locked-sleeps": locked_sleeps()
+elif case == "sort": sort()
 elif case == "collect": collect()
 elif case == "queue": queue_of_sleeper()
 elif case == "fork": fork_and_sleep()

@@ -34,6 +34,22 @@ fn main() {
             sleep(Duration::from_millis(20));
             drop(lock.lock());
         }
+        Some("convoy") => {
+            let lock = Arc::new(Mutex::new(0));
+            let hold = |lock: Arc<Mutex<u64>>| {
+                for _ in 0..200 {
+                    drop(lock.lock().map(|mut sum| *sum ^= compute(2_000_000)));
+                }
+            };
+            let threads = [0; 3].map(|_| lock.clone()).map(|lock| spawn(move || hold(lock)));
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+        }
+        Some("producer") => {
+            let (sender, receiver) = mpsc::channel();
+            spawn(move || (0..10).try_for_each(|_| sender.send(compute(100_000_000))));
+            println!("{}", receiver.iter().sum::<u64>());
+        }
+        Some("ticks") => (0..200).for_each(|_| sleep(Duration::from_millis(2))),
         Some("join") => drop(spawn(|| compute(200_000_000)).join()),
         _ => println!("{:?}", Instant::now()),
     }

@@ -1,7 +1,8 @@
 //! Catalog of programs with a known cause (`catalog.txt`), and whether the first sentence of
 //! `kymo profile` names it: a rotating third of them, all by `cargo xtask verdicts`.
 
-use std::path::Path;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
@@ -39,6 +40,43 @@ impl Drop for BusyLoops {
     }
 }
 
+/// Cgroup whose tasks may run for a twenty-fifth of the time, until dropped.
+struct QuotaGroup(PathBuf);
+
+impl QuotaGroup {
+    /// None where no cgroup with a quota can be made.
+    fn new() -> Option<QuotaGroup> {
+        let name = format!("kymo-verdict-{}", std::process::id());
+        let roots = [("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "4000")];
+        let roots = roots.into_iter().chain([("/sys/fs/cgroup", "cpu.max", "4000 100000")]);
+        roots.into_iter().find_map(|(root, file, value)| {
+            let group = QuotaGroup(Path::new(root).join(&name));
+            std::fs::create_dir(&group.0).ok()?;
+            // What cannot be set is removed again.
+            std::fs::OpenOptions::new().write(true).open(group.0.join(file)).ok()?;
+            std::fs::write(group.0.join(file), value).ok().map(|()| group)
+        })
+    }
+}
+
+impl Drop for QuotaGroup {
+    fn drop(&mut self) {
+        // A task that has just ended may be in it for a moment.
+        for _ in 0..1000 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+/// Programs of the catalog and what they need.
+struct Programs<'a> {
+    directory: &'a Path,
+    quota: Option<QuotaGroup>,
+}
+
 fn catalog() -> Vec<Case> {
     let words = |list: &'static str| list.split(',').filter(|w| !w.is_empty()).collect();
     let lines = include_str!("catalog.txt").lines().filter(|l| !l.starts_with('#'));
@@ -69,7 +107,8 @@ fn catalog() -> Vec<Case> {
 }
 
 /// Command line of a case; none where the machine has no interpreter for it.
-fn command_line(case: &Case, directory: &Path) -> Option<Vec<String>> {
+fn command_line(case: &Case, programs: &mut Programs<'_>) -> Option<Vec<String>> {
+    let directory = programs.directory;
     let source = |name: &str| format!("{}/tests/verdicts/{name}", env!("CARGO_MANIFEST_DIR"));
     let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
     let has = |program: &str| {
@@ -88,7 +127,7 @@ fn command_line(case: &Case, directory: &Path) -> Option<Vec<String>> {
         all.map(str::to_owned).collect::<Vec<_>>()
     };
     let program = match case.language {
-        "c" => return Some(words(&[&cases])),
+        "c" | "attach" => return Some(words(&[&cases])),
         "rust" => {
             let program = path("cases-rust");
             if !Path::new(&program).exists() {
@@ -100,7 +139,32 @@ fn command_line(case: &Case, directory: &Path) -> Option<Vec<String>> {
             }
             return Some(words(&[&program]));
         }
+        "go" => {
+            let program = path("cases-go");
+            if !Path::new(&program).exists() {
+                let mut go = Command::new("go");
+                go.args(["build", "-o", &program, &source("cases.go")]).current_dir(directory);
+                go.status().ok().filter(std::process::ExitStatus::success)?;
+            }
+            return Some(words(&[&program]));
+        }
+        "java" => {
+            if !directory.join("Cases.class").exists() {
+                let mut javac = Command::new("javac");
+                javac.args(["-d", directory.to_str().unwrap(), &source("Cases.java")]);
+                javac.status().ok().filter(std::process::ExitStatus::success)?;
+            }
+            return Some(words(&["java", "-cp", directory.to_str().unwrap(), "Cases"]));
+        }
         "sh" => return Some(vec!["sh".into(), "-c".into(), command]),
+        "quota" => {
+            if programs.quota.is_none() {
+                programs.quota = QuotaGroup::new();
+            }
+            let group = programs.quota.as_ref()?.0.to_str().unwrap();
+            let line = format!("echo $$ > {group}/cgroup.procs; {command}");
+            return Some(vec!["sh".into(), "-c".into(), line]);
+        }
         "make" => {
             let file = path("Makefile");
             std::fs::write(&file, &command).unwrap();
@@ -115,7 +179,10 @@ fn command_line(case: &Case, directory: &Path) -> Option<Vec<String>> {
 }
 
 /// The first sentence about a command.
-fn sentence(command: &[String]) -> String {
+fn sentence(case: &Case, command: &[String]) -> String {
+    if case.language == "attach" {
+        return sentence_of_process(command);
+    }
     let out = Command::new(KYMO)
         .args(["profile", "--"])
         .args(command)
@@ -123,9 +190,43 @@ fn sentence(command: &[String]) -> String {
         .stdout(Stdio::null())
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    first_sentence(&out.stderr)
+}
+
+/// The first sentence about a process that was there before: it prints a line when it is ready.
+fn sentence_of_process(command: &[String]) -> String {
+    let mut process =
+        Command::new(&command[0]).args(&command[1..]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let out = Command::new(KYMO)
+        .args(["profile", "--timeout", "800", "-p", &process.id().to_string()])
+        .env("KYMO_CACHE", "off")
+        .output()
+        .unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(ready, "ready\n", "{command:?}");
+    first_sentence(&out.stdout)
+}
+
+fn first_sentence(page: &[u8]) -> String {
+    let text = String::from_utf8_lossy(page).into_owned();
     let line = text.lines().find_map(|l| l.strip_prefix("  In short  "));
     line.map_or_else(|| format!("no sentence: {text}"), str::to_owned)
+}
+
+/// Ticks of all CPUs, and how many of them they were idle.
+fn cpu_times() -> (u64, u64) {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let words = stat.lines().next().unwrap().split_whitespace().skip(1).take(8);
+    let ticks: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
+    (ticks.iter().sum(), ticks[3] + ticks[4])
+}
+
+/// Whether the CPUs were idle for less than half of the time between: others ran, too.
+fn was_busy(before: (u64, u64), after: (u64, u64)) -> bool {
+    2 * (after.1 - before.1) < after.0 - before.0
 }
 
 /// Whether a sentence names one of the causes and none of those that are wrong.
@@ -155,7 +256,9 @@ fn the_first_sentence_is_right() {
     let program = directory.path().join("cases").to_str().unwrap().to_owned();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/verdicts/cases.c");
     let flags = ["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o", &program, source];
+    let flags = [&flags[..], &["-lresolv"]].concat();
     assert!(Command::new("gcc").args(flags).status().unwrap().success());
+    let mut programs = Programs { directory: directory.path(), quota: None };
     let mut wrong = Vec::new();
     println!("{:<26} {:>5} {:>5}  last sentence", "case", "right", "wrong");
     for (n, case) in all.iter().enumerate() {
@@ -167,7 +270,7 @@ fn the_first_sentence_is_right() {
         if !is_chosen {
             continue;
         }
-        let Some(command) = command_line(case, directory.path()) else {
+        let Some(command) = command_line(case, &mut programs) else {
             println!("SKIPPED: {}: no {}", case.name, case.language);
             continue;
         };
@@ -175,17 +278,10 @@ fn the_first_sentence_is_right() {
         let mut right = 0;
         let mut last = String::new();
         for _ in 0..rounds {
-            last = sentence(&command);
-            // Other work runs on the machine: then it is as busy as beside the loops.
-            let is_right_now = match is_right(case, &last, loaded || wanted.is_none()) {
-                // A wake-up may be missing in a recording that was made on such a machine.
-                false if wanted.is_none() => {
-                    println!("{}: once more after: {last}", case.name);
-                    last = sentence(&command);
-                    is_right(case, &last, true)
-                }
-                now => now,
-            };
+            let before = cpu_times();
+            last = sentence(case, &command);
+            // Other work may run on the machine: then it is as busy as beside the loops.
+            let is_right_now = is_right(case, &last, loaded || was_busy(before, cpu_times()));
             right += u32::from(is_right_now);
             if !is_right_now {
                 wrong.push(format!("{}: {last}", case.name));

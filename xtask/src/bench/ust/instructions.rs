@@ -14,7 +14,8 @@ const ROWS: [(&str, &str); 4] = [
     ("instructions: rejected by a filter", "rejected"),
 ];
 
-/// What is counted twice, so that all but the events cancels out. A tenth more warms up.
+/// Numbers of events of the two runs, whose difference cancels out all but the events. A tenth more
+/// warms up.
 const EVENTS: [u64; 2] = [20_000, 220_000];
 
 pub(super) fn rows(kymo: &Path, lttng: &Lttng) -> anyhow::Result<Vec<[String; 4]>> {

@@ -65,8 +65,8 @@ impl Lttng {
         counted
     }
 
-    /// What becomes of a number of events a second, or of as many as the program can, and what they cost
-    /// the one that writes them to disk.
+    /// Result of a number of events per second, or of the program's maximum, and their cost for the
+    /// process that writes them to disk.
     pub(super) fn sustained(&self, load: Load) -> anyhow::Result<Sustained> {
         self.create("paced", "sustained")?;
         let consumer = || cpu_of_consumer(self.daemon.id());

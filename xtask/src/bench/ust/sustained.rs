@@ -16,11 +16,11 @@ const RATES: [u64; 12] = [4, 8, 12, 16, 20, 25, 30, 35, 40, 50, 60, 80];
 const HALVINGS: u32 = 2;
 /// A rate is sustained if all but one of that number of runs lose nothing: the machine may have been busy.
 const TRIALS: usize = 3;
-/// Where the readers are compared, millions a second.
+/// Rate at which the readers are compared, in millions per second.
 const COMPARED: u64 = 2;
 const ROUNDS: usize = 3;
 
-/// What a program does.
+/// Load of a program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) kind: &'static str,
@@ -110,7 +110,7 @@ pub(super) fn rows(pace: &Path, lttng: &Lttng) -> anyhow::Result<Vec<[String; 4]
     Ok(rows)
 }
 
-/// What of the events of a number of threads reaches the disk, if they do nothing else.
+/// Events of a number of threads that reach the disk, if they do nothing else.
 fn flat_out(
     threads: u32,
     ours: impl Fn(Load) -> anyhow::Result<Sustained>,
@@ -161,7 +161,7 @@ fn most(run: impl Fn(Load) -> anyhow::Result<Sustained>) -> anyhow::Result<f64> 
     Ok(most)
 }
 
-/// What reached the disk if nothing of that rate was lost.
+/// Rate that reached the disk if nothing of it was lost.
 fn sustains(
     run: &impl Fn(Load) -> anyhow::Result<Sustained>,
     rate: u64,

@@ -12,7 +12,7 @@ use super::super::unit::Dwarf;
 use super::marks;
 use super::table::{Table, Writer, hash};
 
-/// What a unit says.
+/// Outline of a unit.
 #[derive(Default)]
 struct Outline<'s> {
     unread: bool,

@@ -1,11 +1,10 @@
-//! An index of debugging information: which units can hold a function of a name,
-//! have lines of a file, or have the code of an address. It is made once of all units, kept as bytes by whoever wants
-//! to keep it, and read where it lies.
+//! An index of debugging information: which units can hold a function of a name, have lines of a
+//! file, or have the code of an address. It is made once of all units, stored as bytes by the
+//! caller, and read in place.
 //!
-//! It answers the questions of `search`, no others, and as that does: units that
-//! can hold what is asked for, which are then parsed. So a wrong index could hide
-//! places but never invent them; it says which sections it was made of, and is
-//! used only with these.
+//! It answers the questions of `search`, no others, and as that does: units that can hold what is
+//! asked for, which are then parsed. So a wrong index could hide places but never invent them; it
+//! says which sections it was made of, and is used only with these.
 
 mod build;
 mod table;
@@ -35,20 +34,20 @@ pub enum IndexError {
     Other {
         /// Which section.
         what: &'static str,
-        /// How many bytes it had.
+        /// Number of bytes found.
         found: u64,
-        /// How many there are.
+        /// Expected number of bytes.
         expected: u64,
     },
     /// It is cut short or contradicts itself.
     #[error("it is damaged in {what}")]
     Damaged {
-        /// Where.
+        /// Damaged part.
         what: &'static str,
     },
 }
 
-/// What an index is tied to: the sizes of these sections.
+/// Sizes of the sections that an index belongs to.
 fn marks(sections: &Sections<'_>) -> [(&'static str, u64); 5] {
     let own = sections.dwarf.borrow(|bytes| gimli::EndianSlice::new(bytes, sections.endian));
     let shared = sections.opened.shared(sections.endian);
@@ -74,12 +73,12 @@ impl<'b> Index<'b> {
         Ok(Index { view })
     }
 
-    /// How many units there are.
+    /// Number of units.
     pub(super) fn units(&self) -> usize {
         self.view.rows(Table::Starts)
     }
 
-    /// Where units begin.
+    /// Offsets of the units.
     pub(super) fn starts(&self) -> Vec<usize> {
         (0..self.units()).map(|row| self.view.u64(Table::Starts, row, 0) as usize).collect()
     }

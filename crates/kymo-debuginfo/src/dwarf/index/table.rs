@@ -15,7 +15,7 @@ use super::IndexError;
 /// A table; its rows are of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
-    /// Where a unit begins: u64.
+    /// Offset of a unit: u64.
     Starts,
     /// Unit: u32.
     Skeletons,
@@ -153,7 +153,7 @@ impl<'b> View<'b> {
         })
     }
 
-    /// How many rows begin with a number of which `before` says so.
+    /// Number of rows whose first number satisfies `before`.
     pub(super) fn partition(&self, table: Table, before: impl Fn(u64) -> bool) -> usize {
         let (mut from, mut to) = (0, self.rows(table));
         while from < to {
@@ -193,7 +193,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Where rows of a table are put.
+    /// Buffer for the rows of a table.
     pub(super) fn table(&mut self, table: Table) -> &mut Vec<u8> {
         let at = TABLES.iter().position(|t| *t == table).unwrap_or(0);
         &mut self.tables[at]

@@ -19,14 +19,14 @@ pub struct SourceFrame {
     pub column: u32,
 }
 
-/// What the source calls some addresses.
+/// Source positions and functions of some addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     texts: Texts,
     frames: Vec<SourceFrame>,
-    /// Where the frames of each address end.
+    /// End of each address's frames.
     ends: Vec<u32>,
-    /// What was wrong with the debugging information, a few of them.
+    /// Damage of the debugging information, a few cases.
     pub damage: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct Answers {
 const MOST_NOTES: usize = 8;
 
 impl Answers {
-    /// How many addresses there are.
+    /// Number of addresses.
     pub fn len(&self) -> usize {
         self.ends.len()
     }

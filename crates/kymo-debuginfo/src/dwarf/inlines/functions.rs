@@ -18,15 +18,15 @@ pub(super) struct Node {
     pub(super) parent: u32,
     /// Its entry.
     pub(super) entry: UnitOffset,
-    /// Where a copy is called: file number, line, column.
+    /// Call site of a copy: file number, line, column.
     pub(super) call: (u64, u32, u32),
 }
 
-/// What covers each address.
+/// Functions that cover each address.
 #[derive(Debug, Default)]
 pub(super) struct InlineNodes {
     pub(super) nodes: Vec<Node>,
-    /// Of each address the innermost node, and the length of the span it was found by.
+    /// Innermost node of each address, and the length of the span that contains it.
     pub(super) best: Vec<(u32, u64)>,
 }
 
@@ -39,7 +39,7 @@ struct Open {
     number: u32,
 }
 
-/// What an entry says of its code.
+/// Code range attributes of an entry.
 #[derive(Default)]
 struct Code<'s> {
     low: Option<u64>,
@@ -76,8 +76,8 @@ fn holds_functions(tag: DwTag) -> bool {
 }
 
 impl<'s> Walk<'_, 's> {
-    /// What covers the addresses. Functions in places where compilers hardly put
-    /// them are looked for in a second walk, if addresses are left.
+    /// Finds the functions that cover the addresses. Functions in unusual positions are searched in
+    /// a second walk, if addresses are left.
     pub(super) fn run(&mut self) -> (InlineNodes, Result<()>) {
         let mut found =
             InlineNodes { nodes: Vec::new(), best: vec![(NONE, u64::MAX); self.addresses.len()] };

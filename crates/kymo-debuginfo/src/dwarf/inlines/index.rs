@@ -16,7 +16,7 @@ struct Span {
     end: u64,
     /// The farthest end of this span and of all before it.
     farthest: u64,
-    /// Where the unit begins in `.debug_info`.
+    /// Offset of the unit in `.debug_info`.
     unit: usize,
 }
 
@@ -42,7 +42,7 @@ impl Index {
         Index { spans }
     }
 
-    /// What `.debug_aranges` says; the units that it speaks of.
+    /// Spans in `.debug_aranges`, and the units they belong to.
     pub(super) fn from_aranges(dwarf: &gimli::Dwarf<Reader<'_>>) -> (Index, BTreeSet<usize>) {
         let (mut spans, mut units) = (Vec::new(), BTreeSet::new());
         let mut headers = dwarf.debug_aranges.headers();
@@ -65,8 +65,8 @@ impl Index {
         (Index::of(spans), units)
     }
 
-    /// What the units say, but for those in `known`; units without any statement
-    /// are taken to cover everything, and are listed apart.
+    /// Spans of the units except those in `known`; units without ranges may cover everything, and
+    /// are listed separately.
     pub(super) fn from_units(
         dwarf: &gimli::Dwarf<Reader<'_>>,
         starts: &[usize],
@@ -108,7 +108,7 @@ fn spans_of(dwarf: &gimli::Dwarf<Reader<'_>>, start: usize) -> Result<Vec<Span>>
     Ok(spans)
 }
 
-/// Where all units begin in `.debug_info`, up to damage.
+/// Offsets of all units in `.debug_info`, up to damage.
 pub(super) fn starts(dwarf: &gimli::Dwarf<Reader<'_>>) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut headers = dwarf.units();

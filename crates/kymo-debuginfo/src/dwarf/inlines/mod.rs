@@ -1,11 +1,10 @@
-//! From addresses to the source, many at once: for each the function, the copies
-//! inlined there, and the lines.
+//! From addresses to the source, many in one pass: for each the function, the copies inlined there,
+//! and the lines.
 //!
-//! A batch is the unit of work: its addresses are sorted, put to the units that
-//! cover them, and each of these units is read once, front to back, by one of
-//! several threads: its line program answers while it runs, its entries while
-//! they pass by. Nothing of a unit stays behind but the answers, so that memory
-//! grows with what was asked for and not with the file:
+//! A batch is the unit of work: its addresses are sorted, put to the units that cover them, and
+//! each of these units is read once, front to back, by one of several threads: its line program
+//! answers while it runs, its entries while they pass by. Nothing of a unit stays behind but the
+//! results, so that memory grows with the number of addresses and not with the file:
 //!
 //! - 32 bytes for each span of code in `.debug_aranges` or in the units' own words,
 //! - 16 bytes for each frame of an answer, and each distinct text once,
@@ -51,9 +50,9 @@ pub struct Inlines<'s> {
     sections: &'s Sections<'s>,
     dwarf: gimli::Dwarf<Reader<'s>>,
     aranges: (Index, BTreeSet<usize>),
-    /// What `.debug_aranges` leaves out, and units that say nothing.
+    /// Spans that `.debug_aranges` omits, and units without ranges.
     rest: OnceLock<(Index, Vec<usize>)>,
-    /// Where units begin: in the file itself, and in the one shared with others.
+    /// Offsets of the units: in the file itself, and in the one shared with others.
     starts: [OnceLock<Vec<usize>>; 2],
     kept: Mutex<VecDeque<Kept<'s>>>,
 }
@@ -244,7 +243,7 @@ impl<'s> Inlines<'s> {
         }
     }
 
-    /// What was split off a unit.
+    /// Split unit of a skeleton.
     fn split_off(
         &self,
         unit: &gimli::Unit<Reader<'s>>,

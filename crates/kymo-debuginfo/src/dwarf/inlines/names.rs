@@ -16,7 +16,7 @@ const CHAIN: usize = 16;
 pub(super) struct Names<'u, 's> {
     all: &'u Inlines<'s>,
     unit: &'u gimli::Unit<Reader<'s>>,
-    /// What was split off the unit.
+    /// Split unit of the skeleton.
     split: Option<Split<'u, 's>>,
     functions: FxHashMap<usize, TextId>,
     files: FxHashMap<u64, TextId>,
@@ -24,7 +24,7 @@ pub(super) struct Names<'u, 's> {
     pub(super) unread: Option<DwarfError>,
 }
 
-/// What an inlined function is called whose name cannot be read.
+/// Placeholder for an inlined function whose name cannot be read.
 const NAMELESS: &str = "[unknown]";
 /// And a file.
 const NO_FILE: &str = "??";
@@ -32,12 +32,12 @@ const NO_FILE: &str = "??";
 /// A unit that was split off another one, and what it is read in.
 type Split<'u, 's> = (&'u gimli::Dwarf<Reader<'s>>, &'u gimli::Unit<Reader<'s>>);
 
-/// What an entry says of its name.
+/// Name attributes of an entry.
 struct Named<'s> {
-    /// What the linker calls it, else what the source does.
+    /// Linkage name, else the source name.
     name: Option<&'s [u8]>,
     is_linkage: bool,
-    /// What it is a copy or the definition of.
+    /// Entry that it is a copy or the definition of.
     origin: Option<Value<'s>>,
 }
 
@@ -93,7 +93,7 @@ impl<'u, 's> Names<'u, 's> {
                     continue;
                 }
                 Some(Value::DebugInfoRef(offset)) => offset.0,
-                // Without the shared file, which is told elsewhere, its names are none.
+                // Without the shared file, which is reported elsewhere, it has no names.
                 Some(Value::DebugInfoRefSup(_)) if self.all.dwarf.sup().is_none() => {
                     return Ok(name);
                 }
@@ -150,7 +150,7 @@ impl<'u, 's> Names<'u, 's> {
     }
 }
 
-/// What an entry says of its name.
+/// Reads the name attributes of an entry.
 fn read<'s>(
     dwarf: &gimli::Dwarf<Reader<'s>>,
     unit: &gimli::Unit<Reader<'s>>,

@@ -18,7 +18,7 @@ pub enum DecodeError {
 impl DecodeError {
     pub(crate) fn what(self) -> &'static str {
         match self {
-            DecodeError::End => "reaches beyond the end of its packet",
+            DecodeError::End => "extends beyond the end of its packet",
             DecodeError::NoOption => "has a variant that no option is chosen for",
             DecodeError::Empty => "has too many elements without a size",
             DecodeError::TooLarge => "has an integer of more than 64 bits",
@@ -37,7 +37,7 @@ pub(crate) struct Bits<'a> {
     /// The place of the first of the bytes.
     base: u64,
     pub(crate) pos: u64,
-    /// Where the content ends, or the bytes, in bits from the packet's beginning.
+    /// End of the content, or of the bytes, in bits from the packet's start.
     end: u64,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Bits<'a> {
         self.pos = self.pos.saturating_add(mask) & !mask;
     }
 
-    /// What is left of the bytes at a place of a whole byte.
+    /// Remaining bytes from a byte boundary.
     #[inline]
     fn tail(&self) -> &'a [u8] {
         let from = (self.pos.saturating_sub(self.base) / 8) as usize;
@@ -114,7 +114,7 @@ impl<'a> Bits<'a> {
         Ok(value as u64 & mask(size))
     }
 
-    /// The same, of which the first bit is the last.
+    /// Reads an integer whose first bit is the least significant.
     #[cold]
     fn reversed(&mut self, size: u32, endian: Endian) -> Result<u64, DecodeError> {
         let bits = self.bits(size, endian)?;
@@ -214,7 +214,7 @@ pub(crate) fn extend(value: u64, size: u32) -> i64 {
     ((value << unused) as i64) >> unused
 }
 
-/// How an integer lies in memory.
+/// Memory representation of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     U8,
@@ -231,7 +231,7 @@ pub(crate) enum Load {
 }
 
 impl Load {
-    /// Of an integer whose first bit is the last of its number.
+    /// Representation of an integer with reversed bits.
     pub(crate) fn reversed(endian: Endian) -> Load {
         match endian {
             Endian::Little => Load::LeReversed,

@@ -19,11 +19,11 @@ pub(crate) fn rebuild(before: u64, stored: u64, bits: u32) -> u64 {
     if value < before { value.wrapping_add(mask).wrapping_add(1) } else { value }
 }
 
-/// How the times of a trace become nanoseconds.
+/// Conversion of a trace's timestamps to nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
     freq: u64,
-    /// Where the clock is not even: its ticks as nanoseconds of another.
+    /// Curve of an uneven clock: its ticks as nanoseconds of another.
     curve: Option<Arc<Curve>>,
     /// Nanoseconds that are added: 0 for the clock's own time.
     offset: i128,
@@ -37,8 +37,8 @@ impl Scale {
         Scale { freq, curve: None, offset }
     }
 
-    /// The same ticks as nanoseconds of `CLOCK_MONOTONIC`, or since 1970 as the metadata
-    /// relate the two at some tick.
+    /// Converts ticks to nanoseconds of `CLOCK_MONOTONIC` along `curve`, or to those since 1970 as
+    /// the metadata relate the two at some tick.
     pub(crate) fn along(clock: Option<&ClockClass>, curve: Arc<Curve>, real: Option<u64>) -> Scale {
         let plain = Scale::of(clock, real.is_some());
         let offset = real.map_or(0, |ticks| {

@@ -56,7 +56,7 @@ pub(crate) struct EventProgram {
     pub(crate) outer: bool,
 }
 
-/// What a root structure is.
+/// Root scope of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     PacketHeader,
@@ -88,8 +88,8 @@ impl Scope {
         }
     }
 
-    /// What readers make of a number in it by its name. `implicit`: at most one clock is declared,
-    /// so that what is called a timestamp is one of it.
+    /// Role that a number has by its name. `implicit`: at most one clock is declared, so that a
+    /// field named as a timestamp belongs to it.
     fn role_of_name(self, has_clock: bool, name: &str, implicit: bool) -> Role {
         match (self, name) {
             (Scope::PacketHeader, "magic") => Role::Magic,
@@ -113,7 +113,7 @@ impl Scope {
     }
 }
 
-/// Where a name leads.
+/// Field that a name refers to.
 #[derive(Clone, Debug)]
 pub(super) enum FieldTarget {
     /// An integer: the step that reads it, with its names if it has any.
@@ -447,11 +447,10 @@ impl<'c> Compiler<'c> {
                     Some((slot, false)) => slot,
                     Some((_, true)) => {
                         return self.fail(format!(
-                            "`{path}` is signed, and is no length of `{name}`: lengths are unsigned \
-                             integers"
+                            "`{path}` is signed and cannot be the length of `{name}`: lengths are unsigned integers"
                         ));
                     }
-                    None => return self.fail(format!("`{path}` is no length of `{name}`")),
+                    None => return self.fail(format!("`{path}` cannot be the length of `{name}`")),
                 };
                 self.row(of, Len::In(slot), "[]".to_owned(), name, top)?;
                 Ok(FieldTarget::Other)
@@ -570,7 +569,7 @@ impl<'c> Compiler<'c> {
     fn variant(&mut self, of: &Variant, name: &str, top: bool) -> Result<(), CompileError> {
         let (tag, found) = (&of.tag, self.look_up(&of.tag)?);
         let Some(FieldTarget::Int { step, signed, labels: Some(labels) }) = found else {
-            return self.fail(format!("`{tag}` is no enumeration that chooses for `{name}`"));
+            return self.fail(format!("`{tag}` is not an enumeration that selects for `{name}`"));
         };
         let tag = self.slot(step)?;
         let field = self.info(name, top, "variant".to_owned());

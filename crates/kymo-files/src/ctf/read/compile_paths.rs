@@ -1,5 +1,4 @@
-//! Where the fields are that others depend on: paths of CTF 1.8 and locations of CTF 2 into
-//! slots.
+//! Resolution of field references: paths of CTF 1.8 and locations of CTF 2 into slots.
 
 use super::super::types::FieldPath;
 use super::compile::{CompileError, Compiler, FieldTarget, MAX_SLOTS, Names, OUTER_SLOTS, Scope};
@@ -27,7 +26,7 @@ impl Compiler<'_> {
                 Ok(next as u16)
             }
             Some(Step::Int { save, .. } | Step::VarInt { save, .. }) => Ok(*save),
-            _ => self.fail("a length or tag is no number"),
+            _ => self.fail("a length or tag is not a number"),
         }
     }
 
@@ -115,14 +114,14 @@ impl Compiler<'_> {
         Ok(Some((slot, signed)))
     }
 
-    /// What a location without an origin names: `..` for each structure outwards, then names.
+    /// Target of a location without an origin: `..` for each structure outwards, then names.
     pub(super) fn located_around(&self, words: &[&str]) -> Option<FieldTarget> {
         let outwards = words.iter().take_while(|w| **w == "..").count();
         let level = self.open.len().checked_sub(outwards + 1)?;
         self.located(level, words.get(outwards..)?)
     }
 
-    /// What a path names from an open structure on. It may lead into one that is not complete.
+    /// Target of a path from an open structure on. It may lead into one that is not complete.
     pub(super) fn located(&self, level: usize, path: &[&str]) -> Option<FieldTarget> {
         let (first, rest) = path.split_first()?;
         let open = self.open.get(level)?;

@@ -6,7 +6,7 @@ use super::compile::{CompileError, Compiler, FieldTarget, MAX_STEPS, Scope};
 use super::walk::{Choice, Choices, NO_SLOT, Role, Step};
 
 impl Scope {
-    /// What readers make of a number that states a role.
+    /// Role that a number declares.
     pub(super) fn role_stated(self, role: CtfRole) -> Role {
         match (self, role) {
             (Scope::PacketHeader, CtfRole::PacketMagicNumber) => Role::Magic,

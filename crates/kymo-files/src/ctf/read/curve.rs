@@ -29,7 +29,7 @@ pub(crate) struct Reading {
     pub(crate) error: u64,
 }
 
-/// How well times agree with `CLOCK_MONOTONIC`.
+/// Agreement of times with `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
     /// Nanoseconds that an event's time differs from that clock at most.
@@ -139,7 +139,7 @@ impl Readings {
             }
             _ => None,
         };
-        // Behind the last reading time goes on at the pace it had before it.
+        // After the last reading, time continues at the pace it had before it.
         let mut after = own;
         for (i, k) in knots.iter().enumerate() {
             let here = knots.get(i..i + 2).and_then(steep);
@@ -165,7 +165,7 @@ impl Readings {
         let best = self.cells.values().map(|c| c.0.error).min().unwrap_or(0);
         for (r, check) in self.cells.values() {
             checks.extend(check);
-            // Somebody was held up between the two readings.
+            // The thread was interrupted between the two readings.
             if r.error > best.saturating_mul(16).saturating_add(100) {
                 checks.push(*r);
                 continue;
@@ -187,9 +187,9 @@ impl Readings {
         (knots, checks)
     }
 
-    /// What a time on the curve can be wrong by: the readings, what the clock was
-    /// corrected by between two of them, as far as others in between and the turns of the
-    /// curve tell, and before the first and behind the last the error of the pace.
+    /// Largest error of a time on the curve: that of the readings, the clock's correction between
+    /// two of them, as far as others in between and the bends of the curve show it, and before the
+    /// first and after the last reading the error of the pace.
     fn error(&self, knots: &[Reading], checks: &[Reading], curve: &Curve) -> u64 {
         let readings = knots.iter().map(|k| k.error).max().unwrap_or(0);
         let mut slewed = 0u64;

@@ -98,7 +98,7 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The same in all files of a stream: trace, kind of stream, number.
+/// Identity of a stream, equal in all its files: trace, stream class, number.
 type Identity = ([u8; 16], u64, u64);
 
 /// The streams of all traces, each with its files in the order of their beginnings.
@@ -126,7 +126,7 @@ pub(crate) fn streams(files: Vec<Part>, traces: &[Trace]) -> Vec<Vec<Part>> {
     streams.into_iter().map(ordered).collect()
 }
 
-/// What stream a file is of, if its first packet says so, and when it begins.
+/// Identifies the stream of a file, if its first packet has the identity, and the start time.
 fn identify(trace: &Trace, part: &Part) -> (Option<Identity>, u64) {
     let mut window = Window::new(0);
     let opened = part.open().and_then(|bytes| window.open(bytes));
@@ -139,7 +139,7 @@ fn identify(trace: &Trace, part: &Part) -> (Option<Identity>, u64) {
         Err(NoHead::Short | NoHead::Bad(_)) => return (None, 0),
     };
     let begin = facts.begin.unwrap_or(0);
-    // Traces without an identity are told apart by their places.
+    // Traces without an identity are distinguished by their order.
     let own = (part.trace as u128).to_be_bytes();
     let identity = facts.instance.map(|number| (trace.metadata.uuid.unwrap_or(own), number));
     (identity.map(|(uuid, number)| (uuid, facts.stream_id.unwrap_or(0), number)), begin)

@@ -49,7 +49,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Of a fixed number of bytes that mean the same wherever they lie.
+    /// A fixed number of bytes that have the same meaning at any address.
     #[inline]
     pub(crate) fn plain(at: u32, len: u32) -> Packed {
         Packed { at, bits: 8 * len, phase: 0, outer: false }
@@ -124,7 +124,7 @@ impl Ctf {
 }
 
 impl<'c> Reader<'c> {
-    /// What is read.
+    /// Trace that is read.
     pub fn ctf(&self) -> &'c Ctf {
         self.ctf
     }
@@ -166,7 +166,7 @@ impl<'c> Reader<'c> {
         Bits::new(body.bytes, body.base, body.from, body.to)
     }
 
-    /// The same for a body that was copied to `bytes`.
+    /// Visits a body that was copied to `bytes`.
     #[inline]
     pub fn see_packed<V: Visit>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Where the fields of an event lie, if that is the same in each.
+//! Fixed layout of an event's fields, if all events of the class share it.
 
 use kymo_model::Endian;
 
@@ -13,11 +13,11 @@ pub struct FixedField<'c> {
     pub field: &'c FieldInfo,
     /// Its first byte in the body.
     pub at: usize,
-    /// How it is stored there.
+    /// Storage of the field.
     pub stored: Stored,
 }
 
-/// How a field is stored.
+/// Storage of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// As an integer of a number of bytes.
@@ -27,8 +27,7 @@ pub enum Stored {
 }
 
 impl<'c> Class<'c> {
-    /// Where its fields lie. `None`: not always at the same places, or in groups, or other
-    /// than in whole bytes.
+    /// Offsets of its fields. `None`: they vary, lie in groups, or do not start at whole bytes.
     pub fn layout(&self) -> Option<Vec<FixedField<'c>>> {
         let program = self.program.filter(|p| !p.outer && p.body.fixed.is_some())?;
         let (mut places, mut at) = (Vec::new(), 0usize);

@@ -22,20 +22,20 @@ pub struct CtfSelect {
     /// Nothing before this time is wanted: packets that end before it may be passed
     /// over. Events before it can still come.
     pub from: u64,
-    /// Where spans go in which events were lost, before later events are handed out.
+    /// Receives the time spans in which events were lost, before later events are handed out.
     pub losses: LossWindows,
 }
 
-/// What comes next.
+/// Next part of a trace.
 #[derive(Clone, Copy, Debug)]
 pub enum Piece<'a> {
     /// One event.
     Event(&'a CtfEvent<'a>),
-    /// Several at once.
+    /// Several in one piece.
     Run(&'a Run<'a>),
 }
 
-/// What it takes to find the next event.
+/// State for finding the next event.
 #[derive(Debug)]
 struct Context<'c> {
     traces: &'c [Trace],
@@ -91,7 +91,7 @@ impl<'c> Walk<'c> {
         })
     }
 
-    /// The same, with several events at once where that is possible.
+    /// Hands out events, several in one piece where possible.
     pub(crate) fn run_in_pieces(
         &mut self,
         until: u64,
@@ -109,7 +109,7 @@ impl<'c> Walk<'c> {
         })
     }
 
-    /// What was read so far.
+    /// Statistics of the events read so far.
     pub(crate) fn stats(self) -> CtfReadStats {
         self.context.stats
     }
@@ -128,7 +128,7 @@ impl Ctf {
         Ok(walk.stats())
     }
 
-    /// The same piece by piece.
+    /// Starts a walk that hands out events piece by piece.
     pub(crate) fn walk(&self, select: &CtfSelect) -> Result<Walk<'_>, CtfReadError> {
         let step = (WINDOWS / self.streams.len().max(1)).clamp(WINDOW.0, WINDOW.1);
         let streams = self.streams.iter().map(|parts| Stream::new(parts.clone(), step)).collect();

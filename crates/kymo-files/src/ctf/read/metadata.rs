@@ -11,9 +11,9 @@ use crate::RecordingBytes;
 
 /// First four bytes of metadata in packets, as a number.
 pub(crate) const MAGIC: u32 = 0x75d1_1d57;
-/// How metadata that is plain TSDL begins; some tracers leave it out.
+/// First bytes of metadata in plain TSDL; some tracers leave them out.
 const SIGNATURE: &[u8] = b"/* CTF 1.8";
-/// How the blocks and types of TSDL begin.
+/// First words of the blocks and types of TSDL.
 const WORDS: [&[u8]; 11] = [
     b"trace",
     b"env",
@@ -27,7 +27,7 @@ const WORDS: [&[u8]; 11] = [
     b"variant",
     b"enum",
 ];
-/// Bytes in which text is told from anything else.
+/// Bytes within which text is distinguished from anything else.
 const BEGIN: u64 = 64 << 10;
 /// The most text that is read.
 const MAX_TEXT: u64 = 256 << 20;
@@ -38,7 +38,7 @@ const HEADER: u64 = 37;
 #[derive(Debug, Default)]
 pub(crate) struct MetadataText {
     pub(crate) text: Vec<u8>,
-    /// What is wrong with the packets: the text ends there.
+    /// Damage of the packets, at which the text ends.
     pub(crate) damage: Option<(u64, String)>,
 }
 

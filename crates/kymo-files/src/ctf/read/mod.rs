@@ -50,7 +50,7 @@ pub use walk::{FieldInfo, Group, Part, TaskField, Visit};
 /// The most damaged places that are kept; all are counted.
 const MAX_DAMAGE: usize = 16;
 
-/// What was read, and what could make a result of it wrong.
+/// Counts of what was read, and of what can make a result wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CtfReadStats {
     /// Events delivered.
@@ -87,7 +87,7 @@ impl CtfReadStats {
     }
 }
 
-/// Where something in a stream is wrong, and what.
+/// Damage in a stream, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file} at offset {offset}: {what}")]
 pub struct CtfDamage {
@@ -95,7 +95,7 @@ pub struct CtfDamage {
     pub file: String,
     /// Offset in it.
     pub offset: u64,
-    /// What is wrong there.
+    /// Description of the damage.
     pub what: String,
 }
 
@@ -105,7 +105,7 @@ pub struct CtfDamage {
 pub enum CtfReadError {
     #[error("{path}: {error}")]
     Io { path: String, error: std::io::Error },
-    #[error("{path} is no CTF trace, and none is in it: there is no metadata")]
+    #[error("{path} is not a CTF trace and contains none: there is no metadata")]
     NoTrace { path: String },
     #[error("{path}, {error}")]
     Metadata { path: String, error: MetadataError },
@@ -118,11 +118,11 @@ pub enum CtfReadError {
     Origins { first: String, other: String, first_origin: String, other_origin: String },
 }
 
-/// How the times of events are counted.
+/// Time base of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
-    /// Nanoseconds of the clock itself, which all traces share; of `CLOCK_MONOTONIC` where
-    /// the tracer tells how its ticks relate to that.
+    /// Nanoseconds of the clock itself, which all traces share; of `CLOCK_MONOTONIC` where the
+    /// tracer states the relation of its ticks to it.
     Clock,
     /// Nanoseconds since 1970.
     Real,
@@ -169,7 +169,7 @@ impl Ctf {
         Ctf::open_all(&[path.as_ref().to_owned()])
     }
 
-    /// The same for several directories.
+    /// Opens several directories.
     pub fn open_all(paths: &[PathBuf]) -> Result<Ctf, CtfReadError> {
         let mut directories: Vec<PathBuf> = Vec::new();
         let mut broken: Vec<(PathBuf, &str)> = Vec::new();
@@ -288,7 +288,7 @@ impl Ctf {
         Ok(Ctf { name, traces, streams, times: Times::Clock, damage, classes })
     }
 
-    /// What the directory is called in messages.
+    /// Name of the directory in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -303,22 +303,22 @@ impl Ctf {
         self.streams.iter().flatten().map(|p| (p.path.as_path(), p.trace))
     }
 
-    /// How times are counted: by the clock if there is only one.
+    /// Time base: the clock's own if there is only one.
     pub fn times(&self) -> Times {
         self.times
     }
 
-    /// What was wrong outside of the streams.
+    /// Damage outside of the streams.
     pub fn damage(&self) -> &[String] {
         &self.damage
     }
 
-    /// What the metadata say that means nothing here.
+    /// Parts of the metadata that are ignored.
     pub fn remarks(&self) -> impl Iterator<Item = &str> {
         self.traces.iter().flat_map(|t| t.remarks.iter().map(String::as_str))
     }
 
-    /// How many kinds of events there are, over all traces.
+    /// Number of event classes, over all traces.
     pub fn class_count(&self) -> usize {
         self.classes.len()
     }

@@ -1,5 +1,5 @@
-//! How the clocks of traces relate: to each other, to real time, and to
-//! `CLOCK_MONOTONIC`, which the kernel's recordings have.
+//! Relation of the clocks of traces: to each other, to real time, and to `CLOCK_MONOTONIC`, which
+//! the kernel's recordings have.
 
 use std::sync::Arc;
 
@@ -126,10 +126,10 @@ impl Ctf {
         self.traces.iter().map(of).collect()
     }
 
-    /// How well the times of all traces agree with `CLOCK_MONOTONIC` of one machine.
+    /// Agreement of the times of all traces with `CLOCK_MONOTONIC` of one machine.
     ///
     /// # Errors
-    /// If they cannot be laid on it, and why.
+    /// If they cannot be converted to it, with the reason.
     pub fn monotonic(&self) -> Result<Agreement, NotMonotonic> {
         let (mut first, mut named): (Option<&Trace>, Option<&Trace>) = (None, None);
         let name = |t: &Trace| match t.name() {
@@ -168,7 +168,7 @@ impl Ctf {
     }
 }
 
-/// What the metadata of a trace state.
+/// Clock readings in the metadata of a trace.
 fn stated(trace: &Trace) -> Option<Readings> {
     let anchors = trace.metadata.anchors();
     let reading =
@@ -178,8 +178,8 @@ fn stated(trace: &Trace) -> Option<Readings> {
     Some(readings)
 }
 
-/// What the packets of a file state. One that was split has no reading of its own for
-/// its second part, and says so with the largest error there is.
+/// Adds the clock readings in the packets of a file. The second part of a packet that was split has
+/// no reading of its own, which its error, the largest possible, marks.
 fn of_packets(trace: &Trace, part: &Part, readings: &mut Readings) {
     let (mut window, mut slots) = (Window::new(0), Slots::default());
     if part.open().and_then(|bytes| window.open(bytes)).is_err() {

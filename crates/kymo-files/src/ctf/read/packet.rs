@@ -1,4 +1,4 @@
-//! What a packet says of itself, and event headers.
+//! Packet headers and contexts, and event headers.
 
 use super::bits::{Bits, DecodeError, mask};
 use super::compile::StreamPrograms;
@@ -7,7 +7,7 @@ use super::walk::{FieldInfo, Group, Program, Role, Slots, Visit};
 /// The number that packets begin with, where their header has it.
 pub(crate) const MAGIC: u64 = 0xc1fc_1fc1;
 
-/// What packet header and context say.
+/// Values of packet header and context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PacketFacts {
     pub(crate) magic: Option<u64>,
@@ -76,7 +76,7 @@ impl PacketFacts {
     }
 }
 
-/// What an event header says.
+/// Values of an event header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventHead {
     pub(crate) id: u64,
@@ -103,7 +103,7 @@ impl Visit for EventHead {
     }
 }
 
-/// How the headers of a stream's events are read.
+/// Plan for reading the headers of a stream's events.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderPlan {
     quick: Option<Quick>,

@@ -37,7 +37,7 @@ pub struct Run<'a> {
     pub cpu: Option<u32>,
     /// The events; at least one.
     pub events: &'a [Short],
-    /// What is in memory of their packet.
+    /// Bytes of their packet that are in memory.
     bytes: &'a [u8],
 }
 
@@ -52,8 +52,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Copies the bodies behind other bytes, which must stay below 4 GiB, and tells where
-    /// each of them is.
+    /// Copies the bodies after other bytes, which must stay below 4 GiB, and reports the position
+    /// of each.
     #[inline]
     pub fn pack(&self, out: &mut Vec<u8>, mut each: impl FnMut(&Short, Packed)) {
         let (Some(first), Some(last)) = (self.events.first(), self.events.last()) else { return };
@@ -66,7 +66,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What is in memory of a packet, to find plain events in.
+/// Bytes of a packet that are in memory, to find plain events in.
 pub(super) struct Plain<'p> {
     pub(super) trace: &'p Trace,
     pub(super) kind: &'p StreamClass,

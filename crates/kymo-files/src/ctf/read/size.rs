@@ -1,4 +1,4 @@
-//! How large a program's bytes are, where that does not depend on what is in them.
+//! Size of a program's bytes, where it does not depend on their contents.
 
 use super::bits::Load;
 use super::walk::{Len, Step, WideLen};

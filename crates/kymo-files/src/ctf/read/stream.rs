@@ -56,7 +56,7 @@ pub(crate) struct Pending {
     pub(crate) time: u64,
     /// By place among all events of all traces.
     pub(crate) class: u32,
-    /// Where its body lies in the packet, in bits.
+    /// Range of its body in the packet, in bits.
     pub(crate) body: (u64, u64),
     /// Whether it depends on values from outside of it.
     pub(crate) outer: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Pending {
     pub(crate) plain: bool,
 }
 
-/// What is remembered from packet to packet.
+/// State carried from packet to packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     discarded: Option<u64>,
@@ -113,7 +113,7 @@ pub(crate) struct Stream {
     /// The place in the packet, in bits; at its content's end there is no event.
     pub(super) pos: u64,
     pub(super) clock: u64,
-    /// Where on the trace's curve of times it is.
+    /// Position on the trace's time curve.
     pub(super) near: usize,
     pub(super) last: u64,
     before: Before,
@@ -123,7 +123,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// `step`: bytes that are read at once.
+    /// `step`: bytes per read.
     pub(crate) fn new(parts: Vec<Part>, step: usize) -> Stream {
         Stream {
             parts,
@@ -182,7 +182,7 @@ impl Stream {
         }
     }
 
-    /// Where plain events may be found, and the place there that this stream is at.
+    /// Bytes that may hold plain events, and the position of this stream in them.
     #[inline]
     pub(super) fn plain<'p>(&'p self, traces: &'p [Trace]) -> Option<(Plain<'p>, usize)> {
         let trace = traces.get(self.trace)?;
@@ -250,7 +250,7 @@ impl Stream {
         Ok(())
     }
 
-    /// What the file is called in messages.
+    /// Name of the file in messages.
     fn name(&self, traces: &[Trace]) -> String {
         let file = self.parts.get(self.part).and_then(|p| p.path.file_name());
         let file = file.unwrap_or_default().to_string_lossy();

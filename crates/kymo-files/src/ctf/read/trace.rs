@@ -33,9 +33,9 @@ pub struct Trace {
     pub(crate) readings: Option<Readings>,
     /// Slots that any of its programs needs.
     pub(crate) slots: usize,
-    /// What is wrong with its metadata.
+    /// Damage of its metadata.
     pub(crate) damage: Vec<String>,
-    /// What its metadata say that means nothing here.
+    /// Parts of its metadata that are ignored.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Trace {
         &self.name
     }
 
-    /// What its metadata say.
+    /// Metadata of the trace.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -55,8 +55,7 @@ impl Trace {
         clock(&self.metadata)
     }
 
-    /// Whether its clock is `CLOCK_MONOTONIC` itself, as LTTng's is: nothing but the name
-    /// tells.
+    /// Whether its clock is `CLOCK_MONOTONIC` itself, as LTTng's is: only the name shows it.
     pub(crate) fn is_monotonic(&self) -> bool {
         self.readings.is_none()
             && self.clock().is_some_and(|c| c.name == "monotonic" && c.freq == 1_000_000_000)
@@ -95,8 +94,7 @@ pub(crate) struct StreamClass {
     /// Its first event's place among those of all traces.
     pub(crate) first_class: u32,
     dense: Vec<u32>,
-    /// Of the same events how many bytes a body takes, if it is always as many and
-    /// depends on nothing else; else 0.
+    /// Body sizes of the same events in bytes, if constant; else 0.
     bytes: Vec<u32>,
     sparse: FxHashMap<u64, u32>,
 }
@@ -160,7 +158,7 @@ pub struct Class<'c> {
     pub trace: usize,
     /// The number of its stream.
     pub stream: u64,
-    /// What the metadata say of it.
+    /// Declaration in the metadata.
     pub event: &'c EventClass,
     pub(crate) program: Option<&'c compile::EventProgram>,
 }

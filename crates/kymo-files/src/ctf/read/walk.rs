@@ -1,7 +1,7 @@
-//! What a type compiles to, and the walk through bytes along it.
+//! Compiled form of a type, and the walk through bytes along it.
 //!
-//! A program is flat: structures, rows and variants are spans of steps, so that
-//! an event costs loads and calls of the visitor, nothing else.
+//! A program is flat: structures, rows and variants are spans of steps, so that an event costs
+//! loads and calls of the visitor, nothing else.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ pub(crate) const NO_SLOT: u16 = u16::MAX;
 /// The part of an event that fields belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What all events of a stream begin with.
+    /// Stream context, at the start of all events of a stream.
     StreamContext,
-    /// What this event has besides.
+    /// Additional context of this event.
     EventContext,
     /// Its own fields.
     Fields,
 }
 
-/// What a context says of the task that an event is of.
+/// Property of the event's task that a context field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskField {
     /// `procname`
@@ -55,7 +55,7 @@ impl TaskField {
     }
 }
 
-/// What readers themselves make of a field of a header or packet context.
+/// Use of a field of a header or packet context by the reader itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Role {
     #[default]
@@ -77,7 +77,7 @@ pub(crate) enum Role {
     Time,
 }
 
-/// What is the same in each occurrence of a field.
+/// Constant properties of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldInfo {
     /// Its name as it is shown; empty for elements of rows.
@@ -100,9 +100,9 @@ pub struct FieldInfo {
     pub labels: Option<Arc<[EnumMapping]>>,
     /// Whether the names are those of bits, by their numbers.
     pub bit_names: bool,
-    /// What it is, in words.
+    /// Description of its type in words.
     pub type_text: String,
-    /// What it says of the task, if it is a context that does.
+    /// Property of the task that it holds, if it is such a context.
     pub task: Option<TaskField>,
     pub(crate) role: Role,
     /// More roles of the same number.
@@ -142,7 +142,7 @@ fn bits_between(from: i128, to: i128) -> u64 {
     below(to.saturating_add(1)) & !below(from)
 }
 
-/// What is around fields.
+/// Structure around fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Fields with names.
@@ -155,7 +155,7 @@ pub enum Group {
 
 /// Is shown the values of an event, one after the other. All do nothing by default.
 pub trait Visit {
-    /// A part of the event begins. It goes on to the next part.
+    /// Starts a part of the event. The walk continues with the next part.
     fn part(&mut self, _part: Part) {}
     /// An integer of as many bits as its value needs.
     fn var_int(&mut self, field: &FieldInfo, value: u64, _bits: u32) {
@@ -178,7 +178,7 @@ pub(crate) struct Blind;
 
 impl Visit for Blind {}
 
-/// Where text of wide characters ends.
+/// End of a text of wide characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WideLen {
     /// At a NUL.
@@ -187,7 +187,7 @@ pub(crate) enum WideLen {
     Of(Len),
 }
 
-/// How many elements a row has.
+/// Number of elements of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Len {
     Is(u64),
@@ -244,7 +244,7 @@ pub(crate) enum Step {
         align: u32,
         end: u32,
     },
-    /// Up to `end` lie the options, which `choices` tells apart.
+    /// The options, which extend to `end`, are distinguished by `choices`.
     Choose {
         field: u32,
         tag: u16,
@@ -311,7 +311,7 @@ impl Program {
         self.walk_first(self.steps.len(), bits, slots, visit)
     }
 
-    /// The same with the first steps alone.
+    /// Shows the visitor the fields of the first steps alone.
     #[inline]
     pub(crate) fn walk_first<V: Visit>(
         &self,

@@ -12,7 +12,7 @@ pub(crate) struct Window {
     at: u64,
     /// Bytes of the file.
     len: u64,
-    /// Bytes that are read at once.
+    /// Bytes per read.
     step: usize,
 }
 
@@ -41,7 +41,7 @@ impl Window {
         self.len
     }
 
-    /// Where the bytes in memory end.
+    /// End offset of the bytes in memory.
     pub(crate) fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
@@ -56,8 +56,8 @@ impl Window {
         }
     }
 
-    /// Has bytes from an offset on in memory, as many as asked for if the file has them, and lets go
-    /// of those before. More is read than asked for.
+    /// Loads `count` bytes from an offset on into memory, or up to the end of the file, and
+    /// releases those before. More may be read than requested.
     pub(crate) fn want(&mut self, offset: u64, count: usize) -> io::Result<()> {
         let to = offset.saturating_add(count as u64).min(self.len);
         if offset >= self.at && to <= self.end() {

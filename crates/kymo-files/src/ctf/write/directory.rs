@@ -36,7 +36,7 @@ impl Directory {
         new_file(&self.path.join(name))
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -337,7 +337,7 @@ fn variant<'m>(of: &'m Variant, around: &mut Vec<&'m Struct>) -> FieldClass {
     Ok(json!({"type": "variant", "selector-field-location": location, "options": options}))
 }
 
-/// Where another field is: from a scope on, or outwards from the innermost structure.
+/// Location of another field: from a scope on, or outwards from the innermost structure.
 fn location(path: &FieldPath, around: &[&Struct]) -> Value {
     const SCOPES: [(&[&str], &str); 6] = [
         (&["trace", "packet", "header"], "packet-header"),

@@ -1,6 +1,6 @@
-//! The memory that records are read into and stay in: blocks, shared by all who
-//! still look at them, used again when nobody does. Of a file that is mapped they
-//! are parts of the mapping, given back when nobody looks at them any more.
+//! Memory that records are read into and stay in: blocks, shared by all readers and reused when no
+//! reader is left. In a mapped file they are parts of the mapping, released when they are no longer
+//! in use.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ pub(super) const BLOCK: usize = 256 << 10;
 /// Blocks kept for later.
 const SPARE: usize = 64;
 
-/// Where the bytes of a block come from.
+/// Source of the bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The file, from this offset on.
@@ -94,8 +94,8 @@ impl Drop for Block {
     }
 }
 
-/// Gives back the pages of a part, and those beside it that came with them: the kernel
-/// maps several at a time. Whoever still looks at one of these gets it again.
+/// Releases the pages of a part, and those beside it that came with them: the kernel maps several
+/// at a time. A reader that still uses one of these has it mapped again.
 pub(super) fn forget(map: &dyn FileMapping, part: &Range<usize>) {
     const AROUND: usize = 64 << 10;
     let bytes = map.bytes();

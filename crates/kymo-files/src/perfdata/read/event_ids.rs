@@ -18,7 +18,7 @@ const NO_EVENT: u32 = u32::MAX;
 pub(super) enum UnusableRecord {
     /// Its id belongs to no event.
     UnknownId,
-    /// Of a kind that nobody knows.
+    /// Unknown record type.
     UnknownKind(RecordKind),
     /// Shorter than its event says.
     Malformed,
@@ -105,7 +105,7 @@ impl EventIds {
         Ok((event, time))
     }
 
-    /// The same of a record of the kernel that is no sample.
+    /// Event of a kernel record that is not a sample.
     pub(super) fn sideband(
         &self,
         kind: RecordKind,
@@ -129,7 +129,7 @@ impl EventIds {
         endian.u32_at(body, self.layouts.get(event as usize)?.leading.cpu?)
     }
 
-    /// The same of a record of the kernel that is no sample.
+    /// CPU of a kernel record that is not a sample.
     pub(super) fn sideband_cpu(&self, event: u32, body: &[u8], endian: Endian) -> Option<u32> {
         let back = self.layouts.get(event as usize)?.trailing.cpu?;
         endian.u32_at(body, body.len().checked_sub(back)?)
@@ -153,7 +153,7 @@ impl PerfDataReadStats {
         }
     }
 
-    /// Counts what a record of the kernel that is no sample tells of losses.
+    /// Counts the losses that a kernel record other than a sample reports.
     pub(super) fn count_sideband(
         &mut self,
         header: RecordHeader,
@@ -178,7 +178,7 @@ impl PerfDataReadStats {
             }
             RecordKind::THROTTLE => self.throttled += 1,
             RecordKind::AUX => {
-                /// Of the flags of an AUX record: its data are cut short.
+                /// Flag of an AUX record: its data are cut short.
                 const TRUNCATED: u64 = 1;
                 let flags = endian.u64_at(body, 16).unwrap_or(0);
                 self.aux_records += 1;

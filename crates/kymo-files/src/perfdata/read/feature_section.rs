@@ -1,6 +1,5 @@
-//! Feature sections that are decoded when somebody asks for them: processors,
-//! memory and caches of the machine, capabilities of PMUs, the clock, the kinds
-//! of data. Nothing of a reader's work depends on them.
+//! Feature sections that are decoded on demand: processors, memory and caches of the machine,
+//! capabilities of PMUs, the clock, the kinds of data. Nothing of a reader's work depends on them.
 
 use kymo_model::{Cursor, Endian, Truncated};
 
@@ -381,11 +380,11 @@ pub struct RecordedBpfProgram {
 /// A function of a BPF program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BpfFunction {
-    /// What tells its instructions from others.
+    /// Hash of its instructions.
     pub tag: [u8; 8],
     /// Number of its type in the program's BTF.
     pub type_id: Option<u32>,
-    /// Where its machine code is.
+    /// Address of its machine code.
     pub address: u64,
     /// Bytes of it.
     pub size: u32,

@@ -15,7 +15,7 @@ use crate::perfdata::Feature;
 /// A binary the recording touched, with its build-id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildIdEntry {
-    /// The `misc` word: its processor mode tells kernel from user binaries.
+    /// The `misc` word: its processor mode distinguishes kernel from user binaries.
     pub misc: u16,
     /// Process, or -1.
     pub pid: i32,
@@ -32,7 +32,7 @@ impl BuildIdEntry {
     }
 }
 
-/// An event as the EVENT_DESC section tells it.
+/// Event of the EVENT_DESC section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescribedEvent {
     /// Its attribute.
@@ -54,8 +54,8 @@ pub struct GroupDesc {
     pub members: u32,
 }
 
-/// What the feature sections of a recording tell. Absent sections are `None`
-/// or empty; sections without a field here are in `raw`.
+/// Feature sections of a recording. Absent sections are `None` or empty; sections without a field
+/// here are in `raw`.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "fields carry the sections' names")]
 pub struct Features {
@@ -91,7 +91,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// What sections of a recording made here tell.
+    /// Parses the sections of a recording made here.
     pub fn from_sections(sections: BTreeMap<Feature, Vec<u8>>) -> Features {
         let mut features = Features::default();
         for (feature, bytes) in sections {

@@ -23,7 +23,7 @@ const MAX_EVENTS: u64 = 1 << 16;
 const MAX_IDS: u64 = 1 << 24;
 const MAX_FEATURE_BYTES: u64 = 512 << 20;
 
-/// Where the records are.
+/// Range of the records in the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DataRange {
     pub(super) offset: u64,
@@ -96,7 +96,7 @@ pub(super) fn read(name: String, mut file: InputFile) -> Result<PerfData, PerfDa
     }
     let size_bytes =
         [begin[8], begin[9], begin[10], begin[11], begin[12], begin[13], begin[14], begin[15]];
-    // Version 1 has the same magic in both byte orders; its size field tells.
+    // Version 1 has the same magic in both byte orders; its size field shows the order.
     let endian = endian.unwrap_or(if u64::from_le_bytes(size_bytes) <= 1 << 16 {
         Endian::Little
     } else {
@@ -133,7 +133,7 @@ fn is_rereadable(file: &mut InputFile) -> bool {
     file.is_regular() && file.stream_position().is_ok_and(|at| at == PIPE_HEADER)
 }
 
-/// What a file is packed by that begins so.
+/// Compressor of a file, by its first bytes.
 fn packed_by(begin: &[u8]) -> Option<&'static str> {
     const MAGIC: [(&[u8], &str); 5] = [
         (b"\x1f\x8b", "gzip"),
@@ -202,8 +202,8 @@ fn file_form(data: &mut PerfData, mut head: Vec<u8>) -> Result<(), PerfDataReadE
     if records.size != 0 {
         read_features(data, records, &bits, len)?;
     }
-    // The table is that of a mark in the middle of the data, which goes on behind it: inside of
-    // the mark's record, or of one that had its header before the table.
+    // The table is that of a mark in the middle of the data, which continue after it: inside of the
+    // mark's record, or of one that had its header before the table.
     let growing = data.features.raw.get(&Feature::UNFINISHED);
     if bits.contains(&Feature::RESERVED) {
         data.data.size = 0;
@@ -247,7 +247,7 @@ fn feature_bits(bytes: &[u8], endian: Endian) -> Vec<Feature> {
 fn section(data: &mut PerfData, s: Section, len: u64) -> Result<Vec<u8>, String> {
     let end = s.offset.checked_add(s.size).filter(|end| *end <= len);
     if end.is_none() {
-        return Err(format!("{} bytes at {} lie beyond the file's {len}", s.size, s.offset));
+        return Err(format!("{} bytes at {} are beyond the file's {len}", s.size, s.offset));
     }
     let file = &mut data.input.file;
     let mut bytes = Vec::new();
@@ -282,7 +282,7 @@ fn read_attrs(
         });
     }
     let Ok(table) = section(data, attrs, len) else {
-        let why = "the table of events lies beyond the end of the file";
+        let why = "the table of events is beyond the end of the file";
         return Err(PerfDataReadError::Header {
             path,
             field: "attrs.offset",

@@ -15,7 +15,7 @@ const STEP: usize = 4 << 20;
 /// So far ahead of it a disk is asked: what an unwinder touches comes one page at a time else.
 const AHEAD: usize = 32 << 20;
 
-/// What is read, from its beginning on.
+/// Input that is read sequentially.
 pub(super) enum InputFile {
     /// A file, which may be a pipe.
     File(File),
@@ -85,7 +85,7 @@ pub(super) struct Input {
     /// Instead of the buffer; the window's places count from `base` on.
     map: Option<Arc<dyn FileMapping>>,
     base: usize,
-    /// Up to here it was said that it is looked at.
+    /// End of the range that was announced as needed soon.
     expected: usize,
     start: usize,
     end: usize,
@@ -136,7 +136,7 @@ impl Input {
         self.offset
     }
 
-    /// What is in the window.
+    /// Bytes in the window.
     #[inline]
     pub(super) fn window(&self) -> &[u8] {
         match &self.map {
@@ -148,7 +148,7 @@ impl Input {
         }
     }
 
-    /// Where in the buffer the window begins.
+    /// Start of the window in the buffer.
     #[inline]
     pub(super) fn position(&self) -> usize {
         self.start
@@ -184,7 +184,7 @@ impl Input {
     fn fill(&mut self, need: usize) -> Result<bool, PerfDataReadError> {
         if let Some(map) = &self.map {
             if self.start > 0 {
-                // Nobody took it.
+                // It was not handed out.
                 forget(&**map, &(self.base..self.base + self.start));
             }
             self.base += self.start;

@@ -1,9 +1,9 @@
-//! Reading perf.data of either form, version and byte order, from a file or a
-//! pipe, in chunks: memory does not grow with the file.
+//! Reading perf.data of either form, version and byte order, from a file or a pipe, in chunks:
+//! memory does not grow with the file.
 //!
-//! Nothing in the file is believed: sizes, offsets and counts are checked
-//! against what is there. Damage ends the reading at the damaged place, after
-//! everything before it was delivered, and is told in [`PerfDataReadStats::damaged`].
+//! Nothing in the file is trusted: sizes, offsets and counts are checked against what is there.
+//! Damage ends the reading at the damaged place, after everything before it was delivered, and is
+//! reported in [`PerfDataReadStats::damaged`].
 
 mod block;
 mod deferred_chains;
@@ -46,7 +46,7 @@ pub use tracing::TracingData;
 pub struct EventDesc {
     /// As perf names it, modifiers included: `cpu-clock:u`, `sched:sched_switch`.
     pub name: String,
-    /// What was opened.
+    /// Attributes the event was opened with.
     pub attr: Attr,
     /// The ids its records carry.
     pub ids: Vec<u64>,
@@ -80,8 +80,7 @@ pub struct Entry<'a> {
     pub features: &'a Features,
     /// Its time, where it carries one.
     pub time: Option<u64>,
-    /// Where in the file it is; for a compressed record, where its
-    /// compressed container is.
+    /// Offset in the file; for a compressed record, that of its compressed container.
     pub offset: u64,
 }
 
@@ -93,7 +92,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What was read, and what could make a result of it wrong.
+/// Counts of what was read, and of what can make a result wrong.
 #[derive(Clone, Debug, Default)]
 pub struct PerfDataReadStats {
     /// Records, containers of compressed ones excluded.
@@ -139,11 +138,11 @@ pub struct PerfDataReadStats {
     pub aux_truncated: u64,
     /// Errors that the recorder met in trace data: AUXTRACE_ERROR records.
     pub aux_errors: u64,
-    /// What made the trace data, by the number of the AUXTRACE_INFO record.
+    /// Tracer that made the trace data, by the number of the AUXTRACE_INFO record.
     pub aux_kind: Option<u32>,
     /// Bytes at the end of the last compressed record that are no whole record.
     pub cut_compressed: u64,
-    /// Where and why reading stopped early.
+    /// Position and reason of an early end of reading.
     pub damaged: Option<Damage>,
 }
 
@@ -216,7 +215,8 @@ pub trait FileMapping: std::fmt::Debug + Send + Sync {
     /// A part of them is not looked at any more, or not soon.
     fn forget(&self, part: &[u8]);
 
-    /// A part of them, by places, is looked at soon: what is on a disk may be read meanwhile.
+    /// Announces that a part of them, by indexes, is needed soon: bytes on a disk may be read
+    /// meanwhile.
     fn expect(&self, part: Range<usize>);
 
     /// Whether the file became shorter since; what is gone then reads as zeros.
@@ -237,17 +237,17 @@ pub struct PerfData {
     notes: Vec<String>,
     /// Events and sections are complete before the records are read.
     described: bool,
-    /// Where a pass over a file of the pipe form ended early.
+    /// Position at which a pass over a file of the pipe form ended early.
     cut_at: Option<Damage>,
     /// Times of the first and the last sample, once they were read.
     span: Option<Option<(u64, u64)>>,
     consumed: bool,
-    /// Where the table of sections of a file that was being written lies among its records, and
-    /// its size.
+    /// Offset and size of the section table of a file that was being written, which lies among its
+    /// records.
     table: Option<(u64, usize)>,
     /// Records of deferred call chains are handed on as they are.
     keeps_deferred_chains: bool,
-    /// Where losses go, if somebody uses them.
+    /// Receiver of losses, if one is set.
     losses: Option<LossWindows>,
 }
 
@@ -257,7 +257,7 @@ impl PerfData {
         header::open(path.as_ref())
     }
 
-    /// The same of bytes that are not in a file of that name; `name` is for messages.
+    /// Opens bytes that are not in a file of that name; `name` is for messages.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -297,9 +297,8 @@ impl PerfData {
         PathBuf::from(if stdin_is_pipe { "-" } else { "perf.data" })
     }
 
-    /// Takes the records from memory that the file is mapped to, where `map` can do
-    /// that: of what nobody looks at nothing is read or copied. Nothing changes for
-    /// a pipe.
+    /// Takes the records from memory that the file is mapped to, where `map` can do that: unused
+    /// parts are neither read nor copied. Nothing changes for a pipe.
     pub fn map(&mut self, map: impl FnOnce(&File) -> Option<Arc<dyn FileMapping>>) {
         if !self.is_pipe()
             && let Some(map) = self.input.file.as_file().and_then(map)
@@ -344,7 +343,7 @@ impl PerfData {
         (self.data.offset, self.data.size)
     }
 
-    /// What was wrong outside of the records, in words.
+    /// Damage outside of the records, in words.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -355,7 +354,7 @@ impl PerfData {
         self.notes.iter().cloned().chain(cut).collect()
     }
 
-    /// What the recording is called in messages.
+    /// Name of the recording in messages.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -43,7 +43,7 @@ pub(super) struct Key {
     pub(super) time: u64,
     /// Number of the block the record is in.
     pub(super) block: u32,
-    /// Where in it.
+    /// Offset in the block.
     pub(super) at: u32,
     pub(super) event: u32,
 }
@@ -97,7 +97,7 @@ impl Batch {
         self.keys.get(index).map(|key| self.entry(key, self.endian()))
     }
 
-    /// The same of a record whose header is known: its bytes are not looked at.
+    /// Returns the record of a known header without reading its bytes.
     #[inline]
     pub fn get_with_header(&self, index: usize, header: RecordHeader) -> Option<Entry<'_>> {
         self.keys.get(index).map(|key| {
@@ -113,7 +113,7 @@ impl Batch {
         others.map(move |key| self.entry(key, endian))
     }
 
-    /// The same with their places among all records.
+    /// Returns the records that are not samples, with their indexes among all records.
     pub fn numbered_others(&self) -> impl Iterator<Item = (usize, Entry<'_>)> {
         let endian = self.endian();
         let others = self.keys.iter().enumerate().filter(|(_, key)| key.event & OTHER != 0);
@@ -140,7 +140,7 @@ impl Batch {
         &self.features
     }
 
-    /// Says what was known when the batch was made.
+    /// Sets the facts known when the batch was made.
     pub(super) fn known(mut self, events: &Arc<Vec<EventDesc>>, features: &Arc<Features>) -> Self {
         self.events = Arc::clone(events);
         self.features = Arc::clone(features);
@@ -207,7 +207,7 @@ pub(super) struct Queue {
     sealed_keys: usize,
     /// Bytes of all blocks.
     bytes: usize,
-    /// What they take of memory.
+    /// Memory they take, in bytes.
     weight: usize,
     /// Bytes needed before a flush is tried again, so that each flush moves a
     /// fair share of what it looks at.
@@ -266,7 +266,7 @@ impl Queue {
         self.keys.push(Key { time, block: self.blocks.len() as u32, at: at as u32, event });
     }
 
-    /// The same for a record that is no sample.
+    /// Adds a record that is not a sample.
     pub(super) fn push_other(&mut self, at: usize, time: Option<u64>, event: u32) {
         self.push(at, time, event | OTHER);
     }
@@ -398,7 +398,7 @@ fn cost(block: &Block) -> usize {
     block.bytes().len() + 128
 }
 
-/// What holding it takes.
+/// Memory that holding the block takes, in bytes.
 fn weight(block: &Block) -> usize {
     if block.is_mapped() { cost(block) / MAPPED_SHARE } else { cost(block) }
 }
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(q.out_of_order, 1);
     }
 
-    /// Pages that nobody has touched.
+    /// Pages that have not been touched.
     #[derive(Debug)]
     struct Untouched(Vec<u8>);
 

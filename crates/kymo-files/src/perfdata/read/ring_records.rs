@@ -119,7 +119,7 @@ impl RingRecords {
         self.stats.lost
     }
 
-    /// What was read.
+    /// Statistics of the records read.
     pub fn stats(&self) -> PerfDataReadStats {
         PerfDataReadStats {
             out_of_order: self.queue.out_of_order,

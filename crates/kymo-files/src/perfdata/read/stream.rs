@@ -20,10 +20,10 @@ use super::{
 };
 use crate::perfdata::Feature;
 
-/// What is waited for until records are put in order.
+/// Bytes read before records are sorted.
 const BATCH: usize = 512 << 10;
-/// Largest window a compressed stream may ask for: 2^27 bytes, zstd's own limit
-/// for what it decodes without being told otherwise.
+/// Largest window a compressed stream may ask for: 2^27 bytes, zstd's own limit for what it decodes
+/// by default.
 const WINDOW_LOG_MAX: u32 = 27;
 const MAX_EVENTS: usize = 1 << 16;
 const MAX_BUILD_IDS: usize = 1 << 20;
@@ -122,7 +122,7 @@ pub(super) fn describe(data: &mut PerfData) -> Result<(), PerfDataReadError> {
     Ok(())
 }
 
-/// Where the bytes are that belong to a record without being part of it.
+/// Position of bytes that belong to a record without being part of it.
 struct BlobPlace {
     /// Number of bytes that follow the record.
     follows: u64,
@@ -163,7 +163,7 @@ struct Reading<'s, 'f> {
     /// The first record that is too short for its fields.
     short: Option<Damage>,
     unpacked: Unpacked,
-    /// Where a table of sections lies among the records, and its size.
+    /// Offset and size of a section table among the records.
     table: Option<(u64, usize)>,
     /// The sink wants no more.
     stopped: bool,
@@ -191,7 +191,7 @@ fn least_size(kind: RecordKind) -> usize {
     }
 }
 
-/// What compressed records unfold to.
+/// Contents of compressed records.
 #[derive(Default)]
 struct Unpacked {
     decoder: Option<Decoder<'static>>,
@@ -253,7 +253,7 @@ impl<'s, 'f> Reading<'s, 'f> {
             if !self.want(input, size)? {
                 let have = input.window().len();
                 let name = record_name(header.kind);
-                self.damage(offset, format!("{name} of {size} bytes is cut short after {have}"));
+                self.cut(offset, format!("{name} of {size} bytes is cut short after {have}"));
                 return GO_ON;
             }
             let record = &input.window()[..size];
@@ -303,7 +303,7 @@ impl<'s, 'f> Reading<'s, 'f> {
         input.want(need)
     }
 
-    /// What was read so far does not change any more.
+    /// Ends the open block, which does not change any more.
     fn seal(&mut self, input: &mut Input) {
         if self.queue.open_is_used() {
             self.queue.seal(input.hand_over(&self.pool));
@@ -340,10 +340,18 @@ impl<'s, 'f> Reading<'s, 'f> {
         });
     }
 
+    /// Notes a record that the file ends in. Where a recorder did not finish the file, that is said
+    /// already: it was killed in the middle of a write.
+    fn cut(&mut self, offset: u64, what: String) {
+        if !self.stats.unfinished {
+            self.damage(offset, what);
+        }
+    }
+
     fn end_of_input(&mut self, input: &Input, limit: u64) {
         let (left, at) = (input.window().len(), input.offset());
         if left > 0 {
-            self.damage(at, format!("a record header is cut short after {left} bytes"));
+            self.cut(at, format!("a record header is cut short after {left} bytes"));
         } else if limit != u64::MAX && at < limit {
             self.damage(at, format!("the file ends here, its records should go on to {limit}"));
         } else if self.unpacked.filled > 0 {

@@ -2,6 +2,8 @@
 //! the tables needed to render them on another machine. The blob states its
 //! own byte order and word size.
 
+use std::ops::Range;
+
 use kymo_model::{Cursor, Endian, Truncated};
 
 use crate::Machine;
@@ -22,6 +24,8 @@ pub struct TracingData {
     pub page_size: u32,
     /// Its formats and tables; current perf leaves `kallsyms` empty.
     pub machine: Machine,
+    /// Symbols and printk() formats of the kernel in the blob, with their sizes.
+    address_tables: Option<Range<usize>>,
 }
 
 impl Default for TracingData {
@@ -32,11 +36,20 @@ impl Default for TracingData {
             long_size: 8,
             page_size: 4096,
             machine: Machine::default(),
+            address_tables: None,
         }
     }
 }
 
 impl TracingData {
+    /// The blob without the tables that state addresses of the kernel. `None` where it is damaged.
+    pub fn without_addresses(bytes: &[u8]) -> Option<Vec<u8>> {
+        let (data, error) = TracingData::parse(bytes);
+        let tables = data.address_tables.filter(|_| error.is_none())?;
+        let no_tables = [0; 2 * size_of::<u32>()];
+        Some([bytes.get(..tables.start)?, &no_tables, bytes.get(tables.end..)?].concat())
+    }
+
     /// Decodes the blob. What was readable before an error is kept.
     pub fn parse(bytes: &[u8]) -> (TracingData, Option<String>) {
         let mut data = TracingData::default();
@@ -56,7 +69,10 @@ impl TracingData {
         }
         let at = c.position();
         let mut c = Cursor::new(&rest[at..], self.endian);
-        self.sections(&mut c).map_err(cut)
+        self.sections(&mut c).map_err(cut)?;
+        let base = MAGIC.len() + at;
+        self.address_tables = self.address_tables.take().map(|t| t.start + base..t.end + base);
+        Ok(())
     }
 
     fn sections(&mut self, c: &mut Cursor<'_>) -> Result<(), Truncated> {
@@ -75,10 +91,12 @@ impl TracingData {
                 machine.formats.push((system.clone(), sized64(c)?));
             }
         }
+        let tables = c.position();
         let n = c.u32()? as usize;
         machine.kallsyms = text(c.bytes(n)?).into();
         let n = c.u32()? as usize;
         machine.printk_formats = text(c.bytes(n)?);
+        self.address_tables = Some(tables..c.position());
         if self.version.as_str() >= "0.6" && c.remaining() >= 8 {
             machine.saved_cmdlines = sized64(c)?;
         }
@@ -143,6 +161,23 @@ mod tests {
         assert_eq!((t.endian, t.long_size, t.page_size), (Endian::Big, 4, 4096));
         assert_eq!(t.event_name(314).as_deref(), Some("sched:sched_switch"));
         assert_eq!(t.event_name(315), None);
+    }
+
+    #[test]
+    fn tables_of_addresses_can_be_left_out() {
+        let mut whole = blob();
+        let commands = whole.split_off(whole.len() - 8);
+        whole.truncate(whole.len() - 8);
+        let without = [&whole[..], &[0; 8], &commands].concat();
+        let tables = [&b"ffff t"[..], b"0xff : \"text\""];
+        for table in tables {
+            whole.extend((table.len() as u32).to_be_bytes());
+            whole.extend(table);
+        }
+        whole.extend(&commands);
+        assert_eq!(TracingData::parse(&whole).0.machine.printk_formats, "0xff : \"text\"");
+        assert_eq!(TracingData::without_addresses(&whole), Some(without));
+        assert_eq!(TracingData::without_addresses(&whole[..whole.len() - 20]), None);
     }
 
     #[test]

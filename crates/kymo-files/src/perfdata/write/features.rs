@@ -50,8 +50,8 @@ pub fn event_desc(events: &[EventMeta]) -> Vec<u8> {
     b
 }
 
-/// CPU_TOPOLOGY: lists of those that share a socket and a core, then core and
-/// socket of each CPU, and the same of dies where the kernel tells of them.
+/// CPU_TOPOLOGY: lists of those that share a socket and a core, then core and socket of each CPU,
+/// and the same of dies where the kernel reports them.
 pub fn cpu_topology(
     cores: &[String],
     threads: &[String],
@@ -137,7 +137,7 @@ pub struct NumaNode {
     pub node: u32,
     /// Its memory.
     pub total_kb: u64,
-    /// What is free of it.
+    /// Free memory of the node, in KiB.
     pub free_kb: u64,
     /// Its CPUs, as a list.
     pub cpus: String,

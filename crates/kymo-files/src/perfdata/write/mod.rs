@@ -46,11 +46,11 @@ const GATHER: usize = 1 << 16;
 pub struct EventMeta {
     /// Its name as it is to be shown.
     pub name: String,
-    /// What was opened.
+    /// Attributes the event was opened with.
     pub attr: Attr,
     /// The ids of all its instances.
     pub ids: Vec<u64>,
-    /// What its scaled counts are in; empty where they are plain numbers.
+    /// Unit of its scaled counts; empty for plain numbers.
     pub unit: String,
     /// From the count to the unit.
     pub scale: f64,
@@ -86,7 +86,7 @@ fn attr_bytes(attr: &Attr, size: usize) -> Vec<u8> {
 /// The sections that describe the recording, by number.
 pub type FeatureSections = BTreeMap<Feature, Vec<u8>>;
 
-/// What the bytes go to.
+/// Destination of the bytes.
 enum Out {
     File(File),
     Pipe(Box<dyn Write + Send>),
@@ -242,7 +242,7 @@ impl PerfDataWriter {
         self.data + self.gathered.len() as u64
     }
 
-    /// Where the records begin in the file.
+    /// Offset of the records in the file.
     pub fn data_offset(&self) -> u64 {
         self.data_at
     }
@@ -401,7 +401,7 @@ impl PerfDataWriter {
         file.set_len(self.data_at + keep)?;
         self.data = keep;
         match room {
-            // No size: the recording goes on to the end of the file.
+            // No size: the recording continues to the end of the file.
             0 => file.write_all_at(&self.header(0, [0; 4]), 0)?,
             _ => _ = self.finish(features)?,
         }
@@ -468,7 +468,7 @@ fn set_bit(bits: &mut [u64; 4], feature: Feature) {
     }
 }
 
-/// How many of `len` bytes of `file` from `at` are whole records.
+/// Number of bytes of `file` from `at`, up to `len`, that are complete records.
 fn whole_records(file: &File, at: u64, len: u64) -> io::Result<u64> {
     let mut buffer = vec![0; 1 << 18];
     let mut done = 0;

@@ -23,7 +23,7 @@ pub fn finished_round() -> [u8; 8] {
     mark(RecordKind::FINISHED_ROUND)
 }
 
-/// FINISHED_INIT: what existed before has been told.
+/// FINISHED_INIT: the state from before the recording is complete.
 pub fn finished_init() -> [u8; 8] {
     mark(RecordKind::FINISHED_INIT)
 }
@@ -121,7 +121,7 @@ impl Synth {
         self.end(RecordKind::FORK, Misc::FORK_EXEC, pid, tid)
     }
 
-    /// LOST: a number of records that the kernel has not told of itself.
+    /// LOST: a number of records that the kernel has not reported itself.
     pub fn lost(&mut self, records: u64) -> &[u8] {
         let id = self.id;
         let b = self.start();

@@ -2,7 +2,7 @@
 //! recording, so that it can be read on a machine that has others. The layout
 //! is trace-cmd's version 6 preamble, stated as version "0.6".
 
-/// What the section holds.
+/// Contents of the tracing section.
 #[derive(Clone, Debug, Default)]
 pub struct TracingBlob {
     /// `events/header_page`.

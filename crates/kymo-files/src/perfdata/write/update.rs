@@ -6,7 +6,7 @@ use kymo_model::RecordKind;
 use super::EventMeta;
 use super::synth::record;
 
-/// What an EVENT_UPDATE record tells, by perf's numbers.
+/// Kinds of EVENT_UPDATE records, by perf's numbers.
 const UNIT: u64 = 0;
 const SCALE: u64 = 1;
 const NAME: u64 = 2;
@@ -14,8 +14,8 @@ const CPUS: u64 = 3;
 /// A list of CPU numbers, the form of a CPU map that all readers know.
 const CPU_LIST: u16 = 0;
 
-/// EVENT_UPDATE records of `event`. Its name is told in pipes only: there
-/// EVENT_DESC may be too large for a record.
+/// EVENT_UPDATE records of `event`. Its name is written in pipes only: there EVENT_DESC may be too
+/// large for a record.
 pub fn event_updates(event: &EventMeta, name: bool) -> Vec<u8> {
     let Some(id) = event.ids.first() else { return Vec::new() };
     let mut out = Vec::new();
@@ -54,7 +54,7 @@ pub fn thread_map(threads: &[(i32, String)]) -> Vec<u8> {
     record(RecordKind::THREAD_MAP, 0, &body).unwrap_or_default()
 }
 
-/// Where an instance of an event was opened.
+/// CPU and task of an event's instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdPlace {
     /// The instance.

@@ -2,9 +2,9 @@
 
 use crate::tracedat::TraceDatOptions;
 
-/// What is done to each time: first the TSC conversion, then the options DATE
-/// (microseconds) and OFFSET (units of the ring, nanoseconds) are added. trace-cmd does the same; it leaves the
-/// offset of TSC2NSEC out, and so does this.
+/// Conversion of each time: first the TSC conversion, then the options DATE (microseconds) and
+/// OFFSET (units of the ring, nanoseconds) are added. trace-cmd does the same; it leaves the offset
+/// of TSC2NSEC out, and so does this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock {
     /// Multiplier and shift.

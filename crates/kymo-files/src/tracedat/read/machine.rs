@@ -66,7 +66,8 @@ impl Machine {
     }
 }
 
-/// Formats of no length could be as many as the file has bytes.
+/// Checks that the file has room for the formats: those of length 0 would be limited by its size
+/// only.
 fn room<T>(formats: &[T], s: &SectionReader<'_>) -> Result<(), Damage> {
     if formats.len() < MAX_FORMATS {
         Ok(())

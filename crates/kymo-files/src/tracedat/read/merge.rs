@@ -27,11 +27,11 @@ pub struct TraceDatSelect {
     pub from: u64,
     /// Times as they are in the ring, without the corrections the file asks for.
     pub raw_times: bool,
-    /// Where spans go in which events were lost, before later events are handed out.
+    /// Receives the time spans in which events were lost, before later events are handed out.
     pub losses: LossWindows,
 }
 
-/// What it takes to find the next event.
+/// State for finding the next event.
 struct Context<'d> {
     file: &'d RecordingBytes,
     stats: TraceDatReadStats,
@@ -96,7 +96,7 @@ impl<'d> Walk<'d> {
         })
     }
 
-    /// What was read so far.
+    /// Statistics of the events read so far.
     pub(crate) fn stats(self) -> TraceDatReadStats {
         self.context.map(|c| c.stats).unwrap_or_default()
     }
@@ -116,7 +116,7 @@ impl TraceDat {
         Ok(walk.stats())
     }
 
-    /// The same piece by piece.
+    /// Starts a walk that hands out events piece by piece.
     pub(crate) fn walk(&self, select: &TraceDatSelect) -> Result<Walk<'_>, TraceDatReadError> {
         let mut stats = TraceDatReadStats::default();
         let clock = if select.raw_times { Clock::default() } else { self.clock() };
@@ -155,7 +155,7 @@ impl TraceDat {
             let share = MOST / count.max(1);
             if layout.page_size as usize > share {
                 let what = format!(
-                    "instance {:?}: pages of {} bytes of {count} runs are more than is held at once",
+                    "instance {:?}: pages of {} bytes of {count} runs exceed the memory limit",
                     b.name, layout.page_size
                 );
                 stats.damage(0, what);

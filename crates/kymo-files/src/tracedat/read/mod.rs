@@ -50,7 +50,7 @@ pub struct Buffer {
     pub clock: String,
     /// Bytes of a ring page.
     pub page_size: u32,
-    /// Where the pages of each CPU are.
+    /// Pages of each CPU.
     pub cpus: Vec<CpuData>,
     /// Whether they are in compressed chunks.
     pub compressed: bool,
@@ -87,19 +87,19 @@ pub struct TraceDatEvent<'a> {
     pub time: u64,
     /// The event from `common_type` on.
     pub payload: &'a [u8],
-    /// What this CPU lost before it.
+    /// Loss on this CPU before the event.
     pub missed: Option<Missed>,
     stream: &'a pages::Stream,
 }
 
 impl TraceDatEvent<'_> {
-    /// Where it lies in the file; in a compressed one, where its chunk lies.
+    /// Offset in the file; in a compressed one, that of its chunk.
     pub fn offset(&self) -> u64 {
         self.stream.offset()
     }
 }
 
-/// What was read, and what could make a result of it wrong.
+/// Counts of what was read, and of what can make a result wrong.
 #[derive(Clone, Debug, Default)]
 pub struct TraceDatReadStats {
     /// Events delivered.
@@ -174,7 +174,7 @@ impl TraceDat {
         header::open(path.as_ref())
     }
 
-    /// The same of bytes that are not in a file of that name; `name` is for messages.
+    /// Opens bytes that are not in a file of that name; `name` is for messages.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -182,7 +182,7 @@ impl TraceDat {
         header::read(name.to_owned(), bytes)
     }
 
-    /// What the recording is called in messages.
+    /// Name of the recording in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -212,12 +212,12 @@ impl TraceDat {
         self.compression
     }
 
-    /// What rendering needs of the recorded machine.
+    /// Facts about the recorded machine that rendering needs.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// What else the file says.
+    /// Options of the file.
     pub fn options(&self) -> &TraceDatOptions {
         &self.options
     }
@@ -233,7 +233,7 @@ impl TraceDat {
         self.growing
     }
 
-    /// What was wrong outside of the events.
+    /// Damage outside of the events.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -253,7 +253,7 @@ impl TraceDat {
         self.file.as_ref()
     }
 
-    /// What is known once all tables were read.
+    /// Finishes the header once all tables were read: applies the limits.
     fn settle(&mut self) {
         let mut runs = 0;
         for b in &mut self.buffers {
@@ -284,7 +284,7 @@ impl TraceDat {
         }
     }
 
-    /// How the pages of an instance are laid out.
+    /// Layout of an instance's pages.
     fn layout_of(&self, buffer: &Buffer) -> Result<PageLayout, RingError> {
         match self.layout {
             Some(layout) => layout.with_page_size(buffer.page_size),

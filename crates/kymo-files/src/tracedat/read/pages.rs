@@ -10,10 +10,10 @@ use crate::tracedat::Compression;
 /// The largest chunk of a compressed run that is unpacked.
 pub(super) const MAX_CHUNK: u32 = 16 << 20;
 
-/// How much a run may hold.
+/// Limits of a run, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
-    /// Bytes asked of the file at once.
+    /// Bytes per read of the file.
     pub(super) ask: usize,
     /// The largest chunk that is unpacked.
     pub(super) most: u64,
@@ -27,7 +27,7 @@ pub(super) struct Slot {
     len: u32,
 }
 
-/// Where the next pages come from.
+/// Source of the next pages.
 #[derive(Clone)]
 enum Supply {
     Plain { at: u64 },
@@ -45,7 +45,7 @@ pub(super) struct Stream {
     window: Vec<u8>,
     /// Offset in the file of the window, or of the chunk it was unpacked from.
     window_at: u64,
-    /// Where the next page begins in the window.
+    /// Offset of the next page in the window.
     page: usize,
     slots: Vec<Slot>,
     next: usize,
@@ -184,7 +184,7 @@ impl Stream {
         self.missed.is_some()
     }
 
-    /// Where the event that is next, or its chunk, lies in the file.
+    /// Offset in the file of the next event, or of its chunk.
     pub(super) fn offset(&self) -> u64 {
         match (&self.supply, self.slots.get(self.next)) {
             (Supply::Plain { .. }, Some(slot)) => self.window_at + u64::from(slot.at),
@@ -284,7 +284,7 @@ impl Stream {
                 *at += got as u64;
                 if got < take {
                     let what = format!(
-                        "CPU {}: the file ends, {} bytes of its data are missing",
+                        "CPU {}: the file ends early, {} bytes of its data are missing",
                         self.cpu,
                         left - got as u64
                     );

@@ -7,7 +7,7 @@ use super::Damage;
 use crate::RecordingBytes;
 use crate::text::text;
 
-/// Bytes asked of the file at once.
+/// Bytes per read of the file.
 const WINDOW: usize = 64 << 10;
 /// The largest single text; the kallsyms of a large kernel is some 20 MiB.
 pub(super) const MAX_TEXT: u64 = 256 << 20;
@@ -49,7 +49,7 @@ impl<'f> SectionReader<'f> {
         self.endian = endian;
     }
 
-    /// Where the next byte is.
+    /// Offset of the next byte.
     pub(super) fn offset(&self) -> u64 {
         self.base + self.pos as u64
     }

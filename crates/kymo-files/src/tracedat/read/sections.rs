@@ -1,4 +1,4 @@
-//! Version 7: a chain of option sections tells where all others are.
+//! Version 7: a chain of option sections leads to all others.
 
 use super::section_reader::{MAX_TEXT, SectionReader};
 use super::{Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, TraceDat};
@@ -47,7 +47,7 @@ struct Reader<'d> {
     data: &'d mut TraceDat,
     file: &'d RecordingBytes,
     len: u64,
-    /// Where the offset that is followed is written.
+    /// Position of the offset that is followed.
     place: u64,
     /// Options so far.
     seen: usize,

@@ -11,7 +11,7 @@ impl TraceDat {
         self.span_by(self.clock())
     }
 
-    /// The same as they are in the ring.
+    /// Time span in the units of the ring, unconverted.
     pub(crate) fn raw_span(&self) -> Option<(u64, u64)> {
         self.span_by(Clock::default())
     }

@@ -4,7 +4,7 @@
 use super::section_reader::SectionReader;
 use super::{Buffer, Damage, TraceDat};
 
-/// Bytes handed over at once.
+/// Bytes handed over per call.
 const PIECE: u64 = 64 << 10;
 
 impl TraceDat {

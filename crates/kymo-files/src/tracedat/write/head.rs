@@ -20,11 +20,11 @@ const TABLES: [(SectionId, &str); 6] = [
 
 /// The places of an instance.
 pub(super) struct BufferPlaces {
-    /// Where the offset of its section is to be written; version 7 only.
+    /// Position of the offset of its section, which is written later; version 7 only.
     pub(super) section: Option<u64>,
     /// For each of its CPUs, where the offset and the size are to be written.
     pub(super) cpus: Vec<(u64, u64)>,
-    /// What its section is called: an offset in the section of strings.
+    /// Name of its section: an offset in the section of strings.
     pub(super) description: u32,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn build(
     }
 }
 
-/// CPUs are numbered from 0, so the highest tells.
+/// CPUs are numbered from 0, so the highest number determines the count.
 fn cpu_count(buffers: &[BufferSpec]) -> u32 {
     buffers.iter().flat_map(|b| &b.cpus).max().map_or(0, |c| c.saturating_add(1))
 }
@@ -64,7 +64,7 @@ fn version6(facts: &TraceFacts, buffers: &[BufferSpec], mut out: Bytes) -> Head 
     let cpus = cpu_count(buffers);
     out.u32(cpus).raw(b"options  \0");
     facts.options.write(&mut out, facts.endian);
-    // The top instance has no option of its own: its places follow at once.
+    // The top instance has no option of its own: its places follow immediately.
     let top = usize::from(buffers.first().is_some_and(|b| b.name.is_empty()));
     let mut offsets = Vec::new();
     for b in buffers.iter().skip(top) {

@@ -13,10 +13,9 @@ pub struct TraceHeader {
     /// For each CPU of each instance, in their order, where the offset of its
     /// pages is to be written (a `u64`). Their size follows it.
     pub places: Vec<u64>,
-    /// Where the size of the last instance's section is to be written (a
-    /// `u64`), in version 7. The section begins after it. trace-cmd goes from
-    /// section to section in search of one: a size that is too small makes it
-    /// walk through pages and holes.
+    /// Position of the size of the last instance's section, which is written later (a `u64`), in
+    /// version 7. The section starts after it. trace-cmd walks from section to section in search of
+    /// one: a size that is too small makes it walk through pages and holes.
     pub section_size: Option<u64>,
 }
 

@@ -47,9 +47,9 @@ pub struct TraceFacts {
     pub long_size: u8,
     /// Bytes of its pages.
     pub page_size: u32,
-    /// What rendering needs of it.
+    /// Facts about the machine that rendering needs.
     pub machine: Machine,
-    /// What else is to be told.
+    /// Further options.
     pub options: TraceDatOptions,
 }
 
@@ -123,7 +123,7 @@ pub struct TraceDatWriter {
     version: u32,
     buffers: Vec<BufferSpec>,
     places: Vec<head::BufferPlaces>,
-    /// Where the next byte goes.
+    /// Offset of the next byte to write.
     end: u64,
     /// Instance whose section is open, and where that begins.
     open: Option<(usize, u64)>,

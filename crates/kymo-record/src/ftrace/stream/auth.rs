@@ -47,8 +47,7 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// The content of a file without the line's end. Nobody but its owner may be
-    /// able to read it.
+    /// The content of a file without the line's end. Only its owner may have access to it.
     pub fn read(path: &Path) -> Result<Secret, SecretError> {
         let error = |source| SecretError::Read { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(error)?;
@@ -95,7 +94,7 @@ struct Nonces {
 const SENDER: &[u8] = b"sender";
 const LISTENER: &[u8] = b"listener";
 
-/// Why a connection did not come about.
+/// Error of a connection setup.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum HandshakeError {

@@ -29,7 +29,7 @@ const MAX_WORDS: u32 = 256 << 10;
 /// The longest name or message.
 const MAX_TEXT: usize = 1024;
 
-/// What a frame carries.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum FrameKind {
@@ -41,7 +41,7 @@ pub(super) enum FrameKind {
     Pages = 3,
     /// Nothing; the sender is alive.
     Alive = 4,
-    /// The [`Begin`] of the final trace header, which follows in pieces.
+    /// [`Begin`] of the final trace header, which follows in pieces.
     Final = 5,
     /// The recording is complete: `u64` sent per stream.
     End = 6,
@@ -83,7 +83,7 @@ impl FrameKind {
 pub enum ProtocolError {
     #[error("the other side does not speak this protocol (it began with {0:02x?})")]
     Magic([u8; 8]),
-    #[error("there is no frame of kind {0}")]
+    #[error("unknown frame kind {0}")]
     FrameKind(u8),
     #[error("a frame of kind {kind} with {len} bytes, more than {most}")]
     Length { kind: u8, len: u32, most: u32 },
@@ -91,7 +91,7 @@ pub enum ProtocolError {
     Order(u8),
     #[error("a {what} of {len} bytes is cut short")]
     Short { what: &'static str, len: usize },
-    #[error("a header of {0} bytes; at most {MAX_TRACE_HEADER} are taken")]
+    #[error("a header of {0} bytes; the limit is {MAX_TRACE_HEADER}")]
     TraceHeader(u64),
     #[error("a piece of the header for byte {at}, not {expected}")]
     FrontPlace { at: u64, expected: u64 },
@@ -99,7 +99,7 @@ pub enum ProtocolError {
     Stream { stream: u16, streams: usize },
     #[error("{len} bytes for byte {at} of stream {stream}, which has {stored}")]
     Place { stream: u16, at: u64, len: u32, stored: u64 },
-    #[error("the sender says it sent {said} bytes in stream {stream}, {stored} came")]
+    #[error("the sender claims to have sent {said} bytes in stream {stream}, but {stored} arrived")]
     Total { stream: usize, said: u64, stored: u64 },
     #[error(transparent)]
     Layout(#[from] HeaderLayoutError),
@@ -155,7 +155,7 @@ pub(super) fn payload(from: &mut impl Read, header: Header) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// What a recording is: its name and the layout of its trace header.
+/// Start of a recording: its name and the layout of its trace header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Begin {
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! The listener: takes connections, one thread each, until told to stop.
+//! The listener: takes connections, one thread each, until stopped.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,14 +15,14 @@ use kymo_kernel::process::Signals;
 use super::auth::Secret;
 use super::receive::{Arriving, ReceiveError, Rules, refuse};
 
-/// What to listen on and what to allow.
+/// Options of a listener.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
     /// Recordings go to directories in here.
     pub dir: PathBuf,
-    /// Where to listen.
+    /// Address to listen on.
     pub bind: SocketAddr,
-    /// What senders must know.
+    /// Secret that senders must know.
     pub secret: Option<Secret>,
     /// Listen beyond this machine although anyone may send.
     pub allow_unauthenticated: bool,
@@ -75,7 +75,7 @@ pub enum ListenEvent {
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ListenError {
     #[error(
-        "{0} can be reached from other machines and nobody is asked for a secret; \
+        "{0} can be reached from other machines and no secret is required; \
          give --secret-file, or --no-secret to take recordings from anyone"
     )]
     Open(SocketAddr),
@@ -87,7 +87,7 @@ pub enum ListenError {
     Wait(#[source] io::Error),
 }
 
-/// What was listened to.
+/// Numbers of received recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listened {
     /// Complete recordings.
@@ -107,8 +107,8 @@ struct State {
 }
 
 impl State {
-    /// Ends the connection that has been silent longest, if there is one: whoever has something
-    /// to send is not kept out by those who say nothing.
+    /// Ends the connection that has been silent longest, if there is one: senders are not kept out
+    /// by silent connections.
     fn end_silent(&self) -> bool {
         let oldest = self.silent.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         // Its thread reads the end, and counts it out.

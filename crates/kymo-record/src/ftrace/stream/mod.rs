@@ -1,6 +1,6 @@
-//! Recordings over the network: `kymo trace -o tcp://HOST:PORT` sends ring pages
-//! as they are, `kymo listen` writes them to a trace.dat. One connection carries
-//! all CPUs of a recording. The manual says what the bytes are; `frame` has them.
+//! Recordings over the network: `kymo trace -o tcp://HOST:PORT` sends ring pages as they are, `kymo
+//! listen` writes them to a trace.dat. One connection carries all CPUs of a recording. The manual
+//! describes the bytes; `frame` has them.
 
 mod auth;
 mod frame;

@@ -21,7 +21,7 @@ use super::frame::{self, Begin, FrameKind, HEADER, Header, MAX_TRACE_HEADER, Pro
 const GREETING: Duration = Duration::from_secs(10);
 /// A sender that says nothing for so long is gone.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How often a blocked read looks up, and a waiting acknowledgement is sent.
+/// Interval at which a blocked read returns, and a pending acknowledgement is sent.
 const TICK: Duration = Duration::from_millis(200);
 /// Acknowledged at least this often.
 const ACK_BYTES: u64 = 1 << 20;
@@ -29,7 +29,7 @@ const PIPE_BYTES: usize = 1 << 20;
 /// Directories of one name.
 const MAX_DIRECTORIES: u32 = 100_000;
 
-/// What a listener allows.
+/// Limits of a listener.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) dir: PathBuf,
@@ -46,9 +46,9 @@ pub enum ReceiveError {
     Handshake(HandshakeError),
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
-    #[error("the sender is gone: the connection closed")]
+    #[error("the sender disconnected: the connection closed")]
     Closed,
-    #[error("the sender said nothing for {} seconds", SILENCE.as_secs())]
+    #[error("the sender sent nothing for {} seconds", SILENCE.as_secs())]
     Silent,
     #[error("the connection broke")]
     Socket(#[source] io::Error),
@@ -60,7 +60,7 @@ pub enum ReceiveError {
     TooLarge(u64),
 }
 
-/// A socket whose reads give up after some time, or when told to.
+/// A socket whose reads give up after some time, or on request.
 struct Link<'a> {
     socket: &'a TcpStream,
     stop: &'a AtomicBool,
@@ -136,7 +136,7 @@ pub(super) struct Arriving<'a> {
     room: usize,
 }
 
-/// What became of a recording.
+/// Result of receiving a recording.
 #[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) path: PathBuf,
@@ -311,7 +311,7 @@ impl<'a> Arriving<'a> {
         frame::totals((0..self.growing.streams()).map(|s| self.growing.stored(s)))
     }
 
-    /// Tells how much is safe, when there is enough to tell.
+    /// Acknowledges the bytes that are safe, when there are enough.
     fn acknowledge(&mut self, idle: bool) -> Result<(), ReceiveError> {
         let total = self.growing.total();
         let new = total - self.acked;
@@ -397,7 +397,7 @@ fn header(link: &mut Link<'_>) -> Result<Header, ReceiveError> {
     Ok(Header::decode(bytes)?)
 }
 
-/// Tells a sender that its recording is not taken any further.
+/// Reports to a sender that its recording is refused.
 pub(super) fn refuse(mut socket: &TcpStream, why: &dyn std::error::Error) -> io::Result<()> {
     let mut text = why.to_string();
     let mut cause = why.source();

@@ -18,9 +18,9 @@ use super::frame::{self, Begin, FrameKind, HEADER, Header, ProtocolError};
 
 /// For the connection and the greeting.
 const GREETING: Duration = Duration::from_secs(10);
-/// How long a listener may take nothing once the recording was asked to end.
+/// Time that a listener may read nothing after the recording was requested to end.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
-/// How long it may take to finish the file: it may have to copy all of it.
+/// Time that it may take to finish the file: it may have to copy all of it.
 const FINISHING: Duration = Duration::from_secs(600);
 /// An idle sender says that it is alive.
 const ALIVE: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub enum SendError {
     Refused(String),
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
-    #[error("the listener is gone")]
+    #[error("the listener disconnected")]
     Gone(#[source] io::Error),
     #[error("the listener took nothing for {} seconds", .0.as_secs())]
     Stalled(Duration),
@@ -57,7 +57,7 @@ impl From<SendError> for io::Error {
 #[derive(Debug)]
 pub struct Remote {
     socket: TcpStream,
-    /// What the user typed.
+    /// Address as typed.
     address: String,
     directory: String,
     page_size: u32,
@@ -71,8 +71,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Connects, greets, and hands over what the recording is. `ending` tells
-    /// that no more patience is due.
+    /// Connects, greets, and sends the description of the recording. `ending`: the recording is
+    /// about to end, so that there is no time to wait.
     pub fn connect(
         address: &str,
         name: &str,

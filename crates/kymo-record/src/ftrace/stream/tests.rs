@@ -32,7 +32,7 @@ fn page(of: u8) -> Vec<u8> {
     vec![of; 4096]
 }
 
-/// What the file's table says is in it.
+/// Returns the contents of the file by its table.
 fn contents(path: &Path, streams: usize) -> Vec<Vec<u8>> {
     let file = std::fs::File::open(path).unwrap();
     let number = |at: u64| {
@@ -161,7 +161,7 @@ fn what_was_acknowledged_outlives_the_sender() {
 }
 
 #[test]
-fn the_limit_of_a_listener_is_told_to_the_sender() {
+fn the_limit_of_a_listener_is_reported_to_the_sender() {
     let listener = Listener::start(1, |o| o.max_size = Some(8 * 4096));
     let mut remote = listener.connect("h", &trace_header(1, b'x')).unwrap();
     let start = Instant::now();
@@ -199,7 +199,7 @@ fn hostile_senders_get_nothing() {
     let huge =
         Begin { name: "x".into(), layout: Layout { len: u64::MAX, ..trace_header(1, 0).layout } };
     let cases: Vec<(Vec<u8>, &str)> = vec![
-        (b"GET / HTTP/1.1\r\n\r\n".repeat(3), "there is no frame of kind 71"),
+        (b"GET / HTTP/1.1\r\n\r\n".repeat(3), "unknown frame kind 71"),
         (raw(pages, 0, 4096, 0), "a frame of kind 3 is out of place"),
         (frame::frame(FrameKind::Begin, &huge.encode()), "a header of 18446744073709551615 bytes"),
         (frame::frame(FrameKind::Begin, &[]), "is cut short"),
@@ -216,7 +216,7 @@ fn hostile_senders_get_nothing() {
         ),
         (
             [begin(1), frame::frame(FrameKind::End, &[1; 8])].concat(),
-            "it sent 72340172838076673 bytes",
+            "claims to have sent 72340172838076673 bytes",
         ),
         ([begin(2), begin(1)].concat(), "kind 1 is out of place"),
     ];
@@ -334,7 +334,7 @@ fn a_listener_that_dies_is_noticed() {
 #[test]
 fn hostile_listeners_are_found_out() {
     for (word, expected) in [
-        (frame::frame(FrameKind::Ack, &frame::totals([1 << 60])), "1152921504606846976 came"),
+        (frame::frame(FrameKind::Ack, &frame::totals([1 << 60])), "1152921504606846976 arrived"),
         (frame::frame(FrameKind::Ack, &[0; 7]), "cut short"),
         (frame::frame(FrameKind::Pages, &[0; 16]), "kind 3 is out of place"),
         (

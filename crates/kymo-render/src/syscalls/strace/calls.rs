@@ -17,7 +17,7 @@ pub(super) enum Argument {
     Out(Writer),
     /// At its end, failed or not.
     End(Writer),
-    /// The same, with the comma before it.
+    /// At the end of the call, failed or not, with the comma before it.
     Tail(Writer),
 }
 

@@ -329,7 +329,7 @@ pub(super) fn descriptors(p: &mut P<'_>, address: u64) {
     }
 }
 
-/// Groups: as many as are set or were returned.
+/// Groups: the number that is set or was returned.
 pub(super) fn groups(p: &mut P<'_>, address: u64) {
     let count = if p.result.is_some() { p.returned() } else { p.args[0] };
     if address == 0 || p.args[0] as i32 == 0 {

@@ -137,7 +137,7 @@ pub(super) fn open_how(p: &mut P<'_>, address: u64) {
     p.text("}");
 }
 
-/// Elements of a vector that are shown: as many as bytes of a text.
+/// Elements of a vector that are shown: at most the number of bytes of a text.
 fn shown(p: &P<'_>, count: u64) -> (usize, bool) {
     let limit = p.style.string_limit;
     let shown = usize::try_from(count).unwrap_or(limit).min(limit);
@@ -149,7 +149,7 @@ pub(super) fn vector(p: &mut P<'_>, address: u64, count: u64, left: Option<u64>)
     vector_with(p, address, count, left, true);
 }
 
-/// The same with addresses in the place of contents, of another process.
+/// Buffers of a vector as addresses instead of contents, of another process.
 pub(super) fn foreign_vector(p: &mut P<'_>, address: u64, count: u64) {
     vector_with(p, address, count, None, false);
 }

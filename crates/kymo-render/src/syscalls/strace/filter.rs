@@ -18,7 +18,7 @@ pub enum CallFilterError {
     Status(String),
 }
 
-/// How a call ended.
+/// Status of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallStatus {
     /// With a result.
@@ -33,7 +33,7 @@ pub enum CallStatus {
     Detached,
 }
 
-/// What is shown.
+/// Selection of calls to show.
 #[derive(Clone, Debug, Default)]
 pub struct CallFilter {
     calls: Option<BTreeSet<i64>>,

@@ -26,7 +26,7 @@ pub enum TimeStyle {
     Epoch,
 }
 
-/// How lines begin and end.
+/// Style of the start and the end of lines.
 #[derive(Clone, Debug)]
 pub struct CallLineStyle {
     /// The time before them.
@@ -65,7 +65,7 @@ impl Default for CallLineStyle {
     }
 }
 
-/// How a task ended.
+/// End of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskEnd {
     /// With a status.
@@ -97,7 +97,7 @@ struct OpenCall {
     waits: bool,
 }
 
-/// What is known of a task.
+/// State of a task.
 #[derive(Debug, Default)]
 struct TaskLines {
     open: Option<OpenCall>,
@@ -149,7 +149,7 @@ impl StraceLog {
         }
     }
 
-    /// What is to be written, by task where each has its own output.
+    /// Takes the output, by task where each has its own.
     pub fn take_output(&mut self) -> BTreeMap<u32, Vec<u8>> {
         std::mem::take(&mut self.output)
     }
@@ -168,7 +168,7 @@ impl StraceLog {
         if self.lines.is_separate { tid } else { 0 }
     }
 
-    /// Begins a line of a task, or goes on with it; the bytes are counted for the column.
+    /// Begins a line of a task, or continues it; the bytes are counted for the column.
     fn write(&mut self, tid: u32, text: &[u8]) {
         let key = self.key(tid);
         self.output.entry(key).or_default().extend_from_slice(text);
@@ -321,7 +321,7 @@ impl StraceLog {
         }
     }
 
-    /// Goes on with the line of a call, which others may have interrupted.
+    /// Continues the line of a call, which others may have interrupted.
     fn resume(&mut self, tid: u32, open: &OpenCall, now: StopTime, task: &mut dyn TaskView) {
         let name = open.call.name.as_bytes();
         if self.is_on_line(tid) {
@@ -459,7 +459,7 @@ impl StraceLog {
         self.tasks.remove(&tid);
     }
 
-    /// A thread has executed a program and goes on under the number of its process.
+    /// A thread has executed a program and continues under the number of its process.
     pub fn renumber(&mut self, former: u32, tid: u32, now: StopTime, task: &mut dyn TaskView) {
         if self.is_on_line(former) {
             let key = self.key(former);

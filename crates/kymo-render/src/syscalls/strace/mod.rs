@@ -1,7 +1,7 @@
 //! System calls as strace writes them, out of the registers and the memory of a task that stands
 //! still at both sides of a call.
 //!
-//! `calls` says what each argument is; `times`, `files`, `signals`, `sockets`, `commands` write
+//! `calls` has the type of each argument; `times`, `files`, `signals`, `sockets`, `commands` write
 //! structures; `words` names numbers. `log` puts calls, signals and ends of several tasks into
 //! lines. Numbers and names are those of the kernel's headers; the forms are strace 6.1's.
 
@@ -30,7 +30,7 @@ use printer::CallPrinter;
 pub trait TaskView {
     /// Reads its memory at this address: the number of bytes up to the first that is not there.
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize;
-    /// What a descriptor stands for, if descriptors are to be named or compared.
+    /// File behind a descriptor, if descriptors are to be named or compared.
     fn descriptor(&mut self, fd: i32) -> Option<Vec<u8>>;
     /// Its directory, under the same condition.
     fn directory(&mut self) -> Option<Vec<u8>>;
@@ -52,10 +52,10 @@ pub enum HexTexts {
     All,
 }
 
-/// How arguments are written.
+/// Style of arguments.
 #[derive(Clone, Debug)]
 pub struct StraceStyle {
-    /// Bytes of a text that are shown.
+    /// Maximum length of printed strings, in bytes.
     pub string_limit: usize,
     /// Which texts are hexadecimal.
     pub hex: HexTexts,
@@ -90,7 +90,7 @@ pub struct BegunCall {
     pub(super) paths: Vec<Vec<u8>>,
 }
 
-/// What the end of a call adds to its line.
+/// Text that the end of a call adds to its line.
 #[derive(Debug, Default)]
 struct CallEnd {
     rest: Vec<u8>,

@@ -1,5 +1,5 @@
-//! What decoders write with: numbers, words, texts and structures in strace's forms, out of the
-//! memory of the task.
+//! Printer of the decoders: numbers, words, texts and structures in strace's forms, from the memory
+//! of the task.
 
 use std::io::Write as _;
 
@@ -18,7 +18,7 @@ pub(super) struct CallPrinter<'a> {
     pub(super) kept: Vec<u8>,
     pub(super) task: &'a mut dyn TaskView,
     pub(super) style: &'a StraceStyle,
-    /// What stands behind the result in parentheses.
+    /// Text after the result, in parentheses.
     pub(super) aside: Option<Vec<u8>>,
     /// Paths that the arguments name, for `-P`.
     pub(super) paths: Vec<Vec<u8>>,
@@ -83,7 +83,7 @@ impl CallPrinter<'_> {
         }
     }
 
-    /// The same behind other words.
+    /// Bits after other words, joined with `|`.
     pub(super) fn more_bits(&mut self, words: Words, value: u64) {
         let (rest, _) = self.named_bits(words, value, false);
         if rest != 0 {

@@ -1,4 +1,4 @@
-//! What stands behind a result in parentheses, and results that are no decimal numbers.
+//! Text after a result, in parentheses, and results that are not decimal numbers.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use super::{calls, signals, times};
 
 type P<'a> = CallPrinter<'a>;
 
-/// How a result is written.
+/// Format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResultForm {
     /// As a signed number.

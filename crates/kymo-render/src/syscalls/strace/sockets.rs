@@ -111,7 +111,7 @@ pub(super) fn message(p: &mut P<'_>, at: u64, left: Option<u64>) {
     }
 }
 
-/// The same of a message that came.
+/// `struct msghdr` of a received message.
 pub(super) fn received(p: &mut P<'_>, at: u64) {
     if p.failed() {
         let _ = write!(p.out, "{{msg_namelen={}}}", p.saved);
@@ -202,7 +202,7 @@ fn credentials(p: &mut P<'_>, data: &[u8]) {
     );
 }
 
-/// `struct mmsghdr`s: as many as there are, or as came.
+/// `struct mmsghdr`s: those passed, or those received.
 pub(super) fn messages(p: &mut P<'_>, at: u64) {
     const SIZE: usize = 64;
     if p.failed() {

@@ -36,7 +36,7 @@ pub(super) fn timeval_in(p: &mut P<'_>, bytes: &[u8]) {
     pair_in(p, bytes, "tv_usec");
 }
 
-/// What is left of a time to sleep, which the kernel writes only if a signal came.
+/// Remaining time of a sleep, which the kernel writes only if a signal came.
 pub(super) fn remaining(p: &mut P<'_>, address: u64) {
     const RESTART: i64 = -516;
     match p.result {
@@ -186,7 +186,7 @@ pub(super) fn wait_status(p: &mut P<'_>, address: u64) {
     p.text("}]");
 }
 
-/// What the child of wait4(2) used, if one was there.
+/// Resource usage of the child of wait4(2), if there was one.
 pub(super) fn wait_rusage(p: &mut P<'_>, address: u64) {
     match p.returned() {
         0 => p.address(address),

@@ -12,18 +12,18 @@ use crate::percent;
 
 pub use differential::write_differential;
 
-/// How it is drawn.
+/// Appearance of the picture.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// Title.
     pub title: String,
-    /// What the weights count, in words: `samples`, `nanoseconds`.
+    /// Unit of the weights, in words: `samples`, `nanoseconds`.
     pub unit: &'static str,
     /// Frames of less than this share of the width are left out.
     pub least: f64,
 }
 
-/// What was drawn.
+/// Counts of drawn and omitted frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drawn {
     /// Frames in the picture.

@@ -15,7 +15,7 @@ use crate::units::shown;
 const OPEN: f64 = 10.0;
 /// Nodes below this share are not shown.
 const LEAST: f64 = 0.1;
-/// Rows beyond which nothing is made: nobody scrolls there.
+/// Rows beyond which nothing is made: too far to scroll.
 const MOST: usize = 10_000;
 
 /// A row.

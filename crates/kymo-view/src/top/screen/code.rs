@@ -25,7 +25,7 @@ pub struct CodeLine {
 /// Code of a function.
 #[derive(Debug)]
 pub struct CodeScreen {
-    /// What it is the code of.
+    /// Name of the function.
     pub title: String,
     /// The lines.
     pub lines: Vec<CodeLine>,

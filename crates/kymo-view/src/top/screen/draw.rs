@@ -1,5 +1,5 @@
-//! The frame of all screens: the first line says what is sampled, the second what is looked
-//! at, the last one is the ledger.
+//! The frame of all screens: the first line shows the sampled event and target, the second the
+//! current view, the last one is the ledger.
 
 use kymo_analysis::live_profile::LiveProfile;
 use ratatui_core::buffer::Buffer;
@@ -10,12 +10,12 @@ use super::{ScreenView, TopScreen};
 use crate::percent;
 use crate::top::trust::top_status;
 
-/// What the first line says of the capture.
+/// Constant parts of the first line.
 #[derive(Clone, Debug, Default)]
 pub struct ScreenHead {
     /// The sampling frequency and the event.
     pub event: String,
-    /// Whose samples.
+    /// Target of the samples.
     pub target: String,
 }
 
@@ -31,7 +31,7 @@ impl ScreenStyle {
     pub(super) const KERNEL: Style = Style::new().fg(Color::Yellow);
     pub(super) const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 
-    /// Of a share in percent, as perf's colours have it.
+    /// Style of a share in percent, in perf's colors.
     pub(super) fn share(share: f64) -> Style {
         match share {
             s if s >= 5.0 => Style::new().fg(Color::Red),
@@ -68,7 +68,7 @@ impl TopScreen {
             return super::help::draw(buffer, area);
         }
         write_bar(buffer, area, 0, &self.head_line(profile, head), ScreenStyle::BAR);
-        // Small terminals have no room for what is looked at.
+        // Small terminals have no room for the current view.
         let mut top = 1;
         if area.height >= 6 {
             write(buffer, area, (0, 1), &self.place_line(), ScreenStyle::FAINT);
@@ -118,7 +118,7 @@ impl TopScreen {
         format!("{when}  {rate:.0}/s  kernel {kernel:.1}%  {event}  {}", head.target)
     }
 
-    /// What is looked at: view, subject, zoom, filter.
+    /// Line with the current view, subject, zoom and filter.
     fn place_line(&self) -> String {
         let mut text = match self.view {
             ScreenView::Table => self.subject.name().to_owned(),

@@ -23,7 +23,7 @@ struct FlameBox {
 
 impl TopScreen {
     pub(super) fn draw_flames(&mut self, profile: &LiveProfile, buffer: &mut Buffer, area: Rect) {
-        // One line says what is chosen.
+        // One line shows the chosen node.
         let lines = area.height.saturating_sub(1);
         self.room = usize::from(lines);
         let Some((tree, root, at)) = self.flame_nodes() else { return };

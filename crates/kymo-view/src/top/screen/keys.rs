@@ -1,4 +1,4 @@
-//! What keys do.
+//! Keys of the screen.
 
 use kymo_analysis::live_profile::{FunctionId, LiveProfile, NodeKind, TaskZoom};
 
@@ -22,7 +22,7 @@ pub enum TopKey {
     Backspace,
 }
 
-/// What somebody else has to do.
+/// Action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScreenAction {
     /// Nothing: draw it.

@@ -21,7 +21,7 @@ pub use code::{CodeLine, CodeScreen};
 pub use draw::{ScreenHead, ScreenStyle};
 pub use keys::{ScreenAction, TopKey};
 
-/// What is drawn.
+/// View of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenView {
     /// Rows of numbers.
@@ -34,7 +34,7 @@ pub enum ScreenView {
     Code,
 }
 
-/// What the rows of the table are about.
+/// Subject of the table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowSubject {
     /// Keys as they were asked for: functions, if nothing else was.
@@ -61,14 +61,14 @@ impl RowSubject {
     }
 }
 
-/// A span of time that is looked at while samples go on to come.
+/// A span of time that stays in view while samples continue to arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrozenTime {
     /// From, and up to before.
     pub times: (u64, u64),
 }
 
-/// The state of the screen: what is looked at, and what was found of it last.
+/// The state of the screen: the current view, and the last results for it.
 #[derive(Debug)]
 pub struct TopScreen {
     view: ScreenView,
@@ -99,7 +99,7 @@ pub struct TopScreen {
     /// Nodes whose state is not the one that their weight gives them.
     toggled: FxHashSet<Vec<NodeKind>>,
     tree_rows: Vec<call_tree::TreeRow>,
-    /// Of the flame graph: the node that fills its width, and the chosen one.
+    /// Node of the flame graph that fills its width, and the chosen one.
     flame_root: Vec<NodeKind>,
     flame_at: Vec<NodeKind>,
     code: Option<CodeScreen>,
@@ -235,7 +235,7 @@ impl TopScreen {
         }
     }
 
-    /// What is drawn.
+    /// Returns the current view.
     pub fn view(&self) -> ScreenView {
         self.view
     }

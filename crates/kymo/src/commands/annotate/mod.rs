@@ -29,13 +29,13 @@ use source::SourceTexts;
 /// Flags of `kymo annotate`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-kymo annotate                     the three functions that cost most\n  \
-kymo annotate memcpy -M intel     one function, with the destination first\n  \
+kymo annotate                     the three hottest functions\n  \
+kymo annotate memcpy -M intel     one function, destination operand first\n  \
 kymo annotate -d libc.so.6 'str*' all functions with that prefix")]
 pub(crate) struct Args {
     #[command(flatten)]
     source: RecordingArgs,
-    /// Functions to show (names or globs); the hottest ones where none is named
+    /// Functions to show (names or globs) [default: the hottest]
     #[arg(value_name = "SYMBOL")]
     symbols: Vec<String>,
     /// Function to show
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     symbol: Vec<String>,
     #[command(flatten)]
     chosen: SampleArgs,
-    /// Number of functions to show where none is named
+    /// Number of functions to show if none is named
     #[arg(long, value_name = "N", default_value_t = 3)]
     top: usize,
     /// Plain text (the only output mode)
@@ -52,35 +52,37 @@ pub(crate) struct Args {
     /// Syntax of operands: att or intel
     #[arg(short = 'M', long, value_name = "STYLE", default_value = "att")]
     disassembler_style: Style,
-    /// Leave out the source
+    /// Do not show source lines
     #[arg(long)]
     no_source: bool,
-    /// Show file and line of each piece of the source
+    /// Show file and line of each source block
     #[arg(short = 'l', long)]
     print_line: bool,
-    /// Show whole paths of source files
+    /// Show full paths of source files
     #[arg(short = 'P', long)]
     full_paths: bool,
-    /// Look for sources with absolute paths below this path first, which is put before theirs
+    /// Prepend this path to absolute source paths
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
-    /// Leave out the first N directories of their paths before that
+    /// Strip the first N directories of source paths before adding --prefix
     #[arg(long, value_name = "N", default_value_t = 0, requires = "prefix")]
     prefix_strip: usize,
-    /// Show the bytes of instructions
+    /// Show instruction bytes
     #[arg(short = 'A', long)]
     asm_raw: bool,
     /// Base of the percentages
     #[arg(long, value_name = "TYPE", default_value = "local-period")]
     percent_type: PercentOf,
-    /// Leave out functions with less than this percentage of all samples, and of the summary what
-    /// has less of a function [default: the summary's is 0.5]
+    /// Hide functions below this percentage of all samples
+    ///
+    /// Also hides summary lines below this percentage of their function [default: 0.5 for the
+    /// summary].
     #[arg(long, value_name = "PERCENT")]
     percent_limit: Option<f64>,
-    /// Show numbers of samples
+    /// Show the number of samples
     #[arg(short = 'n', long)]
     show_nr_samples: bool,
-    /// Show sums of periods
+    /// Show the sum of periods
     #[arg(long, conflicts_with = "show_nr_samples")]
     show_total_period: bool,
     /// Skip functions whose code is missing
@@ -100,22 +102,22 @@ pub(crate) struct Args {
 /// The value of --percent-type.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum PercentOf {
-    /// Of the function's weight
+    /// Share of the function's weight
     LocalPeriod,
-    /// Of the weight of all samples
+    /// Share of the weight of all samples
     GlobalPeriod,
-    /// Of the function's samples
+    /// Share of the function's samples
     LocalHits,
-    /// Of all samples
+    /// Share of all samples
     GlobalHits,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Style {
-    /// Source first
+    /// Source operand first
     #[value(alias = "att-mnemonic")]
     Att,
-    /// Destination first
+    /// Destination operand first
     #[value(alias = "intel-mnemonic")]
     Intel,
 }
@@ -183,7 +185,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     let damage = profile.stats.damaged.as_ref();
-    let damage = damage.map(|d| format!("{d}; what came before is counted"));
+    let damage = damage.map(|d| format!("{d}; everything before it is counted"));
     let status = exit::status(path.display(), damage.as_deref(), &ledger, args.strict);
     Ok(if shown == 0 { ExitCode::FAILURE } else { status })
 }
@@ -255,7 +257,7 @@ fn choose<'a>(
     Ok(found)
 }
 
-/// Why a function is not shown.
+/// Reason why a function is not shown.
 enum Shown {
     Output(std::io::Error),
     Not(String),

@@ -1,5 +1,5 @@
-//! Lines of source files. A file that is not there, or changed since the binary
-//! was made, is told.
+//! Lines of source files. A file that is missing, or changed since the binary was built, is
+//! reported.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -10,15 +10,15 @@ use rustc_hash::FxHashMap;
 /// Larger files are no sources.
 const LIMIT: u64 = 16 << 20;
 
-/// Where a source file is, by its path when it was compiled.
+/// Finds a source file by its path at compile time.
 pub(super) type Find = Box<dyn Fn(&str) -> Option<PathBuf>>;
 
 /// Source files that were read.
 pub(super) struct SourceTexts {
-    /// Where a file is: on this machine, under another root, on a server.
+    /// Finds a file: on this machine, under another root, on a server.
     find: Find,
     files: FxHashMap<String, Option<Vec<String>>>,
-    /// When the binary was made, as far as its file says.
+    /// Modification time of the binary, from its file.
     made: Option<SystemTime>,
     /// Files that are not there.
     pub(super) missing: Vec<String>,

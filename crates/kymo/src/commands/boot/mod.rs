@@ -1,5 +1,5 @@
-//! `kymo boot`: what makes a boot slow. `prepare` says what the kernel must trace, `record` saves
-//! it after the boot, `report` shows the critical path.
+//! `kymo boot`: analysis of a slow boot. `prepare` prints what the kernel must trace, `record`
+//! saves it after the boot, `report` shows the critical path.
 
 mod prepare;
 mod record;
@@ -12,13 +12,13 @@ use clap::Subcommand;
 /// Flags of `kymo boot`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-The kernel traces its own boot if its command line says so: initcalls, modules, switches and wake-ups
-of tasks, work items, program starts, requests of disks. The report is one critical path from the first
-event to the first process (--until: to another program), each part named by what its task did and by
-the device it waited for, and says how far disks and their hosts worked at the same time.
+With the right parameters the kernel traces its own boot: initcalls, modules, task switches and
+wake-ups, work items, program starts and disk requests. The report shows the critical path from the
+first event to the first process (or, with --until, to another program or unit): what each task did,
+which device it waited for, and to what extent disks and their hosts were probed in parallel.
 
 EXAMPLES
-  kymo boot prepare                    the parameters; --apply adds them to GRUB's
+  kymo boot prepare                    print the parameters; --apply adds them to GRUB
   kymo boot record -o boot             after the reboot: boot/trace.dat, dmesg, units
   kymo boot report boot
   kymo boot report boot --until sshd
@@ -30,9 +30,9 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Say or set the kernel parameters that trace a boot
+    /// Print or set the kernel parameters that trace a boot
     Prepare(prepare::Args),
-    /// Save what the kernel traced of its boot, its messages, and systemd's times of units
+    /// Save the trace of the boot, kernel messages, and unit times of systemd
     Record(record::Args),
     /// Show the critical path of a boot, or compare two
     Report(Box<report::Args>),

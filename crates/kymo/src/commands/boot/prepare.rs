@@ -13,25 +13,25 @@ use crate::args::values::bytes;
 /// Flags of `kymo boot prepare`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Events that this kernel does not have are left out: those of modules are there when the module is, and
-cannot be named on the command line; scsi_mod that is a module has none at boot, and its disks are told
-by requests of block devices. initcall_debug and dyndbg make the kernel say, into the trace, too, which
-devices its drivers probe and which functions it calls asynchronously.
+Events that this kernel lacks are omitted. Events of modules do not exist until the module is loaded
+and cannot be set on the command line; with a modular scsi_mod, disks are identified by their block
+requests instead. initcall_debug and dyndbg make the kernel log device probes and asynchronous
+calls, also into the trace.
 
 EXAMPLES
   kymo boot prepare
   kymo boot prepare --apply && update-grub && reboot")]
 pub(super) struct Args {
-    /// Add the parameters to GRUB_CMDLINE_LINUX in GRUB's file; its copy is FILE.kymo-copy
+    /// Add the parameters to GRUB_CMDLINE_LINUX (backup: FILE.kymo-copy)
     #[arg(long)]
     apply: bool,
-    /// GRUB's file
+    /// GRUB's configuration file
     #[arg(long, value_name = "FILE", default_value = "/etc/default/grub", requires = "apply")]
     file: PathBuf,
-    /// Room in the ring for each CPU
+    /// Size of each CPU's ring buffer
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "64M")]
     buffer_size: u64,
-    /// Stacks of the kernel, too: they name what is waited for, and take most of the ring
+    /// Also record kernel stacks, which show causes of waits but need most of the buffer
     #[arg(short = 'g', long)]
     stacks: bool,
 }
@@ -110,7 +110,7 @@ fn with_parameters(text: &str, parameters: &str) -> anyhow::Result<String> {
         Some(quote) => value.strip_prefix(quote).and_then(|v| v.strip_suffix(quote)),
         None => (!value.contains([' ', '#', '\\', '$'])).then_some(value),
     };
-    let inner = inner.context("its GRUB_CMDLINE_LINUX is no plain text: add them by hand")?;
+    let inner = inner.context("its GRUB_CMDLINE_LINUX is not plain text: add them manually")?;
     let quote = quote.unwrap_or('"');
     *line = format!("{VARIABLE}{quote}{}{quote}", format!("{inner} {parameters}").trim());
     Ok(lines.join("\n") + "\n")
@@ -131,6 +131,6 @@ mod tests {
         assert_eq!(new("GRUB_CMDLINE_LINUX='x'").unwrap(), "GRUB_CMDLINE_LINUX='x a=b c'\n");
         assert!(new("X=1\n").unwrap_err().contains("no GRUB_CMDLINE_LINUX"));
         assert!(new("GRUB_CMDLINE_LINUX=\"trace_event=x\"").unwrap_err().contains("already"));
-        assert!(new("GRUB_CMDLINE_LINUX=\"x\" # y").unwrap_err().contains("no plain text"));
+        assert!(new("GRUB_CMDLINE_LINUX=\"x\" # y").unwrap_err().contains("not plain text"));
     }
 }

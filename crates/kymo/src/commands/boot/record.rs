@@ -19,13 +19,13 @@ const PROPERTIES: &str =
 /// Flags of `kymo boot record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Ends the trace that the kernel's command line began, and takes it out of the ring: DIR/trace.dat;
-DIR/dmesg has the kernel's messages, DIR/units what systemd says of its units, where it runs.
+Stops the boot trace and saves it as DIR/trace.dat, the kernel messages as DIR/dmesg, and, with
+systemd, unit times as DIR/units.
 
 EXAMPLES
   kymo boot record -o boot")]
 pub(super) struct Args {
-    /// Directory to make
+    /// Directory to create
     #[arg(short = 'o', long, value_name = "DIR", default_value = "boot")]
     output: PathBuf,
 }
@@ -34,8 +34,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let line = SystemRoot::machine().kernel_command_line().unwrap_or_default();
     if !line.split_whitespace().any(|word| word.starts_with("trace_event=")) {
         bail!(
-            "the kernel was not told to trace its boot: /proc/cmdline has no trace_event=; `kymo \
-             boot prepare` says what to add"
+            "the kernel did not trace its boot: /proc/cmdline has no trace_event=; `kymo boot \
+             prepare` prints what to add"
         );
     }
     let tracefs = tracing::open()?;
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What systemd says of its units, where it runs.
+/// Returns systemd's data about its units, if it runs.
 fn units() -> anyhow::Result<Option<Vec<u8>>> {
     if !SystemRoot::machine().has_systemd() {
         return Ok(None);

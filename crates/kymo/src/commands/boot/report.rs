@@ -5,22 +5,26 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_analysis::boot::{BootConfig, BootReport, boot_notes, compare_boots, report_boot};
+use kymo_analysis::boot::{
+    BootConfig, BootReport, UnitTime, boot_notes, compare_answer, compare_boots, report_boot,
+};
 use kymo_analysis::critical_path::PathTarget;
 use kymo_events::EventSource;
 use kymo_symbols::ResolverOptions;
 use kymo_view::Ledger;
-use kymo_view::boot::{BootComparison, BootView, UnitTime};
+use kymo_view::boot::{BootComparison, BootView};
 use kymo_view::units::TimeUnits;
 
 use super::super::analysis::stdout;
+use crate::args::tables::{MainTable, TableArgs};
 use crate::exit;
 
 /// Flags of `kymo boot report`.
 #[derive(clap::Args)]
+#[command(mut_arg("limit", |limit| limit.short('E').visible_alias("entries")))]
 #[command(after_help = "\
-A recording is a directory of `kymo boot record`, or a file with the same events of any format, such as
-of `kymo trace -o x.dat -e initcall,module,sched,workqueue,scsi`.
+Reads a directory of `kymo boot record`, or a file of any format with the same events, for example
+from `kymo trace -o x.dat -e initcall,module,sched,workqueue,scsi`.
 
 EXAMPLES
   kymo boot report boot
@@ -33,22 +37,20 @@ pub(super) struct Args {
     /// The boot
     #[arg(value_name = "DIR|FILE", default_value = "boot", conflicts_with = "compare")]
     boot: PathBuf,
-    /// Compare two boots: what became faster or slower
+    /// Compare two boots
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     compare: Vec<PathBuf>,
-    /// The path ends when this program starts, or when this unit of systemd is active (without it:
-    /// when the first process starts)
+    /// End of the path: start of a program or activation of a systemd unit [default: first process]
     #[arg(long, value_name = "NAME")]
     until: Option<String>,
-    /// Thread of the path
+    /// Thread to analyze
     #[arg(long, value_name = "TID", conflicts_with = "comm")]
     tid: Option<u32>,
-    /// The task with this name that is there longest
+    /// Longest-lived task with this name
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
-    /// Rows of tables at most
-    #[arg(short = 'E', long, value_name = "N", default_value_t = 15)]
-    entries: usize,
+    #[command(flatten)]
+    table: TableArgs,
     /// Machine-readable output (docs/json.md)
     #[arg(long)]
     json: bool,
@@ -65,7 +67,14 @@ struct ReadBoot {
     ledger: Ledger,
 }
 
+/// Rows of tables in text.
+const ROWS: usize = 15;
+const BOOT: MainTable = MainTable { answer: "boot", table: "rows", alike: &[], aliases: &[] };
+const COMPARED: MainTable =
+    MainTable { answer: "boot_compare", table: "rows", alike: &[], aliases: &[] };
+
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.table.check(if args.compare.is_empty() { &BOOT } else { &COMPARED })?;
     if let [a, b] = args.compare.as_slice() {
         return compare(args, a, b);
     }
@@ -73,16 +82,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let view = BootView {
         report: &boot.report,
         units: &boot.units,
-        entries: args.entries,
+        entries: args.table.most(Some(ROWS)),
         times: TimeUnits::default(),
         recording: boot.source.arguments().to_owned(),
     };
     let mut out = stdout();
-    if args.json {
-        view.write_json(&mut out)?
-    } else {
-        view.write_text(&mut out, &boot.ledger)?
-    }
+    let mut answer = boot.report.answer(&boot.units);
+    args.table.write(&mut out, (&mut answer, &BOOT), (args.json, &boot.ledger), |_, out| {
+        view.write_text(out, &boot.ledger)
+    })?;
     out.flush()?;
     let status = status(args, &boot, &boot.ledger);
     Ok(if boot.report.table.paths.is_empty() { ExitCode::FAILURE } else { status })
@@ -92,19 +100,18 @@ fn compare(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
     let boots = [read(args, a)?, read(args, b)?];
     let reports = [&boots[0].report, &boots[1].report];
     if reports.iter().any(|r| r.table.paths.is_empty()) {
-        bail!("one of them has no critical path: `kymo boot report` of each says why");
+        bail!("one of them has no critical path: `kymo boot report` of each shows why");
     }
     let rows = compare_boots(reports);
     let mut ledger = Ledger::default();
     boots.iter().for_each(|boot| ledger.extend(boot.ledger.clone()));
     let names = [a, b].map(|path| path.display().to_string());
-    let view = BootComparison { reports, names, rows: &rows, entries: args.entries };
+    let view = BootComparison { reports, names, rows: &rows, entries: args.table.most(Some(ROWS)) };
     let mut out = stdout();
-    if args.json {
-        view.write_json(&mut out)?
-    } else {
-        view.write_text(&mut out, &ledger)?
-    }
+    let mut answer = compare_answer(reports, &rows);
+    args.table.write(&mut out, (&mut answer, &COMPARED), (args.json, &ledger), |_, out| {
+        view.write_text(out, &ledger)
+    })?;
     out.flush()?;
     Ok(status(args, &boots[1], &ledger))
 }

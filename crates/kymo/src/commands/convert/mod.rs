@@ -28,24 +28,26 @@ kymo convert -o profile.pb.gz                  go tool pprof -http : profile.pb.
 kymo convert -o profile.json.gz                load it at profiler.firefox.com\n  \
 kymo convert -f folded | sort -k2 -rn | head   the heaviest stacks\n  \
 kymo trace -T -o t.dat -e kmem:kmalloc -- CMD; kymo convert t.dat --weight bytes_alloc -o m.svg\n                                                 \
-who asked the kernel for memory\n  \
+kernel allocations by call chain\n  \
 kymo profile -o p.data -- CMD; kymo convert p.data --weight wall -o wall.svg\n                                                 \
-all of its time, on and off the CPU")]
+time on and off the CPU")]
 pub(crate) struct Args {
     #[command(flatten)]
     source: RecordingArgs,
-    /// Recordings to read, without -i: perf.data, trace.dat, directories of CTF traces and of
-    /// sessions; several of one machine become one result
+    /// Recordings to read; several of one machine are merged
+    ///
+    /// A perf.data, a trace.dat, or directories of CTF traces or of sessions.
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
-    /// Draw what changed since this recording, of a flame graph: frames as wide as on the larger
-    /// side, in orange what grew, in blue what shrank or vanished
+    /// Earlier recording for a differential flame graph
+    ///
+    /// Frames have the width of the larger side; orange ones grew, blue ones shrank or disappeared.
     #[arg(long, value_name = "FILE")]
     diff: Option<PathBuf>,
     /// Output format [default: by the name of the output file]
     #[arg(short, long, visible_alias = "to", value_name = "FORMAT")]
     format: Option<Format>,
-    /// Write to this file, which must not exist yet; otherwise to the standard output
+    /// File to write, which must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the output file
@@ -53,29 +55,30 @@ pub(crate) struct Args {
     force: bool,
     #[command(flatten)]
     chosen: SampleArgs,
-    /// Weight of a sample or event: `period` (what it stands for: nanoseconds of a clock, counts
-    /// of an event; a tracepoint counts as one), `samples` (one), a field of tracepoints that is
-    /// a number (FIELD or EVENT.FIELD), or the time of tasks: `on` their CPUs, `off` them (by
-    /// what they waited for, and where), or both together (`wall`), of recordings with switches:
-    /// kymo profile -o, kymo offcpu record, kymo sched record -g
+    /// Weight: `period`, `samples`, FIELD, `on`, `off` or `wall`
+    ///
+    /// `period`: the amount that a sample represents (nanoseconds of a clock, counts of an event; 1
+    /// for a tracepoint). `samples`: 1 per sample. FIELD or EVENT.FIELD: a numeric field of
+    /// tracepoints. Task time, in recordings with context switches (kymo profile -o, kymo offcpu
+    /// record, kymo sched record -g): `on` CPU, `off` CPU by cause and stack, or `wall` for both.
     #[arg(long, value_name = "WHAT", default_value = "period")]
     weight: SampleWeight,
     /// Group stacks by task
     #[arg(long, value_name = "BY")]
     split: Option<SplitBy>,
-    /// Show functions that the compiler inlined, from debugging information (this is the default)
+    /// Show inlined functions, from debugging information [default]
     #[arg(long, overrides_with = "no_inline")]
     inline: bool,
-    /// Show no inlined functions and source lines
+    /// Do not show inlined functions and source lines
     #[arg(long)]
     no_inline: bool,
-    /// Title of a flame graph; default: the recorded command
+    /// Title of a flame graph [default: the recorded command]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// Leave frames of less than this percentage out of a flame graph
+    /// Omit frames below this percentage from a flame graph
     #[arg(long, value_name = "PERCENT", default_value_t = 0.04)]
     percent_limit: f64,
-    /// Leave out `_[k]` and `_[i]` behind functions of the kernel and inlined ones in folded stacks
+    /// Omit `_[k]` (kernel) and `_[i]` (inlined) suffixes in folded stacks
     #[arg(long)]
     no_marks: bool,
     /// Exit with status 3 if anything could make the result wrong
@@ -86,9 +89,9 @@ pub(crate) struct Args {
 /// Formats of other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// One line for each stack, as stackcollapse-perf makes them (.folded)
+    /// One line per stack, as from stackcollapse-perf (.folded)
     Folded,
-    /// A flame graph that browsers zoom and search in (.svg)
+    /// Interactive flame graph (.svg)
     #[value(alias = "svg")]
     Flamegraph,
     /// For pprof (.pb.gz)
@@ -97,16 +100,16 @@ enum Format {
     Firefox,
     /// For speedscope.app (.speedscope.json)
     Speedscope,
-    /// CPUs, waits, system calls and samples over time, for ui.perfetto.dev and chrome://tracing
+    /// For ui.perfetto.dev and chrome://tracing: CPUs, waits, system calls and samples
     /// (.trace.json)
     Chrome,
-    /// The same as Perfetto's own format: process tree, ftrace events, slices, samples
-    /// (.perfetto-trace, .pftrace)
+    /// For ui.perfetto.dev: process tree, ftrace events, slices, samples (.perfetto-trace,
+    /// .pftrace)
     Perfetto,
 }
 
 impl Format {
-    /// What the name of the output says.
+    /// Derives the format from the name of the output.
     fn of(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?;
         let ends = [
@@ -126,7 +129,7 @@ impl Format {
         ends.into_iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| format)
     }
 
-    /// How tasks are told apart unless it is stated.
+    /// Default task separation of the format.
     fn split(self) -> SplitBy {
         match self {
             Format::Folded | Format::Flamegraph | Format::Pprof => SplitBy::Comm,
@@ -156,16 +159,16 @@ impl Format {
     }
 }
 
-/// What tells tasks apart.
+/// Property by which tasks are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum SplitBy {
-    /// Nothing: all samples together
+    /// All samples together
     None,
-    /// Their names
+    /// By task name
     Comm,
-    /// Their processes
+    /// By process
     Pid,
-    /// Their threads
+    /// By thread
     Tid,
 }
 
@@ -270,7 +273,7 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
         (finding.bundle.is_some(), "--bundle"),
     ] {
         if given {
-            bail!("{flag} is for perf.data: what is recorded here has no code of programs");
+            bail!("{flag} needs a perf.data: this recording has no user-space code");
         }
     }
     if finding.vmlinux.is_some() && has_kernels {
@@ -350,7 +353,8 @@ fn look(args: &Args, stacks: &Stacks) -> flame::Look {
     flame::Look { title, unit, least: args.percent_limit }
 }
 
-/// When the recordings were written, as far as their files say, less their length.
+/// Start time of the recordings: the time at which they were written, from their files, less their
+/// length.
 fn recorded(paths: &[PathBuf], span: Option<(u64, u64)>) -> Option<u64> {
     let written =
         |path: &PathBuf| std::fs::metadata(path).ok().filter(|m| m.is_file())?.modified().ok();

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::bail;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kymo_analysis::tracks::{TrackConfig, read_tracks};
+use kymo_analysis::tracks::{TrackConfig, TrackTask, read_tracks};
 use kymo_events::{ClassOrigin, EventPass, EventSelection, EventSource};
-use kymo_model::NoteKind;
+use kymo_model::{NoteKind, counted};
 use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
 use kymo_view::export::{chrome, perfetto};
@@ -67,6 +67,15 @@ pub(super) fn convert(
     if tracks.sched.machine.counts.switches == 0 {
         let advice = "record them: -e sched:sched_switch -e sched:sched_waking";
         let fact = "CPUs and waits are missing: there are no sched_switch events";
+        ledger.tell(NoteKind::Events, fact, Some(advice.into()));
+    }
+    let is_unknown = |task: &&TrackTask| task.tid != 0 && task.pid.is_none();
+    let unknown = tracks.tasks.iter().filter(is_unknown).count();
+    if unknown > 0 {
+        // A trace.dat has thread ids alone.
+        let threads = counted(unknown as u64, "thread", "threads");
+        let fact = format!("the process of {threads} is not known: each is shown as its own");
+        let advice = "record the start of tasks: -e task:task_newtask -e sched:sched_process_exec";
         ledger.tell(NoteKind::Events, fact, Some(advice.into()));
     }
     output::write(args.output.as_deref(), args.force, &mut |out: &mut dyn Write| {

@@ -35,9 +35,8 @@ use crate::commands::program_run::{RunTarget, follow_program, percent, say_costs
 /// Flags of `kymo count`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Fields are those of the event (kymo list -v EVENT shows them); comm, pid, tid, cpu, uid, cgroup, stack,
-ustack and event are known of each. Keys that point to text (char *) are that text; elsewhere, and for
-buffers, it is written str(FIELD).
+Fields are those of the event (see kymo list -v EVENT), and comm, pid, tid, cpu, uid, cgroup, stack,
+ustack and event. Keys of type char * are read as strings; use str(FIELD) elsewhere and for buffers.
 
 EXAMPLES
   kymo count -e raw_syscalls:sys_enter --by comm --top 10
@@ -53,31 +52,31 @@ EXAMPLES
   kymo count -u 'shop:*' --by pid -i 1000
   kymo count -u -- make test")]
 pub(crate) struct Args {
-    /// Events: SYSTEM:NAME with wildcards, software events, probes (kprobe:vfs_read), or tracepoints
-    /// of programs, PROVIDER:NAME (ust:PROVIDER:NAME where the kernel has such a system, too)
+    /// Events: SYSTEM:NAME with wildcards, software events, probes (kprobe:vfs_read), or user-space
+    /// tracepoints PROVIDER:NAME (ust:PROVIDER:NAME if ambiguous)
     #[arg(short = 'e', long, value_name = "EVENT", value_delimiter = ',')]
     event: Vec<String>,
-    /// Show counters and histograms inside programs (PROVIDER:NAME with * and ?; all if none is
-    /// named) as they are; with a command or -i, what comes meanwhile
+    /// Show counters and histograms in programs (PROVIDER:NAME with * and ?) [default: all]; with a
+    /// command or -i, their changes
     #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',',
           num_args = 0..=1, default_missing_value = "*",
           conflicts_with_all = ["event", "filter", "Measure", "show_program", "no_bpf"])]
     user_events: Option<Vec<String>>,
-    /// With -u: once they are shown, remove counters of programs that were killed
+    /// With -u: afterwards remove counters of killed programs
     #[arg(long, requires = "user_events")]
     forget: bool,
     /// Count only events with matching fields
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
-    /// Count by these fields; with -u by pid or comm
+    /// Count by these fields; with -u: pid or comm
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     by: Vec<String>,
     #[command(flatten)]
     measure: Measure,
-    /// Entries to show at most, largest first; 0 is all
+    /// Maximum number of entries, largest first; 0: all
     #[arg(long, value_name = "N", default_value = "20")]
     top: u32,
-    /// Show what came in each interval of these milliseconds
+    /// Show the counts of each interval of MS milliseconds
     #[arg(short = 'i', long, value_name = "MS")]
     interval: Option<u64>,
     /// Stop after MS milliseconds
@@ -89,41 +88,40 @@ pub(crate) struct Args {
     /// Count events of all processes while the command runs
     #[arg(short = 'a', long)]
     all: bool,
-    /// Count in user space, on events out of rings, as without the right to run programs in the
-    /// kernel
+    /// Count in user space, without BPF, as for users without permission
     #[arg(long)]
     no_bpf: bool,
-    /// Say before attaching how often each probe fires now, and what it will cost
+    /// Report the current rate and the estimated cost of each probe before attaching
     #[arg(long, conflicts_with = "user_events")]
     preflight: bool,
-    /// Detach when the programs take more than that share of a CPU
+    /// Detach if the BPF programs use more than PERCENT of a CPU
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "user_events")]
     budget: Option<f64>,
-    /// Size of each of these rings, in pages or with a suffix B, K, M, G
+    /// Size of each ring buffer, in pages or with a suffix B, K, M, G
     #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring)]
     mmap_pages: Option<Ring>,
-    /// Write JSON: an object, or one a line for each interval
+    /// Print a JSON object, or one per line for each interval
     #[arg(long)]
     json: bool,
-    /// Show the program that the flags become, and do not run it
+    /// Show the generated program without running it
     #[arg(long)]
     show_program: bool,
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     strict: bool,
-    /// Command to run; its events are counted, and those of its children (-a: all)
+    /// Command to run and count, with its children (-a: count all processes)
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// What is measured, if not how many.
+/// Measured value, if not the number of events.
 #[derive(clap::Args, Default)]
 #[group(multiple = false)]
 struct Measure {
-    /// Histogram of a field by powers of two
+    /// Histogram of a field with power-of-two buckets
     #[arg(long, value_name = "FIELD")]
     hist: Option<String>,
-    /// Histogram of a field in equal steps
+    /// Histogram of a field with equal buckets
     #[arg(long, value_name = "FIELD:FROM:TO:STEP")]
     lhist: Option<String>,
     /// Sum of a field
@@ -242,7 +240,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             let (running, signals) = *run;
             let running = follow_program(running, &mut target, &signals, &mut sinks)?;
             end.set(Some(Instant::now()));
-            // From here on a second Ctrl-C ends at once.
+            // From here on a second Ctrl-C ends immediately.
             drop(signals);
             running.finish(&mut sinks)?
         }
@@ -297,7 +295,7 @@ enum Counting {
     Rings { run: Box<RingRun>, reason: UserSpaceReason, notes: Vec<Note> },
 }
 
-/// What is counted, and for whom.
+/// Arguments of a count: the request and its target.
 struct CountOpening<'a> {
     request: &'a CountRequest,
     pid: Option<u32>,
@@ -360,8 +358,8 @@ impl CountOpening<'_> {
         }
     }
 
-    /// In user space: as in the kernel, or if that may not be watched, by what the kernel tells
-    /// of the command's own tasks.
+    /// In user space: as in the kernel, or if that is not permitted, by the events of the command's
+    /// own tasks.
     fn in_rings(
         &self,
         reason: UserSpaceReason,
@@ -436,7 +434,7 @@ struct CountScreen<'a> {
     is_json: bool,
     columns: Option<usize>,
     begin: Instant,
-    /// When counting ended: detaching takes a while.
+    /// End of counting: detaching takes a while.
     end: &'a Cell<Option<Instant>>,
     maps: Vec<CountedMap>,
     /// The result at the interval before, of a measure that only grows.

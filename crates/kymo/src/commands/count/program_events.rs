@@ -22,7 +22,7 @@ use super::{Args, CountScreen};
 
 /// Names events of programs whatever systems the kernel has.
 const PREFIX: &str = "ust:";
-/// The most keys that are told apart.
+/// The most keys that are distinguished.
 const MOST_KEYS: usize = 1 << 20;
 /// Slowest latencies that are kept.
 const WORST: usize = 5;
@@ -78,15 +78,14 @@ pub(super) fn run(
     let is_timed = args.interval.is_some() || args.timeout.is_some();
     if args.show_program || is_timed || args.preflight || args.budget.is_some() {
         bail!(
-            "{}: the kernel has no such events, so they are taken for those of programs; these \
-             are counted by kymo, not by a program in the kernel: --show-program, -i, --timeout, \
-             --preflight and --budget are not for them",
+            "{}: no such event of the kernel (kymo list); events of programs are counted without \
+             --show-program, -i, --timeout, --preflight and --budget",
             names.join(", ")
         );
     }
     let is_latency = matches!(request.measure, CountMeasure::Latency(_));
     if is_latency && !request.events.is_empty() {
-        bail!("--latency names its events itself: leave out -e");
+        bail!("--latency already sets the events: remove -e");
     }
     if is_latency && request.filter.is_some() {
         bail!("--latency of events of programs takes no --filter");
@@ -156,7 +155,7 @@ fn ledger_note(note: &LiveNote) -> Note {
     }
 }
 
-/// What is counted under one key.
+/// Values counted under one key.
 #[derive(Default)]
 struct Measured {
     keys: Vec<ProgramValue>,

@@ -1,5 +1,5 @@
-//! `kymo count -u`: what counters and histograms inside programs have come to, or come to while a
-//! command runs or from interval to interval.
+//! `kymo count -u`: what counters and histograms inside programs have come to, or come to counters
+//! of a command or from interval to interval.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "pid" => by_pid = true,
             "comm" => by_comm = true,
             "key" => {}
-            word => bail!("counters of programs are told apart by pid and comm, not by {word:?}"),
+            word => bail!("counters of programs are grouped by pid and comm, not by {word:?}"),
         }
     }
     // Each program has a few files open here.
@@ -76,7 +76,7 @@ fn follow(screen: &mut CounterScreen<'_>, target: &mut RunTarget) -> anyhow::Res
             && Instant::now() >= at
         {
             screen.show_interval()?;
-            // One that took too long is no reason for several at once.
+            // One that took too long must not cause several in a row.
             next = Some((at + interval).max(Instant::now()));
         }
         let left = next.map(|at| at.saturating_duration_since(Instant::now()));
@@ -90,7 +90,7 @@ struct CounterScreen<'a> {
     args: &'a Args,
     watch: CounterWatch,
     by: (bool, bool),
-    /// When this interval began; none: counters are shown as they are.
+    /// Start of this interval; none: counters are shown as they are.
     begin: Option<Instant>,
     /// Sums when this interval began.
     before: CounterTotals,
@@ -150,7 +150,7 @@ impl CounterScreen<'_> {
     }
 }
 
-/// What was counted without its key.
+/// Adds a warning about counts under keys that found no room.
 fn note_other_keys(totals: &CounterTotals, ledger: &mut Ledger) {
     let mut counters: Vec<(&str, u32, u64)> = Vec::new();
     let others = |under: &CountedUnder| *under == CountedUnder::OtherKeys;

@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         run_word: "run",
         trees: Vec::new(),
     };
-    show(args, &report, &ledger, sides.damage())
+    show(args, report, &ledger, sides.damage())
 }
 
 /// Reads a file up to the limit: its size is not known of a pipe.

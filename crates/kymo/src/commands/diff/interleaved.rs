@@ -41,7 +41,7 @@ struct Side {
     counts: Vec<Vec<(String, &'static str, f64)>>,
 }
 
-/// How runs are recorded, on both sides alike.
+/// Recorder of runs, the same for both sides.
 struct Recorder<'a> {
     args: &'a Args,
     directory: PathBuf,
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let is_over = recorder.began.elapsed() >= args.max_time;
         let is_open = args.until == Some(Until::Decided) && !is_decided(&report);
         if !is_open || is_over {
-            return show(args, &report, &ledger, read.damage());
+            return show(args, report, &ledger, read.damage());
         }
         wanted += STEP;
     }
@@ -207,7 +207,7 @@ impl Recorder<'_> {
                 };
                 let summary = record(&options)?;
                 for note in summary.ledger_notes(&options) {
-                    // The recording itself tells of the others when it is read.
+                    // The recording itself reports the others when it is read.
                     if matches!(
                         note.kind,
                         NoteKind::Frequency

@@ -19,11 +19,12 @@ use kymo_events::{EventSelection, EventSource};
 use kymo_model::NoteKind;
 use kymo_record::CallGraph;
 use kymo_view::Ledger;
-use kymo_view::diff::DiffReport;
+use kymo_view::diff::{DiffReport, RowLimit};
 use kymo_view::report::DiffComputation;
 
 use crate::args::events::EventSelectionArgs;
 use crate::args::symbols::SymbolArgs;
+use crate::args::tables::{MainTable, TableArgs};
 use crate::args::values::call_graph;
 use crate::called_name::CalledName;
 use crate::commands::page_command::become_view_since;
@@ -35,9 +36,13 @@ const FAILED: u8 = 4;
 const UNDECIDED: u8 = 5;
 /// Functions of a quantity that are shown.
 const ROWS: usize = 12;
+const CHANGES: MainTable = MainTable { answer: "diff", table: "changes", alike: &[], aliases: &[] };
 
 /// Flags of `kymo diff`.
 #[derive(clap::Args)]
+#[command(mut_arg("sort", |sort| {
+    sort.help("Sort by columns (see docs/json.md); in perf's columns by keys [default: dso,symbol]")
+}))]
 #[command(after_help = "\
 EXAMPLES
   kymo diff before.data after.data
@@ -47,80 +52,83 @@ EXAMPLES
 
 Exit status with --gate: 0 passed, 4 failed, 5 undecided.")]
 pub(crate) struct Args {
-    /// Recording before and recording after, each cut into blocks of time; --before and --after
-    /// name several runs of each
+    /// Recording of the old and of the new version
+    ///
+    /// Each is split into time blocks; use --before and --after for several runs of each.
     #[arg(value_name = "FILE", conflicts_with_all = ["before", "after"])]
     files: Vec<PathBuf>,
-    /// Recordings before, one for each run
+    /// Recordings of the old version, one per run
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "after")]
     before: Vec<PathBuf>,
-    /// Recordings after, one for each run
+    /// Recordings of the new version, one per run
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
     after: Vec<PathBuf>,
-    /// Compare the rows of another command's table: --of 'offcpu report' (with its own options in
-    /// the quotes)
+    /// Compare the table of another command: --of 'offcpu report'
+    ///
+    /// Its options go inside the quotes.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = [
         "run", "compute", "view", "save", "against", "per", "cpu_only", "exact_names", "no_inline",
         "comms", "dsos", "events", "time", "pid", "tid", "cpu",
     ])]
     of: Option<String>,
-    /// Save the sums of FILEs, one for each run, as a baseline (Parquet, without stacks)
+    /// Save the totals of FILEs, one per run, as a baseline
     #[arg(long, value_name = "BASE", conflicts_with_all = ["before", "after", "run", "compute"])]
     save: Option<PathBuf>,
-    /// Compare FILEs, one for each run, with this baseline
+    /// Compare FILEs, one per run, with this baseline
     #[arg(long, value_name = "BASE", conflicts_with_all = ["before", "after", "run", "compute", "save"])]
     against: Option<PathBuf>,
-    /// Record two commands in turns and compare them: -- ./old ARGS -- ./new ARGS
+    /// Record two commands alternately and compare them
     #[arg(long, conflicts_with_all = ["files", "before", "after", "per", "compute"])]
     run: bool,
-    /// Runs of each command, of --run
+    /// Runs of each command with --run
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     runs: usize,
-    /// Add runs until the verdict is decided, or --max-time is over
+    /// Add runs until the verdict is decided, or --max-time
     #[arg(long, value_name = "WHEN", requires = "run")]
     until: Option<Until>,
-    /// Start no further run after this many seconds, of --run
+    /// With --run: start no new run after this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     max_time: Duration,
-    /// Keep the recordings of --run in this directory; of -c, the number of the recording that
-    /// entries are in the order of (0: the first one)
+    /// Keep the recordings of --run in this directory; with -c: sort by recording N (0: the first)
     #[arg(short, long, visible_alias = "order", value_name = "DIR|N")]
     output: Option<PathBuf>,
-    /// Count these events in place of recording, of --run
+    /// Count these events instead of recording, with --run
     #[arg(long, value_name = "EVENTS", value_delimiter = ',', requires = "run")]
     stat: Vec<String>,
-    /// Samples per second, of --run
+    /// With --run: samples per second
     #[arg(long, value_name = "N", requires = "run")]
     freq: Option<u64>,
-    /// Run both commands on these CPUs only (`1`, `2-3`), of --run
+    /// With --run: run both commands on these CPUs only (`1`, `2-3`)
     #[arg(long, value_name = "LIST", requires = "run")]
     pin: Option<String>,
-    /// Recording of call chains, of --run: fp or dwarf[,BYTES]
+    /// With --run: call chain recording mode, fp or dwarf[,BYTES]
     #[arg(long, value_name = "MODE", value_parser = call_graph, requires = "run")]
     call_graph: Option<CallGraph>,
-    /// Compare runs that end with another status than 0
+    /// Also compare runs with a nonzero exit status
     #[arg(long, requires = "run")]
     ignore_failure: bool,
-    /// Unit of work that amounts are per: `run`, `second`, or an event of the recordings
+    /// Unit of work: `run`, `second`, or an event of the recordings
     #[arg(long, value_name = "UNIT")]
     per: Option<Per>,
-    /// Largest change that counts as none, in percent
+    /// Largest change treated as no change, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     margin: f64,
-    /// Bound on a change: `self:FUNCTION < +5%`, `total:FUNCTION`, `offcpu:FUNCTION`, `total`,
-    /// `offcpu`, `elapsed`; patterns match several functions
+    /// Bound on a change: `self:FUNCTION < +5%`, `total < +2%`
+    ///
+    /// Quantities: `self:FUNCTION`, `total:FUNCTION`, `offcpu:FUNCTION`, `total`, `offcpu`,
+    /// `elapsed`; patterns match several functions.
     #[arg(long, value_name = "BOUND")]
     gate: Vec<Gate>,
-    /// Judge gates although one side was recorded after the other
+    /// Apply gates even if one side was recorded after the other
     #[arg(long, requires = "gate")]
     accept_sequential: bool,
     /// Compare time on CPU only
     #[arg(long)]
     cpu_only: bool,
-    /// Compare names as they are, with what the compiler appends (`.isra.0`, `.llvm.123`)
+    /// Keep compiler suffixes of names (`.isra.0`, `.llvm.1`)
     #[arg(long)]
     exact_names: bool,
-    /// Show no inlined functions
+    /// Do not show inlined functions
     #[arg(long)]
     no_inline: bool,
     /// Only tasks with these names
@@ -132,7 +140,7 @@ pub(crate) struct Args {
     /// Only this event
     #[arg(short = 'e', long = "event", value_name = "NAMES", value_delimiter = ',')]
     events: Vec<String>,
-    /// Only what is between START,STOP (seconds, or shares of the whole: 10%-20%)
+    /// Only this time range: START,STOP in seconds, or a share (10%-20%)
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     time: Option<String>,
     /// Only these processes
@@ -144,32 +152,28 @@ pub(crate) struct Args {
     /// Only these CPUs (`0,2-3`)
     #[arg(long, value_name = "LIST")]
     cpu: Option<String>,
-    /// perf's columns, without an error of the result: delta, delta-abs, ratio, wdiff:W1,W2
+    /// Show perf's columns, without error bounds: delta, delta-abs, ratio, wdiff:W1,W2
     #[arg(short, long, value_name = "HOW", value_parser = perf_columns::computation)]
     compute: Option<DiffComputation>,
-    /// Keys of perf's columns [default: dso,symbol]
-    #[arg(short, long, value_name = "KEYS")]
-    sort: Option<String>,
     /// Only these symbols, in perf's columns
     #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
     symbols: Vec<String>,
-    /// Sums of periods, in perf's columns
+    /// Show the sum of periods, in perf's columns
     #[arg(short, long)]
     period: bool,
-    /// The formula of each number, in perf's columns
+    /// Show the formula of each number, in perf's columns
     #[arg(short = 'F', long)]
     formula: bool,
-    /// Only entries of the first recording that others have, in perf's columns
+    /// Show only entries with a match in the first recording, in perf's columns
     #[arg(short, long)]
     baseline_only: bool,
-    /// Separator of perf's columns, without padding
+    /// Separate perf's columns with SEP, without padding
     #[arg(short = 't', long, value_name = "SEP")]
     field_separator: Option<String>,
-    /// Percentages of all samples (absolute), or of those that are shown (relative), in perf's
-    /// columns
+    /// Base of percentages: all samples (absolute) or the shown ones (relative), in perf's columns
     #[arg(long, value_name = "OF", value_parser = ["absolute", "relative"])]
     percentage: Option<String>,
-    /// Rows alone, in perf's columns
+    /// Print only rows, in perf's columns
     #[arg(short, long)]
     quiet: bool,
     /// Ignore the owner of the file [always on]
@@ -177,7 +181,7 @@ pub(crate) struct Args {
     force: bool,
     #[command(flatten)]
     finding: SymbolArgs,
-    /// Show a call tree, too: mean amounts of both sides, and their difference
+    /// Show a call tree with both sides and their difference
     #[arg(short, long, conflicts_with_all = ["compute", "of", "save", "against", "json", "csv"])]
     graph: bool,
     /// Show all functions
@@ -186,19 +190,18 @@ pub(crate) struct Args {
     /// Machine-readable output (docs/json.md)
     #[arg(long)]
     json: bool,
-    /// A line for each function and quantity, fields separated by commas
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
+    #[command(flatten)]
+    table: TableArgs,
     /// Summary for a pull request
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv"])]
     report: Option<ReportFormat>,
-    /// Show both recordings as a page, too, with a differential flame graph (`kymo view --diff`)
+    /// Open both in the browser, with a differential flame graph
     #[arg(long, conflicts_with_all = ["before", "after", "run", "save", "against", "compute"])]
     view: bool,
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     strict: bool,
-    /// The two commands of --run, each behind `--`
+    /// The two commands for --run, each after `--`
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -255,6 +258,12 @@ impl Per {
 }
 
 impl Args {
+    /// Rows of a table of the text.
+    fn rows(&self) -> RowLimit {
+        let usual = (!self.verbose).then_some(ROWS);
+        RowLimit { most: self.table.most(usual), keeps_changes: !self.table.is_limited() }
+    }
+
     fn selection(&self, source: &EventSource) -> anyhow::Result<EventSelection> {
         let select = EventSelectionArgs {
             time: self.time.clone(),
@@ -274,18 +283,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !(0.0..=1_000.0).contains(&args.margin) || args.margin == 0.0 {
         bail!("--margin {}: a margin is between 0 and 1000 %", args.margin);
     }
+    let is_for_perf = args.compute.is_some() || CalledName::get() == CalledName::Perf;
+    if !is_for_perf {
+        args.table.check(&CHANGES)?;
+    }
     if args.run {
         return interleaved::run(&args);
     }
     if !args.command.is_empty() {
         bail!("commands are recorded with --run: kymo diff --run -- ./old ARGS -- ./new ARGS");
     }
-    if args.compute.is_some() || CalledName::get() == CalledName::Perf {
+    if is_for_perf {
         return perf_columns::run(&args);
     }
     let for_perf = [
         (args.output.is_some(), "-o"),
-        (args.sort.is_some(), "-s"),
         (!args.symbols.is_empty(), "-S"),
         (args.period, "-p"),
         (args.formula, "-F"),
@@ -306,8 +318,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         [] => bail!(
             "which recordings? `kymo diff BEFORE AFTER`, or `kymo diff --run -- ./old -- ./new`"
         ),
-        [one] => bail!("{} is before; what is after?", one.display()),
-        more => bail!("{} recordings: --before and --after say which side each is of", more.len()),
+        [one] => bail!("{} is the recording before; the one after is missing", one.display()),
+        more => {
+            bail!("{} recordings: assign them to the sides with --before and --after", more.len())
+        }
     };
     crate::progress::begin(before.first().map_or("", |p| p.to_str().unwrap_or_default()));
     if let Some(words) = &args.of {
@@ -350,7 +364,7 @@ fn compare_files(args: &Args, before: &[PathBuf], after: &[PathBuf]) -> anyhow::
         run_word: if blocks { "block" } else { "run" },
         trees: StackTree::of_all(&measures),
     };
-    show(args, &report, &ledger, sides.damage())
+    show(args, report, &ledger, sides.damage())
 }
 
 /// States what amounts are per, where that was chosen.
@@ -421,32 +435,38 @@ fn note_comparison(comparison: &Comparison, ledger: &mut Ledger) {
 
 fn show(
     args: &Args,
-    report: &DiffReport,
+    mut report: DiffReport,
     ledger: &Ledger,
     damage: Option<(String, String)>,
 ) -> anyhow::Result<ExitCode> {
     crate::progress::end();
     let mut out = Vec::new();
-    if args.json {
-        writeln!(out, "{:#}", report.to_json(ledger))?;
-    } else if args.csv {
-        report.write_csv(&mut out)?;
-    } else if args.report == Some(ReportFormat::Md) {
+    if args.report == Some(ReportFormat::Md) {
         out.extend(report.to_markdown(ledger).into_bytes());
     } else {
-        crate::screen::page_tables();
-        let rows = if args.verbose { None } else { Some(ROWS) };
-        out.extend(report.to_text(rows).into_bytes());
-        if !ledger.is_empty() {
-            write!(out, "\n{}", ledger.to_text(""))?;
-        }
+        let mut answer = report.answer();
+        args.table.write(
+            &mut out,
+            (&mut answer, &CHANGES),
+            (args.json, ledger),
+            |answer, out| {
+                crate::screen::page_tables();
+                if args.table.is_sorted() {
+                    report.order_like(answer);
+                }
+                out.write_all(report.to_text(args.rows()).as_bytes())?;
+                if !ledger.is_empty() {
+                    write!(out, "\n{}", ledger.to_text(""))?;
+                }
+                Ok(())
+            },
+        )?;
     }
     let mut stdout = crate::streams::stdout().lock();
     stdout.write_all(&out).context("cannot write the result")?;
     stdout.flush()?;
     let (name, damage) = damage.unzip();
-    let status =
-        exit::status_of_whole(name.unwrap_or_default(), damage.as_deref(), ledger, args.strict);
+    let status = exit::status(name.unwrap_or_default(), damage.as_deref(), ledger, args.strict);
     Ok(match report.gate_outcome() {
         Some(GateOutcome::Failed) => ExitCode::from(FAILED),
         Some(GateOutcome::Undecided) => ExitCode::from(UNDECIDED),

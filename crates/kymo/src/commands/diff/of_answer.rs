@@ -13,8 +13,9 @@ use kymo_view::Ledger;
 use kymo_view::diff::DiffReport;
 use serde_json::Value;
 
-use super::read::{note_once, note_sequential};
+use super::read::{note_once, note_sequential, reasons};
 use super::{Args, judge, note_comparison, show};
+use crate::exit;
 
 /// Columns that identify a row in one recording only.
 const NUMBERS: [&str; 7] = ["pid", "tid", "ppid", "address", "inode", "parent_tid", "incarnation"];
@@ -23,7 +24,7 @@ const NUMBERS: [&str; 7] = ["pid", "tid", "ppid", "address", "inode", "parent_ti
 struct AnswerRun {
     /// Sums of the rows, for each column.
     columns: Vec<RunSums>,
-    /// First and last time of the recording, where the answer tells them.
+    /// First and last time of the recording, where the answer has them.
     span: Option<(u64, u64)>,
     /// Doubts.
     notes: Vec<Note>,
@@ -74,7 +75,8 @@ pub(super) fn run(
     let has_values = |m: &Measure| m.before.iter().chain(&m.after).any(|run| run.whole > 0.0);
     let measures: Vec<Measure> = measures.filter(has_values).collect();
     if measures.is_empty() {
-        bail!("kymo {words}: no rows in any of the recordings");
+        let notes = sides.iter().flatten().flat_map(|run| &run.notes);
+        bail!("kymo {words}: no rows in any of the recordings{}", reasons(notes));
     }
     // Rows are sums already: one in each run is enough.
     let options =
@@ -90,7 +92,7 @@ pub(super) fn run(
         run_word: "run",
         trees: Vec::new(),
     };
-    show(args, &report, &ledger, None)
+    show(args, report, &ledger, None)
 }
 
 impl Plan {
@@ -138,18 +140,12 @@ impl Plan {
         let output = command.output().context("cannot start kymo")?;
         let name = path.display().to_string();
         let of_command = || format!("{name}: kymo {}", self.words.join(" "));
-        // The ledger is a line of JSON among what is said.
-        let said = String::from_utf8_lossy(&output.stderr);
-        let (told, said): (Vec<&str>, Vec<&str>) =
-            said.lines().partition(|line| line.starts_with('{'));
+        let (told, reasons) = exit::parse_said(&output.stderr);
         if !output.status.success() {
-            let reasons = said.iter().map(|line| line.trim_start_matches("kymo: "));
-            bail!("{}: {}", of_command(), reasons.collect::<Vec<_>>().join("; "));
+            bail!("{}: {}", of_command(), reasons.join("; "));
         }
         let answer: Value = serde_json::from_slice(&output.stdout).with_context(of_command)?;
-        let told = told.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let told = told.flat_map(|told| told["ledger"].as_array().cloned().unwrap_or_default());
-        let doubts = told.filter(|note| note["doubt"].as_bool() == Some(true));
+        let doubts = told.into_iter().filter(|note| note["doubt"].as_bool() == Some(true));
         let notes = doubts.filter_map(|note| {
             let text = |member: &str| note[member].as_str();
             let kind = NoteKind::ALL.iter().find(|kind| Some(kind.code()) == text("kind"))?;

@@ -16,6 +16,7 @@ use kymo_view::report::{DiffComputation, DiffTable, KeyedEntries};
 use kymo_view::trust::profile_ledger;
 
 use super::Args;
+use super::read::reasons;
 use crate::exit;
 
 /// The value of `-c`.
@@ -89,7 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     if is_first {
-        bail!("the recordings have no event in common");
+        bail!("the recordings have no event in common{}", reasons(ledger.notes()));
     }
     exit::tell(&ledger);
     Ok(exit::status(names.join(", "), damage.as_deref(), &ledger, args.strict))
@@ -97,9 +98,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn config(args: &Args) -> anyhow::Result<ReportConfig> {
     let joined = |names: &[String]| (!names.is_empty()).then(|| names.join(","));
+    let keys = args.table.keys();
+    let sort = if keys.is_empty() { "dso,symbol".to_owned() } else { keys.join(",") };
     let (comms, dsos, symbols) = (joined(&args.comms), joined(&args.dsos), joined(&args.symbols));
     Ok(ReportConfig::new(&ReportRequest {
-        sort: Some(args.sort.as_deref().unwrap_or("dso,symbol")),
+        sort: Some(&sort),
         children: Some(false),
         call_graph: Some("none"),
         comms: comms.as_deref(),
@@ -140,14 +143,15 @@ fn entries(
     };
     let profile = Profile::read(&mut file, options)?;
     config.check(&labels, profile.stats.samples > 0)?;
-    for note in profile_ledger(&profile, &file).notes() {
+    let unmet = selection.unmet_notes_in(&mut file);
+    for note in profile_ledger(&profile, &file).notes().iter().chain(&unmet) {
         ledger.push(kymo_model::Note {
             fact: format!("{}: {}", path.display(), note.fact),
             ..note.clone()
         });
     }
     if let Some(why) = &profile.stats.damaged {
-        damage.get_or_insert(format!("{}: {why}; what came before is shown", path.display()));
+        damage.get_or_insert(format!("{}: {why}; everything before it is shown", path.display()));
     }
     let events = profile.events.iter().enumerate().filter(|(_, event)| event.samples > 0);
     let keyed = events.map(|(n, event)| KeyedEntries::new(&profile, event, n, &config, &labels));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use kymo_compare::{FunctionKey, Measure, MeasureKind, RunSums, StackFrameKey};
 use kymo_events::{ClassOrigin, EventSelection, EventSource};
 use kymo_files::RecordingFormat;
@@ -86,6 +86,9 @@ pub(super) fn read_all(
     read.collect()
 }
 
+/// Way out where one recording of a side is not enough.
+const MORE_RUNS: &str =
+    "compare several runs of each side (--before, --after), or record them: kymo diff --run";
 /// Largest profile without times that is read, in bytes.
 const LARGEST_STACK_FILE: u64 = 1 << 30;
 
@@ -195,6 +198,8 @@ fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<Rea
         one_event: true,
     };
     let RecordingStacks { stacks, ledger, damage } = RecordingStacks::read(&source, &plan)?;
+    // Where nothing can be compared, the reason is what the recording has in its place.
+    let because = |error: anyhow::Error| anyhow!("{error}{}", reasons(ledger.notes()));
     let name = path.display().to_string();
     let seconds = stacks.span.map_or(0.0, |(from, to)| to.saturating_sub(from) as f64 / 1e9);
     let work = match per {
@@ -204,12 +209,19 @@ fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<Rea
     };
     if work <= 0.0 {
         match per {
-            Per::Event(event) => bail!("no {event} in it: amounts per {event} cannot be told"),
-            _ => bail!("no time passes between its samples: amounts per second cannot be told"),
+            Per::Event(event) => bail!("no {event} in it: amounts per {event} are undefined"),
+            _ => {
+                let error = "no time passes between its samples: amounts per second are undefined";
+                return Err(because(anyhow!(error)));
+            }
         }
     }
     let sums = StackSums::new(&stacks, args.exact_names, false).with_stacks(args.graph);
-    let samples = if blocks { sums.blocks(&name, work)? } else { vec![sums.run(&name, work)] };
+    let samples = if blocks {
+        sums.blocks(&name, work).map_err(|e| because(anyhow!("{e}; {MORE_RUNS}")))?
+    } else {
+        vec![sums.run(&name, work)]
+    };
     let event = stacks.events.first().map_or_else(SampledEvent::default, |e| SampledEvent {
         name: e.name.clone(),
         unit: e.unit,
@@ -224,6 +236,7 @@ fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<Rea
         ledger,
         damage,
     };
+    let has_switches = has_switches && read.samples.iter().any(|run| run.whole > 0.0);
     if has_switches && !args.cpu_only && !blocks {
         let plan = StackPlan {
             selection: &off_selection,
@@ -280,8 +293,8 @@ fn facts(source: &EventSource, span: Option<(u64, u64)>) -> RunFacts {
     }
 }
 
-/// Unit of work where none is named: the run, unless one recording of a side is of what goes on
-/// all the time.
+/// Unit of work where none is named: the run, unless one recording of a side is of a continuous
+/// load.
 pub(super) fn usual_unit(args: &Args, sides: [&[PathBuf]; 2]) -> anyhow::Result<Per> {
     if sides.iter().any(|side| side.len() > 1) {
         return Ok(Per::Run);
@@ -324,7 +337,7 @@ impl Sides {
         self.before.iter().chain(&self.after)
     }
 
-    /// The event that all recordings sampled.
+    /// Event that all recordings sampled.
     fn common_event(&self) -> anyhow::Result<SampledEvent> {
         let mut common: Option<&ReadRun> = None;
         for run in self.all().filter(|run| !run.event.name.is_empty()) {
@@ -339,6 +352,14 @@ impl Sides {
                     run.path.display(),
                     other.name
                 );
+            }
+        }
+        for (side, word) in [(&self.before, "before"), (&self.after, "after")] {
+            let has_samples = |run: &ReadRun| run.samples.iter().any(|sums| sums.whole > 0.0);
+            // A baseline has one side.
+            if !side.is_empty() && !side.iter().any(has_samples) {
+                let all = side.iter().flat_map(|run| run.ledger.notes());
+                bail!("no samples {word}{}", reasons(all));
             }
         }
         let event = common.map(|run| run.event.clone());
@@ -374,9 +395,16 @@ impl Sides {
         };
         let (before, after) = (rates(&self.before), rates(&self.after));
         if before != after && !before.is_empty() && !after.is_empty() {
+            let unit = self.all().map(|run| run.event.unit).next().unwrap_or_default();
+            let words = |side: &[u64]| match (side.first(), side.last()) {
+                (Some(one), Some(last)) if one != last => format!("{one} to {last}"),
+                (Some(one), _) => one.to_string(),
+                _ => "nothing".to_owned(),
+            };
+            let (before, after) = (words(&before), words(&after));
             let fact = format!(
-                "samples stand for {before:?} before and {after:?} after (in the unit of the \
-                 event): they are weighed by that"
+                "samples have different weights: each stands for {before} {unit} before and for \
+                 {after} after, which the amounts take into account"
             );
             ledger.tell(NoteKind::Comparison, fact, None);
         }
@@ -408,6 +436,18 @@ impl Sides {
             ledger.note(NoteKind::Comparison, fact, None);
         }
     }
+}
+
+/// Notes that explain why there are no samples or rows, after an error that states it.
+pub(super) fn reasons<'n>(notes: impl IntoIterator<Item = &'n Note>) -> String {
+    let explains = |note: &&Note| matches!(note.kind, NoteKind::Empty | NoteKind::Damaged);
+    let mut facts: Vec<&str> = Vec::new();
+    for note in notes.into_iter().filter(explains) {
+        if !facts.contains(&&*note.fact) {
+            facts.push(&note.fact);
+        }
+    }
+    facts.iter().map(|fact| format!("; {fact}")).collect()
 }
 
 /// Notes of several recordings, each kind once.
@@ -455,8 +495,8 @@ pub(super) fn note_sequential(spans: [Vec<Option<(u64, u64)>>; 2], ledger: &mut 
         "no times show that the sides were recorded in turns"
     };
     let fact = format!(
-        "{order}: what else changed on the machine meanwhile looks like a change of the program, \
-         and the rate of false alarms is not held"
+        "{order}: anything else that changed on the machine looks like a change of the program, \
+         and the rate of false alarms is higher"
     );
     let advice = Some("kymo diff --run -- BEFORE -- AFTER records in turns".to_owned());
     ledger.note(NoteKind::Sequential, fact, advice);

@@ -1,4 +1,4 @@
-//! The part of `kymo event` that changes the machine, and says what it changed.
+//! The part of `kymo event` that changes the machine, and reports the changes.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::commands::tracing::called;
 /// Names listed before the rest is only counted.
 const LISTED: usize = 20;
 
-/// What is to happen to a filter or a trigger.
+/// Requested change of a filter or a trigger.
 pub(super) enum Wish {
     Show,
     Set(String),
@@ -62,7 +62,7 @@ fn were(n: usize) -> &'static str {
     if n == 1 { "was" } else { "were" }
 }
 
-/// Says what happened to which events.
+/// Reports an action on events.
 fn tell(events: &[EventName], what: &str) {
     for event in events.iter().take(LISTED) {
         sayln!("kymo event: {event} {what}");
@@ -112,7 +112,7 @@ pub(super) fn filter(
 /// unless all do.
 fn set_filter(dir: &TraceDir, events: Vec<EventName>, expression: &str) -> anyhow::Result<()> {
     if expression.trim().is_empty() || expression.trim() == "0" {
-        bail!("an expression is needed; --clear takes the filter away");
+        bail!("an expression is needed; --clear removes the filter");
     }
     let (mut taken, mut refused) = (Vec::new(), Vec::new());
     for event in events {

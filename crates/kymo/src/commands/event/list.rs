@@ -15,7 +15,7 @@ struct Row {
     state: Option<EventState>,
     filter: Option<String>,
     triggers: Vec<String>,
-    /// Of a group: how many events it has.
+    /// Number of events, of a group.
     events: Option<usize>,
 }
 

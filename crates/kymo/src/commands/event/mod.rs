@@ -22,29 +22,29 @@ EVENTS
   'sched:*wak*'        a pattern; without a colon it may match groups or events
   --all                everything
 
-What is changed here stays changed: in the kernel's top instance, or in the one
-named with --instance. `kymo event show` tells what is on.")]
+Changes persist in the kernel's top instance, or in the one given with --instance. `kymo event show`
+lists the enabled events.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
-    /// Work in this trace instance (a directory of tracefs' instances/) instead of the top
+    /// Use this trace instance (a directory in tracefs instances/) instead of the top one
     #[arg(long, value_name = "NAME", global = true)]
     instance: Option<String>,
 }
 
 #[derive(Subcommand)]
 enum What {
-    /// One level of the hierarchy with its state: the groups, a group's events, an event's fields
+    /// Show groups, the events of a group, or an event's fields, with their state
     List {
-        /// A group, an event or a pattern; without one the groups
+        /// Group, event or pattern [default: list groups]
         event: Option<String>,
-        /// One array of JSON objects (name, state, filter, triggers)
+        /// Print a JSON array of objects (name, state, filter, triggers)
         #[arg(short = 'j', long)]
         json: bool,
     },
-    /// Switch events on
+    /// Enable events
     Enable(Choice),
-    /// Switch events off
+    /// Disable events
     Disable(Choice),
     /// Set the filter of an event: an expression over its fields
     #[command(after_long_help = "\
@@ -54,42 +54,42 @@ EXPRESSIONS
   CPU & CPUS{0-3}                             && || ! and parentheses; common_pid,
                                               CPU and comm exist for every event")]
     Filter {
-        /// A group, an event or a pattern
+        /// Group, event or pattern
         event: String,
-        /// The expression; without one the filters are shown
+        /// Filter expression [default: show the current filters]
         expression: Option<String>,
-        /// Let everything pass again
+        /// Remove the filter
         #[arg(long, conflicts_with = "expression")]
         clear: bool,
     },
     /// Set a trigger: an action of the kernel when the event fires
     #[command(after_long_help = "\
 TRIGGERS
-  traceon, traceoff            switch the ring on or off
+  traceon, traceoff            enable or disable recording
   stacktrace                   record the kernel's call stack
-  snapshot                     swap the ring with its spare
-  enable_event:GROUP:EVENT     switch another event on (disable_event: off)
+  snapshot                     swap the ring buffer with the snapshot buffer
+  enable_event:GROUP:EVENT     enable another event (disable_event: disable it)
   hist:keys=FIELD[,FIELD][:vals=…][:sort=…][:size=…]   count in the kernel
-  enable_hist, disable_hist    pause and go on with a histogram
-Each may end in :COUNT and in ` if EXPRESSION`. With a ! before it, as it was given
-or as it is shown, it is taken away. Not every kernel has all of them.")]
+  enable_hist, disable_hist    resume or pause a histogram
+Each may end in :COUNT and ` if EXPRESSION`. A leading ! removes a trigger, written as it was set or
+as it is shown. Not every kernel has all of them.")]
     Trigger {
-        /// The event
+        /// Event
         event: String,
-        /// The trigger, or `!` and the trigger to take it away; without one they are shown,
-        /// with their histograms
+        /// Trigger to set, or `!` and the trigger to remove it [default: show triggers and
+        /// histograms]
         #[arg(allow_hyphen_values = true)]
         trigger: Option<String>,
-        /// Take all triggers away
+        /// Remove all triggers
         #[arg(long, conflicts_with = "trigger")]
         clear: bool,
     },
-    /// The kernel's description of an event's fields and text
+    /// Show the format file of an event: fields and print format
     Format {
-        /// The event
+        /// Event
         event: String,
     },
-    /// What is on now, in the top instance and in all others
+    /// Show the enabled events of all instances
     Show {
         /// JSON
         #[arg(short = 'j', long)]
@@ -97,7 +97,7 @@ or as it is shown, it is taken away. Not every kernel has all of them.")]
     },
 }
 
-/// Which events.
+/// Selection of events.
 #[derive(clap::Args)]
 struct Choice {
     /// Events, groups or patterns

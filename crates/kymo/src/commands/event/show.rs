@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::list::rules;
 use crate::commands::tracing::called;
 
-/// What is not as a fresh kernel has it, in one directory.
+/// Settings of one directory that differ from those of a fresh kernel.
 struct ChangedSettings {
     name: String,
     tracing: bool,

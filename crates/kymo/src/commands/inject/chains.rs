@@ -17,7 +17,7 @@ use kymo_view::trust::note_unwinding;
 
 use crate::args::symbols::SymbolArgs;
 
-/// What a sample has that can be unwound.
+/// Contents that a sample must have to be unwound.
 const COPIES: SampleType = SampleType::REGS_USER.union(SampleType::STACK_USER);
 
 /// Turns copies of stacks into call chains.
@@ -109,7 +109,7 @@ fn is_converted(attr: &Attr) -> bool {
     attr.sample_type.contains(COPIES | SampleType::CALLCHAIN)
 }
 
-/// Where parts of a sample are in its body.
+/// Offsets of parts of a sample in its body.
 struct SamplePlaces {
     /// The number of addresses and the addresses.
     chain: Range<usize>,

@@ -15,12 +15,12 @@ use kymo_view::Ledger;
 
 /// `CLOCK_MONOTONIC`, of the times in jitdump files.
 const MONOTONIC: i32 = 1;
-/// Functions of a file that are told at most.
+/// Most functions of a file that are reported.
 const MOST: u32 = 1 << 20;
 const READ_AND_EXECUTE: u32 = 5;
 const SHARED: u32 = 1;
 
-/// What becomes of jitdump files.
+/// State of the jitdump files.
 pub(super) struct JitInjection {
     directory: PathBuf,
     /// Files that were taken, each once.

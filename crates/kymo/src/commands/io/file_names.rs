@@ -16,7 +16,7 @@ const MOST_NAMED: usize = 4096;
 /// Time for looking through directories.
 const FIND_TIME: Duration = Duration::from_secs(10);
 
-/// What clocks differ by at most.
+/// Largest difference between clocks.
 const CLOCK_DRIFT: Duration = Duration::from_secs(2);
 
 /// Names of files as this machine has them.
@@ -33,7 +33,7 @@ fn number(file: BlockFile) -> InodeNumber {
     (major, minor, file.key.inode)
 }
 
-/// When a recording ended, or earlier: the time of its file, which is later for a copy, and that
+/// Upper limit of the end of a recording: the time of its file, which is later for a copy, and that
 /// of its last event, if it is of this boot.
 fn end_of(source: &EventSource, last: u64) -> SystemTime {
     let made = std::fs::metadata(source.name()).ok().filter(|m| m.is_file());
@@ -73,8 +73,8 @@ impl KnownNames {
                 is_cut |= !find_inodes(mount, &wanted, until, &mut paths);
             }
         }
-        // ext4 tells of inodes that are freed; of others the number may have been that of an
-        // older file when the recording began.
+        // ext4 reports freed inodes; of others the number may have been that of an older file when
+        // the recording began.
         let (first, last) = table.read.span.unwrap_or_default();
         let end = end_of(source, last);
         let span = Duration::from_nanos(last.saturating_sub(first)).saturating_add(CLOCK_DRIFT);
@@ -86,7 +86,7 @@ impl KnownNames {
         KnownNames { paths, mounts, is_cut }
     }
 
-    /// What is known of a file.
+    /// Returns the name of a file.
     pub(super) fn name(&self, table: &BlockTable, file: BlockFile) -> FileName {
         let (major, minor, _) = number(file);
         let mount = self.mounts.iter().find(|m| m.device == (major, minor));

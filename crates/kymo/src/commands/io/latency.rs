@@ -16,9 +16,9 @@ use crate::args::tables::{MainTable, TableArgs, sort_by};
 #[command(mut_arg("sort", sort_by("total, count, bytes, queue, device, max", "total")))]
 #[command(mut_arg("limit", |limit| super::entries(limit, "4")))]
 #[command(after_help = "\
-Quantiles are at most a sixteenth above the truth. Requests count by the time and CPU of their
-completion and the task that made them, which for written-back pages is a worker of the kernel. Names
-of devices are this machine's, if it made the recording.
+Quantiles exceed the exact value by at most 1/16. Options for times and CPUs select requests by
+their completion, options for tasks by the submitting task (for writeback, a kernel worker). Device
+names are shown for recordings of this machine.
 
 EXAMPLES
   kymo io latency -i perf.data
@@ -31,13 +31,13 @@ pub(super) struct Args {
     live: LiveArgs,
     #[command(flatten)]
     table: TableArgs,
-    /// Tasks that waited to show at most
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    waiters: usize,
-    /// Files to show at most
-    #[arg(long = "files", value_name = "N", default_value_t = 5)]
-    most_files: usize,
-    /// Look through the directories of the file systems for the names of inodes, for at most 10 s
+    /// Maximum number of waiting tasks to show [default: 10; 3 on a terminal]
+    #[arg(long, value_name = "N")]
+    waiters: Option<usize>,
+    /// Maximum number of files to show [default: 5; 3 on a terminal]
+    #[arg(long = "files", value_name = "N")]
+    most_files: Option<usize>,
+    /// Search file systems for the names of inodes, for up to 10 s
     #[arg(long)]
     find: bool,
 }
@@ -75,14 +75,16 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let is_json = args.read.analysis.json;
     let mut answer = table.latency(names, !is_json);
     let mut out = stdout();
+    let is_screen = args.read.analysis.screen_rows().is_some();
     args.table.write(&mut out, (&mut answer, &ROWS), (is_json, &ledger), |answer, out| {
         let view = LatencyHistograms {
             table: &table,
             answer,
             names,
-            entries: args.table.most(Some(4)),
-            waiters: args.waiters,
-            files: args.most_files,
+            entries: args.table.most(Some(if is_screen { 1 } else { 4 })),
+            columns: args.read.analysis.screen_columns(),
+            waiters: args.waiters.unwrap_or(if is_screen { 3 } else { 10 }),
+            files: args.most_files.unwrap_or(if is_screen { 3 } else { 5 }),
             recording: source.arguments().to_owned(),
         };
         view.write_text(out, &ledger)

@@ -28,23 +28,22 @@ use crate::args::symbols::SymbolArgs;
 /// Flags of `kymo io`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Recordings are perf.data, trace.dat or directories of LTTng's kernel traces, with block_rq_issue and
-block_rq_complete at least.
+Reads perf.data, trace.dat, and directories of LTTng kernel traces. They need at least
+block_rq_issue and block_rq_complete.
 
 WORDS
-  queue     from the first event of a request (it is made, or queued) until the driver has it
-  device    from there until it is done: driver and device
-  waited    a task that slept uninterruptibly until the completion of a request woke it
-  file      what a request reads or writes, where that is certain: data of a file, (metadata) that
-            the file system marked as such, its (journal), (pages of the device) itself; (several
-            files) where requests were merged; else (unknown)
+  queue     time from the first event of a request until it is issued to the driver
+  device    time from there to completion: driver and device
+  waited    uninterruptible sleep of a task, ended by the completion of a request
+  file      file that a request reads or writes, if it is certain; or (metadata), (journal), (pages
+            of the device), (several files) for merged requests, (unknown)
 
 EXAMPLES
   kymo io record -- make -j4
-  kymo io latency                     how long requests take, by device; who waited
-  kymo io top                         for whom they are
-  kymo io top --by file --find        for which files
-  kymo io timehist --time 10%/1       each of them")]
+  kymo io latency                     latency of requests by device, and waiting tasks
+  kymo io top                         requests by process
+  kymo io top --by file --find        requests by file
+  kymo io timehist --time 10%/1       each request")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -52,9 +51,9 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Record events of block requests, and switches of tasks
+    /// Record block requests and task switches of the whole machine
     Record(Box<record::Args>),
-    /// Show histograms of queue and device times, and who waited
+    /// Show histograms of queue and device times, and the tasks that waited
     #[command(visible_alias = "lat")]
     Latency(Box<latency::Args>),
     /// Show requests by process, by file or by device
@@ -65,7 +64,7 @@ enum Action {
 
 /// `-E` of tables that show a number of rows as text, and all of them otherwise.
 fn entries(limit: Arg, shown: &str) -> Arg {
-    let help = format!("Rows at most; as text {shown}, unless it is given");
+    let help = format!("Maximum number of rows [default: {shown} as text]");
     limit.short('E').long("entries").visible_alias("limit").help(help)
 }
 
@@ -86,10 +85,10 @@ struct ReadArgs {
     /// Only these devices, by number (`254,0`)
     #[arg(short = 'd', long, value_name = "MAJOR,MINOR", value_parser = device)]
     device: Vec<BlockDevice>,
-    /// Only of these processes
+    /// Only these processes
     #[arg(short = 'p', long, value_name = "PIDS", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Only of these threads
+    /// Only these threads
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
 }
@@ -99,13 +98,13 @@ fn device(text: &str) -> Result<BlockDevice, String> {
         let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);
         (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
     });
-    numbers.map(BlockDevice).ok_or_else(|| format!("{text:?} is no MAJOR,MINOR, such as 254,0"))
+    numbers.map(BlockDevice).ok_or_else(|| format!("{text:?} is not MAJOR,MINOR, such as 254,0"))
 }
 
 impl ReadArgs {
-    /// What happens now is watched.
+    /// Selects live events: of a command those that its tasks made.
     fn watch(&mut self, live: &WatchArgs) -> anyhow::Result<()> {
-        self.analysis.watch_machine(live, &self.pid, &self.tid)
+        self.analysis.watch(live, &self.pid, &self.tid)
     }
 
     fn open(&self) -> anyhow::Result<EventSource> {
@@ -139,14 +138,13 @@ fn device_names(source: &EventSource) -> impl Fn(BlockDevice) -> Option<String> 
     }
 }
 
-/// What the readers and the tables have to say.
+/// Builds the ledger from the notes of the readers and the tables.
 fn ledger(source: &EventSource, read: &BlockRead) -> Ledger {
-    let is_recorded = source.classes().iter().any(|class| class.is_named("block:block_rq_issue"));
-    let notes = block_notes(read, is_recorded);
+    let notes = block_notes(read, source);
     Ledger::from_notes(read.summary.notes(source).into_iter().chain(notes))
 }
 
-/// The same of tables; `wants_files`: what requests are for is asked for.
+/// Builds the ledger of tables. `wants_files`: the owners of requests are shown.
 fn table_ledger(
     source: &EventSource,
     table: &BlockTable,
@@ -160,12 +158,12 @@ fn table_ledger(
         ledger.push(Note::doubt(NoteKind::Entries, fact, None));
     }
     if wants_files && !table.read.has_owners && table.read.machine.counts.events > 0 {
-        let fact = "there are no events of bios: what requests are for is not known".to_owned();
+        let fact = "there are no bio events: the files of requests are unknown".to_owned();
         let advice = Some("record them: kymo io record".to_owned());
         ledger.push(Note::choice(NoteKind::Events, fact, advice));
     }
     if known.is_cut {
-        let fact = "not all directories were looked through for names: it takes more than 10 s";
+        let fact = "not all directories were searched for names: the limit is 10 s";
         ledger.push(Note::doubt(NoteKind::Cut, fact.to_owned(), None));
     }
     ledger

@@ -9,21 +9,20 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_e
 /// Flags of `kymo io record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Records, of all devices, block_rq_{insert,issue,requeue,merge,complete} and block_getrq.
-Waiters come from sched_switch, sched_waking and sched_wakeup_new.
-The file of a request comes from block_bio_{queue,remap}, iomap_iter_dstmap,
+Records block_rq_{insert,issue,requeue,merge,complete} and block_getrq of all devices.
+sched_switch, sched_waking and sched_wakeup_new identify waiting tasks.
+The file of a request is derived from block_bio_{queue,remap}, iomap_iter_dstmap,
 mm_filemap_add_to_page_cache, writeback_dirty_folio, ext4_free_inode,
-ext4_{writepages,writepages_result}, commits of jbd2 and reclaim of memory.
+ext4_{writepages,writepages_result}, jbd2 commits and memory reclaim.
 
 EXAMPLES
   kymo io record -- ./program
   kymo io record -o x.dat --timeout 5000")]
 pub(super) struct Args {
-    /// Leave out the events of the scheduler: who waited is not known then
+    /// Do not record scheduler events (waiting tasks will be unknown)
     #[arg(long)]
     no_waits: bool,
-    /// Leave out the events that tell which file a request is for, of which there is one for each
-    /// page that is read or written
+    /// Do not record the file of each request (one event per page read or written)
     #[arg(long)]
     no_files: bool,
     #[command(flatten)]

@@ -12,9 +12,9 @@ use super::ReadArgs;
 /// Flags of `kymo io timehist`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A line for each request when it is done: its first event, device, operation, first sector, bytes, time
-before the driver had it, time until it was done, the task that made it, and the inode that it reads
-or writes, where that is certain. !lost: events were lost meanwhile.
+Prints a line for each completed request: time of its first event, device, operation, first sector,
+bytes, queue time, device time, submitting task, and the inode, if it is certain. !lost: events were
+lost during this interval.
 
 EXAMPLES
   kymo io timehist -i perf.data

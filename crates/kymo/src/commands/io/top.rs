@@ -16,8 +16,8 @@ use crate::args::tables::{MainTable, TableArgs, sort_by};
 #[command(mut_arg("sort", sort_by("total, count, bytes, queue, device, max", "total")))]
 #[command(mut_arg("limit", |limit| super::entries(limit, "20")))]
 #[command(after_help = "\
-A process is the one that made the request: pages that are written back later are those of a worker
-of the kernel.
+The process is the one that submitted the request; for writeback, that is a kernel worker. With a
+command, only requests of its tasks count, or all with -a.
 
 EXAMPLES
   kymo io top -i perf.data
@@ -27,12 +27,12 @@ pub(super) struct Args {
     read: ReadArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// Rows are of this: process, file, device
+    /// Group rows by process, file or device
     #[arg(long, value_name = "KEY", default_value = "process")]
     by: BlockGrouping,
     #[command(flatten)]
     table: TableArgs,
-    /// Look through the directories of the file systems for the names of inodes, for at most 10 s
+    /// Search file systems for the names of inodes, for up to 10 s
     #[arg(long)]
     find: bool,
 }
@@ -85,6 +85,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
             names,
             by: args.by,
             entries: args.table.most(Some(20)),
+            columns: args.read.analysis.screen_columns(),
             recording: source.arguments().to_owned(),
         };
         view.write_text(out, &ledger)

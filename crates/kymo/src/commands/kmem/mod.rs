@@ -16,16 +16,15 @@ use kymo_view::Ledger;
 /// Flags of `kymo kmem`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Recordings are perf.data (of perf kmem record, too), trace.dat or directories of LTTng's kernel
-traces.
+Reads perf.data (also from perf kmem record), trace.dat, and directories of LTTng kernel traces.
 
 EXAMPLES
-  kymo kmem record -- make -j4           objects and pages, into perf.data
-  kymo kmem record --page -o x.dat -- make -j4   pages alone, into a trace.dat
-  kymo kmem stat                         both allocators in a summary
-  kymo kmem stat --caller -s live -l 20  who holds most memory
+  kymo kmem record -- make -j4           objects and pages, into a perf.data
+  kymo kmem record --page -o x.dat -- make -j4   only pages, into a trace.dat
+  kymo kmem stat                         summary of both allocators
+  kymo kmem stat --caller -s live -l 20  callers that hold the most memory
   kymo kmem pagealloc                    the page allocator by process and call chain
-  kymo kmem pagealloc -- make -j4        while make runs, beside what /proc/vmstat counted")]
+  kymo kmem pagealloc -- make -j4        live, compared with /proc/vmstat")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -37,7 +36,7 @@ enum Action {
     Record(Box<record::Args>),
     /// Show allocations by caller and address
     Stat(Box<stat::Args>),
-    /// Show events of the page allocator by process, and what stays
+    /// Show page allocations by process, and pages that are not freed
     Pagealloc(Box<pagealloc::Args>),
 }
 
@@ -49,7 +48,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What the readers and the tables have to say.
+/// Builds the ledger from the notes of the readers and the tables.
 fn ledger(source: &EventSource, read: &KmemRead, of_tables: Vec<Vec<Note>>) -> Ledger {
     let notes = read.summary.notes(source).into_iter();
     Ledger::from_notes(notes.chain(of_tables.into_iter().flatten()))

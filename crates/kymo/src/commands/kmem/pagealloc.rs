@@ -17,27 +17,27 @@ use crate::args::tables::{MainTable, TableArgs, sort_by};
 /// Flags of `kymo kmem pagealloc`.
 #[derive(clap::Args)]
 #[command(mut_arg("sort", sort_by("allocd, freed, live", "allocd,freed")))]
-#[command(mut_arg("limit", |arg| arg.short('l').visible_alias("line").help("Rows of each table at most")))]
+#[command(mut_arg("limit", |arg| arg.short('l').visible_alias("line").help("Maximum number of rows per table")))]
 #[command(after_help = "\
-The columns are those of Mel Gorman's trace-pagealloc-postprocess.pl: pages allocated, of these
-under the lock of their zone; pages freed one by one and in batches; pages that lists of CPUs gave
-back, in how many drains, and how often they were refilled; fallbacks to blocks of another
-mobility, those that fragment a pageblock, that changed its mobility, and how severe they are.
-Behind them bytes allocated, and bytes of these that are alive at the end.
+The columns are those of Mel Gorman's trace-pagealloc-postprocess.pl: pages allocated, and those
+under the zone lock; pages freed directly and in batches; pages drained from per-CPU lists, the
+number of drains and of refills; fallbacks to blocks of another mobility type, those that fragment a
+pageblock or change its type, and their severity. The last columns are bytes allocated and bytes
+still live at the end.
 
-A batch ends with the next event of the page allocator in the same process. Names of parents come
-from sched_process_fork and are ? for processes that are older than the recording.
+A batch ends with the next page allocator event of the same process. Parent names come from
+sched_process_fork and are ? for processes older than the recording.
 
 EXAMPLES
   kymo kmem pagealloc -i perf.data --ignore-pid
   kymo kmem pagealloc --prepend-parent -l 20
-  kymo kmem pagealloc -- make -j4            shows, and compares with /proc/vmstat")]
+  kymo kmem pagealloc -- make -j4            live, compared with /proc/vmstat")]
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
-    /// Processes of one name in one row
+    /// Show one row for all processes with the same name
     #[arg(long)]
     ignore_pid: bool,
     /// Show the parent of each process
@@ -45,10 +45,10 @@ pub(super) struct Args {
     prepend_parent: bool,
     #[command(flatten)]
     table: TableArgs,
-    /// Functions of a call chain at most; 0: no call chains
+    /// Maximum number of functions per call chain; 0: no call chains
     #[arg(long, value_name = "N", default_value_t = 6)]
     max_stack: usize,
-    /// Copies of /proc/vmstat from before and after the recording, to compare with
+    /// Compare with copies of /proc/vmstat from before and after the recording
     #[arg(long, value_name = "BEFORE,AFTER", value_delimiter = ',', num_args = 2)]
     vmstat: Vec<PathBuf>,
     /// Only events of these processes

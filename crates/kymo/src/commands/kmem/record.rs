@@ -9,19 +9,19 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_e
 /// Flags of `kymo kmem record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Records kmalloc, kfree, kmem_cache_alloc, kmem_cache_free (and, of kernels before 6.2, their _node
-variants) of everybody on all CPUs, and mm_page_alloc, mm_page_free and the steps of the page
-allocator with call chains; --slab or --page one of the two.
+Records, system-wide, kmalloc, kfree, kmem_cache_alloc and kmem_cache_free (before Linux 6.2 also
+their _node variants), and mm_page_alloc, mm_page_free and other page allocator events with call
+chains; --slab or --page selects one of the two.
 
 EXAMPLES
   kymo kmem record -- ./program
   kymo kmem record --page --timeout 5000       five seconds of pages
   kymo kmem record --slab -o x.dat -- ./program")]
 pub(super) struct Args {
-    /// The slab allocator (both without --slab and --page)
+    /// Record the slab allocator [default: both allocators]
     #[arg(long)]
     slab: bool,
-    /// The page allocator, with call chains
+    /// Record the page allocator, with call chains
     #[arg(long)]
     page: bool,
     #[command(flatten)]

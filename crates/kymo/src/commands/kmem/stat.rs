@@ -15,13 +15,13 @@ use crate::args::tables::{OneTable, TableArgs};
 /// Flags of `kymo kmem stat`.
 #[derive(clap::Args)]
 #[command(mut_arg("sort", sort_words))]
-#[command(mut_arg("limit", |arg| arg.short('l').visible_alias("line").help("Rows of each table at most")))]
+#[command(mut_arg("limit", |arg| arg.short('l').visible_alias("line").help("Maximum number of rows per table")))]
 #[command(after_help = "\
-Without --slab and --page it shows what the recording has. Times, CPUs and tasks choose
-allocations; frees count with the allocation they end. Ping-pong are objects that were freed on
-another CPU; cross CPU allocations took memory of another NUMA node than the CPU's. Live is what is
-allocated at the end of the recording, or of --time. A command, -a or --timeout take events while
-they happen, and nothing is recorded.
+Without --slab and --page, kymo shows what the recording contains. Options for times, CPUs and tasks
+select allocations; a free counts with its allocation. Ping-pong: objects freed on another CPU.
+Cross CPU allocations: memory from a NUMA node other than the CPU's. Live: still allocated at the
+end of the recording or of --time. With a command, -a or --timeout, kymo analyzes events live and
+writes no recording.
 
 EXAMPLES
   kymo kmem stat --caller -s live -l 10 -- make -j4
@@ -40,18 +40,18 @@ pub(super) struct Args {
     /// Only the slab allocator
     #[arg(long)]
     slab: bool,
-    /// Only the page allocator (with --slab: both)
+    /// Only the page allocator (together with --slab: both)
     #[arg(long)]
     page: bool,
     /// Show a row for each caller
     #[arg(long)]
     caller: bool,
-    /// Show a row for each object, or page
+    /// Show a row for each object or page
     #[arg(long)]
     alloc: bool,
     #[command(flatten)]
     table: TableArgs,
-    /// Show only what is alive at the end
+    /// Show only allocations that are not freed
     #[arg(long)]
     live: bool,
     /// Show addresses instead of functions
@@ -67,7 +67,7 @@ pub(super) struct Args {
 
 fn sort_words(arg: Arg) -> Arg {
     arg.help(
-        "Sort by these: ptr, callsite, bytes, hit, pingpong, frag, live; of pages: page, callsite, \
+        "Sort keys: ptr, callsite, bytes, hit, pingpong, frag, live; for pages: page, callsite, \
          bytes, hit, order, migtype, gfp, live; or columns",
     )
 }

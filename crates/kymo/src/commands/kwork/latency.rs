@@ -15,9 +15,9 @@ use crate::args::tables::{MainTable, TableArgs, sort_by};
 #[derive(clap::Args)]
 #[command(mut_arg("sort", sort_by("avg, max, count", "avg,max,count")))]
 #[command(after_help = "\
-A softirq is requested by softirq_raise, a work item by workqueue_activate_work; handlers of
-interrupts have no such event. Delays count from the first time since it last began; a work item
-may be requested on one CPU and start on another.
+Softirqs are requested by softirq_raise and work items by workqueue_activate_work; interrupt
+handlers have no such event. A delay starts at the first request since the previous start. A work
+item may start on another CPU than that of its request.
 
 EXAMPLES
   kymo kwork latency -i perf.data
@@ -30,10 +30,10 @@ pub(super) struct Args {
     live: LiveArgs,
     #[command(flatten)]
     table: TableArgs,
-    /// Show a row for each work item instead of one for each function, as perf does
+    /// Show a row for each work item instead of each function
     #[arg(long)]
     per_work: bool,
-    /// Show how times are spread, too: quantiles, and a row for each doubling
+    /// Show quantiles and a histogram
     #[arg(long)]
     histogram: bool,
 }
@@ -68,7 +68,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         ledger.note(NoteKind::Empty, fact, Some("record them: kymo kwork record".to_owned()));
     }
     if table.crowded > 0 {
-        let fact = format!("{} pieces of work and tasks have no row", table.crowded);
+        let fact = format!("{} work items and tasks have no row", table.crowded);
         ledger.note(NoteKind::Entries, fact, None);
     }
     let mut out = stdout();

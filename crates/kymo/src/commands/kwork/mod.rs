@@ -21,23 +21,22 @@ use crate::args::symbols::SymbolArgs;
 /// Flags of `kymo kwork`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Recordings are perf.data (of perf kwork record, too), trace.dat or directories of LTTng's kernel
-traces.
+Reads perf.data (also from perf kwork record), trace.dat, and directories of LTTng kernel traces.
 
 WORDS
-  run time   from the start of an interrupt handler, softirq or work item to its end
-  delay      from the first request to the start
-  held up    a task that did not go on while interrupts and softirqs ran on its CPU
+  run time   time from the start of an interrupt handler, softirq or work item to its end
+  delay      time from the first request to the start
+  held up    time in which interrupts and softirqs on its CPU delayed a task
 
 EXAMPLES
   kymo kwork record -- make -j4
-  kymo kwork report                      by time, and the tasks that they delay
-  kymo kwork latency -s max              which wait longest
-  kymo kwork -k irq,softirq timehist     each of them
+  kymo kwork report                      by run time, with the delayed tasks
+  kymo kwork latency -s max              by longest delay
+  kymo kwork -k irq,softirq timehist     each interrupt and softirq
   kymo kwork -k irq,softirq,workqueue,sched record -- make -j4
-  kymo kwork top                         the CPUs' time, by task")]
+  kymo kwork top                         CPU time, by task")]
 pub(crate) struct Args {
-    /// Only these kinds: irq, softirq, workqueue; of recordings and top sched, too
+    /// Only these kinds: irq, softirq, workqueue; for record and top also sched
     #[arg(short = 'k', long, value_name = "KINDS", value_delimiter = ',')]
     kwork: Vec<String>,
     #[command(subcommand)]
@@ -48,14 +47,14 @@ pub(crate) struct Args {
 enum Action {
     /// Record events of interrupts, softirqs and work items
     Record(Box<record::Args>),
-    /// Show run times, and the tasks that were held up
+    /// Show run times, and the tasks that were delayed
     Report(Box<report::Args>),
     /// Show delays from the request to the start
     #[command(visible_alias = "lat")]
     Latency(Box<latency::Args>),
     /// Show each interrupt, softirq and work item
     Timehist(Box<timehist::Args>),
-    /// Show what the CPUs spend their time on
+    /// Show how CPUs spend their time
     Top(Box<top::Args>),
 }
 
@@ -80,24 +79,24 @@ struct ReadArgs {
     /// Only these kinds: irq, softirq, workqueue
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     kwork: Vec<String>,
-    /// Only those with this name
+    /// Only interrupts, softirqs and work items with this name
     #[arg(short = 'n', long, value_name = "NAME")]
     name: Option<String>,
-    /// Only in these processes
+    /// Only these processes
     #[arg(long, value_name = "PIDS", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Only in these threads
+    /// Only these threads
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
 }
 
 impl ReadArgs {
-    /// What happens now is watched.
+    /// Selects live events.
     fn watch(&mut self, live: &WatchArgs) -> anyhow::Result<()> {
         self.analysis.watch_machine(live, &self.pid, &self.tid)
     }
 
-    /// What is read; `kinds` are those named before the sub-command, as perf has them.
+    /// Options of reading work. `kinds`: those named before the sub-command, as in perf.
     fn config(&self, source: &EventSource, kinds: &[String]) -> anyhow::Result<KworkConfig> {
         // Switches are read by `top` alone.
         let named = kinds.iter().chain(&self.kwork).filter(|kind| *kind != "sched");
@@ -110,7 +109,7 @@ impl ReadArgs {
     }
 }
 
-/// What the readers and the tables have to say.
+/// Builds the ledger from the notes of the readers and the tables.
 fn ledger(source: &EventSource, read: &KworkRead) -> Ledger {
     Ledger::from_notes(read.summary.notes(source).into_iter().chain(kwork_notes(read)))
 }

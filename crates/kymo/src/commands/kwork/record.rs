@@ -12,7 +12,7 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_e
 #[derive(clap::Args)]
 #[command(after_help = "\
 Records irq_handler_{entry,exit}, softirq_{raise,entry,exit} and
-workqueue_{activate_work,execute_start,execute_end} of all CPUs; sched adds sched_switch, which
+workqueue_{activate_work,execute_start,execute_end} system-wide; `-k sched` adds sched_switch, which
 `kymo kwork top` needs.
 
 EXAMPLES
@@ -20,7 +20,7 @@ EXAMPLES
   kymo kwork -k irq,softirq,workqueue,sched record --timeout 5000
   kymo kwork record -o x.dat -- ./program")]
 pub(super) struct Args {
-    /// Kinds to record: irq, softirq, workqueue (these without the flag), sched
+    /// Kinds to record: irq, softirq, workqueue, sched [default: all but sched]
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     kwork: Vec<String>,
     #[command(flatten)]

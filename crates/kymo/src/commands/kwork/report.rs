@@ -15,9 +15,8 @@ use crate::args::tables::{MainTable, TableArgs, sort_by};
 #[derive(clap::Args)]
 #[command(mut_arg("sort", sort_by("runtime, max, count", "runtime,max,count")))]
 #[command(after_help = "\
-Names are those of perf: interrupts by name and number, (s) softirqs, (w) functions of work items.
-Run times of softirqs contain the interrupts within them. A work item belongs to the CPU where it
-began, wherever it ended.
+Names follow perf: interrupts by name and number, (s) for softirqs, (w) for work functions. Run
+times of softirqs include nested interrupts. A work item counts for the CPU on which it started.
 
 EXAMPLES
   kymo kwork report -i perf.data
@@ -30,16 +29,16 @@ pub(super) struct Args {
     live: LiveArgs,
     #[command(flatten)]
     table: TableArgs,
-    /// Show a row for each work item instead of one for each function, as perf does
+    /// Show a row for each work item instead of each function
     #[arg(long)]
     per_work: bool,
-    /// Show how times are spread, too: quantiles, and a row for each doubling
+    /// Show quantiles and a histogram
     #[arg(long)]
     histogram: bool,
-    /// Show a summary, too
+    /// Also show a summary
     #[arg(short = 'S', long)]
     with_summary: bool,
-    /// Tasks that were held up to show at most
+    /// Maximum number of delayed tasks to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     held_up: usize,
 }
@@ -70,7 +69,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let table = KworkTable::count(&source, &config, args.per_work)?;
     let mut ledger = super::ledger(&source, &table.read);
     if table.crowded > 0 {
-        let fact = format!("{} pieces of work and tasks have no row", table.crowded);
+        let fact = format!("{} work items and tasks have no row", table.crowded);
         ledger.note(NoteKind::Entries, fact, None);
     }
     let mut out = stdout();

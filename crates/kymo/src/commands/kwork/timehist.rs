@@ -14,9 +14,9 @@ use super::ReadArgs;
 /// Flags of `kymo kwork timehist`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A line for each that ends: begin and end, CPU where it began, name, run time, and the delay before
-it since it was first asked for; nothing where that is not in the recording. !lost: events were lost
-meanwhile.
+Prints a line for each interrupt, softirq and work item when it ends: start and end, CPU of the
+start, name, run time, and delay since its first request, if recorded. !lost: events were lost
+during this interval.
 
 EXAMPLES
   kymo kwork timehist -i perf.data --kwork softirq
@@ -27,10 +27,10 @@ pub(super) struct Args {
     read: ReadArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// Show call chains of begins, where samples of perf.data have them
+    /// Show call chains of starts, if recorded (perf.data)
     #[arg(short = 'g', long)]
     call_graph: bool,
-    /// Functions of a call chain at most
+    /// Maximum number of functions per call chain
     #[arg(long, value_name = "N", default_value_t = 5)]
     max_stack: usize,
 }

@@ -16,9 +16,10 @@ use crate::args::tables::{MainTable, TableArgs, sort_by};
 #[command(mut_arg("sort", sort_by("rate, runtime, tid, held", "rate,runtime")))]
 #[command(mut_arg("limit", |limit| limit.short('l').alias("line")))]
 #[command(after_help = "\
-Needs sched_switch beside events of interrupts and softirqs (kymo kwork -k
-irq,softirq,workqueue,sched record). Run times are without interrupts and softirqs, which are in HELD UP;
-%CPU is the share of its CPU, added up over CPUs. -n, --pid, --tid and --comm choose tasks; totals are of all.
+Needs sched_switch in addition to interrupt and softirq events (kymo kwork -k
+irq,softirq,workqueue,sched record). Run times exclude interrupts and softirqs, which are in HELD
+UP. %CPU is the share of a CPU, summed over CPUs. -n, --pid, --tid and --comm select tasks; totals
+cover all tasks.
 
 EXAMPLES
   kymo kwork top -i perf.data
@@ -67,7 +68,8 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
         ledger.note(NoteKind::Empty, "there are no sched_switch events", Some(advice.to_owned()));
     }
     if usage.crowded > 0 {
-        let fact = format!("{} runs of more tasks than are told apart", usage.crowded);
+        let fact =
+            format!("{} runs not attributed to their task (table limit reached)", usage.crowded);
         ledger.note(NoteKind::Entries, fact, None);
     }
     let mut out = stdout();

@@ -1,5 +1,5 @@
-//! What there is to list: one [`ListEntry`] per event, with the kernel's answer to
-//! whether it can be counted.
+//! Collects the list: one [`ListEntry`] per event, with the kernel's answer to whether it can be
+//! counted.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ pub(super) struct ListEntry {
     pub(super) detail: EntryDetail,
 }
 
-/// What only some kinds have.
+/// Properties that only some kinds of events have.
 #[derive(Debug)]
 pub(super) enum EntryDetail {
     None,
@@ -120,7 +120,7 @@ pub(super) struct EventListing {
     pub(super) notes: Vec<String>,
 }
 
-/// What the command line chose.
+/// Filter of the list from the command line.
 #[derive(Debug, Default)]
 pub(super) struct ListFilter {
     kinds: Vec<EventCategory>,

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, binaries: &[String]) -> anyhow::Result<ExitCode> 
                 Err(e) if !args.pid.is_empty() => {
                     return Err(e).with_context(|| format!("process {pid}"));
                 }
-                // It ended meanwhile, or is somebody else's.
+                // It ended meanwhile, or belongs to another user.
                 Err(_) => continue,
             };
             for mapping in maps.mappings.iter().filter(|m| m.executable()) {

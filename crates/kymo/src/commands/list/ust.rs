@@ -117,7 +117,7 @@ fn add(
     }
 }
 
-/// What a program calls things must not reach the terminal as it is.
+/// Escapes control characters of a program's names, which must not reach the terminal.
 fn plain(text: &str) -> String {
     text.chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use kymo_analysis::locks::{
-    CONTENTION_EVENTS, ContentionConfig, FUTEX_EVENTS, LockGroup, RELEASE_EVENT, count_contention,
-    count_futexes, futex_notes,
+    CONTENTION_EVENTS, ContentionConfig, FUTEX_EVENTS, LockGroup, RELEASE_EVENT, USUAL_STACK,
+    count_contention, count_futexes, futex_notes,
 };
 use kymo_events::EventSource;
 use kymo_view::Ledger;
@@ -26,10 +26,10 @@ use crate::args::tables::{MainTable, TableArgs};
 )))]
 #[command(mut_arg("limit", entries))]
 #[command(after_help = "\
-A row for each stack that waits, named by its first function that is no lock. perf leaves out the
-first three or four functions of a stack, too, whatever they are: --stack-skip 3 and --stack-skip 4
-give the rows of perf 6.1 and of perf 6.3 and later. Waits count by the time, CPU and task of their
-begin.
+Shows a row for each waiting stack, named after its first function that is not a lock function. perf
+also skips the first three or four functions of a stack: --stack-skip 3 gives the rows of perf 6.1,
+and --stack-skip 4 those of perf 6.3 and later. Options for times, CPUs and tasks select waits by
+their start.
 
 EXAMPLES
   kymo lock contention -i perf.data -E 10
@@ -40,13 +40,13 @@ pub(super) struct Args {
     read: AnalysisArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// The same as --live, as perf calls it
+    /// Same as --live, for compatibility with perf
     #[arg(short = 'b', long, conflicts_with_all = ["input", "files", "time"])]
     use_bpf: bool,
-    /// Kernel symbols from this file, of the form of /proc/kallsyms
+    /// Read kernel symbols from this file, in the format of /proc/kallsyms
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<std::path::PathBuf>,
-    /// Kernel symbols from this uncompressed kernel image
+    /// Read kernel symbols from this uncompressed kernel image
     #[arg(long, value_name = "FILE")]
     vmlinux: Option<std::path::PathBuf>,
     /// Only these processes
@@ -55,20 +55,22 @@ pub(super) struct Args {
     /// Only these threads
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
-    /// Show waits of programs for futexes (kymo lock record --futex), by address, with the stacks
-    /// of who waits and of who wakes
+    /// Show waits for futexes, with the stacks of waiters and wakers
+    ///
+    /// By address; needs `kymo lock record --futex`.
     #[arg(long, conflicts_with_all = [
         "threads", "lock_addr", "field_separator", "type_filter", "lock_filter", "callstack_filter"
     ])]
     futex: bool,
-    /// Number of stacks that are shown beside those of who woke the task (--futex, and of a
-    /// recording of kymo lock record --wakers)
+    /// Number of waker stacks to show
+    ///
+    /// With --futex, or with a recording of `kymo lock record --wakers`.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pairs: usize,
-    /// A row for each task
+    /// Show a row for each task
     #[arg(short = 't', long, conflicts_with = "lock_addr")]
     threads: bool,
-    /// A row for each lock
+    /// Show a row for each lock
     #[arg(short = 'l', long)]
     lock_addr: bool,
     #[command(flatten)]
@@ -94,16 +96,16 @@ pub(super) struct Args {
     /// Only these locks, by address or symbol
     #[arg(short = 'L', long, value_name = "LOCKS", value_delimiter = ',')]
     lock_filter: Vec<String>,
-    /// Only waits with one of these in the name of a function of their stacks
+    /// Only waits with a matching function name in their stack
     #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
     callstack_filter: Vec<String>,
-    /// The same as --cgroup, as perf calls it
+    /// Same as --cgroup, for compatibility with perf
     #[arg(short = 'G', long, value_name = "CGROUPS", value_delimiter = ',')]
     cgroup_filter: Vec<String>,
-    /// Functions that are looked at of each stack
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    /// Number of frames of each stack to inspect
+    #[arg(long, value_name = "N", default_value_t = USUAL_STACK)]
     max_stack: usize,
-    /// Functions that are left out of each stack, before those of locks are
+    /// Number of frames to skip in each stack, before lock functions are skipped
     #[arg(long, value_name = "N", default_value_t = 0)]
     stack_skip: usize,
 }
@@ -186,7 +188,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     args.read.close(out, &source, &table.summary, &ledger)
 }
 
-/// Whether a recording tells who wakes; a pipe tells of its events while it is read.
+/// Whether a recording has wakers; a pipe reports its events while it is read.
 fn has_wakers(source: &EventSource) -> bool {
     source.is_piped() || source.classes().iter().any(|class| class.is_named(RELEASE_EVENT))
 }

@@ -19,18 +19,18 @@ use crate::args::tables::{MainTable, sort_by};
 /// Flags of `kymo lock`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Waits for locks of the kernel are told by lock:contention_begin and lock:contention_end (Linux 5.19
-and later): spinlocks, mutexes, semaphores. Locks that are taken without a wait come from
-lock:lock_acquire and others, which only kernels with lock debugging have (CONFIG_LOCK_STAT); there
-they are recorded, too, and `kymo lock report` has every lock.
+Waits for kernel locks (spinlocks, mutexes, semaphores) come from lock:contention_begin and
+lock:contention_end (Linux 5.19 and later). Acquisitions without a wait come from lock:lock_acquire
+and related events, which only kernels with lock debugging have (CONFIG_LOCK_STAT); if available,
+they are recorded, too, and `kymo lock report` shows every lock.
 
 EXAMPLES
-  kymo lock record -- make -j4        waits for locks of the kernel while make runs
-  kymo lock contention                by who waits
-  kymo lock contention -l -E 10       by lock: the ten that were waited for longest
+  kymo lock record -- make -j4        waits for kernel locks while make runs
+  kymo lock contention                by caller
+  kymo lock contention -l -E 10       by lock: the ten with the longest waits
   kymo lock contention -t             by task
   kymo lock record --futex -- ./server; kymo lock contention --futex
-                                      locks and conditions of programs")]
+                                      locks and condition variables of programs")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -38,12 +38,12 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Record waits for locks of the machine
+    /// Record lock waits of the whole machine
     Record(Box<record::Args>),
-    /// Show who waits for locks of the kernel
+    /// Show waits for kernel locks, by caller, task or lock
     #[command(visible_alias = "con")]
     Contention(Box<contention::Args>),
-    /// Show how often locks were taken and waited for
+    /// Show how often locks were acquired and contended
     Report(Box<report::ReportArgs>),
     /// Show the threads and the locks of a recording
     Info(report::InfoArgs),
@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What the readers and the table have to say.
+/// Builds the ledger from the notes of the readers and the table.
 fn ledger(source: &EventSource, table: &ContentionTable) -> Ledger {
     let notes = table.summary.notes(source).into_iter().chain(contention_notes(table));
     let mut ledger = Ledger::from_notes(notes);
@@ -90,7 +90,7 @@ fn ledger(source: &EventSource, table: &ContentionTable) -> Ledger {
     ledger
 }
 
-/// States what locks are counted where nothing tells of those that were taken without a wait.
+/// States what locks are counted where no event reports those that were taken without a wait.
 fn note_lockdep(table: &ContentionTable, ledger: &mut Ledger) {
     if table.of == LockEvents::Lockdep || table.events == 0 {
         return;

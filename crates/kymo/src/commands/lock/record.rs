@@ -9,22 +9,22 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_even
 /// Flags of `kymo lock record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Records lock:contention_begin and lock:contention_end of everybody on all CPUs, with their stacks:
-by frame pointers, unless --call-graph says otherwise; of kernels with lock debugging lock:lock_acquire
-and its like without stacks, too; with --futex entries and exits of futex(2)
-instead, whose stacks are in a perf.data.
+Records lock:contention_begin and lock:contention_end system-wide, with stacks (by frame pointers,
+or as set with --call-graph). On kernels with lock debugging also lock:lock_acquire and related
+events, without stacks. With --futex, entries and exits of futex(2) instead; their stacks need a
+perf.data.
 
 EXAMPLES
   kymo lock record -- make -j4
-  kymo lock record -o x.dat --timeout 5000     a trace.dat: the cheaper way
-  kymo lock record --wakers -- make -j4        and who released them
+  kymo lock record -o x.dat --timeout 5000     a trace.dat, with lower overhead
+  kymo lock record --wakers -- make -j4        with the tasks that released them
   kymo lock record --futex --call-graph dwarf -- ./server")]
 pub(super) struct Args {
-    /// Record waits of programs for futexes: locks and conditions in user space
+    /// Record futex waits: locks and condition variables in user space
     #[arg(long)]
     futex: bool,
-    /// Record who wakes tasks, too, with stacks: `contention` shows who released a lock that was
-    /// slept for. Each wake-up of the machine is an event more
+    /// Also record wakers with stacks, so that `contention` shows which task released a lock (one
+    /// more event per wake-up)
     #[arg(long, conflicts_with = "futex")]
     wakers: bool,
     #[command(flatten)]

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use kymo_analysis::locks::{
-    ContentionConfig, ContentionTable, LOCKDEP_EVENTS, LockGroup, count_contention, count_lockdep,
+    ContentionConfig, ContentionTable, LOCKDEP_EVENTS, LockGroup, USUAL_STACK, count_contention,
+    count_lockdep,
 };
 use kymo_events::EventSource;
 use kymo_view::locks::{LockField, LockReportView, write_lock_info};
@@ -24,9 +25,9 @@ use crate::args::tables::TableArgs;
 )))]
 #[command(mut_arg("limit", entries))]
 #[command(after_help = "\
-A row for each lock: of kernels with lock debugging (lockdep) every lock that was taken, by its
-class. Of others only those that were waited for, named by who did first: acquired is how often a
-wait ended.
+Shows a row for each lock. With lock debugging (lockdep), these are all acquired locks, by class.
+Without it, only contended locks, named after the first caller that waited; acquired is then the
+number of waits that ended.
 
 EXAMPLES
   kymo lock report -k wait_total -E 10
@@ -36,10 +37,10 @@ pub(super) struct ReportArgs {
     read: AnalysisArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// A row for each task
+    /// Show a row for each task
     #[arg(short = 't', long)]
     threads: bool,
-    /// One row for the locks of one class, or those that one caller waited for first
+    /// One row per lock class, or per first caller
     #[arg(short = 'c', long, conflicts_with = "threads")]
     combine_locks: bool,
     #[command(flatten)]
@@ -87,7 +88,7 @@ fn count(
     let config = ContentionConfig {
         selection: read.selection(&source, &[], &[])?,
         group,
-        max_stack: 8,
+        max_stack: USUAL_STACK,
         ..ContentionConfig::default()
     };
     let table = if has_lockdep(&source) {

@@ -1,5 +1,5 @@
-//! What a command line can go on with: commands, options and their values, among them what this
-//! machine has just now: events, their fields, probes, sessions, processes.
+//! Completion of a command line: commands, options and their values, among them the current ones of
+//! this machine: events, their fields, probes, sessions, processes.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) enum Shell {
 }
 
 impl Shell {
-    /// What the shell reads. It asks this program each time.
+    /// Returns the shell's script, which calls this program for each completion.
     pub(super) fn script(self) -> &'static str {
         match self {
             Shell::Bash => include_str!("kymo.bash"),

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use clap::{Arg, Command};
 
+/// Columns of the notes of a page.
+const NOTES_WIDTH: usize = 90;
+
 /// The page of a command: usage, text, options under their headings, examples.
 pub(super) fn page(command: &Command, name: &str) -> String {
     let mut page = format!("# {name}\n");
@@ -41,10 +44,31 @@ pub(super) fn page(command: &Command, name: &str) -> String {
         below.into_iter().for_each(|arg| page.push_str(&item(arg)));
     }
     if let Some(after) = command.get_after_long_help().or_else(|| command.get_after_help()) {
-        page.extend(["\n## Examples and notes\n\n```text\n", after.to_string().trim_end()]);
-        page.push_str("\n```\n");
+        page.push_str("\n## Notes and examples\n\n```text\n");
+        after.to_string().trim_end().lines().for_each(|line| push_wrapped(&mut page, line));
+        page.push_str("```\n");
     }
     page
+}
+
+/// Appends a line, broken at spaces if it is prose.
+fn push_wrapped(page: &mut String, line: &str) {
+    if line.starts_with(' ') {
+        page.extend([line, "\n"]);
+        return;
+    }
+    let mut width = 0;
+    for word in line.split(' ') {
+        let word_width = word.chars().count();
+        if width > 0 {
+            let is_full = width + 1 + word_width > NOTES_WIDTH;
+            page.push(if is_full { '\n' } else { ' ' });
+            width = if is_full { 0 } else { width + 1 };
+        }
+        page.push_str(word);
+        width += word_width;
+    }
+    page.push('\n');
 }
 
 /// The file of the page of a command, `kymo-sched-latency.md`.
@@ -114,7 +138,7 @@ mod tests {
             .about("Dances on <floor> with *stars*")
             .arg(Arg::new("steps").short('s').long("steps").value_name("N").help("Number of `a_b`"))
             .arg(Arg::new("partner").help("Who leads"))
-            .after_help("kymo dance -s 3")
+            .after_help("kymo dance -s 3\n".to_owned() + &"step ".repeat(30))
             .subcommand(Command::new("tango").about("In two"));
         command.build();
         let page = page(&command, "kymo dance");
@@ -123,7 +147,8 @@ mod tests {
             "- [`tango`](kymo-dance-tango.md): In two\n",
             "## Options\n\n- `-s`, `--steps <N>`: Number of `a_b`\n",
             "## Arguments\n\n- `[partner]`: Who leads\n",
-            "```text\nkymo dance -s 3\n```\n",
+            &format!("```text\nkymo dance -s 3\n{}\n", "step ".repeat(18).trim_end()),
+            &format!("{}\n```\n", "step ".repeat(12).trim_end()),
         ] {
             assert!(page.contains(part), "{part:?} is not in\n{page}");
         }

@@ -1,12 +1,12 @@
-//! Manual pages of section 7, and the same as pages of the book: an overview, the language of
-//! `run`, and the warnings and notes. The last two follow from the tables that define them.
+//! Manual pages of section 7, also rendered as pages of the book: an overview, the language of
+//! `run`, and the warnings and notes. The last two are generated from the tables that define them.
 
 use std::fmt::Write as _;
 
 use kymo_bpf::LANGUAGE_REFERENCE;
 use kymo_model::{NoteKind, Weight};
 
-/// A page on a topic.
+/// Page on a topic.
 pub(super) struct TopicPage {
     /// Name, as `man 7 NAME` has it.
     pub(super) name: &'static str,
@@ -31,33 +31,43 @@ fn overview() -> TopicPage {
         summary: "count, profile and trace a running Linux system",
         title: "Overview",
         text:
-            "kymo is one program for the tasks of perf, trace-cmd, LTTng, bpftrace and strace. It \
-               reads and writes their file formats, and each result ends with what could make it \
-               wrong. Each command has a page in section 1."
+            "kymo does the work of perf, trace-cmd, LTTng, bpftrace and strace in one program. It \
+             reads and writes their file formats. Each result ends with warnings about anything \
+             that could make it wrong. Each command has a page in section 1."
                 .to_owned(),
         sections: vec![
             ("Commands by question", questions()),
             (
                 "Recordings",
                 table(&[
-                    ("perf.data", "Samples and events, written by `kymo record` and by perf."),
+                    ("perf.data", "Samples and events, written by `kymo record` or perf."),
                     (
                         "trace.dat",
-                        "Events of the ftrace ring, written by `kymo trace -o` and trace-cmd.",
+                        "Events from the ftrace ring buffer, written by `kymo trace -o` or \
+                         trace-cmd.",
                     ),
-                    ("CTF directory", "Events of programs and of LTTng."),
-                    ("FILE.bundle", "Symbols of a recording for other machines (`kymo bundle`)."),
+                    ("CTF directory", "User-space events, and traces of LTTng."),
+                    (
+                        "FILE.bundle",
+                        "Symbols for reading a recording on other machines (`kymo \
+                      bundle`).",
+                    ),
                 ]),
             ),
             (
                 "Selection",
                 table(&[
-                    ("--time START,END", "Span of time, in seconds or percent."),
-                    ("--pid, --tid, --comm, --cpu, --cgroup", "Tasks, CPUs and groups."),
-                    ("-e EVENT", "Events: SYSTEM:NAME, with `*` and `?`."),
+                    ("--time START,END", "Time range, in seconds or percent."),
+                    (
+                        "--pid, --tid, --comm, --cpu, --cgroup",
+                        "Processes, threads, task names, \
+                      CPUs and cgroups.",
+                    ),
+                    ("-e EVENT", "Events: SYSTEM:NAME, with wildcards `*` and `?`."),
                     (
                         "--filter 'FIELD OPERATOR VALUE'",
-                        "Fields, in the syntax of the kernel: == != < <= > >= & ~ (pattern), && || ! and parentheses.",
+                        "Events by their fields, in the kernel's syntax: == != < <= > >= & ~ \
+                         (pattern), && || ! and parentheses.",
                     ),
                 ]),
             ),
@@ -65,9 +75,9 @@ fn overview() -> TopicPage {
                 "Exit status",
                 table(&[
                     ("0", "Success."),
-                    ("1", "Failure, or a damaged recording of which the readable part was shown."),
-                    ("2", "Wrong command line."),
-                    ("3", "Warnings, with `--strict`."),
+                    ("1", "Failure, or a damaged recording whose readable part was shown."),
+                    ("2", "Invalid command line."),
+                    ("3", "The result has warnings, with `--strict`."),
                 ]),
             ),
             (
@@ -75,8 +85,8 @@ fn overview() -> TopicPage {
                 table(&[
                     ("NO_COLOR", "No colors."),
                     ("KYMO_PAGER, PAGER", "Pager; empty or `cat` for none."),
-                    ("KYMO_CACHE", "Directory of the cache, or `off`."),
-                    ("DEBUGINFOD_URLS", "Servers of debugging information."),
+                    ("KYMO_CACHE", "Cache directory, or `off`."),
+                    ("DEBUGINFOD_URLS", "Servers for debugging information."),
                 ]),
             ),
             (
@@ -84,10 +94,15 @@ fn overview() -> TopicPage {
                 table(&[
                     (
                         "kernel.perf_event_paranoid",
-                        "2: own programs in user space; 1: with kernel functions; 0: all CPUs; -1: tracepoints.",
+                        "2: user space of own programs; 1: also the kernel; 0: also all CPUs; -1: \
+                         also tracepoints.",
                     ),
-                    ("kernel.kptr_restrict", "0: names of kernel functions without root."),
-                    ("CAP_PERFMON, CAP_BPF", "The same, and programs in the kernel, without root."),
+                    ("kernel.kptr_restrict", "0: kernel function names without root."),
+                    (
+                        "CAP_PERFMON, CAP_BPF",
+                        "Recording (CAP_PERFMON) and BPF programs (both) \
+                      without root.",
+                    ),
                 ]),
             ),
         ],
@@ -109,11 +124,10 @@ fn language() -> TopicPage {
         name: "kymo-run",
         summary: "language of kymo run",
         title: "Language of run",
-        text:
-            "A program of bpftrace's language has probes with actions. `kymo run -e PROGRAM` and \
-               `kymo run FILE` run it in the kernel, or in user space where the kernel runs none \
-               for this user; `kymo run -l PATTERN` lists probes."
-                .to_owned(),
+        text: "`kymo run` runs programs in bpftrace's language. A program consists of probes with \
+             actions. `kymo run -e PROGRAM` and `kymo run FILE` run it in the kernel, or in user \
+             space if the user cannot load BPF programs; `kymo run -l PATTERN` lists probes."
+            .to_owned(),
         sections: LANGUAGE_REFERENCE.iter().map(|s| (s.heading, entries(s.entries))).collect(),
     }
 }

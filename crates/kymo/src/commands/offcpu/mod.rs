@@ -11,17 +11,17 @@ use clap::Subcommand;
 /// Flags of `kymo offcpu`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Recordings are perf.data, trace.dat or directories of LTTng's kernel traces. sched_switch is
-needed, with stacks for what tasks were blocked on; sched_waking or sched_wakeup for the time from
-which they could run. All CPUs have to be recorded: a task may be woken and go on anywhere.
+Reads perf.data, trace.dat, and directories of LTTng kernel traces. They need sched_switch of all
+CPUs, with stacks for the causes of blocking; splitting waits into blocked and runnable time also
+needs sched_waking or sched_wakeup.
 
 EXAMPLES
-  kymo offcpu record -- ./server --once    everything that runs meanwhile, into perf.data
-  kymo offcpu report --comm server         what server waited for, by stacks
+  kymo offcpu record -- ./server --once    the whole machine, into perf.data
+  kymo offcpu report --comm server         waits of `server`, by stack
   kymo offcpu record --call-graph dwarf -- ./server --once
                                            programs without frame pointers
   kymo offcpu record -o x.dat --timeout 5000
-                                           a trace.dat: cheaper, with the kernel's stacks alone")]
+                                           a trace.dat: lower overhead, only kernel stacks")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,

@@ -10,14 +10,14 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_e
 /// Flags of `kymo offcpu record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Records sched_switch, sched_waking (sched_wakeup where the kernel has no other), sched_wakeup_new,
-sched_process_fork, workqueue_queue_work and workqueue_execute_start of all tasks on all CPUs, with
-their stacks: by frame pointers, unless --call-graph says otherwise.
+Records sched_switch, sched_waking (or sched_wakeup), sched_wakeup_new, sched_process_fork,
+workqueue_queue_work and workqueue_execute_start system-wide, with stacks (by frame pointers, or as
+set with --call-graph).
 
 EXAMPLES
   kymo offcpu record -- make -j4
   kymo offcpu record --call-graph dwarf,16384 -- ./program
-  kymo offcpu record -o x.dat -- ./program     a trace.dat: the cheaper way")]
+  kymo offcpu record -o x.dat -- ./program     a trace.dat, with lower overhead")]
 pub(super) struct Args {
     #[command(flatten)]
     recording: EventRecordingArgs,

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::offcpu::{OffCpuConfig, count_off_cpu, off_cpu_notes};
+use kymo_analysis::offcpu::{
+    OffCpuConfig, count_off_cpu, count_switch_records, has_only_switch_records, off_cpu_notes,
+};
 use kymo_analysis::tasks::SchedSelection;
 use kymo_view::Ledger;
 use kymo_view::offcpu::OffCpuView;
@@ -16,14 +18,17 @@ use crate::args::tables::{MainTable, TableArgs};
 /// Flags of `kymo offcpu report`.
 #[derive(clap::Args)]
 #[command(mut_arg("sort", |sort| {
-    sort.help("Sort tasks by these: wall, running, waiting, blocked; or columns")
+    sort.help("Sort keys of tasks: wall, running, waiting, blocked; or columns")
 }))]
-#[command(mut_arg("limit", |limit| limit.help("Rows of tasks at most")))]
+#[command(mut_arg("limit", |limit| limit.help("Maximum number of tasks to show")))]
 #[command(after_help = "\
-A wait is the time between two runs of a task. Blocked is the part of it before its wake-up, by the
-function of the kernel that it was in; waiting for a CPU is the part in which it could have run.
-`blocked` alone: the cause is not known. Waits count for the CPU on which the task continues; --time
-cuts them. Quantiles are at most a sixteenth above the truth.
+A wait is the time between two runs of a task. Its part before the wake-up is blocked time, with a
+cause derived from the kernel function; the part after it is waiting for a CPU. `blocked` without a
+cause: unknown. A wait counts for the CPU on which the task continues; --time truncates waits at its
+limits. Quantiles exceed the exact value by at most 1/16.
+
+Recordings of perf's `record --switch-events` have times of waits, but neither stacks nor wake-ups:
+what is not `preempted` is `blocked`.
 
 EXAMPLES
   kymo offcpu report --comm server
@@ -53,10 +58,10 @@ pub(super) struct Args {
     /// Hide branches below this percentage of the time off CPU
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     percent_limit: f64,
-    /// Number of lines of the tree
+    /// Maximum number of lines in the tree
     #[arg(short = 'E', long, value_name = "N")]
     entries: Option<usize>,
-    /// Number of stacks to show beside those of the wakers [default: 3; none on a terminal]
+    /// Number of waiter and waker stack pairs to show [default: 3; none on a terminal]
     #[arg(long, value_name = "N")]
     pairs: Option<usize>,
 }
@@ -84,10 +89,15 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.symbols)?;
     let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
-    let mut table =
-        count_off_cpu(&source, &OffCpuConfig { selection: &selection, by_task: false })?;
-    let notes = table.read.summary.notes(&source).into_iter().chain(off_cpu_notes(&table));
-    let mut ledger = Ledger::from_notes(notes);
+    let (mut table, notes) = if has_only_switch_records(&source) {
+        count_switch_records(&source, &selection.events)?
+    } else {
+        let config = OffCpuConfig { selection: &selection, by_task: false };
+        let table = count_off_cpu(&source, &config)?;
+        let notes = off_cpu_notes(&table);
+        (table, notes)
+    };
+    let mut ledger = Ledger::from_notes(table.read.summary.notes(&source).into_iter().chain(notes));
     note_chains(&table.read.summary, &mut ledger);
     let mut out = stdout();
     let mut answer = table.answer();
@@ -98,7 +108,8 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
             answer,
             inverted: args.inverted,
             percent_limit: args.percent_limit,
-            lines: args.entries.or(args.read.screen_rows().map(|rows| rows / 2)),
+            lines: args.entries.or(args.read.screen_rows().map(|rows| rows / 4)),
+            columns: args.read.screen_columns(),
             pairs: args.pairs.unwrap_or(if args.read.screen_rows().is_some() { 0 } else { 3 }),
             tasks: if args.tasks { args.table.most(None) } else { 0 },
             units: args.read.units(),

@@ -13,21 +13,20 @@ use crate::commands::tracing;
 /// Flags of `kymo probe bench`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Measured is a program of its own that calls two functions, one with the probe and one
-without, in turn; for the kernel's probes, system calls with the probe on and off. A
-row is the median of the differences, the spread what lies between the lowest and the
-highest tenth. The probe's event is written into a trace ring, as when it is used.
-Everything that is added is removed again, also after Ctrl-C; what a SIGKILL leaves,
-the next start of kymo removes. debug.kprobes-optimization is changed meanwhile and
-put back.")]
+User-space probes are measured with a test program that alternately calls a function with the probe
+and one without, kernel probes with system calls with the probe on and off. A row shows the median
+of the differences; the spread is the range from the 10th to the 90th percentile. Events are written
+to a ring buffer, as in normal use. kymo removes everything it added, also after Ctrl-C; after
+SIGKILL, the next start of kymo does. debug.kprobes-optimization is changed during the measurement
+and restored.")]
 pub(super) struct BenchArgs {
-    /// Only these rows, by glob ('uprobe*', '*ret*')
+    /// Only rows matching these globs ('uprobe*', '*ret*')
     #[arg(value_name = "ROW")]
     rows: Vec<String>,
     /// Pairs of measurements for each row
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pairs: u32,
-    /// One JSON object a row
+    /// Print one JSON object per row
     #[arg(long)]
     json: bool,
 }

@@ -20,7 +20,7 @@ fn cache() -> anyhow::Result<SymbolCache> {
     SymbolCache::of_user().context("there is no cache: KYMO_CACHE is off, or HOME is not set")
 }
 
-/// Which binary the flags mean, without its debugging information.
+/// Returns the binary that the flags select, without its debugging information.
 fn binary(args: &Args, files: Option<&BinaryFiles>) -> anyhow::Result<(BuildId, String)> {
     let known = files.and_then(|f| Some((f.build_id?, f.path.display().to_string())));
     if let Some(known) = known {

@@ -31,7 +31,7 @@ enum ProbedHome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ListedTarget {
     home: ProbedHome,
-    /// What the offset counts from; empty for the file's beginning.
+    /// Symbol that the offset counts from; empty for the start of the file.
     symbol: String,
     offset: u64,
 }
@@ -102,7 +102,7 @@ pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a probe of the running kernel is called and how it works.
+/// State of the probes of the running kernel.
 #[derive(Default)]
 struct RunningKernel {
     /// Addresses of the symbols that targets count from.
@@ -230,7 +230,7 @@ fn with_names(probe: &ListedProbe, text: Option<String>) -> String {
     text
 }
 
-/// How a hit is caught, or what it costs.
+/// Describes how a hit is caught, or its cost.
 fn how(
     probe: &ListedProbe,
     target: &ListedTarget,
@@ -260,7 +260,7 @@ fn how(
     let armed = here.clone().find(fits).or_else(|| here.next())?;
     Some(
         match (armed.gone, armed.disabled, armed.mechanism) {
-            (true, ..) => "its module is gone",
+            (true, ..) => "its module was unloaded",
             (_, true, ProbeMechanism::Ftrace) => {
                 "not switched on; will use the function tracer's call"
             }

@@ -125,7 +125,7 @@ pub(super) fn lines(args: &Args, range: &LineRange) -> anyhow::Result<ExitCode> 
     Ok(close(args, &learned(args, &binary)))
 }
 
-/// What there is to say of an index that was made or not used.
+/// Builds the ledger from the notes about an index that was made or not used.
 fn learned(args: &Args, binary: &ProbedBinary<'_>) -> Ledger {
     let mut ledger = Ledger::default();
     binary.learn(args.cache).into_iter().for_each(|n| ledger.push(n));

@@ -1,4 +1,4 @@
-//! What the flags say of the binary and of resolving, and the end of a verb.
+//! Binary and options of resolving from the command line, and the end of a verb.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Who uses an event: trace directories in which it is enabled, and processes with perf
-//! events open, of which the kernel does not tell which events they are.
+//! Users of an event: trace directories in which it is enabled, and processes with perf events
+//! open, for which the kernel does not report which events they are.
 
 use kymo_kernel::ftrace::TraceDir;
 use kymo_kernel::probe_events::ListedProbe;
@@ -25,7 +25,7 @@ pub(super) fn users(tracefs: &Tracefs, probe: &ListedProbe) -> Vec<String> {
     by
 }
 
-/// Who keeps an event that could not be removed, in words.
+/// Describes the users of an event that could not be removed.
 pub(super) fn keepers(tracefs: &Tracefs, probe: &ListedProbe) -> String {
     let by = users(tracefs, probe);
     if !by.is_empty() {

@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Names of tasks that were looked up are remembered up to this number.
 const MOST_NAMES: usize = 1 << 16;
 
-/// Whose events are opened.
+/// Target of the events to be opened.
 pub(crate) struct RingScope {
     pub(crate) target: Target,
     /// The command of [`Target::Command`].
@@ -38,7 +38,7 @@ pub(crate) struct RingScope {
     /// A process that is watched alone, with the children it will have, where the kernel does
     /// not show all of the target to this user.
     pub(crate) at_least: Option<u32>,
-    /// How rings are made larger, if not by `-m`.
+    /// Option that makes the rings larger, if not `-m`.
     pub(crate) larger: Option<&'static str>,
 }
 
@@ -49,7 +49,7 @@ impl RingScope {
     }
 }
 
-/// Why it does not run in the kernel.
+/// Reason why it does not run in the kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct UserSpaceReason {
     text: String,
@@ -62,7 +62,7 @@ impl UserSpaceReason {
         UserSpaceReason { text: "--no-bpf".into(), is_refusal: false }
     }
 
-    /// What the kernel refuses to everything of this user, if it does.
+    /// Returns the reason if the kernel refuses all BPF to this user.
     pub(crate) fn of_refusal() -> Option<UserSpaceReason> {
         let text = bpf_refusal()?.to_string();
         Some(UserSpaceReason { text, is_refusal: true })
@@ -71,7 +71,7 @@ impl UserSpaceReason {
     /// Says of a program that cannot run in user space why it does not run in the kernel.
     pub(crate) fn explain(&self, error: &anyhow::Error) -> anyhow::Error {
         match self.refusal() {
-            Some(why) => anyhow::anyhow!("{error:#}, and it runs none here: {why}"),
+            Some(why) => anyhow::anyhow!("{error:#}, and no BPF program can run here: {why}"),
             None => anyhow::anyhow!("{error:#}"),
         }
     }
@@ -126,7 +126,7 @@ impl RingRun {
         let capture = match (PerfCapture::open(&options), scope.at_least) {
             (Err(error), Some(pid)) if options.target == Target::System => {
                 options.target = Target::Processes(vec![pid]);
-                // Of two refusals the first is that of what was asked for.
+                // Of two refusals the first is that of the request.
                 let Ok(capture) = PerfCapture::open(&options) else { return Err(error.into()) };
                 let error = anyhow::Error::from(error);
                 let fact = format!("only process {pid} and its new children are seen: {error:#}");
@@ -263,8 +263,8 @@ fn specs_of(points: &[EventPoint]) -> anyhow::Result<Vec<EventSpec>> {
 struct EventFeed<'r, 'w> {
     program: &'r mut InterpretedProgram,
     sinks: &'r mut ProgramSinks<'w>,
-    /// Only of tasks that were opened, and of their children: the kernel tells an event to the
-    /// task that it is about, too.
+    /// Only of tasks that were opened, and of their children: the kernel also delivers an event to
+    /// the task that it is about.
     of_tasks: bool,
     needs_chain: bool,
     needs_cgroup: bool,
@@ -272,7 +272,7 @@ struct EventFeed<'r, 'w> {
     /// Tasks that no record names.
     names: FxHashMap<u32, Vec<u8>>,
     events: u64,
-    /// When events ended.
+    /// End of the events.
     end: &'r Cell<Option<Instant>>,
     result: io::Result<RunState>,
 }
@@ -315,7 +315,7 @@ impl EventFeed<'_, '_> {
         if samples.finish(&mut |event| self.take(event)).is_break() {
             return Ok(());
         }
-        if let Some(record) = capture.untold_losses(samples.lost()) {
+        if let Some(record) = capture.unreported_losses(samples.lost()) {
             samples.push(&record, &[]);
             let _ = samples.finish(&mut |event| self.take(event));
         }
@@ -374,7 +374,7 @@ fn receipt(reason: &UserSpaceReason, events: u64, finished: &CaptureSummary) -> 
         "aggregated in user space ({}): {events} events; kymo itself used {used:.3} s of a CPU",
         reason.text
     );
-    // Of less, a rate tells nothing.
+    // A shorter time gives no meaningful rate.
     if elapsed > 0.001 {
         let (rate, share) = (events as f64 / elapsed, used * 100.0 / elapsed);
         fact += &format!(" in {elapsed:.3} s, {share:.1}%, with {rate:.0} events a second");

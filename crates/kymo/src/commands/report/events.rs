@@ -15,7 +15,7 @@ use kymo_view::{EventRow, EventTableView, Ledger, StackDrawing};
 use super::Args;
 use crate::exit;
 
-/// Keys that samples do not have: whoever asks for one asks for a table of events.
+/// Keys that samples do not have: a request for one selects a table of events.
 const EVENT_KEYS: [&str; 3] = ["event", "instance", "stack"];
 
 /// Whether `--sort` asks for a table of events.

@@ -82,7 +82,8 @@ impl ProgramText {
         self.fail_verbosely(error, false)
     }
 
-    /// The same, with the verifier's log if it is wanted.
+    /// Prints why the program does not run, with the verifier's log if requested, and returns the
+    /// status.
     pub(super) fn fail_verbosely(
         &self,
         error: &ProgramError,
@@ -186,7 +187,7 @@ pub(super) fn write_program(
     Ok(())
 }
 
-/// What this kernel can do for programs.
+/// Writes the capabilities of this kernel for BPF programs.
 pub(super) fn write_info(out: &mut dyn Write) -> io::Result<()> {
     let kernel = KernelName::running();
     writeln!(

@@ -32,8 +32,8 @@ use messages::ProgramText;
 /// Flags of `kymo run`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-The language is bpftrace's: its manual (man bpftrace) describes it. Nothing is compiled by others: kymo
-makes the instructions itself and needs neither clang nor kernel headers.
+Programs are written in bpftrace's language (`man bpftrace`, `kymo manual run.7`). kymo compiles
+them itself; it needs neither clang nor kernel headers.
 
 EXAMPLES
   kymo run -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }'
@@ -41,7 +41,7 @@ EXAMPLES
   kymo run opensnoop.bt
   kymo run -l 'tracepoint:sched:*' -v")]
 pub(crate) struct Args {
-    /// Program
+    /// Program text
     #[arg(
         short = 'e',
         value_name = "PROGRAM",
@@ -49,16 +49,16 @@ pub(crate) struct Args {
         overrides_with = "program"
     )]
     program: Option<String>,
-    /// File with the program (- is standard input), then its parameters ($1, …)
+    /// File with the program (`-`: standard input), then its parameters ($1, …)
     #[arg(value_name = "FILE", allow_negative_numbers = true)]
     words: Vec<String>,
-    /// List attach points that match, or those of a program; with -v their arguments
+    /// List matching attach points, or those of a program; -v: with arguments
     #[arg(short = 'l', long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*")]
     list: Option<String>,
     /// Attach all probes but BEGIN, END and intervals to this process
     #[arg(short = 'p', long, value_name = "PID")]
     pid: Option<String>,
-    /// Run a command, and end when it does
+    /// Run this command, and exit when it ends
     #[arg(short = 'c', long = "cmd", value_name = "CMD")]
     command: Option<String>,
     /// Form of the output
@@ -66,47 +66,47 @@ pub(crate) struct Args {
         short = 'f',
         value_name = "FORMAT",
         default_value = "text",
-        help = "Form of the output: text or json"
+        help = "Output format: text or json"
     )]
     form: String,
     /// Write the output to a file
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print nothing but the output and losses
+    /// Print only the output and losses
     #[arg(short = 'q', long)]
     quiet: bool,
-    /// Show what the kernel's verifier says
+    /// Show the log of the BPF verifier
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Buffering of the output
     #[arg(short = 'B', value_name = "MODE", default_value = "line", value_parser = ["line", "full", "none"])]
     buffering: String,
-    /// Load and attach the program without running it
+    /// Load and attach the program, then exit
     #[arg(long)]
     dry_run: bool,
-    /// Say before attaching how often each probe fires now, and what it will cost
+    /// Report the current rate and the estimated cost of each probe before attaching
     #[arg(long)]
     preflight: bool,
-    /// Detach when the programs take more than that share of a CPU
+    /// Detach if the BPF programs use more than PERCENT of a CPU
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     budget: Option<f64>,
-    /// Allow what changes the system: system(), signal(), override()
+    /// Allow functions that change the system: system(), signal(), override()
     #[arg(long = "unsafe")]
     is_unsafe: bool,
-    /// Run in user space, on events out of rings, as without the right to run programs in the
-    /// kernel: tracepoints, software and hardware events, profile, intervals, BEGIN and END
+    /// Run in user space, without BPF (tracepoints, software and hardware events, profile,
+    /// interval, BEGIN and END)
     #[arg(long)]
     no_bpf: bool,
-    /// Show what this kernel can do
+    /// Show the BPF features of this kernel
     #[arg(long)]
     info: bool,
-    /// Show the instructions instead of running them
+    /// Show the BPF instructions without running the program
     #[arg(long)]
     show_program: bool,
-    /// Leave out warnings about the program
+    /// Suppress warnings about the program
     #[arg(long)]
     no_warnings: bool,
-    /// Warn of failed reads and updates of maps while the program runs
+    /// Warn about failed reads and map updates while the program runs
     #[arg(short = 'k', long = "warnings", conflicts_with = "no_warnings")]
     #[arg(action = clap::ArgAction::Count)]
     all_warnings: u8,
@@ -116,23 +116,22 @@ pub(crate) struct Args {
     /// Accepted for compatibility: the kernel counts those who use semaphores
     #[arg(long, hide = true)]
     usdt_file_activation: bool,
-    /// Look for headers in a directory, too
+    /// Add a directory to the search path of headers
     #[arg(short = 'I', value_name = "DIR")]
     include_directories: Vec<PathBuf>,
-    /// Add a header, as #include does
+    /// Include a header, like #include
     #[arg(long, value_name = "FILE")]
     include: Vec<String>,
-    /// Look for separate debug files in directories, too, relative ones from where the binary is
+    /// Also search these directories for debug files; relative paths start at the binary
     #[arg(long, value_name = "DIR[:DIR]", value_delimiter = ':')]
     debuginfo: Vec<PathBuf>,
-    /// Attach only probes with a name that matches the regular expression, and BEGIN and END
+    /// Attach only probes that match this regular expression, and BEGIN and END
     #[arg(long, value_name = "REGEX")]
     probe_filter: Option<String>,
-    /// Take the kernel's functions that may be probed from a file, as of tracefs'
-    /// available_filter_functions
+    /// Read the traceable kernel functions from a file like available_filter_functions
     #[arg(long, value_name = "FILE")]
     traceable_functions: Option<PathBuf>,
-    /// Run the program's test: or bench: probes, not those of events
+    /// Run only the program's test: or bench: probes
     #[arg(long, value_name = "MODE", value_parser = ["test", "bench"], conflicts_with_all = ["test", "bench"])]
     mode: Option<String>,
     /// Run the program's test: probes; status 1 if one fails
@@ -256,7 +255,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                     reason
                         .refusal()
                         .into_iter()
-                        .for_each(|why| sayln!("HINT: it runs none here: {why}"));
+                        .for_each(|why| sayln!("HINT: no BPF program can run here: {why}"));
                     status
                 }
             };
@@ -294,7 +293,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
     }
     let running = follow_program(running, &mut target, &signals, &mut sinks)?;
-    // From here on a second Ctrl-C ends at once.
+    // From here on a second Ctrl-C ends immediately.
     drop(signals);
     let summary = running.finish(&mut sinks)?;
     let _ = target.end();

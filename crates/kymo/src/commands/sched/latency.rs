@@ -24,14 +24,13 @@ use crate::exit;
     sort_by("runtime, switch, avg, max, p99, migrations, pid", "avg,max,switch,runtime",)
 ))]
 #[command(after_help = "\
-Switches are how often a task got a CPU, delays are from when it could run until it did: after a
-wake-up, after it was preempted, or when it was new. Waits whose begin is not in the recording are
-in no average. -C and --time choose waits by where and when they end. Quantiles are at most a
-sixteenth above the truth.
+Switches: the number of times a task got a CPU. Delays: the time from runnable to running, after a
+wake-up, a preemption or a fork. Averages exclude waits whose start is not in the recording. -C and
+--time select waits by their end. Quantiles exceed the exact value by at most 1/16.
 
-With --live, or a command, events of everybody on all CPUs are counted while they happen: nothing is written, and
-the ledger says how much of a CPU that took. What happened between lost events is known when they
-are over: waits that had ended by then are not marked.
+With --live or a command, kymo analyzes the events of all CPUs as they happen and writes no file;
+the ledger states the CPU time that this took. Waits that ended before kymo noticed a loss of events
+are not marked as affected.
 
 EXAMPLES
   kymo sched latency -i perf.data
@@ -44,15 +43,15 @@ pub(super) struct Args {
     read: AnalysisArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// By task instead of by name
+    /// Show a row per task instead of per name
     #[arg(short = 'p', long)]
     pids: bool,
     #[command(flatten)]
     table: TableArgs,
-    /// Show delays after wake-ups, after preemptions and of new tasks apart, and migrations
+    /// Show delays by cause (wake-up, preemption, new), and migrations
     #[arg(long)]
     causes: bool,
-    /// Show how times are spread, too: quantiles, and a row for each doubling
+    /// Show quantiles and a histogram
     #[arg(long)]
     histogram: bool,
     /// Only these processes
@@ -151,6 +150,7 @@ fn write(
         let view = LatencyView {
             answer,
             most: args.table.most(read.screen_rows()),
+            columns: read.screen_columns(),
             causes: args.causes,
             histogram: args.histogram,
             units: read.units(),

@@ -18,18 +18,18 @@ use super::record::events;
 /// Rings are read so often, or when one is half full.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What came of watching.
+/// Outcome of a live capture.
 pub(super) struct LiveOutcome {
     /// The command's exit status.
     pub(super) exit: Option<u8>,
-    /// What is to be known of it.
+    /// Notes about the capture.
     pub(super) notes: Vec<Note>,
     /// The tasks that are wanted, if they are those of a command or of cgroups.
     tree: Option<TaskTree>,
 }
 
 impl LiveOutcome {
-    /// Of what these tasks do.
+    /// Creates the outcome of a capture of these tasks.
     pub(super) fn of(selection: &SchedSelection) -> LiveOutcome {
         let tree = selection.events.tree.clone();
         let of_command = tree.iter().filter(|tree| !tree.is_of_cgroups());
@@ -37,7 +37,7 @@ impl LiveOutcome {
     }
 }
 
-/// What comes while it happens.
+/// Step of a live capture.
 pub(super) enum LiveStep<'s, 'e> {
     /// An event.
     Event(&'s RecordedEvent<'e>),
@@ -100,14 +100,14 @@ fn until_the_end(
     if samples.finish(&mut |event| sink(LiveStep::Event(event))).is_break() {
         return Ok(());
     }
-    if let Some(record) = capture.untold_losses(samples.lost()) {
+    if let Some(record) = capture.unreported_losses(samples.lost()) {
         samples.push(&record, &[]);
         let _ = samples.finish(&mut |event| sink(LiveStep::Event(event)));
     }
     Ok(())
 }
 
-/// How much of the processors' time went into watching.
+/// Note about the CPU time that the capture took.
 fn overhead(finished: &CaptureSummary) -> Note {
     let (used, elapsed) = (finished.used.as_secs_f64(), finished.elapsed.as_secs_f64());
     let share = if elapsed > 0.0 { used * 100.0 / elapsed } else { 0.0 };

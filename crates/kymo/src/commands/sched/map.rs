@@ -17,8 +17,8 @@ use crate::args::symbols::SymbolArgs;
 /// Flags of `kymo sched map`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-One column for each CPU with two letters for its running task, one line for each switch; the CPU
-that switches has a *. The name of a task is printed when it first runs. A dot is an idle CPU.
+One column per CPU with two letters for its running task, one line per switch; a * marks the CPU
+that switches. The name of a task is printed when it first runs. A dot is an idle CPU.
 
 EXAMPLES
   kymo sched map -i perf.data
@@ -29,14 +29,15 @@ pub(super) struct Args {
     read: AnalysisArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// Columns only for CPUs that switch, in the order in which they do
+    /// Show only CPUs with switches, in the order of their first switch
     #[arg(long)]
     compact: bool,
-    /// Letters only for tasks of these names, and a line only for switches to and from them; other
-    /// tasks are a dash
+    /// Show only tasks with these names
+    ///
+    /// Other tasks are shown as a dash.
     #[arg(long, value_name = "NAME[,…]", value_delimiter = ',')]
     task_name: Vec<String>,
-    /// A part of a name is enough for --task-name
+    /// Match --task-name against any part of a name
     #[arg(long, requires = "task_name")]
     fuzzy_name: bool,
 }

@@ -22,26 +22,25 @@ use super::analysis::{AnalysisArgs, stdout};
 /// Flags of `kymo sched`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Recordings are perf.data (of perf sched record, too), trace.dat or directories of LTTng's kernel
-traces. sched_switch is needed, sched_waking or sched_wakeup for delays after wake-ups,
-sched_wakeup_new for those of new tasks. All CPUs have to be recorded: a task may be woken and go
-on anywhere.
+Reads perf.data (also from perf sched record), trace.dat, and directories of LTTng kernel traces.
+They need sched_switch of all CPUs; delays after wake-ups also need sched_waking or sched_wakeup,
+and those of new tasks sched_wakeup_new.
 
 WORDS
-  run time          on a CPU
-  wait time         between two runs: asleep, preempted, or waiting for a CPU after a wake-up
-  scheduling delay  the part of it in which the task could have run
+  run time          time on a CPU
+  wait time         time between two runs: blocked, preempted, or runnable after a wake-up
+  scheduling delay  part of the wait time in which the task was runnable
 
 EXAMPLES
-  kymo sched record -- make -j4            everything that runs meanwhile, into perf.data
-  kymo sched record -o x.dat -- make -j4   the same into a trace.dat, at a fraction of the cost
-  kymo sched latency                       who waits longest for a CPU
-  kymo sched latency -p --causes           by task; after wake-ups and preemptions apart
-  kymo sched latency --live -- sleep 10    the same while it happens, without a recording
-  kymo sched timehist --state -w           each run and the wait before it, and wake-ups
-  kymo sched timehist --live -- sleep 1    each run while it happens
-  kymo sched map                           what each CPU runs
-  kymo sched stats -- make -j4             the scheduler's own counters meanwhile")]
+  kymo sched record -- make -j4            the whole machine, into perf.data
+  kymo sched record -o x.dat -- make -j4   the same into a trace.dat, with lower overhead
+  kymo sched latency                       tasks that wait longest for a CPU
+  kymo sched latency -p --causes           by task; wake-ups and preemptions separately
+  kymo sched latency --live -- sleep 10    live, without a recording
+  kymo sched timehist --state -w           each run, the wait before it, and wake-ups
+  kymo sched timehist --live -- sleep 1    each run, live
+  kymo sched map                           the running task of each CPU
+  kymo sched stats -- make -j4             the scheduler's own counters")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -49,7 +48,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Record the scheduler's events of the machine
+    /// Record scheduler events of the whole machine
     Record(Box<record::Args>),
     /// Show how long tasks waited for a CPU
     #[command(visible_alias = "lat")]
@@ -59,7 +58,7 @@ enum Action {
     Timehist(Box<timehist::Args>),
     /// Show which task each CPU ran
     Map(map::Args),
-    /// Show what the scheduler counts itself: switches, wake-ups, load balancing
+    /// Show the scheduler's own counters: switches, wake-ups, load balancing
     Stats(Box<stats::Args>),
 }
 
@@ -73,7 +72,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What the readers and the state machine have to say.
+/// Builds the ledger from the notes of the readers and the state machine.
 fn ledger(source: &EventSource, read: &SchedRead) -> Ledger {
     let notes =
         read.summary.notes(source).into_iter().chain(sched_notes(read, "kymo sched record"));
@@ -82,7 +81,7 @@ fn ledger(source: &EventSource, read: &SchedRead) -> Ledger {
     ledger
 }
 
-/// The same of events that were taken while they happened.
+/// Builds the ledger of a live capture.
 fn live_ledger(read: &SchedRead, outcome: LiveOutcome) -> Ledger {
     let notes = read.summary.live_notes().into_iter().chain(sched_notes(read, "kymo sched record"));
     let mut ledger = Ledger::from_notes(notes.chain(outcome.notes));

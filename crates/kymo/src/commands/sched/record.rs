@@ -14,14 +14,14 @@ const SCHEDSTATS: [&str; 3] =
 /// Flags of `kymo sched record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Records sched_switch, sched_waking (sched_wakeup where the kernel has no other), sched_wakeup_new,
-sched_migrate_task, sched_process_fork, sched_stat_runtime and, where the kernel has them,
-sched_stat_{wait,sleep,iowait}, system-wide.
+Records sched_switch, sched_waking (or sched_wakeup), sched_wakeup_new, sched_migrate_task,
+sched_process_fork, sched_stat_runtime and, if available, sched_stat_{wait,sleep,iowait},
+system-wide.
 
 EXAMPLES
   kymo sched record -- make -j4
   kymo sched record -g --timeout 5000          five seconds, with call chains
-  kymo sched record -o x.dat -- ./program      a trace.dat: the cheaper way")]
+  kymo sched record -o x.dat -- ./program      a trace.dat, with lower overhead")]
 pub(super) struct Args {
     #[command(flatten)]
     recording: EventRecordingArgs,

@@ -28,18 +28,19 @@ use crate::exit;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Counters of /proc/schedstat, their difference over the time: switches, wake-ups, time that tasks
-ran and waited, and load balancing of each scheduling domain. The kernel counts only while
-sysctl kernel.sched_schedstats is 1; kymo sets it for that time. It costs little and loses
-nothing, and tells no names: kymo sched record has those. Files are those of perf sched stats.
+Shows the change of the counters in /proc/schedstat: switches, wake-ups, run and wait times, and
+load balancing per scheduling domain. The kernel counts only while sysctl kernel.sched_schedstats is
+1; kymo sets it for the measurement. Counters have little overhead and lose nothing, but do not
+identify tasks (use `kymo sched record` for that). The file format is that of perf sched stats.
 
-Behind a counter is its share of another one in per cent (sched_goidle of sched_count, ttwu_local
-of ttwu_count, run_delay against rq_cpu_time), or the mean number of jiffies between two events.
+A counter is followed by its share of another one in percent (sched_goidle of sched_count,
+ttwu_local of ttwu_count, run_delay of rq_cpu_time), or by the mean number of jiffies between two
+events.
 
 EXAMPLES
-  kymo sched stats -- make -j4              while a command runs
-  kymo sched stats record -- make -j4       the same into a perf.data
-  kymo sched stats report -v                out of it, with what the counters mean
+  kymo sched stats -- make -j4              counters of a command
+  kymo sched stats record -- make -j4       write the counters to a perf.data
+  kymo sched stats report -v                its counters, with descriptions
   kymo sched stats diff perf.data.old perf.data"
 )]
 pub(super) struct Args {
@@ -53,7 +54,7 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Write the counters from before and after into a perf.data
+    /// Write the counters before and after to a perf.data
     Record(RecordArgs),
     /// Show the counters of a recording
     Report(ReportArgs),
@@ -66,17 +67,17 @@ struct MeasureArgs {
     /// Only these CPUs (`0,2-3`)
     #[arg(short = 'C', long, value_name = "LIST")]
     cpu: Option<String>,
-    /// Stop after this time in milliseconds, and the command with it
+    /// Stop after this time in milliseconds, and stop the command
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
-    /// The command that is waited for; without one it lasts until Ctrl-C
+    /// Command to run [default: measure until Ctrl-C]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 #[derive(clap::Args)]
 struct ShowArgs {
-    /// Show what the counters mean instead of their names
+    /// Show descriptions of the counters instead of their names
     #[arg(short, long)]
     verbose: bool,
     /// Machine-readable output (docs/json.md)
@@ -113,10 +114,10 @@ struct ReportArgs {
 
 #[derive(clap::Args)]
 struct DiffArgs {
-    /// The earlier recording
+    /// Earlier recording
     #[arg(value_name = "FILE", default_value = "perf.data.old")]
     before: PathBuf,
-    /// The later one
+    /// Later recording
     #[arg(value_name = "FILE", default_value = "perf.data")]
     after: PathBuf,
     #[command(flatten)]
@@ -158,7 +159,7 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let readings = [&reading.before, &reading.after];
     let bytes = write_file(&args.output, args.force, &readings, &command_line, &version)?;
     let text = format!("[ kymo sched stats: wrote {bytes} bytes {} ]\n", args.output.display());
-    // Nobody may be there to read it; the recording is done all the same.
+    // The message may have no reader; the recording is done all the same.
     let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
     Ok(ExitCode::from(reading.exit.unwrap_or(0)))
 }
@@ -191,7 +192,7 @@ fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     Ok(exit::status(names, None, &ledger, args.show.strict))
 }
 
-/// What a recording's last reading is more than its first.
+/// Returns the difference between the first and the last reading of a recording.
 fn of_file(path: &Path, name: &str, ledger: &mut Ledger) -> anyhow::Result<SchedStats> {
     let mut data = PerfData::open(path)?;
     let (readings, read) = read_schedstats(&mut data)?;

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::{anyhow, bail};
 use kymo_analysis::losses::{LossWindows, select_events};
 use kymo_analysis::tasks::{
-    RuntimeSummary, RuntimeTable, SCHED_EVENTS, SchedRead, SchedReader, SchedSelection, SchedStep,
-    TaskMachine, Transition, read_sched,
+    EXIT_EVENT, RuntimeSummary, RuntimeTable, SCHED_EVENTS, SchedRead, SchedReader, SchedSelection,
+    SchedStep, TaskMachine, Transition, read_sched,
 };
 use kymo_events::ReadOptions;
 use kymo_kernel::cpus;
@@ -26,14 +26,13 @@ use crate::exit;
 /// Flags of `kymo sched timehist`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A line for each time a task leaves a CPU: how long it had waited before this run, how much of that
-it could have run after a wake-up (sch delay), and how long it ran. - stands for what is not in the
-recording. States are those of ftrace: R+ was preempted in the kernel. !lost: events were lost
-meanwhile.
+Prints a line each time a task leaves a CPU: the wait before this run, the part of it after the
+wake-up (sch delay), and the run time. `-`: not in the recording. States are those of ftrace; R+
+means preempted in the kernel. !lost: events were lost during this interval.
 
 EXAMPLES
   kymo sched timehist -i perf.data --state -n
-  kymo sched timehist -p 4711 -w -M        a process, who wakes it, where it goes
+  kymo sched timehist -p 4711 -w -M        a process, its wakers and migrations
   kymo sched timehist -s                   the summary only
   kymo sched timehist --live -g -- ./program
   kymo sched timehist --json | jq 'select(.cause == \"preempted\" and .delay_ns > 5e6)'")]
@@ -50,14 +49,13 @@ pub(super) struct Args {
     /// Only these threads
     #[arg(short = 't', long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
-    /// Show call chains, where the recording has them (this is the default; of a trace.dat those of
-    /// the kernel); with --live take them, by frame pointers
+    /// Show recorded call chains [default]; with --live, capture them with frame pointers
     #[arg(short = 'g', long, overrides_with = "no_call_graph")]
     call_graph: bool,
     /// Show no call chains
     #[arg(short = 'G', long)]
     no_call_graph: bool,
-    /// Functions of a call chain at most
+    /// Maximum number of functions per call chain
     #[arg(long, value_name = "N", default_value_t = 5)]
     max_stack: usize,
     /// Show idle times only
@@ -72,7 +70,7 @@ pub(super) struct Args {
     /// Show the summary only
     #[arg(short = 's', long)]
     summary: bool,
-    /// Show a summary, too
+    /// Also show a summary
     #[arg(short = 'S', long)]
     with_summary: bool,
     /// Show a column for each CPU
@@ -81,13 +79,13 @@ pub(super) struct Args {
     /// Show wake-ups
     #[arg(short = 'w', long)]
     wakeups: bool,
-    /// Show the state in which a task leaves; in the summary, times of waiting
+    /// Show the state of the task when it leaves the CPU; in the summary, wait times
     #[arg(long)]
     state: bool,
-    /// Show how long a task waited on a run queue before it was migrated to that of its run
+    /// Show how long a task waited on another run queue before its migration
     #[arg(short = 'P', long)]
     pre_migrations: bool,
-    /// Only tasks of these priorities, as the kernel counts them: 0-99 real time, 100-139 nice
+    /// Only tasks of these kernel priorities: 0-99 real time, 100-139 nice
     #[arg(long, value_name = "PRIOS")]
     prio: Option<String>,
     /// Show the priorities of tasks
@@ -95,7 +93,7 @@ pub(super) struct Args {
     show_prio: bool,
 }
 
-/// What is counted beside the lines.
+/// Totals that are counted next to the lines.
 #[derive(Default)]
 struct Summing {
     table: RuntimeTable,
@@ -182,7 +180,8 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         Err(_) => ControlFlow::Break(()),
     };
     let read = if stacks_follow {
-        let select = select_events(&[&SCHED_EVENTS[..], &["ftrace:kernel_stack"]].concat());
+        let select =
+            select_events(&[&SCHED_EVENTS[..], &[EXIT_EVENT, "ftrace:kernel_stack"]].concat());
         let mut reader = SchedReader::new(source.losses());
         let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
             if event.class.is_stack {

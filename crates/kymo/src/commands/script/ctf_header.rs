@@ -1,4 +1,4 @@
-//! What traces say of themselves: identity, environment, clock, kinds of streams, files.
+//! Header of traces: identity, environment, clock, kinds of streams, files.
 
 use std::fmt::Write as _;
 

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     }
     unmet.into_iter().for_each(|note| ledger.push(note));
     exit::tell(&ledger);
-    let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was printed"));
+    let damage = stats.damaged.as_ref().map(|d| format!("{d}; everything before it was printed"));
     Ok(exit::status(data.name(), damage.as_deref(), &ledger, args.strict))
 }
 

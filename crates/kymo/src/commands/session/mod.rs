@@ -29,43 +29,43 @@ use crate::args::values::{bytes, ctf_version};
 /// Flags of `kymo session`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-A session holds events of the kernel (-e), of programs that have tracepoints of their own (-u), or
-both. Its part in the kernel is the trace instance kymo-session-NAME and needs root; its part in
-programs is a few orders in /dev/shm/kymo-UID and needs nothing: programs that run, and those that
-start later, write into rings of their own. Both last until the session is destroyed or the machine
-is started again; no process of kymo's stays behind. A session of root's covers the programs of all
-users, also in containers; users that come later from the next start, enable, snapshot or rotate on.
+A session records kernel events (-e), events of programs with their own tracepoints (-u), or both.
+The kernel part is the trace instance kymo-session-NAME and needs root. The user-space part consists
+of control files in /dev/shm/kymo-UID and needs no privileges: programs, also those that start
+later, write to their own ring buffers. A session lasts until it is destroyed or the machine
+reboots; no kymo process keeps running. A session of root covers the programs of all users, also in
+containers; users who log in later are included from the next start, enable, snapshot or rotate.
 
-A snapshot or rotation takes the events out of the rings: the next one begins where this one ends.
-A session of the kernel alone gives a trace.dat, one with events of programs a directory: kernel/ has
-the trace.dat, ust/ a CTF trace for each program, those included that ended or were killed since.
-Where the kernel has a snapshot buffer it is used, and all CPUs are taken at one moment; else the
-rings are read one after the other. What was done is said.
+A snapshot or rotation removes the events from the ring buffers, so that the next one starts where
+this one ends. For kernel events alone the result is a trace.dat. With user-space events it is a
+directory: kernel/ has the trace.dat, ust/ a CTF trace for each program, including those that have
+ended or were killed. If the kernel has a snapshot buffer, all CPUs are read at the same instant;
+otherwise one after another. A note states which.
 
 CHANNELS
-Each channel has rings of its own in every program, and its own list of rules. enable -u puts rules
-before those that are there (one with the same pattern is replaced), disable -u one that switches
-off; the first rule whose pattern matches decides about an event. A program has room for eight
-channels of all sessions together.
+Each channel has its own ring buffers in every program, and its own list of rules. `enable -u`
+inserts a rule at the front (replacing one with the same pattern), `disable -u` a rule that disables
+events; the first rule with a matching pattern applies. A program supports eight channels for all
+sessions together.
 
 CONDITIONS
   EVENT [if FILTER]                                  snapshot --on
   A [if FILTER] -> B [if FILTER] > TIME [by KEY]     snapshot --on-latency
-The command stays and watches, in user space, in an instance of its own; nothing watches after it
-ended. KEY is a field of both events (by pid), or of each (by pid=next_pid); pid, tid and cpu are the
-thread and the CPU where the event has no field of that name. Of several A the last one counts. An A
-without B is not reported. Files get the time into their names. Events are the kernel's, or both are
-of programs (ust:PROVIDER:NAME), which filter them themselves, as with enable -u: for these the
-command has rings of its own in the programs.
+The command watches the events in user space, in its own trace instance, until it ends. KEY is a
+field of both events (by pid) or one field of each (by pid=next_pid); without a field of that name,
+pid and tid are the thread and cpu is the CPU. Of several A, the last one counts. An A without B is
+not reported. File names include the time. Both events are kernel events, or both are user-space
+events (ust:PROVIDER:NAME), which programs filter themselves, as with `enable -u`, and write to
+separate ring buffers.
 
-A flight recorder for the scheduler, and its last seconds when something took too long:
+A flight recorder for the scheduler that writes a snapshot on high latency:
   kymo session create box -e sched
   kymo session start box
   kymo session snapshot box --on-latency \\
       'sched:sched_waking -> sched:sched_switch > 50ms by pid=next_pid'
   kymo session destroy box
 
-The same with what a program does, without root if -e is left out:
+Scheduler and program events together (without -e, this needs no root):
   kymo session create both -u 'shop:*' -e sched:sched_switch
   kymo session start both
   kymo session snapshot both -o now
@@ -83,40 +83,39 @@ enum Action {
     Enable(Enable),
     /// Disable events of a session
     Disable(Disable),
-    /// Start recording into the session's rings
+    /// Start recording into the session's ring buffers
     Start {
-        /// The session
+        /// Name of the session
         name: String,
     },
-    /// Stop recording; the recorded events stay in the rings
+    /// Stop recording; recorded events stay in the ring buffers
     Stop {
-        /// The session
+        /// Name of the session
         name: String,
     },
-    /// Write the last seconds to a trace.dat or a directory, now or when a condition is met
+    /// Write the last seconds to a trace.dat or a directory, now or on a condition
     Snapshot(snapshot::Snapshot),
     /// Write the events since the last rotation to FILE.TIME or DIR.TIME, without stopping
     Rotate(Rotate),
-    /// Write what programs that ended or were killed have left in the rings of their
-    /// tracepoints, up to their last event, and remove it
+    /// Write the last events of dead programs, and remove their ring buffers
     Recover(recover::Recover),
     /// Show the details of a session
     Show {
-        /// The session
+        /// Name of the session
         name: String,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// List the sessions
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Remove a session
     Destroy {
-        /// The sessions
+        /// Names of the sessions
         #[arg(required = true)]
         names: Vec<String>,
     },
@@ -124,42 +123,41 @@ enum Action {
 
 #[derive(clap::Args)]
 struct Create {
-    /// Its name
+    /// Name of the session
     name: String,
     #[command(flatten)]
     events: Events,
-    /// What a full ring does: overwrite the oldest events (flight recorder) or discard new ones
+    /// When a ring buffer is full: overwrite the oldest events (flight recorder) or discard new
+    /// ones
     #[arg(long, value_name = "MODE", default_value = "overwrite", value_parser = mode)]
     mode: BufferMode,
-    /// Room in the rings for each CPU: the kernel's, and that of each program (4M)
+    /// Buffer size per CPU, for the kernel and for each program [default: 4M]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     buffer_size: Option<u64>,
-    /// Clock of the kernel's timestamps; programs know mono alone
+    /// Clock of the kernel's timestamps (programs support only mono)
     #[arg(long, value_name = "CLOCK", default_value = "mono")]
     clock: String,
-    /// Only these processes and their children (of programs' events at most four; may be
-    /// repeated)
+    /// Only these processes and their children (repeatable; at most four for user-space events)
     #[arg(short = 'p', long, value_name = "PID,…")]
     pid: Vec<String>,
 }
 
-/// Events of the kernel and of programs.
+/// Kernel events and of programs.
 #[derive(clap::Args)]
 struct Events {
-    /// Events of the kernel: GROUP:EVENT, GROUP, EVENT or a pattern
+    /// Kernel events: GROUP:EVENT, GROUP, EVENT or a pattern
     #[arg(short = 'e', long = "event", value_name = "EVENT", value_delimiter = ',')]
     kernel: Vec<String>,
-    /// Events of programs: PROVIDER:NAME with * and ?
+    /// User-space events: PROVIDER:NAME with * and ?
     #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',')]
     programs: Vec<String>,
-    /// Of the programs' events, those of at most this level: emerg … debug, or 0 … 14
+    /// User-space events up to this log level: emerg … debug, or 0 … 14
     #[arg(long, value_name = "LEVEL", requires = "programs", value_parser = parse_level)]
     level: Option<u8>,
-    /// Filter in the kernel's syntax, or for programs a
-    /// condition on the fields, such as 'cents > 1000 && name == "a*"'
+    /// Filter in the kernel's syntax; for user-space events such as 'cents > 1000 && name == "a*"'
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
-    /// The channel of the programs' events (channel0)
+    /// Channel for the user-space events [default: channel0]
     #[arg(long, value_name = "CHANNEL", requires = "programs")]
     channel: Option<String>,
 }
@@ -187,23 +185,24 @@ impl Events {
 
 #[derive(clap::Args)]
 struct Enable {
-    /// The session
+    /// Name of the session
     name: String,
     #[command(flatten)]
     events: Events,
-    /// What a full ring of a new channel does: overwrite or discard (as the first channel)
+    /// When a new channel's ring buffer is full: overwrite or discard [default: as the first
+    /// channel]
     #[arg(long, value_name = "MODE", requires = "channel", value_parser = mode)]
     mode: Option<BufferMode>,
-    /// Room of a new channel for each CPU of each program (as the first channel)
+    /// Buffer size of a new channel per CPU and program [default: as the first channel]
     #[arg(long, value_name = "SIZE", requires = "channel", value_parser = bytes)]
     buffer_size: Option<u64>,
 }
 
 #[derive(clap::Args)]
 struct Disable {
-    /// The session
+    /// Name of the session
     name: String,
-    /// Events of the kernel
+    /// Kernel events
     #[arg(
         short = 'e',
         long = "event",
@@ -212,26 +211,26 @@ struct Disable {
         value_delimiter = ','
     )]
     kernel: Vec<String>,
-    /// Events of programs
+    /// User-space events
     #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',')]
     programs: Vec<String>,
-    /// In this channel only
+    /// Only in this channel
     #[arg(long, value_name = "CHANNEL", requires = "programs")]
     channel: Option<String>,
 }
 
 #[derive(clap::Args)]
 struct Rotate {
-    /// The session
+    /// Name of the session
     name: String,
-    /// The file (NAME.dat), or the directory if there are events of programs (NAME); the time is
-    /// added to its name
+    /// File [default: NAME.dat], or directory with user-space events [default: NAME]; the time is
+    /// appended
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Version of CTF that events of programs are written in: 1.8 or 2
+    /// CTF version for user-space events: 1.8 or 2
     #[arg(long, value_name = "VERSION", default_value = "1.8", value_parser = ctf_version)]
     ctf: CtfVersion,
-    /// Exit with status 3 if something lessens the trust in what was written
+    /// Exit with status 3 if there are warnings
     #[arg(long)]
     strict: bool,
     /// Print only errors
@@ -253,7 +252,7 @@ fn wanted(events: &[String], filter: Option<&String>) -> anyhow::Result<Vec<Trac
     events.iter().filter(|e| !e.is_empty()).map(parse).collect()
 }
 
-/// The sessions of this machine: the kernel's too, where its tracefs can be opened.
+/// Sessions of this machine: the kernel's too, where its tracefs can be opened.
 fn sessions() -> Sessions {
     Sessions::new(tracing::open().map_err(|e| format!("{e:#}")))
 }
@@ -274,14 +273,14 @@ fn ring(mode: BufferMode, room: Option<u64>, pids: Pids) -> RingOptions {
     RingOptions { overwrite: mode == BufferMode::Overwrite, sub_buffer, sub_buffers, pids }
 }
 
-/// Says what was passed over.
+/// Prints notes on ignored input.
 fn passed_over(notes: &Notes) {
     for note in notes.as_slice() {
         sayln!("kymo: {note}");
     }
 }
 
-/// Where a session is written to unless told.
+/// Returns the output path of a session: the given one or the default.
 fn output(session: &Session, given: Option<&PathBuf>) -> PathBuf {
     match (given, session.has_programs()) {
         (Some(path), _) => path.clone(),

@@ -19,7 +19,7 @@ pub(super) struct ProgramCondition {
     sides: Vec<(String, ConditionSide, Option<String>)>,
     /// None: that the event happens is the condition.
     matcher: Option<LatencyMatcher>,
-    /// What happened up to then is not told again.
+    /// Events up to this time are already reported.
     told_until: u64,
 }
 
@@ -88,7 +88,7 @@ impl ProgramCondition {
         }
     }
 
-    /// What an event meets.
+    /// Matches an event against the condition.
     fn event(&mut self, event: &LiveEvent<'_, '_>) -> anyhow::Result<Option<Met>> {
         let Some(time) = event.time() else { return Ok(None) };
         let side = self.sides.iter().find(|(name, ..)| name == event.name());

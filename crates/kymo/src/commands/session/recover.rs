@@ -15,16 +15,16 @@ use crate::args::values::ctf_version;
 
 #[derive(clap::Args)]
 pub(super) struct Recover {
-    /// The directory for the traces: one for each program
+    /// Directory for the traces, one per program
     #[arg(short = 'o', long, value_name = "DIR", default_value = "recovered")]
     output: PathBuf,
-    /// Only those of this process
+    /// Only this process
     #[arg(short = 'p', long, value_name = "PID")]
     pid: Option<u32>,
-    /// Version of CTF that events of programs are written in: 1.8 or 2
+    /// CTF version for user-space events: 1.8 or 2
     #[arg(long, value_name = "VERSION", default_value = "1.8", value_parser = ctf_version)]
     ctf: CtfVersion,
-    /// Do not remove the rings
+    /// Keep the ring buffers
     #[arg(long)]
     keep: bool,
     /// Print only errors
@@ -32,7 +32,7 @@ pub(super) struct Recover {
     quiet: bool,
 }
 
-/// Rings that somebody else takes care of: a `kymo trace -u` that runs.
+/// Rings that another process owns: a running `kymo trace -u`.
 fn is_busy(order: &str) -> bool {
     is_owned(order) && !is_left_behind(order)
 }

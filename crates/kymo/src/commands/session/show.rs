@@ -1,4 +1,4 @@
-//! What `kymo session show` and `list` print.
+//! Output of `kymo session show` and `list`.
 
 use std::io::Write as _;
 
@@ -101,7 +101,7 @@ fn programs_json(state: &ProgramsState) -> Value {
             "notes": state.notes.as_slice() })
 }
 
-/// What a program does, in a word or two.
+/// Describes the state of a program in a word or two.
 fn doing(doing: Doing) -> String {
     match doing {
         Doing::Recording => "recording".into(),

@@ -25,46 +25,45 @@ use crate::exit;
 
 #[derive(clap::Args)]
 pub(super) struct Snapshot {
-    /// The session
+    /// Name of the session
     name: String,
-    /// The file (NAME.dat), or the directory if there are events of programs (NAME); with a
-    /// condition the time is added to its name
+    /// File [default: NAME.dat], or directory with user-space events [default: NAME]; with a
+    /// condition, the time is appended
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Overwrite a file that is not a recording
     #[arg(short = 'f', long)]
     force: bool,
-    /// Wait, and write a snapshot each time this event happens: 'EVENT' or 'EVENT if FILTER'
+    /// Write a snapshot each time this event occurs: 'EVENT' or 'EVENT if FILTER'
     #[arg(long, value_name = "CONDITION", conflicts_with = "on_latency")]
     on: Option<String>,
-    /// Wait, and write a snapshot each time this takes too long: 'A -> B > 5ms by pid'
+    /// Write a snapshot each time this latency is exceeded: 'A -> B > 5ms by pid'
     #[arg(long, value_name = "CONDITION")]
     on_latency: Option<String>,
-    /// Explain each that took too long, in NAME.why.txt beside the snapshot and here: the critical
-    /// path of the task (kymo why); needs sched_switch and sched_waking in the session
+    /// Print the critical path of each slow case, also to NAME.why.txt (needs sched_switch and
+    /// sched_waking)
     #[arg(long, requires = "on_latency")]
     why: bool,
-    /// Show what was written as a page (`kymo view`), until Ctrl-C; with a condition the first one,
-    /// and no more are taken
+    /// Open the snapshot in the browser (`kymo view`) until Ctrl-C; with a condition, take only one
     #[arg(long)]
     view: bool,
-    /// End after N snapshots
+    /// Exit after N snapshots
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
-    /// Take it MS milliseconds after the condition was met
+    /// Take the snapshot MS milliseconds after the condition is met
     #[arg(long, value_name = "MS", default_value = "0", value_parser = millis)]
     after: Duration,
-    /// End after MS milliseconds without the condition
+    /// Exit after MS milliseconds without a match
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
-    /// Version of the file: 6 or 7
+    /// Version of the trace.dat: 6 or 7
     #[arg(long, value_name = "N", default_value = "7",
           value_parser = clap::value_parser!(u32).range(6..=7))]
     file_version: u32,
-    /// Version of CTF that events of programs are written in: 1.8 or 2
+    /// CTF version for user-space events: 1.8 or 2
     #[arg(long, value_name = "VERSION", default_value = "1.8", value_parser = ctf_version)]
     ctf: CtfVersion,
-    /// Exit with status 3 if something lessens the trust in what was written
+    /// Exit with status 3 if there are warnings
     #[arg(long)]
     strict: bool,
     /// Print only errors
@@ -107,13 +106,13 @@ pub(super) fn run(sessions: &Sessions, args: &Snapshot) -> anyhow::Result<ExitCo
     match next {
         Some(Next::View(path, span)) => match become_view(&path, span, None)? {},
         Some(Next::End(status)) => Ok(status),
-        // Whoever asked for a number and did not get it hears so.
+        // A missed number of snapshots makes the exit status a failure.
         _ if args.count.is_some() => Ok(ExitCode::FAILURE),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// What follows a snapshot.
+/// Step after a snapshot.
 enum Next {
     Watch,
     End(ExitCode),
@@ -208,11 +207,11 @@ impl Taker<'_> {
 }
 
 fn say(text: &str) {
-    // Nobody may be there to read it; the snapshots matter more.
+    // The message may have no reader; the snapshots matter more.
     let _ = writeln!(crate::streams::styled_stderr(), "[ kymo session: {text} ]");
 }
 
-/// Says what was written, how, and why, and what is missing. Gives the exit status.
+/// Prints the written snapshot, its reason, and what is missing. Returns the exit status.
 pub(super) fn tell(
     taken: &SessionSnapshot,
     met: Option<Met>,

@@ -20,7 +20,7 @@ const PARTS: usize = 4;
 /// Writes what a task's time went to into a file beside the snapshot, and to standard output.
 pub(super) fn explain(snapshot: &Path, task: Option<u32>, times: (u64, u64)) -> anyhow::Result<()> {
     let Some(tid) = task else {
-        bail!("the condition does not tell of which task it is: name it with `by pid`");
+        bail!("the condition does not identify a task: add `by pid`");
     };
     let symbols = SymbolArgs::default().options(snapshot);
     let source = EventSource::open(&[snapshot.to_owned()], symbols)?.in_nanoseconds()?;
@@ -32,13 +32,15 @@ pub(super) fn explain(snapshot: &Path, task: Option<u32>, times: (u64, u64)) -> 
     let view = PathView {
         table: &table,
         worst: PARTS,
+        columns: None,
         units: TimeUnits::default(),
         recording: source.arguments().to_owned(),
     };
     let mut text = Vec::new();
     view.write_text(&mut text, &ledger)?;
     let file = beside(snapshot);
-    output::write(Some(&file), false, &mut |out| out.write_all(&text))
+    let recordings = [snapshot.to_owned()];
+    output::write_contents(&file, &recordings, false, &mut |out| out.write_all(&text))
         .with_context(|| file.display().to_string())?;
     let mut out = stdout();
     out.write_all(&text)?;

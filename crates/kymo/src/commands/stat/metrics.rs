@@ -37,8 +37,7 @@ pub(super) fn events_of(names: &[String], machine: bool) -> anyhow::Result<Vec<&
             let known: Vec<String> =
                 METRICS.iter().map(|(name, what, _)| format!("\n  {name:<24}{what}")).collect();
             bail!(
-                "there is no metric {name:?}; those of single CPU models are not known here. There \
-                 are{}",
+                "unknown metric {name:?}; metrics of single CPU models are not supported. Known are{}",
                 known.concat()
             );
         };

@@ -29,28 +29,28 @@ use crate::exit;
 /// Flags of `kymo stat`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-INTO A FILE AND OUT OF ONE
-  kymo stat record [FLAGS] [-o FILE] -- COMMAND     counts into a perf.data, perf.data without -o
-  kymo stat report [-i FILE] [FLAGS]                the rows of such a file, perf's own too; also
-                                                    by CPU, core, die, socket, node (-A, --per-core)")]
+RECORDINGS
+  kymo stat record [FLAGS] [-o FILE] -- COMMAND     write counts to a perf.data
+  kymo stat report [-i FILE] [FLAGS]                show such a file, also one from perf;
+                                                    also by CPU, core, die, socket or node")]
 pub(crate) struct Args {
     #[command(flatten)]
     events: EventArgs,
     #[command(flatten)]
     probes: ProbeArgs,
-    /// Leave the kernel out of all events
+    /// Exclude the kernel from all events
     #[arg(long, conflicts_with = "all_kernel")]
     all_user: bool,
-    /// Leave user space out of all events
+    /// Exclude user space from all events
     #[arg(long)]
     all_kernel: bool,
     /// Count all events as one group
     #[arg(long)]
     group: bool,
-    /// Run this by a shell before each run of the command
+    /// Run this shell command before each run
     #[arg(long, value_name = "SCRIPT")]
     pre: Option<String>,
-    /// Run this by a shell after each run of the command
+    /// Run this shell command after each run
     #[arg(long, value_name = "SCRIPT")]
     post: Option<String>,
     /// Clear the screen before each interval
@@ -59,10 +59,10 @@ pub(crate) struct Args {
     /// Count on all CPUs, for all tasks
     #[arg(short = 'a', long)]
     all_cpus: bool,
-    /// Count on these CPUs, as 0-3,5
+    /// Count on these CPUs (`0-3,5`)
     #[arg(short = 'C', long, value_name = "CPUS")]
     cpu: Option<String>,
-    /// Show each CPU by itself
+    /// Show each CPU separately
     #[arg(short = 'A', long)]
     no_aggr: bool,
     /// Sum by physical core
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// Sum by cluster of cores
     #[arg(long)]
     per_cluster: bool,
-    /// Sum by instance of a cache: L1 to L4, the last level if none is named
+    /// Sum by cache instance: L1 to L4 [default: last level]
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
           default_missing_value = "", value_parser = options::cache_level)]
     per_cache: Option<u8>,
@@ -93,57 +93,58 @@ pub(crate) struct Args {
     /// Count these threads
     #[arg(short = 't', long, value_name = "TIDS")]
     tid: Option<String>,
-    /// Count in these cgroups, one for each event or one for all
+    /// Count in these cgroups: one per event, or one for all
     #[arg(short = 'G', long, value_name = "NAMES", conflicts_with = "for_each_cgroup")]
     cgroup: Option<String>,
     /// Count every event in each of these cgroups
     #[arg(long, value_name = "NAMES")]
     for_each_cgroup: Option<String>,
-    /// Do not count the children of the tasks
+    /// Do not count child tasks
     #[arg(short = 'i', long)]
     no_inherit: bool,
-    /// Run the command N times and print mean and spread; 0 is forever
+    /// Run the command N times and print mean and spread; 0: until interrupted
     #[arg(short = 'r', long, value_name = "N", allow_negative_numbers = true)]
     repeat: Option<u32>,
-    /// Print the counts of each interval of MS milliseconds
+    /// Print the counts every MS milliseconds
     #[arg(short = 'I', long, value_name = "MS", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     interval_print: Option<u64>,
     /// Stop after N intervals
     #[arg(long, value_name = "N", requires = "interval_print")]
     interval_count: Option<u64>,
-    /// After the intervals, print the sums as well
+    /// Also print the sums after the intervals
     #[arg(long, requires = "interval_print")]
     summary: bool,
-    /// Do not begin the lines of --summary with `summary` in -x output
+    /// Omit the `summary` prefix of --summary lines in -x output
     #[arg(long)]
     no_csv_summary: bool,
-    /// Print only what is derived: ratios, not counts and rates
+    /// Print only derived metrics: ratios, not counts and rates
     #[arg(long, conflicts_with = "repeat")]
     metric_only: bool,
-    /// Count what these metrics are derived of (insn_per_cycle, cs_per_second, …; a wrong name lists
-    /// them), beside -e or in place of the default events
+    /// Count these metrics (insn_per_cycle, cs_per_second, …)
+    ///
+    /// In addition to -e, or instead of the default events; an unknown name lists all metrics.
     #[arg(short = 'M', long, value_name = "NAMES", value_delimiter = ',')]
     metrics: Vec<String>,
-    /// With -r, print the time of each run as well
+    /// With -r, also print the time of each run
     #[arg(long)]
     table: bool,
     /// Do not sum the same event of several PMUs (never done; accepted for compatibility)
     #[arg(long)]
     no_merge: bool,
-    /// Print no result, only run the command
+    /// Run the command without printing a result
     #[arg(long)]
     quiet: bool,
     /// Stop after MS milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
-    /// Begin MS milliseconds after the command; -1: until `--control` says `enable`
+    /// Start MS milliseconds after the command; -1: when `--control` receives `enable`
     #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true)]
     delay: Option<i64>,
     /// Take `enable`, `disable`, `stop` and `ping` from fd:CTL[,ACK] or fifo:CTL[,ACK]
     #[arg(long, value_name = "WHERE", value_parser = control)]
     control: Option<ControlSource>,
-    /// Print fields separated by this, for programs
+    /// Separate fields with SEP, for scripts
     #[arg(short = 'x', long, value_name = "SEP", conflicts_with = "json_output")]
     field_separator: Option<String>,
     /// Print one JSON object per line
@@ -158,19 +159,19 @@ pub(crate) struct Args {
     /// With record, overwrite a file that is not a recording
     #[arg(long)]
     force: bool,
-    /// Add to the file of -o
+    /// Append to the file of -o
     #[arg(long)]
     append: bool,
-    /// More events: caches, twice TLBs, three times prefetches
+    /// Add cache events; -dd adds TLBs, -ddd prefetches
     #[arg(short = 'd', long, action = clap::ArgAction::Count)]
     detailed: u8,
-    /// Large numbers with thousands' separators
+    /// Print large numbers with thousands separators
     #[arg(short = 'B', long)]
     big_num: bool,
-    /// Large numbers without them
+    /// Print large numbers without thousands separators
     #[arg(long, conflicts_with = "big_num")]
     no_big_num: bool,
-    /// Count nothing, only take the time
+    /// Count no events, only measure the time
     #[arg(short = 'n', long)]
     null: bool,
     /// Write caches to disk before each run
@@ -179,14 +180,13 @@ pub(crate) struct Args {
     /// Show each counter as it is read
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Scale counts of shared counters up (the default)
+    /// Scale up counts of multiplexed counters [default]
     #[arg(long, overrides_with = "no_scale")]
     scale: bool,
     /// Do not
     #[arg(long)]
     no_scale: bool,
-    /// Exit with status 3 if anything lessens the trust in the result, as a named
-    /// event that cannot be counted (one of the default set may be missing)
+    /// Exit with status 3 if there are warnings, such as a requested event that cannot be counted
     #[arg(long)]
     strict: bool,
     /// The command and its arguments
@@ -201,7 +201,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     match finished? {
         Finished::Status(status) => Ok(status),
-        // Whoever waits for us sees what ended us, and a shell ends its loop.
+        // The parent sees the signal that ended kymo, and a shell ends its loop.
         Finished::Signal(signal) => die_by(signal),
     }
 }
@@ -217,7 +217,7 @@ fn with_probes(mut args: Args, file: Option<CountFileOptions>) -> anyhow::Result
     finished
 }
 
-/// How `stat` came to its end.
+/// Outcome of `stat`.
 enum Finished {
     Status(ExitCode),
     /// It was asked to end, and has done what it had to.

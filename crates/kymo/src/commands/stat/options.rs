@@ -15,7 +15,7 @@ use super::metrics::events_of;
 use super::output::OutputTarget;
 use crate::called_name::CalledName;
 
-/// What is counted.
+/// Returns the options of the count.
 pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
     let target = count_target(args)?;
     let by = aggregation(args)?;
@@ -30,7 +30,7 @@ pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
         && let Some(cpu) = cpus::online().iter().find(|cpu| cpus::cache(**cpu, level).is_none())
     {
         let level = if level == 0 { String::new() } else { format!(" of level {level}") };
-        bail!("--per-cache: the kernel tells of no cache{level} of CPU {cpu}");
+        bail!("--per-cache: the kernel reports no cache{level} of CPU {cpu}");
     }
     if (args.cgroup.is_some() || args.for_each_cgroup.is_some()) && !machine {
         bail!("cgroups are counted on all CPUs: add -a");
@@ -65,7 +65,7 @@ pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
     })
 }
 
-/// How it is printed.
+/// Returns the format of the output.
 pub(super) fn count_style(args: &Args, by: Aggregation) -> CountStyle {
     let separator = args.field_separator.as_deref();
     let format = count_format(separator, args.json_output, args.no_big_num);
@@ -79,7 +79,7 @@ pub(super) fn count_style(args: &Args, by: Aggregation) -> CountStyle {
     }
 }
 
-/// What stands beside derived numbers. perf 7 derives those of its default events and of `-M`.
+/// Text next to derived numbers. perf 7 derives those of its default events and of `-M`.
 fn metric_words(args: &Args) -> MetricWords {
     match CalledName::get() {
         CalledName::Perf if !args.metrics.is_empty() => {
@@ -101,7 +101,7 @@ pub(super) fn count_format(separator: Option<&str>, json: bool, no_big_num: bool
     }
 }
 
-/// Where it is printed to.
+/// Returns the target of the output.
 pub(super) fn output_target(args: &Args) -> OutputTarget {
     match (&args.output, args.log_fd) {
         (Some(path), _) => OutputTarget::File { path: path.clone(), append: args.append },
@@ -127,7 +127,7 @@ fn count_target(args: &Args) -> anyhow::Result<CountTarget> {
     Ok(if machine { CountTarget::Machine } else { CountTarget::Command })
 }
 
-/// What stands behind "Performance counter stats for".
+/// Target as named after "Performance counter stats for".
 pub(super) fn title(args: &Args) -> String {
     if let Some(list) = &args.pid {
         return format!("process id '{list}'");

@@ -16,7 +16,7 @@ use kymo_view::counts::{
 
 use crate::exit;
 
-/// Where the result goes.
+/// Target of the output.
 #[derive(Clone, Debug)]
 pub(super) enum OutputTarget {
     Stderr,
@@ -24,11 +24,11 @@ pub(super) enum OutputTarget {
     Descriptor(u32),
 }
 
-/// What is printed, and where.
+/// Options of the output.
 #[derive(Debug)]
 pub(super) struct OutputOptions {
     pub(super) target: OutputTarget,
-    /// What stands behind "Performance counter stats for".
+    /// Target as named after "Performance counter stats for".
     pub(super) title: String,
     pub(super) quiet: bool,
     /// The time of each run is printed.
@@ -41,7 +41,7 @@ pub(super) struct OutputOptions {
     pub(super) clears: bool,
 }
 
-/// What a shell runs around each run of the command.
+/// Shell commands that run before and after each run of the command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunScripts {
     pub(super) before: Option<String>,

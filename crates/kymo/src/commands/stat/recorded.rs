@@ -22,10 +22,10 @@ use crate::exit;
 /// Flags of `kymo stat report`.
 #[derive(clap::Args)]
 pub(super) struct ReportArgs {
-    /// The perf.data; `-` is the standard input
+    /// Recording (perf.data); `-`: standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
-    /// Show each CPU by itself
+    /// Show each CPU separately
     #[arg(short = 'A', long)]
     no_aggr: bool,
     /// Sum by physical core
@@ -43,7 +43,7 @@ pub(super) struct ReportArgs {
     /// Sum by thread
     #[arg(long)]
     per_thread: bool,
-    /// Print fields separated by this, for programs
+    /// Separate fields with SEP, for scripts
     #[arg(short = 'x', long, value_name = "SEP", conflicts_with = "json_output")]
     field_separator: Option<String>,
     /// Print one JSON object per line
@@ -60,7 +60,7 @@ pub(super) struct ReportArgs {
     strict: bool,
 }
 
-/// What stands in place of a command.
+/// Sub-command in place of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Record,
@@ -107,10 +107,10 @@ fn record(mut args: Args) -> anyhow::Result<Finished> {
         anyhow::bail!("stat record records one run: leave -r out");
     }
     if cgroups {
-        anyhow::bail!("a perf.data does not tell cgroups of counts: leave -G out");
+        anyhow::bail!("a perf.data does not contain cgroups of counts: omit -G");
     }
     if args.per_cluster || args.per_cache.is_some() {
-        anyhow::bail!("a perf.data of counts does not tell clusters and caches: leave --per-… out");
+        anyhow::bail!("a perf.data of counts does not contain clusters and caches: omit --per-…");
     }
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let file = CountFileOptions {
@@ -147,7 +147,7 @@ fn report(args: &ReportArgs) -> anyhow::Result<Finished> {
         }
     })?;
     let mut ledger = Ledger::default();
-    let damage = read.damaged.as_ref().map(|d| format!("{d}; what came before is shown"));
+    let damage = read.damaged.as_ref().map(|d| format!("{d}; everything before it is shown"));
     if let Some(damage) = &damage {
         ledger.push(Note::doubt(NoteKind::Damaged, damage.clone(), None));
     }

@@ -27,22 +27,22 @@ use task_view::LiveTask;
 /// Flags of `kymo strace`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Lines are strace's, and so is the meaning of the options: they go to standard error, or to the file
-of -o. The program is stopped twice at each call, as by strace: on a virtual machine a call of one
-byte took 0.12 ms (strace 0.11 ms) in place of 0.3 us. `kymo trace` stops nothing, needs the rights
-to trace, and leaves addresses where it cannot read in time.
+Output and options are those of strace; lines go to standard error, or to the file of -o. Like
+strace, it stops the program twice per call: on a virtual machine a one-byte call took 0.12 ms
+(strace 0.11 ms) instead of 0.3 us. `kymo trace` does not stop programs, but needs tracing
+permissions and shows an address when it cannot read a string in time.
 
 TARGETS
-  COMMAND   the command, from its execve(2) on
-  -p PID    running processes with all their threads; Ctrl-C lets them run on
+  COMMAND   the command, starting with its execve(2)
+  -p PID    running processes with all their threads; Ctrl-C detaches
 
-Processes run on, too, if this program is killed.
+Processes also keep running if kymo is killed.
 
 EXPRESSIONS of -e
-  trace=LIST      calls by name, class (%file, %network, …) or pattern; ! before them: all others
+  trace=LIST      calls by name, class (%file, %network, …) or pattern; a leading ! inverts
   status=LIST     successful, failed, unfinished
-  signal=LIST     signals that are shown
-Without a word before =, trace is meant.
+  signal=LIST     signals to show
+The default is trace=.
 
 EXAMPLES
   kymo strace -f -o calls.txt make
@@ -50,22 +50,22 @@ EXAMPLES
   kymo strace -c -f ./server
   kymo strace -p 1234 -T -tt")]
 pub(crate) struct Args {
-    /// Follow children; twice with -o: a file for each task, FILE.PID
+    /// Follow children; -ff with -o: one file per task, FILE.PID
     #[arg(short = 'f', action = clap::ArgAction::Count)]
     follow: u8,
-    /// Only a table of calls, errors and times at the end
+    /// Print only a table of calls, errors and times at the end
     #[arg(short = 'c', conflicts_with = "lines_and_counts")]
     counts: bool,
-    /// Lines, and the table at the end
+    /// Print lines, and a table at the end
     #[arg(short = 'C')]
     lines_and_counts: bool,
     /// Order of the table's rows
     #[arg(short = 'S', value_name = "ORDER", default_value = "time")]
     order: TableOrder,
-    /// Which calls and signals are shown: trace=, status=, signal=
+    /// Selection of calls and signals: trace=, status=, signal=
     #[arg(short = 'e', value_name = "EXPR")]
     expressions: Vec<String>,
-    /// Only calls that name this path, or a descriptor of it
+    /// Only calls with this path, or with a file descriptor of it
     #[arg(short = 'P', value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Only calls that succeed
@@ -74,43 +74,43 @@ pub(crate) struct Args {
     /// Only calls that fail
     #[arg(short = 'Z')]
     failed: bool,
-    /// Print paths of descriptors
+    /// Print paths of file descriptors
     #[arg(short = 'y', action = clap::ArgAction::Count)]
     descriptors: u8,
-    /// Time of day before lines; twice: in microseconds; three times: since 1970
+    /// Print the time of day; -tt: with microseconds; -ttt: seconds since 1970
     #[arg(short = 't', action = clap::ArgAction::Count)]
     times: u8,
-    /// Time since the line before
+    /// Print the time since the previous line
     #[arg(short = 'r')]
     relative: bool,
-    /// Time in each call
+    /// Print the time spent in each call
     #[arg(short = 'T')]
     duration: bool,
-    /// Bytes of a text that are shown
+    /// Maximum length of printed strings, in bytes
     #[arg(short = 's', value_name = "N", default_value_t = 32)]
     string_limit: u16,
-    /// Print texts that are not ASCII in hexadecimal; twice: all
+    /// Print non-ASCII strings in hexadecimal; -xx: all strings
     #[arg(short = 'x', action = clap::ArgAction::Count)]
     hex: u8,
-    /// Column of results
+    /// Column of results in a line
     #[arg(short = 'a', value_name = "COLUMN", default_value_t = 40)]
     column: u16,
-    /// Write lines into this file
+    /// Write lines to this file
     #[arg(short = 'o', value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Add to the file of -o
+    /// Append to the file of -o
     #[arg(short = 'A', requires = "output")]
     append: bool,
-    /// Trace this process; may be given several times
+    /// Trace this process (repeatable)
     #[arg(short = 'p', value_name = "PID", value_delimiter = ',')]
     pids: Vec<u32>,
-    /// No messages about attaching; twice: none about ends of tasks either
+    /// Suppress messages about attaching; -qq: also about exits
     #[arg(short = 'q', action = clap::ArgAction::Count)]
     quiet: u8,
     /// Refused: stacks of calls
     #[arg(short = 'k', hide = true)]
     stacks: bool,
-    /// The command to trace
+    /// Command to trace
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -118,13 +118,13 @@ pub(crate) struct Args {
 /// Order of the table's rows, with strace's synonyms.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum TableOrder {
-    /// The longest time first
+    /// Longest time first
     #[value(alias = "time_total", alias = "total_time")]
     Time,
-    /// The most calls first
+    /// Most calls first
     #[value(alias = "count")]
     Calls,
-    /// The most errors first
+    /// Most errors first
     #[value(alias = "error")]
     Errors,
     /// By name

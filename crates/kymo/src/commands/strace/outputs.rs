@@ -1,4 +1,4 @@
-//! Where lines go: standard error, a file, or a file for each task.
+//! Output of lines: to standard error, a file, or one file per task.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

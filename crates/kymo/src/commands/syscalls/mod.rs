@@ -2,7 +2,7 @@
 //! them out of recordings of any format.
 
 mod record;
-mod report;
+pub(super) mod report;
 
 use std::process::ExitCode;
 
@@ -11,18 +11,18 @@ use clap::Subcommand;
 /// Flags of `kymo syscalls`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Recordings are perf.data (of perf trace record, too), trace.dat or directories of LTTng's kernel
-traces; calls come from raw_syscalls:sys_enter and sys_exit, or by syscalls:sys_enter_*. `kymo
-trace -s` has the same table of what happens now.
+Reads perf.data (also from perf trace record), trace.dat, and directories of LTTng kernel traces.
+They need raw_syscalls:sys_enter and sys_exit, or syscalls:sys_enter_* and sys_exit_*. `kymo trace
+-s` shows the same table live.
 
 WORDS
-  blocked    time in which a call waited for something: disk, a lock, a pipe, time
-  runnable   time in which it could have gone on, and had no CPU
+  blocked    time in which a call waited for a disk, a lock, a pipe, a timer or another event
+  runnable   time in which it could have continued but had no CPU
 
 EXAMPLES
   kymo syscalls record -- make -j4
-  kymo syscalls report                       by call and by thread, and the slowest
-  kymo syscalls record -g -- ./server        with what the slowest calls waited in
+  kymo syscalls report                       by call and by thread, with the slowest calls
+  kymo syscalls record -g -- ./server        with the stacks of the slowest calls
   kymo syscalls report --comm postgres --errno-summary")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -31,9 +31,9 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Record system calls of the machine, and switches of tasks
+    /// Record system calls and task switches of the whole machine
     Record(Box<record::Args>),
-    /// Show calls, their errors and times, and what the slowest waited for
+    /// Show calls with their errors and times, and the waits of the slowest
     Report(Box<report::Args>),
 }
 

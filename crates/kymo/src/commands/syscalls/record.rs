@@ -10,16 +10,16 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_e
 /// Flags of `kymo syscalls record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Records raw_syscalls:sys_enter and sys_exit of everybody on all CPUs, and sched_switch,
-sched_waking and sched_wakeup_new, which tell what calls waited for. A trace.dat costs the programs
-a third of what a perf.data does.
+Records raw_syscalls:sys_enter and sys_exit system-wide, and, for the causes of waits, sched_switch,
+sched_waking and sched_wakeup_new. The overhead of a trace.dat is about a third of that of a
+perf.data.
 
 EXAMPLES
   kymo syscalls record -- ./program
   kymo syscalls record -g --timeout 5000
   kymo syscalls record -o x.dat -- ./program")]
 pub(super) struct Args {
-    /// Leave out the events of the scheduler: only how often and how long
+    /// Do not record scheduler events: only counts and durations
     #[arg(long)]
     no_waits: bool,
     #[command(flatten)]

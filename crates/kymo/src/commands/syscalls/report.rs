@@ -20,10 +20,10 @@ use crate::args::tables::{MainTable, TableArgs, sort_by};
 #[derive(clap::Args)]
 #[command(mut_arg("sort", sort_by("total, calls, errors, avg, p99, max", "total")))]
 #[command(after_help = "\
-Columns are those of perf trace -s, with the median and the 99th percentile (at most a sixteenth
-above the truth), and the time in which calls waited for something or for a CPU, where the recording
-has sched_switch. stddev is perf's: the standard error of the mean, in percent. A call counts by the
-time, CPU and task of its end. Numbers of calls are those of this machine's architecture.
+Columns are those of perf trace -s plus median and 99th percentile (which exceed the exact value by
+at most 1/16) and, with sched_switch, the blocked and runnable time. As in perf, stddev is the
+standard error of the mean, in percent. Options for times, CPUs and tasks select calls by their end.
+System call numbers are resolved for this machine's architecture.
 
 EXAMPLES
   kymo syscalls report -i perf.data
@@ -37,10 +37,10 @@ pub(super) struct Args {
     live: LiveArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
-    /// Tables: total (of all threads together) or thread (one for each, as perf trace -s)
+    /// Tables: total (all threads) or thread (one per thread, like perf trace -s)
     #[arg(long, value_name = "MODE", default_value = "total")]
     summary_mode: SummaryMode,
-    /// Show how often which error came
+    /// Show the number of errors by code
     #[arg(long)]
     errno_summary: bool,
     #[command(flatten)]
@@ -48,16 +48,16 @@ pub(super) struct Args {
     /// Only these system calls
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     calls: Vec<String>,
-    /// Slowest calls to show at most
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    slowest: usize,
-    /// Only calls that failed are among the slowest
+    /// Maximum number of slowest calls to show [default: 5; 3 on a terminal]
+    #[arg(long, value_name = "N")]
+    slowest: Option<usize>,
+    /// Show only failed calls among the slowest
     #[arg(long)]
     failed: bool,
-    /// Threads to show at most, with --summary-mode total
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    threads: usize,
-    /// Show how times are spread, too: quantiles, and a row for each doubling
+    /// Maximum number of threads to show, with --summary-mode total [default: 10; 5 on a terminal]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Show quantiles and a histogram
     #[arg(long)]
     histogram: bool,
     /// Only these processes
@@ -96,10 +96,11 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.symbols)?;
     let architecture = source.architecture();
+    let is_screen = args.read.screen_rows().is_some();
     let config = SyscallConfig {
         selection: args.read.selection(&source, &args.pid, &args.tid)?,
         calls: args.calls.clone(),
-        slowest: args.slowest.min(MOST_SLOWEST),
+        slowest: args.slowest.unwrap_or(if is_screen { 2 } else { 5 }).min(MOST_SLOWEST),
         failed_only: args.failed,
         name_of: architecture.as_deref().map_or(syscall_name, syscall_names),
     };
@@ -118,9 +119,10 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
             let view = SyscallView {
                 answer,
                 slowest: &table.slowest,
-                most: args.table.most(args.read.screen_rows().map(|rows| rows * 3 / 5)),
+                most: args.table.most(args.read.screen_rows().map(|rows| rows / 3)),
+                columns: args.read.screen_columns(),
                 mode: args.summary_mode,
-                threads: args.threads,
+                threads: args.threads.unwrap_or(if is_screen { 4 } else { 10 }),
                 histogram: args.histogram,
                 errno_summary: args.errno_summary,
                 units: args.read.units(),
@@ -132,9 +134,9 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     args.read.close(out, &source, &table.summary, &ledger)
 }
 
-/// Arguments of the slowest calls. Where a recording has words alone, this machine's tracefs
-/// says what they are, if its calls have the same numbers.
-fn argument_texts(table: &SyscallTable, architecture: Option<&str>) -> Vec<String> {
+/// Arguments of the slowest calls. Where a recording has only words, this machine's tracefs
+/// describes them, if its calls have the same numbers.
+pub(crate) fn argument_texts(table: &SyscallTable, architecture: Option<&str>) -> Vec<String> {
     let is_described = architecture.is_none_or(|name| name == std::env::consts::ARCH);
     let tracefs = Tracefs::open().ok();
     let mut described = CallDescriptions::new(|name: &str| {

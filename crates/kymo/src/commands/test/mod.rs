@@ -15,7 +15,7 @@ use self_tests::{Outcome, SELF_TESTS, SelfTest};
 /// Flags of `kymo test`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Tests by number or a part of their name, `list` to list them; arguments of a workload
+    /// Tests by number or part of a name; `list` to list them; arguments of a workload
     #[arg(value_name = "TEST")]
     words: Vec<String>,
     /// Run a workload: noploop [SECONDS], thloop [SECONDS [THREADS]], …
@@ -24,10 +24,10 @@ pub(crate) struct Args {
     /// List the workloads
     #[arg(long)]
     list_workloads: bool,
-    /// Print what a test saw
+    /// Print details of each test
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Write the results into this file as JUnit's XML [default: test.xml]
+    /// Write the results to this file as JUnit XML [default: test.xml]
     #[arg(
         short,
         long,

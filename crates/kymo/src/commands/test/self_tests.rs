@@ -1,4 +1,4 @@
-//! What recording needs, tried on this machine.
+//! Self-tests of check the requirements of recording.
 
 use kymo_debuginfo::CodeSymbols;
 use kymo_kernel::tracefs::Tracefs;

@@ -76,7 +76,7 @@ fn has_colors() -> bool {
     !no_color && !term.starts_with("vt1") && !term.starts_with("vt2")
 }
 
-/// Whether the terminal is told to take UTF-8.
+/// Whether the terminal is set to UTF-8.
 fn has_utf8() -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let set = names.iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));

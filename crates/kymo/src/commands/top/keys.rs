@@ -2,7 +2,7 @@
 
 use kymo_view::top::TopKey;
 
-/// What was pressed. A sequence that is not known is no key; a text in UTF-8 is its characters.
+/// Decodes pressed keys. An unknown sequence is no key; a text in UTF-8 is its characters.
 pub(super) fn keys(mut bytes: &[u8]) -> Vec<TopKey> {
     let mut keys = Vec::new();
     while let Some((first, rest)) = bytes.split_first() {

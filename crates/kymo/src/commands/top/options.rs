@@ -1,4 +1,4 @@
-//! What the flags of `kymo top` mean.
+//! Options of `kymo top` from the command line.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::Args;
 use crate::args::targets::named_target;
 
 /// Bytes of samples that are kept to be saved, compressed.
-pub(super) const HISTORY_BYTES: usize = 16 << 20;
+pub(super) const HISTORY_BYTES: usize = 8 << 20;
 
 /// Pages of a ring: samples wait there for a quarter of a second.
 const PAGES: usize = 128;
@@ -28,7 +28,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Args {
-    /// What is captured.
+    /// Returns the options of the capture.
     pub(super) fn record_options(&self) -> anyhow::Result<RecordOptions> {
         let (pid, tid, uid) = (self.pid.as_deref(), self.tid.as_deref(), self.uid.as_deref());
         let target = named_target(pid, tid, uid, &self.cgroup)?.unwrap_or(Target::System);
@@ -77,7 +77,7 @@ impl Args {
         self.children || (self.chains().is_some() && !self.no_children)
     }
 
-    /// Which samples are shown; their time is not.
+    /// Selection of the shown samples, without their time.
     pub(super) fn query(&self) -> anyhow::Result<LiveQuery> {
         let names = |list: &[String]| (!list.is_empty()).then(|| list.to_vec());
         let mut keys = Vec::new();
@@ -98,7 +98,7 @@ impl Args {
         })
     }
 
-    /// Whose samples, in the words of the first line.
+    /// Target of the samples, as shown in the first line.
     pub(super) fn target_text(&self) -> String {
         let whose = match (&self.pid, &self.tid, &self.uid, self.cgroup.is_empty()) {
             (Some(pid), ..) => format!("target_pid: {pid}"),

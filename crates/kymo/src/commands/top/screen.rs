@@ -1,4 +1,4 @@
-//! `kymo top` on a terminal: keys in, screens out, until somebody has seen enough.
+//! `kymo top` on a terminal: keys in, screens out, until the user quits.
 
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::keys::keys;
 use super::session::TopSession;
 use crate::exit;
 
-/// The first pages follow each other faster: nobody wants to wait for them.
+/// The first pages follow each other faster, to show results early.
 const FIRST: [Duration; 3] =
     [Duration::from_millis(60), Duration::from_millis(200), Duration::from_millis(500)];
 
@@ -79,7 +79,7 @@ impl TopTerminal<'_> {
             if was_empty && self.session.profile.span().is_some() {
                 next = Instant::now();
             }
-            // Names that came are shown at once.
+            // New names are shown immediately.
             let is_pending = self.session.profile.pending_names().functions > 0;
             if was_pending && !is_pending {
                 next = Instant::now();
@@ -134,7 +134,7 @@ impl TopTerminal<'_> {
         Ok(any)
     }
 
-    /// Does what keys say; tells whether to quit, or that there was none.
+    /// Handles keys; returns whether to quit, or `None` without keys.
     fn take_keys(&mut self) -> anyhow::Result<Option<bool>> {
         let mut bytes = [0; 256];
         let count = self.terminal.backend().terminal.read_keys(&mut bytes)?;
@@ -182,7 +182,7 @@ impl TopTerminal<'_> {
         Ok(format!("saved {} samples to {}", saved.samples, path.display()))
     }
 
-    /// Shows code that was found meanwhile; tells whether there is something to draw.
+    /// Shows code that was listed meanwhile; returns whether to draw.
     fn take_code(&mut self) -> bool {
         let Some((_, code)) = self.session.profile.take_code() else { return false };
         match code {

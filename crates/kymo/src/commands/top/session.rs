@@ -1,10 +1,11 @@
-//! Samples on their way from the rings to the profile that is looked at.
+//! Samples on their way from the rings to the shown profile.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use kymo_analysis::live_profile::{LiveKey, LiveProfile, LiveProfileOptions, LiveQuery};
 use kymo_kernel::clock::monotonic_ns;
+use kymo_kernel::system::release_freed_memory;
 use kymo_model::{Note, NoteKind};
 use kymo_record::{CaptureEnd, PerfCapture};
 use kymo_symbols::ResolverOptions;
@@ -18,11 +19,16 @@ const TICK: Duration = Duration::from_millis(200);
 /// While the first samples or names are waited for.
 const SHORT_TICK: Duration = Duration::from_millis(20);
 
+/// Freed memory is given back so often.
+const RELEASE: Duration = Duration::from_secs(5);
+
 /// Samples while they come.
 pub(super) struct TopSession {
     pub(super) capture: PerfCapture,
     pub(super) profile: LiveProfile,
     began: Instant,
+    /// Time at which freed memory was given back last.
+    released: Instant,
     /// Records that were lost when the page before was made.
     lost_before: u64,
     target: String,
@@ -44,6 +50,7 @@ impl TopSession {
             symbols,
             by_cpu: query.keys.contains(&LiveKey::Cpu),
             span: nanoseconds(args.history),
+            page: nanoseconds(args.window),
             off_cpu,
             max_stack: args.max_stack.map(usize::from),
         };
@@ -61,13 +68,14 @@ impl TopSession {
             capture,
             profile,
             began: Instant::now(),
+            released: Instant::now(),
             lost_before: 0,
             target: args.target_text(),
             event,
         })
     }
 
-    /// Waits for a moment, or until one of `more` can be read, and takes what came; tells if
+    /// Waits for a moment, or until one of `more` can be read, and takes what came; returns whether
     /// it is over, after taking the rest.
     pub(super) fn step(
         &mut self,
@@ -94,13 +102,17 @@ impl TopSession {
         }
         if end.is_some() {
             profile.finish();
-            if let Some(record) = self.capture.untold_losses(profile.lost()) {
+            if let Some(record) = self.capture.unreported_losses(profile.lost()) {
                 profile.push(&record, &[]);
                 profile.finish();
             }
         }
         if self.profile.span().is_some() {
             self.capture.forget_before(self.profile.kept_from())?;
+        }
+        if self.released.elapsed() >= RELEASE {
+            release_freed_memory();
+            self.released = Instant::now();
         }
         Ok(end)
     }
@@ -111,7 +123,7 @@ impl TopSession {
         (first.max(end.saturating_sub(nanoseconds(span))), end)
     }
 
-    /// What the first line says of samples of a time.
+    /// Returns the first line for the samples of a time.
     pub(super) fn header(&mut self, samples: u64, times: (u64, u64)) -> TopHeader {
         let lost = self.profile.lost();
         let before = std::mem::replace(&mut self.lost_before, lost);
@@ -124,7 +136,7 @@ impl TopSession {
         }
     }
 
-    /// What the first line of a screen says.
+    /// Returns the constant parts of the first line of a screen.
     pub(super) fn screen_head(&self) -> ScreenHead {
         ScreenHead { event: self.event.clone(), target: self.target.clone() }
     }
@@ -146,7 +158,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The events with the frequency that they share.
+/// Events with the frequency that they share.
 fn event_text(events: &[kymo_files::perfdata::EventDesc]) -> String {
     use kymo_model::AttrFlags;
     let names: Vec<&str> = events.iter().map(|e| e.name.as_str()).collect();

@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kymo_analysis::losses::select_events;
-use kymo_analysis::task_activity::{ActivityInterval, TaskActivities};
+use kymo_analysis::task_activity::{ActivityInterval, ActivityRow, TaskActivities};
 use kymo_analysis::tasks::SCHED_EVENTS;
 use kymo_events::live::LiveSamples;
 use kymo_kernel::cpus;
 use kymo_kernel::process::{Signal, Signals};
+use kymo_kernel::target;
 use kymo_kernel::terminal::{RawTerminal, TERMINAL_SIGNALS, terminal_size};
 use kymo_model::{AttrFlags, Note, NoteKind};
 use kymo_record::{CallGraph, PerfCapture, RecordOptions, Target};
@@ -22,6 +23,7 @@ use kymo_view::top::{ActivityColumns, ActivitySort, TopKey, write_tasks};
 use super::super::event_recording::{CALLS, RecordedEvents};
 use super::Args;
 use super::keys::keys;
+use crate::args::targets::{kernel_numbers, named_target, note_kernel_numbers};
 use crate::exit;
 use crate::streams::CLEAR;
 
@@ -30,29 +32,63 @@ const TICK: Duration = Duration::from_millis(100);
 /// Pages of a ring: the scheduler's events come in bursts.
 const PAGES: usize = 1024;
 
-/// What is watched: accounted run times and migrations say nothing that is shown.
+/// Events that are recorded; accounted run times and migrations are not needed.
 fn recorded() -> RecordedEvents {
     let names =
         ["waking", "wakeup", "wakeup_new", "process_fork"].map(|n| format!("sched:sched_{n}"));
     RecordedEvents::of_tasks("kymo top --tasks", names.iter().map(String::as_str))
 }
 
+/// Tasks whose rows are shown.
+struct TaskChoice {
+    target: Option<Target>,
+    comms: Vec<String>,
+}
+
+impl TaskChoice {
+    fn of(args: &Args) -> anyhow::Result<TaskChoice> {
+        let named = named_target(args.pid.as_deref(), args.tid.as_deref(), None, &[])?;
+        let chosen = match &named {
+            Some(Target::Processes(ids) | Target::Threads(ids)) => &**ids,
+            _ => &[],
+        };
+        if !chosen.is_empty() {
+            kernel_numbers(Some("show all tasks, without -p and -t"))?;
+        }
+        if let Some(gone) = chosen.iter().find(|id| !target::is_alive(**id)) {
+            bail!("no such task: {gone}");
+        }
+        Ok(TaskChoice { target: named, comms: args.comms.clone() })
+    }
+
+    fn has(&self, row: &ActivityRow) -> bool {
+        let is_target = match &self.target {
+            Some(Target::Processes(ids)) => row.task.info.pid.is_some_and(|pid| ids.contains(&pid)),
+            Some(Target::Threads(ids)) => ids.contains(&row.task.tid),
+            _ => true,
+        };
+        let is_named = |name: &String| row.task.comm() == name.as_bytes();
+        is_target && (self.comms.is_empty() || self.comms.iter().any(is_named))
+    }
+}
+
 /// A terminal whose keys choose the order of rows.
-struct TaskTerminal {
+struct TaskTerminal<'a> {
     raw: RawTerminal,
     signals: Signals,
-    /// What is held.
+    /// Interval on the screen, which stays while `is_held` is set.
     shown: Option<ActivityInterval>,
     is_held: bool,
     cpus: usize,
     sort: ActivitySort,
+    choice: &'a TaskChoice,
 }
 
 /// Keys, on the last line of the terminal.
 const KEYS: &str =
     "order: r run, w wait, b blocked, s switches, l longest, n name; space holds, q ends";
 
-impl TaskTerminal {
+impl TaskTerminal<'_> {
     /// Takes note of an interval, and draws it unless another is held.
     fn take(&mut self, interval: ActivityInterval, lost: u64) -> anyhow::Result<()> {
         if self.is_held {
@@ -72,7 +108,7 @@ impl TaskTerminal {
             writeln!(text, "{lost} events lost: times are wrong")?;
         }
         let columns = ActivityColumns { cpus: self.cpus, most: rows, width };
-        write_tasks(&mut text, interval, columns)?;
+        write_tasks(&mut text, interval, columns, &|row| self.choice.has(row))?;
         let held = if self.is_held { "held; " } else { "" };
         let keys: String = format!("{held}{KEYS}").chars().take(width).collect();
         let mut out = CLEAR.as_bytes().to_vec();
@@ -84,7 +120,7 @@ impl TaskTerminal {
         self.raw.write(&out).context("the terminal")
     }
 
-    /// Does what keys and signals say; tells whether to end.
+    /// Handles keys and signals; returns whether to end.
     fn listen(&mut self) -> anyhow::Result<bool> {
         while let Some(signal) = self.signals.next()? {
             match signal {
@@ -115,6 +151,7 @@ impl TaskTerminal {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let is_screen = crate::streams::stdout().is_terminal() && std::io::stdin().is_terminal();
     let is_screen = is_screen && !args.stdio;
+    let choice = TaskChoice::of(args)?;
     // Before any thread begins, which would be sent the signals otherwise.
     let signals = if is_screen {
         Some(Signals::listen(&TERMINAL_SIGNALS).context("cannot listen for signals")?)
@@ -127,7 +164,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         target: Target::System,
         cpus: cpu_list.clone().unwrap_or_default(),
         period: Some(1),
-        // The kernel's functions say what a task waits for; nobody looks at the program's.
+        // The kernel's functions show the cause of a wait; the program's are not needed.
         call_graph: Some(CallGraph::FramePointers),
         exclude: AttrFlags::EXCLUDE_CALLCHAIN_USER,
         pages: Some(args.mmap_pages.map_or(PAGES, |ring| ring.0)),
@@ -147,6 +184,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut tasks = TaskActivities::default();
     let mut next = Instant::now() + args.delay();
     let (began, mut lost_before) = (Instant::now(), 0);
+    let mut is_any_shown = false;
     let mut terminal = match signals {
         Some(signals) => Some(TaskTerminal {
             raw: RawTerminal::enter().context("the terminal")?,
@@ -155,6 +193,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             is_held: false,
             cpus: count,
             sort: ActivitySort::default(),
+            choice: &choice,
         }),
         None => None,
     };
@@ -177,10 +216,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             next += args.delay();
             let lost = samples.lost() - std::mem::replace(&mut lost_before, samples.lost());
             let interval = tasks.end_interval();
+            is_any_shown |= interval.rows.iter().any(|row| choice.has(row));
             match &mut terminal {
                 Some(terminal) if !quits => terminal.take(interval, lost)?,
                 Some(_) => {}
-                None => show(args, &interval, count, lost)?,
+                None => show(args, &choice, &interval, count, lost)?,
             }
         }
         if is_over {
@@ -193,6 +233,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if samples.lost() > 0 {
         let fact = format!("{} events lost: times of their tasks are wrong", samples.lost());
         ledger.note(NoteKind::Lost, fact, Some("a larger ring: -m".into()));
+    }
+    ledger.extend(Ledger::from_notes(note_kernel_numbers()));
+    if !is_any_shown {
+        let fact = "no task matches -p, -t and --comms, or none ran";
+        ledger.note(NoteKind::Empty, fact, None);
     }
     let mismatched = tasks.machine().counts.mismatched;
     if mismatched > 0 {
@@ -210,7 +255,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes a page about the time since the one before.
-fn show(args: &Args, interval: &ActivityInterval, cpus: usize, lost: u64) -> anyhow::Result<()> {
+fn show(
+    args: &Args,
+    choice: &TaskChoice,
+    interval: &ActivityInterval,
+    cpus: usize,
+    lost: u64,
+) -> anyhow::Result<()> {
     let mut columns = ActivityColumns { cpus, most: args.entries, width: usize::MAX };
     let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     if out.get_ref().is_terminal() && !args.stdio {
@@ -226,6 +277,6 @@ fn show(args: &Args, interval: &ActivityInterval, cpus: usize, lost: u64) -> any
     if lost > 0 {
         writeln!(out, "{lost} events lost: times are wrong")?;
     }
-    write_tasks(&mut out, interval, columns).context("standard output")?;
+    write_tasks(&mut out, interval, columns, &|row| choice.has(row)).context("standard output")?;
     Ok(())
 }

@@ -120,7 +120,7 @@ impl<'a> CallFeed<'a> {
         }
     }
 
-    /// What is not known of the numbers of calls.
+    /// Note about numbers of calls whose width is not known.
     pub(super) fn width_note(&self) -> Option<Note> {
         self.decoder.width_note()
     }
@@ -200,7 +200,7 @@ fn is_call(event: &str) -> bool {
     event.starts_with("raw_syscalls:")
 }
 
-/// Which faults of pages an event tells of, as perf names them.
+/// Kind of page fault of an event, as perf names it.
 fn page_fault(event: &str) -> Option<&'static str> {
     match event.split(':').next()? {
         "major-faults" => Some("maj"),

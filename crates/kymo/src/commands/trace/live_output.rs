@@ -1,4 +1,4 @@
-//! Where live events go: lines to the standard output, counted, in pieces.
+//! Output of live events: counted lines to the standard output, in pieces.
 
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -33,7 +33,7 @@ pub(super) struct LiveOutput {
     damaged: u64,
 }
 
-/// Which events come.
+/// Sources of events.
 pub(super) enum LiveKinds<'k> {
     /// The kernel's, with times of this clock.
     Kernel(&'k str),
@@ -159,7 +159,7 @@ impl LiveOutput {
         }
     }
 
-    /// Says what is missing: events that rings lost, by CPU, and what could not be shown.
+    /// Adds warnings about events that rings lost, by CPU, and events that could not be shown.
     pub(super) fn note(&self, lost: &LostByCpu, ledger: &mut Ledger) {
         note_lost(ledger, (self.shown, self.lost), self.damaged, lost);
         self.lines.notes().into_iter().for_each(|note| ledger.push(note));
@@ -171,8 +171,8 @@ pub(super) fn is_coloured() -> bool {
     crate::streams::stdout().is_terminal() && crate::streams::is_colored()
 }
 
-/// What is missing: events beside those shown, with what was said inline and what
-/// the rings count; pages that were damaged.
+/// Adds warnings about lost events, beside those shown, from the inline marks and the counts of the
+/// rings; and about damaged pages.
 pub(super) fn note_lost(
     ledger: &mut Ledger,
     (shown, inline): (u64, u64),

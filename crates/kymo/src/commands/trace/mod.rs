@@ -46,56 +46,54 @@ use crate::exit;
 EVENTS
   sched:sched_switch   one event            sched   a group
   'sched:*wak*'        a pattern            '*:*'   everything
-Several with commas or several -e. A --filter belongs to the -e before it.
+Separate several with commas, or repeat -e. A --filter applies to the -e before it.
 
 PROBES
-  --probe 'vfs_read count'                  added for this run, traced and removed
+  --probe 'vfs_read count'                  added for this run only
   -x ./prog --probe 'work n' --probe 'work%return $retval'
   --probe '/usr/bin/prog work n'
-The syntax is in `kymo probe --help`. The event can be filtered by its name:
--e 'probe_prog:work' --filter 'n > 3'.
+See `kymo probe --help` for the syntax. Filter the event by its name: -e 'probe_prog:work' --filter
+'n > 3'.
 
 TARGETS
-  -- CMD    the command's and its children's, from its first instruction on
-  -p PID    a process's, all its threads' and its later children's; a command beside it says
-            only how long (kymo trace -p PID sleep 5)
-  neither   system-wide (so does -a beside a command: while it runs)
+  -- CMD    the command and its children, from the first instruction
+  -p PID    a process with all threads and later children; an additional command only
+            sets the duration (kymo trace -p PID sleep 5)
+  neither   system-wide; with -a also while a command runs
 
 SYSTEM CALLS
-Without -e the system calls are shown, one a line when it returns: name, arguments,
-result, <seconds>; `-e openat,close` chooses some, as --calls does, also strace's classes (`-e
-%file`, `-e trace=%network`) and all but some (`-e '!futex'`). The program is not stopped: what its
-arguments point to (paths, buffers, addresses of sockets, vectors, struct stat) is read by small
-programs in the kernel while the call begins and ends. Where the kernel runs none for us (it takes
-CAP_BPF and CAP_PERFMON), paths and what is written are read from the task's memory a moment later, and shown
-only if the call was still going on; else it is the address. With -i they are those of a recording
-(`kymo syscalls record`, `perf trace record`), which has numbers and addresses alone.
+Without -e, kymo shows system calls, one line per return: name, arguments, result, <seconds>. `-e
+openat,close` selects calls like --calls, also by strace's classes (`-e %file`, `-e trace=%network`)
+or inverted (`-e '!futex'`). The program is not stopped: BPF programs read the data behind arguments
+(paths, buffers, socket addresses, vectors, struct stat) at entry and return. Without CAP_BPF and
+CAP_PERFMON, kymo reads paths and written buffers from the task's memory a moment later, and shows
+them only if the call was still in progress, otherwise the address. With -i the calls come from a
+recording (`kymo syscalls record`, `perf trace record`), which has only numbers and addresses.
 
 STACKS, PAGE FAULTS, SWITCHES
-With --call-graph each call has the stack below it that it was made with, as `kymo script` prints
-stacks, and with --pf page faults come among the calls: minfault or majfault, [where the program
-was], and => the binary@address of the data. They come out of perf rings, as do --cgroup, --sched,
---summary-mode cgroup and --switch-on EVENT (--switch-off): lines begin behind one of these events
-and end before one of those, which may be any events of `kymo list`. With -i it is what the recording
-has.
+With --call-graph the stack of each call is printed below it, in the format of `kymo script`. With
+--pf page faults appear between the calls: minfault or majfault, [code location], and => the
+binary@address of the data. These options read perf ring buffers, as do --cgroup, --sched,
+--summary-mode cgroup, --switch-on EVENT and --switch-off EVENT, which show only the lines between
+two events (any from `kymo list`). With -i they depend on the contents of the recording.
 
-EVENTS OF PROGRAMS
-With -u, of programs that link kymo-tracepoint (`kymo list ust` shows theirs): those that run
-and those that start, of oneself or, for root, of all users and containers; with -- CMD those of
-the command and its children. No root is needed. Their --filter holds for all of -u, is evaluated
-in the program, and knows == != < <= > >= && || ! & and texts with * and ?. With -o DIR a directory
-of CTF traces is written, a trace for each program.
+USER-SPACE EVENTS
+-u shows events of programs that link kymo-tracepoint (listed by `kymo list ust`), including
+programs that start later: your own or, for root, those of all users and containers; with -- CMD
+those of the command and its children. It needs no root. A --filter applies to all of -u and is
+evaluated in the program; it supports == != < <= > >= && || ! & and strings with * and ?. -o DIR
+writes a directory with a CTF trace for each program.
 
-BOTH ON ONE TIMELINE
-With -e and -u events of the kernel and of programs come together, in the order of time; the
-notes say how well the two clocks agree. With -o DIR they are recorded: DIR/kernel/trace.dat and
-DIR/ust/…; `kymo script DIR` merges them, `kymo report DIR` and `kymo list DIR` count them.
+KERNEL AND USER-SPACE EVENTS
+With both -e and -u, kernel and user-space events are merged by time; a note states how well the two
+clocks agree. -o DIR records them as DIR/kernel/trace.dat and DIR/ust/…; `kymo script DIR` merges
+them, `kymo report DIR` and `kymo list DIR` count them.
 
 LIVE OUTPUT
-Without -o lines, and with --json objects, are those that `kymo script` prints of a recording of
-the same events. The rings of all CPUs are looked at every 20 ms (those of programs every 50) and
-merged by time, so an event is shown at most two looks after it happened, as long as the output
-takes it. Where events were lost, a line says so, and the figures stand at the end.")]
+Without -o, the output has the format of `kymo script`, as lines or, with --json, as objects. kymo
+reads the ring buffers of all CPUs every 20 ms (those of programs every 50 ms) and merges them by
+time, so an event appears after at most two such intervals unless the output blocks. A line marks
+lost events; their numbers follow at the end.")]
 pub(crate) struct Args {
     #[command(flatten)]
     out: out::OutArgs,
@@ -105,7 +103,7 @@ pub(crate) struct Args {
     ust: ust::UstArgs,
     #[command(flatten)]
     probes: ProbeArgs,
-    /// Program of the functions of --probe [default: the kernel]
+    /// Binary of the --probe functions [default: the kernel]
     #[arg(short = 'x', long, value_name = "BINARY", requires = "probes")]
     exec: Option<PathBuf>,
     #[command(flatten)]
@@ -117,35 +115,37 @@ pub(crate) struct Args {
     /// System-wide, even with a command
     #[arg(short = 'a', long)]
     all_cpus: bool,
-    /// These processes
+    /// Only these processes
     #[arg(short = 'p', long, value_name = "PID,…")]
     pid: Option<String>,
-    /// Only on these CPUs
+    /// Only these CPUs
     #[arg(short = 'C', long, value_name = "CPUS")]
     cpu: Option<String>,
-    /// The kernel's stack with each event
+    /// Show the kernel stack of each event
     #[arg(short = 'T', long)]
     stacks: bool,
     /// Clock of the timestamps
     #[arg(long, value_name = "CLOCK", default_value = "mono")]
     clock: String,
-    /// Room in the ring for each CPU (8M)
+    /// Size of each CPU's ring buffer [default: 8M]
     #[arg(short = 'm', long, value_name = "SIZE", value_parser = bytes)]
     buffer_size: Option<u64>,
-    /// The same in pages, or bytes with a unit
+    /// Size of each CPU's ring buffer, in pages or with a unit
     #[arg(long, value_name = "PAGES", value_parser = ring, conflicts_with = "buffer_size")]
     mmap_pages: Option<Ring>,
-    /// The processes of this user
+    /// Only processes of this user
     #[arg(long, value_name = "USER", conflicts_with = "pid")]
     uid: Option<String>,
-    /// Show the system calls of a recording: perf.data, trace.dat, a CTF trace of LTTng's
+    /// Show the system calls of a recording
+    ///
+    /// A perf.data, a trace.dat or a CTF trace from LTTng.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["output", "command", "all_cpus",
           "probes", "stacks", "buffer_size", "timeout", "uid", "user_events", "instance", "delay"])]
     input: Option<PathBuf>,
     /// Do not follow children
     #[arg(long)]
     no_inherit: bool,
-    /// Begin MS milliseconds after the command was let go
+    /// Start MS milliseconds after the command starts
     #[arg(short = 'D', long, value_name = "MS", value_parser = millis,
           conflicts_with_all = ["user_events", "tracer"])]
     delay: Option<Duration>,
@@ -164,24 +164,22 @@ pub(crate) struct Args {
     /// One JSON object per line
     #[arg(long, conflicts_with = "output")]
     json: bool,
-    /// Of these, only events of tasks with these names
+    /// Only events of tasks with these names
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "output")]
     comm: Vec<String>,
-    /// Of these, only events of these threads
+    /// Only events of these threads
     #[arg(long, value_name = "TIDS", value_delimiter = ',', conflicts_with = "output")]
     tid: Vec<u32>,
-    /// Print the flags of events of the kernel, as `kymo script -l` does
+    /// Print the flags of kernel events, as `kymo script -l`
     #[arg(long, conflicts_with_all = ["output", "user_events"])]
     latency: bool,
     /// Print times in nanoseconds
     #[arg(long, conflicts_with = "output")]
     ns: bool,
-    /// Under the name perf, begin lines with the thread's number alone
+    /// Omit task names from lines (only under the name perf)
     #[arg(long)]
     no_comm: bool,
-    /// Show what is in the ring of an existing instance, and go on as long as it records;
-    /// what is shown is taken out of its ring, nothing else is changed; -e and --filter
-    /// select among its events
+    /// Show and consume the events of an existing trace instance; -e and --filter select among them
     #[arg(long, value_name = "NAME", conflicts_with_all =
           ["pid", "all_cpus", "stacks", "buffer_size", "output", "command", "probes"])]
     instance: Option<String>,
@@ -191,7 +189,7 @@ pub(crate) struct Args {
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     strict: bool,
-    /// The command to trace
+    /// Command to trace
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -240,7 +238,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     result
 }
 
-/// Says what there is to say of a run, and gives its exit status.
+/// Prints the ledger of a run, and returns its exit status.
 fn close(args: &Args, ledger: &Ledger, command: Option<u8>) -> ExitCode {
     if !args.quiet {
         exit::tell(ledger);
@@ -264,7 +262,7 @@ fn trace(args: &Args, wanted: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    /// What the flags say of the events that are switched on, and whose.
+    /// Returns the events to enable, and their tasks.
     fn setup(&self, events: Vec<TraceEvent>) -> anyhow::Result<TraceSetup> {
         Ok(TraceSetup {
             events,
@@ -294,7 +292,7 @@ impl Args {
         Ok(self.all_cpus || self.command.is_empty() && self.pids()?.is_empty())
     }
 
-    /// The events with their filters, in the order they were typed.
+    /// Events with their filters, in the order they were typed.
     fn wanted(&self) -> anyhow::Result<Vec<TraceEvent>> {
         let mut wanted = Vec::new();
         for (name, filter) in self.events.with_filters()? {
@@ -315,7 +313,7 @@ impl Args {
         kernel_numbers(all)
     }
 
-    /// Which of the events that come are shown.
+    /// Selection of the shown events.
     fn selection(&self) -> anyhow::Result<EventSelection> {
         let mut selection =
             EventSelection::of_tasks(self.comm.clone(), Vec::new(), self.tid.clone());

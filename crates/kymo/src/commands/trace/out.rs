@@ -25,37 +25,38 @@ use crate::exit;
 /// Flags for where a trace goes.
 #[derive(clap::Args)]
 pub(super) struct OutArgs {
-    /// File to write (an existing recording is renamed to FILE.old), or
-    /// tcp://HOST:PORT of a `kymo listen`
+    /// File to write (trace.dat), or tcp://HOST:PORT of `kymo listen`
+    ///
+    /// An existing recording is renamed to FILE.old.
     #[arg(short = 'o', long, value_name = "FILE|tcp://HOST:PORT")]
     output: Option<OsString>,
     /// Overwrite a file that is not a recording
     #[arg(short = 'f', long)]
     force: bool,
-    /// Version of the file: 6 or 7
+    /// Version of the trace.dat: 6 or 7
     #[arg(long, value_name = "N", default_value = "7",
           value_parser = clap::value_parser!(u32).range(6..=7))]
     file_version: u32,
-    /// The kernel's symbols in the file (5 to 7 MB), also where no event prints functions
+    /// Always store kernel symbols in the file (5 to 7 MB)
     #[arg(long, requires = "output")]
     kallsyms: bool,
-    /// Compress the file at the end: none, zlib, zstd
+    /// Compress the finished file: none, zlib, zstd
     #[arg(long, value_name = "HOW", default_value = "none", value_parser = compression)]
     compression: Compression,
     /// Rotate the output file on SIGUSR2, or at a size (10M) or time (30s)
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_on)]
     switch_output: Option<SwitchOn>,
-    /// Number of rotated files to keep, the newest
+    /// Number of newest rotated files to keep
     #[arg(long, value_name = "N", requires = "switch_output")]
     switch_max_files: Option<usize>,
-    /// Stop when the events take this many bytes (10M)
+    /// Stop when the events reach this size (10M)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_size: Option<u64>,
-    /// File with the secret that the listener asks for
+    /// File with the listener's secret
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Name of the recording's directory at the listener; default: the host name
+    /// Name of the recording's directory at the listener [default: host name]
     #[arg(long, value_name = "NAME")]
     sender: Option<String>,
 }
@@ -109,7 +110,7 @@ impl OutArgs {
     }
 }
 
-/// What the flags say of a recording.
+/// Returns the options of a recording.
 pub(super) fn options(
     args: &Args,
     events: Vec<TraceEvent>,
@@ -160,6 +161,6 @@ fn tell(s: &TraceSummary, ledger: &Ledger) {
         s.events
     ));
     text.push_str(&ledger.to_text(""));
-    // Nobody may be there to read it; the recording is done all the same.
+    // The message may have no reader; the recording is done all the same.
     let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
 }

@@ -31,45 +31,44 @@ use crate::commands::tracing;
 /// Flags of what perf rings hold beside calls.
 #[derive(clap::Args)]
 pub(super) struct SampledArgs {
-    /// Show where calls were made: fp (frame pointers), dwarf[,BYTES] (unwound from a copy of
-    /// the stack)
+    /// Show the stack of each call: fp, or dwarf[,BYTES]
+    ///
+    /// fp: by frame pointers; dwarf: unwound from a copy of the stack.
     #[arg(long, value_name = "MODE", value_parser = call_graph, conflicts_with = "output")]
     call_graph: Option<CallGraph>,
-    /// With the functions of the kernel that end the call; frame pointers unless --call-graph says
-    /// otherwise
+    /// Include kernel functions at the end of the call [default mode: frame pointers]
     #[arg(long, conflicts_with = "output")]
     kernel_syscall_graph: bool,
-    /// Show at most N frames of a stack (127); alone, stacks are unwound as --call-graph dwarf does
+    /// Maximum number of frames of a stack [default: 127]; implies --call-graph dwarf
     #[arg(long, value_name = "N", conflicts_with = "output",
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) max_stack: Option<u16>,
-    /// Show only calls and faults with at least N frames; alone, stacks are unwound as --call-graph
-    /// dwarf does
+    /// Show only calls and faults with at least N frames; implies --call-graph dwarf
     #[arg(long, value_name = "N", conflicts_with = "output")]
     pub(super) min_stack: Option<u16>,
-    /// Show page faults: where, and of which address; maj (from disk), min, or all
+    /// Show page faults with their locations and addresses: maj (from disk), min, or all
     #[arg(short = 'F', long, value_name = "KIND", conflicts_with = "output")]
     pf: Option<PageFaults>,
-    /// Only in this cgroup, on all CPUs
+    /// Only this cgroup, on all CPUs
     #[arg(long, value_name = "NAME",
           conflicts_with_all = ["output", "pid", "uid", "input", "all_cpus"])]
     cgroup: Option<String>,
-    /// The tables say how long tasks ran on CPUs (sched:sched_stat_runtime); with -s or -S
+    /// Show the CPU time of tasks in tables (sched:sched_stat_runtime); with -s or -S
     #[arg(long, conflicts_with = "output")]
     pub(super) sched: bool,
     #[command(flatten)]
     pub(super) switch: SwitchArgs,
-    /// Show no system calls, page faults alone
+    /// Show only page faults, no system calls
     #[arg(long, requires = "pf")]
     no_syscalls: bool,
 }
 
-/// Which faults of pages are shown.
+/// Selection of page faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum PageFaults {
     /// Both.
     All,
-    /// Those that wait for a disk.
+    /// Major faults, which wait for a disk.
     Maj,
     /// The others.
     Min,
@@ -115,7 +114,7 @@ impl SampledArgs {
     }
 }
 
-/// Tells how long a task ran.
+/// Event with the time that a task ran.
 pub(super) const RUNTIME: &str = "sched:sched_stat_runtime";
 /// Rings are read so often, or when one is half full.
 const TICK: Duration = Duration::from_millis(20);
@@ -182,7 +181,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(close(args, &ledger, finished.exit))
 }
 
-/// What is opened.
+/// Returns the options of opening the events.
 fn options(args: &Args, system_wide: bool) -> anyhow::Result<RecordOptions> {
     let Some(clock) = RecordClock::parse(&args.clock) else {
         let all = RecordClock::ALL.map(RecordClock::name).join(", ");
@@ -216,7 +215,7 @@ fn options(args: &Args, system_wide: bool) -> anyhow::Result<RecordOptions> {
     })
 }
 
-/// The events, with the stacks that those have which lines are made of.
+/// Events, with the stacks that those have which lines are made of.
 fn specs(args: &Args, system_wide: bool) -> anyhow::Result<Vec<EventSpec>> {
     let own = system_wide.then(std::process::id);
     let without: Vec<u32> = own.into_iter().chain(args.call.filter_pids.iter().copied()).collect();
@@ -286,7 +285,7 @@ fn until_the_end(
         let mut flow = samples.end_round(&mut take);
         if end.is_some() && flow.is_continue() {
             flow = samples.finish(&mut take);
-            if let Some(record) = capture.untold_losses(samples.lost()) {
+            if let Some(record) = capture.unreported_losses(samples.lost()) {
                 samples.push(&record, &[]);
                 flow = samples.finish(&mut take);
             }

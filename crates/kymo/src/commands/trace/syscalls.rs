@@ -39,55 +39,58 @@ use crate::commands::tracing;
 /// Flags for system calls.
 #[derive(clap::Args)]
 pub(super) struct CallArgs {
-    /// Only a table of calls, errors and times at the end, and the slowest calls with what they
-    /// waited for
+    /// Show only a table of calls, errors and times at the end
+    ///
+    /// Includes the slowest calls and their waits.
     #[arg(short = 's', long, conflicts_with = "output")]
     summary: bool,
-    /// Show the calls, and the table at the end
+    /// Show calls, and the table at the end
     #[arg(short = 'S', long, conflicts_with = "output")]
     with_summary: bool,
-    /// The table says how often which error came
+    /// Show the number of errors by code in the table
     #[arg(long, conflicts_with = "output")]
     errno_summary: bool,
-    /// Tables of -s and -S: one in total, one for each thread, or one for each cgroup
+    /// Tables of -s and -S: total, or one per thread or cgroup
     #[arg(long, value_name = "MODE", conflicts_with = "output")]
     summary_mode: Option<TableMode>,
-    /// Rows of a table at most, the calls that took longest
+    /// Maximum number of rows of a table
     #[arg(long, value_name = "N", conflicts_with = "output")]
     max_summary: Option<usize>,
-    /// Show when each call began, in seconds of the trace's clock
+    /// Show the start time of each call, in seconds of the trace clock
     #[arg(short = 't', long, visible_alias = "time", conflicts_with = "output")]
     times: bool,
-    /// Only these system calls; `*` and `?` stand for parts of names, `%file`, `%network`, … for
-    /// strace's classes; `!` before the first: all others
+    /// Only these system calls (globs, `%file`; `!` inverts)
+    ///
+    /// `*` and `?` match parts of names; `%file`, `%network`, … are strace's classes; `!` before
+    /// the first name selects all other calls.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "output")]
     pub(super) calls: Vec<String>,
-    /// Show only calls that took at least this number of milliseconds
+    /// Show only calls of at least MS milliseconds
     #[arg(long, value_name = "MS", value_parser = milliseconds, conflicts_with = "output")]
     duration: Option<Duration>,
     /// Show only calls that failed
     #[arg(long, conflicts_with = "output")]
     failure: bool,
-    /// Show at most this number of bytes of a buffer, and of an argument of a program
+    /// Number of bytes of a buffer or string argument to show
     #[arg(long, value_name = "N", default_value_t = 32, conflicts_with = "output",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(0..=8190))]
     string_limit: usize,
-    /// Show on which CPU a call ended
+    /// Show the CPU on which a call returned
     #[arg(long, conflicts_with = "output")]
     show_cpu: bool,
-    /// Leave out calls of these threads, by number
+    /// Exclude system calls of these threads
     #[arg(long, value_name = "PIDS", value_delimiter = ',', conflicts_with = "output")]
     pub(super) filter_pids: Vec<u32>,
 }
 
-/// Whose calls a table counts.
+/// Grouping of the calls in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum TableMode {
     /// All.
     Total,
-    /// Those of each thread.
+    /// One table per thread.
     Thread,
-    /// Those of each cgroup.
+    /// One table per cgroup.
     Cgroup,
 }
 
@@ -180,7 +183,10 @@ pub(super) fn numbers(calls: &[String]) -> anyhow::Result<Vec<i64>> {
         if let Some(name) = word.strip_prefix('%') {
             let Some(class) = syscall_class(name) else {
                 let classes: Vec<String> = syscall_classes().collect();
-                bail!("there is no class of system calls {word}; there are {}", classes.join(", "));
+                bail!(
+                    "unknown class of system calls {word}; the classes are {}",
+                    classes.join(", ")
+                );
             };
             numbers.extend(class);
         } else if let Some(number) = syscall_number(word) {
@@ -196,7 +202,7 @@ pub(super) fn numbers(calls: &[String]) -> anyhow::Result<Vec<i64>> {
                     near if near.is_empty() => String::new(),
                     near => format!("; did you mean {}?", near.join(" or ")),
                 };
-                bail!("there is no system call {word:?}{near}");
+                bail!("unknown system call {word:?}{near}");
             }
             numbers.extend(matching);
         }
@@ -213,8 +219,8 @@ pub(super) fn numbers(calls: &[String]) -> anyhow::Result<Vec<i64>> {
     Ok(numbers)
 }
 
-/// The condition that a call's number is one of these, which are in order. A filter may have a
-/// page of text, so that numbers side by side are told together.
+/// The condition that a call's number is one of these, which are in order. A filter may have a page
+/// of text, so that consecutive numbers are written as a range.
 fn number_condition(numbers: &[i64]) -> Option<String> {
     let ranges: Vec<String> = numbers
         .chunk_by(|before, after| after - before <= 1)
@@ -247,7 +253,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     // Before the events are switched on: what is attached first runs first.
     let (texts, refusal) = texts(args, system_wide);
-    // Nobody's memory is looked at for a table alone.
+    // A table alone needs no memory of the tasks.
     let pace = if args.call.summary { LivePace::Tick } else { LivePace::AtOnce };
     let mut capture = follow::open(args, &events, pace)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
@@ -306,7 +312,7 @@ pub(super) fn add_tasks(texts: &CallTexts, args: &Args, child: Option<&u32>) -> 
     Ok(())
 }
 
-/// Nothing was called: says whom nobody looked at.
+/// Note about a run without calls: names the tasks that were not traced.
 pub(super) fn note_silence(args: &Args) -> anyhow::Result<Note> {
     let named = args.pids()?;
     let all = target::with_descendants(&named)?;
@@ -470,7 +476,7 @@ const WAIT_EVENTS: [&str; 2] = ["sched_switch", "sched_waking"];
 
 fn wait_events() -> anyhow::Result<Vec<TraceEvent>> {
     let event = |name: &str| -> anyhow::Result<TraceEvent> {
-        // Who reads the ring is woken by it, and would be told of that in turn.
+        // The reader of the ring is woken by it, which would be another event.
         let is_waking = name == WAIT_EVENTS[1];
         let filter = is_waking.then(|| format!("pid != {}", std::process::id()));
         Ok(TraceEvent { selection: Selection::parse(&format!("sched:{name}"))?, filter })

@@ -1,5 +1,5 @@
-//! The tasks whose system calls are shown: who they are and what their calls point to, as the
-//! machine tells while they run, or as samples tell.
+//! The tasks whose system calls are shown: their names and the memory of their calls, from the
+//! machine while they run, or from samples.
 
 use kymo_bpf::{MemoryPiece, MemoryRead};
 use kymo_events::TaskInfo;
@@ -17,9 +17,9 @@ const MOST_NAMES: usize = 1 << 18;
 
 /// Tasks that are asked about.
 pub(super) struct TracedTasks {
-    /// Where this machine's calls are described.
+    /// Tree with the formats of this machine's calls.
     tracefs: Option<Tracefs>,
-    /// Tasks that run now, whose events are read at once.
+    /// Tasks that run now, whose events are read immediately.
     running: Option<LiveTaskNames>,
     /// The name that was asked for last.
     name: TaskName,
@@ -68,7 +68,7 @@ impl TracedTasks {
         self.compat.insert(tid, is_32_bit);
     }
 
-    /// Keeps what a sample tells of its task.
+    /// Keeps the facts of a sample about its task.
     pub(super) fn note_task(&mut self, tid: i32, task: &TaskInfo) {
         if self.sampled.len() >= MOST_NAMES {
             self.sampled.clear();

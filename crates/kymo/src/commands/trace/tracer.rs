@@ -25,17 +25,19 @@ use crate::commands::tracing::{self, TOP_IN_USE};
 /// Flags for tracers.
 #[derive(clap::Args)]
 pub(super) struct TracerArgs {
-    /// Trace functions instead of events: function, function_graph, or another of tracefs'
-    /// available_tracers; the text is the kernel's
+    /// Kernel tracer: function, function_graph, …
+    ///
+    /// Traces functions instead of events. One of tracefs' available_tracers; the kernel formats
+    /// the text.
     #[arg(long, value_name = "TRACER", conflicts_with_all = ["event", "output", "json", "instance"])]
     tracer: Option<String>,
-    /// Only these functions (a name or a pattern; repeat for more)
+    /// Only these functions (name or pattern; repeatable)
     #[arg(short = 'l', long = "function", value_name = "FUNC", requires = "tracer")]
     functions: Vec<String>,
-    /// Not these functions
+    /// Exclude these functions
     #[arg(short = 'N', long = "no-function", value_name = "FUNC", requires = "tracer")]
     not: Vec<String>,
-    /// Only what these functions call (function_graph)
+    /// Only these functions and their callees (function_graph)
     #[arg(short = 'G', long = "graph-function", value_name = "FUNC", requires = "tracer")]
     graph: Vec<String>,
     /// Maximum depth of calls (function_graph)
@@ -90,7 +92,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Copies the kernel's text until the end; tells if a signal was it.
+/// Copies the kernel's text until the end; returns whether a signal ended it.
 fn copy(
     args: &Args,
     signals: &Signals,
@@ -146,7 +148,7 @@ fn first_lines<'t>(text: &'t [u8], left: &mut Option<u64>) -> &'t [u8] {
     text
 }
 
-/// Where the tracer runs. Dropping it switches it off.
+/// Trace directory in which the tracer runs. Dropping it disables the tracer.
 enum TracerDirectory {
     Own(Instance),
     /// The top one; the instance says so to others.
@@ -176,7 +178,7 @@ impl TracerDirectory {
         let used = top.tracer()?;
         if used != "nop" {
             bail!(
-                "{tracer} runs only in the top instance, where somebody uses the tracer {used}; \
+                "{tracer} runs only in the top instance, which is in use with the tracer {used}; \
                  writing nop to {} ends that",
                 top.path("current_tracer").display()
             );
@@ -217,8 +219,8 @@ impl TracerDirectory {
         ];
         for (file, functions) in lists {
             for function in functions.iter().flat_map(|f| f.split(',')) {
-                // Some kernels tell of an unknown function only when the file is closed,
-                // where nobody hears it: what is not in the list was not taken.
+                // Some kernels report an unknown function only when the file is closed, where the
+                // error is lost: a function that is not in the list was not accepted.
                 let before = dir.read(file).unwrap_or_default();
                 dir.add(file, function).with_context(|| format!("function {function:?}"))?;
                 let after = dir.read(file)?;

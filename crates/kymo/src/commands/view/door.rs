@@ -1,5 +1,5 @@
-//! What serving a page takes that nobody gets who has given up rights: a socket that listens, a
-//! file for the page's data, a program that opens a browser. [`prepare`] makes them before.
+//! Resources for serving a page that a sandboxed process cannot open: a listening socket, a file
+//! for the page's data, a program that opens a browser. [`prepare`] opens them before.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -29,7 +29,7 @@ static PREPARED: Mutex<Option<Door>> = Mutex::new(None);
 /// reads it behind xdg-open's end.
 const BROWSER: &str = "if read -r go; then xdg-open \"$1\"; sleep 10; fi; rm -f \"$1\"";
 
-/// Makes a door, which is there for whoever serves a page in this process.
+/// Creates the door for serving a page in this process.
 pub(crate) fn prepare(port: u16) -> anyhow::Result<()> {
     let door = Door::open(port)?;
     *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(door);
@@ -89,8 +89,8 @@ pub(super) fn unnamed_file() -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// What will open a browser, where there is a desktop. Arguments of programs can be read by all
-/// users: so the address goes through a file that only this one can read.
+/// Starts a process that will open a browser, if there is a desktop. All users can read the
+/// arguments of programs, so the address goes through a file that only this user can read.
 fn browser(address: &str) -> Option<Child> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let has_display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|v| std::env::var_os(v).is_some());

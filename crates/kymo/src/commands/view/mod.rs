@@ -31,53 +31,59 @@ use crate::exit;
 /// Flags of `kymo view`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The page has CPUs and tasks over time, what they ran, waited for and called, flame graphs of the
-samples and of the time off CPU, the events, and the ledger. It shows what was recorded: tracks need
-sched_switch (and sched_waking), system calls raw_syscalls or syscalls, flame graphs samples with
-call chains. `?` in the page lists its keys. With -o it is one file that makes no request; without,
-it is served on 127.0.0.1 until Ctrl-C, under an address with a token in it.
+The page shows CPUs and tasks over time with their waits and system calls, flame graphs of samples
+and of the time off CPU, the events, and the ledger. Its contents depend on the recording: tracks
+need sched_switch and sched_waking, system calls need raw_syscalls or syscalls events, flame graphs
+need samples with call chains. Press `?` in the page for its keys. With -o the page is a single file
+that makes no network requests. Without -o, kymo serves it on 127.0.0.1 until Ctrl-C, at an address
+with a secret token.
 
 EXAMPLES
   kymo view
   kymo view -i perf.data -o page.html
   kymo view perf.data traces/ -o page.html
   kymo view before.data after.data
-  kymo record -a -g -e cpu-clock -e 'sched:sched_switch' -e 'sched:sched_waking' -e 'raw_syscalls:*' -- make
+  kymo record -a -g -e cpu-clock,sched:sched_switch,sched:sched_waking,'raw_syscalls:*' -- make
   kymo view -o make.html")]
 pub(crate) struct Args {
-    /// Recording to read: perf.data, trace.dat, the directory of CTF traces or of a session
+    /// Recording to read
+    ///
+    /// A perf.data, a trace.dat, or a directory of CTF traces or of a session.
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Recordings to read, without -i; several of one machine are merged by time. Of two profiles
-    /// of different times the later is shown, its flame graph beside the earlier one's
+    /// Recordings to read; several of one machine are merged by time
+    ///
+    /// Of two profiles from different times, the page shows the later one, with both flame graphs.
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
-    /// Show what changed since this recording in the flame graph
+    /// Show changes since this recording in the flame graph
     #[arg(long, value_name = "FILE")]
     diff: Option<PathBuf>,
-    /// Write the page here, with all its data
+    /// Write the page with all data to this file
     #[arg(short, long, value_name = "PAGE")]
     output: Option<PathBuf>,
-    /// Replace a page that is there
+    /// Overwrite an existing page
     #[arg(long)]
     force: bool,
-    /// Serve the page on this port of 127.0.0.1; any that is free
+    /// Port on 127.0.0.1 for the page; 0: any free port
     #[arg(long, value_name = "PORT", default_value_t = 0, conflicts_with = "output")]
     port: u16,
-    /// Only what is between START,STOP (seconds; either may be missing), or in a share of the
-    /// whole: 10%/2, 0%-10%; the state before is known
+    /// Only this time range: START,STOP in seconds, or a share (10%-20%)
+    ///
+    /// START or STOP may be omitted. Shares of the recording: 0%-10%, or 10%/2 for the second
+    /// tenth. Earlier events are read for the state at START.
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     time: Option<String>,
-    /// Select this time at first, of all that is shown
+    /// Time range to select initially
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     select: Option<String>,
-    /// Choose this thread at first, and show its critical path (`kymo why`) in the selected time
+    /// Thread to select initially, with its critical path (`kymo why`)
     #[arg(long, value_name = "TID")]
     path_of: Option<u32>,
-    /// Title of the page; the recorded command, or the recording
+    /// Title of the page [default: the recorded command, or the recording]
     #[arg(long)]
     title: Option<String>,
-    /// Keep at most this many megabytes of fields' texts
+    /// Limit for the text of event fields, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 64)]
     max_text: usize,
     /// Exit with status 3 if anything could make the result wrong
@@ -186,7 +192,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         fragment: &fragment,
     };
     let Some(output) = &args.output else {
-        let serving = serving.context("nobody serves the page")?;
+        let serving = serving.context("no server for the page")?;
         let served = page.to_served(serving.file()?)?;
         crate::progress::end();
         say!("{}", ledger.to_text(""));
@@ -198,7 +204,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         serving.show((served, find))?;
         return Ok(ExitCode::SUCCESS);
     };
-    output::write(Some(output), args.force, &mut |out: &mut dyn Write| page.write(out))?;
+    let fill = &mut |out: &mut dyn Write| page.write(out);
+    output::write_contents(output, &paths, args.force, fill)?;
     let size = std::fs::metadata(output).map_or(0, |m| m.len());
     sayln!(
         "[ kymo view: wrote {:.3} MB {} ({} events, {} samples) ]",
@@ -258,7 +265,7 @@ fn find_path(
     Ok(path_value(&find_paths(source, &config)?, base))
 }
 
-/// The part of the page's address that says what is shown first.
+/// Fragment of the page's address with the initial view.
 fn fragment(tracks: &TraceTracks, selected: Option<(u64, u64)>, tid: Option<u32>) -> String {
     let (begin, end) = tracks.span;
     let mut parts = Vec::new();
@@ -336,7 +343,7 @@ fn note(tracks: &TraceTracks, ledger: &mut Ledger) {
         ledger.note(NoteKind::Malformed, fact, None);
     }
     if c.exits > 0 {
-        let fact = format!("{} system calls begin before the recording does, or unseen", c.exits);
+        let fact = format!("{} system calls have no recorded start", c.exits);
         ledger.tell(NoteKind::Unmatched, fact, None);
     }
     if c.span_ends > 0 {

@@ -69,7 +69,7 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Where the data of the page goes.
+    /// Returns the file for the page's data.
     pub(super) fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -116,7 +116,7 @@ fn accept(listener: &TcpListener, server: &Arc<PageServer>) {
         let answer = Arc::clone(server);
         let started = std::thread::Builder::new().name("answer".into()).spawn(move || {
             let _counted = CountedConnection(&answer.connections);
-            // Whoever asked is gone: nobody is left to tell.
+            // The client is gone: the error has no receiver.
             let _ = answer.answer(stream);
         });
         if started.is_err() {
@@ -154,7 +154,7 @@ impl PageServer {
         PageServer { reading, made, is_made, looks, token, port, recordings, connections }
     }
 
-    /// What the recording was made to; waits a moment for it.
+    /// Returns the page of the recording; waits a moment for it.
     fn made(&self) -> Option<Arc<(ServedPage, FindPath)>> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let made = self.is_made.wait_timeout_while(made, A_MOMENT, |made| made.is_none());
@@ -203,7 +203,7 @@ impl PageServer {
         if method != "GET" {
             return refuse("405 Method Not Allowed", "GET alone\n");
         }
-        // A name that somebody let point here is not this server's.
+        // A name that another user let point here is not this server's.
         let hosts = lines.filter_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("host").then(|| value.trim())
@@ -217,7 +217,7 @@ impl PageServer {
             return refuse("404 Not Found", "not here\n");
         };
         if !is_same(token.as_bytes(), self.token.as_bytes()) {
-            return refuse("403 Forbidden", "the token is another one\n");
+            return refuse("403 Forbidden", "wrong token\n");
         }
         let made = self.made();
         let Some((page, find_path)) = made.as_deref() else {

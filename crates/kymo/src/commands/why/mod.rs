@@ -32,23 +32,24 @@ use crate::args::values::call_graph;
 #[command(
     args_conflicts_with_subcommands = true,
     after_long_help = "\
-The path goes backwards from the end: where the task ran or waited for a CPU, that is the path;
-where it was blocked, the path is what its waker did in that time, and so on. What an interrupt
-ended (time, a disk, the network) is the path itself. So the parts of a path add up to its time.
+kymo follows the path backwards from the end. Where the task ran or waited for a CPU, that time is
+on the path. Where it was blocked, the path continues in the task that woke it. A wait that an
+interrupt ended (timer, disk, network) is itself on the path. The parts of a path add up to its
+duration.
 
-Recordings are perf.data, trace.dat or directories of LTTng's kernel traces, with sched_switch and
-sched_waking of all CPUs, and their stacks for what tasks were blocked on; `kymo offcpu record` makes
-the same. Events of spans come from the same recording, or from another one of the same machine.
+Reads perf.data, trace.dat, and directories of LTTng kernel traces. They need sched_switch and
+sched_waking of all CPUs, with stacks for the causes of blocking (`kymo offcpu record` records the
+same events). Span events may come from another recording of the same machine.
 
-Without a choice it is the command that was recorded; live with -a the task that ran longest.
+Default: the recorded command; with -a, the task that ran longest.
 
 EXAMPLES
-  kymo why -- ./server --once                what did the command's time go to?
+  kymo why -- ./server --once                critical path of a command
   kymo why -p 4711 --timeout 5000            a process, for five seconds from now
-  kymo why -a --timeout 5000                 the task of the machine that runs longest meanwhile
-  kymo why record -- ./server --once         the same in two steps: record, then
-  kymo why                                   show
-  kymo why --tid 4711 --time 12.5,12.9       what held thread 4711 up between these seconds?
+  kymo why -a --timeout 5000                 the task that runs longest on this machine
+  kymo why record -- ./server --once         record first,
+  kymo why                                   then analyze
+  kymo why --tid 4711 --time 12.5,12.9       thread 4711 in this time range
   kymo why --span 'shop:order -> shop:paid by id' --slowest 3 perf.data shop-trace/
                                              the slowest requests of a program
   kymo why record -e syscalls:sys_enter_fsync,syscalls:sys_exit_fsync -- ./db
@@ -74,24 +75,24 @@ struct PathArgs {
     read: AnalysisArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
-    /// Thread of the path
+    /// Thread to analyze
     #[arg(short = 't', long, value_name = "TID", conflicts_with_all = ["pid", "comm", "span"])]
     tid: Option<u32>,
-    /// Process; the path is that of its first thread
+    /// Process to analyze (its first thread)
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["comm", "span"])]
     pid: Option<u32>,
     /// Spans of a program's events: `A -> B by FIELD`
     #[arg(long, value_name = "SPAN", conflicts_with = "comm")]
     span: Option<String>,
-    /// Number of spans, the slowest
+    /// Number of slowest spans to show
     #[arg(long, value_name = "N", default_value_t = 5, requires = "span")]
     slowest: usize,
-    /// How to take call chains, live: fp, dwarf[,BYTES]
+    /// Call chain recording mode of a live capture: fp, dwarf[,BYTES]
     #[arg(long, value_name = "MODE", value_parser = call_graph, conflicts_with_all = ["input", "files", "time"])]
     call_graph: Option<CallGraph>,
     #[command(flatten)]
     live: LiveArgs,
-    /// Whose path, if nothing else is said and not one command's
+    /// Whether the default path is system-wide, not that of a command
     #[arg(skip)]
     is_of_machine: bool,
     /// Process of the command that was just recorded
@@ -100,10 +101,10 @@ struct PathArgs {
     /// Cgroups of kymo and its command whose CPU quota was used up meanwhile
     #[arg(skip)]
     throttled: Vec<ThrottledCgroup>,
-    /// Show the recording as a page, too (`kymo view`), with the longest path, until Ctrl-C
+    /// Also show the longest path in the browser (`kymo view`), until Ctrl-C
     #[arg(long, conflicts_with_all = ["live", "all_cpus", "timeout", "command"])]
     view: bool,
-    /// Number of parts that are shown with their stacks
+    /// Number of parts to show with their stacks
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
     parts: usize,
 }
@@ -144,10 +145,10 @@ fn record_and_show(mut args: PathArgs, watch: &WatchArgs) -> anyhow::Result<Exit
 
 fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
     if args.read.cpu.is_some() {
-        bail!("--cpu is not for a path: it goes over all CPUs");
+        bail!("--cpu does not apply to a path: it covers all CPUs");
     }
     if !args.read.cgroup.is_empty() {
-        bail!("--cgroup is not for a path: it goes over all tasks");
+        bail!("--cgroup does not apply to a path: it covers all tasks");
     }
     let source = args.read.open(&args.symbols)?;
     if source.is_piped() {
@@ -180,6 +181,7 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
         let view = PathView {
             table: &table,
             worst: args.parts,
+            columns: args.read.screen_columns(),
             units: args.read.units(),
             recording: source.arguments().to_owned(),
         };

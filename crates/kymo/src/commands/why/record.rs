@@ -15,17 +15,17 @@ use super::super::live::WatchArgs;
 /// Flags of `kymo why record`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Records sched_switch, sched_waking (sched_wakeup where the kernel has no other), sched_wakeup_new,
-sched_process_fork, workqueue_queue_work and workqueue_execute_start of everybody on all CPUs, with
-their stacks: by frame pointers, unless --call-graph says otherwise; and the events of -e, for spans.
+Records sched_switch, sched_waking (or sched_wakeup), sched_wakeup_new, sched_process_fork,
+workqueue_queue_work and workqueue_execute_start system-wide, with stacks (by frame pointers, or as
+set with --call-graph), and the events of -e, for spans.
 
 EXAMPLES
   kymo why record -- ./server --once
   kymo why record --call-graph dwarf -- ./server --once
   kymo why record -e 'syscalls:sys_*_fsync' -- ./db
-  kymo why record -o x.dat -- ./program     a trace.dat: the cheaper way")]
+  kymo why record -o x.dat -- ./program     a trace.dat, with lower overhead")]
 pub(super) struct Args {
-    /// Events to record, too, for spans (repeatable, comma-separated)
+    /// Additional events to record, for spans (repeatable, comma-separated)
     #[arg(short = 'e', long = "event", value_name = "EVENTS", value_delimiter = ',')]
     events: Vec<String>,
     #[command(flatten)]

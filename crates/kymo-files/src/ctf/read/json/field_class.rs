@@ -179,7 +179,7 @@ fn deeper(of: Type, within: u32) -> Result<DeepClass, Wrong> {
     }
 }
 
-/// How many elements or bytes there are.
+/// Number of elements or bytes.
 enum Length {
     Is(u64),
     In(FieldPath),

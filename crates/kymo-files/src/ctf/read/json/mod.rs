@@ -148,7 +148,9 @@ impl FragmentReader {
         }
         match of.unsigned("version")? {
             Some(2) => {}
-            Some(other) => return Err(format!("version {other} is not known, only 2 is")),
+            Some(other) => {
+                return Err(format!("version {other} is not known, only 2 is supported"));
+            }
             None => return Err("`version` is missing".to_owned()),
         }
         // They may change what everything else means.
@@ -177,7 +179,7 @@ impl FragmentReader {
         Ok(())
     }
 
-    /// What a property of the specification is called in the draft, where that has it instead.
+    /// Name of the specification's property in the draft, where an object uses that.
     fn drafted<'n>(&mut self, of: Object<'_>, name: &'n str, in_draft: &'n str) -> &'n str {
         if of.get(name).is_some() || of.get(in_draft).is_none() {
             return name;
@@ -310,7 +312,7 @@ impl FragmentReader {
         let of = self.streams.get(&stream).and_then(|n| self.out.streams.get_mut(*n));
         let of = of.ok_or_else(|| within(format!("no stream {stream} is declared before")))?;
         if !self.events.insert((stream, id)) {
-            return Err(within(format!("stream {stream} has another event of this number")));
+            return Err(within(format!("duplicate event number in stream {stream}")));
         }
         of.events.push(event);
         Ok(())
@@ -320,7 +322,7 @@ impl FragmentReader {
 /// The namespaces whose attributes say what those of events in CTF 1.8 said.
 const NAMESPACES: [&str; 2] = ["lttng.org,2009", "babeltrace.org,2020"];
 
-/// What kymo itself states of an event or field class.
+/// kymo's own attributes of an event or field class.
 fn own_attributes(of: Object<'_>) -> Option<Object<'_>> {
     of.object("attributes").ok().flatten()?.object(KYMO_NAMESPACE).ok().flatten()
 }

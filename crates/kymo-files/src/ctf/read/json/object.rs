@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// What is wrong in a fragment.
+/// Error in a fragment.
 pub(super) type Wrong = String;
 
 /// A JSON object whose properties are looked at.

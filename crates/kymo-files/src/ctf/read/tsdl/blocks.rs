@@ -21,7 +21,7 @@ pub(super) struct Declared {
     event: EventClass,
 }
 
-/// What stands between the braces of a block.
+/// Content of the braces of a block.
 enum Item {
     Value(String, Value),
     Scope(String, Arc<Struct>),

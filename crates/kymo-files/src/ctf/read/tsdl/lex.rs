@@ -129,7 +129,7 @@ impl<'t> Lexer<'t> {
         let digits = digits.trim_end_matches(['u', 'U', 'l', 'L']);
         u64::from_str_radix(digits, radix)
             .map(|n| (at, Token::Number(n)))
-            .map_err(|_| Wrong::new(at, format!("`{word}` is no number of 64 bits")))
+            .map_err(|_| Wrong::new(at, format!("`{word}` is not a 64-bit number")))
     }
 
     fn text(&mut self, at: usize) -> Result<(usize, Token), Wrong> {

@@ -30,7 +30,7 @@ pub struct MetadataError {
     pub line: usize,
     /// Column in the line, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub what: String,
 }
 
@@ -43,7 +43,7 @@ impl MetadataError {
     }
 }
 
-/// What could be read of a text, and why not all of it.
+/// Parsed part of a text, and the error that ended it.
 #[derive(Clone, Debug)]
 pub(crate) struct Parsed {
     /// All declarations before the first mistake.
@@ -52,7 +52,7 @@ pub(crate) struct Parsed {
     pub(crate) error: Option<MetadataError>,
     /// Mistakes that cost only what is declared there. CTF 2.
     pub(crate) skipped: Vec<MetadataError>,
-    /// What was read but means nothing here.
+    /// Ignored declarations.
     pub(crate) remarks: Vec<String>,
 }
 

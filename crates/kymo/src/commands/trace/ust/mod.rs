@@ -26,11 +26,11 @@ use crate::args::values::ctf_version;
 /// Flags of `kymo trace` for events of programs.
 #[derive(clap::Args)]
 pub(super) struct UstArgs {
-    /// Events of programs that have tracepoints of their own: PROVIDER:NAME with * and ?
+    /// User-space tracepoints, PROVIDER:NAME with * and ?
     #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',',
           conflicts_with_all = ["cpu", "instance"])]
     user_events: Vec<String>,
-    /// Of these events, those of at most this level: emerg … debug, or 0 … 14
+    /// User-space events up to this log level: emerg … debug, or 0 … 14
     #[arg(long, value_name = "LEVEL", requires = "user_events", value_parser = parse_level)]
     level: Option<u8>,
     /// With -o: version of CTF that events of programs are written in: 1.8 or 2
@@ -41,9 +41,9 @@ pub(super) struct UstArgs {
 
 /// The clock of events of the kernel beside which those of programs can be put.
 pub(super) const CLOCK: &str = "mono";
-/// How often is looked.
+/// Time between two polls.
 pub(super) const ROUND: Duration = Duration::from_millis(50);
-/// How long a program's last events are waited for.
+/// Time to wait for a program's last events.
 pub(super) const FORGET: Duration = Duration::from_millis(20);
 
 impl UstArgs {
@@ -53,7 +53,7 @@ impl UstArgs {
     }
 }
 
-/// What the flags ask of programs, as far as no process needs to be there.
+/// Parses the rules for program events, as far as no process needs to exist.
 pub(super) fn asked(args: &Args) -> anyhow::Result<Vec<EventRule>> {
     let filter = args.events.for_programs();
     Ok(parse_rules(&args.ust.user_events, args.ust.level, filter.as_deref())?)
@@ -188,7 +188,7 @@ impl Run<'_> {
                     &mut |number, news: ProgramNews<'_>| output.news(&mut live, number, news);
                 programs.take(channel, program, news)
             })?;
-            // Of programs that have come; whoever waits for their events wants to know now.
+            // Programs that have come; the user waits for their events now.
             for unfit in watch.unfit().iter().skip(told).filter(|_| !quiet && !is_last) {
                 sayln!("kymo: --filter: {unfit}");
             }
