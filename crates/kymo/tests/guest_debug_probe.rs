@@ -349,9 +349,9 @@ fn a_kernel_that_is_not_this_one_is_refused() {
     // Sources that are not there: named, with what to do.
     let missing = sh.try_run("cd /; kymo probe --line vfs_read").failure().stderr;
     has(&missing, "fs/read_write.c is not here");
-    has(&missing, "-s sets the source directory");
+    has(&missing, "-s says where sources are");
     // A pattern wants the source, too.
     has(&sh.refused("cd /; kymo probe 'schedule;sched_*'"), "source");
-    has(&sh.refused("kymo probe --max-probes 2 'vfs_*'"), "more than 2 places");
+    has(&sh.refused("kymo probe --max-probes 2 'vfs_*'"), "more than 2 probe points");
     assert_eq!(sh.run("kymo probe --list"), "");
 }
