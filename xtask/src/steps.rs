@@ -5,12 +5,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-#[derive(Default)]
 pub(crate) struct Steps {
+    start: Instant,
     done: Vec<(&'static str, Duration)>,
 }
 
 impl Steps {
+    pub(crate) fn new() -> Steps {
+        Steps { start: Instant::now(), done: Vec::new() }
+    }
+
     /// Runs one step; its error carries the step's name.
     pub(crate) fn step<T>(
         &mut self,
@@ -24,32 +28,31 @@ impl Steps {
         result.with_context(|| format!("step `{name}`"))
     }
 
-    /// Runs two steps beside each other, of which the first has one thread for most of its time.
+    /// Runs a step that has one thread for most of its time beside others.
     pub(crate) fn beside<T, U>(
         &mut self,
-        first: (&'static str, impl FnOnce() -> anyhow::Result<T> + Send),
-        second: (&'static str, impl FnOnce() -> anyhow::Result<U>),
+        (name, first): (&'static str, impl FnOnce() -> anyhow::Result<T> + Send),
+        others: impl FnOnce(&mut Steps) -> anyhow::Result<U>,
     ) -> anyhow::Result<(T, U)>
     where
         T: Send,
     {
-        println!("==> {}, and beside it:", first.0);
+        println!("==> {name}, and beside it:");
         std::thread::scope(|scope| {
             let start = Instant::now();
-            let thread = scope.spawn(move || (first.1(), start.elapsed()));
-            let second = self.step(second.0, second.1);
-            let Ok((result, time)) = thread.join() else { bail!("step `{}` panicked", first.0) };
-            self.done.push((first.0, time));
-            Ok((result.with_context(|| format!("step `{}`", first.0))?, second?))
+            let thread = scope.spawn(move || (first(), start.elapsed()));
+            let others = others(self);
+            let Ok((result, time)) = thread.join() else { bail!("step `{name}` panicked") };
+            self.done.push((name, time));
+            Ok((result.with_context(|| format!("step `{name}`"))?, others?))
         })
     }
 
     /// The times of the steps so far.
     pub(crate) fn table(&self) -> String {
-        let total: Duration = self.done.iter().map(|(_, time)| *time).sum();
         self.done
             .iter()
-            .chain([&("total", total)])
+            .chain([&("total", self.start.elapsed())])
             .map(|(name, time)| format!("{:>8.1} s  {name}\n", time.as_secs_f64()))
             .collect()
     }

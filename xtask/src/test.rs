@@ -42,7 +42,7 @@ pub(crate) fn quick() -> anyhow::Result<()> {
 fn summarized(
     tests: impl FnOnce(&mut Steps) -> anyhow::Result<(Counts, Vec<String>)>,
 ) -> anyhow::Result<()> {
-    let mut steps = Steps::default();
+    let mut steps = Steps::new();
     let result = tests(&mut steps);
     println!("\nwhere the time went:\n{}", steps.table());
     let (counts, skips) = result?;
@@ -114,20 +114,24 @@ fn skip_log() -> anyhow::Result<PathBuf> {
 fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
     rules(steps)?;
-    let release = ("release program", || crate::release::run(None));
-    let ((), ()) = steps.beside(release, ("clippy", clippy))?;
-    steps.step("library for programs in C", crate::c_library::try_as_documented)?;
-    steps.step("book", crate::book::run)?;
-    steps.step("packages of the crates", crate::crates::run)?;
-    let docs =
-        steps.step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;
-    let models = steps.step("loom models of the ring", || {
-        let mut loom = cargo::command(&["test", "-p", "kymo-ring", "--lib", "loom"]);
-        loom.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
-        counted(loom)
-    })?;
     let nextest = cargo::has("cargo", &["nextest", "--version"]);
-    let watched = steps.step("the ring under AddressSanitizer", || counted(sanitized(nextest)))?;
+    let release = ("release program", || crate::release::run(None));
+    let ((), built) = steps.beside(release, |steps| {
+        steps.step("clippy", clippy)?;
+        steps.step("book", crate::book::run)?;
+        steps.step("packages of the crates", crate::crates::run)?;
+        let docs = steps
+            .step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;
+        let models = steps.step("loom models of the ring", || {
+            let mut loom = cargo::command(&["test", "-p", "kymo-ring", "--lib", "loom"]);
+            loom.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
+            counted(loom)
+        })?;
+        let watched =
+            steps.step("the ring under AddressSanitizer", || counted(sanitized(nextest)))?;
+        Ok(docs.plus(models).plus(watched))
+    })?;
+    steps.step("library for programs in C", crate::c_library::try_as_documented)?;
     let skip_log = skip_log()?;
     let mut tests = cargo::command(if nextest {
         &["nextest", "run", "--workspace", "--no-fail-fast"]
@@ -152,7 +156,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
         steps.step("tests in the guest", || vm::suite::run(&vm::suite::Selection::all()))?;
     let other = steps.step("what works on another kernel", vm::matrix::other_kernel)?;
     let log = std::fs::read_to_string(&skip_log).unwrap_or_default();
-    let (counts, mut skips) = sort_out(docs.plus(models).plus(watched).plus(tests), &log);
+    let (counts, mut skips) = sort_out(built.plus(tests), &log);
     let in_guest = without_unexplained(guest.counts, guest.flaky);
     let in_guest = sort_out(in_guest, &guest.skips.join("\n"));
     skips.extend(in_guest.1.iter().map(|line| format!("in the guest: {line}")));

@@ -35,7 +35,7 @@ pub(crate) enum Effort {
 
 /// Runs all parts, or one of them, whose rows are renewed in the page.
 pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
-    let mut steps = Steps::default();
+    let mut steps = Steps::new();
     steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
     let kymo = steps.step("release program", crate::cargo::build_release)?;
     let inputs = steps.step("inputs", || match only {
