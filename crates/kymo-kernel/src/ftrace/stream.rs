@@ -66,8 +66,12 @@ pub struct Stream {
     layout: PageLayout,
     /// Pages that were handed out, to be filled again.
     spare: Vec<Vec<u8>>,
-    /// The youngest event of all rounds before.
+    /// The youngest event of all rounds.
     youngest: u64,
+    /// The youngest event of the rounds before the last: until there the events are complete.
+    complete: u64,
+    /// CPUs of the pages of the last round that cannot be read.
+    damaged: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -122,7 +126,14 @@ impl Stream {
                 })
             })
             .collect::<Result<Vec<Ring>, FtraceError>>()?;
-        Ok(Stream { rings, layout, spare: Vec::new(), youngest: 0 })
+        Ok(Stream {
+            rings,
+            layout,
+            spare: Vec::new(),
+            youngest: 0,
+            complete: 0,
+            damaged: Vec::new(),
+        })
     }
 
     /// Descriptors that can be waited for (see [`super::wait_readable`]).
@@ -143,43 +154,44 @@ impl Stream {
         last: bool,
         sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
     ) -> Result<bool, FtraceError> {
-        self.round_seeing(last, &mut |_, _| {}, sink)
-    }
-
-    /// Reads a round; `sight` sees the time and payload of each event as soon as it is read, before
-    /// it is its turn: for callers that must inspect the task while it still exists.
-    pub fn round_seeing(
-        &mut self,
-        last: bool,
-        sight: &mut dyn FnMut(u64, &[u8]),
-        sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
-    ) -> Result<bool, FtraceError> {
-        let complete = self.youngest;
-        for i in 0..self.rings.len() {
-            self.fill(i, sight, sink)?;
-        }
-        let more = self.rings.iter().any(|r| !r.emptied);
-        let limit = match (last, more) {
-            (true, false) => u64::MAX,
-            _ => self
-                .rings
-                .iter()
-                .map(|r| if r.emptied { complete } else { r.youngest })
-                .min()
-                .unwrap_or(complete),
-        };
-        self.hand_out(limit, sink);
-        self.youngest = self.rings.iter().map(|r| r.youngest).fold(self.youngest, u64::max);
+        let more = self.read(&mut |_, _| {})?;
+        self.hand_out(last, sink);
         Ok(more)
     }
 
+    /// First half of a [`round`](Stream::round): reads the rings. `sight` sees the time and payload
+    /// of each event as soon as it is read, before it is its turn: for callers that must inspect
+    /// the task while it still exists. Returns whether there is more to read immediately.
+    pub fn read(&mut self, sight: &mut dyn FnMut(u64, &[u8])) -> Result<bool, FtraceError> {
+        self.complete = self.youngest;
+        for i in 0..self.rings.len() {
+            self.fill(i, sight)?;
+        }
+        self.youngest = self.rings.iter().map(|r| r.youngest).fold(self.youngest, u64::max);
+        Ok(self.has_more())
+    }
+
+    fn has_more(&self) -> bool {
+        self.rings.iter().any(|r| !r.emptied)
+    }
+
+    /// Second half of a [`round`](Stream::round).
+    pub fn hand_out(&mut self, last: bool, sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>) {
+        for cpu in std::mem::take(&mut self.damaged) {
+            let _ = sink(Item::Damaged { cpu });
+        }
+        let complete = self.complete;
+        let limit = if last && !self.has_more() {
+            u64::MAX
+        } else {
+            let limits = self.rings.iter().map(|r| if r.emptied { complete } else { r.youngest });
+            limits.min().unwrap_or(complete)
+        };
+        self.hand_out_until(limit, sink);
+    }
+
     /// Reads one ring's pages.
-    fn fill(
-        &mut self,
-        i: usize,
-        sight: &mut dyn FnMut(u64, &[u8]),
-        sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
-    ) -> Result<(), FtraceError> {
+    fn fill(&mut self, i: usize, sight: &mut dyn FnMut(u64, &[u8])) -> Result<(), FtraceError> {
         let Some(ring) = self.rings.get_mut(i) else { return Ok(()) };
         ring.emptied = false;
         while ring.pages.len() < PAGES_A_ROUND {
@@ -203,7 +215,7 @@ impl Stream {
                     ring.pages.push_back(page);
                 }
                 Err(_) => {
-                    let _ = sink(Item::Damaged { cpu: ring.pipe.cpu() });
+                    self.damaged.push(ring.pipe.cpu());
                     self.spare.push(page);
                 }
             }
@@ -213,7 +225,7 @@ impl Stream {
 
     /// Hands out events up to `limit`, in order; of equal times the lower CPU's first,
     /// as the kernel's `trace` file has it.
-    fn hand_out(&mut self, limit: u64, sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>) {
+    fn hand_out_until(&mut self, limit: u64, sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>) {
         let layout = self.layout;
         loop {
             // The oldest ring, and how far it may run before another is older.

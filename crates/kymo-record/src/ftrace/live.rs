@@ -168,18 +168,18 @@ impl LiveCapture {
         Ok(self.stream.round(last, sink)?)
     }
 
-    /// Reads the rings once, as [`Self::round`] does; `sight` gets each event as soon as it is
-    /// read, before it is its turn.
+    /// First half of a [`round`](Self::round): reads the rings; `sight` gets each event as soon as
+    /// it is read, before it is its turn. Returns whether there is more to read.
     ///
     /// # Errors
     /// If a ring cannot be read.
-    pub fn round_seeing(
-        &mut self,
-        last: bool,
-        sight: &mut dyn FnMut(u64, &[u8]),
-        sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
-    ) -> Result<bool, TraceError> {
-        Ok(self.stream.round_seeing(last, sight, sink)?)
+    pub fn read(&mut self, sight: &mut dyn FnMut(u64, &[u8])) -> Result<bool, TraceError> {
+        Ok(self.stream.read(sight)?)
+    }
+
+    /// Second half of a [`round`](Self::round).
+    pub fn hand_out(&mut self, last: bool, sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>) {
+        self.stream.hand_out(last, sink);
     }
 
     /// The directory that is read.

@@ -13,6 +13,7 @@ use kymo_format::EventFormat;
 use rustc_hash::FxHashMap;
 
 use super::arguments::{ArgumentDetail, ArgumentKind, FoundFile, SyscallDescription};
+use super::descriptor_changes::DescriptorChanges;
 use super::memory::{MAX_TEXT, MemoryShape};
 
 /// A call that begins, as programs in the kernel have seen it.
@@ -119,6 +120,11 @@ pub(super) struct DetailCache<I> {
     changed: FxHashMap<(i32, i32), u64>,
     /// Times at which all descriptors of a process may have changed.
     replaced: FxHashMap<i32, u64>,
+    /// Changes by calls whose events have been read, but perhaps not handed out.
+    coming: DescriptorChanges,
+    /// When the rings were read last, on the monotonic clock, and until when all events are known.
+    reading_since: u64,
+    known_until: u64,
     /// Bytes of a buffer that are read at most.
     most: usize,
 }
@@ -145,8 +151,44 @@ impl<I: TaskInspector> DetailCache<I> {
             asked,
             changed,
             replaced,
+            coming: DescriptorChanges::default(),
+            reading_since: 0,
+            known_until: 0,
             most,
         }
+    }
+
+    /// The rings are about to be read.
+    pub(super) fn begin_reading(&mut self) {
+        self.reading_since = self.inspector.monotonic_time();
+    }
+
+    /// All rings have been read to their ends since then.
+    pub(super) fn end_reading(&mut self) {
+        self.known_until = self.reading_since;
+    }
+
+    /// Notes a call that changes descriptors, as its entry is read.
+    pub(super) fn foresee(&mut self, tid: i32, time: u64, name: &str, args: &[u64; 6]) {
+        let fd = match name {
+            "close" => args[0],
+            "dup2" | "dup3" => args[1],
+            "close_range" => return self.foresee_all(tid, time),
+            _ => return,
+        };
+        self.foresee_one(tid, time, fd as i32);
+    }
+
+    /// Notes that a descriptor of a task is made, as the event is read.
+    pub(super) fn foresee_one(&mut self, tid: i32, time: u64, fd: i32) {
+        let table = self.table(tid);
+        self.coming.note(table, fd, time);
+    }
+
+    /// Notes that all descriptors of a task may change, as the event is read.
+    pub(super) fn foresee_all(&mut self, tid: i32, time: u64) {
+        let table = self.table(tid);
+        self.coming.note_all(table, time);
     }
 
     /// Looks up what the arguments of a call that was just entered point to.
@@ -227,11 +269,11 @@ impl<I: TaskInspector> DetailCache<I> {
         self.opened.get(&(table, fd)).map(String::as_str)
     }
 
-    /// File behind a descriptor in the current call: by the calls before it, or as it was found,
-    /// unless another file had its number then.
+    /// File behind a descriptor in a call that began at `start`: by the calls before it, or as it
+    /// was found, unless another file may have had its number then.
     pub(super) fn settle_file(
         &mut self,
-        tid: i32,
+        (tid, start): (i32, u64),
         fd: i32,
         found: ArgumentDetail,
         is_monotonic: bool,
@@ -240,17 +282,18 @@ impl<I: TaskInspector> DetailCache<I> {
             let path = path.to_owned();
             return ArgumentDetail::File(FoundFile { path, found_at: None });
         }
+        let ArgumentDetail::File(FoundFile { found_at: Some(found_at), .. }) = found else {
+            return found;
+        };
         let table = self.table(tid);
         let since = self.changed.get(&(table, fd)).max(self.replaced.get(&table));
-        match (&found, since) {
-            // Times of other clocks cannot be compared.
-            (ArgumentDetail::File(file), Some(since))
-                if !is_monotonic || file.found_at < Some(*since) =>
-            {
-                ArgumentDetail::None
-            }
-            _ => found,
-        }
+        // Times of other clocks cannot be compared.
+        let is_other_before = since.is_some_and(|since| !is_monotonic || found_at < *since);
+        let end = is_monotonic.then_some(found_at);
+        // What was found while the events were read may be by calls that are still to be read.
+        let is_other_after =
+            found_at >= self.known_until || self.coming.is_changed(table, fd, start, end);
+        if is_other_before || is_other_after { ArgumentDetail::None } else { found }
     }
 
     /// A call made a descriptor; without a path it is asked for when it is used.

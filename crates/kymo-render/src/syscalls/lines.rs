@@ -257,14 +257,38 @@ impl<I: TaskInspector> SyscallLines<I> {
     /// it may still go on.
     pub fn inspect(&mut self, time: u64, payload: &[u8]) {
         self.inspected += 1;
-        let enter = self.formats.as_ref().map(|formats| formats.enter.id);
-        if !self.style.lines || self.id(payload) != enter {
+        let (true, Some(formats), Some(id)) = (self.style.lines, &self.formats, self.id(payload))
+        else {
             return;
+        };
+        if id == formats.enter.id {
+            let Some((tid, number, args)) = self.decode_entry(payload) else { return };
+            let is_compat = self.details.inspector.is_compat_task(tid);
+            let call = self.call(number_of(number, is_compat == Some(true)));
+            self.details.foresee(tid, time, &call.name, &args);
+            self.details.look_up(tid, time, &call, &args);
+        } else if id == formats.exit.id {
+            let number = int(&formats.exit, "id", payload);
+            let value = int(&formats.exit, "ret", payload);
+            let tid = tid_of(payload);
+            let is_compat = self.details.inspector.is_compat_task(tid);
+            let call = self.call(number_of(number, is_compat == Some(true)));
+            if let (true, Ok(fd @ 0..)) = (call.returns_fd, i32::try_from(value)) {
+                self.details.foresee_one(tid, time, fd);
+            }
+        } else if id == formats.exec.id {
+            self.details.foresee_all(tid_of(payload), time);
         }
-        let Some((tid, number, args)) = self.decode_entry(payload) else { return };
-        let is_compat = self.details.inspector.is_compat_task(tid);
-        let call = self.call(number_of(number, is_compat == Some(true)));
-        self.details.look_up(tid, time, &call, &args);
+    }
+
+    /// The rings are about to be read: [`inspect`](Self::inspect) gets what is in them.
+    pub fn begin_reading(&mut self) {
+        self.details.begin_reading();
+    }
+
+    /// All rings have been read to their ends.
+    pub fn end_reading(&mut self) {
+        self.details.end_reading();
     }
 
     /// Takes an event of a CPU in its turn.
@@ -703,7 +727,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             if let ArgumentKind::Fd | ArgumentKind::DirFd = arg.kind {
                 let found = std::mem::take(detail);
                 let monotonic = self.style.monotonic;
-                *detail = self.details.settle_file(tid, *value as i32, found, monotonic);
+                let call = (tid, pending.time);
+                *detail = self.details.settle_file(call, *value as i32, found, monotonic);
             }
         }
     }

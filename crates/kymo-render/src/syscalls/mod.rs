@@ -7,6 +7,7 @@
 
 mod arguments;
 mod classes;
+mod descriptor_changes;
 mod details;
 mod errno;
 mod flags;

@@ -567,20 +567,19 @@ fn until_the_end(capture: &mut LiveCapture, lines: &mut Lines) -> anyhow::Result
 }
 
 fn round(capture: &mut LiveCapture, lines: &mut Lines, last: bool) -> anyhow::Result<bool> {
-    let cell = std::cell::RefCell::new(lines);
-    let more = capture.round_seeing(
-        last,
-        &mut |time, payload| cell.borrow_mut().inspect(time, payload),
-        &mut |item| {
-            let mut lines = cell.borrow_mut();
-            match item {
-                Item::Event { cpu, time, payload } => lines.event(cpu, time, payload),
-                Item::Lost { cpu, count } => lines.lost(cpu, count),
-                Item::Damaged { .. } => lines.damaged += 1,
-            }
-            if lines.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        },
-    )?;
+    lines.begin_reading();
+    let more = capture.read(&mut |time, payload| lines.inspect(time, payload))?;
+    if !more {
+        lines.end_reading();
+    }
+    capture.hand_out(last, &mut |item| {
+        match item {
+            Item::Event { cpu, time, payload } => lines.event(cpu, time, payload),
+            Item::Lost { cpu, count } => lines.lost(cpu, count),
+            Item::Damaged { .. } => lines.damaged += 1,
+        }
+        if lines.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
     Ok(more)
 }
 
