@@ -682,9 +682,10 @@ fn descriptors_that_change_hands_have_right_names_or_none() {
         (104, "/etc/shells"),
         (105, "/etc/group"),
     ];
+    // Behind the number; the duration at the end of the line is in such brackets, too.
     let name = |line: &str| {
-        let rest = line.split_once('<')?.1;
-        line.split_once('(').filter(|(_, args)| args.contains('<'))?;
+        let rest = line.split_once('(')?.1;
+        let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('<')?;
         Some(rest.split('>').next()?.to_owned())
     };
     let at = |offset: u32| {
