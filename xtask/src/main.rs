@@ -19,6 +19,7 @@ mod package;
 mod peers;
 mod perf_tests;
 mod pictures;
+mod python;
 mod release;
 mod semver;
 mod setup;
@@ -57,6 +58,7 @@ usage: cargo xtask <task>
   book                the book of docs/ as HTML, into target/book
   pictures [PROGRAM]  the drawings of the README: speed, and a recorded terminal session
   crates              pack the crates as crates.io receives them, and check what was packed
+  python [--dev]      the wheel of python/, into target/wheels, tested in an environment of its own
   semver REV [CRATE]… breaking changes of the published libraries since a revision
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
   bench diff          false alarms and power of kymo diff, on recordings made in turns
@@ -87,6 +89,8 @@ fn main() -> ExitCode {
         ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),
         ["book"] => book::run().map(done),
+        ["python"] => python::report(python::run(python::Profile::Release)).map(done),
+        ["python", "--dev"] => python::report(python::run(python::Profile::Dev)).map(done),
         ["semver", revision, names @ ..] => semver::run(revision, names).map(done),
         ["crates"] => crates::run().map(done),
         ["pictures"] => pictures::run(None).map(done),

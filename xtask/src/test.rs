@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 
 use crate::steps::Steps;
-use crate::{cargo, vm};
+use crate::{cargo, python, vm};
 
 /// Counts of a test runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,10 +116,11 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     rules(steps)?;
     let nextest = cargo::has("cargo", &["nextest", "--version"]);
     let release = ("release program", || crate::release::run(None));
-    let ((), built) = steps.beside(release, |steps| {
+    let ((), (built, without_python)) = steps.beside(release, |steps| {
         steps.step("clippy", clippy)?;
         steps.step("book", crate::book::run)?;
         steps.step("packages of the crates", crate::crates::run)?;
+        let without = steps.step("wheel for Python", || python::run(python::Profile::Dev))?;
         let docs = steps
             .step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;
         let models = steps.step("loom models of the ring", || {
@@ -129,8 +130,9 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
         })?;
         let watched =
             steps.step("the ring under AddressSanitizer", || counted(sanitized(nextest)))?;
-        Ok(docs.plus(models).plus(watched))
+        Ok((docs.plus(models).plus(watched), without))
     })?;
+
     steps.step("library for programs in C", crate::c_library::try_as_documented)?;
     let skip_log = skip_log()?;
     let mut tests = cargo::command(if nextest {
@@ -161,6 +163,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     let in_guest = sort_out(in_guest, &guest.skips.join("\n"));
     skips.extend(in_guest.1.iter().map(|line| format!("in the guest: {line}")));
     skips.extend(other.skips);
+    skips.extend(without_python.map(|why| format!("SKIPPED: the wheel for Python: {why}")));
     Ok((counts.plus(in_guest.0).plus(other.counts), skips))
 }
 

@@ -23,7 +23,7 @@ mod utc;
 
 pub use answers::{AnswerWords, CallName};
 pub use export::ExportedTable;
-pub use recordings::{Recordings, RecordingsError, RecordingsOptions};
+pub use recordings::{Recordings, RecordingsError, RecordingsOptions, TableRows};
 pub use reference::TableReference;
 pub use schema::VIEWS;
 pub use utc::utc_text;

@@ -44,6 +44,17 @@ pub struct RecordingsOptions {
     pub words: AnswerWords,
 }
 
+/// Rows of a table.
+#[derive(Clone, Debug)]
+pub struct TableRows {
+    /// Name and type of each column that was asked for, and its number among those of the rows.
+    pub columns: Vec<(String, SqlType, usize)>,
+    /// Number of the column by which rows are sorted.
+    pub sorted: Option<usize>,
+    /// The rows.
+    pub rows: Arc<LoadedTable>,
+}
+
 struct Machine {
     path: String,
     source: EventSource,
@@ -249,6 +260,51 @@ impl Recordings {
         let open = |number| self.rows(number).map_err(RecordingsError::Read);
         let tables = TABLES.iter().enumerate();
         tables.map(|(number, table)| Ok((declaration(table), open(number)?))).collect()
+    }
+
+    /// A table with the columns that are asked for, in their order, or all of them.
+    ///
+    /// # Errors
+    /// If there is no such table or column, reading fails, or a limit is reached.
+    pub fn table(
+        self: &Arc<Self>,
+        name: &str,
+        columns: Option<&[String]>,
+    ) -> Result<TableRows, RecordingsError> {
+        let unknown = |text: String| Err(RecordingsError::Read(text));
+        let event_table = TABLES.iter().position(|table| table.name == name);
+        let answer = self.answers.iter().position(|answer| answer.name == name);
+        let declaration = match (event_table, answer) {
+            (Some(number), _) => TABLES.get(number).map(declaration),
+            (None, Some(number)) => self.answers.get(number).map(|answer| answer.declaration()),
+            (None, None) => None,
+        };
+        let Some(declaration) = declaration else {
+            return unknown(format!("there is no table {name}"));
+        };
+        let all = declaration.columns.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let mut chosen = Vec::new();
+        for column in columns.unwrap_or(&all) {
+            let Some(number) = all.iter().position(|known| known == column) else {
+                let known = all.join(", ");
+                return unknown(format!("table {name} has no column {column}; it has {known}"));
+            };
+            chosen.push(number);
+        }
+        let rows = match (event_table, answer) {
+            (Some(number), _) => {
+                self.want(number, chosen.iter().fold(0, |all, column| all | 1 << column));
+                EventRows { recordings: self.clone(), number }.open()
+            }
+            (None, Some(number)) => self.answer_rows(number),
+            (None, None) => return unknown(format!("there is no table {name}")),
+        };
+        let rows = rows.map_err(RecordingsError::Read)?;
+        let columns = chosen.iter().filter_map(|number| {
+            let (name, of) = declaration.columns.get(*number)?;
+            Some((name.clone(), *of, *number))
+        });
+        Ok(TableRows { columns: columns.collect(), sorted: declaration.sorted, rows })
     }
 
     /// Tables for files that others read: each with `host` and `recording_id` before its own

@@ -217,6 +217,11 @@ impl Database {
         lock(&self.watch).deadline
     }
 
+    /// Time that each run may take.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.limits.time
+    }
+
     /// Runs statements one after the other, and hands their rows on.
     ///
     /// # Errors

@@ -107,6 +107,11 @@ struct RowsByCode {
 const MOST_CODES: usize = 1 << 24;
 
 impl LoadedTable {
+    /// Column by which the rows are in order.
+    pub fn sorted(&self) -> Option<usize> {
+        self.sorted
+    }
+
     /// A table; of the column `sorted` it is checked whether its values do fall.
     pub fn new(table: ColumnTable, sorted: Option<usize>) -> LoadedTable {
         let sorted = sorted.filter(|column| match table.columns.get(*column) {

@@ -646,7 +646,8 @@ impl<I: TaskInspector> SyscallLines<I> {
         if self.style.lines && !self.is_full() {
             self.settle_details(tid, &mut pending, end);
             if let CallEnd::Returned { at, value } = end {
-                self.track_descriptors(tid, &pending, (value, at));
+                let call = (&*pending.call, &pending.args, &pending.details);
+                self.details.track_descriptors(tid, call, (value, at));
             }
             if !is_chosen || !self.wants(&pending, end) {
                 return;
@@ -730,67 +731,6 @@ impl<I: TaskInspector> SyscallLines<I> {
                 let call = (tid, pending.time);
                 *detail = self.details.settle_file(call, *value as i32, found, monotonic);
             }
-        }
-    }
-
-    /// Keeps account of what descriptors stand for.
-    fn track_descriptors(&mut self, tid: i32, pending: &PendingCall, (value, at): (i64, u64)) {
-        let arg = |n: usize| pending.args.get(n).map_or(-1, |a| *a as i32);
-        let word = |n: usize| pending.args.get(n).map_or(0, |a| *a as u32);
-        let duplicates = |command: i32| matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
-        let file_of = |n: usize| match pending.details.arguments.get(n) {
-            Some(ArgumentDetail::File(file)) => Some(file.path.clone()),
-            _ => None,
-        };
-        match pending.call.name.as_str() {
-            "close" => self.details.note_closed(tid, arg(0), at),
-            "close_range" if value == 0 => {
-                if word(2) & libc::CLOSE_RANGE_UNSHARE != 0 {
-                    self.details.note_own_table(tid);
-                }
-                if word(2) & libc::CLOSE_RANGE_CLOEXEC == 0 {
-                    self.details.note_range_closed(tid, (word(0), word(1)), at);
-                }
-            }
-            "unshare" if value == 0 && arg(0) & libc::CLONE_FILES != 0 => {
-                self.details.note_own_table(tid);
-            }
-            "clone" if value > 0 => {
-                let shares_table = arg(0) & libc::CLONE_FILES != 0;
-                self.details.note_started(tid, value as i32, shares_table);
-            }
-            "clone3" if value > 0 => {
-                // The flags lie in memory, which may not have been read: threads use one table.
-                let flags = pending.details.arguments.first().and_then(|flags| match flags {
-                    ArgumentDetail::Written(text) => Some(text),
-                    _ => None,
-                });
-                const FILES: &[u8] = b"CLONE_FILES";
-                let has_files = |text: &Vec<u8>| text.windows(FILES.len()).any(|w| w == FILES);
-                let shares_table = flags.is_none_or(has_files);
-                if flags.is_some() || self.details.is_thread_of(tid, value as i32) {
-                    self.details.note_started(tid, value as i32, shares_table);
-                }
-            }
-            "dup2" | "dup3" if value >= 0 && arg(0) == arg(1) => {}
-            "dup" | "dup2" | "dup3" if value >= 0 => {
-                self.details.note_opened((tid, at), value as i32, file_of(0));
-            }
-            "fcntl" if value >= 0 && duplicates(arg(1)) => {
-                self.details.note_opened((tid, at), value as i32, file_of(0));
-            }
-            _ if pending.call.returns_fd && value >= 0 => {
-                // An address is not the file that is made.
-                let takes_path = !pending.call.name.starts_with("accept");
-                let path = pending.details.arguments.iter().find_map(|s| match s {
-                    ArgumentDetail::Memory { bytes, .. } if takes_path => {
-                        Some(String::from_utf8_lossy(bytes).into_owned())
-                    }
-                    _ => None,
-                });
-                self.details.note_opened((tid, at), value as i32, path);
-            }
-            _ => {}
         }
     }
 

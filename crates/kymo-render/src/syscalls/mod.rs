@@ -7,6 +7,7 @@
 
 mod arguments;
 mod classes;
+mod descriptor_calls;
 mod descriptor_changes;
 mod details;
 mod errno;
@@ -14,6 +15,7 @@ mod flags;
 mod lines;
 mod memory;
 mod numbers;
+mod recorded_arguments;
 pub mod strace;
 mod summary;
 mod waits;
@@ -27,5 +29,6 @@ pub use numbers::{
     COMPAT_CALLS, SyscallNames, all_syscalls, compat_numbers, near_syscalls, syscall_name,
     syscall_names, syscall_number, syscalls_matching,
 };
+pub use recorded_arguments::slowest_arguments;
 pub use summary::{SummaryGrouping, SummaryStyle};
 pub use waits::{SlowestCall, WaitFormats};

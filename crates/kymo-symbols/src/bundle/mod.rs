@@ -91,6 +91,24 @@ impl Bundle {
         name.into()
     }
 
+    /// Opens the bundle that lies beside a recording, if there is one.
+    ///
+    /// # Errors
+    /// If it is there and cannot be used.
+    pub fn open_beside(recording: &Path) -> Result<Option<Bundle>, BundleError> {
+        let path = Bundle::beside(recording);
+        if path.exists() { Bundle::open_for(&path, recording).map(Some) } else { Ok(None) }
+    }
+
+    /// Opens the bundle of a recording.
+    ///
+    /// # Errors
+    /// If either cannot be read, or it is another recording's.
+    pub fn open_for(path: &Path, recording: &Path) -> Result<Bundle, BundleError> {
+        let fail = |why: String| BundleError { path: path.display().to_string(), why };
+        Bundle::open(path, Recording::of(recording).map_err(|e| fail(e.to_string()))?)
+    }
+
     /// Opens a bundle, which must be of this recording.
     pub fn open(path: &Path, recording: Recording) -> Result<Bundle, BundleError> {
         let fail = |why: String| BundleError { path: path.display().to_string(), why };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kymo_symbols::BundleError;
 use kymo_symbols::ResolverOptions;
-use kymo_symbols::bundle::{Bundle, Recording};
+use kymo_symbols::bundle::Bundle;
 use kymo_symbols::debuginfod::{Client, ClientConfig, OnProgress, Progress};
 use kymo_view::trust::byte_size;
 
@@ -88,18 +88,14 @@ impl SymbolArgs {
     }
 
     fn open_bundle(&self, recording: &Path) -> Result<Option<Bundle>, BundleError> {
-        let path = match &self.bundle {
-            Some(path) => path.clone(),
-            None => Bundle::beside(recording),
-        };
         // The standard input has no place beside it.
-        let wanted = !self.no_bundle && recording != Path::new("-");
-        if !wanted || (self.bundle.is_none() && !path.exists()) {
+        if self.no_bundle || recording == Path::new("-") {
             return Ok(None);
         }
-        let fail = |why: String| BundleError { path: path.display().to_string(), why };
-        let recording = Recording::of(recording).map_err(|e| fail(e.to_string()))?;
-        Bundle::open(&path, recording).map(Some)
+        match &self.bundle {
+            Some(path) => Bundle::open_for(path, recording).map(Some),
+            None => Bundle::open_beside(recording),
+        }
     }
 }
 
