@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use kymo_analysis::syscalls::{
-    CallNames, SlowCall, SyscallConfig, SyscallTable, count_syscalls, syscall_notes,
+    CallNames, SyscallConfig, SyscallTable, count_syscalls, syscall_notes,
 };
 use kymo_format::EventFormat;
 use kymo_kernel::tracefs::Tracefs;
-use kymo_render::syscalls::{CallDescriptions, errno_name, syscall_name, syscall_names};
+use kymo_render::syscalls::{errno_name, slowest_arguments, syscall_name, syscall_names};
 use kymo_view::Ledger;
 use kymo_view::syscalls::{SummaryMode, SyscallView};
 
