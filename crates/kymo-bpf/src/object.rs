@@ -101,6 +101,9 @@ pub enum MapPurpose {
     StackTraces,
     /// Error counters by site.
     ErrorCounters,
+    /// One entry: a `u32` that is not 0 after `exit()`, and its status, a `u32`. No probe of an
+    /// event runs from then on.
+    ExitFlag,
     /// Perf events, one for each CPU, whose rings `skboutput()` puts packets into: user space opens
     /// them. A sample's raw data are [`PACKET_HEADER`] bytes and the packet's.
     PacketRings {

@@ -142,6 +142,37 @@ fn the_ring_is_as_large_as_what_it_is_for() {
     assert_eq!(ring("config = { perf_rb_pages = 2 } BEGIN { exit(); }"), Some(8192));
 }
 
+/// Later events of any probe are not counted, and nothing of the event that ends the run is; END runs.
+/// A program that does not call it checks nothing.
+#[test]
+fn exit_ends_the_run_in_the_kernel() {
+    let event = "rawtracepoint:sched:sched_process_fork";
+    let text = format!(
+        "{event} {{ @ += 1; if (@ == 3) {{ exit(7); }} }} {event} {{ @b += 1; }} END {{ @c += 1; }}"
+    );
+    let program = compiled(&text);
+    let mut machine = TestMachine::new(&program);
+    for _ in 0..5 {
+        machine.run(&program.probes[0], 0);
+        machine.run(&program.probes[1], 0);
+    }
+    machine.run(&program.probes[2], 0);
+    let counts = ["@", "@b", "@c"].map(|map| machine.scalar(map));
+    assert_eq!(counts, [3, 2, 1]);
+    assert_eq!(machine.entries("exit")[0].1, [1, 0, 0, 0, 7, 0, 0, 0]);
+
+    let flags = |text: &str| {
+        let program = compiled(text);
+        program.maps.iter().filter(|map| map.purpose == MapPurpose::ExitFlag).count()
+    };
+    assert_eq!(flags(&format!("{event} {{ @ += 1; }}")), 0);
+    assert_eq!(flags(&format!("{event} {{ @ += 1; }} END {{ exit(); }}")), 0);
+    assert_eq!(flags(&format!("{event} {{ @ += 1; assert(@ < 9); }}")), 1);
+    let in_user_space = CompileOptions { in_user_space: true, ..CompileOptions::default() };
+    let program = compiled_with("BEGIN { exit(); }", &in_user_space);
+    assert!(program.maps.iter().all(|map| map.purpose != MapPurpose::ExitFlag));
+}
+
 #[test]
 fn loops() {
     check(

@@ -372,7 +372,7 @@ impl InterpretedProgram {
         for probe in self.end.clone() {
             self.run_own(probe, now, sinks)?;
         }
-        let status = status.or(self.actions.exit);
+        let status = self.actions.exit.or(status);
         self.actions.print_last_maps(sinks)?;
         let mut notes = loss_notes(&self.actions.program, &self.actions.maps, &[]);
         notes.extend(self.actions.notes());

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use kymo_bpf::{CompiledProgram, MapPurpose, ProgramInterpreter};
+use kymo_bpf::{CompiledProgram, MapDefinition, MapPurpose, ProgramInterpreter};
 use kymo_kernel::bpf::BpfMap;
 
 /// Maps, by number.
@@ -19,7 +19,9 @@ pub(crate) struct KernelMaps {
     maps: Vec<BpfMap>,
     /// Number of the map through which programs reach each, if there is one.
     holders: Vec<Option<usize>>,
-    /// No program runs any more.
+    /// Number of the map of the exit flag, in programs that call `exit()`.
+    exit_flag: Option<usize>,
+    /// No program writes to the maps any more.
     is_quiet: bool,
     pace: ExchangePace,
     /// Maps emptied entry by entry while programs wrote to them.
@@ -86,6 +88,26 @@ impl Default for ProgramMaps {
 }
 
 impl KernelMaps {
+    /// Status of `exit()`, if the program has called it.
+    fn exit_status(&self) -> Option<i32> {
+        let flag = self.maps.get(self.exit_flag?)?.lookup(&0u32.to_ne_bytes()).ok()??;
+        let (called, status) = flag.split_first_chunk()?;
+        let status = i32::from_ne_bytes(*status.first_chunk()?);
+        (u32::from_ne_bytes(*called) != 0).then_some(status)
+    }
+
+    /// Waits for the programs that still run, if there are maps that are printed and emptied at one
+    /// moment.
+    fn settle(&mut self) -> io::Result<()> {
+        let pairs = self.holders.iter().zip(&self.maps);
+        let mut pairs = pairs.filter_map(|(holder, map)| Some((self.maps.get((*holder)?)?, map)));
+        if let Some((holder, map)) = pairs.next() {
+            holder.hold(map).map_err(|e| e.error)?;
+        }
+        self.is_quiet = true;
+        Ok(())
+    }
+
     /// Puts an empty map in the place of one that has a holder; gives the old one, which no
     /// program uses any more. None where that cannot be, or would make a reader that is behind
     /// later and later.
@@ -94,6 +116,11 @@ impl KernelMaps {
         let Some(holder) = holder.and_then(|holder| self.maps.get(holder)) else {
             return Ok(None);
         };
+        if self.exit_status().is_some() {
+            // Programs that still run are waited for once; no other starts.
+            self.settle()?;
+            return Ok(None);
+        }
         let Some(map) = self.maps.get(number) else { return Ok(None) };
         let start = Instant::now();
         if !self.pace.allows(is_behind, start) {
@@ -129,20 +156,26 @@ impl ProgramMaps {
                 *holder = Some(number);
             }
         }
-        ProgramMaps::Kernel(KernelMaps { maps, holders, ..KernelMaps::default() })
+        let is_flag = |map: &MapDefinition| map.purpose == MapPurpose::ExitFlag;
+        let exit_flag = program.maps.iter().position(is_flag);
+        ProgramMaps::Kernel(KernelMaps { maps, holders, exit_flag, ..KernelMaps::default() })
     }
 
     /// All programs are detached: waits for those that still run, for the sake of maps that are
     /// printed and emptied at one moment. Emptying them is cheap then.
     pub(crate) fn settle(&mut self) -> io::Result<()> {
-        let ProgramMaps::Kernel(kernel) = self else { return Ok(()) };
-        let pairs = kernel.holders.iter().zip(&kernel.maps);
-        let first = pairs.filter_map(|(holder, map)| Some((kernel.maps.get((*holder)?)?, map)));
-        if let Some((holder, map)) = first.into_iter().next() {
-            holder.hold(map).map_err(|e| e.error)?;
+        match self {
+            ProgramMaps::Kernel(kernel) => kernel.settle(),
+            ProgramMaps::UserSpace(_) => Ok(()),
         }
-        kernel.is_quiet = true;
-        Ok(())
+    }
+
+    /// Status of `exit()`, if a program in the kernel has called it.
+    pub(crate) fn exit_status(&self) -> Option<i32> {
+        match self {
+            ProgramMaps::Kernel(kernel) => kernel.exit_status(),
+            ProgramMaps::UserSpace(_) => None,
+        }
     }
 
     pub(crate) fn entries(&self, map: usize) -> io::Result<MapEntries> {

@@ -272,6 +272,7 @@ pub struct RunningProgram {
     /// `test:` or `bench:` probes with the numbers of their programs.
     pub(crate) tests: Vec<(String, usize)>,
     watchpoints: Watchpoints,
+    ring_was_empty_after_exit: bool,
 }
 
 impl RunningProgram {
@@ -315,6 +316,7 @@ impl RunningProgram {
             mode: options.mode,
             tests: Vec::new(),
             watchpoints: Watchpoints::of_process(options.pid.or(options.child_pid)),
+            ring_was_empty_after_exit: false,
         };
         run.shows_user_code = run.actions.shows_user_code();
         if let (Some(pid), true) = (options.child_pid, run.shows_user_code) {
@@ -604,11 +606,28 @@ impl RunningProgram {
         for request in std::mem::take(&mut self.actions.watches) {
             self.watchpoints.serve(&request, &self.loaded);
         }
+        if self.has_lost_exit(bytes) {
+            return Ok(RunState::Ended);
+        }
         Ok(match (self.actions.exit, bytes + packets) {
             (Some(_), _) => RunState::Ended,
             (None, 0) => RunState::Idle,
             _ => RunState::Busy,
         })
+    }
+
+    /// Whether `exit()` was called and its record did not fit the ring. The record comes right after
+    /// the flag is set, so that the ring must be found empty twice.
+    fn has_lost_exit(&mut self, bytes: u64) -> bool {
+        let status = match bytes {
+            0 if self.actions.exit.is_none() => self.actions.maps.exit_status(),
+            _ => None,
+        };
+        let was_empty = std::mem::replace(&mut self.ring_was_empty_after_exit, status.is_some());
+        if was_empty && status.is_some() {
+            self.actions.exit = status;
+        }
+        was_empty && status.is_some()
     }
 
     fn read_packets(&mut self) -> u64 {
@@ -676,7 +695,8 @@ impl RunningProgram {
         self.actions.is_ending = false;
         self.run_end()?;
         while self.read_ring(sinks)? > 0 && self.actions.exit.is_none() {}
-        let status = status.or(self.actions.exit);
+        // That of END comes last and stands above the others, as in bpftrace.
+        let status = self.actions.exit.or(status);
         self.warn(sinks)?;
         self.report_drops(sinks)?;
         if self.mode == ProgramMode::Events {

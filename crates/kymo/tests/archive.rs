@@ -120,6 +120,15 @@ fn a_recording_travels_with_its_binaries() {
     let record = ["record", "-q", "-e", "cpu-clock:u", "--", case.w.arg(), "100"];
     let _ = case.kymo("here", &record).success();
     let _ = case.kymo("here", &["archive", "--all"]).success();
+    let profile = |home: &str| {
+        let args = ["convert", "--to", "firefox", "-o", "firefox.json", "-i", "perf.data"];
+        let _ = case.kymo(home, &args).success();
+        let text = fs::read_to_string(case.w.file("firefox.json")).unwrap();
+        fs::remove_file(case.w.file("firefox.json")).unwrap();
+        // What is before it has the time of the file.
+        text[text.find("\"libs\"").unwrap()..].to_owned()
+    };
+    let of_here = profile("here");
     let names = || -> Vec<String> {
         let entries = fs::read_dir(case.w.dir()).unwrap().flatten();
         let names = entries.map(|entry| entry.file_name().into_string().unwrap());
@@ -137,6 +146,10 @@ fn a_recording_travels_with_its_binaries() {
     fs::remove_file(case.w.program()).unwrap();
     assert!(case.resolves("there", env!("CARGO_BIN_EXE_kymo")));
     assert!(!case.resolves("elsewhere", env!("CARGO_BIN_EXE_kymo")));
+    // What is made of it for other programs is the same, too.
+    assert!(of_here.contains("\"hot\""));
+    assert!(profile("there") == of_here);
+    assert!(!profile("elsewhere").contains("\"hot\""));
     // All but the build-ids that are left out.
     let ids = case.ids("there").join("\n");
     fs::write(case.w.file("ids"), ids).unwrap();

@@ -376,6 +376,54 @@ fn switch_records_without_events_are_counted() {
     }
 }
 
+/// Events of a command's tasks alone state when a task left its CPU, not when it came back: the
+/// records have the times, the events the stacks.
+#[test]
+fn of_records_and_events_of_some_tasks_the_records_have_the_times() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents, Need::Tracefs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let command = "sleep 0.03; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.02";
+    let (stacked, some) = (path("stacked.data"), path("some.data"));
+    let of_sleep = ["--filter", "prev_comm == \"sleep\""];
+    for (file, more) in [(&stacked, &["-g"][..]), (&some, &[&of_sleep[..], &["-a"]].concat())] {
+        let args = ["record", "-q", "--switch-events", "-o", file, "-e", "sched:sched_switch"];
+        let _ = perf([&args[..], more, &["sh", "-c", command]].concat()).success();
+        let shown = ["--show-switch-events", "--show-task-events", "-F", "tid,time"];
+        let text = perf([&["script", "--ns", "-i", file], &shown[..]].concat()).success();
+        let mut expected = recorded_waits(&text.stdout);
+        expected.remove(&0);
+        let out = kymo(&["offcpu", "report", "--json", "-i", file]).success();
+        let page = page_with_ledger(&out.stdout, &out.stderr);
+        times_add_up(&page);
+        let mut slept = 0;
+        for row in array(&page["tasks"]).iter().filter(|row| number(&row["uncertain_ns"]) == 0) {
+            let of_task = expected.get(&number(&row["tid"])).copied().unwrap_or_default();
+            let [_, blocked, _, preempted] = of_task;
+            // A new task waits for its first run, which no record begins.
+            let waiting = number(&row["waiting_ns"]);
+            assert_eq!(number(&row["blocked_ns"]), blocked, "{row}");
+            assert!(waiting >= preempted, "{preempted}: {row}");
+            slept += if row["comm"] == "sleep" { blocked } else { 0 };
+        }
+        assert!(slept >= 50_000_000, "{page:#}");
+        let facts = page["ledger"].to_string();
+        assert!(facts.contains("sched_switch are of some tasks only"), "{facts}");
+    }
+    // The stack of the event right before the record has the cause.
+    let out = kymo(&["offcpu", "report", "--json", "-i", &stacked]).success();
+    let page: Value = serde_json::from_str(&out.stdout).unwrap();
+    let sleeps = array(&page["causes"]).iter().filter(|row| row["cause"] == "sleep");
+    let slept: u64 = sleeps.map(|row| number(&row["total_ns"])).sum();
+    assert!(slept >= 50_000_000, "{page:#}");
+    // A part of the recording is of the events, whose missing runs are uncertain.
+    let cut = ["offcpu", "report", "--json", "--time", "10%-90%", "-i", &stacked];
+    let page: Value = serde_json::from_str(&kymo(&cut).stdout).unwrap();
+    assert!(number(&page["total"]["uncertain_ns"]) > 0, "{page:#}");
+}
+
 #[test]
 fn of_switches_of_some_tasks_what_is_not_uncertain_is_true() {
     let directory = tempfile::tempdir().unwrap();

@@ -52,6 +52,59 @@ fn what_is_printed_and_emptied_adds_up_to_all_events() {
 }
 
 #[test]
+fn no_event_counts_after_exit() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let command = format!("{} 400000", work.arg());
+    let point = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/";
+    // The second probe is not run for the event that ends the run.
+    let text = format!(
+        "{point} {{ @first++; if (@first == 1000) {{ exit(7); }} }} {point} {{ @second++; }} \
+         END {{ @end = 1; }}"
+    );
+    // The result is the same while tasks keep all CPUs busy.
+    let spin = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut busy: Vec<Child> = (0..4).map(|_| spin()).collect();
+    let outcomes: Vec<Outcome> = (0..3).map(|_| program(&text, &["-c", &command])).collect();
+    for child in &mut busy {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    for o in outcomes {
+        assert_eq!(o.status, 7, "{}", o.stderr);
+        let sums = ["@first", "@second", "@end"].map(|map| sum_of(&o.stdout, map));
+        assert_eq!(sums, [1000, 999, 1], "{}", o.stderr);
+    }
+}
+
+#[test]
+fn an_exit_whose_record_does_not_fit_ends_the_run() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    // The ring has room for four of the thousand records.
+    let text = "config = { perf_rb_pages = 1; max_strlen = 1000 } \
+                tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ \
+                { @++; print(buf(curtask, 900)); if (@ == 1000) { exit(5); } }";
+    let o = program(text, &["-c", &format!("{} 40000000", work.arg())]);
+    assert_eq!((o.status, sum_of(&o.stdout, "@")), (5, 1000), "{}", o.stderr);
+}
+
+/// That of END comes last.
+#[test]
+fn the_last_status_of_exit_counts() {
+    if !begin() {
+        return;
+    }
+    assert_eq!(program("BEGIN { exit(2); }", &[]).status, 2);
+    assert_eq!(program("BEGIN { exit(2); } END { @ = 1; }", &[]).status, 2);
+    assert_eq!(program("BEGIN { exit(2); } END { exit(3); }", &[]).status, 3);
+}
+
+#[test]
 fn stacks_of_tracepoints_begin_where_bpftraces_begin() {
     if !require(&[Need::Root, Need::Tracefs, Need::Tool("bpftrace")]) {
         return;

@@ -9,6 +9,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use kymo_testkit::{Need, require};
+
 /// Records `sh -c work` with perf into `file`; a failure shows what perf says.
 #[track_caller]
 fn record(file: &Path, args: &[&str], work: &str) {
@@ -131,6 +133,31 @@ fn call_chains_and_symbols() {
     let (perf, kymo) = (lines("perf", &file, &plain), lines(KYMO, &file, &plain));
     let differ = perf.iter().zip(&kymo).filter(|(p, k)| p != k).count();
     assert!(differ * 100 < perf.len(), "{differ} of {} lines differ", perf.len());
+}
+
+/// perf 6.1 prints the addresses of frames in the binary, perf 7.2 those in the process.
+#[test]
+fn under_perfs_name_frames_have_their_addresses_in_the_process() {
+    if !require(&[Need::PerfEvents, Need::NewestPeers]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    let link = dir.path().join("perf");
+    std::os::unix::fs::symlink(KYMO, &link).unwrap();
+    record(&file, &["-e", "cpu-clock", "-F", "4000", "-g"], WORK);
+    let args = ["script", "-F", "ip,sym", "-i", file.to_str().unwrap()];
+    // Each distinct address once, in order: some frames of inlined functions have other places.
+    let addresses = |text: &str| -> std::collections::BTreeSet<u64> {
+        let words = text.lines().filter_map(|line| line.split_whitespace().next());
+        words.filter_map(|word| u64::from_str_radix(word, 16).ok()).collect()
+    };
+    let ours = addresses(&kymo_testkit::run(&link, args).success().stdout);
+    let newest = addresses(&kymo_testkit::peer("perf").run(args).success().stdout);
+    let in_binary = addresses(&kymo_testkit::run(KYMO, args).success().stdout);
+    assert!(ours.len() > 100, "{}", ours.len());
+    assert_eq!(ours, newest);
+    assert_ne!(ours, in_binary);
 }
 
 #[test]

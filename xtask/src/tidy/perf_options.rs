@@ -187,8 +187,9 @@ only record, and commands that are not in the table. This page is generated from
 Started through a link named `perf`, kymo behaves like perf 7.2 where the two differ: `stat` derives
 and names metrics as perf 7 does, and none for events given with `-e`; `trace` writes perf's lines
 to standard error; `record -e cycles` records a clock, with a note, if the machine cannot count
-cycles; `record -z` writes COMPRESSED2 records, which perf reads since 6.16; `report` shows latency
-next to the overhead for a recording with context switches; usage errors have exit status 129.
+cycles; `record -z` writes COMPRESSED2 records, which perf reads since 6.16; `script` shows addresses
+of call chains in the process and not in the binary; `report` shows latency next to the overhead for
+a recording with context switches; usage errors have exit status 129.
 
 ";
 

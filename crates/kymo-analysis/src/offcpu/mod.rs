@@ -32,7 +32,7 @@ pub(crate) use intervals::{IntervalCertainty, TaskActivity, TaskInterval};
 pub use notes::off_cpu_notes;
 pub use recorded_waits::{FUTEX_CALL, RecordedWaits, WaitScope, WaitTable, count_recorded_waits};
 pub use stack_store::{StackNode, StackRole, StackStore};
-pub use switch_records::{count_switch_records, has_only_switch_records};
+pub use switch_records::{count_switch_records, prefers_switch_records};
 pub use table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, TaskWaits, WakerId,
     WakerInfo,

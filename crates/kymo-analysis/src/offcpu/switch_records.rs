@@ -1,24 +1,114 @@
-//! Waits of recordings with switch records (`record --switch-events`) and without events of
+//! Waits of recordings with switch records (`record --switch-events`) and without events of all
 //! switches. A record states that a task left its CPU or came back, and whether it was preempted;
-//! it has neither a stack nor the state of the task, so that all other waits have one cause.
+//! it has neither a stack nor the state of the task, so that all other waits have one cause unless
+//! there is an event of the same switch.
 
-use kymo_events::{EventSelection, EventSource};
-use kymo_model::{Note, NoteKind, NoteList, counted};
+use std::ops::ControlFlow;
+
+use kymo_events::{EventSelection, EventSource, PerfItem, SourceError};
+use kymo_files::perfdata::Entry;
+use kymo_model::{Note, NoteKind, NoteList, RecordKind, Sideband, by_number, counted};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::recorded_waits::{RecordedWaits, WaitScope, count_recorded_waits};
 use super::table::{OffCpuRow, OffCpuTable};
 use super::task_times::{TaskTimesError, has_switch_records};
 use super::{OFF_CPU_EVENTS, OffCpuCause};
+use crate::losses::select_events;
 use crate::oncpu::{RecordingBegin, RecordingWindow, ThreadTime};
-use crate::tasks::{SchedRead, TaskMachine};
+use crate::tasks::{SchedDecoder, SchedEvent, SchedRead, TaskMachine};
 
 const RECORD: &str = "kymo offcpu record";
 
-/// Whether the switches of a recording are records alone.
-pub fn has_only_switch_records(source: &EventSource) -> bool {
-    let is_switch = |name: &str| source.classes().iter().any(|class| class.is_named(name));
-    has_switch_records(source) && !is_switch(OFF_CPU_EVENTS[0])
+/// Switches that are compared to find out whether records or events cover more.
+const MOST_COMPARED: u64 = 1 << 20;
+
+/// Whether the switches of a recording are to be taken from its records: it has no events of
+/// switches, or only those of some tasks. Events of one task, as perf records them of a command,
+/// state when it left its CPU and not when it came back.
+///
+/// # Errors
+/// If reading fails.
+pub fn prefers_switch_records(
+    source: &EventSource,
+    selection: &EventSelection,
+) -> Result<bool, SourceError> {
+    if !has_switch_records(source) {
+        return Ok(false);
+    }
+    if !has_switch_events(source) {
+        return Ok(true);
+    }
+    // Only events can be cut, or have cgroups; and a pipe is read once.
+    if source.is_piped() || is_cut(selection) || selection.names_cgroups() {
+        return Ok(false);
+    }
+    let (mut records, mut events) = (SwitchCount::default(), SwitchCount::default());
+    let mut decoder = SchedDecoder::default();
+    source.for_each_with_records(&select_events(&OFF_CPU_EVENTS[..1]), &mut |item| {
+        match item {
+            PerfItem::Record(entry) => {
+                if let Some((tid, is_out)) = switch_of(entry) {
+                    records.count(tid, is_out);
+                }
+            }
+            PerfItem::Event(event) => {
+                if let Some(SchedEvent::Switch { prev, next, .. }) = decoder.decode(event) {
+                    events.count(prev.tid, true);
+                    events.count(next.tid, false);
+                }
+            }
+        }
+        if records.seen < MOST_COMPARED {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })?;
+    // Events state more: a few that are missing, at the start and at the end, do not count.
+    let (records, events) = (records.runs(), events.runs());
+    Ok(records > events.saturating_add(events / 10))
+}
+
+fn has_switch_events(source: &EventSource) -> bool {
+    source.classes().iter().any(|class| class.is_named(OFF_CPU_EVENTS[0]))
+}
+
+fn is_cut(selection: &EventSelection) -> bool {
+    !selection.times.is_empty() || selection.cpus().is_some()
+}
+
+/// Task of a switch record, and whether it leaves its CPU.
+fn switch_of(entry: &Entry<'_>) -> Option<(u32, bool)> {
+    if !matches!(entry.raw.kind, RecordKind::SWITCH | RecordKind::SWITCH_CPU_WIDE) {
+        return None;
+    }
+    let (_, tid) = entry.raw.sample_id(&entry.desc()?.attr).ok()?.tid?;
+    match Sideband::parse(&entry.raw) {
+        Ok(Some(Sideband::Switch(switch))) => Some((tid, switch.out)),
+        _ => None,
+    }
+}
+
+/// Switches by task: to it, and away from it.
+#[derive(Default)]
+struct SwitchCount {
+    tasks: FxHashMap<u32, [u64; 2]>,
+    seen: u64,
+}
+
+impl SwitchCount {
+    fn count(&mut self, tid: u32, is_out: bool) {
+        if is_task(tid) {
+            self.tasks.entry(tid).or_default()[usize::from(is_out)] += 1;
+            self.seen += 1;
+        }
+    }
+
+    /// Runs of tasks of which both ends can be known.
+    fn runs(&self) -> u64 {
+        self.tasks.values().map(|[to, from]| to.min(from)).sum()
+    }
 }
 
 /// Counts the waits of such a recording, and notes what its records do not state.
@@ -29,7 +119,7 @@ pub fn count_switch_records(
     source: &EventSource,
     selection: &EventSelection,
 ) -> Result<(OffCpuTable, Vec<Note>), TaskTimesError> {
-    if !selection.times.is_empty() || selection.cpus().is_some() {
+    if is_cut(selection) {
         return Err(TaskTimesError::Cut);
     }
     if selection.names_cgroups() {
@@ -81,9 +171,20 @@ pub fn count_switch_records(
     let mut notes = NoteList::default();
     if rows.is_empty() {
         notes.doubt(NoteKind::Empty, "there are no records of switches", Some(RECORD));
-    } else {
+    } else if !has_switch_events(source) {
         let fact = "switch records have no stacks: the causes of waits are not known";
         notes.doubt(NoteKind::Stacks, fact, Some(RECORD));
+    } else {
+        let fact = "the events of sched_switch are of some tasks only: times are those of the \
+                    switch records";
+        notes.choice(NoteKind::Events, fact, Some(RECORD));
+        let (all, stacked) = table.stacked;
+        if stacked < all {
+            let missing = all - stacked;
+            let have = by_number(missing, "has", "have");
+            let fact = format!("{missing} of {all} waits {have} no stack");
+            notes.doubt(NoteKind::Stacks, fact, Some(RECORD));
+        }
     }
     if !rows.is_empty() && !has_wakeups {
         let fact = "there are no events of wake-ups: time from a wake-up to the run is part of \

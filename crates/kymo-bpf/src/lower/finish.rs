@@ -350,6 +350,7 @@ impl Lowering<'_> {
                 definition("packets", purpose, BpfMapType::PerfEventArray, 4, cpus)
             }
             ServiceMap::Holder(map) => self.holder(map),
+            ServiceMap::Exit => definition("exit", MapPurpose::ExitFlag, BpfMapType::Array, 8, 1),
             ServiceMap::Stacks(depth) => {
                 let (kind, size) = (BpfMapType::StackTrace, depth * 8);
                 definition("stacks", MapPurpose::StackTraces, kind, size, STACK_BUCKETS)

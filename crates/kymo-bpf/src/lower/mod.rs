@@ -101,6 +101,8 @@ pub(crate) enum ServiceMap {
     PacketRings,
     /// Map that holds a map of the program, by number.
     Holder(u32),
+    /// Flag of `exit()`.
+    Exit,
 }
 
 #[derive(Clone, Debug)]
@@ -234,6 +236,8 @@ pub(crate) struct Lowering<'c> {
     missing_probes: Vec<String>,
     warnings: Vec<SourceMessage>,
     unsafe_call: Option<(String, ProgramPosition)>,
+    /// Whether a probe calls `exit()`, after which no event counts.
+    exits: bool,
     config: HashMap<String, String>,
     position: ProgramPosition,
     scopes: Vec<MacroScope>,
@@ -305,6 +309,7 @@ impl<'c> Lowering<'c> {
             missing_probes: Vec::new(),
             warnings: Vec::new(),
             unsafe_call: None,
+            exits: false,
             config,
             position: start,
             scopes: Vec::new(),
@@ -584,6 +589,7 @@ impl<'c> Lowering<'c> {
             self.store(room, 8, Operand::Immediate(0));
             debug_assert_eq!(room.offset, LEFT_AT);
         }
+        self.skip_after_exit(exit);
         if notes.scratch {
             self.claim_scratch(base, exit);
             if notes.callbacks {
@@ -623,6 +629,44 @@ impl<'c> Lowering<'c> {
         let keeps = matches!(self.point.target, AttachTarget::Tracepoint { .. });
         self.emit(Instruction::Exit(Operand::Immediate(keeps.into())));
         Ok(())
+    }
+
+    /// Ends a probe of an event if the program has called `exit()`. END and the probes that this
+    /// process runs (BEGIN, iterators, tests) run after it, too, as in bpftrace.
+    fn skip_after_exit(&mut self, exit: CodeLabel) {
+        if !self.exits || !self.is_of_event() {
+            return;
+        }
+        let flag = self.service_map(ServiceMap::Exit);
+        let flag = self.lookup_index(flag, Operand::Immediate(0));
+        self.branch(CompareOperation::Equal, flag, Operand::Immediate(0), exit);
+        let place = MemoryPlace { base: AddressBase::Register(flag), offset: 0 };
+        let called = self.load(place, 4);
+        self.branch(CompareOperation::NotEqual, called, Operand::Immediate(0), exit);
+    }
+
+    /// Ends the run for all probes of events: sets the flag that [`Self::skip_after_exit`] checks.
+    /// User space reads it, too, in case the record of `exit()` does not fit the ring.
+    pub(crate) fn set_exit_flag(&mut self, status: Operand) {
+        use AttachTarget::{End, Test};
+        if self.options.in_user_space || matches!(self.point.target, End | Test(_)) {
+            return;
+        }
+        self.changed |= !std::mem::replace(&mut self.exits, true);
+        let done = self.label();
+        let flag = self.service_map(ServiceMap::Exit);
+        let flag = self.lookup_index(flag, Operand::Immediate(0));
+        self.branch(CompareOperation::Equal, flag, Operand::Immediate(0), done);
+        let place = MemoryPlace { base: AddressBase::Register(flag), offset: 0 };
+        self.store(place.at(4), 4, status);
+        self.store(place, 4, Operand::Immediate(1));
+        self.place_label(done);
+    }
+
+    /// Whether the kernel runs the program at events.
+    fn is_of_event(&self) -> bool {
+        use AttachTarget::{Iter, Test};
+        !is_special(&self.point) && !matches!(self.point.target, Iter { .. } | Test(_))
     }
 
     /// Takes the scratch area, one entry per CPU. It is this run's alone: a program that the

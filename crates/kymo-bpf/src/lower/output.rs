@@ -104,9 +104,13 @@ impl Lowering<'_> {
             "exit" => {
                 self.takes(name, arguments, 0, 1)?;
                 let mut values = Vec::new();
+                let mut status = Operand::Immediate(0);
                 if let Some(code) = arguments.first() {
-                    values.push(self.scalar(code)?);
+                    let code = self.scalar(code)?;
+                    status = self.operand(&code)?;
+                    values.push(code);
                 }
+                self.set_exit_flag(status);
                 self.send(ActionKind::Exit, &values)?;
                 // What follows is not run.
                 self.leave();
@@ -124,6 +128,7 @@ impl Lowering<'_> {
                 let pieces = vec![FormatPiece::Literal(text)];
                 let format = FormatText { pieces };
                 self.send(ActionKind::PrintDiagnostic { severity: "ERROR", format }, &[])?;
+                self.set_exit_flag(Operand::Immediate(1));
                 self.send(ActionKind::Exit, &[Value::constant(1)])?;
                 self.leave();
                 self.place_label(end);

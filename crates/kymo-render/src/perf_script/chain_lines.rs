@@ -17,20 +17,43 @@ use crate::number;
 pub struct ChainOptions {
     /// Frames of a chain at most.
     pub max_stack: usize,
+    /// Addresses of frames in lines of text.
+    pub addresses: FrameAddresses,
     /// Facts of source files that are printed with them.
     pub sources: SourceOptions,
+}
+
+/// Addresses of the frames of call chains in lines of text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrameAddresses {
+    /// Those in the binary, as perf 6.1 prints them.
+    #[default]
+    Binary,
+    /// Those in the process, as perf 7.2 prints them.
+    Process,
+}
+
+impl FrameAddresses {
+    /// Address of a frame that is at `ip` in its process.
+    pub(super) fn of(self, shown: &Located, ip: u64) -> u64 {
+        match self {
+            FrameAddresses::Binary => shown.addr,
+            FrameAddresses::Process => ip,
+        }
+    }
 }
 
 /// Appends the line of a frame.
 pub(super) fn write_frame(
     (at, code): (Located, u64),
+    address: u64,
     (symbols, sources): (&Resolver, &mut SourceLines),
     fields: FieldSet,
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
     out.push(b'\t');
-    number::hex(out, at.addr, 16);
+    number::hex(out, address, 16);
     write_located(symbols, &at, fields, out);
     sources.mark((start, out.len()), (at, code), FrameForm::Text(fields), true);
     out.push(b'\n');
@@ -101,11 +124,13 @@ impl ChainLines {
         }
         out.push(b'\n');
         let (sources, most) = (&mut self.sources, self.options.max_stack);
+        let addresses = self.options.addresses;
         let of = |origin| frames.iter().filter(move |f: &&ChainFrame| f.origin == origin);
         let shown = of(Origin::Recorded).take(most).chain(of(Origin::Unwound).take(most));
         event.with_symbols(&mut |symbols| {
             for f in shown.clone() {
-                write_frame((f.shown, f.code), (symbols, sources), FieldSet::WHERE, out);
+                let address = addresses.of(&f.shown, f.address.ip);
+                write_frame((f.shown, f.code), address, (symbols, sources), FieldSet::WHERE, out);
             }
         });
         out.push(b'\n');

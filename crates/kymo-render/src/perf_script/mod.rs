@@ -26,7 +26,7 @@ use kymo_files::perfdata::{Batch, Entry, EventDesc};
 use kymo_format::LineWriter;
 use kymo_model::{Note, NoteKind, RecordKind, counted};
 
-pub use chain_lines::{ChainLines, ChainOptions};
+pub use chain_lines::{ChainLines, ChainOptions, FrameAddresses};
 pub use data_json::DataJsonWriter;
 pub use fields::{FieldSet, FieldSpec};
 pub use line_start::{LineStyle, TimeOrigin};

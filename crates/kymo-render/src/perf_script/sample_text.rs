@@ -14,7 +14,7 @@ use kymo_model::{
 };
 use kymo_symbols::bundle::Bundle;
 
-use super::chain_lines;
+use super::chain_lines::{self, FrameAddresses};
 use super::fields::{FieldSet, FieldSpec};
 use super::line_start::{LineStarts, LineStyle};
 use super::recorded_names::{RecordedNames, frames};
@@ -151,6 +151,8 @@ pub struct SampleTextOptions {
     pub chains: bool,
     /// Frames of each, at most.
     pub max_stack: usize,
+    /// Addresses of their frames.
+    pub addresses: FrameAddresses,
     /// Layout of the starts of lines.
     pub style: LineStyle,
     /// Code that counts behind addresses among them, in bytes.
@@ -415,7 +417,8 @@ impl SampleRenderer {
             written += 1;
             let at = self.names.frame(pid, place);
             let symbols = &self.names.state.symbols;
-            chain_lines::write_frame(at, (symbols, &mut self.sources), fields, out);
+            let address = self.how.addresses.of(&at.0, place.ip);
+            chain_lines::write_frame(at, address, (symbols, &mut self.sources), fields, out);
             let name = at.0.symbol.map(|symbol| symbols.name(symbol));
             if name.is_some_and(|name| self.how.stop_at.iter().any(|stop| stop == name)) {
                 return;

@@ -17,6 +17,9 @@ use crate::number;
 /// Addresses remembered; more start the memory over.
 const MOST: usize = 1 << 18;
 
+/// Columns of a frame's address, which a tab comes before.
+const ADDRESS: usize = 16;
+
 /// Facts of source files that are printed with frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SourceOptions {
@@ -197,8 +200,8 @@ impl SourceLines {
         let named = mark.shown.symbol.is_some() && self.wanted.inlines && mark.chain;
         for source in known.iter().filter(|_| named) {
             let Some(name) = source.inlined.as_ref().filter(|n| !n.is_empty()) else { continue };
-            out.push(b'\t');
-            number::hex(out, mark.shown.addr, 16);
+            // The frame's own address, as its line has it.
+            out.extend_from_slice(own.get(..=ADDRESS).unwrap_or_default());
             out.push(b' ');
             out.extend_from_slice(name.as_bytes());
             if fields.has(FieldSet::SYMOFF) {

@@ -19,7 +19,9 @@ use kymo_format::json_string;
 use kymo_kernel::calendar::format_utc_time;
 use kymo_model::{Note, NoteKind, RecordKind};
 use kymo_render::perf_ctf::PerfCtf;
-use kymo_render::perf_script::{DataJsonWriter, LineStyle, SampleTextOptions, SourceOptions};
+use kymo_render::perf_script::{
+    DataJsonWriter, FrameAddresses, LineStyle, SampleTextOptions, SourceOptions,
+};
 use kymo_symbols::Resolver;
 use kymo_view::Ledger;
 use kymo_view::trust::note_symbols;
@@ -121,6 +123,7 @@ fn to_json(
     let options = SampleTextOptions {
         chains: true,
         max_stack: usize::MAX,
+        addresses: FrameAddresses::Binary,
         style: LineStyle::default(),
         stop_at: Vec::new(),
         only: Vec::new(),

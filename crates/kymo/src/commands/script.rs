@@ -14,9 +14,10 @@ use std::process::ExitCode;
 
 use kymo_events::EventSelection;
 use kymo_files::RecordingFormat;
-use kymo_render::perf_script::{LineStyle, TimeOrigin};
+use kymo_render::perf_script::{FrameAddresses, LineStyle, TimeOrigin};
 
 use crate::args::events::EventSelectionArgs;
+use crate::called_name::CalledName;
 
 /// Flags of `kymo script`.
 #[derive(clap::Args)]
@@ -188,6 +189,14 @@ impl Args {
         let mut selection = self.select.selection(self.comm.clone(), span)?;
         selection.switch = self.switch.switch();
         Ok(selection)
+    }
+}
+
+/// Addresses of call chains in text: perf 7.2 prints those in the process.
+fn frame_addresses() -> FrameAddresses {
+    match CalledName::get() {
+        CalledName::Perf => FrameAddresses::Process,
+        _ => FrameAddresses::Binary,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use kymo_analysis::offcpu::{
-    OffCpuConfig, count_off_cpu, count_switch_records, has_only_switch_records, off_cpu_notes,
+    OffCpuConfig, count_off_cpu, count_switch_records, off_cpu_notes, prefers_switch_records,
 };
 use kymo_analysis::tasks::SchedSelection;
 use kymo_view::Ledger;
@@ -28,7 +28,8 @@ cause: unknown. A wait counts for the CPU on which the task continues; --time tr
 limits. Quantiles exceed the exact value by at most 1/16.
 
 Recordings of perf's `record --switch-events` have times of waits, but neither stacks nor wake-ups:
-what is not `preempted` is `blocked`.
+what is not `preempted` is `blocked`. Of a recording with events of sched_switch, too, those are
+counted, unless the switch records cover more runs of tasks: the events then give stacks and causes.
 
 EXAMPLES
   kymo offcpu report --comm server
@@ -89,7 +90,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.symbols)?;
     let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
-    let (mut table, notes) = if has_only_switch_records(&source) {
+    let (mut table, notes) = if prefers_switch_records(&source, &selection.events)? {
         count_switch_records(&source, &selection.events)?
     } else {
         let config = OffCpuConfig { selection: &selection, by_task: false };

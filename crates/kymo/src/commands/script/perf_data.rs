@@ -23,7 +23,7 @@ use kymo_view::Ledger;
 use kymo_view::recording_header::write_header;
 use kymo_view::trust::{note_symbols, note_unwinding};
 
-use super::{Args, output};
+use super::{Args, frame_addresses, output};
 use crate::commands::captured_on;
 use crate::exit;
 
@@ -169,6 +169,7 @@ impl Args {
         SampleTextOptions {
             chains: !self.hide_call_graph,
             max_stack: self.max_stack,
+            addresses: frame_addresses(),
             style: self.style(),
             only: self.symbols.clone(),
             addr_range: self.addr_range,

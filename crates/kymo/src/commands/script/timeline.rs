@@ -20,7 +20,7 @@ use kymo_render::trace_cmd::{TraceCmdOptions, trace_cmd_cpus, trace_cmd_header};
 use kymo_view::Ledger;
 use kymo_view::trust::note_chains;
 
-use super::{Args, ctf_header, nothing, output};
+use super::{Args, ctf_header, frame_addresses, nothing, output};
 use crate::exit;
 
 pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
@@ -134,7 +134,11 @@ fn write_texts(data: &TraceDat) -> anyhow::Result<()> {
 impl Args {
     fn chain_options(&self) -> Option<ChainOptions> {
         let sources = SourceOptions { inlines: !self.no_inline, full_paths: self.full_source_path };
-        (!self.hide_call_graph).then_some(ChainOptions { max_stack: self.max_stack, sources })
+        (!self.hide_call_graph).then(|| ChainOptions {
+            max_stack: self.max_stack,
+            addresses: frame_addresses(),
+            sources,
+        })
     }
 
     fn timeline_options(&self) -> anyhow::Result<TimelineOptions> {

@@ -7,7 +7,7 @@ use kymo_analysis::syscalls::{COMPAT_CALLS, CallId, SyscallDecoder, SyscallEvent
 use kymo_events::{EventSwitch, RecordedEvent, SwitchState};
 use kymo_format::json_string;
 use kymo_model::Note;
-use kymo_render::perf_script::{ChainLines, ChainOptions, SourceOptions};
+use kymo_render::perf_script::{ChainLines, ChainOptions, FrameAddresses, SourceOptions};
 use kymo_render::syscalls::{SampledCall, SyscallLines, syscall_number};
 
 use super::Args;
@@ -31,6 +31,7 @@ impl<'a> CallFeed<'a> {
     pub(super) fn new(args: &'a Args) -> CallFeed<'a> {
         let max_stack = args.sampled.max_stack.map_or(MAX_STACK, usize::from);
         let sources = SourceOptions { inlines: true, full_paths: false };
+        let addresses = FrameAddresses::Binary;
         let switch = args.sampled.switch.switch();
         let state = SwitchState::new(&switch);
         let is_live = args.input.is_none();
@@ -41,7 +42,7 @@ impl<'a> CallFeed<'a> {
             switch: (switch, state),
             // Calls are named by their lines: here each number is a call of its own.
             decoder: SyscallDecoder::new(|number| (number == 0).then_some("read")),
-            chains: ChainLines::new(ChainOptions { max_stack, sources }),
+            chains: ChainLines::new(ChainOptions { max_stack, addresses, sources }),
         }
     }
 
