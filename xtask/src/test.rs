@@ -163,7 +163,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     let in_guest = sort_out(in_guest, &guest.skips.join("\n"));
     skips.extend(in_guest.1.iter().map(|line| format!("in the guest: {line}")));
     skips.extend(other.skips);
-    skips.extend(without_python.map(|why| format!("SKIPPED: the wheel for Python: {why}")));
+    skips.extend(without_python.iter().map(|why| format!("SKIPPED: the wheel for Python: {why}")));
     Ok((counts.plus(in_guest.0).plus(other.counts), skips))
 }
 
