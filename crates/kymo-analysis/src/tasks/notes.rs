@@ -68,7 +68,7 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
     }
     if c.no_end > 0 {
         let what = counted(c.no_end, "task still waits", "tasks still wait");
-        open.push(format!("{what} for a CPU at its end"));
+        open.push(format!("{what} for a CPU at the end of the recording"));
     }
     if !open.is_empty() {
         notes.choice(NoteKind::Unmatched, open.join("; "), None);

@@ -148,7 +148,9 @@ impl ProfilePage {
         }
         self.function_table(usize::MAX, &mut o);
         self.hot_path(&mut o);
-        self.next_steps(&mut o);
+        if !self.next.is_empty() {
+            self.next_steps(&mut o);
+        }
         o
     }
 
@@ -168,9 +170,6 @@ impl ProfilePage {
     }
 
     fn next_steps(&self, o: &mut String) {
-        if self.next.is_empty() {
-            return;
-        }
         let _ = writeln!(o, "\nWhere to look next");
         for NextStep { what, command } in &self.next {
             let _ = writeln!(o, "  {what}:\n    {command}");
@@ -242,7 +241,7 @@ impl ProfilePage {
             (attached, _) => writeln!(
                 o,
                 "  Time      {elapsed} {}; {} on CPU ({busy:.2} CPUs busy on average)",
-                if attached { "looked at" } else { "from start to end" },
+                if attached { "observed" } else { "from start to end" },
                 time(cpu)
             ),
         };
