@@ -145,7 +145,7 @@ fn cut(tally: &Tally, ledger: &mut Ledger) {
         fact += &format!("; {too_large} longer than any copy ({LARGEST_COPY})");
     }
     if unknown > 0 {
-        fact += &format!("; how long {unknown} of them are is not known");
+        fact += &format!("; the length of {unknown} is unknown");
     }
     let suggested = SIZES.iter().find(|s| **s >= size && **s > tally.asked);
     let advice = match suggested {
