@@ -187,11 +187,8 @@ fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
             Some(CfiError::Memory) if !is_jit => ("no file of that code is known", None),
             error => explain(error, &worst),
         };
-        let fact = format!(
-            "{} in {}: {why}",
-            counted(sum, "stack ends", "stacks end"),
-            named.join(", ")
-        );
+        let fact =
+            format!("{} in {}: {why}", counted(sum, "stack ends", "stacks end"), named.join(", "));
         ledger.note(NoteKind::Stopped, fact, advice);
     }
 }

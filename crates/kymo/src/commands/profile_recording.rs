@@ -101,8 +101,7 @@ pub(super) fn wait_events(target: &Target, keeps_switches: bool) -> Vec<EventSpe
     // A waker of the command may be of another process: of all wake-ups of the machine those of the
     // command are kept, without copies of the wakers' stacks.
     if *target != Target::System {
-        let is_foreign =
-            |name: &str| name == WAKE_UP || keeps_switches && name == WAIT_EVENTS[0];
+        let is_foreign = |name: &str| name == WAKE_UP || keeps_switches && name == WAIT_EVENTS[0];
         let mut others: Vec<EventSpec> =
             events.iter().filter(|e| is_foreign(&e.name)).cloned().collect();
         for event in &mut others {
