@@ -12,6 +12,8 @@ use crate::{Ledger, percent};
 
 /// Rows of the table.
 const ROWS: usize = 12;
+/// Lines of warnings on a screen.
+const SCREEN_TRUST: usize = 6;
 /// Rows of the table on a screen.
 const SCREEN_ROWS: usize = 7;
 /// Indent of the stacks of parts.
@@ -44,7 +46,13 @@ impl PathView<'_> {
             None => self.write_nothing(out)?,
         }
         if !ledger.is_empty() {
-            write!(out, "\n{}", ledger.to_text(""))?;
+            let text = match self.columns {
+                Some(_) => ledger.to_screen(SCREEN_TRUST, "| less shows all"),
+                None => ledger.to_text(""),
+            };
+            if !text.is_empty() {
+                write!(out, "\n{text}")?;
+            }
         }
         Ok(())
     }

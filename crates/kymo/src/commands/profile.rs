@@ -476,7 +476,7 @@ fn show(
             writeln!(out, "\nThe recording is in {}: kymo report -i {0}", path.display())?;
         }
         let trust = if is_terminal && !args.verbose {
-            ledger.to_screen(TRUST_LINES)
+            ledger.to_screen(TRUST_LINES, "-v")
         } else {
             ledger.to_text("")
         };
