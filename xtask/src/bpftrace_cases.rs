@@ -14,7 +14,7 @@ use kymo_testkit::{newest_peers, peer};
 use crate::cargo;
 
 pub(crate) const USAGE: &str = "\
-  bpftrace-cases DIR [--filter GLOB] [--program KYMO] [--release 0.17]
+\x20 bpftrace-cases DIR [--filter GLOB] [--program KYMO] [--release 0.17]
                       the runtime cases of bpftrace's source tree DIR with bpftrace and with kymo
                       in its place, which may have to behave as that release; GLOB is SUITE.CASE.
                       Results of bpftrace are kept in target

@@ -11,7 +11,7 @@ use crate::chance::Chance;
 use crate::{cargo, workers};
 
 pub(crate) const USAGE: &str = "\
-  hostile [--rounds N] [--seed S] [--round K] [--program KYMO]
+\x20 hostile [--rounds N] [--seed S] [--round K] [--program KYMO]
                       damaged files given to the commands that read them; prints the seed
 ";
 

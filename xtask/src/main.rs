@@ -38,36 +38,36 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   setup [--dry-run]   install the Debian packages that tests and benches need
-  test                setup, then everything CI checks
+  test                setup, then everything that CI checks
   test --quick        formatting, tidy, clippy, unit tests, the corpus: no root, no peers
-  test --arm64        the corpus, read by the program for AArch64 under emulation
-  peers [--renew]     the tools of Debian's testing release, into target/peers, which tests
-                      compare with where they are there
-  tidy                the project's own rules (file heads, crate arrows, …)
-  tidy --lower        lower the limits of names that are on their way out
+  test --arm64        read the corpus with the AArch64 program under emulation
+  peers [--renew]     unpack the tools of Debian's testing release into target/peers; tests
+                      compare with them if they exist
+  tidy                check the project's own rules (file heads, crate arrows, words, …)
+  tidy --lower        lower the limits of words in names.txt to the current counts
   perf-options [PROGRAM]
-                      which of perf's options the program knows; renews docs/perf.md
-  release [PROGRAM]   build the release program and check what is promised of it; a tar and a
-                      Debian package with manual pages and completions, into target/packages
-  release --arm64     the same for AArch64, beside them, and the corpus read by that program
+                      compare the options with perf's; renews docs/perf.md
+  release [PROGRAM]   build the release program, check it, and write its packages (tar, Debian
+                      package, RPM, OCI image, bill of materials, checksums) to target/packages
+  release --arm64     build the same packages for AArch64, and read the corpus with that program
                       under emulation
-  bloat [PROGRAM]     what each crate costs in it
-  c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
-                      into target/c; --check builds and runs the example with them, too
-  man                 manual pages and completions, into target/man
-  book                the book of docs/ as HTML, into target/book
-  pictures [PROGRAM]  the drawings of the README: speed, and a recorded terminal session
-  crates              pack the crates as crates.io receives them, and check what was packed
-  python [--dev]      the wheel of python/, into target/wheels, tested in an environment of its own
-  semver REV [CRATE]… breaking changes of the published libraries since a revision
-  bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
-  bench diff          false alarms and power of kymo diff, on recordings made in turns
-  bench probes        what a hit of a probe costs; renews its section of BENCHMARKS.md
-  bench ust           events of programs against LTTng-UST; writes docs/bench-ust.md
-        [--only PART] one part (script, report, dwarf, inlines, addresses, analyses, record,
-                      trace, probe, programs, top, view, ctf, start-up), whose rows are renewed
+  bloat [PROGRAM]     print the size of each crate in the release program
+  c-library [DIR]     write header, libraries and pkg-config files for tracepoints in C programs
+                      to target/c; --check also builds and runs the example
+  man                 write manual pages and completions to target/man
+  book                build the book of docs/ as HTML in target/book
+  pictures [PROGRAM]  draw the README's pictures: the speed chart and a terminal session
+  crates              pack the crates as for crates.io, and check the packages
+  python [--dev]      the wheel of python/, into target/wheels, tested in its own environment
+  semver REV [CRATE]… find breaking changes of the published libraries since a revision
+  bench [--quick]     measure whole commands against their peers; writes BENCHMARKS.md
+        [--only PART] only one part (script, report, dwarf, inlines, addresses, analyses, record,
+                      trace, probe, programs, top, view, ctf, start-up)
         [--against REV [--quick]]
-                      this program beside that of another revision; a section of BENCHMARKS.md
+                      compare with the program of another revision
+  bench diff          measure false alarms and power of kymo diff on alternating recordings
+  bench probes        measure the cost of a probe hit
+  bench ust           compare events of programs with LTTng-UST; writes docs/bench-ust.md
 ";
 
 fn main() -> ExitCode {

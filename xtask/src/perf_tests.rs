@@ -13,7 +13,7 @@ use kymo_testkit::{PerfProgram, PerfTestOutcome, PerfTests, TracingState};
 use crate::cargo;
 
 pub(crate) const USAGE: &str = "\
-  perf-tests [--filter GLOB] [--program KYMO]
+\x20 perf-tests [--filter GLOB] [--program KYMO]
                       the newest perf's shell tests with perf and with kymo in its place (as root);
                       GLOB is of names without .sh. Results of perf and the outputs of kymo are
                       kept in target/perf-tests

@@ -26,12 +26,26 @@ const ROWS: &[(&str, &str)] = &[
 
 /// Commands of the recorded session.
 const COMMANDS: &[&str] = &[
-    "kymo profile -- du -s /usr/share | head -17",
+    "kymo profile -- du -s /usr/lib | head -17",
     "kymo why -- sh -c 'sleep 0.05; sync' | head -8",
     "kymo trace --calls openat,read -- cat /etc/hostname | tail -3",
 ];
 /// Characters in a line of the session.
-const COLUMNS: usize = 100;
+const COLUMNS: usize = 104;
+
+/// The line, wrapped as `kymo profile` wraps its first sentence on a terminal, otherwise cut.
+fn wrapped(line: &str) -> Vec<String> {
+    const INDENT: &str = "            ";
+    let end = line.char_indices().nth(COLUMNS).map(|(end, _)| end);
+    let Some(end) = end else { return vec![line.to_owned()] };
+    let start = line.get(..end).unwrap_or(line);
+    match start.rfind(' ').filter(|_| line.starts_with("  In short")) {
+        Some(at) => {
+            vec![start[..at].to_owned(), format!("{INDENT}{}", line[at..].trim_start())]
+        }
+        None => vec![start.to_owned()],
+    }
+}
 
 /// Draws both; the session with this program, or with one that is built.
 pub(crate) fn run(program: Option<&str>) -> anyhow::Result<()> {
@@ -51,9 +65,7 @@ pub(crate) fn run(program: Option<&str>) -> anyhow::Result<()> {
         }
         lines.push(format!("$ {command}"));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        lines.extend(
-            text.lines().map(|line| line.replace('\t', "  ").chars().take(COLUMNS).collect()),
-        );
+        lines.extend(text.lines().flat_map(|line| wrapped(&line.replace('\t', "  "))));
         lines.push(String::new());
     }
     lines.pop();

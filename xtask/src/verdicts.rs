@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 
 /// Lines of the help.
 pub(crate) const USAGE: &str = "\
-  verdicts [--rounds N] [--loaded] [NAME]
+\x20 verdicts [--rounds N] [--loaded] [NAME]
                       first sentence of kymo profile about programs with a known cause
 ";
 

@@ -182,6 +182,8 @@ pub struct MeasureChanges {
 pub struct StalledRun {
     /// File or block.
     pub name: String,
+    /// Name of the event or count.
+    pub measure: String,
     /// Multiple of the median.
     pub times: f64,
 }
@@ -621,7 +623,8 @@ fn stalled_runs(measure: &Measure) -> Vec<StalledRun> {
         let middle = median(&mut values);
         for run in side.iter().filter(|r| middle > 0.0 && r.whole / r.work > STALLED * middle) {
             let times = run.whole / run.work / middle;
-            stalled.push(StalledRun { name: run.name.clone(), times });
+            let (name, measure) = (run.name.clone(), measure.name.clone());
+            stalled.push(StalledRun { name, measure, times });
         }
     }
     stalled

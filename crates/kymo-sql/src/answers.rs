@@ -99,7 +99,8 @@ fn syscalls(source: &EventSource, words: AnswerWords) -> Made {
 fn contention(source: &EventSource, _: AnswerWords) -> Made {
     let config = ContentionConfig { max_stack: USUAL_STACK, ..ContentionConfig::default() };
     let table = count_contention(source, &config)?;
-    let notes = table.summary.notes(source).into_iter().chain(contention_notes(&table)).collect();
+    let notes =
+        table.summary.notes(source).into_iter().chain(contention_notes(&table, source)).collect();
     Ok((table.answer(LockGroup::Caller), notes))
 }
 

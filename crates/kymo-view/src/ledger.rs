@@ -88,27 +88,27 @@ impl Ledger {
         out
     }
 
-    /// The text for the first screen: doubts only, in `lines` lines at most.
-    pub fn to_screen(&self, lines: usize) -> String {
-        let mut all: Vec<String> = Vec::new();
+    /// The text for the first screen: warnings only, in `lines` lines at most; `all` shows the rest.
+    pub fn to_screen(&self, lines: usize, all: &str) -> String {
+        let mut text: Vec<String> = Vec::new();
         for n in self.complete().filter(|n| n.weight == Weight::Doubt) {
-            all.push(format!("  {}: {}", n.kind, visible(&n.fact)));
-            all.extend(n.advice.iter().map(|advice| format!("    -> {}", visible(advice))));
+            text.push(format!("  {}: {}", n.kind, visible(&n.fact)));
+            text.extend(n.advice.iter().map(|advice| format!("    -> {}", visible(advice))));
         }
-        if all.is_empty() {
+        if text.is_empty() {
             return String::new();
         }
-        if all.len() > lines {
-            // Advice without its doubt is not understood.
+        if text.len() > lines {
+            // Advice without its warning is not understood.
             let mut kept = lines.saturating_sub(1);
-            while kept > 0 && all.get(kept).is_some_and(|line| line.starts_with("    ->")) {
+            while kept > 0 && text.get(kept).is_some_and(|line| line.starts_with("    ->")) {
                 kept -= 1;
             }
-            let rest = counted((all.len() - kept) as u64, "more line", "more lines");
-            all.truncate(kept);
-            all.push(format!("  {rest}: -v"));
+            let rest = counted((text.len() - kept) as u64, "more line", "more lines");
+            text.truncate(kept);
+            text.push(format!("  {rest}: {all}"));
         }
-        format!("Trust:\n{}\n", all.join("\n"))
+        format!("Trust:\n{}\n", text.join("\n"))
     }
 
     /// The notes as a JSON array.
@@ -144,17 +144,17 @@ mod tests {
     #[test]
     fn the_first_screen_has_few_lines() {
         let mut ledger = Ledger::default();
-        assert_eq!(ledger.to_screen(5), "");
+        assert_eq!(ledger.to_screen(5, "-v"), "");
         ledger.tell(NoteKind::Stacks, "all complete", None);
-        assert_eq!(ledger.to_screen(5), "");
+        assert_eq!(ledger.to_screen(5, "-v"), "");
         for n in 0..2 {
             ledger.note(NoteKind::Lost, format!("{n} events"), Some("a larger buffer".into()));
         }
         let two = "Trust:\n  lost: 0 events\n    -> a larger buffer\n  lost: 1 events\n    -> a larger \
                    buffer\n";
-        assert_eq!(ledger.to_screen(4), two);
+        assert_eq!(ledger.to_screen(4, "-v"), two);
         let one = "Trust:\n  lost: 0 events\n    -> a larger buffer\n  2 more lines: -v\n";
-        assert_eq!(ledger.to_screen(3), one);
+        assert_eq!(ledger.to_screen(3, "-v"), one);
     }
 
     #[test]

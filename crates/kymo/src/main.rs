@@ -110,7 +110,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     script, "Show the events of a recording as text or JSON lines";
     sql, "Query recordings with SQL";
     export, "Write tables of recordings as Parquet files";
-    mcp, "Answer agents about recordings (Model Context Protocol)";
+    mcp, "Serve recordings to AI agents (Model Context Protocol)";
     sched, "Show which tasks run, which wait for a CPU, and why";
     kmem, "Show allocations of kernel memory, and what is not freed";
     lock, "Show lock contention, in the kernel and in programs";
@@ -158,7 +158,7 @@ const JOBS: &str = "jobs";
 pub(crate) const QUESTIONS: &str = "\
 Why is my program slow?                 kymo profile -- COMMAND
 What is the machine doing now?          kymo top
-Which task does it wait for?            kymo why record -- COMMAND, kymo why
+Which task does it wait for?            kymo why -- COMMAND
 Which functions use the CPU?            kymo record -g -- COMMAND, kymo report
 Is the new version slower?              kymo diff --run -- ./old -- ./new
 Which system calls does it make?        kymo trace -- COMMAND

@@ -164,7 +164,7 @@ fn mistakes_are_named() {
     fails("query", &json!({"recordings": ["--save"], "sql": "SELECT 1"}), "./--save");
     fails("report", &json!({"recording": "fp.script.txt"}), "fp.script.txt");
     fails("report", &json!({"recording": "fp.data", "offset": -1}), "offset: not a count");
-    fails("why", &json!({"recording": "fp.data", "file": 1}), "no argument \"file\"");
+    fails("why", &json!({"recording": "fp.data", "file": 1}), "unknown argument \"file\"");
     fails("tables", &json!({"table": "nowhere"}), "no table \"nowhere\"");
     for (line, code) in [
         ("{", -32700),

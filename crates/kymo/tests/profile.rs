@@ -246,10 +246,32 @@ fn a_page_is_written_by_its_name() {
     let page = directory.path().join("page.html");
     let arguments = ["profile", "--view", "-o", page.to_str().unwrap(), "--", "true"];
     let _ = run(KYMO, arguments).success();
-    assert!(std::fs::read(&page).unwrap().starts_with(b"<!DOCTYPE html>"));
+    let text = std::fs::read(&page).unwrap();
+    assert!(text.starts_with(b"<!DOCTYPE html>"));
+    // The recording is gone: no command can name it.
+    assert!(!text.windows(12).any(|bytes| bytes == b"kymo-scratch"));
     assert_eq!(page.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let again = run(KYMO, arguments);
     assert!(again.status == 1 && again.stderr.contains("already exists"), "{}", again.stderr);
+}
+
+/// Other commands see in such a recording when the program ran, though only its own switches and
+/// those to it are recorded.
+#[test]
+fn a_recording_shows_other_commands_when_the_program_ran() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::spin();
+    let data = w.file("kept.data");
+    let _ = run(KYMO, ["profile", "-o", &data, "--", w.arg(), "300"]).success();
+    let query = "SELECT round(max(running_ns) / 1e6) FROM offcpu WHERE comm = 'spin'";
+    let rows = run(KYMO, ["sql", "--csv", &data, query]).success().stdout;
+    let running: f64 = rows.lines().nth(1).unwrap().parse().unwrap();
+    let page = run(KYMO, ["profile", "--json", "-i", &data]).success().stdout;
+    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+    let on_cpu = page["on_cpu_ns"].as_f64().unwrap() / 1e6;
+    assert!((running / on_cpu - 1.0).abs() < 0.1, "{running} ms of {on_cpu} ms");
 }
 
 #[test]

@@ -462,7 +462,10 @@ fn priorities_choose_runs_and_are_shown_as_by_perf() {
     let chosen = ["sched", "timehist", "-i", &path, "--show-prio", "--prio", "125,127-130"];
     let some = priority_lines(&kymo(&chosen).success().stdout);
     assert!(!some.is_empty() && some.len() < all.len());
-    assert!(some.iter().all(|(_, prio)| prio.contains("125") || prio.contains("127")), "{some:?}");
+    // Other tasks of the machine may have been niced, too.
+    let is_chosen =
+        |prio: &str| ["125", "127", "128", "129", "130"].iter().any(|p| prio.contains(p));
+    assert!(some.iter().all(|(_, prio)| is_chosen(prio)), "{some:?}");
     assert_eq!(show(&["--prio", "3"]), []);
     let args = ["sched", "timehist", "--json", "--show-prio", "--prio", "127", "-i", &path];
     let json = kymo(&args).success().stdout;

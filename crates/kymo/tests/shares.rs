@@ -104,7 +104,8 @@ fn shares_of_stacks_symbols_and_lines_are_the_programs() {
         assert!(text.contains(&complete), "{complete}: {text}");
         if bare > 0 {
             let stopped = format!("{} stopped at unknown code", share(bare));
-            let place = format!("{bare} stacks end in libbare.so ({bare}): no call frame");
+            let stacks = if bare == 1 { "stack ends" } else { "stacks end" };
+            let place = format!("{bare} {stacks} in libbare.so ({bare}): no call frame");
             let without = f64::from(bare) * 100.0 / f64::from(all);
             let nameless = format!("{without:.1}% of {all} samples have no symbol");
             for what in [&stopped, &place, &nameless] {

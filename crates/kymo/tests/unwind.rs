@@ -266,8 +266,8 @@ fn the_share_of_cut_stacks_and_the_size_that_would_do() {
             trust.contains("7 (77.8%) of 9 user stacks are complete, 2 (22.2%) cut"),
             "{trust}"
         );
-        let (_, size) = trust.split_once("same threads say that ").unwrap();
-        let (size, rest) = size.split_once(" bytes hold ").unwrap();
+        let (_, size) = trust.split_once("--call-graph dwarf,32768: ").unwrap();
+        let (size, rest) = size.split_once(" bytes are enough for ").unwrap();
         assert!(rest.starts_with("2 of them"), "{trust}");
         assert!(trust.contains("--call-graph dwarf,32768"), "{trust}");
         // That size does it, and not much less.

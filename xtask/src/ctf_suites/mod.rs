@@ -15,7 +15,7 @@ use crate::cargo;
 use pretty_text::{PrettyEvent, PrettyValue};
 
 pub(crate) const USAGE: &str = "\
-  ctf-suites DIR… [--program KYMO] [--all]
+\x20 ctf-suites DIR… [--program KYMO] [--all]
                       every CTF trace below DIR read by babeltrace2 and by kymo, event by event;
                       of many traces that are the same only their number is shown, unless --all
 ";

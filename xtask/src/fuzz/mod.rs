@@ -19,7 +19,7 @@ use anyhow::{Context as _, bail, ensure};
 use crate::{cargo, workers};
 
 pub(crate) const USAGE: &str = "\
-  fuzz [TARGET…] [--seconds N]
+\x20 fuzz [TARGET…] [--seconds N]
                       fuzz targets, as many at a time as there are CPUs, by default each for 60 s
   fuzz --list         their names
 ";

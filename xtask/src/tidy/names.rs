@@ -218,11 +218,9 @@ impl<'c> Uses<'c> {
     }
 }
 
-/// Whether a document is one that users read.
+/// Whether a document is a page for readers: of the book, or in the root directory.
 fn is_page(name: &str) -> bool {
-    let is_for_developers =
-        name.starts_with("docs/internals/") || name.starts_with("docs/formats/");
-    matches!(name, "README.md" | "CHANGELOG.md") || name.starts_with("docs/") && !is_for_developers
+    name.starts_with("docs/") || name.ends_with(".md") && !name.contains('/')
 }
 
 /// First lines of documentation comments.

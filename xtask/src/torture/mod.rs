@@ -23,7 +23,7 @@ use leftovers::Leftovers;
 use recorder::{Recorder, Round};
 
 pub(crate) const USAGE: &str = "\
-  torture [--rounds N] [--seed S] [--round K] [--program KYMO]
+\x20 torture [--rounds N] [--seed S] [--round K] [--program KYMO]
                       recorders under faults; prints the seed. --round runs one round of it
 ";
 

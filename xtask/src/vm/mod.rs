@@ -27,7 +27,7 @@ use apt::Apt;
 use architecture::Architecture;
 
 pub(crate) const USAGE: &str = "\
-  vm fetch [--debug] [--headers] [--source]
+\x20 vm fetch [--debug] [--headers] [--source]
                       get the guest's kernel; with its DWARF, headers, sources
   vm run [OPTION…] [--] CMD…
                       boot the guest, run CMD in it, exit with its status

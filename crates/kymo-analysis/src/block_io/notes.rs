@@ -74,8 +74,8 @@ pub fn block_notes(read: &BlockRead, source: &EventSource) -> Vec<Note> {
         notes.doubt(NoteKind::Entries, format!("{fact}: fewer files are known"), None);
     }
     let halves = [
-        (c.open_at_end, "have no recorded completion"),
-        (c.completions_only, "have no recorded start"),
+        (c.open_at_end, "without a recorded completion"),
+        (c.completions_only, "without a recorded start"),
     ];
     let halves = halves.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
     let halves: Vec<String> = halves.collect();

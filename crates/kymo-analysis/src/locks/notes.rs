@@ -1,15 +1,18 @@
 //! Notes for the ledger about what makes waits for locks less certain.
 
+use kymo_events::EventSource;
 use kymo_model::{Note, NoteKind, NoteList, by_number, counted};
 
 use super::LockEvents;
 use super::contention::ContentionTable;
 use super::futex::FutexTable;
 
-/// Notes on waits that were counted.
-pub fn contention_notes(table: &ContentionTable) -> Vec<Note> {
+/// Notes on waits that were counted in a recording.
+pub fn contention_notes(table: &ContentionTable, source: &EventSource) -> Vec<Note> {
     let mut notes = NoteList::default();
-    if table.events == 0 {
+    // No lock was waited for if the events were recorded and none happened.
+    let is_recorded = source.classes().iter().any(|class| class.is_named("lock:contention_begin"));
+    if table.events == 0 && !is_recorded {
         let fact = "there are no events lock:contention_begin and lock:contention_end";
         let advice = "record them: kymo lock record (Linux 5.19 and later have them)";
         notes.doubt(NoteKind::Empty, fact, Some(advice));

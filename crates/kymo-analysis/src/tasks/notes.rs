@@ -36,13 +36,13 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
             "{what} away from tasks that their CPUs had not switched to: switches are missing, as in \
              a recording of some tasks only; times of other tasks may be wrong"
         );
-        let advice = format!("record all tasks on all CPUs: {record}");
+        let advice = format!("`{record}` records all tasks on all CPUs");
         notes.doubt(NoteKind::Unmatched, fact, Some(&advice));
     }
     if c.no_wakeup > 0 {
-        let what = counted(c.no_wakeup, "run", "runs");
-        let fact = format!("{what} of blocked tasks have no wake-up in the recording");
-        let advice = format!("record sched_waking or sched_wakeup of all CPUs: {record}");
+        let what = counted(c.no_wakeup, "run of a blocked task has", "runs of blocked tasks have");
+        let fact = format!("{what} no wake-up in the recording");
+        let advice = format!("`{record}` records the wake-ups of all CPUs");
         notes.doubt(NoteKind::Unmatched, fact, Some(&advice));
     }
     if c.backwards > 0 {
@@ -68,7 +68,7 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
     }
     if c.no_end > 0 {
         let what = counted(c.no_end, "task still waits", "tasks still wait");
-        open.push(format!("{what} for a CPU at its end"));
+        open.push(format!("{what} for a CPU at the end of the recording"));
     }
     if !open.is_empty() {
         notes.choice(NoteKind::Unmatched, open.join("; "), None);

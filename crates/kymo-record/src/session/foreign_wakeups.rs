@@ -1,6 +1,6 @@
-//! Wake-ups by tasks that are not recorded. They are events of the whole machine in rings of their
-//! own (`Terms::system_wide`), without copies of stacks; of these only what wakes a recorded task
-//! is written. What recorded tasks wake is left out, too: their own events tell it, with stacks.
+//! Wake-ups of recorded tasks by other tasks, and switches from other tasks to recorded ones. They
+//! are events of the whole machine in rings of their own (`Terms::system_wide`), without copies of
+//! stacks. Events in recorded tasks are left out: their own events have them, with stacks.
 
 use kymo_files::perfdata::write::TracingBlob;
 use kymo_format::{EventFormat, Field};
@@ -13,8 +13,8 @@ use crate::open::RingSet;
 #[derive(Debug)]
 pub(super) struct ForeignWakeups {
     fields: LeadingFields,
-    /// The field of the payload that names who is woken.
-    wakee: Field,
+    /// Number of each event, and the field of its payload that names the task that counts.
+    task_fields: Vec<(u16, Field)>,
     /// Threads that are recorded, with the times from and to which their own events tell.
     tasks: FxHashMap<u32, (u64, u64)>,
     /// Records that wait until the births before them were seen.
@@ -28,15 +28,22 @@ impl ForeignWakeups {
         tracing: Option<&TracingBlob>,
         tids: &[u32],
     ) -> Option<ForeignWakeups> {
-        let event = rings.set.events.iter().find(|e| e.planned.spec.terms.system_wide)?;
-        let (system, name) = event.planned.spec.tracepoint.as_ref()?;
-        let (_, formats) = tracing?.systems.iter().find(|(s, _)| s == system)?;
-        let mut formats = formats.iter().filter_map(|text| std::str::from_utf8(text).ok());
-        let format =
-            formats.find_map(|f| EventFormat::parse(f).ok().filter(|f| f.name == *name))?;
+        let apart = rings.set.events.iter().filter(|e| e.planned.spec.terms.system_wide);
+        let mut sample_type = None;
+        let mut task_fields = Vec::new();
+        for event in apart {
+            sample_type.get_or_insert(event.planned.attr.sample_type);
+            let (system, name) = event.planned.spec.tracepoint.as_ref()?;
+            let (_, formats) = tracing?.systems.iter().find(|(s, _)| s == system)?;
+            let mut formats = formats.iter().filter_map(|text| std::str::from_utf8(text).ok());
+            let format =
+                formats.find_map(|f| EventFormat::parse(f).ok().filter(|f| f.name == *name))?;
+            let field = if name == "sched_switch" { "next_pid" } else { "pid" };
+            task_fields.push((u16::try_from(format.id).ok()?, format.field(field)?.clone()));
+        }
         Some(ForeignWakeups {
-            fields: LeadingFields::new(event.planned.attr.sample_type),
-            wakee: format.field("pid")?.clone(),
+            fields: LeadingFields::new(sample_type?),
+            task_fields,
             tasks: tids.iter().map(|tid| (*tid, (0, u64::MAX))).collect(),
             held: Vec::new(),
         })
@@ -119,18 +126,21 @@ impl ForeignWakeups {
         Ok(())
     }
 
-    /// Whether a recorded task is woken by one that is not.
+    /// Whether a recorded task is woken by, or follows, a task that is not recorded.
     fn counts(&self, body: &[u8]) -> Option<bool> {
         let endian = Endian::NATIVE;
-        let waker = endian.u32_at(body, self.fields.tid? + 4)?;
+        let by = endian.u32_at(body, self.fields.tid? + 4)?;
         let time = endian.u64_at(body, self.fields.time?)?;
         let chain = endian.u64_at(body, self.fields.end)?;
         let raw = self.fields.end + 8 + usize::try_from(chain).ok()?.checked_mul(8)?;
-        let wakee = self.wakee.int(body.get(raw.checked_add(4)?..)?, endian)?;
-        if !self.tasks.contains_key(&(wakee as u32)) {
+        let payload = body.get(raw.checked_add(4)?..)?;
+        let id = endian.u16(*payload.first_chunk()?);
+        let (_, field) = self.task_fields.iter().find(|(known, _)| *known == id)?;
+        let task = field.int(payload, endian)?;
+        if !self.tasks.contains_key(&(task as u32)) {
             return Some(false);
         }
-        Some(!self.has_own_events(waker, time))
+        Some(!self.has_own_events(by, time))
     }
 
     fn has_own_events(&self, tid: u32, time: u64) -> bool {
@@ -171,7 +181,7 @@ mod tests {
         let format = EventFormat::parse(format).unwrap();
         let mut wakeups = ForeignWakeups {
             fields: LeadingFields::new(kymo_model::SampleType::TID),
-            wakee: format.field("pid").unwrap().clone(),
+            task_fields: vec![(1, format.field("pid").unwrap().clone())],
             tasks: FxHashMap::default(),
             held: Vec::new(),
         };

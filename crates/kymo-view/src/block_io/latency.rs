@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use kymo_analysis::block_io::{BlockNames, BlockTable};
+use kymo_model::by_number;
 use kymo_table::{Answer, TableRow, TextColumn, TextLayout};
 
 use super::files::{write_files, write_find_hint};
@@ -114,10 +115,11 @@ fn write_row(out: &mut dyn Write, row: TableRow<'_>) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\n  {} {}: {} requests, {}{more}",
+        "\n  {} {}: {} {}, {}{more}",
         device_name(row),
         row.text("op"),
         Grouped(row.number("count")),
+        by_number(row.number("count"), "request", "requests"),
         Size(row.number("bytes"))
     )?;
     for (name, group) in [("queue", "queue"), ("device", "device_time"), ("both", "total")] {

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 
 use files::owner_phrase;
 use kymo_analysis::block_io::{BlockDevice, BlockNames, BlockStats, BlockTable, DeviceNames};
+use kymo_model::by_number;
 use kymo_table::{TableRow, TextColumn};
 
 use crate::offcpu::waits;
@@ -38,8 +39,9 @@ fn write_answer(
     }
     writeln!(
         out,
-        "\n {} block requests of {}; {} in queues, {} with drivers and devices.",
+        "\n {} {} of {}; {} in queues, {} with drivers and devices.",
         Grouped(count),
+        by_number(count, "block request", "block requests"),
         Size(sum(|s| s.bytes)),
         Span(queue),
         Span(device)

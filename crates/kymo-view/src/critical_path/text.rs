@@ -12,6 +12,8 @@ use crate::{Ledger, percent};
 
 /// Rows of the table.
 const ROWS: usize = 12;
+/// Lines of warnings on a screen.
+const SCREEN_TRUST: usize = 6;
 /// Rows of the table on a screen.
 const SCREEN_ROWS: usize = 7;
 /// Indent of the stacks of parts.
@@ -44,7 +46,13 @@ impl PathView<'_> {
             None => self.write_nothing(out)?,
         }
         if !ledger.is_empty() {
-            write!(out, "\n{}", ledger.to_text(""))?;
+            let text = match self.columns {
+                Some(_) => ledger.to_screen(SCREEN_TRUST, "| less shows all"),
+                None => ledger.to_text(""),
+            };
+            if !text.is_empty() {
+                write!(out, "\n{text}")?;
+            }
         }
         Ok(())
     }
@@ -119,6 +127,10 @@ impl PathView<'_> {
     fn blame(&self, first: &PathCulprit) -> String {
         let is_own = self.table.paths.iter().all(|p| p.task == first.task) && !first.is_several;
         let who = if is_own { "the task itself".to_owned() } else { self.culprit(first) };
+        let longest = self.table.segment(first.longest);
+        if longest.is_some_and(PathSegment::is_uncertain) {
+            return "is uncertain: switches are missing".to_owned();
+        }
         match first.kind {
             PathKind::Running => {
                 let function = self.table.segment(first.longest).and_then(|s| self.function(s));
@@ -130,7 +142,7 @@ impl PathView<'_> {
             }
             PathKind::Waiting(_) => "went to waiting for a CPU".to_owned(),
             PathKind::Blocked(..) => {
-                format!("{who} was {}", first.kind.text().replace(": ", " on "))
+                format!("{who} was {}", in_words(&first.kind.text()))
             }
             PathKind::Unknown => "is unknown: switches are missing".to_owned(),
         }
@@ -296,7 +308,16 @@ impl PathView<'_> {
     }
 }
 
-/// Activity of a culprit, in words.
+/// A kind of time after "was".
+fn in_words(kind: &str) -> String {
+    match kind.split_once(": ") {
+        Some(("blocked", cause)) => format!("blocked on {cause}"),
+        Some((state, cause)) => format!("{state}, {cause}"),
+        None if kind.starts_with("idle kernel thread") => format!("an {kind}"),
+        None => kind.to_owned(),
+    }
+}
+
 /// The text, cut to a number of columns.
 fn clip(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
@@ -305,6 +326,7 @@ fn clip(text: &str, columns: usize) -> String {
     text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// Activity of a culprit, in words.
 fn row_kind(row: &PathCulprit) -> String {
     match row.kind {
         PathKind::Waiting(_) if row.ran_instead => "ran while it waited for a CPU".to_owned(),

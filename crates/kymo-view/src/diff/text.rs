@@ -101,8 +101,8 @@ impl DiffReport {
         if measure.below_floor > 0 {
             let _ = writeln!(
                 out,
-                "  {} functions with too few samples to be tested have {} of it",
-                measure.below_floor,
+                "  {} with too few samples for a test: {} of the total",
+                counted(measure.below_floor as u64, "function", "functions"),
                 percent(measure.below_floor_share)
             );
         }

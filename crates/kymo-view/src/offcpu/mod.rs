@@ -23,6 +23,8 @@ pub struct OffCpuView<'a> {
     pub percent_limit: f64,
     /// Lines of the tree at most.
     pub lines: Option<usize>,
+    /// Stacks in a line each, instead of the tree.
+    pub stack_lines: Option<usize>,
     /// Columns of the screen, if there is one.
     pub columns: Option<usize>,
     /// Stacks that are shown beside those of their wakers.

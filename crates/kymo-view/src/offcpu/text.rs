@@ -34,7 +34,9 @@ impl OffCpuView<'_> {
             *(if is_idle { &mut idle } else { &mut whole }) += total;
         }
         let leave_idle = whole > 0 && idle > 0;
-        if whole + idle > 0 {
+        if let Some(most) = self.stack_lines {
+            self.write_stack_lines(out, most, leave_idle)?;
+        } else if whole + idle > 0 {
             let begin = if self.inverted { "function that waits" } else { "outermost caller" };
             let without = if leave_idle { ", without idle kernel threads" } else { "" };
             writeln!(out, " Stacks, {begin} first, in percent of the time off CPU{without}\n")?;

@@ -1,5 +1,6 @@
 //! Waits as a tree of calls below their causes.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
@@ -8,7 +9,7 @@ use kymo_analysis::profile::FrameId;
 use rustc_hash::FxHashMap;
 
 use super::OffCpuView;
-use crate::units::write_more;
+use crate::units::{Millis, write_more};
 use crate::{GraphStyle, TreeNode, write_graph};
 
 impl OffCpuView<'_> {
@@ -53,6 +54,39 @@ impl OffCpuView<'_> {
             out.write_all(line)?;
         }
         write_more(out, lines.len(), most)
+    }
+
+    /// Writes the stacks with the longest waits, in a line each.
+    pub(super) fn write_stack_lines(
+        &self,
+        out: &mut dyn Write,
+        most: usize,
+        leave_idle: bool,
+    ) -> io::Result<()> {
+        let mut sums: FxHashMap<_, u64> = FxHashMap::default();
+        for ((cause, stack, _), cell) in &self.table.cells {
+            if stack.is_some() && !(cause.is_idle() && leave_idle) {
+                *sums.entry((*cause, *stack)).or_default() += cell.total;
+            }
+        }
+        let mut rows: Vec<_> = sums.into_iter().collect();
+        rows.sort_by_key(|((cause, stack), total)| (Reverse(*total), *cause, *stack));
+        if rows.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, " Stacks with the longest waits, innermost function first\n")?;
+        let width = self.columns.unwrap_or(usize::MAX);
+        for ((cause, stack), total) in rows.iter().take(most) {
+            let names = stack.iter().flat_map(|stack| self.table.stacks.frames(*stack));
+            let names: Vec<&str> = names.map(|f| self.table.stacks.frame_name(f)).collect();
+            let total = Millis(*total, self.units).to_string();
+            let line = format!("  {total:>12} ms  {}, in {}", cause.text(), names.join(" < "));
+            match line.char_indices().nth(width.saturating_sub(1)) {
+                Some((end, _)) => writeln!(out, "{}…", line.get(..end).unwrap_or_default())?,
+                None => writeln!(out, "{line}")?,
+            }
+        }
+        write_more(out, rows.len(), most)
     }
 }
 

@@ -20,6 +20,10 @@ pub use waits::WaitSection;
 
 /// Times below this say little.
 const UNSURE: Duration = Duration::from_millis(10);
+/// Characters in a line of a terminal.
+const SCREEN_COLUMNS: usize = 100;
+/// Characters before a line of the summary.
+const SUMMARY_INDENT: usize = 12;
 /// Functions on the first screen.
 const SCREEN_FUNCTIONS: usize = 6;
 /// Share of the time from which a cause has a row of its own there.
@@ -128,11 +132,26 @@ pub struct ThreadShare {
     pub waits_for: Option<String>,
 }
 
+/// Lines of at most this number of characters, where words are not longer.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 impl ProfilePage {
     /// Text of the page.
     pub fn to_text(&self) -> String {
         let mut o = String::new();
-        self.summary(&mut o);
+        self.summary(usize::MAX, &mut o);
         if let Some(waits) = &self.waits {
             waits.write(&mut o, 0.0);
         }
@@ -148,14 +167,16 @@ impl ProfilePage {
         }
         self.function_table(usize::MAX, &mut o);
         self.hot_path(&mut o);
-        self.next_steps(&mut o);
+        if !self.next.is_empty() {
+            self.next_steps(&mut o);
+        }
         o
     }
 
     /// The sections that answer the question, for the first screen of a terminal.
     pub fn to_screen(&self) -> String {
         let mut o = String::new();
-        self.summary(&mut o);
+        self.summary(SCREEN_COLUMNS, &mut o);
         if let Some(waits) = &self.waits {
             waits.write(&mut o, SCREEN_SHARE);
         }
@@ -168,9 +189,6 @@ impl ProfilePage {
     }
 
     fn next_steps(&self, o: &mut String) {
-        if self.next.is_empty() {
-            return;
-        }
         let _ = writeln!(o, "\nWhere to look next");
         for NextStep { what, command } in &self.next {
             let _ = writeln!(o, "  {what}:\n    {command}");
@@ -213,7 +231,7 @@ impl ProfilePage {
         (cpu, left_out.is_some())
     }
 
-    fn summary(&self, o: &mut String) {
+    fn summary(&self, columns: usize, o: &mut String) {
         let accounted = self.user + self.system;
         let (cpu, is_left_out) = self.cpu();
         let part = |of: Duration| cpu.mul_f64(ratio(of.as_secs_f64(), accounted.as_secs_f64()));
@@ -225,7 +243,8 @@ impl ProfilePage {
         let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
         let _ = writeln!(o, "{}\n", visible(&self.command));
         if let Some(verdict) = self.in_short() {
-            let _ = writeln!(o, "  In short  {verdict}");
+            let lines = wrapped(&verdict, columns.saturating_sub(SUMMARY_INDENT));
+            let _ = writeln!(o, "  In short  {}", lines.join("\n            "));
         }
         let elapsed = time(self.elapsed);
         let _ = match (self.attached, self.on_cpu) {
@@ -242,7 +261,7 @@ impl ProfilePage {
             (attached, _) => writeln!(
                 o,
                 "  Time      {elapsed} {}; {} on CPU ({busy:.2} CPUs busy on average)",
-                if attached { "looked at" } else { "from start to end" },
+                if attached { "observed" } else { "from start to end" },
                 time(cpu)
             ),
         };

@@ -52,7 +52,7 @@ pub struct TracePage<'a> {
     pub ledger: &'a Ledger,
     /// Its title.
     pub title: &'a str,
-    /// The recordings as a shell takes them.
+    /// The recordings as a shell takes them; empty if they are not kept.
     pub recordings: &'a str,
     /// Only some of their time is shown.
     pub chosen_times: bool,

@@ -55,10 +55,12 @@ function showLedger() {
   const notes = [...HEAD.notes].sort((a, b) => b.doubt - a.doubt);
   if (!notes.length) pane.append(element("p", { class: "empty" }, "No warnings."));
   for (const n of notes) pane.append(element("div", { class: "note" + (n.doubt ? " doubt" : "") }, element("b", {}, (n.doubt ? "Trust: " : "Note: ") + n.kind), " " + n.fact, n.advice ? element("i", {}, "\u2192 " + n.advice) : ""));
-  pane.append(element("p", { class: "empty" }, `${grouped(HEAD.events)} events, ${grouped(HEAD.samples.count)} stacks of samples and switches; written by kymo ${HEAD.version}. The recording stays the truth: this page is a print of it.`));
+  pane.append(element("p", { class: "empty" }, `${grouped(HEAD.events)} events, ${grouped(HEAD.samples.count)} stacks of samples and switches; written by kymo ${HEAD.version}. ${HEAD.recordings ? "This page is a copy of the recording." : NOT_KEPT}`));
 }
+const NOT_KEPT = "The recording was not kept; kymo profile -o FILE keeps it.";
 // The command that gives the same numbers in a terminal.
 function commandText() {
+  if (!HEAD.recordings) return "";
   const [a, b] = selected();
   const time = STATE.range || HEAD.chosenTimes ? ` --time ${absolute(a)},${absolute(b)}` : "";
   const chosen = chosenTask();
@@ -84,7 +86,7 @@ async function showPath() {
   const chosen = chosenTask(), [a, b] = selected(), exact = t => (BASE + BigInt(Math.round(t))).toString();
   if (PATH && chosen && PATH.tid === chosen.tid && PATH.from >= a && PATH.to <= b) PATH = null;
   else if (!chosen) return void ($("found").textContent = "choose a task first: its critical path is shown");
-  else if ($("p0")) return void ($("found").textContent = `only a served page finds paths: kymo view -i ${HEAD.recordings} --path-of ${chosen.tid} --select ${absolute(a)},${absolute(b)}`);
+  else if ($("p0")) return void ($("found").textContent = `${HEAD.recordings ? `only a served page finds paths: kymo view -i ${HEAD.recordings} --path-of ${chosen.tid} --select ${absolute(a)},${absolute(b)}` : `only a served page finds paths. ${NOT_KEPT}`}`);
   else {
     $("found").textContent = "looking for the path \u2026";
     let answer = null;
@@ -100,12 +102,13 @@ function tellPath() {
   for (const [from, to, , kind] of PATH.segments) sums.set(kind, (sums.get(kind) || 0) + to - from);
   const most = [...sums].sort((x, y) => y[1] - x[1]).slice(0, 3).map(([kind, n]) => `${kind} ${duration(n)}`);
   $("found").textContent = `critical path of ${PATH.tid}: ${most.join(", ")}`;
-  $("found").title = `kymo why -i ${HEAD.recordings} --tid ${PATH.tid} --time ${absolute(PATH.from)},${absolute(PATH.to)}`;
+  $("found").title = !HEAD.recordings ? "" : `kymo why -i ${HEAD.recordings} --tid ${PATH.tid} --time ${absolute(PATH.from)},${absolute(PATH.to)}`;
 }
 // A text as one word of a shell.
 const quoted = text => /^[\w\/.:@%+,=-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'";
 function showCommand() {
-  $("command").textContent = commandText();
+  $("command").textContent = commandText() || NOT_KEPT;
+  $("copy").hidden = !HEAD.recordings;
   const [a, b] = selected();
   $("range").textContent = STATE.range ? `${absolute(a)} \u2013 ${absolute(b)} (${duration(b - a)})` : `whole recording (${duration(LENGTH)})`;
   $("scope").value = STATE.scope;

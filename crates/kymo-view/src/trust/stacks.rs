@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kymo_analysis::profile::{EventProfile, Profile};
 use kymo_events::ReadSummary;
 use kymo_events::unwind::{LARGEST_COPY, Needed, Tally, UnwindStop};
-use kymo_model::{AttrFlags, NoteKind, SampleType, by_number};
+use kymo_model::{AttrFlags, NoteKind, SampleType, by_number, counted};
 use kymo_symbols::unwind::CfiError;
 use kymo_symbols::{DsoKind, Resolver};
 
@@ -139,18 +139,19 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
 fn cut(tally: &Tally, ledger: &mut Ledger) {
     let needed = tally.needed();
     let Needed { size, completes, too_large, unknown } = needed;
-    let mut fact = format!("{} stacks are longer than the {} bytes copied", tally.cut, tally.asked);
+    let what = counted(tally.cut, "stack is", "stacks are");
+    let mut fact = format!("{what} longer than the {} bytes copied", tally.asked);
     if too_large > 0 {
         fact += &format!("; {too_large} longer than any copy ({LARGEST_COPY})");
     }
     if unknown > 0 {
-        fact += &format!("; how long {unknown} of them are is not known");
+        fact += &format!("; the length of {unknown} is unknown");
     }
     let suggested = SIZES.iter().find(|s| **s >= size && **s > tally.asked);
     let advice = match suggested {
         Some(suggested) if completes > 0 => Some(format!(
-            "--call-graph dwarf,{suggested}: the complete stacks of the same threads say that \
-             {size} bytes hold {completes} of them"
+            "--call-graph dwarf,{suggested}: {size} bytes are enough for {completes} of them, \
+             judging by the complete stacks of the same threads"
         )),
         Some(suggested) if unknown > 0 => {
             Some(format!("--call-graph dwarf,{suggested} shows more of them"))
@@ -186,7 +187,8 @@ fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
             Some(CfiError::Memory) if !is_jit => ("no file of that code is known", None),
             error => explain(error, &worst),
         };
-        let fact = format!("{sum} stacks end in {}: {why}", named.join(", "));
+        let fact =
+            format!("{} in {}: {why}", counted(sum, "stack ends", "stacks end"), named.join(", "));
         ledger.note(NoteKind::Stopped, fact, advice);
     }
 }

@@ -257,7 +257,11 @@ fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
         _ => Target::Command,
     };
     Ok(RecordOptions {
-        more_events: if args.cpu_only { Vec::new() } else { wait_events(&target) },
+        more_events: if args.cpu_only {
+            Vec::new()
+        } else {
+            wait_events(&target, args.output.is_some())
+        },
         // Descendants that were not named may end before they are opened.
         skip_gone: args.pid.is_some() || args.cgroup.is_some(),
         target,
@@ -472,7 +476,7 @@ fn show(
             writeln!(out, "\nThe recording is in {}: kymo report -i {0}", path.display())?;
         }
         let trust = if is_terminal && !args.verbose {
-            ledger.to_screen(TRUST_LINES)
+            ledger.to_screen(TRUST_LINES, "-v")
         } else {
             ledger.to_text("")
         };

@@ -81,7 +81,10 @@ pub(super) fn record_within_limits(
 }
 
 /// Events of waits, if this user may record them.
-pub(super) fn wait_events(target: &Target) -> Vec<EventSpec> {
+///
+/// With `keeps_switches`, the recording shows on which CPU each task runs when read by other
+/// commands: switches to its tasks are recorded, which are events of the tasks before them.
+pub(super) fn wait_events(target: &Target, keeps_switches: bool) -> Vec<EventSpec> {
     let rights = paranoid();
     if !rights.privileged && rights.level.is_none_or(|level| level > -1) {
         return Vec::new();
@@ -98,11 +101,13 @@ pub(super) fn wait_events(target: &Target) -> Vec<EventSpec> {
     // A waker of the command may be of another process: of all wake-ups of the machine those of the
     // command are kept, without copies of the wakers' stacks.
     if *target != Target::System {
-        let mut others = events.iter().find(|e| e.name == WAKE_UP).cloned();
-        others.iter_mut().for_each(|event| {
+        let is_foreign = |name: &str| name == WAKE_UP || keeps_switches && name == WAIT_EVENTS[0];
+        let mut others: Vec<EventSpec> =
+            events.iter().filter(|e| is_foreign(&e.name)).cloned().collect();
+        for event in &mut others {
             event.terms.system_wide = true;
             event.terms.call_graph = Some("fp".to_owned());
-        });
+        }
         events.extend(others);
     }
     // Which futex it is that a thread waits for; kernels without events of system calls do not

@@ -44,6 +44,21 @@ impl ScratchDirectory {
     }
 }
 
+/// Whether a recording is in such a directory, and goes when the result is printed.
+pub(crate) fn is_temporary(recording: &Path) -> bool {
+    let directory = recording.parent().filter(|dir| dir.parent() == Some(&std::env::temp_dir()));
+    let name = directory.and_then(|dir| dir.file_name());
+    name.is_some_and(|name| name.to_string_lossy().starts_with(PREFIX))
+}
+
+/// Path of a recording; of a temporary one only the name without its extension.
+pub(crate) fn shown_name(recording: &Path) -> String {
+    match recording.file_stem().filter(|_| is_temporary(recording)) {
+        Some(stem) => stem.to_string_lossy().into_owned(),
+        None => recording.display().to_string(),
+    }
+}
+
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         if let Some((dir, _)) = &self.0 {

@@ -78,6 +78,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let [a, b] = args.compare.as_slice() {
         return compare(args, a, b);
     }
+    if !args.boot.exists() {
+        bail!(
+            "{}: no such recording; `kymo boot prepare` prints the kernel parameters that trace \
+             the next boot, `kymo boot record` saves it",
+            args.boot.display()
+        );
+    }
     let boot = read(args, &args.boot)?;
     let view = BootView {
         report: &boot.report,

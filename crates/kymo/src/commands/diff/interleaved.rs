@@ -191,7 +191,7 @@ impl Recorder<'_> {
                     more_events: if self.args.cpu_only {
                         Vec::new()
                     } else {
-                        wait_events(&Target::Command)
+                        wait_events(&Target::Command, false)
                     },
                     target: Target::Command,
                     command: side.command.clone(),

@@ -398,7 +398,10 @@ fn judge(args: &Args, comparison: &Comparison, ledger: &Ledger) -> Vec<GateResul
 /// Notes on what may make functions look different.
 fn note_comparison(comparison: &Comparison, ledger: &mut Ledger) {
     for stalled in &comparison.stalled {
-        let fact = format!("{}: {:.1} times the median of its side", stalled.name, stalled.times);
+        let fact = format!(
+            "{}: {} is {:.1} times the median of its side",
+            stalled.name, stalled.measure, stalled.times
+        );
         ledger.note(NoteKind::Stalled, fact, None);
     }
     for (before, after) in &comparison.renamed {

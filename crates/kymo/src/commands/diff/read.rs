@@ -15,6 +15,7 @@ use kymo_view::diff::StackSums;
 use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit, TimePart};
 
 use super::{Args, Per};
+use crate::commands::scratch::shown_name;
 
 /// One recording.
 pub(super) struct ReadRun {
@@ -130,7 +131,7 @@ fn read_stack_file(args: &Args, path: &Path, per: &Per) -> anyhow::Result<ReadRu
         "bytes" => ("bytes", 1.0),
         _ => ("count", 1.0),
     };
-    let mut run = RunSums::new(path.display().to_string(), 1.0).with_stacks(args.graph);
+    let mut run = RunSums::new(shown_name(path), 1.0).with_stacks(args.graph);
     let functions: Vec<(&str, u32)> = file
         .functions
         .iter()
@@ -200,7 +201,7 @@ fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<Rea
     let RecordingStacks { stacks, ledger, damage } = RecordingStacks::read(&source, &plan)?;
     // Where nothing can be compared, the reason is what the recording has in its place.
     let because = |error: anyhow::Error| anyhow!("{error}{}", reasons(ledger.notes()));
-    let name = path.display().to_string();
+    let name = shown_name(path);
     let seconds = stacks.span.map_or(0.0, |(from, to)| to.saturating_sub(from) as f64 / 1e9);
     let work = match per {
         Per::Run => 1.0,
@@ -375,13 +376,13 @@ impl Sides {
     /// Damage of the first recording that is damaged.
     pub(super) fn damage(&self) -> Option<(String, String)> {
         let damaged = self.all().find_map(|run| Some((run, run.damage.clone()?)));
-        damaged.map(|(run, damage)| (run.path.display().to_string(), damage))
+        damaged.map(|(run, damage)| (shown_name(&run.path), damage))
     }
 
     /// Notes on the recordings and on what differs between them.
     pub(super) fn notes(&self, is_interleaved: bool, ledger: &mut Ledger) {
         let notes = self.all().flat_map(|run| {
-            let name = run.path.display().to_string();
+            let name = shown_name(&run.path);
             // Of what is compared, functions are named and lines are not shown.
             let notes = run.ledger.notes().iter().filter(|note| note.kind != NoteKind::Lines);
             notes.map(move |note| (name.clone(), note.clone()))

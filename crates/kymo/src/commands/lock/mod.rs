@@ -84,7 +84,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Builds the ledger from the notes of the readers and the table.
 fn ledger(source: &EventSource, table: &ContentionTable) -> Ledger {
-    let notes = table.summary.notes(source).into_iter().chain(contention_notes(table));
+    let notes = table.summary.notes(source).into_iter().chain(contention_notes(table, source));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.summary, &mut ledger);
     ledger

@@ -36,7 +36,7 @@ impl<'a> Arguments<'a> {
     fn new(value: &'a Value, known: &[&str]) -> anyhow::Result<Arguments<'a>> {
         let Value::Object(members) = value else { bail!("arguments are an object") };
         if let Some(name) = members.keys().find(|name| !known.contains(&name.as_str())) {
-            bail!("no argument {name:?}; there are: {}", known.join(", "));
+            bail!("unknown argument {name:?}; arguments: {}", known.join(", "));
         }
         Ok(Arguments(members))
     }
@@ -99,12 +99,12 @@ impl Tools {
     pub(super) fn list(&self) -> Value {
         let recording = || of_type("string", "file or directory of the recording");
         let several = |what: &str| json!({"type": "array", "items": {"type": "string"}, "minItems": 1, "description": what});
-        let offset = || of_type("integer", "rows to pass over: `next` of the answer before");
+        let offset = || of_type("integer", "number of rows to skip: `next` of the previous answer");
         let mut all = vec![
             tool(
                 "recordings",
                 "Recordings in a directory: name, format, bytes, time of the last change.",
-                json!({"directory": of_type("string", "the directory, if not the usual one")}),
+                json!({"directory": of_type("string", "directory [default: that of the server]")}),
                 &[],
             ),
             tool(

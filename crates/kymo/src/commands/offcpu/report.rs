@@ -109,7 +109,10 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
             answer,
             inverted: args.inverted,
             percent_limit: args.percent_limit,
-            lines: args.entries.or(args.read.screen_rows().map(|rows| rows / 4)),
+            lines: args.entries,
+            stack_lines: (args.entries.is_none() && !args.inverted)
+                .then(|| args.read.screen_rows().map(|rows| rows / 4))
+                .flatten(),
             columns: args.read.screen_columns(),
             pairs: args.pairs.unwrap_or(if args.read.screen_rows().is_some() { 0 } else { 3 }),
             tasks: if args.tasks { args.table.most(None) } else { 0 },

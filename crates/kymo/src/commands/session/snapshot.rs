@@ -262,7 +262,7 @@ fn reason(met: Option<Met>) -> String {
 fn of_kernel(taken: &ftrace::KernelSnapshot, met: Option<Met>) -> String {
     let how = match taken.by {
         TakenBy::Kernel => "taken by the kernel at one moment",
-        TakenBy::Reading => "read from the rings while tracing went on",
+        TakenBy::Reading => "read from the rings while tracing continued",
     };
     let mut text = format!("{} bytes of events, {how}", taken.stored);
     if taken.stored == 0 {

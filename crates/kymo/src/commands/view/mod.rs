@@ -24,6 +24,7 @@ use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, Task
 use kymo_view::trace_page::{TracePage, path_value};
 use serde_json::Value;
 
+use super::scratch::is_temporary;
 use super::{default_recording, output};
 use crate::args::symbols::SymbolArgs;
 use crate::exit;
@@ -177,6 +178,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let fragment = fragment(&tracks, selected, args.path_of);
+    // A page outlives the recording from which `profile --view` makes it.
+    let is_kept = args.output.is_none() || !paths.iter().any(|path| is_temporary(path));
+    let recordings = if is_kept { recording_words(&names) } else { String::new() };
     let page = TracePage {
         path,
         baseline: base.as_ref().map(|(stacks, name)| (stacks, &**name)),
@@ -185,7 +189,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         stacks: &stacks,
         ledger: &ledger,
         title: &title.unwrap_or_else(|| names.join(", ")),
-        recordings: &recording_words(&names),
+        recordings: &recordings,
         command: command.and_then(|command| command.found()).map(|command| command.tid),
         chosen_times: args.time.is_some(),
         clock: &source.clock(),
