@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kymo_analysis::tasks::{
     SchedReader, SchedStep, SpanState, StateSpan, TaskMachine, Transition, WaitCause,
-    WakeupContext, ended_spans, open_spans, sched_notes,
+    WakeupContext, ended_spans, open_spans, sched_notes, span_without_end,
 };
 use kymo_events::name_map::kernel_event;
 use kymo_events::{
@@ -398,6 +398,9 @@ impl<'a> TablePass<'a> {
             .priority
             .filter(|_| self.has(TableId::SchedSlice))
             .and_then(|field| step.event.field(field).number().and_then(|n| i64::try_from(n).ok()));
+        if let Some(lost) = machine.run_without_end() {
+            self.span(&span_without_end(lost, step.cpu), machine, None);
+        }
         let run = Run { state: out.state.text(), priority };
         ended_spans((step.time, step.cpu), (out, next), |span| {
             self.span(&span, machine, Some(&run));

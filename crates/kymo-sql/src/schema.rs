@@ -80,7 +80,7 @@ tables! {
     SchedSlice "sched_slice" sorted Some(1), "Runs of threads on CPUs, including idle (utid 0)" {
         id Row "number of the row";
         ts Integer "start";
-        dur Integer "duration in ns; null: not ended in the recording";
+        dur Integer "duration in ns; null: its end is not recorded";
         cpu Small "CPU";
         utid Small "thread";
         end_state Text "state in which the thread leaves the CPU: R, R+ (preempted in the \
@@ -99,7 +99,7 @@ tables! {
     ThreadState "thread_state" sorted Some(1), "States of threads over time" {
         id Row "number of the row";
         ts Integer "start";
-        dur Integer "duration in ns; null: not ended in the recording";
+        dur Integer "duration in ns; null: its end is not recorded";
         cpu Small "CPU, for Running";
         utid Small "thread";
         state Text "Running, R, R+, S, D, T, t, X, Z, P, I";

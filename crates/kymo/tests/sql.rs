@@ -142,6 +142,31 @@ fn runs_of_the_same_events_as_a_kernel_trace_of_lttng_are_those() {
     assert_eq!(names, [serde_json::json!({"name": "sched_switch", "system": "sched"})]);
 }
 
+/// A run whose end was not recorded is a row: its beginning and the delay before it are known.
+#[test]
+fn runs_whose_ends_are_missing_have_their_delays() {
+    let mut records = records(FIXTURE);
+    let mut switches = 0;
+    records.retain(|record| {
+        switches += usize::from(record.is_switch());
+        !record.is_switch() || switches % 5 != 0
+    });
+    assert!(switches > 50, "{switches}");
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("kernel");
+    CtfTrace { records: &records, packet: 12, stacks: false, without: &|_, _| false }.write(&trace);
+    let path = trace.to_str().unwrap();
+    slices_are_timehists(path);
+    delays_are_the_models(path, &records);
+    states_fit(path);
+    let query = "SELECT count(*) AS n, min(uncertain) AS least, count(thread_name) AS names, \
+                 max(ts) < (SELECT end_ts FROM trace_bounds) AS is_before FROM sched_slice \
+                 WHERE dur IS NULL AND end_state IS NULL AND uncertain = 1";
+    let found = rows(path, query);
+    assert!(found[0]["n"].as_u64() > Some(5), "{found:?}");
+    assert_eq!(found[0]["names"], found[0]["n"]);
+}
+
 /// Recorded by the ring of the kernel.
 #[test]
 fn runs_of_a_trace_dat_are_those_of_timehist_and_the_model() {

@@ -65,6 +65,17 @@ pub struct SwitchOut {
     pub touches_loss: bool,
 }
 
+/// Run whose end is not in the recording: the next switch of its CPU is away from another task.
+#[derive(Clone, Copy, Debug)]
+pub struct RunWithoutEnd {
+    /// The task that ran.
+    pub task: TaskId,
+    /// Start of the run.
+    pub since: u64,
+    /// The wait before this run.
+    pub wait: Wait,
+}
+
 /// A task gets a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchIn {
@@ -125,6 +136,7 @@ pub struct TaskMachine {
     losses: LossWindows,
     /// The last event made a transition.
     has_told: bool,
+    run_without_end: Option<RunWithoutEnd>,
 }
 
 impl TaskMachine {
@@ -147,6 +159,11 @@ impl TaskMachine {
     /// The task that a CPU runs, where that is known.
     pub fn current(&self, cpu: u32) -> Option<TaskId> {
         self.cpus.get(cpu as usize)?.current
+    }
+
+    /// The run of the last event's CPU, if the event shows that it ended unseen.
+    pub fn run_without_end(&self) -> Option<&RunWithoutEnd> {
+        self.run_without_end.as_ref()
     }
 
     /// The task that a CPU runs, and since when, where no event was lost since.
@@ -173,6 +190,7 @@ impl TaskMachine {
         if std::mem::take(&mut self.has_told) {
             self.tasks.forget_ended();
         }
+        self.run_without_end = None;
         let transition = self.take(sched, event, (time, cpu));
         self.has_told = transition.is_some();
         transition
@@ -273,6 +291,9 @@ impl TaskMachine {
             self.counts.mismatched_idle += u64::from(was_idle);
             // It left unseen: what is known of it is over.
             if let Some(task) = self.tasks.get_mut(before) {
+                let wait = std::mem::take(&mut task.wait);
+                self.run_without_end =
+                    switched.map(|since| RunWithoutEnd { task: before, since, wait });
                 (task.state, task.left, task.woken) = (TaskState::Unknown, None, None);
             }
         }

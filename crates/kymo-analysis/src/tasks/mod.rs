@@ -29,11 +29,11 @@ pub use decode::{
 pub(crate) use latency::delay_columns;
 pub use latency::{DelayStats, LatencyConfig, LatencyRow, LatencyTable, LongestDelay};
 pub use lines::{MapLine, OtherLine, RuntimeSummary, SwitchLine};
-pub use machine::{SchedCounts, SwitchIn, SwitchOut, TaskMachine, Transition};
+pub use machine::{RunWithoutEnd, SchedCounts, SwitchIn, SwitchOut, TaskMachine, Transition};
 pub use notes::sched_notes;
 pub use read::{SchedRead, SchedReader, SchedSelection, SchedSink, SchedStep, read_sched};
 pub use runtime::{IdleTime, RunSummary, RuntimeRow, RuntimeTable};
-pub use slices::{SpanState, StateSpan, ended_spans, open_spans};
+pub use slices::{SpanState, StateSpan, ended_spans, open_spans, span_without_end};
 pub use switch_state::SwitchOutState;
 pub use task::{SchedTask, TaskId, TaskState, TaskTable, Wakeup};
 pub use wait::{Wait, WaitCause};

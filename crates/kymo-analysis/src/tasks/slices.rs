@@ -1,6 +1,6 @@
 //! States of tasks over time, as spans: who ran where, who could have run, who was blocked.
 
-use super::machine::{SwitchIn, SwitchOut, TaskMachine};
+use super::machine::{RunWithoutEnd, SwitchIn, SwitchOut, TaskMachine};
 use super::switch_state::SwitchOutState;
 use super::task::{TaskId, Wakeup};
 use super::wait::{Wait, WaitCause};
@@ -34,7 +34,7 @@ pub struct StateSpan {
     pub task: TaskId,
     /// From when.
     pub from: u64,
-    /// Until when; `None`: the recording ends before.
+    /// Until when; `None`: its end is not in the recording.
     pub to: Option<u64>,
     /// In which state.
     pub state: SpanState,
@@ -88,6 +88,19 @@ pub fn ended_spans(
             sink(StateSpan { is_uncertain: true, ..span(left, time, SpanState::Left(state)) });
         }
         _ => {}
+    }
+}
+
+/// Span of a run on a CPU whose end is not in the recording.
+pub fn span_without_end(run: &RunWithoutEnd, cpu: u32) -> StateSpan {
+    StateSpan {
+        task: run.task,
+        from: run.since,
+        to: None,
+        state: SpanState::Running(cpu),
+        waker: None,
+        wait: Some(run.wait),
+        is_uncertain: true,
     }
 }
 
