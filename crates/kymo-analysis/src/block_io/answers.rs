@@ -67,7 +67,11 @@ fn stats_columns<'a, C: 'a>() -> ColumnSet<'a, BlockStats, C> {
         .group("total", "sum of both", times(), |s, _| &s.total)
         .sum("requeues", "number of requeues by drivers", |s, _| s.requeues)
         .sum("errors", "requests that failed", |s, _| s.errors)
-        .sum("uncertain", "requests with lost events; they have no times", |s, _| s.uncertain)
+        .sum(
+            "uncertain",
+            "requests with lost events, or that cannot be told from others; they have no times",
+            |s, _| s.uncertain,
+        )
 }
 
 const DEVICE: &str = "numbers of the device (`254,0`)";
@@ -208,9 +212,11 @@ fn read_columns<'a>() -> ColumnSet<'a, BlockTable, Context<'a>> {
             t.read.machine.counts.completions_only
         })
         .sum("merged", "requests merged into others", |t, _| t.read.machine.counts.merged)
-        .sum("uncertain", "requests in which events were lost", |t, _| {
-            t.read.machine.counts.touching_loss
-        })
+        .sum(
+            "uncertain",
+            "requests with lost events, or that cannot be told from others",
+            |t, _| t.read.machine.counts.touching_loss,
+        )
         .sum(
             "alike",
             "concurrent requests for the same sectors, which completions do not distinguish",

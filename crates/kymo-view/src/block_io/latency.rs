@@ -106,9 +106,11 @@ impl LatencyHistograms<'_> {
 
 fn write_row(out: &mut dyn Write, row: TableRow<'_>) -> io::Result<()> {
     let mut more = String::new();
-    for (name, what) in
-        [("errors", "failed"), ("requeues", "requeued"), ("uncertain", "uncertain: events lost")]
-    {
+    for (name, what) in [
+        ("errors", "failed"),
+        ("requeues", "requeued"),
+        ("uncertain", "without times: events lost, or several requests alike"),
+    ] {
         if row.number(name) > 0 {
             more += &format!(", {} {what}", Grouped(row.number(name)));
         }
