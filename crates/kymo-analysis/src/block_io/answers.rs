@@ -69,7 +69,7 @@ fn stats_columns<'a, C: 'a>() -> ColumnSet<'a, BlockStats, C> {
         .sum("errors", "requests that failed", |s, _| s.errors)
         .sum(
             "uncertain",
-            "requests with lost events, or that cannot be told from others; they have no times",
+            "requests with lost events, or indistinguishable from others; they have no times",
             |s, _| s.uncertain,
         )
 }
@@ -212,11 +212,9 @@ fn read_columns<'a>() -> ColumnSet<'a, BlockTable, Context<'a>> {
             t.read.machine.counts.completions_only
         })
         .sum("merged", "requests merged into others", |t, _| t.read.machine.counts.merged)
-        .sum(
-            "uncertain",
-            "requests with lost events, or that cannot be told from others",
-            |t, _| t.read.machine.counts.touching_loss,
-        )
+        .sum("uncertain", "requests with lost events, or indistinguishable from others", |t, _| {
+            t.read.machine.counts.touching_loss
+        })
         .sum(
             "alike",
             "concurrent requests for the same sectors, which completions do not distinguish",
