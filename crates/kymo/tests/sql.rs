@@ -145,13 +145,15 @@ fn runs_of_the_same_events_as_a_kernel_trace_of_lttng_are_those() {
 /// A run whose end was not recorded is a row: its beginning and the delay before it are known.
 #[test]
 fn runs_whose_ends_are_missing_have_their_delays() {
-    let mut records = records(FIXTURE);
     let mut switches = 0;
-    records.retain(|record| {
-        switches += usize::from(record.is_switch());
-        !record.is_switch() || switches % 5 != 0
+    let mut events = lines_of(&["script", "-i", FIXTURE, "--json"]);
+    events.retain(|event| {
+        let is_switch = event["event"].as_str().is_some_and(|name| name.ends_with("sched_switch"));
+        switches += usize::from(is_switch);
+        !is_switch || switches % 5 != 0
     });
     assert!(switches > 50, "{switches}");
+    let records: Vec<SchedRecord> = events.iter().filter_map(SchedRecord::parse).collect();
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("kernel");
     CtfTrace { records: &records, packet: 12, stacks: false, without: &|_, _| false }.write(&trace);

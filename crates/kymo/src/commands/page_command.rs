@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
@@ -23,13 +24,18 @@ pub(crate) fn is_page(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "html" || extension == "htm")
 }
 
-/// Writes the page of a recording, as `kymo view -o` does.
+/// Writes the page of a recording, as `kymo view -o` does. The page has its own warnings, which are
+/// not printed beside those of the command.
 pub(crate) fn write_page(recording: &Path, page: &Path) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let arguments = [OsStr::new("view"), OsStr::new("-i"), recording.as_os_str(), OsStr::new("-o")];
     let mut view = Command::new(program);
-    let status = view.args(arguments).arg(page).stdout(Stdio::null()).status();
-    let status = status.context("cannot start kymo view")?;
+    let output = view.args(arguments).arg(page).stdin(Stdio::inherit()).output();
+    let Output { status, stderr, .. } = output.context("cannot start kymo view")?;
+    let text = String::from_utf8_lossy(&stderr);
+    for line in text.lines().filter(|line| !status.success() || line.starts_with("[ kymo view:")) {
+        writeln!(crate::streams::stderr(), "{line}").context("standard error")?;
+    }
     ensure!(status.success(), "kymo view: {status}");
     Ok(())
 }

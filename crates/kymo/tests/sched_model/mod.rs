@@ -28,11 +28,6 @@ impl SchedRecord {
         })
     }
 
-    /// Whether it is a switch between tasks.
-    pub(crate) fn is_switch(&self) -> bool {
-        self.event == "sched_switch"
-    }
-
     fn number(&self, name: &str) -> u64 {
         self.fields[name].as_u64().unwrap_or_else(|| panic!("{name}: {}", self.fields))
     }
