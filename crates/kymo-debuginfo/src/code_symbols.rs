@@ -204,6 +204,26 @@ impl<'a> CodeSymbols<'a> {
         best.map(|(_, symbol)| symbol)
     }
 
+    /// Reason why a probe on an indirect function is seldom intended, with the functions that may
+    /// be; `None` for other functions.
+    pub fn indirect_caution(&self, name: &str) -> Option<String> {
+        self.named(name, true).filter(|symbol| symbol.indirect)?;
+        let start = format!("__{name}_");
+        let others = self.all().filter(|s| s.code && s.name.starts_with(&start));
+        let mut others: Vec<&str> = others.map(|s| s.name).collect();
+        others.sort_unstable();
+        others.dedup();
+        let others = match others.as_slice() {
+            [] => String::new(),
+            [one] => format!("; calls reach {one}"),
+            several => format!("; calls reach one of {}", several.join(", ")),
+        };
+        Some(format!(
+            "{name} is an indirect function: the probe is in its resolver, which runs when the \
+             program is linked and has no arguments{others}"
+        ))
+    }
+
     /// Whether a symbol of this name begins at `addr`.
     pub fn is_named(&self, addr: u64, name: &str) -> bool {
         self.found().any(|s| s.start == addr && s.name() == Some(name))

@@ -194,7 +194,7 @@ impl<'a> ProbedBinary<'a> {
             return self.resolve_usdt(d, usdt);
         }
         let plain_address = d.point.address.is_some() && !d.has_variables();
-        let (points, notes) = if self.sections.is_some() && !plain_address {
+        let (points, mut notes) = if self.sections.is_some() && !plain_address {
             let found =
                 self.with_finder(options, &d.text, |finder| -> Result<_, ResolveError> {
                     let found = finder.find(d);
@@ -222,6 +222,9 @@ impl<'a> ProbedBinary<'a> {
         } else {
             (self.by_symbol(d, options)?, Vec::new())
         };
+        let names: BTreeSet<&str> = points.iter().map(|point| point.function.as_str()).collect();
+        let cautions = names.into_iter().filter_map(|name| self.symbols.indirect_caution(name));
+        notes.extend(cautions.map(|text| Note::doubt(NoteKind::Program, text, None)));
         let mut definitions = Vec::new();
         for point in &points {
             definitions.push(self.definition(d, point)?);

@@ -65,6 +65,8 @@ pub(crate) struct JitDump<'a> {
     pub(crate) functions: BTreeMap<u64, Function<'a>>,
     /// Unreadable part of the file.
     pub(crate) damage: Option<String>,
+    /// Where functions were put: start, end and name.
+    placed: Vec<(u64, u64, &'a [u8])>,
 }
 
 /// Code that was put somewhere.
@@ -205,6 +207,7 @@ impl<'a> JitDump<'a> {
     /// Puts a function over whatever was there.
     fn put(&mut self, start: u64, function: Function<'a>) {
         let end = start.saturating_add(function.size);
+        self.placed.push((start, end, function.name));
         let before = self.functions.range(..end).rev();
         let covered = before
             .take_while(|(at, f)| **at >= start || at.saturating_add(f.size) > start)
@@ -214,6 +217,16 @@ impl<'a> JitDump<'a> {
             self.functions.remove(&at);
         }
         self.functions.insert(start, function);
+    }
+
+    /// Number of places of functions at which others were put later: samples in the earlier ones
+    /// have the names of the later ones.
+    pub(crate) fn reused(&self) -> u64 {
+        let is_reused = |(start, end, name): &&(u64, u64, &[u8])| {
+            let last = self.functions.range(..end).next_back();
+            last.is_some_and(|(at, f)| at.saturating_add(f.size) > *start && f.name != *name)
+        };
+        self.placed.iter().filter(is_reused).count() as u64
     }
 
     /// The functions as symbols.
@@ -351,6 +364,26 @@ mod tests {
     }
 
     /// As CPython 3.13 writes it.
+    #[test]
+    fn places_that_were_used_twice_are_counted() {
+        let moved: Vec<u8> =
+            [0, 0, 0x1000u64, 0x3000, 16, 1].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let count = |records: &[Vec<u8>]| {
+            let bytes = dump(records);
+            JitDump::parse(&bytes).unwrap().reused()
+        };
+        let first = load(0x1000, 16, b"first");
+        // At other places, over itself (compiled again), and moved away.
+        assert_eq!(count(&[first.clone(), load(0x2000, 16, b"second")]), 0);
+        assert_eq!(count(&[first.clone(), load(0x1000, 16, b"first")]), 0);
+        assert_eq!(count(&[first.clone(), record(CODE_MOVE, &[&moved])]), 0);
+        // Over another, in part, and where another was before it moved.
+        assert_eq!(count(&[first.clone(), load(0x1000, 16, b"second")]), 1);
+        assert_eq!(count(&[first.clone(), load(0x100f, 16, b"second")]), 1);
+        let second = load(0x1008, 4, b"second");
+        assert_eq!(count(&[first, record(CODE_MOVE, &[&moved]), second]), 1);
+    }
+
     #[test]
     fn a_header_without_a_machine_is_completed_by_the_unwinding_information() {
         let cie = [20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b];

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use kymo_debuginfo::dwarf::Dwarf;
 use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
-use kymo_model::{BuildId, IndexVec, Mmap, UntrustedText};
+use kymo_model::{BuildId, IndexVec, Mmap, UntrustedText, counted};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -592,6 +592,15 @@ fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
                     files.note(Problem::Unusable { path: path.display().to_string(), why });
                 }
                 if let Some(dump) = dump {
+                    if let reused @ 1.. = dump.reused() {
+                        let functions = counted(reused, "function was", "functions were");
+                        let path = path.display().to_string();
+                        let why = format!(
+                            "{functions} replaced by others at the same addresses, whose names the \
+                             earlier samples have, too; `kymo inject -j` distinguishes them by time"
+                        );
+                        files.note(Problem::DebugInfo { path, why });
+                    }
                     symbols.merge(&dump.symbols());
                 }
             }

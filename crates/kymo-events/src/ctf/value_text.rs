@@ -243,19 +243,18 @@ impl ValueJson {
 impl Visit for ValueJson {
     fn int(&mut self, field: &FieldInfo, bits: u64) {
         self.before(field);
-        // A bit map is all of its names.
-        if field.bit_names {
-            let names: Vec<&str> = field.labels(bits).take(MAX_LABELS).collect();
-            return if names.is_empty() {
-                self.plain(field, bits)
-            } else {
-                self.labelled(field, bits, &names.join("|"))
+        if field.boolean {
+            return match field.first_label(bits) {
+                Some(label) => self.out.extend_from_slice(label.as_bytes()),
+                None => self.plain(field, bits),
             };
         }
-        match field.first_label(bits) {
-            Some(label) if field.boolean => self.out.extend_from_slice(label.as_bytes()),
-            Some(label) => self.labelled(field, bits, label),
-            None => self.plain(field, bits),
+        // Of bits that are set and of ranges that overlap all names count.
+        let names: Vec<&str> = field.labels(bits).take(MAX_LABELS).collect();
+        if names.is_empty() {
+            self.plain(field, bits);
+        } else {
+            self.labelled(field, bits, &names.join("|"));
         }
     }
 

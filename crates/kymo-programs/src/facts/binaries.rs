@@ -124,21 +124,7 @@ pub(super) fn symbol(path: &str, name: &str, pid: Option<u32>) -> Option<(u64, u
 pub(super) fn indirect_function(path: &str, name: &str, pid: Option<u32>) -> Option<String> {
     let files = open(path, pid).ok()?;
     let symbols = CodeSymbols::load(files.binary(), files.debug()).ok()?;
-    symbols.named(name, true).filter(|symbol| symbol.indirect)?;
-    let start = format!("__{name}_");
-    let mut others: Vec<&str> =
-        symbols.all().filter(|s| s.code && s.name.starts_with(&start)).map(|s| s.name).collect();
-    others.sort_unstable();
-    others.dedup();
-    let others = match others.as_slice() {
-        [] => String::new(),
-        [one] => format!("; calls reach {one}"),
-        several => format!("; calls reach one of {}", several.join(", ")),
-    };
-    Some(format!(
-        "{name} is an indirect function: the probe is in its resolver, which runs when the program \
-         is linked and has no arguments{others}"
-    ))
+    symbols.indirect_caution(name)
 }
 
 /// Address in its file of a probe of a position independent program or library.

@@ -20,6 +20,8 @@ use crate::output;
 
 /// A killed recorder has lost no more than what was written in this time.
 const MARK_EVERY: Duration = Duration::from_millis(250);
+/// The rings are read at least this often, however little is in them.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Times of the current recording.
 struct DrainClock {
@@ -179,6 +181,10 @@ impl Session<'_> {
         // A ring whose owner ended has no descriptor to wait on.
         if clock.hung.contains(&true) {
             least(Duration::from_millis(100));
+        }
+        // Files of containers can be opened while their processes live.
+        if !self.options.overwrite {
+            least(LOOK_EVERY);
         }
         if clock.unmarked {
             least(MARK_EVERY.saturating_sub(clock.marked.elapsed()));

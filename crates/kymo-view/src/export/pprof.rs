@@ -59,7 +59,8 @@ pub fn write(stacks: &Stacks, out: &mut dyn Write) -> io::Result<()> {
         m.message(profile::FUNCTION, |m| {
             m.number(1, id);
             m.number(2, name);
-            m.number(3, name);
+            // No `system_name`: pprof takes one that equals the name for a mangled one, and
+            // shortens both by what looks like arguments: `Box<int>::work` to `Box::work`.
             m.number(4, file);
         });
     }
