@@ -1,6 +1,6 @@
 //! Target binary, and the resolution of descriptions in it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kymo_kernel::system::SystemRoot;
 use kymo_model::Note;
@@ -9,7 +9,7 @@ use kymo_symbols::debug_files::{BinaryError, BinaryFiles, path_as_typed};
 use crate::grammar::ProbeDescription;
 use crate::plan_error::PlanError;
 use crate::resolve::{ProbedBinary, ResolveOptions, ResolvedProbe};
-use crate::resolve_by_kallsyms::resolve_by_kallsyms;
+use crate::resolve_by_kallsyms::{kallsyms_functions, resolve_by_kallsyms};
 
 /// Target of probes; the default is the running kernel.
 #[derive(Clone, Debug, Default)]
@@ -111,8 +111,16 @@ impl<'a> ProbeResolver<'a> {
     ) -> Result<ResolvedProbe, PlanError> {
         match self {
             ProbeResolver::Binary(binary) => Ok(binary.resolve(d, options)?),
-            ProbeResolver::Symbols(_, missing) if d.needs_debuginfo() => {
+            ProbeResolver::Symbols(text, missing) if d.needs_debuginfo() => {
                 let (point, missing) = (d.point.to_string(), missing.to_string());
+                let name = d.point.function.as_deref().unwrap_or_default();
+                let is_file = name.contains('.') || Path::new(name).is_file();
+                if is_file && !kallsyms_functions(text, None).any(|known| known == name) {
+                    return Err(PlanError::NoFiles(format!(
+                        "{name} is not a function of the kernel; a program or library is a path \
+                         with a slash: ./{name}"
+                    )));
+                }
                 Err(PlanError::NeedsDebuginfo { point, missing })
             }
             ProbeResolver::Symbols(text, _) => Ok(resolve_by_kallsyms(d, options, text, module)?),

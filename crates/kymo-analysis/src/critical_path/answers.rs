@@ -55,9 +55,9 @@ fn culprit_columns<'a>() -> ColumnSet<'a, PathCulprit, Context<'a>> {
     ColumnSet::new()
         .key(
             "kind",
-            "as in segments, but `waiting` for all waits for a CPU",
+            "as in segments, but `waiting` for all waits for a CPU while it could run",
             |p: &PathCulprit, _: &Context<'a>| match p.kind {
-                PathKind::Waiting(_) => "waiting",
+                PathKind::Waiting(cause) if cause.is_runnable() => "waiting",
                 kind => kind.code(),
             },
         )

@@ -144,14 +144,16 @@ fn place_of(event: &RecordedEvent<'_>, cpu: u32) -> Option<StackPlace> {
 /// Finds the cause of a blocked segment.
 fn tell_cause(segment: &mut PathSegment, wake: Option<StackNode>, stacks: &StackStore) {
     let (cause, source) = match segment.kind {
-        PathKind::Blocked(cause, source) => (cause, source),
-        PathKind::Waiting(OffCpuCause::Preempted) => {
+        PathKind::Blocked(cause, source) if cause != OffCpuCause::Preempted => (cause, source),
+        // Blocked: the CPU was idle, and the switch to that was not recorded.
+        PathKind::Waiting(OffCpuCause::Preempted)
+        | PathKind::Blocked(OffCpuCause::Preempted, _) => {
             let cause = stacks.cause(segment.stack, SwitchOutState::Runnable);
             let cause = stacks.cause_at_end(cause, segment.stack, segment.nanos());
             if cause == OffCpuCause::Throttled {
                 // It would not have run either if no other task had.
                 segment.kind = PathKind::Waiting(OffCpuCause::Throttled);
-                segment.instead = None;
+                (segment.instead, segment.is_unsplit) = (None, false);
             }
             return;
         }

@@ -39,6 +39,14 @@ pub struct TrackTask {
     stated: TaskInfo,
 }
 
+impl TrackTask {
+    /// Its name at a time.
+    pub fn name_at(&self, time: u64) -> &[u8] {
+        let old = self.old_names.iter().find(|(until, _)| time < *until);
+        old.map_or(&self.comm, |(_, name)| name)
+    }
+}
+
 /// All tasks; one whose thread id is given to another is a separate entry.
 #[derive(Debug, Default)]
 pub(super) struct TaskList {

@@ -445,6 +445,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             return;
         }
         let Some((prev, next)) = switched(&waiting.formats.switch, payload) else { return };
+        waiting.note_name(next, payload);
         if let Some(pending) = self.open.get_mut(&next) {
             let PendingCall { waits, call, .. } = pending;
             waiting.resume((next, time), Return::Now, waits, &call.name);
@@ -635,8 +636,8 @@ impl<I: TaskInspector> SyscallLines<I> {
                 text.extend(arguments.join(&b", "[..]));
                 text.extend(format!(") = {result}").into_bytes());
                 let mut waits = std::mem::take(&mut pending.waits);
-                // A waker's number may be another's at the end.
-                for (name, by, _) in waits.blocks.iter_mut().filter_map(|b| b.woken_by.as_mut()) {
+                let wakers = waits.blocks.iter_mut().filter_map(|b| b.woken_by.as_mut());
+                for (name, by, _) in wakers.filter(|(name, ..)| name.is_empty()) {
                     *name = self.details.inspector.task_name(*by as i32).to_vec();
                 }
                 let call = SlowestCall { tid, start: pending.time, duration: took, text, waits };

@@ -43,7 +43,15 @@ pub struct SlowestCall {
 struct OffThread {
     left: u64,
     state: SwitchOutState,
-    woken: Option<(u64, i32, WakeupContext)>,
+    woken: Option<(u64, Waker)>,
+}
+
+/// Who woke a thread: a number may be another's later, so that the name is noted with it.
+#[derive(Clone)]
+struct Waker {
+    name: Vec<u8>,
+    tid: i32,
+    context: WakeupContext,
 }
 
 /// When a thread came back to a CPU.
@@ -59,12 +67,19 @@ pub(super) enum Return {
 pub(super) struct CallWaiting {
     pub(super) formats: WaitFormats,
     off: FxHashMap<i32, OffThread>,
+    /// Names of threads that came to a CPU, as of then.
+    names: FxHashMap<i32, Vec<u8>>,
     pub(super) slowest: Vec<SlowestCall>,
 }
 
 impl CallWaiting {
     pub(super) fn new(formats: WaitFormats) -> CallWaiting {
-        CallWaiting { formats, off: FxHashMap::default(), slowest: Vec::new() }
+        CallWaiting {
+            formats,
+            off: FxHashMap::default(),
+            names: FxHashMap::default(),
+            slowest: Vec::new(),
+        }
     }
 
     /// The thread of a call leaves its CPU.
@@ -88,7 +103,26 @@ impl CallWaiting {
         let Some(off) = self.off.get_mut(&tid).filter(|off| off.woken.is_none()) else { return };
         // `common_flags` stands at the same place in every event.
         let flags = payload.get(2).map(|flags| i64::from(*flags));
-        off.woken = Some((time, tid_of(payload), WakeupContext::from_flags(flags)));
+        let (tid, context) = (tid_of(payload), WakeupContext::from_flags(flags));
+        let name = self.names.get(&tid).cloned().unwrap_or_default();
+        off.woken = Some((time, Waker { name, tid, context }));
+    }
+
+    /// Takes note of the name of the thread that comes to a CPU.
+    pub(super) fn note_name(&mut self, tid: i32, payload: &[u8]) {
+        let Some(field) = self.formats.switch.field("next_comm") else { return };
+        let name = field.bytes(payload, Endian::NATIVE);
+        let name = name.split(|b| *b == 0).next().unwrap_or_default();
+        match self.names.get_mut(&tid) {
+            Some(known) if known == name => {}
+            Some(known) => *known = name.to_vec(),
+            None => {
+                if self.names.len() >= MOST_THREADS {
+                    self.names.clear();
+                }
+                self.names.insert(tid, name.to_vec());
+            }
+        }
     }
 
     /// A thread is back on a CPU: adds what it waited for to its call.
@@ -100,10 +134,10 @@ impl CallWaiting {
         call: &str,
     ) {
         let Some(off) = self.off.remove(&tid) else { return };
-        let woken = off.woken.filter(|(at, ..)| *at >= off.left && *at <= time);
-        let ready = match (woken, back) {
+        let woken = off.woken.filter(|(at, _)| *at >= off.left && *at <= time);
+        let ready = match (&woken, back) {
             _ if off.state.is_runnable() => off.left,
-            (Some((at, ..)), _) => at,
+            (Some((at, _)), _) => *at,
             (None, Return::Now) => time,
             (None, Return::Before) => off.left,
         };
@@ -116,8 +150,8 @@ impl CallWaiting {
         if nanos == 0 {
             return;
         }
-        // The name is asked for if it is shown.
-        let woken_by = woken.map(|(_, by, context)| (Vec::new(), by as u32, context));
+        // A name that is not known is asked for if it is shown.
+        let woken_by = woken.map(|(_, by)| (by.name, by.tid as u32, by.context));
         match waits.blocks.first_mut() {
             Some(block) => {
                 block.nanos = block.nanos.saturating_add(nanos);

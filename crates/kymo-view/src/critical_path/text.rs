@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use kymo_analysis::critical_path::{PathCulprit, PathKind, PathSegment, SpanStats};
+use kymo_analysis::offcpu::OffCpuCause;
 use kymo_model::{counted, format_width};
 
 use super::PathView;
@@ -136,6 +137,9 @@ impl PathView<'_> {
                 let function = self.table.segment(first.longest).and_then(|s| self.function(s));
                 let function = function.map(|f| format!(", in {}", shown(f.as_bytes())));
                 format!("{who} was running{}", function.unwrap_or_default())
+            }
+            PathKind::Waiting(OffCpuCause::Throttled) => {
+                "went to waiting for the CPU quota of its cgroup".to_owned()
             }
             PathKind::Waiting(_) if first.ran_instead => {
                 format!("went to waiting for a CPU while {who} ran")
@@ -330,7 +334,7 @@ fn clip(text: &str, columns: usize) -> String {
 fn row_kind(row: &PathCulprit) -> String {
     match row.kind {
         PathKind::Waiting(_) if row.ran_instead => "ran while it waited for a CPU".to_owned(),
-        PathKind::Waiting(_) => "waiting for a CPU".to_owned(),
+        PathKind::Waiting(cause) if cause.is_runnable() => "waiting for a CPU".to_owned(),
         kind => kind.text(),
     }
 }

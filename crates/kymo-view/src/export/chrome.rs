@@ -37,7 +37,7 @@ pub fn write(tracks: &TraceTracks, stacks: &Stacks, out: &mut dyn Write) -> io::
     for (cpu, track) in tracks.cpus.iter().enumerate() {
         for span in track.spans() {
             let Some(task) = tracks.tasks.get(span.code as usize) else { continue };
-            let name = text_of(&task.comm);
+            let name = text_of(task.name_at(span.from));
             let (ts, dur) = (Micros(base + span.from), Micros(span.to - span.from));
             write!(
                 out,

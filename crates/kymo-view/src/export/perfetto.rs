@@ -233,7 +233,10 @@ fn ftrace_events(tracks: &TraceTracks) -> Vec<(u32, u64, Message)> {
         }
     }
     let mut events = Vec::new();
-    let name = |task: Option<&TrackTask>| task.map_or_else(|| b"swapper".to_vec(), comm);
+    let name = |task: Option<&TrackTask>, time: u64| match task {
+        Some(task) => String::from_utf8_lossy(task.name_at(time)).into_owned().into_bytes(),
+        None => b"swapper".to_vec(),
+    };
     let tid = |task: Option<&TrackTask>| task.map_or(0, |t| u64::from(t.tid));
     let mut runs: Vec<Vec<(u64, u64, usize)>> = Vec::new();
     for (cpu, track) in tracks.cpus.iter().enumerate() {
@@ -254,10 +257,10 @@ fn ftrace_events(tracks: &TraceTracks) -> Vec<(u32, u64, Message)> {
             event.number(1, base + time);
             event.number(2, tid(prev_task));
             event.message(4, |s| {
-                s.bytes(1, &name(prev_task));
+                s.bytes(1, &name(prev_task, time.saturating_sub(1)));
                 s.number(2, tid(prev_task));
                 s.number(4, state);
-                s.bytes(5, &name(next_task));
+                s.bytes(5, &name(next_task, time));
                 s.number(6, tid(next_task));
             });
             events.push((cpu as u32, base + time, event));
@@ -291,7 +294,7 @@ fn ftrace_events(tracks: &TraceTracks) -> Vec<(u32, u64, Message)> {
         event.number(1, base + wakeup.time);
         event.number(2, tid(waker));
         event.message(20, |w| {
-            w.bytes(1, &name(woken));
+            w.bytes(1, &name(woken, wakeup.time));
             w.number(2, tid(woken));
             w.number(4, 1);
         });

@@ -47,6 +47,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if path == Path::new("-") {
         bail!("a bundle is written beside a file: name the recording");
     }
+    if args.output.as_deref() == Some(Path::new("-")) {
+        bail!("a bundle is written to a file: name it with -o");
+    }
     if RecordingFormat::of(&path) == Some(RecordingFormat::TraceDat) {
         bail!("{}: a trace.dat needs no bundle, it has the names of its addresses", path.display());
     }

@@ -203,7 +203,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let first = paths.first().cloned().unwrap_or_default();
     crate::progress::begin(first.display());
-    let source = EventSource::open(&paths, args.source.symbols(&first))?;
+    let mut source = EventSource::open(&paths, args.source.symbols(&first))?;
+    if matches!(format, Format::Chrome | Format::Perfetto) || args.weight.time_part().is_some() {
+        source = source.in_nanoseconds()?;
+    }
     refuse(&args, &source)?;
     if args.weight.time_part().is_some() {
         refuse_time(&args, format)?;
@@ -245,7 +248,10 @@ fn base_stacks(
     plan: &StackPlan<'_>,
     ledger: &mut Ledger,
 ) -> anyhow::Result<Stacks> {
-    let source = EventSource::open(&[path.to_owned()], args.source.symbols(path))?;
+    let mut source = EventSource::open(&[path.to_owned()], args.source.symbols(path))?;
+    if args.weight.time_part().is_some() {
+        source = source.in_nanoseconds()?;
+    }
     let selection = args.chosen.selection(&source)?;
     let plan = StackPlan { selection: &selection, weight: args.weight.clone(), ..*plan };
     let read = RecordingStacks::read(&source, &plan).with_context(|| path.display().to_string())?;

@@ -172,7 +172,7 @@ fn read(args: &Args, path: &Path, per: &Per, blocks: bool) -> anyhow::Result<Rea
         return read_stack_file(args, path, per);
     }
     let paths = [path.to_owned()];
-    let source = EventSource::open(&paths, args.finding.options(path))?;
+    let source = EventSource::open(&paths, args.finding.options(path))?.in_nanoseconds()?;
     if source.is_piped() {
         bail!("a comparison needs recordings that can be read twice: files");
     }

@@ -106,7 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let first = paths.first().cloned().unwrap_or_default();
     crate::progress::begin(first.display());
-    let source = EventSource::open(&paths, args.symbols.options(&first))?;
+    let source = EventSource::open(&paths, args.symbols.options(&first))?.in_nanoseconds()?;
     anyhow::ensure!(!source.is_piped(), "a page needs a recording that can be read twice: a file");
     let mut selection = EventSelection::default();
     if let Some(text) = &args.time {
