@@ -250,7 +250,11 @@ impl Visit for ValueJson {
             };
         }
         // Of bits that are set and of ranges that overlap all names count.
-        let names: Vec<&str> = field.labels(bits).take(MAX_LABELS).collect();
+        let mut labels = field.labels(bits);
+        let mut names: Vec<&str> = labels.by_ref().take(MAX_LABELS).collect();
+        if labels.next().is_some() {
+            names.push("…");
+        }
         if names.is_empty() {
             self.plain(field, bits);
         } else {
