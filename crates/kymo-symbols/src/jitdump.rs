@@ -65,7 +65,7 @@ pub(crate) struct JitDump<'a> {
     pub(crate) functions: BTreeMap<u64, Function<'a>>,
     /// Unreadable part of the file.
     pub(crate) damage: Option<String>,
-    /// Where functions were put: start, end and name.
+    /// Places of functions: start, end and name.
     placed: Vec<(u64, u64, &'a [u8])>,
 }
 

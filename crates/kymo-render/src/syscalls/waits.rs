@@ -46,7 +46,7 @@ struct OffThread {
     woken: Option<(u64, Waker)>,
 }
 
-/// Who woke a thread: a number may be another's later, so that the name is noted with it.
+/// The waker of a thread, with its name of then: its number may be reused.
 #[derive(Clone)]
 struct Waker {
     name: Vec<u8>,
