@@ -52,7 +52,7 @@ pub struct RecordSummary {
     pub lost_samples: u64,
     /// Times the kernel slowed an event down.
     pub throttled: u64,
-    /// Number of wake-ups of the recorder.
+    /// Number of wake-ups of the recorder after which data was written.
     pub wakeups: u64,
     /// The command's exit status.
     pub exit: Option<u8>,

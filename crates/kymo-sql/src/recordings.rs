@@ -49,8 +49,6 @@ pub struct RecordingsOptions {
 pub struct TableRows {
     /// Name and type of each column that was asked for, and its number among those of the rows.
     pub columns: Vec<(String, SqlType, usize)>,
-    /// Number of the column by which rows are sorted.
-    pub sorted: Option<usize>,
     /// The rows.
     pub rows: Arc<LoadedTable>,
 }
@@ -304,7 +302,7 @@ impl Recordings {
             let (name, of) = declaration.columns.get(*number)?;
             Some((name.clone(), *of, *number))
         });
-        Ok(TableRows { columns: columns.collect(), sorted: declaration.sorted, rows })
+        Ok(TableRows { columns: columns.collect(), rows })
     }
 
     /// Tables for files that others read: each with `host` and `recording_id` before its own

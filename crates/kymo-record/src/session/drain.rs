@@ -59,7 +59,9 @@ impl Session<'_> {
         loop {
             let wait = self.wait_for(&clock);
             self.wait(wait, &mut clock.hung)?;
-            clock.unmarked |= self.drain()? > 0;
+            let has_written = self.drain()? > 0;
+            self.summary.wakeups += u64::from(has_written);
+            clock.unmarked |= has_written;
             self.mark_if_due(&mut clock)?;
             let mut request = self.take_signals()?;
             if request == SignalRequest::None {
@@ -200,7 +202,6 @@ impl Session<'_> {
         let others: Vec<BorrowedFd<'_>> =
             signals.into_iter().chain(watched).chain(control).chain(trigger).collect();
         self.rings.wait(&others, wait.unwrap_or(Duration::MAX), hung)?;
-        self.summary.wakeups += 1;
         Ok(())
     }
 
