@@ -201,6 +201,10 @@ note_kinds! {
     Multiplexed "multiplexed" [Doubt]
         "An event was counted only part of the time, and its count is scaled up."
         "Count fewer events.";
+    Names "names" [Choice]
+        "Names of tasks are those at the end of the recording: no event in it states when they \
+         changed."
+        "Record `task:task_rename` beside the other events.";
     Narrow "narrow" [Choice]
         "The narrowest frames of a flame graph are not drawn."
         "Draw all frames with `--percent-limit 0`.";

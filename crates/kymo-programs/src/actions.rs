@@ -40,6 +40,8 @@ pub(crate) struct ActionRunner {
     pub errors: u64,
     /// Warnings of the program are not printed.
     pub is_silent: bool,
+    /// Text is printed on a terminal.
+    pub is_for_terminal: bool,
     /// Further records wait in the ring.
     pub is_behind: bool,
     /// Commands that were not run any more.
@@ -99,6 +101,7 @@ impl ActionRunner {
             cleared: HashSet::new(),
             errors: 0,
             is_silent: false,
+            is_for_terminal: false,
             is_behind: false,
             commands_left: 0,
             cut_numbers: BTreeMap::new(),
@@ -152,7 +155,11 @@ impl ActionRunner {
                 let (names, maps) = (&mut self.names, &self.maps);
                 let stack = |map, id| stack_frames(program, maps, map, id);
                 let probe_names = &program.probe_names;
-                let mut decoder = ValueDecoder { names, stack: &stack, probe_names };
+                // A command gets the texts as they are.
+                let is_command = matches!(action.kind, ActionKind::System(_) | ActionKind::Cat(_));
+                let is_for_terminal = self.is_for_terminal && !is_command;
+                let mut decoder =
+                    ValueDecoder { names, stack: &stack, probe_names, is_for_terminal };
                 let is_old = form == OutputForm::OldText;
                 let cut = format_values(text, format, &action.fields, record, &mut decoder, is_old);
                 if cut > 0 {
@@ -295,7 +302,9 @@ impl ActionRunner {
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
-        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
+        let names = &mut self.names;
+        let is_for_terminal = self.is_for_terminal;
+        let mut decoder = ValueDecoder { names, stack: &stack, probe_names, is_for_terminal };
         decoder.field(field, record)
     }
 
@@ -320,7 +329,9 @@ impl ActionRunner {
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
-        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
+        let names = &mut self.names;
+        let is_for_terminal = self.is_for_terminal;
+        let mut decoder = ValueDecoder { names, stack: &stack, probe_names, is_for_terminal };
         Some(decoder.decode(&definition.value_type, &one_value(definition, &bytes)))
     }
 
@@ -342,7 +353,9 @@ impl ActionRunner {
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
-        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
+        let names = &mut self.names;
+        let is_for_terminal = self.is_for_terminal;
+        let mut decoder = ValueDecoder { names, stack: &stack, probe_names, is_for_terminal };
         let mut entries = Vec::with_capacity(read.len());
         for (key_bytes, bytes) in read {
             let bytes = one_value(definition, &bytes);

@@ -45,6 +45,8 @@ pub struct ProgramOptions {
     pub child_pid: Option<u32>,
     /// Form of the output.
     pub form: OutputForm,
+    /// The output is a terminal: texts that were read are escaped.
+    pub is_for_terminal: bool,
     /// Whether the verifier's log is wanted.
     pub wants_log: bool,
     /// Headers that are included before the program's own.
@@ -324,6 +326,7 @@ impl RunningProgram {
         }
         run.errors.watch(&run.actions.program);
         run.actions.is_silent = options.warnings == WarningLevel::None;
+        run.actions.is_for_terminal = options.is_for_terminal;
         run.actions.text.clone_from(&options.text);
         run.notes.extend(missing_note(&run.actions.program.missing_probes));
         run.load_and_attach(maps, facts, options.wants_log)?;

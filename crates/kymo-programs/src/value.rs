@@ -6,6 +6,7 @@ use kymo_bpf::{
     MapDefinition, StackMode, StackSettings, TypedField, ValueType, histogram_bucket_range,
     histogram_buckets,
 };
+use kymo_model::UntrustedText;
 
 use crate::address_names::AddressNames;
 use crate::bytes::u64_at;
@@ -127,6 +128,8 @@ pub(crate) struct ValueDecoder<'a> {
     pub stack: &'a dyn Fn(u32, i32) -> Vec<u64>,
     /// Texts of the type that numbers probes.
     pub probe_names: &'a [String],
+    /// Texts go to a terminal: one that was read colors nothing.
+    pub is_for_terminal: bool,
 }
 
 impl ValueDecoder<'_> {
@@ -173,7 +176,13 @@ impl ValueDecoder<'_> {
                     (u64_at(bytes, *data as usize), u64_at(bytes, *length as usize));
                 text(&format!("<{length} bytes at {data:#x}>"))
             }
-            ValueType::Text { .. } => ProgramValue::Text(until_nul(bytes).to_vec()),
+            ValueType::Text { .. } => {
+                let text = until_nul(bytes);
+                ProgramValue::Text(match self.is_for_terminal && text.contains(&0x1b) {
+                    true => UntrustedText::new(text).escaped().into_owned(),
+                    false => text.to_vec(),
+                })
+            }
             ValueType::Buffer { .. } => {
                 let len = u64_at(bytes, 0) as u32 as usize;
                 let data = bytes.get(4..).unwrap_or_default();

@@ -21,9 +21,19 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Action on the keyboard once a text is on the terminal.
 type Awaited<'a> = (&'a str, &'a mut dyn FnMut(&mut File));
 
-/// Returns the final screen of a terminal of 80 columns, and the exit status.
+/// Returns the final screen of a terminal of 80 columns, without colors, and the exit status.
 #[track_caller]
 fn on_terminal(
+    pager: Option<&str>,
+    args: &[&str],
+    awaited: Option<Awaited<'_>>,
+) -> (String, Option<i32>) {
+    on_terminal_with(&[("NO_COLOR", "1")], pager, args, awaited)
+}
+
+#[track_caller]
+fn on_terminal_with(
+    environment: &[(&str, &str)],
     pager: Option<&str>,
     args: &[&str],
     mut awaited: Option<Awaited<'_>>,
@@ -38,7 +48,8 @@ fn on_terminal(
     let side = || Stdio::from(tty.try_clone().unwrap());
     let mut command = Command::new("setsid");
     command.args(["-c", "-w", KYMO]).args(args).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
-    command.env_remove("PAGER").env_remove("LESS").env("NO_COLOR", "1");
+    command.env_remove("PAGER").env_remove("LESS").env_remove("NO_COLOR");
+    command.envs(environment.iter().copied());
     match pager {
         Some(pager) => command.env("KYMO_PAGER", pager),
         None => command.env_remove("KYMO_PAGER"),
@@ -388,6 +399,18 @@ fn texts_of_others_are_text_on_terminals_and_in_files() {
 }
 
 /// Formats that are no text go through pipes byte by byte.
+/// Colors that a program's author writes are shown; those in a text that it reads are not.
+#[test]
+fn texts_that_a_program_reads_color_nothing() {
+    let program =
+        r#"begin { printf("\x1b[1mbold\x1b[0m %s|\n", str($1)); @[str($1)] = 1; exit() }"#;
+    let (text, status) =
+        on_terminal_with(&[], None, &["run", "-e", program, "of\x1b[31mothers"], None);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("\x1b[1mbold\x1b[0m of\\u001b[31mothers|"), "{text:?}");
+    assert!(text.contains("@[of\\u001b[31mothers]: 1"), "{text:?}");
+}
+
 #[test]
 fn bytes_of_a_format_are_not_changed() {
     if !require(&[Need::Root, Need::Tracefs]) {

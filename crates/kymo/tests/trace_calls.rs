@@ -555,6 +555,38 @@ fn calls_of_programs_of_32_bits_have_their_names_live_and_in_recordings() {
     }
 }
 
+/// A recording of ftrace has only numbers. Wide arguments of the program before `execve` say
+/// nothing of the one after it.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_recording_that_cannot_tell_the_abi_says_so() {
+    let Some(_state) = begin() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let [source, program, data] = ["p.c", "p32", "t.dat"].map(|n| directory.path().join(n));
+    let many = PROGRAM_OF_32_BITS
+        .replace("call(64, 0, 0, 0);", "for (int n = 0; n < 30; n++) call(64, 0, 0, 0);");
+    std::fs::write(&source, many).unwrap();
+    let [source, program, data] = [&source, &program, &data].map(|p| p.to_str().unwrap());
+    let flags = ["-m32", "-O1", "-nostdlib", "-static", "-fno-pic", "-ffreestanding"];
+    let _ = run("gcc", [&flags[..], &["-o", program, source]].concat()).success();
+    if run(program, [""; 0]).status != 7 {
+        println!("SKIPPED: this kernel runs no programs of 32 bits");
+        return;
+    }
+    let note = "names of the calls of 1 thread may be wrong";
+    for (command, is_noted) in [(program, true), ("ls", false)] {
+        // `env` makes wide calls in the thread that executes the program.
+        let record = ["-q", "-o", data, "-f", "-e", "raw_syscalls:*", "--", "env", command];
+        let recorded = trace(&record);
+        assert!([0, 7].contains(&recorded.status), "{}", recorded.stderr);
+        let shown = trace(&["-i", data]);
+        assert_eq!(shown.stderr.contains(note), is_noted, "{}", shown.stderr);
+        let table = run(KYMO, ["syscalls", "report", "-i", data]);
+        let text = table.stdout + &table.stderr;
+        assert_eq!(text.contains(note), is_noted, "{text}");
+    }
+}
+
 /// A process that is attached to in the middle of a call: the call is shown with its end, or as one
 /// in progress.
 #[test]

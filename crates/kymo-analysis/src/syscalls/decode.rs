@@ -83,6 +83,17 @@ fn note_width(
     *is_wide |= words.iter().any(|word| *word > u64::from(u32::MAX));
 }
 
+/// A thread that executes another program: what its calls were before tells nothing of that one.
+fn forget_width(
+    widths: &mut FxHashMap<u32, (u32, bool)>,
+    event: &RecordedEvent<'_>,
+    ended: Option<&str>,
+) {
+    if let (Some("execve" | "execveat"), Some(tid)) = (ended, event.task().tid) {
+        widths.remove(&tid);
+    }
+}
+
 /// Decodes events, class by class.
 #[derive(Debug)]
 pub struct SyscallDecoder {
@@ -178,6 +189,9 @@ impl SyscallDecoder {
             EventPlan::RawExit { id, ret } => {
                 self.has_raw = true;
                 let ends = fields.read_integer(id).zip(fields.read_integer(ret));
+                if let Some((number, 0)) = ends {
+                    forget_width(&mut self.widths, event, (self.name_of)(number));
+                }
                 ends.map(|(n, ret)| SyscallEvent::Exit(self.numbered(number_of(n, event)), ret))
             }
             EventPlan::Enter { .. } | EventPlan::Exit { .. } if self.has_raw => return None,

@@ -8,7 +8,7 @@ use kymo_events::{
     ClassOrigin, EventPass, EventSelection, EventSource, LayoutMemo, PerfItem, ReadOptions,
     ReadSummary, RecordedEvent, SourceError,
 };
-use kymo_model::{RecordKind, Sideband};
+use kymo_model::{Note, NoteKind, NoteList, RecordKind, Sideband, counted};
 use rustc_hash::FxHashMap;
 
 use super::counters::{CounterTrack, Counters};
@@ -84,12 +84,73 @@ pub struct TrackCounts {
     pub crowded: u64,
     /// Exits of system calls whose entry is not in the recording.
     pub exits: u64,
+    /// Entries of system calls whose exit is not in the recording, though later calls are.
+    pub entries: u64,
     /// Events of programs that end a span whose begin is not in the recording.
     pub span_ends: u64,
     /// Spans that overlap others of their track.
     pub overlaps: u64,
     /// Values of counters that are left out.
     pub values: u64,
+}
+
+impl TrackCounts {
+    /// Notes on what is in no track.
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes = NoteList::default();
+        notes.counted(
+            self.crowded,
+            NoteKind::Entries,
+            "event is of a task beyond those that have tracks",
+            "events are of tasks beyond those that have tracks",
+        );
+        notes.counted(
+            self.timeless,
+            NoteKind::Malformed,
+            "event without a time is left out",
+            "events without a time are left out",
+        );
+        let mut tell = |n: u64, kind, one: &str, more: &str, advice: Option<&str>| {
+            if n > 0 {
+                notes.choice(kind, counted(n, one, more), advice);
+            }
+        };
+        tell(
+            self.exits,
+            NoteKind::Unmatched,
+            "system call has no recorded start and is left out",
+            "system calls have no recorded start and are left out",
+            None,
+        );
+        tell(
+            self.entries,
+            NoteKind::Unmatched,
+            "system call has no recorded end and is left out",
+            "system calls have no recorded end and are left out",
+            None,
+        );
+        tell(
+            self.span_ends,
+            NoteKind::Unmatched,
+            "event of a program ends a span whose start is not recorded",
+            "events of programs end spans whose start is not recorded",
+            None,
+        );
+        tell(
+            self.values,
+            NoteKind::Events,
+            "value of a counter is left out",
+            "values of counters are left out",
+            Some("--time selects a part of the recording"),
+        );
+        notes.counted(
+            self.overlaps,
+            NoteKind::Order,
+            "state of a task overlaps another one and is cut",
+            "states of tasks overlap others and are cut",
+        );
+        notes.0
+    }
 }
 
 /// A recording as tracks. Times count from `span.0`.
@@ -504,7 +565,10 @@ impl<'c> Tracking<'c> {
         let now = self.since_base(time);
         let Some(task) = task.and_then(|t| self.tasks.get_mut(t)) else { return };
         match decoded {
-            SyscallEvent::Enter(call, _) => task.call = Some((now, call.0)),
+            SyscallEvent::Enter(call, _) => {
+                let before = task.call.replace((now, call.0));
+                self.counts.entries += u64::from(before.is_some());
+            }
             SyscallEvent::Exit(call, _) => {
                 self.has_returns = true;
                 match task.call.take() {
@@ -568,8 +632,10 @@ impl<'c> Tracking<'c> {
 
         let (base, end) = (self.base.unwrap_or(0), self.end());
         for task in &mut self.tasks.tasks {
+            let call = task.call.take();
             // Without returns in the recording no call is known to last.
-            if let Some((from, call)) = task.call.take().filter(|_| self.has_returns) {
+            self.counts.entries += u64::from(call.is_some() && !self.has_returns);
+            if let Some((from, call)) = call.filter(|_| self.has_returns) {
                 let exit = self.exits.get(&task.tid).filter(|exit| **exit >= from);
                 let to = exit.map_or(end - base, |exit| *exit);
                 task.calls.push(TrackSpan { from, to, code: call });

@@ -84,9 +84,11 @@ impl<'s> KernelContext<'s> {
         &self.names
     }
 
-    /// Notes on names of functions that were asked for.
+    /// Notes on names of functions and tasks that were asked for.
     pub(super) fn notes(&self) -> Vec<Note> {
-        self.addresses.notes()
+        let mut notes = self.addresses.notes();
+        notes.extend(self.names.borrow().note());
+        notes
     }
 }
 

@@ -1,8 +1,10 @@
 //! The names of tasks in time: those that events state, and for tasks that no event has named so
 //! far those that the kernel had saved when the recording ended.
 
+use std::cell::Cell;
+
 use kymo_format::{EventFormat, Field};
-use kymo_model::Endian;
+use kymo_model::{Endian, Note, NoteKind, counted};
 use rustc_hash::FxHashMap;
 
 use super::KnownEvent;
@@ -41,7 +43,8 @@ const MOST: usize = 4 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct TaskNames {
     stated: FxHashMap<i32, TaskName>,
-    saved: FxHashMap<i32, TaskName>,
+    /// Each with a mark where it was the answer.
+    saved: FxHashMap<i32, (TaskName, Cell<bool>)>,
     /// An event changed a name: what was stated is not outdated by changes that no event states.
     has_changes: bool,
     /// The saved names are those at the end of a recording.
@@ -114,8 +117,8 @@ impl TaskNames {
     /// is later than what events have stated, unless changes are events themselves: those may
     /// still come.
     pub fn save(&mut self, pid: i32, comm: TaskName) {
-        let before = self.saved.insert(pid, comm);
-        if !self.has_changes && before != Some(comm) {
+        let before = self.saved.insert(pid, (comm, Cell::new(false)));
+        if !self.has_changes && before.is_none_or(|(before, _)| before != comm) {
             self.stated.remove(&pid);
         }
     }
@@ -129,7 +132,30 @@ impl TaskNames {
     /// The name of a task, if it is known.
     #[inline]
     pub fn find(&self, pid: i32) -> Option<TaskName> {
-        self.stated.get(&pid).or_else(|| self.saved.get(&pid)).copied()
+        if let Some(name) = self.stated.get(&pid) {
+            return Some(*name);
+        }
+        let (name, is_used) = self.saved.get(&pid)?;
+        is_used.set(true);
+        Some(*name)
+    }
+
+    /// Note on tasks whose names are the last ones, whatever they were called in the events: no
+    /// event states names or their changes.
+    pub fn note(&self) -> Option<Note> {
+        let used = self.saved.iter().filter(|(pid, (_, is_used))| **pid != 0 && is_used.get());
+        let tasks = used.count() as u64;
+        if tasks == 0 || self.has_changes || !self.is_over {
+            return None;
+        }
+        let names = if tasks == 1 {
+            "the name of 1 task is".to_owned()
+        } else {
+            format!("the names of {} are", counted(tasks, "task", "tasks"))
+        };
+        let fact = format!("{names} from the end of the recording: no event states a change");
+        let advice = "record `task:task_rename` too for names at the time".to_owned();
+        Some(Note::choice(NoteKind::Names, fact, Some(advice)))
     }
 
     /// Sets the name that an event states; `None`: none does any more.

@@ -213,6 +213,7 @@ impl TypeFacts for MachineFacts {
         match &first.target {
             AttachTarget::Uprobe { path, function, address: None, .. } if points.len() == 1 => {
                 binaries::indirect_function(path, function, self.pid)
+                    .or_else(|| user_variables::inlined_copies(path, function, self.pid))
             }
             AttachTarget::Uprobe { function, address: Some(_), .. } => {
                 let others = *self.partial_lines.borrow().get(first)? as u64;

@@ -7,6 +7,7 @@ use kymo_bpf::{ArgumentPlace, AttachTarget, CType, FunctionArgument, UserVariabl
 use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::dwarf::{LocationBase, LocationExpr, VariableLocation};
 use kymo_model::probe::{FetchType, IntegerFormat};
+use kymo_model::{counted, shell_word};
 use kymo_probe::grammar::ProbeDescription;
 use kymo_probe::{LocatedPoint, PointError, ProbedBinary, ResolveError, ResolveOptions};
 use kymo_symbols::debug_files::SourceDirectories;
@@ -59,6 +60,26 @@ pub(super) fn places(path: &str, function: &str, pid: Option<u32>) -> Result<Fou
     let (points, others) = found.map_err(|e| e.to_string())?;
     let addresses = points.iter().map(|point| point.addr).collect();
     Ok(FoundPlaces { path: files.path.clone(), addresses, others })
+}
+
+/// Warning if a function has inlined copies: a probe at its entry does not see these.
+pub(super) fn inlined_copies(path: &str, function: &str, pid: Option<u32>) -> Option<String> {
+    let files = open(path, pid).ok()?;
+    let binary = ProbedBinary::load(&files).ok()?;
+    let d = ProbeDescription::parse(function).ok()?;
+    let found = binary.with_finder(&options(), function, |finder| -> Result<_, ResolveError> {
+        Ok(finder.located_points(&d)?)
+    });
+    let copies = found.ok()?.iter().filter(|point| point.is_inlined).count() as u64;
+    (copies > 0).then(|| {
+        let what = counted(copies, "place", "places");
+        format!(
+            "{function} is also inlined at {what}, where this probe does not fire: probe their \
+             source lines instead (`kymo probe -x {} -D {}` lists them)",
+            shell_word(path),
+            shell_word(function)
+        )
+    })
 }
 
 /// Parameters of a function as the debugging information has them: types and names.

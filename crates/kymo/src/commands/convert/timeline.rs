@@ -69,6 +69,7 @@ pub(super) fn convert(
         let fact = "CPUs and waits are missing: there are no sched_switch events";
         ledger.tell(NoteKind::Events, fact, Some(advice.into()));
     }
+    tracks.counts.notes().into_iter().for_each(|n| ledger.push(n));
     let is_unknown = |task: &&TrackTask| task.tid != 0 && task.pid.is_none();
     let unknown = tracks.tasks.iter().filter(is_unknown).count();
     if unknown > 0 {

@@ -200,6 +200,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         is_limited: true,
         child_pid: target.child_pid(),
         form: if args.form == "json" { OutputForm::Json } else { OutputForm::Text },
+        is_for_terminal: args.output.is_none() && crate::streams::stdout().is_terminal(),
         wants_log: args.verbose > 0,
         // As in quotes: where it runs comes first.
         includes: args.include.iter().map(|name| header_of_flag(name)).collect(),

@@ -337,31 +337,7 @@ fn note(tracks: &TraceTracks, ledger: &mut Ledger) {
         let fact = format!("fields of {} events are left out", tracks.events.textless);
         ledger.tell(NoteKind::Events, fact, Some("--max-text keeps more, --time chooses".into()));
     }
-    let c = &tracks.counts;
-    if c.crowded > 0 {
-        let fact = format!("{} events are of tasks beyond those that have tracks", c.crowded);
-        ledger.note(NoteKind::Entries, fact, None);
-    }
-    if c.timeless > 0 {
-        let fact = format!("{} events without a time are left out", c.timeless);
-        ledger.note(NoteKind::Malformed, fact, None);
-    }
-    if c.exits > 0 {
-        let fact = format!("{} system calls have no recorded start", c.exits);
-        ledger.tell(NoteKind::Unmatched, fact, None);
-    }
-    if c.span_ends > 0 {
-        let fact = format!("{} events of programs end what begins unseen", c.span_ends);
-        ledger.tell(NoteKind::Unmatched, fact, None);
-    }
-    if c.values > 0 {
-        let fact = format!("{} values of counters are left out", c.values);
-        ledger.tell(NoteKind::Events, fact, Some("--time chooses".into()));
-    }
-    if c.overlaps > 0 {
-        let fact = format!("states of tasks that overlap, and are cut: {}", c.overlaps);
-        ledger.note(NoteKind::Order, fact, None);
-    }
+    tracks.counts.notes().into_iter().for_each(|n| ledger.push(n));
 }
 
 /// The recordings as they are typed in a shell.
