@@ -2,9 +2,11 @@
 //! is not 0, nothing panics, and what could be read is still shown.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use kymo_testkit::{Need, Outcome, Workload, require, run};
+use kymo_testkit::{Need, Outcome, Peer, Workload, peer, require, run, run_command};
 
 const READERS: &[&str] = &["report", "script"];
 
@@ -127,6 +129,29 @@ fn a_truncated_recording_shows_what_it_has_and_fails() {
     }
     // What was written is a recording of what came before.
     assert_eq!(kymo(&["script", "-i", &written]).success().stdout, shown);
+    // It says that it is not whole: as a file, as a pipe, and as what is made of that pipe.
+    let piped = place.0.path().join("piped.data");
+    let mut inject = Command::new(env!("CARGO_BIN_EXE_kymo"));
+    inject.args(["inject", "-i", &cut, "-o", "-"]).stderr(Stdio::null());
+    let status = inject.stdout(File::create(&piped).unwrap()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let [piped, again] = [text(&piped), text(&place.0.path().join("again.data"))];
+    let _ = kymo(&["inject", "-i", &piped, "-o", &again]);
+    for file in [&written, &piped, &again] {
+        let report = kymo(&["report", "--strict", "-i", file]);
+        assert_ne!(report.status, 0, "{file}");
+        assert!(report.stdout.contains("did not finish the file"), "{file}: {}", report.stdout);
+    }
+    let mut from_pipe = Command::new(env!("CARGO_BIN_EXE_kymo"));
+    from_pipe.args(["script", "--strict", "-i", "-"]).stdin(File::open(&piped).unwrap());
+    let read = run_command(from_pipe);
+    assert_ne!(read.status, 0);
+    assert!(read.stderr.contains("did not finish the file"), "{}", read.stderr);
+    // perf passes over the mark, in both of its releases here.
+    for perf in [peer("perf"), Peer::installed("perf")] {
+        let lines = perf.run(["script", "-i", &piped]).success().stdout;
+        assert_eq!(lines.lines().count(), shown.lines().count(), "{}", perf.version());
+    }
 }
 
 #[test]

@@ -86,6 +86,10 @@ fn a_trace_takes_its_probes_along() {
     command.args(["trace", "-q", "--json", "--probe", &here, "--", path]).current_dir(place);
     let lines = run_command(command).success().stdout;
     assert_eq!(lines.lines().count(), 3, "{lines}");
+    // bpftrace's way to write it is told apart from a line of a source file.
+    let joined = format!("{path}:work");
+    let refused = kymo(&["trace", "--probe", &joined, "--", path]).failure();
+    assert!(refused.stderr.contains(&format!("--probe '{path} work'")), "{}", refused.stderr);
     // Into a file, which holds the event's format.
     let file = program.file("trace.dat");
     let _ = kymo(&["trace", "-q", "-o", &file, "--probe", &one, "--", path]).success();

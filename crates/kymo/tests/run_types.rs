@@ -317,3 +317,31 @@ fn a_probe_on_a_resolver_says_so() {
     let o = p.run("take", "@ = count();").success();
     assert!(!o.stderr.contains("indirect"), "{}", o.stderr);
 }
+
+const PARTLY_INLINED: &str = r#"
+int part(int n) { return n * 7 + 1; }
+__attribute__((noinline)) int whole(int n) { return n * 3; }
+int (*volatile by_address)(int) = part;
+int main(int argc, char **argv) {
+    int sum = 0;
+    for (int n = 0; n < 10; n++)
+        sum += part(argc + n) + whole(n);
+    return by_address(sum) == 5;
+}
+"#;
+
+/// A probe at a function's entry sees no inlined copy of it.
+#[test]
+fn a_probe_on_a_function_that_is_inlined_in_part_says_so() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let flags = ["-g", "-O2", "-no-pie"];
+    let p = TypedProgram::compile("gcc", "inlined.c", PARTLY_INLINED, &flags);
+    let o = p.run("part", "@ = count();").success();
+    assert!(o.stdout.contains("@: 1\n"), "{}", o.stdout);
+    assert!(o.stderr.contains("WARNING: part is also inlined at"), "{}", o.stderr);
+    let o = p.run("whole", "@ = count();").success();
+    assert!(o.stdout.contains("@: 10\n"), "{}", o.stdout);
+    assert!(!o.stderr.contains("inlined"), "{}", o.stderr);
+}

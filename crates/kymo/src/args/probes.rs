@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kymo_kernel::probe_guard::{GuardError, ProbeGuard, ProbeNamesLock};
 use kymo_kernel::process::{Signal, Signals};
+use kymo_model::shell_word;
 use kymo_probe::naming::TakenName;
 use kymo_probe::{
     PlanOptions, ProbedTarget, ResolveOptions, event_names, explain_refusal, plan_probes,
@@ -27,6 +28,9 @@ pub(crate) struct ProbeArgs {
     #[arg(long = "probe", value_name = "[BINARY ]PROBE")]
     probes: Vec<String>,
 }
+
+/// Descriptions, those of one binary together.
+type DescriptionsByBinary = Vec<(Option<PathBuf>, Vec<String>)>;
 
 /// Probes of a run. Dropping it removes them; close what uses them first.
 pub(crate) struct TemporaryProbes {
@@ -64,7 +68,7 @@ impl ProbeArgs {
         let lock = ProbeNamesLock::take()?;
         let mut names = event_names(&tracefs, TakenName::Number)?;
         let mut definitions = Vec::new();
-        for (exec, descriptions) in self.by_binary(exec) {
+        for (exec, descriptions) in self.by_binary(exec)? {
             let target = ProbedTarget { exec, ..ProbedTarget::default() };
             let resolve = ResolveOptions {
                 no_inlines: false,
@@ -86,19 +90,16 @@ impl ProbeArgs {
         Ok(Some(TemporaryProbes { guard, _signals: signals }))
     }
 
-    /// Descriptions, those of one binary together. The binary may be their first word, if that is
-    /// a path and no other is named.
-    fn by_binary(&self, exec: Option<&Path>) -> Vec<(Option<PathBuf>, Vec<String>)> {
-        let mut all: Vec<(Option<PathBuf>, Vec<String>)> = Vec::new();
+    /// Descriptions, those of one binary together. The binary may stand before one, if it is a path
+    /// and no other is named.
+    fn by_binary(&self, exec: Option<&Path>) -> anyhow::Result<DescriptionsByBinary> {
+        let mut all = DescriptionsByBinary::new();
         for text in &self.probes {
-            let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
-            let binary = match exec {
-                Some(path) => Some(path.to_owned()),
-                None if words.len() > 1 && words.first().is_some_and(|w| is_path(w)) => {
-                    Some(PathBuf::from(words.remove(0)))
-                }
-                None => None,
+            let (binary, description) = match exec {
+                Some(path) => (Some(path.to_owned()), text.as_str()),
+                None => leading_binary(text)?,
             };
+            let words: Vec<&str> = description.split_ascii_whitespace().collect();
             if words.is_empty() {
                 continue;
             }
@@ -108,12 +109,34 @@ impl ProbeArgs {
                 None => all.push((binary, vec![description])),
             }
         }
-        all
+        Ok(all)
     }
 }
 
-/// Whether the first word of a description is a binary. Sources of the kernel are named with
+/// The binary that a description begins with, and the rest. Sources of the kernel are named with
 /// slashes, too (`fs/open.c:12`), and so are groups of events (`group/event=function`).
-fn is_path(word: &str) -> bool {
-    ["/", "./", "../"].iter().any(|start| word.starts_with(start))
+fn leading_binary(text: &str) -> anyhow::Result<(Option<PathBuf>, &str)> {
+    let text = text.trim();
+    if !["/", "./", "../"].iter().any(|start| text.starts_with(start)) {
+        return Ok((None, text));
+    }
+    // A path may have blanks, too.
+    let mut splits = text.match_indices(char::is_whitespace);
+    let named = splits.find(|(at, _)| Path::new(&text[..*at]).is_file());
+    let first = || text.find(char::is_whitespace);
+    if let Some(at) = named.map(|(at, _)| at).or_else(first) {
+        let (path, probe) = text.split_at(at);
+        return Ok((Some(PathBuf::from(path)), probe));
+    }
+    // As bpftrace has it; what follows a source file is a line.
+    if let Some((path, probe)) = text.rsplit_once(':')
+        && !probe.starts_with(|c: char| c.is_ascii_digit())
+        && Path::new(path).is_file()
+    {
+        bail!(
+            "write the binary before the probe: --probe {}",
+            shell_word(format!("{path} {probe}"))
+        );
+    }
+    Ok((None, text))
 }

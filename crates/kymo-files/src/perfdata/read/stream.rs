@@ -54,7 +54,7 @@ pub(super) fn run(
         reading.queue.watch_losses(LossWatch::new(windows.clone()));
     }
     let says_so = data.features.raw.contains_key(&Feature::UNFINISHED);
-    reading.stats.unfinished = !data.pipe && (data.data.size == 0 || says_so);
+    reading.stats.unfinished = says_so || (!data.pipe && data.data.size == 0);
     let result = reading.records(&mut data.input, limit);
     let mut stats = std::mem::take(&mut reading.stats);
     if let Ok(ControlFlow::Continue(())) = result {
@@ -495,6 +495,7 @@ impl<'s, 'f> Reading<'s, 'f> {
     }
 
     fn feature(&mut self, feature: Feature, bytes: Vec<u8>) {
+        self.stats.unfinished |= feature == Feature::UNFINISHED;
         let features = Arc::make_mut(&mut self.features);
         features.accept(feature, bytes, self.endian);
         // What the sections tell about events may name those known by now.

@@ -183,14 +183,8 @@ impl PerfDataWriter {
         }
         // In a pipe the tracing data is a record of its own kind.
         for (feature, bytes) in features.iter().filter(|(f, _)| **f != Feature::TRACING_DATA) {
-            // Not padded: perf takes what follows CPU_TOPOLOGY for more of it.
-            let size = RecordHeader::SIZE + 8 + bytes.len();
             // A section too large for a record is left out, as perf does.
-            let Ok(size) = u16::try_from(size) else { continue };
-            let kind = RecordKind::HEADER_FEATURE;
-            head.extend(RecordHeader { kind, misc: Default::default(), size }.to_bytes());
-            head.extend(u64::from(feature.0).to_ne_bytes());
-            head.extend(bytes);
+            head.extend(feature_record(*feature, bytes).unwrap_or_default());
         }
         if let Some(blob) = tracing {
             let mut bytes = blob.to_vec();
@@ -409,8 +403,11 @@ impl PerfDataWriter {
     }
 
     /// Ends a file whose recording is known to be incomplete with its sections, one of which says
-    /// so. Gives the file's size.
-    pub fn finish_incomplete(self, features: &FeatureSections) -> io::Result<u64> {
+    /// so; in a pipe it is the last record. Gives the file's size.
+    pub fn finish_incomplete(mut self, features: &FeatureSections) -> io::Result<u64> {
+        if self.is_pipe() {
+            self.record(&feature_record(Feature::UNFINISHED, UNFINISHED).unwrap_or_default())?;
+        }
         self.finish(&incomplete(features))
     }
 
@@ -454,11 +451,25 @@ fn round(size: u16) -> [u8; RecordHeader::SIZE] {
     RecordHeader { kind: RecordKind::FINISHED_ROUND, misc: Default::default(), size }.to_bytes()
 }
 
+/// Text of the section that says that a recording is incomplete.
+const UNFINISHED: &[u8] = b"unfinished\0\0\0\0\0\0";
+
+/// Record of a pipe that holds a section, if it fits. Not padded: perf takes what follows
+/// CPU_TOPOLOGY for more of it.
+fn feature_record(feature: Feature, bytes: &[u8]) -> Option<Vec<u8>> {
+    let size = u16::try_from(RecordHeader::SIZE + 8 + bytes.len()).ok()?;
+    let kind = RecordKind::HEADER_FEATURE;
+    let mut record = RecordHeader { kind, misc: Default::default(), size }.to_bytes().to_vec();
+    record.extend(u64::from(feature.0).to_ne_bytes());
+    record.extend(bytes);
+    Some(record)
+}
+
 /// The sections, with one that says that the recording is incomplete. perf passes over it, as over
 /// all that it does not know.
 fn incomplete(features: &FeatureSections) -> FeatureSections {
     let mut features = features.clone();
-    features.insert(Feature::UNFINISHED, b"unfinished\0\0\0\0\0\0".to_vec());
+    features.insert(Feature::UNFINISHED, UNFINISHED.to_vec());
     features
 }
 
