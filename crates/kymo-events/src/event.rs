@@ -450,6 +450,14 @@ impl<'e> RecordedEvent<'e> {
         self.sample().and_then(|s| s.period).unwrap_or_else(fixed)
     }
 
+    /// The record of a perf.data.
+    pub fn perf_entry(&self) -> Option<&Entry<'e>> {
+        match &self.body {
+            EventBody::Perf { entry, .. } => Some(entry),
+            EventBody::Ftrace(_) | EventBody::Ctf { .. } => None,
+        }
+    }
+
     /// Whether it may have a stack.
     #[inline]
     fn has_stack(&self) -> bool {

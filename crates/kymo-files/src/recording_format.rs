@@ -41,6 +41,10 @@ impl RecordingFormat {
     /// The format of a regular file or of a directory; `None` for anything else, and for
     /// what cannot be read: opening it properly will say why.
     pub fn of(path: &Path) -> Option<RecordingFormat> {
+        // Standard input, also where there is a file of this name.
+        if path.as_os_str() == "-" {
+            return None;
+        }
         let found = fs::metadata(path).ok()?;
         if found.is_dir() {
             if perfdata::read::file_in_directory(path).is_some() {
@@ -79,6 +83,31 @@ pub(crate) fn kernel_recordings(directory: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found.truncate(MAX_KERNEL_RECORDINGS);
+    found
+}
+
+/// Files beside them that are recordings by their names, and why they are not read.
+pub(crate) fn unreadable_files(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for place in [directory.to_owned(), directory.join("kernel")] {
+        let Ok(entries) = fs::read_dir(place) else { continue };
+        for path in entries.flatten().take(1 << 16).map(|e| e.path()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_named = name.ends_with(".dat") || name.starts_with("perf.data");
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            if !is_named || !metadata.is_file() || found.len() >= MAX_KERNEL_RECORDINGS {
+                continue;
+            }
+            let why = match RecordingFormat::of(&path) {
+                Some(RecordingFormat::TraceDat) => continue,
+                Some(RecordingFormat::PerfData) => "a perf.data is read alone, not beside others",
+                _ if metadata.len() == 0 => "the file is empty",
+                _ => "it is not a recording",
+            };
+            found.push(format!("{}: {why}", path.display()));
+        }
+    }
+    found.sort();
     found
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use kymo_model::LossWindows;
 
 use crate::ctf::read::{Agreement, Ctf, NotMonotonic, Piece};
-use crate::recording_format::{RecordingFormat, kernel_recordings};
+use crate::recording_format::{RecordingFormat, kernel_recordings, unreadable_files};
 use crate::tracedat::TraceDat;
 use crate::{ctf, tracedat};
 
@@ -24,6 +24,7 @@ pub struct Timeline {
     name: String,
     kernels: Vec<TraceDat>,
     programs: Option<Ctf>,
+    left_out: Vec<String>,
 }
 
 /// An event of any of them.
@@ -97,6 +98,7 @@ impl Timeline {
     /// If one cannot be read, or their clocks are not one.
     pub fn open(paths: &[PathBuf]) -> Result<Timeline, TimelineError> {
         let (mut files, mut directories) = (Vec::new(), Vec::new());
+        let mut left_out = Vec::new();
         for path in paths {
             match RecordingFormat::of(path) {
                 Some(RecordingFormat::TraceDat) => files.push(path.clone()),
@@ -105,7 +107,10 @@ impl Timeline {
                     files.extend(kernel_recordings(path));
                     if Ctf::is_in(path) {
                         directories.push(path.clone());
+                    } else {
+                        left_out.extend(ctf::read::unreadable_traces(path));
                     }
+                    left_out.extend(unreadable_files(path));
                 }
                 Some(RecordingFormat::PerfData) if paths.len() > 1 => {
                     return Err(TimelineError::PerfData { path: path.display().to_string() });
@@ -121,7 +126,7 @@ impl Timeline {
         let programs =
             if directories.is_empty() { None } else { Some(Ctf::open_all(&directories)?) };
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-        let timeline = Timeline { name: names.join(", "), kernels, programs };
+        let timeline = Timeline { name: names.join(", "), kernels, programs, left_out };
         timeline.check()?;
         Ok(timeline)
     }
@@ -129,6 +134,11 @@ impl Timeline {
     /// Name of the recordings in messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Parts of the directories that cannot be read, or not beside the others, with the reasons.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// Those of the kernel.

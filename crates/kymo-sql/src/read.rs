@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use kymo_analysis::sample_reads::SampleReads;
 use kymo_analysis::tasks::{
     SchedReader, SchedStep, SpanState, StateSpan, TaskMachine, Transition, WaitCause,
     WakeupContext, ended_spans, open_spans, sched_notes, span_without_end,
@@ -64,6 +65,15 @@ enum EventTable {
     Samples,
 }
 
+/// Begin or end of a thread that an event states.
+#[derive(Clone, Copy, Debug)]
+enum ThreadBirth {
+    /// The field is the new thread.
+    Start(FieldId),
+    /// The thread of the event.
+    End,
+}
+
 /// A class, as the tables have it.
 #[derive(Clone, Debug)]
 struct ClassPlan {
@@ -71,9 +81,8 @@ struct ClassPlan {
     /// Words of name and system in their columns.
     name: u32,
     system: Option<u32>,
-    /// Thread that its events create.
-    child: Option<FieldId>,
     priority: Option<FieldId>,
+    birth: Option<ThreadBirth>,
     /// Fields with the words of their names in `args`.
     fields: Vec<(FieldId, u32, u32)>,
 }
@@ -96,6 +105,20 @@ fn names_of(class: &RecordedClass) -> (EventTable, &str, String) {
     }
 }
 
+fn birth_of(class: &RecordedClass) -> Option<ThreadBirth> {
+    let start = |field: &str| class.field(field).map(ThreadBirth::Start);
+    if class.is_named("sched:sched_process_fork") {
+        // In a perf.data, and in a trace.dat of older kernels.
+        start("child_tid").or_else(|| start("child_pid"))
+    } else if class.is_named("task:task_newtask") {
+        start("pid")
+    } else if class.is_named("sched:sched_process_exit") {
+        Some(ThreadBirth::End)
+    } else {
+        None
+    }
+}
+
 /// Tables under way.
 pub(crate) struct TablePass<'a> {
     builders: Vec<Option<TableBuilder>>,
@@ -107,6 +130,9 @@ pub(crate) struct TablePass<'a> {
     has_tasks: bool,
     has_sched: bool,
     has_stacks: bool,
+    /// Counts of groups of which only the leader is sampled, and the names of all events.
+    reads: Option<SampleReads>,
+    members: Vec<String>,
     limits: ReadLimits<'a>,
     /// Bytes of tables that are there already.
     held: usize,
@@ -149,6 +175,8 @@ impl<'a> TablePass<'a> {
             has_tasks,
             has_sched,
             has_stacks,
+            reads: None,
+            members: Vec::new(),
             limits,
             held,
         }
@@ -175,6 +203,10 @@ impl<'a> TablePass<'a> {
         let options = ReadOptions::default();
         let mut sched = SchedReader::new(source.losses());
         let mut plans: LayoutMemo<ClassPlan> = LayoutMemo::default();
+        if let Some(data) = source.perf(0) {
+            self.members = data.events().iter().map(|event| event.name.clone()).collect();
+            self.reads = SampleReads::of(data.events());
+        }
         let mut span: Option<(u64, u64)> = None;
         let (mut events, mut stop) = (0u64, None);
         let everything = EventSelection::default();
@@ -246,13 +278,12 @@ impl<'a> TablePass<'a> {
                 fields.push((FieldId(number as u32), flat, key));
             }
         }
-        let is_fork = class.is_named("sched:sched_process_fork");
         ClassPlan {
             table,
             name,
             system,
-            child: is_fork.then(|| class.field("child_tid")).flatten(),
             priority: class.field("prev_prio"),
+            birth: birth_of(class),
             fields,
         }
     }
@@ -263,11 +294,13 @@ impl<'a> TablePass<'a> {
         let mut utid = None;
         if self.has_tasks {
             utid = self.threads.of_task(event.task());
-            if let Some(child) = plan.child
-                && let Some(child) = event.field(child).number()
-                && let Ok(child) = u32::try_from(child)
-            {
-                self.threads.start(child, utid, time);
+            match plan.birth {
+                Some(ThreadBirth::Start(child)) => {
+                    let child = event.field(child).number().and_then(|n| u32::try_from(n).ok());
+                    child.into_iter().for_each(|child| self.threads.start(child, utid, time));
+                }
+                Some(ThreadBirth::End) => self.threads.exit(utid, time),
+                None => {}
             }
             let _ = sched.event(event, &mut |step, machine| {
                 self.step(step, machine, plan);
@@ -292,18 +325,34 @@ impl<'a> TablePass<'a> {
         let ts = event.time.into();
         match plan.table {
             EventTable::Samples => {
-                let Some(table) = self.table(TableId::PerfSample) else { return };
-                let period = if table.wants("period") { event.period() } else { 0 };
-                table.row([
-                    ts,
-                    utid.into(),
-                    cpu.into(),
-                    event.cpu_mode().into(),
-                    site.into(),
-                    Put::Word(plan.name),
-                    Put::Integer(period.cast_signed()),
-                    ucpu.into(),
-                ]);
+                // A sample of a group's leader is one of each event that has counted since.
+                let entry = event.perf_entry();
+                let parts =
+                    self.reads.as_mut().zip(entry).and_then(|(reads, entry)| reads.parts(entry));
+                let members = std::mem::take(&mut self.members);
+                if let Some(table) = self.table(TableId::PerfSample) {
+                    let mut row = |name: Put<'_>, period: u64| {
+                        table.row([
+                            ts,
+                            utid.into(),
+                            cpu.into(),
+                            event.cpu_mode().into(),
+                            site.into(),
+                            name,
+                            Put::Integer(period.cast_signed()),
+                            ucpu.into(),
+                        ]);
+                    };
+                    match parts {
+                        None => row(Put::Word(plan.name), event.period()),
+                        Some(parts) => {
+                            for (member, count) in &parts {
+                                row(members.get(*member).map(String::as_str).into(), *count);
+                            }
+                        }
+                    }
+                }
+                self.members = members;
             }
             of => {
                 let id = match of {

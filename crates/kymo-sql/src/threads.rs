@@ -68,9 +68,19 @@ impl ThreadNumbers {
     #[inline]
     pub(crate) fn of_task(&mut self, task: &TaskInfo) -> Option<u32> {
         let tid = task.tid?;
-        let utid = self.of_tid(tid);
+        let mut utid = self.of_tid(tid);
         if tid == 0 {
             return Some(utid);
+        }
+        // What exited is scheduled once more, under its name; another name is of another thread.
+        if task.is_named
+            && let Some(thread) = self.threads.get(utid as usize)
+            && thread.end.is_some()
+            && !thread.name.is_empty()
+            && thread.name != task.comm()
+        {
+            self.ended.insert(tid, utid);
+            utid = self.add(tid);
         }
         let pid = task.pid.and_then(|pid| Some((pid, self.threads.get(utid as usize)?.upid)));
         let utid = match pid {
@@ -123,15 +133,26 @@ impl ThreadNumbers {
 
     /// A thread is created; its id may have been another one's.
     pub(crate) fn start(&mut self, tid: u32, parent: Option<u32>, time: u64) {
-        let is_unused = |thread: &Thread| thread.start.is_none() && thread.end.is_none();
+        // Two events tell of one birth.
+        let is_unused = |thread: &Thread| thread.name.is_empty() && thread.end.is_none();
         // What was seen of it before the event of its creation is of an older one.
         let known = self.by_tid.get(&tid).copied();
         let utid = match known.and_then(|utid| Some((utid, self.threads.get(utid as usize)?))) {
-            Some((utid, thread)) if is_unused(thread) && thread.name.is_empty() => utid,
+            Some((utid, thread)) if is_unused(thread) => utid,
             _ => self.add(tid),
         };
         if let Some(thread) = self.threads.get_mut(utid as usize) {
-            (thread.start, thread.parent) = (Some(time), parent);
+            thread.start.get_or_insert(time);
+            thread.parent = thread.parent.or(parent);
+        }
+    }
+
+    /// A thread exits: it is seen until it is switched out for the last time.
+    pub(crate) fn exit(&mut self, utid: Option<u32>, time: u64) {
+        if let Some(thread) = utid.and_then(|utid| self.threads.get_mut(utid as usize))
+            && thread.tid != 0
+        {
+            thread.end = Some(time);
         }
     }
 
@@ -232,8 +253,17 @@ mod tests {
         let fifth = threads.of_task(&task(Some(8), 7, "five"));
         assert!(![first, second, third].contains(&fifth));
         assert_eq!(threads.name(fifth.unwrap()), b"five");
+        // One that exits is scheduled once more; then the number is another one's.
+        threads.exit(fifth, 300);
+        assert_eq!(threads.of_task(&task(Some(8), 7, "five")), fifth);
+        let sixth = threads.of_task(&task(Some(8), 7, "six"));
+        assert!(sixth > fifth);
+        threads.start(7, first, 400);
+        threads.start(7, first, 401);
+        let seventh = threads.of_task(&task(None, 7, "seven"));
+        assert_eq!(seventh, sixth.map(|sixth| sixth + 1));
         let upids: Vec<_> = threads.threads.iter().map(|thread| thread.upid).collect();
-        assert_eq!(upids, [None, Some(0), Some(1), Some(2), Some(3)]);
+        assert_eq!(upids, [None, Some(0), Some(1), Some(2), Some(3), Some(3), None]);
         // Another machine has its own.
         threads.begin(1);
         assert_ne!(threads.of_tid(7), fifth.unwrap());

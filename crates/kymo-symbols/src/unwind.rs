@@ -215,6 +215,25 @@ pub fn frame_pointers(binary: &Path) -> Option<(usize, usize)> {
 /// Names of the libraries that a 64-bit binary is linked with.
 pub fn needed_libraries(binary: &Path) -> Vec<OsString> {
     const NEEDED: u64 = 1;
+    dynamic_texts(binary, &[NEEDED])
+}
+
+/// Directories in which a 64-bit binary has its libraries looked for (`DT_RPATH`, `DT_RUNPATH`).
+pub fn library_directories(binary: &Path) -> Vec<PathBuf> {
+    const RPATH: u64 = 15;
+    const RUNPATH: u64 = 29;
+    let origin = binary.canonicalize().ok();
+    let origin = origin.as_deref().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let origin = origin.to_string_lossy();
+    let place = |text: &str| text.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
+    let texts = dynamic_texts(binary, &[RPATH, RUNPATH]);
+    let all = texts.iter().map(|text| text.to_string_lossy().into_owned());
+    all.flat_map(|text| text.split(':').map(|one| PathBuf::from(place(one))).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Texts of a binary's dynamic section with these tags.
+fn dynamic_texts(binary: &Path, tags: &[u64]) -> Vec<OsString> {
     let names = || -> Option<Vec<OsString>> {
         let pages = open(binary)?;
         let file = object::File::parse(&pages).ok()?;
@@ -228,7 +247,7 @@ pub fn needed_libraries(binary: &Path) -> Vec<OsString> {
         let name = |entry: &[u8; 16]| {
             let at = usize::try_from(number(&entry[8..])).ok()?;
             let name = strings.get(at..)?.split(|byte| *byte == 0).next()?;
-            (number(entry) == NEEDED).then(|| OsStr::from_bytes(name).to_owned())
+            tags.contains(&number(entry)).then(|| OsStr::from_bytes(name).to_owned())
         };
         Some(entries.iter().filter_map(name).collect())
     };

@@ -142,3 +142,38 @@ fn an_event_has_the_name_that_its_task_had_then() {
         );
     }
 }
+
+/// A file without such events has no name but the last one; it says that it is, whoever wrote it.
+#[test]
+fn names_that_are_the_last_ones_are_said_to_be() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc, Need::Tool("trace-cmd")]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::compile("last_name", RENAMED);
+    let [of_kymo, of_peer, with_changes] = ["k.dat", "t.dat", "c.dat"].map(|n| w.file(n));
+    let call = ["-e", "syscalls:sys_enter_getppid"];
+    let _ = run(KYMO, [&["trace", "-o", &of_kymo], &call[..], &["--", w.arg()]].concat()).success();
+    let peer = ["record", "-q", "-o", &of_peer, "-e", "syscalls:sys_enter_getppid", "-F", w.arg()];
+    let _ = run("trace-cmd", peer).success();
+    let changes = ["-e", "task:task_rename", "--", w.arg()];
+    let _ = run(KYMO, [&["trace", "-o", &with_changes], &call[..], &changes].concat()).success();
+    for (file, names, is_noted) in [
+        (&of_kymo, ["third"; 3], true),
+        (&of_peer, ["third"; 3], true),
+        (&with_changes, ["last_name", "second", "third"], false),
+    ] {
+        let out = run(KYMO, ["script", "--json", "-i", file]).success();
+        let events = out.stdout.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+        let is_call = |e: &Value| e["event"].as_str().is_some_and(|n| n.ends_with("getppid"));
+        let comms: Vec<String> =
+            events.filter(is_call).map(|e| e["comm"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(comms, names, "{}", out.stdout);
+        let note = "the name of 1 task is from the end of the recording";
+        let text = run(KYMO, ["script", "-i", file]).success();
+        assert_eq!(text.stderr.contains(note), is_noted, "{}", text.stderr);
+        // It takes nothing from the rest.
+        let strict = run(KYMO, ["script", "--strict", "-i", file]);
+        assert_eq!(strict.status, 0, "{}", strict.stderr);
+    }
+}

@@ -184,14 +184,23 @@ impl<'a> PathCollector<'a> {
             Some(key) => key,
             None => {
                 let (comm, pid) = (task.comm().to_vec(), task.info.pid);
-                let new = PathTask { comm, tid: task.tid, pid, seen: (time, time) };
+                let new = PathTask {
+                    comm,
+                    tid: task.tid,
+                    pid,
+                    seen: (time, time),
+                    ..PathTask::default()
+                };
                 let key = self.history.add_task(new)?;
                 self.slot(id)?.key = Some(key);
                 key
             }
         };
-        let seen = &mut self.history.task_mut(key)?.seen;
-        seen.1 = seen.1.max(time);
+        let known = self.history.task_mut(key)?;
+        known.seen.1 = known.seen.1.max(time);
+        if known.comm != task.comm() {
+            known.rename(task.comm());
+        }
         Some(key)
     }
 
@@ -435,7 +444,7 @@ impl<'a> PathCollector<'a> {
     fn rename(&mut self, key: Option<PathTaskId>, id: TaskId, machine: &TaskMachine) {
         let told = machine.tasks.get(id);
         if let (Some(task), Some(told)) = (key.and_then(|k| self.history.task_mut(k)), told) {
-            task.comm = told.comm().to_vec();
+            task.rename(told.comm());
             task.pid = told.info.pid.or(task.pid);
         }
     }
@@ -503,7 +512,7 @@ impl<'a> PathCollector<'a> {
         let fits = |key: PathTaskId, task: &PathTask| match target {
             PathTarget::Thread(tid) => task.tid == *tid,
             PathTarget::Process(pid) => task.tid == *pid || task.pid == Some(*pid),
-            PathTarget::Comm(comm) => task.comm == comm.as_bytes(),
+            PathTarget::Comm(comm) => task.had_name(comm.as_bytes()),
             PathTarget::Command(_) => command.is_some_and(|(_, of)| of == key),
             PathTarget::Busiest(without) => task.pid != Some(*without),
             PathTarget::Spans(..) => false,

@@ -15,12 +15,35 @@ pub struct PathTaskId(pub u32);
 pub struct PathTask {
     /// Name, the last that it had.
     pub comm: Vec<u8>,
+    /// Names that it had before, while it was seen.
+    pub old_comms: Vec<Vec<u8>>,
     /// Thread.
     pub tid: u32,
     /// Its process, where known.
     pub pid: Option<u32>,
     /// Its first and last moment in the recording.
     pub seen: (u64, u64),
+}
+
+/// Names of one task that are kept.
+const MOST_NAMES: usize = 16;
+
+impl PathTask {
+    /// Takes another name.
+    pub(super) fn rename(&mut self, comm: &[u8]) {
+        if self.comm == comm {
+            return;
+        }
+        let before = std::mem::replace(&mut self.comm, comm.to_vec());
+        if !before.is_empty() && self.old_comms.len() < MOST_NAMES {
+            self.old_comms.push(before);
+        }
+    }
+
+    /// Whether it has, or had, a name.
+    pub(super) fn had_name(&self, comm: &[u8]) -> bool {
+        self.comm == comm || self.old_comms.iter().any(|old| old == comm)
+    }
 }
 
 /// Kind of the time of a path segment.

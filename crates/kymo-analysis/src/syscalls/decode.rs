@@ -7,6 +7,8 @@ use kymo_events::{
 use kymo_model::{Note, NoteKind, counted};
 use rustc_hash::FxHashMap;
 
+use super::thread_abi::ThreadAbis;
+
 /// Number of a call among those met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u32);
@@ -59,38 +61,13 @@ const MOST_CALLS: usize = 4096;
 pub const COMPAT_CALLS: i64 = 1 << 32;
 
 /// Number of a call among those of both ABIs.
-fn number_of(number: i64, event: &RecordedEvent<'_>) -> i64 {
+fn number_of(number: i64, is_32_bit: Option<bool>) -> i64 {
     // Programs of x32 have addresses of 32 bits, and a bit in the numbers of their calls.
     let is_x32 = number & 0x4000_0000 != 0;
-    match is_x32 || event.is_of_32_bit_program() != Some(true) {
+    match is_x32 || is_32_bit != Some(true) {
         true => number,
         // Invalid numbers have a sign.
         false => COMPAT_CALLS + i64::from(number as u32),
-    }
-}
-
-fn note_width(
-    widths: &mut FxHashMap<u32, (u32, bool)>,
-    event: &RecordedEvent<'_>,
-    words: &[u64; 6],
-) {
-    let Some(tid) = event.task().tid else { return };
-    if widths.len() >= MOST_THREADS && !widths.contains_key(&tid) {
-        return;
-    }
-    let (calls, is_wide) = widths.entry(tid).or_default();
-    *calls = calls.saturating_add(1);
-    *is_wide |= words.iter().any(|word| *word > u64::from(u32::MAX));
-}
-
-/// A thread that executes another program: what its calls were before tells nothing of that one.
-fn forget_width(
-    widths: &mut FxHashMap<u32, (u32, bool)>,
-    event: &RecordedEvent<'_>,
-    ended: Option<&str>,
-) {
-    if let (Some("execve" | "execveat"), Some(tid)) = (ended, event.task().tid) {
-        widths.remove(&tid);
     }
 }
 
@@ -109,15 +86,9 @@ pub struct SyscallDecoder {
     has_arguments: bool,
     /// Events that lack a field, or end before it.
     pub malformed: u64,
-    /// Threads without a mapping that shows whether they are of 32 bits: entries of calls so far,
-    /// and whether an argument was wider.
-    widths: FxHashMap<u32, (u32, bool)>,
+    /// Threads without a mapping that shows whether they are of 32 bits.
+    abis: ThreadAbis,
 }
-
-/// Entries of calls after which a program of 64 bits has had an address in a register.
-const TELLING_CALLS: u32 = 24;
-/// Threads whose arguments are compared at most.
-const MOST_THREADS: usize = 1 << 16;
 
 impl SyscallDecoder {
     /// `name_of` names a call by its number.
@@ -131,7 +102,7 @@ impl SyscallDecoder {
             has_raw: false,
             has_arguments: true,
             malformed: 0,
-            widths: FxHashMap::default(),
+            abis: ThreadAbis::new(name_of(59) == Some("execve")),
         }
     }
 
@@ -149,8 +120,7 @@ impl SyscallDecoder {
     /// Note on threads that may be of programs of 32 bits, whose numbers name other calls: the
     /// recording does not tell, and no argument of theirs was wider.
     pub fn width_note(&self) -> Option<Note> {
-        let narrow = |(calls, is_wide): &&(u32, bool)| *calls >= TELLING_CALLS && !is_wide;
-        let threads = self.widths.values().filter(narrow).count() as u64;
+        let threads = self.abis.doubtful();
         // Where numbers have no names none is wrong.
         if threads == 0 || (self.name_of)(0).is_none() {
             return None;
@@ -162,6 +132,11 @@ impl SyscallDecoder {
         );
         let advice = "`kymo trace -- COMMAND` and `kymo syscalls record` tell such programs";
         Some(Note::doubt(NoteKind::Abi, fact, Some(advice.to_owned())))
+    }
+
+    /// Whether the program of a call is one of 32 bits, where the recording tells.
+    pub fn is_of_32_bit_program(&self, event: &RecordedEvent<'_>) -> Option<bool> {
+        event.is_of_32_bit_program().or_else(|| self.abis.of(event.task().tid))
     }
 
     /// The event, if it is of a system call.
@@ -180,19 +155,23 @@ impl SyscallDecoder {
                 if self.has_arguments {
                     fields.read_array(*args, arguments.words.len(), &mut arguments.words);
                 }
-                if self.has_arguments && event.is_of_32_bit_program().is_none() {
-                    note_width(&mut self.widths, event, &arguments.words);
-                }
-                let number = fields.read_integer(id).map(|n| number_of(n, event));
-                number.map(|n| SyscallEvent::Enter(self.numbered(n), arguments))
+                fields.read_integer(id).map(|number| {
+                    let words = self.has_arguments.then_some(&arguments.words);
+                    let is_32_bit = event
+                        .is_of_32_bit_program()
+                        .or_else(|| self.abis.enter(event.task().tid, number, words));
+                    SyscallEvent::Enter(self.numbered(number_of(number, is_32_bit)), arguments)
+                })
             }
             EventPlan::RawExit { id, ret } => {
                 self.has_raw = true;
                 let ends = fields.read_integer(id).zip(fields.read_integer(ret));
-                if let Some((number, 0)) = ends {
-                    forget_width(&mut self.widths, event, (self.name_of)(number));
-                }
-                ends.map(|(n, ret)| SyscallEvent::Exit(self.numbered(number_of(n, event)), ret))
+                ends.map(|(number, ret)| {
+                    let is_32_bit = event
+                        .is_of_32_bit_program()
+                        .or_else(|| self.abis.exit(event.task().tid, number, ret));
+                    SyscallEvent::Exit(self.numbered(number_of(number, is_32_bit)), ret)
+                })
             }
             EventPlan::Enter { .. } | EventPlan::Exit { .. } if self.has_raw => return None,
             EventPlan::Enter { call, args } => {

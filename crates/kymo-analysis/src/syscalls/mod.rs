@@ -11,6 +11,7 @@ mod count;
 mod decode;
 mod notes;
 mod stats;
+mod thread_abi;
 
 pub use answers::CallNames;
 pub(crate) use answers::schemas;

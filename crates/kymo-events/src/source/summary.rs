@@ -250,6 +250,9 @@ pub fn notes_on_timeline(timeline: &Timeline, stats: &Stats) -> Vec<Note> {
     if let (Some(programs), Some(stats)) = (timeline.programs(), &stats.programs) {
         add(programs.name(), notes_on_ctf(programs, stats));
     }
+    for what in timeline.left_out() {
+        all.note(NoteKind::Damaged, format!("left out: {what}"), None);
+    }
     agreement(timeline, &mut all);
     if timeline.undoes_corrections() {
         let fact = "times of a trace.dat that asks for corrections are shown without them";
@@ -303,6 +306,7 @@ pub fn is_damaged(timeline: &Timeline, stats: &Stats) -> bool {
     let mut programs = timeline.programs().into_iter().zip(&stats.programs);
     kernels.any(|(data, s)| is_trace_dat_damaged(data, s))
         || programs.any(|(traces, s)| is_ctf_damaged(traces, s))
+        || !timeline.left_out().is_empty()
 }
 
 /// Notes on what can make a result of the recording wrong.

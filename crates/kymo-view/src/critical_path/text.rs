@@ -71,7 +71,7 @@ impl PathView<'_> {
     fn write_durations(&self, out: &mut dyn Write, spans: &SpanStats) -> io::Result<()> {
         let (micro, nano) = (TimeUnits::default(), TimeUnits { nanos: true });
         let (slowest, begin) = spans.spans.max.unwrap_or_default();
-        let quantile = |share| spans.spans.histogram.quantile(share).unwrap_or(0).min(slowest);
+        let quantile = |share| spans.spans.quantile(share).unwrap_or(0);
         writeln!(
             out,
             "\n {} took {} ms (slowest {} ms, p99 {} ms, p50 {} ms). The cause is unknown: \
@@ -101,7 +101,7 @@ impl PathView<'_> {
                 spans.spans.count,
                 Millis(total, micro),
                 Millis(spans.spans.max.map_or(0, |m| m.0), micro),
-                Millis(spans.spans.histogram.quantile(0.5).unwrap_or(0), micro),
+                Millis(spans.spans.quantile(0.5).unwrap_or(0), micro),
             ),
             (None, paths) => {
                 let who = paths.first().map_or_else(String::new, |p| self.who(p.task));

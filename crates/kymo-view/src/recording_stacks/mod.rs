@@ -17,7 +17,7 @@ use kymo_analysis::payload_weights::PayloadWeights;
 use kymo_analysis::profile::{LoadOptions, Profile, ProfileError, SampleLabels, has_chains};
 use kymo_events::{EventPass, EventSource, ReadSummary, RecordedEvent, SourceError, TeedBatches};
 use kymo_files::perfdata::{Entry, PerfData};
-use kymo_model::{Note, NoteKind, Sample};
+use kymo_model::{Note, NoteKind, Sample, UntrustedText};
 
 use crate::Ledger;
 use crate::stacks::Stacks;
@@ -40,7 +40,7 @@ pub enum StackError {
     TaskTimes(#[from] TaskTimesError),
     #[error("--weight: no event of the recording has a field {0} that is a number")]
     NoField(String),
-    #[error("-e: this format holds one event, and weights cannot be added up: {0}")]
+    #[error("-e: this format holds one event, and weights cannot be added up: {}", UntrustedText::new(.0).to_text())]
     SeveralEvents(String),
 }
 

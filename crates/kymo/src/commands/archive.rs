@@ -19,6 +19,7 @@ use kymo_symbols::{BuildIdDirectory, Finder, ResolverOptions};
 
 use super::hit_binaries::hit_binaries;
 use crate::args::symbols::DebuginfodArgs;
+use crate::exit;
 
 /// Flags of `kymo archive`.
 #[derive(clap::Args)]
@@ -62,11 +63,14 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let directory = BuildIdDirectory::of_user()
         .context("there is no build-id cache: HOME is not set, or buildid.dir is /dev/null")?;
     let cache = BuildIdCache::new(directory);
-    if args.unpack { unpack_archive(&args, &cache) } else { pack(&args, &cache) }
-        .map(|()| ExitCode::SUCCESS)
+    if args.unpack {
+        unpack_archive(&args, &cache).map(|()| ExitCode::SUCCESS)
+    } else {
+        pack(&args, &cache)
+    }
 }
 
-fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
+fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<ExitCode> {
     let recording = args.file.clone().unwrap_or_else(PerfData::default_path);
     let excluded = match &args.exclude_buildids {
         Some(path) => fs::read_to_string(path).with_context(|| path.display().to_string())?,
@@ -116,7 +120,7 @@ fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
         name.display(),
         name.display()
     );
-    Ok(())
+    Ok(exit::of_description(&file))
 }
 
 /// The recording and the archive of its binaries in one, whose name is given.

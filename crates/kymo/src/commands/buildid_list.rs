@@ -54,8 +54,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     } else {
         let path = args.input.clone().unwrap_or_else(super::default_recording);
-        let mut file = PerfData::open(&path)?;
-        let hit = if args.with_hits { Some(hit_binaries(&mut file, &path)?) } else { None };
+        let (file, hit) = if args.with_hits {
+            let mut file = PerfData::open(&path)?;
+            let hit = hit_binaries(&mut file, &path)?;
+            (file, Some(hit))
+        } else {
+            (super::open_description(&path)?, None)
+        };
         for entry in &file.features().build_ids {
             if hit.as_ref().is_none_or(|hit| hit.contains(entry.path())) {
                 let path = UntrustedText::new(&entry.filename).to_text();

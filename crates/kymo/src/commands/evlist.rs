@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.input.clone().unwrap_or_else(super::default_recording);
-    let file = PerfData::open(&path)?;
+    let file = super::open_description(&path)?;
     crate::screen::page();
     let mut out = std::io::BufWriter::new(crate::streams::stdout().lock());
     if args.group {

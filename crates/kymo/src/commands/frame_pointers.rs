@@ -9,7 +9,7 @@ use kymo_kernel::proc_maps;
 use kymo_kernel::process::program_of;
 use kymo_kernel::system::SystemRoot;
 use kymo_record::Target;
-use kymo_symbols::unwind::{frame_pointers, needed_libraries};
+use kymo_symbols::unwind::{frame_pointers, library_directories, needed_libraries};
 
 /// Share of functions that keep them, from which stacks are complete: of a Rust program nine in
 /// ten are of the standard library, which keeps them, and the others are what is recorded.
@@ -82,8 +82,10 @@ fn is_of_all(library: &Path) -> bool {
 /// Libraries that a program is linked with, where they are found.
 fn libraries_of(program: &Path) -> Vec<PathBuf> {
     let own = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let directories: Vec<PathBuf> =
-        std::env::split_paths(&own).chain(DIRECTORIES.map(PathBuf::from)).collect();
+    let directories: Vec<PathBuf> = std::env::split_paths(&own)
+        .chain(library_directories(program))
+        .chain(DIRECTORIES.map(PathBuf::from))
+        .collect();
     let find = |name: &OsStr| directories.iter().map(|d| d.join(name)).find(|path| path.is_file());
     let names = needed_libraries(program).into_iter();
     names.filter_map(|name| find(&name)).filter(|path| !is_of_all(path)).collect()

@@ -61,12 +61,13 @@ pub(crate) mod version;
 pub(crate) mod view;
 pub(crate) mod why;
 
+use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kymo_files::perfdata::PerfData;
+use kymo_files::perfdata::{PerfData, RecordOrder};
 use kymo_kernel::process::SpawnError;
 use kymo_record::RecordError;
 use kymo_record::count::CountError;
@@ -79,6 +80,16 @@ pub(crate) fn default_recording() -> PathBuf {
     let path = PerfData::default_path();
     let other = PathBuf::from("trace.dat");
     if path.as_os_str() != "-" && !path.exists() && other.exists() { other } else { path }
+}
+
+/// Opens a recording whose events and sections are wanted alone. Those of a pipe are among its
+/// records, which are all read.
+pub(crate) fn open_description(path: &Path) -> anyhow::Result<PerfData> {
+    let mut file = PerfData::open(path)?;
+    if file.is_pipe() {
+        file.for_each_batch(RecordOrder::File, &mut |_| ControlFlow::Continue(()))?;
+    }
+    Ok(file)
 }
 
 /// Time of the last change of a recording's bytes, which perf uses as the time of the recording.

@@ -148,6 +148,10 @@ pub(crate) struct Args {
 const TRUST_LINES: usize = 5;
 
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    ensure!(
+        args.output.as_ref().is_none_or(|path| path.as_os_str() != "-"),
+        "-o -: the recording is read again for the result; `kymo record -o -` writes one to a pipe"
+    );
     if let Some(page) = args.output.clone().filter(|path| args.view && is_page(path)) {
         ensure!(!page.exists(), "{} already exists", page.display());
         let scratch = ScratchDirectory::new(true)?;
@@ -420,7 +424,8 @@ fn show(
         }
         (_, Some(CountedWaits::Events(table))) => of_events(&source, *table, &selection, &mut run),
         _ => {
-            let span = source.span()?.and_then(|(from, to)| cut(&selection, from, to));
+            let span = source.span()?.or(profile.as_ref().and_then(|profile| profile.span));
+            let span = span.and_then(|(from, to)| cut(&selection, from, to));
             if let (Some((from, to)), true) = (span, args.input.is_some()) {
                 run.elapsed = Duration::from_nanos(to.saturating_sub(from));
             }

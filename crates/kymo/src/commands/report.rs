@@ -247,7 +247,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut out = tables(color);
         write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
         out.flush()?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(exit::of_description(&file));
     }
     if args.stats || args.tasks || args.mmaps {
         let mut out = tables(color);

@@ -335,6 +335,12 @@ impl Ctf {
     }
 }
 
+/// What directories below one were meant to be traces and are none, and why.
+pub(crate) fn unreadable_traces(directory: &Path) -> Vec<String> {
+    let broken = directory::traces(directory).broken;
+    broken.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect()
+}
+
 /// Why a directory that holds no readable trace was meant to be one; nothing if it was not.
 pub(crate) fn why_unreadable(directory: &Path) -> Option<String> {
     let found = directory::traces(directory);

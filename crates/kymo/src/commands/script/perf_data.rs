@@ -24,12 +24,12 @@ use kymo_view::recording_header::write_header;
 use kymo_view::trust::{note_symbols, note_unwinding};
 
 use super::{Args, frame_addresses, output};
-use crate::commands::captured_on;
+use crate::commands::{captured_on, open_description};
 use crate::exit;
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let fields = FieldSpec::parse(&args.fields)?;
-    let mut data = PerfData::open(path)?;
+    let mut data = if args.header_only { open_description(path)? } else { PerfData::open(path)? };
     if args.no_merge_callchains {
         data.keep_deferred_chains();
     }
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
         write_header(&mut text, &data, captured_on(path).as_deref(), args.show_info)?;
         output::write(&text)?;
         if args.header_only {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(exit::of_description(&data));
         }
     }
     let order = if args.dump_raw_trace { RecordOrder::File } else { RecordOrder::Time };

@@ -104,6 +104,8 @@ pub(super) fn count_format(separator: Option<&str>, json: bool, no_big_num: bool
 /// Returns the target of the output.
 pub(super) fn output_target(args: &Args) -> OutputTarget {
     match (&args.output, args.log_fd) {
+        // As perf takes it.
+        (Some(path), _) if path.as_os_str() == "-" => OutputTarget::Stderr,
         (Some(path), _) => OutputTarget::File { path: path.clone(), append: args.append },
         (None, Some(fd)) => OutputTarget::Descriptor(fd),
         (None, None) => OutputTarget::Stderr,

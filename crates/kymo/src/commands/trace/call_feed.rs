@@ -85,7 +85,8 @@ impl<'a> CallFeed<'a> {
             Some(SyscallEvent::Enter(call, arguments)) => {
                 let texts = arguments.texts.into_iter().map(|(n, text)| (n, text.into_bytes()));
                 if let Some(number) = self.number(call) {
-                    lines.inspector_mut().note_word_size(tid, event.is_of_32_bit_program());
+                    let is_32_bit = self.decoder.is_of_32_bit_program(event);
+                    lines.inspector_mut().note_word_size(tid, is_32_bit);
                     lines.recorded_entry((tid, time), number, arguments.words, texts.collect());
                 }
             }

@@ -85,6 +85,12 @@ impl OutArgs {
 
     fn output(&self) -> anyhow::Result<TraceOutput> {
         let output = self.output.clone().unwrap_or_else(|| "trace.dat".into());
+        if output == "-" {
+            bail!(
+                "-o -: a trace.dat cannot be written to a pipe; -o FILE, or `kymo record -o -` for \
+                 a perf.data"
+            );
+        }
         let Some(address) = output.to_str().and_then(|o| o.strip_prefix("tcp://")) else {
             if self.secret_file.is_some() {
                 bail!("--secret-file is for -o tcp://HOST:PORT");
