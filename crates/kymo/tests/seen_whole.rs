@@ -1,0 +1,217 @@
+//! What a command could not see is told: parts of a directory that are left out, sections that are
+//! cut off, counts of groups. What comes through a pipe is what the file has.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::Path;
+
+use kymo_testkit::{Need, Outcome, Peer, TracingState, Workload, perf, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A directory with a good trace and something else that is named as a recording: the good one is
+/// shown, the other is named.
+#[test]
+fn a_directory_tells_what_it_leaves_out() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let place = tempfile::tempdir().unwrap();
+    let good = place.path().join("good.dat");
+    let record = ["trace", "-q", "-o", text(&good), "-e", "sched:sched_process_exit", "--", "true"];
+    let _ = kymo(&record).success();
+    let data = place.path().join("own.data");
+    let _ = kymo(&["record", "-q", "-e", "cpu-clock", "-o", text(&data), "--", "true"]).success();
+    let alone = kymo(&["script", "-i", text(&good)]).success().stdout;
+    let others: [(&str, Vec<u8>, &str); 5] = [
+        ("empty.dat", Vec::new(), "empty.dat: the file is empty"),
+        ("garbage.dat", b"no recording".to_vec(), "garbage.dat: it is not a recording"),
+        (
+            "perf.data.old",
+            std::fs::read(&data).unwrap(),
+            "perf.data.old: a perf.data is read alone",
+        ),
+        ("ctf/metadata", Vec::new(), "ctf"),
+        ("ctf/metadata", b"garbage\n".to_vec(), "ctf"),
+    ];
+    for (number, (name, bytes, told)) in others.into_iter().enumerate() {
+        let both = place.path().join(format!("both{number}"));
+        let other = both.join(name);
+        std::fs::create_dir_all(other.parent().unwrap()).unwrap();
+        std::fs::copy(&good, both.join("good.dat")).unwrap();
+        std::fs::write(&other, bytes).unwrap();
+        for command in [&["script"][..], &["sched", "latency"], &["sql", "--json"]] {
+            let path = text(&both);
+            let args = match command {
+                ["sql", ..] => [command, &[path, "SELECT count(*) FROM ftrace_event"]].concat(),
+                command => [command, &["-i", path]].concat(),
+            };
+            let out = kymo(&args);
+            let all = out.stdout.clone() + &out.stderr;
+            assert_eq!(out.status, 1, "{args:?}: {all}");
+            assert!(all.contains("left out: ") && all.contains(told), "{args:?}: {all}");
+        }
+        let shown = kymo(&["script", "-i", text(&both)]).stdout;
+        let exits = |text: &str| text.matches("sched_process_exit").count();
+        assert_eq!(exits(&shown), exits(&alone), "{shown}");
+    }
+}
+
+/// A file named `-` is not standard input.
+#[test]
+fn a_file_of_that_name_is_not_standard_input() {
+    if !require(&[Need::PerfEvents]) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let in_place =
+        |line: &str| run("sh", ["-c", &format!("cd \"$1\" && {line}"), KYMO, text(place.path())]);
+    let _ = in_place("\"$0\" record -q -e cpu-clock -o p.data -- true").success();
+    std::fs::write(place.path().join("-"), "not a recording").unwrap();
+    let shown = in_place("\"$0\" script -i p.data").success().stdout;
+    for read in ["script -i -", "report -i - --stats", "evlist -i -"] {
+        let _ = in_place(&format!("cat p.data | \"$0\" {read}")).success();
+    }
+    assert_eq!(in_place("cat p.data | \"$0\" script -i -").success().stdout, shown);
+    // Nor is one made.
+    std::fs::remove_file(place.path().join("-")).unwrap();
+    for refused in ["trace -o - -e sched:sched_switch -- true", "profile -o - -- true"] {
+        let out = in_place(&format!("\"$0\" {refused}")).failure();
+        assert!(out.stderr.contains("-o -: "), "{}", out.stderr);
+    }
+    let counts = in_place("\"$0\" stat -x, -e page-faults -o - -- true").success();
+    assert!(counts.stderr.contains(",page-faults"), "{counts:?}");
+    assert!(!place.path().join("-").exists());
+}
+
+/// The events and sections of a pipe are among its records.
+#[test]
+fn a_pipe_is_described_as_its_file_is() {
+    if !require(&[Need::PerfEvents]) {
+        return;
+    }
+    let work = Workload::spin();
+    let data = work.file("pipe.data");
+    let record =
+        ["-c", "\"$0\" record -q -e cpu-clock -o - -- \"$1\" > \"$2\"", KYMO, work.arg(), &data];
+    let _ = run("sh", record).success();
+    for command in ["evlist", "buildid-list", "script --header-only", "report --header-only"] {
+        let line = format!("cat \"$1\" | \"$0\" {command} -i -");
+        let piped = run("sh", ["-c", &line, KYMO, &data]).success().stdout;
+        let args: Vec<&str> = command.split(' ').chain(["-i", &data]).collect();
+        let file = kymo(&args).success().stdout;
+        // When it was captured is known of a file alone.
+        let lines = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| !line.contains("captured on"));
+            lines.map(str::to_owned).collect()
+        };
+        assert_eq!(lines(&piped), lines(&file), "{command}");
+        assert!(!piped.is_empty(), "{command}");
+    }
+    // How long it took, too.
+    let elapsed = |out: Outcome| {
+        let json: Value = serde_json::from_str(&out.success().stdout).unwrap();
+        json["elapsed_ns"].as_u64().unwrap()
+    };
+    let piped = ["-c", "cat \"$1\" | \"$0\" profile --json -i -", KYMO, &data];
+    assert_eq!(elapsed(run("sh", piped)), elapsed(kymo(&["profile", "--json", "-i", &data])));
+}
+
+/// Sections at the end of a file that is cut are told by all that show or pack them.
+#[test]
+fn sections_that_are_cut_off_are_told() {
+    if !require(&[Need::PerfEvents]) {
+        return;
+    }
+    let work = Workload::spin();
+    let data = work.file("whole.data");
+    let _ = kymo(&["record", "-q", "-e", "cpu-clock", "-o", &data, "--", work.arg()]).success();
+    let bytes = std::fs::read(&data).unwrap();
+    let cut = work.file("cut.data");
+    std::fs::write(&cut, &bytes[..bytes.len() - 40]).unwrap();
+    for args in [
+        &["script", "--header-only"][..],
+        &["report", "--header-only"],
+        &["evlist"],
+        &["buildid-list"],
+    ] {
+        let out = kymo(&[args, &["-i", &cut]].concat()).expect_status(1);
+        let all = out.stdout + &out.stderr;
+        assert!(all.contains("damaged"), "{args:?}: {all}");
+    }
+}
+
+/// A sample of a group's leader holds the counts of all its events: each is a row, with what it has
+/// counted since the sample before, as perf and `script` show it.
+#[test]
+fn counts_of_a_sampled_group_are_rows() {
+    if !require(&[Need::PerfEvents, Need::Perf]) {
+        return;
+    }
+    let work = Workload::spin();
+    let data = work.file("group.data");
+    let group = "{cpu-clock,task-clock,page-faults}:S";
+    let recorded = perf(["record", "-q", "-c", "1000000", "-e", group, "-o", &data, work.arg()]);
+    if recorded.status != 0 {
+        println!("SKIPPED: this kernel does not sample a group: {}", recorded.stderr);
+        return;
+    }
+    let query = "SELECT event, period FROM perf_sample";
+    let rows = kymo(&["sql", "--json", &data, query]).success().stdout;
+    let mut own: Vec<(String, u64)> = rows
+        .lines()
+        .map(|line| {
+            let row: Value = serde_json::from_str(line).unwrap();
+            (row["event"].as_str().unwrap().to_owned(), row["period"].as_u64().unwrap())
+        })
+        .collect();
+    let shown = Peer::installed("perf").run(["script", "-i", &data, "-F", "period,event"]);
+    let mut expected: Vec<(String, u64)> = shown
+        .success()
+        .stdout
+        .lines()
+        .map(|line| {
+            let mut words = line.split_whitespace();
+            let period = words.next().unwrap().parse().unwrap();
+            (words.next().unwrap().trim_end_matches(':').to_owned(), period)
+        })
+        .collect();
+    own.sort();
+    expected.sort();
+    assert_eq!(own, expected);
+    assert!(own.iter().any(|(event, _)| event.contains("task-clock")), "{own:?}");
+}
+
+/// A task is found by each name that it had.
+#[test]
+fn why_finds_a_task_by_a_name_that_it_had() {
+    const RENAMES: &str = r#"
+        #include <sys/prctl.h>
+        #include <unistd.h>
+        int main(void) {
+            for (int n = 0; n < 3; n++) usleep(2000);
+            prctl(PR_SET_NAME, "second");
+            for (int n = 0; n < 3; n++) usleep(2000);
+            return 0;
+        }
+    "#;
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let work = Workload::compile("first", RENAMES);
+    let data = work.file("why.data");
+    let _ = kymo(&["offcpu", "record", "-q", "-o", &data, "--", work.arg()]).success();
+    for name in ["first", "second"] {
+        let out = kymo(&["why", "-i", &data, "--comm", name]).success();
+        assert!(out.stdout.contains(" took "), "{name}: {}", out.stdout);
+    }
+}
