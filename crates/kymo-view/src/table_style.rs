@@ -14,7 +14,7 @@ pub enum TableStyle {
 }
 
 /// Columns of the narrowest screen that has room for all columns of a table in kymo's layout.
-pub(crate) const WIDE: usize = 120;
+pub(crate) const WIDE: usize = 134;
 
 /// Writes titles, a rule and rows without the blanks that fill the last column.
 pub(crate) fn write_trimmed(

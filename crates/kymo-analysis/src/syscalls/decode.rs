@@ -83,7 +83,7 @@ fn note_width(
     *is_wide |= words.iter().any(|word| *word > u64::from(u32::MAX));
 }
 
-/// A thread that executes another program: what its calls were before tells nothing of that one.
+/// Forgets the earlier calls of a thread that executes another program, which may have another ABI.
 fn forget_width(
     widths: &mut FxHashMap<u32, (u32, bool)>,
     event: &RecordedEvent<'_>,
