@@ -118,7 +118,8 @@ fn tools_answer_what_the_commands_say() {
         rows
     };
     let is = |name: &str, format: &str| (name.to_owned(), format.to_owned());
-    let sessions = ["kymo-programs", "kymo-session", "lttng-ust"].map(|name| is(name, "CTF"));
+    let sessions =
+        [is("kymo-programs", "CTF"), is("kymo-session", "session"), is("lttng-ust", "CTF")];
     assert_eq!(formats("../../ctf/x86_64"), sessions);
     assert_eq!(formats("../../ctf/x86_64/lttng-ust"), [is(".", "CTF")]);
     assert_eq!(formats("../../ctf-2/x86_64/lttng-ust"), [is(".", "CTF")]);
