@@ -71,10 +71,8 @@ impl<'a> ProbeResolver<'a> {
     ) -> Result<ProbeResolver<'a>, PlanError> {
         match files {
             Ok(files) => Ok(ProbeResolver::Binary(Box::new(ProbedBinary::load(files)?))),
-            Err(BinaryError::NoVmlinux { release, looked }) => {
-                let missing =
-                    BinaryError::NoVmlinux { release: release.clone(), looked: looked.clone() };
-                ProbeResolver::by_symbols(missing)
+            Err(BinaryError::NoVmlinux { release }) => {
+                ProbeResolver::by_symbols(BinaryError::NoVmlinux { release: release.clone() })
             }
             Err(BinaryError::NoModule { name, release }) => {
                 let missing =

@@ -129,6 +129,26 @@ impl TextLayout<'_> {
         self.write_line(out, |out, c| out.write_all("-".repeat(c.width).as_bytes()))
     }
 
+    /// Writes one rule below all titles.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_rule(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = |column: &TextColumn<'_>| column.before.len() + column.width;
+        let columns: usize = self.columns.iter().map(width).sum();
+        let gaps = self.gap.len() * self.columns.len().saturating_sub(1);
+        writeln!(out, "{}{}", self.indent, "-".repeat(columns + gaps))
+    }
+
+    /// Writes the titles and a rule below them.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_ruled_head(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.write_head(out)?;
+        self.write_rule(out)
+    }
+
     /// Writes a row.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use kymo_view::TableStyle;
+
 /// Name under which the program was called, which selects the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CalledName {
@@ -34,6 +36,11 @@ impl CalledName {
             CalledName::Strace => "strace",
             _ => "kymo",
         }
+    }
+
+    /// Layout of tables that perf prints, too.
+    pub(crate) fn table_style(self) -> TableStyle {
+        if self == CalledName::Perf { TableStyle::Perf } else { TableStyle::Kymo }
     }
 
     /// The line that names the version, as scripts look for it in that program's output: a

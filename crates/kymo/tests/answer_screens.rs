@@ -21,14 +21,18 @@ const ANSWERS: [(&[&str], &[&[&str]]); 8] = [
     (&["offcpu", "record"], &[&["offcpu", "report"], &["profile"]]),
     (&["why", "record"], &[&["why", "--comm", "dd"]]),
     (&["lock", "record"], &[&["lock", "report"], &["lock", "contention"]]),
-    (&["kmem", "record"], &[&["kmem", "stat"], &["kmem", "pagealloc"]]),
+    (
+        &["kmem", "record"],
+        &[&["kmem", "stat"], &["kmem", "stat", "--caller"], &["kmem", "pagealloc"]],
+    ),
     (&["kwork", "record"], &[&["kwork", "report"], &["kwork", "latency"], &["kwork", "top"]]),
     (&["io", "record"], &[&["io", "latency"], &["io", "top"]]),
     (&["syscalls", "record"], &[&["syscalls", "report"]]),
 ];
 
 /// Answers whose first screen is limited.
-const LIMITED: [&str; 7] = ["profile", "why", "offcpu", "lock", "io", "sched", "syscalls"];
+const LIMITED: [&str; 9] =
+    ["profile", "why", "offcpu", "lock", "io", "sched", "syscalls", "kmem", "kwork"];
 
 /// Lines of a result on a terminal of 100 columns, without the ledger, whose length depends on
 /// the machine.
@@ -120,7 +124,13 @@ fn a_terminal_shows_the_worst_rows() {
     let record = format!("export LOAD={LOAD:?}; kymo sched record -q -o {file} -- sh -c \"$LOAD\"");
     assert!(shell(here, &record).status.success());
     let all = run(KYMO, ["sched", "latency", "-p", "-i", &file]).success().stdout;
-    let rows = |text: &str| text.lines().filter(|l| l.contains("| avg:")).count();
+    // A task is `name:number`, or `name:(number)`; three numbers with a point follow.
+    let is_row = |line: &&str| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        cells.iter().any(|cell| cell.contains(':'))
+            && cells.iter().rev().take(4).filter(|cell| cell.parse::<f64>().is_ok()).count() == 4
+    };
+    let rows = |text: &str| text.lines().filter(is_row).count();
     let command = format!("script -qec 'kymo sched latency -p -i {file}' /dev/null");
     let shown = String::from_utf8(shell(here, &command).stdout).unwrap();
     assert!(rows(&all) > 20 && rows(&shown) == 20, "{shown}");

@@ -107,6 +107,27 @@ fn tools_answer_what_the_commands_say() {
     assert_eq!(named("sched.data")["format"], "perf.data");
     assert!(all["rows"].as_array().unwrap().iter().all(|row| row["name"] != "fp.script.txt"));
 
+    // Sessions and traces are recordings, and so is the directory of one; one that has some further
+    // below, beside other files, is not.
+    let mut formats = |directory: &str| -> Vec<(String, String)> {
+        let answer = server.call("recordings", &json!({"directory": directory})).unwrap();
+        let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
+        let rows = answer["rows"].as_array().unwrap().iter();
+        let mut rows: Vec<_> = rows.map(|row| (text(row, "name"), text(row, "format"))).collect();
+        rows.sort();
+        rows
+    };
+    let is = |name: &str, format: &str| (name.to_owned(), format.to_owned());
+    let sessions =
+        [is("kymo-programs", "CTF"), is("kymo-session", "session"), is("lttng-ust", "CTF")];
+    assert_eq!(formats("../../ctf/x86_64"), sessions);
+    assert_eq!(formats("../../ctf/x86_64/lttng-ust"), [is(".", "CTF")]);
+    assert_eq!(formats("../../ctf-2/x86_64/lttng-ust"), [is(".", "CTF")]);
+    assert_eq!(formats("../../made/ctf2-origin"), [is(".", "CTF")]);
+    for above in ["../../ctf", "../..", "../../../..", "../../../../.."] {
+        assert_eq!(formats(above), [], "{above}");
+    }
+
     let columns = server.call("tables", &json!({"table": "sched_slice"})).unwrap();
     let columns = columns["rows"].as_array().unwrap();
     assert!(columns.iter().any(|row| row["column"] == "wakeup_delay"));

@@ -70,12 +70,12 @@ pub enum BinaryError {
         error: DwarfError,
     },
     /// The kernel's own binary is not there.
-    #[error("no vmlinux with debugging information for kernel {release} (looked in {}); install the package with it (Debian: linux-image-{release}-dbg), or name it with -k", looked.join(", "))]
+    #[error(
+        "no vmlinux for kernel {release}\nhint: install the kernel's debug package (Debian: linux-image-{release}-dbg), or name the file with -k"
+    )]
     NoVmlinux {
         /// Which kernel.
         release: String,
-        /// Paths that were tried.
-        looked: Vec<String>,
     },
     /// It is there, but of another kernel.
     #[error("{} is of another kernel: its build-id is {found}, the running kernel's {running}", path.display())]
@@ -186,8 +186,7 @@ impl BinaryFiles {
                 _ => return Ok(files),
             }
         }
-        let looked = places.iter().map(|p| p.display().to_string()).collect();
-        Err(wrong.unwrap_or(BinaryError::NoVmlinux { release, looked }))
+        Err(wrong.unwrap_or(BinaryError::NoVmlinux { release }))
     }
 
     /// A module: a path, or a name of the running kernel's.

@@ -22,6 +22,8 @@ pub struct BootView<'a> {
     pub units: &'a [UnitTime],
     /// Maximum number of rows per table.
     pub entries: usize,
+    /// A screen has the path by activity and the hosts.
+    pub is_screen: bool,
     /// Units of times.
     pub times: TimeUnits,
     /// The recording as arguments of a command, `-i FILE`.
@@ -48,10 +50,15 @@ impl BootView<'_> {
     pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
         self.write_answer(out)?;
         self.write_rows(out)?;
-        self.write_timeline(out)?;
-        self.write_hosts(out)?;
-        self.write_longest(out)?;
-        self.write_units(out)?;
+        if self.is_screen {
+            self.write_hosts(out)?;
+            writeln!(out, "\n  ... the path by time, longest calls and units: | less shows all")?;
+        } else {
+            self.write_timeline(out)?;
+            self.write_hosts(out)?;
+            self.write_longest(out)?;
+            self.write_units(out)?;
+        }
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
         }

@@ -1,4 +1,4 @@
-//! Text of `kymo kmem`, laid out as perf's.
+//! Text of `kymo kmem`, in kymo's layout and in perf's.
 
 mod page_processes;
 mod pages;

@@ -4,11 +4,17 @@
 use std::io::{self, Write};
 
 use kymo_model::format_width;
-use kymo_table::{Answer, Cell, TableRow};
+use kymo_table::{Answer, Cell, Table, TableRow, TextColumn, TextLayout};
 
 use super::pages::write_by_order;
 use crate::Ledger;
-use crate::units::{Grouped, Size};
+use crate::table_style::{shortened, write_trimmed};
+use crate::units::{Grouped, Size, write_more};
+
+/// Counters of the kernel on a screen.
+const SCREEN_COUNTERS: usize = 4;
+/// Columns of a chain on a screen.
+const SCREEN_CHAIN: usize = 58;
 
 /// Events by process as they are shown.
 pub struct PageProcessView<'a> {
@@ -20,6 +26,8 @@ pub struct PageProcessView<'a> {
     pub most: usize,
     /// Call chains at most; 0: none.
     pub most_chains: usize,
+    /// A screen has the main columns and no table by order.
+    pub is_screen: bool,
     /// The recording as arguments of a command, `-i FILE`; empty: events that cannot be read again.
     pub recording: String,
 }
@@ -46,23 +54,34 @@ impl PageProcessView<'_> {
     /// If writing fails.
     pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
         self.write_answer(out)?;
-        self.write_processes(out)?;
+        if self.is_screen {
+            self.write_main_columns(out)?;
+        } else {
+            self.write_processes(out)?;
+        }
         let mut chains = self.answer.table("chains").rows();
         if self.most_chains > 0 && chains.any(|row| !row.texts("stack").is_empty()) {
             self.write_chains(out)?;
         }
-        write_by_order(out, self.answer.table("by_order"), true)?;
+        if !self.is_screen {
+            write_by_order(out, self.answer.table("by_order"), true)?;
+        }
         if let Cell::Map(vmstat) = self.answer.facts().cell("vmstat") {
             writeln!(out, "\n/proc/vmstat in the same time, system-wide:")?;
-            for (name, delta) in vmstat {
+            let most = if self.is_screen { SCREEN_COUNTERS } else { usize::MAX };
+            for (name, delta) in vmstat.iter().take(most) {
                 let delta = if let Cell::Int(delta) = delta { *delta } else { 0 };
                 writeln!(out, "{:>14}  {name}", format!("{delta:+}"))?;
             }
+            write_more(out, vmstat.len(), most)?;
         }
         if !self.recording.is_empty() {
             let file = &self.recording;
             writeln!(out, "\n Where to look next")?;
             writeln!(out, "  callers:  kymo kmem stat {file} --page --caller --live")?;
+            if self.is_screen {
+                writeln!(out, "  orders:   kymo kmem stat {file} --page --live")?;
+            }
             if !self.prepend_parent {
                 writeln!(out, "  parents:  kymo kmem pagealloc {file} --prepend-parent")?;
             }
@@ -95,6 +114,38 @@ impl PageProcessView<'_> {
             )?;
         }
         writeln!(out)
+    }
+
+    /// Rows with the columns that have room on a screen.
+    fn write_main_columns(&self, out: &mut dyn Write) -> io::Result<()> {
+        // An unknown number is a dash, not 0.
+        let number = |title: &'static str, width, name: &'static str| {
+            TextColumn::right(title, width, move |row| {
+                row.cell(name).number().map_or("-".to_owned(), |n| n.to_string())
+            })
+        };
+        let kib = |title: &'static str, name: &'static str| {
+            TextColumn::right(title, 10, move |row| (row.number(name) / 1024).to_string())
+        };
+        let layout = TextLayout {
+            indent: "  ",
+            gap: " ",
+            end: "",
+            columns: vec![
+                TextColumn::left("Process", 30, |row| self.name(row)),
+                kib("Alloc KiB", "allocated_bytes"),
+                kib("Live KiB", "live_bytes"),
+                number("Allocs", 9, "allocated"),
+                number("Frees", 9, "freed"),
+                number("Batched", 9, "freed_batched"),
+                number("Fallbacks", 9, "fallbacks"),
+            ],
+        };
+        let table = self.answer.table("processes");
+        writeln!(out)?;
+        layout.write_ruled_head(out)?;
+        layout.write_rows(out, table.first(self.most))?;
+        write_more(out, table.rows().len(), self.most)
     }
 
     fn write_processes(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -163,32 +214,61 @@ impl PageProcessView<'_> {
                 row.number("live_bytes") / 1024,
             )?;
         }
-        let left = table.rows().len().saturating_sub(self.most);
-        if left > 0 {
-            writeln!(out, "... and {left} more")?;
-        }
-        Ok(())
+        write_more(out, table.rows().len(), self.most)
     }
 
     fn write_chains(&self, out: &mut dyn Write) -> io::Result<()> {
         let table = self.answer.table("chains");
+        if self.is_screen {
+            return self.write_main_chains(out, table);
+        }
         writeln!(out, "\nBy call chain, most live bytes first:")?;
         writeln!(out, "{:>10} {:>10} {:>12}   Callers", "KB alive", "KB allocd", "Allocations")?;
         for row in table.first(self.most_chains).rows() {
-            let frames = row.texts("stack");
-            let text = if frames.is_empty() { "[unknown]".to_owned() } else { frames.join(" <- ") };
             writeln!(
                 out,
-                "{:>10} {:>10} {:>12}   {text}",
+                "{:>10} {:>10} {:>12}   {}",
                 row.number("live_bytes") / 1024,
                 row.number("allocated_bytes") / 1024,
                 row.number("allocations"),
+                chain(row),
             )?;
         }
-        let left = table.rows().len().saturating_sub(self.most_chains);
-        if left > 0 {
-            writeln!(out, "... and {left} more")?;
-        }
-        Ok(())
+        self.write_more_chains(out)
     }
+
+    fn write_more_chains(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self.answer.table("chains").rows().len().saturating_sub(self.most_chains) {
+            0 => Ok(()),
+            more => writeln!(out, "  ... and {more} more (--limit)"),
+        }
+    }
+
+    fn write_main_chains(&self, out: &mut dyn Write, table: Table<'_>) -> io::Result<()> {
+        let kib = |title: &'static str, name: &'static str| {
+            TextColumn::right(title, 10, move |row| (row.number(name) / 1024).to_string())
+        };
+        let layout = TextLayout {
+            indent: "  ",
+            gap: " ",
+            end: "",
+            columns: vec![
+                kib("Alloc KiB", "allocated_bytes"),
+                kib("Live KiB", "live_bytes"),
+                TextColumn::number("Allocs", 9, "allocations"),
+                TextColumn::left("  Callers", SCREEN_CHAIN, |row| {
+                    format!("  {}", shortened(&chain(row), SCREEN_CHAIN))
+                }),
+            ],
+        };
+        writeln!(out, "\n  Call chains, most live memory first")?;
+        write_trimmed(out, &layout, table.first(self.most_chains))?;
+        self.write_more_chains(out)
+    }
+}
+
+/// Functions of a chain, the innermost first.
+fn chain(row: TableRow<'_>) -> String {
+    let frames = row.texts("stack");
+    if frames.is_empty() { "[unknown]".to_owned() } else { frames.join(" <- ") }
 }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kymo_analysis::kmem::MIGRATE_TYPES;
-use kymo_table::{Answer, Table, TableRow};
+use kymo_table::{Answer, Table, TableRow, TextColumn, TextLayout};
 
 use super::{rule, site_text};
-use crate::units::{Grouped, Size};
+use crate::TableStyle;
+use crate::table_style::{WIDE, shortened, write_trimmed};
+use crate::units::{Grouped, Size, write_more};
 
 /// The page allocator as it is shown.
 pub struct PageView<'a> {
@@ -21,6 +23,11 @@ pub struct PageView<'a> {
     pub live_only: bool,
     /// Rows at most.
     pub most: usize,
+    /// Layout of the tables of callers and pages.
+    pub style: TableStyle,
+    /// Columns of the screen, if there is one; it has no room for the summary below a table, and
+    /// for the table by order below the slab allocator.
+    pub columns: Option<usize>,
     /// Addresses instead of functions.
     pub raw_ip: bool,
     /// ` -i FILE` of the recording; empty for events that cannot be read again.
@@ -48,7 +55,14 @@ impl PageView<'_> {
         if self.by_page {
             self.write_table(out, self.answer.table("page_addresses"), true)?;
         }
+        let is_screen = self.columns.is_some();
+        if is_screen && (self.by_caller || self.by_page) {
+            return Ok(());
+        }
         write_summary(out, facts)?;
+        if is_screen && self.answer.table("slab").rows().len() > 0 {
+            return Ok(());
+        }
         write_by_order(out, self.answer.table("by_order"), self.live_only)
     }
 
@@ -80,6 +94,59 @@ impl PageView<'_> {
     }
 
     fn write_table(&self, out: &mut dyn Write, rows: Table<'_>, by_page: bool) -> io::Result<()> {
+        match self.style {
+            TableStyle::Kymo => self.write_kymo_table(out, rows, by_page),
+            TableStyle::Perf => self.write_perf_table(out, rows, by_page),
+        }
+    }
+
+    fn write_kymo_table(
+        &self,
+        out: &mut dyn Write,
+        rows: Table<'_>,
+        by_page: bool,
+    ) -> io::Result<()> {
+        let is_narrow = self.columns.is_some_and(|columns| columns < WIDE);
+        let (size_title, bytes, hits_title, hits) = if self.live_only {
+            ("Live", "live_bytes", "Kept", "kept")
+        } else {
+            ("Allocated", "allocated_bytes", "Allocs", "hits")
+        };
+        let mut columns = Vec::new();
+        if by_page {
+            let has_pfns = rows.rows().next().is_none_or(|row| row.has("pfn"));
+            columns.push(if has_pfns {
+                TextColumn::number("PFN", 16, "pfn")
+            } else {
+                TextColumn::right("Page", 16, |row| format!("{:016x}", row.number("page")))
+            });
+        }
+        columns.extend([
+            TextColumn::right(size_title, 10, move |row| Size(row.number(bytes)).to_string()),
+            TextColumn::number(hits_title, 8, hits),
+            TextColumn::number("Order", 5, "order"),
+            TextColumn::left("Mobility", 11, |row| row.text("migrate_type")),
+            TextColumn::left("Caller", 32, |row| site_text(row, self.raw_ip)),
+        ]);
+        // A narrow screen has no room for the flags beside a page.
+        if !is_narrow || !by_page {
+            let width = if is_narrow { 24 } else { 60 };
+            columns.push(TextColumn::left("GFP flags", width, move |row| {
+                shortened(&short_flags(&row.text("gfp_flags")), width)
+            }));
+        }
+        let layout = TextLayout { indent: "  ", gap: " ", end: "", columns };
+        writeln!(out)?;
+        write_trimmed(out, &layout, rows.first(self.most))?;
+        write_more(out, rows.rows().len(), self.most)
+    }
+
+    fn write_perf_table(
+        &self,
+        out: &mut dyn Write,
+        rows: Table<'_>,
+        by_page: bool,
+    ) -> io::Result<()> {
         let shown: Vec<(TableRow<'_>, String)> = rows
             .first(self.most)
             .rows()

@@ -2,10 +2,12 @@
 
 use std::io::{self, Write};
 
-use kymo_table::{Answer, Table, TableRow};
+use kymo_table::{Answer, Table, TableRow, TextColumn, TextLayout};
 
 use super::{rule, site_text};
-use crate::units::{Grouped, Size};
+use crate::TableStyle;
+use crate::table_style::WIDE;
+use crate::units::{Grouped, Size, write_more};
 
 /// The slab allocator as it is shown.
 pub struct SlabView<'a> {
@@ -17,6 +19,10 @@ pub struct SlabView<'a> {
     pub by_ptr: bool,
     /// Rows at most.
     pub most: usize,
+    /// Layout of the tables.
+    pub style: TableStyle,
+    /// Columns of the screen, if there is one; it has no room for the summary below a table.
+    pub columns: Option<usize>,
     /// Addresses instead of functions.
     pub raw_ip: bool,
     /// ` -i FILE` of the recording; empty for events that cannot be read again.
@@ -37,6 +43,9 @@ impl SlabView<'_> {
         }
         if self.by_ptr {
             self.write_table(out, self.answer.table("slab_addresses"), false)?;
+        }
+        if self.columns.is_some() && (self.by_caller || self.by_ptr) {
+            return Ok(());
         }
         write_summary(out, facts)
     }
@@ -66,6 +75,59 @@ impl SlabView<'_> {
     }
 
     fn write_table(&self, out: &mut dyn Write, rows: Table<'_>, callers: bool) -> io::Result<()> {
+        match self.style {
+            TableStyle::Kymo => self.write_kymo_table(out, rows, callers)?,
+            TableStyle::Perf => self.write_perf_table(out, rows, callers)?,
+        }
+        if rows.any("live_uncertain") {
+            writeln!(out, "  * events were lost: some of them may have been freed")?;
+        }
+        Ok(())
+    }
+
+    fn write_kymo_table(
+        &self,
+        out: &mut dyn Write,
+        rows: Table<'_>,
+        callers: bool,
+    ) -> io::Result<()> {
+        let size = |title: &'static str, name: &'static str| {
+            TextColumn::right(title, 10, move |row| Size(row.number(name)).to_string())
+        };
+        let mut columns = vec![
+            TextColumn::left(if callers { "Caller" } else { "Address" }, 34, |row| {
+                if callers { site_text(row, self.raw_ip) } else { row.text("ptr") }
+            }),
+            TextColumn::number("Allocs", 8, "hits"),
+            size("Allocated", "allocated_bytes"),
+        ];
+        if self.columns.is_none_or(|columns| columns >= WIDE) {
+            columns.push(size("Requested", "requested_bytes"));
+        }
+        columns.push(TextColumn::right("Wasted", 8, |row| {
+            format!("{:.2}%", row.float("fragmentation_percent"))
+        }));
+        columns.push(TextColumn::number("Ping-pong", 9, "pingpong"));
+        columns.push(TextColumn::right("Live", 10, |row| {
+            let mark = if row.number("live_uncertain") > 0 { "*" } else { "" };
+            format!("{}{mark}", Size(row.number("live_bytes")))
+        }));
+        if callers {
+            columns.push(TextColumn::number("Objects", 8, "live"));
+        }
+        let layout = TextLayout { indent: "  ", gap: " ", end: "", columns };
+        writeln!(out)?;
+        layout.write_ruled_head(out)?;
+        layout.write_rows(out, rows.first(self.most))?;
+        write_more(out, rows.rows().len(), self.most)
+    }
+
+    fn write_perf_table(
+        &self,
+        out: &mut dyn Write,
+        rows: Table<'_>,
+        callers: bool,
+    ) -> io::Result<()> {
         let rule = rule(124);
         let title = if callers { "Callsite" } else { "Alloc Ptr" };
         writeln!(out, "\n{rule}")?;
@@ -99,11 +161,7 @@ impl SlabView<'_> {
                 "..."
             )?;
         }
-        writeln!(out, "{rule}")?;
-        if rows.any("live_uncertain") {
-            writeln!(out, " * events were lost: some of them may have been freed")?;
-        }
-        Ok(())
+        writeln!(out, "{rule}")
     }
 }
 

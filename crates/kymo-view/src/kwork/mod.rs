@@ -1,4 +1,4 @@
-//! Text of `kymo kwork`, laid out as perf's.
+//! Text of `kymo kwork`, in kymo's layout and in perf's.
 
 mod report;
 mod timehist;

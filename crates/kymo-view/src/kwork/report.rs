@@ -7,9 +7,10 @@ use kymo_analysis::kwork::KworkTimes;
 use kymo_table::{Answer, Table, TableRow, TextColumn, TextLayout};
 
 use super::{RULE_WIDTH, cut_name};
-use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
+use crate::table_style::write_trimmed;
 use crate::units::{Grouped, RoundedMillis, Seconds, Span, TimeUnits, write_more};
+use crate::{Ledger, TableStyle};
 
 /// The answer as it is shown.
 pub struct KworkReport<'a> {
@@ -25,6 +26,8 @@ pub struct KworkReport<'a> {
     pub most: usize,
     /// With histograms of the first rows.
     pub histogram: bool,
+    /// Layout of the tables.
+    pub style: TableStyle,
     /// Units of times.
     pub units: TimeUnits,
     /// The recording as arguments of a command, `-i FILE`.
@@ -105,6 +108,60 @@ impl KworkReport<'_> {
     }
 
     fn write_rows(&self, out: &mut dyn Write, rows: Table<'_>) -> io::Result<()> {
+        writeln!(out)?;
+        match self.style {
+            TableStyle::Kymo => {
+                self.write_kymo_rows(out, rows)?;
+                if self.summary {
+                    writeln!(out)?;
+                    self.write_summary(out, rows)?;
+                }
+            }
+            TableStyle::Perf => {
+                self.write_perf_rows(out, rows)?;
+                if self.summary {
+                    self.write_summary(out, rows)?;
+                    writeln!(out, " {}", "-".repeat(RULE_WIDTH))?;
+                }
+            }
+        }
+        if rows.any("uncertain") {
+            writeln!(out, "  * events were lost in some of them, which are left out")?;
+        }
+        Ok(())
+    }
+
+    fn write_kymo_rows(&self, out: &mut dyn Write, rows: Table<'_>) -> io::Result<()> {
+        let (first_title, max_title, first) = match self.times {
+            KworkTimes::Runtime => ("Total ms", "Max ms", self.of("total_ns")),
+            KworkTimes::Delay => ("Avg delay ms", "Max delay ms", self.of("average_ns")),
+        };
+        let (count, max, start) = (self.of("count"), self.of("max_ns"), self.of("max_start_ns"));
+        let (first, max, start) = (first.as_str(), max.as_str(), start.as_str());
+        let millis = |nanos| RoundedMillis(nanos, self.units).to_string();
+        let seconds = |time| Seconds(time, self.units).to_string();
+        let layout = TextLayout {
+            indent: "  ",
+            gap: " ",
+            end: "",
+            columns: vec![
+                TextColumn::left("Name", 30, |r| {
+                    format!("{}{}", cut_name(&r.text("name")), r.mark())
+                }),
+                TextColumn::number("CPU", 4, "cpu"),
+                TextColumn::number("Count", 8, &count),
+                TextColumn::right(first_title, 12, |r| millis(r.number(first))),
+                TextColumn::right(max_title, 12, |r| millis(r.number(max))),
+                TextColumn::right("Start of max s", 14, |r| seconds(r.number(start))),
+                TextColumn::right("End of max s", 12, |r| seconds(r.number(start) + r.number(max))),
+            ],
+        };
+        layout.write_ruled_head(out)?;
+        layout.write_rows(out, rows.first(self.most))?;
+        write_more(out, rows.rows.len(), self.most)
+    }
+
+    fn write_perf_rows(&self, out: &mut dyn Write, rows: Table<'_>) -> io::Result<()> {
         let (total, what, first) = match self.times {
             KworkTimes::Runtime => ("Total Runtime", "runtime", self.of("total_ns")),
             KworkTimes::Delay => ("Avg delay", "delay", self.of("average_ns")),
@@ -134,20 +191,11 @@ impl KworkReport<'_> {
             ],
         };
         let rule = "-".repeat(RULE_WIDTH);
-        writeln!(out)?;
         layout.write_head(out)?;
         writeln!(out, " {rule}")?;
         layout.write_rows(out, rows.first(self.most))?;
         write_more(out, rows.rows.len(), self.most)?;
-        writeln!(out, " {rule}")?;
-        if self.summary {
-            self.write_summary(out, rows)?;
-            writeln!(out, " {rule}")?;
-        }
-        if rows.any("uncertain") {
-            writeln!(out, "  * events were lost in some of them, which are left out")?;
-        }
-        Ok(())
+        writeln!(out, " {rule}")
     }
 
     fn write_summary(&self, out: &mut dyn Write, rows: Table<'_>) -> io::Result<()> {
@@ -166,25 +214,49 @@ impl KworkReport<'_> {
         if tasks.rows.is_empty() || self.delayed == 0 {
             return Ok(());
         }
-        let layout = TextLayout {
-            indent: "  ",
-            gap: " | ",
-            end: "",
-            columns: vec![
-                TextColumn::left("Task", 24, |r| format!("{}:{}", r.text("comm"), r.number("tid"))),
-                TextColumn::right("Held up", 13, |r| self.millis(r.number("total_ns")))
-                    .titled_left(),
-                TextColumn::number("Count", 9, "count").titled_left(),
-                TextColumn::right("Longest", 13, |r| self.millis(r.number("max_ns"))).titled_left(),
-                TextColumn::left("Longest by", 0, |r| r.text("longest_by")),
-            ],
-        };
+        let task = |r: TableRow<'_>| format!("{}:{}", r.text("comm"), r.number("tid"));
+        let millis = |r: TableRow<'_>, name| RoundedMillis(r.number(name), self.units).to_string();
         writeln!(out, "\n  Tasks that interrupts and softirqs held up:")?;
-        layout.write_head(out)?;
-        writeln!(out, " {}", "-".repeat(84))?;
-        layout.write_rows(out, tasks.first(self.delayed))?;
+        match self.style {
+            TableStyle::Kymo => {
+                let layout = TextLayout {
+                    indent: "  ",
+                    gap: " ",
+                    end: "",
+                    columns: vec![
+                        TextColumn::left("Task", 26, task),
+                        TextColumn::number("Count", 8, "count"),
+                        TextColumn::right("Held up ms", 12, |r| millis(r, "total_ns")),
+                        TextColumn::right("Longest ms", 12, |r| millis(r, "max_ns")),
+                        TextColumn::left("  Longest by", 30, |r| {
+                            format!("  {}", r.text("longest_by"))
+                        }),
+                    ],
+                };
+                write_trimmed(out, &layout, tasks.first(self.delayed))?;
+            }
+            TableStyle::Perf => {
+                let layout = TextLayout {
+                    indent: "  ",
+                    gap: " | ",
+                    end: "",
+                    columns: vec![
+                        TextColumn::left("Task", 24, task),
+                        TextColumn::right("Held up", 13, |r| self.millis(r.number("total_ns")))
+                            .titled_left(),
+                        TextColumn::number("Count", 9, "count").titled_left(),
+                        TextColumn::right("Longest", 13, |r| self.millis(r.number("max_ns")))
+                            .titled_left(),
+                        TextColumn::left("Longest by", 0, |r| r.text("longest_by")),
+                    ],
+                };
+                layout.write_head(out)?;
+                writeln!(out, " {}", "-".repeat(84))?;
+                layout.write_rows(out, tasks.first(self.delayed))?;
+            }
+        }
         if tasks.rows.len() > self.delayed {
-            writeln!(out, "  ... and {} more", tasks.rows.len() - self.delayed)?;
+            writeln!(out, "  ... and {} more (--held-up)", tasks.rows.len() - self.delayed)?;
         }
         Ok(())
     }

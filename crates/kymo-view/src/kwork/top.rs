@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use kymo_analysis::percent;
 use kymo_table::{Answer, TextColumn, TextLayout};
 
-use crate::Ledger;
-use crate::units::{RoundedMillis, TimeUnits};
+use crate::units::{RoundedMillis, TimeUnits, write_more};
+use crate::{Ledger, TableStyle};
 
 /// The CPUs and tasks as they are shown.
 pub struct TopView<'a> {
@@ -14,6 +14,10 @@ pub struct TopView<'a> {
     pub answer: &'a Answer,
     /// Rows at most.
     pub most: usize,
+    /// CPUs at most.
+    pub most_cpus: usize,
+    /// Layout of the table.
+    pub style: TableStyle,
 }
 
 impl TopView<'_> {
@@ -37,33 +41,52 @@ impl TopView<'_> {
             percent(irq, total),
             percent(softirq, total),
         )?;
-        for cpu in cpus.rows() {
+        for cpu in cpus.first(self.most_cpus).rows() {
             let (total, idle) = (cpu.number("total_ns"), cpu.number("idle_ns"));
             let busy = percent(total.saturating_sub(idle), total);
             let bars = "|".repeat((busy * 0.3).round() as usize);
             writeln!(out, "%Cpu{:<4}[{bars:<30} {busy:>6.2}%]", cpu.number("cpu"))?;
         }
-        let layout = TextLayout {
-            indent: " ",
-            gap: "  ",
-            end: "",
-            columns: vec![
-                TextColumn::number("PID", 7, "tid"),
-                TextColumn::right("%CPU", 6, |r| format!("{:.2}", r.float("usage_percent"))),
-                TextColumn::right("RUNTIME", 16, |r| millis(r.number("runtime_ns"))),
-                TextColumn::right("HELD UP", 16, |r| millis(r.number("held_up_ns"))),
-                TextColumn::left("COMMAND", 0, |r| r.text("comm")),
-            ],
-        };
+        write_more(out, cpus.rows.len(), self.most_cpus)?;
         writeln!(out)?;
+        let plain = |nanos| RoundedMillis(nanos, TimeUnits::default()).to_string();
+        let layout = match self.style {
+            TableStyle::Kymo => TextLayout {
+                indent: "  ",
+                gap: " ",
+                end: "",
+                columns: vec![
+                    TextColumn::left("Task", 26, |r| {
+                        format!("{}:{}", r.text("comm"), r.number("tid"))
+                    }),
+                    TextColumn::right("% of a CPU", 10, |r| {
+                        format!("{:.2}%", r.float("usage_percent"))
+                    }),
+                    TextColumn::right("Runtime ms", 12, |r| plain(r.number("runtime_ns"))),
+                    TextColumn::right("Held up ms", 12, |r| plain(r.number("held_up_ns"))),
+                ],
+            },
+            TableStyle::Perf => TextLayout {
+                indent: " ",
+                gap: "  ",
+                end: "",
+                columns: vec![
+                    TextColumn::number("PID", 7, "tid"),
+                    TextColumn::right("%CPU", 6, |r| format!("{:.2}", r.float("usage_percent"))),
+                    TextColumn::right("RUNTIME", 16, |r| millis(r.number("runtime_ns"))),
+                    TextColumn::right("HELD UP", 16, |r| millis(r.number("held_up_ns"))),
+                    TextColumn::left("COMMAND", 0, |r| r.text("comm")),
+                ],
+            },
+        };
         layout.write_head(out)?;
-        writeln!(out, "  {}", "-".repeat(70))?;
+        match self.style {
+            TableStyle::Kymo => layout.write_rule(out)?,
+            TableStyle::Perf => writeln!(out, "  {}", "-".repeat(70))?,
+        }
         let tasks = self.answer.table("tasks");
         layout.write_rows(out, tasks.first(self.most))?;
-        if tasks.rows.len() > self.most {
-            writeln!(out, "  ... and {} more", tasks.rows.len() - self.most)?;
-        }
-        Ok(())
+        write_more(out, tasks.rows.len(), self.most)
     }
 
     /// Writes the answer, the table and the ledger.

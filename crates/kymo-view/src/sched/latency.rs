@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
+use kymo_model::by_number;
 use kymo_table::{Answer, TableRow, TextColumn, TextLayout};
 
-use crate::Ledger;
 use crate::histogram::{HISTOGRAMS, write_histogram};
-use crate::units::{Millis, RoundedMillis, Seconds, TimeUnits, write_more};
+use crate::table_style::WIDE;
+use crate::units::{Grouped, Millis, RoundedMillis, Seconds, TimeUnits, write_more};
+use crate::{Ledger, TableStyle};
 
 /// The table as it is shown.
 pub struct LatencyView<'a> {
@@ -20,17 +22,13 @@ pub struct LatencyView<'a> {
     pub columns: Option<usize>,
     /// With histograms of the delays.
     pub histogram: bool,
+    /// Layout of the table of delays.
+    pub style: TableStyle,
     /// Units of times.
     pub units: TimeUnits,
     /// The recording as arguments of a command, `-i FILE`, if there is one.
     pub recording: Option<String>,
 }
-
-const RULE: &str = "--------------------------------------------------------------------------\
------------------------------------------------------------------";
-
-/// Part of the rule above the columns of a narrow screen.
-const NARROW_RULE: usize = 86;
 
 impl LatencyView<'_> {
     /// Writes the answer, the table and the ledger.
@@ -97,96 +95,93 @@ impl LatencyView<'_> {
     }
 
     fn write_delays(&self, out: &mut dyn Write) -> io::Result<()> {
-        // A screen that is narrower than perf's columns shows them without the times of day.
-        let is_narrow = self.columns.is_some_and(|columns| columns <= RULE.len());
-        let rule = if is_narrow { &RULE[..NARROW_RULE] } else { RULE };
-        let times =
-            if is_narrow { "" } else { " Max delay start           | Max delay end          |" };
-        writeln!(
-            out,
-            "\n {rule}\n  Task                  |   Runtime ms  | Switches | Avg delay ms    | \
-             Max delay ms    |{times}\n {rule}"
-        )?;
-        let ms = |row: TableRow<'_>, name: &str| self.rounded(row.number(name));
-        let start = |row: TableRow<'_>| row.number("delay.max_start_ns");
-        let seconds = |time| Seconds(time, self.units);
+        if self.style == TableStyle::Perf {
+            return super::perf_latency::write_delays(self, out);
+        }
         let mut columns = vec![
-            TextColumn::left("", 24, name),
-            TextColumn::left("", 0, |r| format!("{:>11} ms ", ms(r, "runtime_ns"))),
-            TextColumn::left("", 0, |r| format!("{:>9} ", r.number("switches"))),
-            TextColumn::left("", 0, |r| format!(" avg:{:>8} ms ", ms(r, "delay.average_ns"))),
-            TextColumn::left("", 0, |r| format!(" max:{:>8} ms ", ms(r, "delay.max_ns"))),
+            task_column(),
+            self.millis("Runtime ms", 12, "runtime_ns"),
+            TextColumn::number("Switches", 9, "switches"),
+            self.millis("Avg delay ms", 13, "delay.average_ns"),
+            self.millis("Max delay ms", 13, "delay.max_ns"),
         ];
-        if !is_narrow {
-            columns.push(TextColumn::left("", 0, |r| {
-                format!(" max start: {:>12} s ", seconds(start(r)))
+        // A narrow screen has no room for the times of day.
+        if !self.is_narrow() {
+            let start = |r: TableRow<'_>| r.number("delay.max_start_ns");
+            columns.push(TextColumn::right("Max start s", 16, move |r| {
+                Seconds(start(r), self.units).to_string()
             }));
-            columns.push(TextColumn::left("", 0, |r| {
-                let end = start(r) + r.number("delay.max_ns");
-                format!(" max end: {:>12} s", seconds(end))
+            columns.push(TextColumn::right("Max end s", 16, move |r| {
+                Seconds(start(r) + r.number("delay.max_ns"), self.units).to_string()
             }));
         }
-        let layout = TextLayout { indent: "", gap: "|", end: "", columns };
-        layout.write_rows(out, self.answer.table("tasks").first(self.most))?;
-        self.write_total(out)
+        let layout = TextLayout { indent: "  ", gap: " ", end: "", columns };
+        self.write_table(out, &layout)
     }
 
     fn write_causes(&self, out: &mut dyn Write) -> io::Result<()> {
-        let ms = |title, width, name: &'static str| {
-            TextColumn::right(title, width, move |r| self.rounded(r.number(name)))
-        };
-        let layout = TextLayout {
-            indent: "",
-            gap: " |",
-            end: "",
-            columns: vec![
-                TextColumn::number("Woken", 9, "woken.count"),
-                ms("avg ms", 8, "woken.average_ns"),
-                ms("p99 ms", 8, "woken.p99_ns"),
-                ms("max ms", 8, "woken.max_ns"),
-                TextColumn::number("Preempted", 10, "preempted.count"),
-                ms("avg ms", 8, "preempted.average_ns"),
-                ms("p99 ms", 8, "preempted.p99_ns"),
-                ms("max ms", 8, "preempted.max_ns"),
-                TextColumn::number("New", 7, "new.count"),
-                ms("max ms", 8, "new.max_ns"),
-                TextColumn::number("Migrated", 9, "migrations"),
-                TextColumn::right("Unknown", 8, |r| {
-                    (r.number("unknown") + r.number("uncertain")).to_string()
-                }),
-            ],
-        };
-        write!(out, "\n {RULE}\n  Task                  |")?;
-        layout.write_head(out)?;
-        writeln!(out, " {RULE}")?;
-        for row in self.answer.table("tasks").first(self.most).rows() {
-            write!(out, "{:<24}|", name(row))?;
-            layout.write_row(out, row)?;
+        let is_wide = !self.is_narrow();
+        let mut columns = vec![task_column(), TextColumn::number("Woken", 7, "woken.count")];
+        columns.push(self.millis("avg ms", 8, "woken.average_ns"));
+        if is_wide {
+            columns.push(self.millis("p99 ms", 8, "woken.p99_ns"));
         }
-        self.write_total(out)
+        columns.push(self.millis("max ms", 8, "woken.max_ns"));
+        columns.push(TextColumn::number("Preempted", 9, "preempted.count"));
+        columns.push(self.millis("avg ms", 8, "preempted.average_ns"));
+        if is_wide {
+            columns.push(self.millis("p99 ms", 8, "preempted.p99_ns"));
+        }
+        columns.push(self.millis("max ms", 8, "preempted.max_ns"));
+        columns.push(TextColumn::number("New", 5, "new.count"));
+        columns.push(self.millis("max ms", 8, "new.max_ns"));
+        if is_wide {
+            columns.push(TextColumn::number("Migrated", 8, "migrations"));
+            columns.push(TextColumn::right("Unknown", 7, |r| {
+                (r.number("unknown") + r.number("uncertain")).to_string()
+            }));
+        }
+        let layout = TextLayout { indent: "  ", gap: " ", end: "", columns };
+        self.write_table(out, &layout)
     }
 
-    fn write_total(&self, out: &mut dyn Write) -> io::Result<()> {
-        write_more(out, self.answer.table("tasks").rows.len(), self.most)?;
+    fn write_table(&self, out: &mut dyn Write, layout: &TextLayout<'_>) -> io::Result<()> {
+        let tasks = self.answer.table("tasks");
+        writeln!(out)?;
+        layout.write_ruled_head(out)?;
+        layout.write_rows(out, tasks.first(self.most))?;
+        write_more(out, tasks.rows.len(), self.most)?;
         let facts = self.answer.facts();
-        let runtime = self.rounded(facts.number("total.runtime_ns"));
-        let switches = facts.number("total.switches");
-        writeln!(out, " {}", &RULE[..113])?;
-        writeln!(out, "  TOTAL:                |{runtime:>11} ms |{switches:>9} |")?;
-        writeln!(out, " {}\n", &RULE[..51])
+        writeln!(
+            out,
+            "  {} {} ran for {} ms in {} switches.\n",
+            Grouped(tasks.total("tasks")),
+            by_number(tasks.total("tasks"), "task", "tasks"),
+            self.rounded(facts.number("total.runtime_ns")),
+            Grouped(facts.number("total.switches")),
+        )
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.columns.is_some_and(|columns| columns < WIDE)
+    }
+
+    fn millis(&self, title: &'static str, width: usize, name: &'static str) -> TextColumn<'_> {
+        TextColumn::right(title, width, move |row| self.rounded(row.number(name)))
     }
 
     /// Milliseconds, rounded as perf does here.
-    fn rounded(&self, nanos: u64) -> String {
+    pub(super) fn rounded(&self, nanos: u64) -> String {
         RoundedMillis(nanos, self.units).to_string()
     }
 }
 
-/// Name and number of a row.
-fn name(row: TableRow<'_>) -> String {
-    let (comm, mark) = (row.text("comm"), row.mark());
-    match row.number("tasks") {
-        0 | 1 => format!("  {comm}:{}{mark} ", row.number("tid")),
-        n => format!("  {comm}:({n}){mark} "),
-    }
+fn task_column() -> TextColumn<'static> {
+    TextColumn::left("Task", 26, |row| {
+        let (comm, mark) = (row.text("comm"), row.mark());
+        match row.number("tasks") {
+            0 | 1 => format!("{comm}:{}{mark}", row.number("tid")),
+            n => format!("{comm}:({n}){mark}"),
+        }
+    })
 }

@@ -1,7 +1,8 @@
-//! Output of `kymo sched`: text laid out as perf's, and JSON (docs/json.md).
+//! Output of `kymo sched`: text, partly laid out as perf's, and JSON (docs/json.md).
 
 mod latency;
 mod map;
+mod perf_latency;
 mod stats;
 mod timehist;
 mod timehist_summary;

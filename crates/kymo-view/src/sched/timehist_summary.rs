@@ -5,7 +5,10 @@ use std::io::{self, Write};
 use kymo_analysis::percent;
 use kymo_table::{Answer, TableRow, TextColumn, TextLayout};
 
-use crate::units::{Millis, TimeUnits};
+use crate::units::{Millis, TimeUnits, write_more};
+
+/// Rule below the titles, as wide as perf's.
+const RULE_WIDTH: usize = 117;
 
 /// The summary as it is shown.
 pub struct TimehistSummary<'a> {
@@ -13,6 +16,10 @@ pub struct TimehistSummary<'a> {
     pub answer: &'a Answer,
     /// Times of waiting instead of those of running.
     pub waits: bool,
+    /// Columns of the screen, if there is one.
+    pub columns: Option<usize>,
+    /// Rows at most, of tasks that still run and of those that ended.
+    pub most: usize,
     /// Units of times.
     pub units: TimeUnits,
 }
@@ -20,6 +27,16 @@ pub struct TimehistSummary<'a> {
 impl TimehistSummary<'_> {
     fn millis(&self, nanos: u64) -> String {
         Millis(nanos, self.units).to_string()
+    }
+
+    fn write_rows(
+        &self,
+        out: &mut dyn Write,
+        layout: &TextLayout<'_>,
+        rows: &[TableRow<'_>],
+    ) -> io::Result<()> {
+        rows.iter().take(self.most).try_for_each(|row| layout.write_row(out, *row))?;
+        write_more(out, rows.len(), self.most)
     }
 
     /// Writes the summary.
@@ -31,34 +48,41 @@ impl TimehistSummary<'_> {
             TextColumn::right(title, width, move |r| self.millis(r.number(name)))
                 .with_unit("(msec)")
         };
-        let mut columns = vec![
-            TextColumn::right("comm", 30, name),
-            TextColumn::right("parent", 8, |r| {
+        let is_narrow = self.columns.is_some_and(|columns| columns < RULE_WIDTH);
+        let mut columns = vec![TextColumn::right("comm", 30, name)];
+        if !is_narrow {
+            columns.push(TextColumn::right("parent", 8, |r| {
                 if r.has("parent_tid") {
                     r.number("parent_tid").to_string()
                 } else {
                     "-".to_owned()
                 }
-            }),
+            }));
+        }
+        columns.extend([
             TextColumn::number("sched-in", 11, "runs").with_unit("(count)"),
-            ms("run-time", 13, "run_ns"),
-        ];
+            ms("run-time", if is_narrow { 11 } else { 13 }, "run_ns"),
+        ]);
         if self.waits {
             columns.extend([
                 ms("sleep", 11, "sleep_ns"),
                 ms("iowait", 12, "uninterruptible_ns"),
                 ms("preempt", 12, "preempted_ns"),
                 ms("delay", 12, "wakeup_delay_ns"),
-            ])
+            ]);
         } else {
             columns.extend([
                 ms("min-run", 11, "min_run_ns"),
                 ms("avg-run", 12, "average_run_ns"),
                 ms("max-run", 12, "max_run_ns"),
+            ]);
+        }
+        if !self.waits && !is_narrow {
+            columns.extend([
                 TextColumn::right("stddev", 8, |r| format!("{:.2}", r.float("run_error_percent")))
                     .with_unit("%"),
                 TextColumn::number("  migrations", 8, "migrations"),
-            ])
+            ]);
         }
         let layout = TextLayout { indent: "", gap: "", end: "", columns };
         writeln!(out, "\n{} summary", if self.waits { "Wait-time" } else { "Runtime" })?;
@@ -66,14 +90,14 @@ impl TimehistSummary<'_> {
         let mut units = Vec::new();
         layout.write_units(&mut units)?;
         out.write_all(units.trim_ascii_end())?;
-        writeln!(out, "\n{}", "-".repeat(117))?;
+        writeln!(out, "\n{}", "-".repeat(RULE_WIDTH))?;
         let tasks = self.answer.table("tasks");
         let (ended, alive): (Vec<TableRow<'_>>, Vec<_>) =
             tasks.rows().partition(|row| *row.cell("ended") == true.into());
-        alive.into_iter().try_for_each(|row| layout.write_row(out, row))?;
+        self.write_rows(out, &layout, &alive)?;
         if !ended.is_empty() {
             writeln!(out, "\nTerminated tasks:")?;
-            ended.into_iter().try_for_each(|row| layout.write_row(out, row))?;
+            self.write_rows(out, &layout, &ended)?;
         }
         let facts = self.answer.facts();
         let span = facts.number("span_ns");

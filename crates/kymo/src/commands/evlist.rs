@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use kymo_files::perfdata::{EventDesc, Features, PerfData};
+use kymo_files::perfdata::{EventDesc, Features};
 use kymo_format::EventFormat;
 use kymo_model::{AttrFlags, EventType, UntrustedText};
 use kymo_view::attribute_text::attribute_text;

@@ -10,6 +10,7 @@ use kymo_analysis::boot::{
 };
 use kymo_analysis::critical_path::PathTarget;
 use kymo_events::EventSource;
+use kymo_kernel::terminal_output::output_is_terminal;
 use kymo_symbols::ResolverOptions;
 use kymo_view::Ledger;
 use kymo_view::boot::{BootComparison, BootView};
@@ -69,6 +70,8 @@ struct ReadBoot {
 
 /// Rows of tables in text.
 const ROWS: usize = 15;
+/// Rows of the two tables on a screen.
+const SCREEN_ROWS: usize = 10;
 const BOOT: MainTable = MainTable { answer: "boot", table: "rows", alike: &[], aliases: &[] };
 const COMPARED: MainTable =
     MainTable { answer: "boot_compare", table: "rows", alike: &[], aliases: &[] };
@@ -86,10 +89,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     let boot = read(args, &args.boot)?;
+    let is_screen = output_is_terminal();
     let view = BootView {
         report: &boot.report,
         units: &boot.units,
-        entries: args.table.most(Some(ROWS)),
+        entries: args.table.most(Some(if is_screen { SCREEN_ROWS } else { ROWS })),
+        is_screen,
         times: TimeUnits::default(),
         recording: boot.source.arguments().to_owned(),
     };

@@ -90,8 +90,11 @@ const PROCESSES: MainTable = MainTable {
     aliases: &[("allocd", "allocated"), ("freed", "freed"), ("live", "live_bytes")],
 };
 
-/// Call chains on a screen.
+/// Call chains in a file or a pipe.
 const CHAINS: usize = 10;
+/// Processes and call chains on a screen, which has room for both tables and what follows.
+const SCREEN_PROCESSES: usize = 12;
+const SCREEN_CHAINS: usize = 5;
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.table.check(&PROCESSES)?;
@@ -140,11 +143,13 @@ fn show(args: &Args, before: Option<Snapshot>) -> anyhow::Result<ExitCode> {
     answer.limit("chains", args.table.most(None));
     let json = (args.read.json, &ledger);
     args.table.write(&mut out, (&mut answer, &PROCESSES), json, |answer, out| {
+        let is_screen = args.read.screen_rows().is_some();
         let view = PageProcessView {
             answer,
             prepend_parent: args.prepend_parent,
-            most: args.table.most(args.read.screen_rows()),
-            most_chains: args.table.most(args.read.screen_rows().or(Some(CHAINS))),
+            most: args.table.most(is_screen.then_some(SCREEN_PROCESSES)),
+            most_chains: args.table.most(Some(if is_screen { SCREEN_CHAINS } else { CHAINS })),
+            is_screen,
             recording: source.arguments().to_owned(),
         };
         view.write_text(out, &ledger)

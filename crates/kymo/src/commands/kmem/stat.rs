@@ -11,6 +11,7 @@ use super::super::analysis::{AnalysisArgs, show_live, stdout};
 use super::super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::args::tables::{OneTable, TableArgs};
+use crate::called_name::CalledName;
 
 /// Flags of `kymo kmem stat`.
 #[derive(clap::Args)]
@@ -163,8 +164,14 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         addresses: args.alloc,
         live_only: args.live,
     });
-    let most = args.table.most(args.read.screen_rows());
     let tables = args.tables(slab, pages);
+    // All tables together fit on a screen.
+    let rows = match tables.len() {
+        0 | 1 => 20,
+        2 => 10,
+        _ => 3,
+    };
+    let most = args.table.most(args.read.screen_rows().map(|_| rows));
     let mut out = stdout();
     args.table.write_tables(
         &mut out,
@@ -174,11 +181,22 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         |answer, out| {
             let (raw_ip, input) = (args.raw_ip, input.as_str());
             let (by_caller, by_address) = (args.caller, args.alloc);
-            SlabView { answer, by_caller, by_ptr: by_address, most, raw_ip, input }
-                .write_text(out)?;
-            let live_only = args.live;
-            PageView { answer, by_caller, by_page: by_address, live_only, most, raw_ip, input }
-                .write_text(out)?;
+            let (style, columns) = (CalledName::get().table_style(), args.read.screen_columns());
+            let by_ptr = by_address;
+            let view = SlabView { answer, by_caller, by_ptr, most, style, columns, raw_ip, input };
+            view.write_text(out)?;
+            let view = PageView {
+                answer,
+                by_caller,
+                by_page: by_address,
+                live_only: args.live,
+                most,
+                style,
+                columns,
+                raw_ip,
+                input,
+            };
+            view.write_text(out)?;
             if !ledger.is_empty() {
                 write!(out, "\n{}", ledger.to_text(""))?;
             }

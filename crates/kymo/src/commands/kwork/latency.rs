@@ -10,6 +10,7 @@ use super::super::analysis::{show_live, stdout};
 use super::super::live::LiveArgs;
 use super::ReadArgs;
 use crate::args::tables::{MainTable, TableArgs, sort_by};
+use crate::called_name::CalledName;
 
 /// Flags of `kymo kwork latency`.
 #[derive(clap::Args)]
@@ -83,6 +84,7 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
             summary: false,
             delayed: 0,
             histogram: args.histogram,
+            style: CalledName::get().table_style(),
             units: analysis.units(),
             recording: source.arguments().to_owned(),
         };

@@ -10,6 +10,7 @@ use super::super::analysis::{show_live, stdout};
 use super::super::live::LiveArgs;
 use super::ReadArgs;
 use crate::args::tables::{MainTable, TableArgs, sort_by};
+use crate::called_name::CalledName;
 
 /// Flags of `kymo kwork report`.
 #[derive(clap::Args)]
@@ -38,10 +39,13 @@ pub(super) struct Args {
     /// Also show a summary
     #[arg(short = 'S', long)]
     with_summary: bool,
-    /// Maximum number of delayed tasks to show
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    held_up: usize,
+    /// Maximum number of delayed tasks to show [default: 10; 5 on a terminal]
+    #[arg(long, value_name = "N")]
+    held_up: Option<usize>,
 }
+
+/// Rows on a screen that also shows the delayed tasks.
+const SCREEN_ROWS: usize = 15;
 
 const ROWS: MainTable = MainTable {
     answer: "kwork_report",
@@ -76,14 +80,17 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let details = args.table.wants_details(args.histogram);
     let mut answer = table.answer(KworkTimes::Runtime, args.read.name.as_deref(), details);
     let analysis = &args.read.analysis;
+    let is_screen = analysis.screen_rows().is_some();
     args.table.write(&mut out, (&mut answer, &ROWS), (analysis.json, &ledger), |answer, out| {
         let view = KworkReport {
             answer,
             times: KworkTimes::Runtime,
-            most: args.table.most(analysis.screen_rows()),
+            // A screen has room for both tables.
+            most: args.table.most(is_screen.then_some(SCREEN_ROWS)),
             summary: args.with_summary,
-            delayed: args.held_up,
+            delayed: args.held_up.unwrap_or(if is_screen { 5 } else { 10 }),
             histogram: args.histogram,
+            style: CalledName::get().table_style(),
             units: analysis.units(),
             recording: source.arguments().to_owned(),
         };

@@ -10,6 +10,7 @@ use super::super::analysis::{show_live, stdout};
 use super::super::live::LiveArgs;
 use super::ReadArgs;
 use crate::args::tables::{MainTable, TableArgs, sort_by};
+use crate::called_name::CalledName;
 
 /// Flags of `kymo kwork top`.
 #[derive(clap::Args)]
@@ -32,6 +33,9 @@ pub(super) struct Args {
     #[command(flatten)]
     table: TableArgs,
 }
+
+/// CPUs on a screen.
+const SCREEN_CPUS: usize = 8;
 
 const TASKS: MainTable = MainTable {
     answer: "kwork_top",
@@ -76,7 +80,14 @@ fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let mut answer = usage.answer(args.read.name.as_deref());
     let is_json = args.read.analysis.json;
     args.table.write(&mut out, (&mut answer, &TASKS), (is_json, &ledger), |answer, out| {
-        TopView { answer, most: args.table.most(None) }.write_text(out, &ledger)
+        let rows = args.read.analysis.screen_rows();
+        let view = TopView {
+            answer,
+            most: args.table.most(rows),
+            most_cpus: rows.map_or(usize::MAX, |_| SCREEN_CPUS),
+            style: CalledName::get().table_style(),
+        };
+        view.write_text(out, &ledger)
     })?;
     args.read.analysis.close(out, &source, &usage.read.summary, &ledger)
 }

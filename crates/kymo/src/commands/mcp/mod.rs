@@ -6,6 +6,7 @@
 
 mod answer;
 mod child;
+mod listing;
 mod tools;
 
 use std::io::{BufRead, Read as _, Write as _};

@@ -2,14 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use kymo_files::RecordingFormat;
 use kymo_sql::Recordings;
 use serde_json::{Map, Value, json};
 
-use super::{answer, child};
+use super::{answer, child, listing};
 
 /// Longest time of an answer.
 const LONGEST_ANSWER: Duration = Duration::from_secs(120);
@@ -20,8 +19,6 @@ const QUERY_MEMORY: &str = "1024";
 /// Longest recording, in seconds, and what is usual.
 const LONGEST_RECORDING: u64 = 600;
 const USUAL_RECORDING: u64 = 10;
-/// Entries of a directory that are looked at, and recordings that are named.
-const MOST_ENTRIES: usize = 10_000;
 
 pub(super) struct Tools {
     pub(super) directory: PathBuf,
@@ -103,8 +100,12 @@ impl Tools {
         let mut all = vec![
             tool(
                 "recordings",
-                "Recordings in a directory: name, format, bytes, time of the last change.",
-                json!({"directory": of_type("string", "directory [default: that of the server]")}),
+                "Recordings in a directory, newest first: name, format, bytes, time of the last \
+                 change. Sub-directories are not searched.",
+                json!({
+                    "directory": of_type("string", "directory [default: that of the server]"),
+                    "offset": offset(),
+                }),
                 &[],
             ),
             tool(
@@ -190,38 +191,13 @@ impl Tools {
     }
 
     fn recordings(&self, arguments: &Value) -> anyhow::Result<String> {
-        let arguments = Arguments::new(arguments, &["directory"])?;
+        let arguments = Arguments::new(arguments, &["directory", "offset"])?;
         let directory = match arguments.text("directory")? {
             Some(name) => self.directory.join(name),
             None => self.directory.clone(),
         };
-        let entries =
-            std::fs::read_dir(&directory).with_context(|| directory.display().to_string());
-        let mut all = Vec::new();
-        for entry in entries?.take(MOST_ENTRIES).flatten() {
-            let Some(format) = RecordingFormat::of(&entry.path()) else { continue };
-            let format = match format {
-                RecordingFormat::PerfData => "perf.data",
-                RecordingFormat::TraceDat => "trace.dat",
-                RecordingFormat::Ctf => "CTF",
-                RecordingFormat::Session => "session",
-            };
-            let meta = entry.metadata().ok();
-            let changed = meta.as_ref().and_then(|meta| meta.modified().ok());
-            let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-            let nanos = changed.and_then(|time| u64::try_from(time.as_nanos()).ok());
-            all.push((
-                std::cmp::Reverse(nanos),
-                json!({
-                    "name": entry.file_name().to_string_lossy(), "format": format,
-                    "bytes": meta.filter(std::fs::Metadata::is_file).map(|meta| meta.len()),
-                    "changed": nanos.map(kymo_sql::utc_text),
-                }),
-            ));
-        }
-        all.sort_by_key(|(time, _)| *time);
-        let rows: Vec<Value> = all.into_iter().map(|(_, row)| row).collect();
-        Ok(answer::of_rows(&rows, &[], 0))
+        let rows = listing::recordings(&directory)?;
+        Ok(answer::of_rows(&rows, &[], arguments.offset()?))
     }
 
     fn run(&self, args: Vec<OsString>, input: &str) -> anyhow::Result<child::Said> {
@@ -368,5 +344,5 @@ fn tables(arguments: &Value) -> anyhow::Result<String> {
                 .collect()
         }
     };
-    Ok(answer::of_rows(&rows, &[], 0))
+    Ok(answer::of_rows(&rows, &[], arguments.offset()?))
 }

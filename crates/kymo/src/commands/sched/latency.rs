@@ -15,6 +15,7 @@ use super::AnalysisArgs;
 use super::live::{LiveOutcome, LiveStep, watch};
 use crate::args::symbols::SymbolArgs;
 use crate::args::tables::{MainTable, TableArgs, sort_by};
+use crate::called_name::CalledName;
 use crate::exit;
 
 /// Flags of `kymo sched latency`.
@@ -153,6 +154,7 @@ fn write(
             columns: read.screen_columns(),
             causes: args.causes,
             histogram: args.histogram,
+            style: CalledName::get().table_style(),
             units: read.units(),
             recording,
         };

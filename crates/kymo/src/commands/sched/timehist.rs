@@ -23,6 +23,9 @@ use super::live::{LiveOutcome, LiveStep, watch};
 use crate::args::symbols::SymbolArgs;
 use crate::exit;
 
+/// Rows on a screen of each of the two tables of the summary.
+const SCREEN_ROWS: usize = 10;
+
 /// Flags of `kymo sched timehist`.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -278,8 +281,14 @@ fn write_end(
         return Ok(());
     }
     if let Some(answer) = &answer {
-        let (waits, units) = (args.state, args.read.units());
-        TimehistSummary { answer, waits, units }.write_text(out)?;
+        let summary = TimehistSummary {
+            answer,
+            waits: args.state,
+            columns: args.read.screen_columns(),
+            most: args.read.screen_rows().map_or(usize::MAX, |_| SCREEN_ROWS),
+            units: args.read.units(),
+        };
+        summary.write_text(out)?;
     }
     if !ledger.is_empty() {
         write!(out, "\n{}", ledger.to_text(""))?;
