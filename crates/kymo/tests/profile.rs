@@ -227,7 +227,7 @@ fn long_stacks_are_complete_and_short_ones_take_little() {
             while (n--) sum += n;
             return sum;
         }
-        int main(int count, char **words) { return down(atol(words[1]), 300000000) == 1; }
+        int main(int count, char **words) { return down(atol(words[1]), 1000000000) == 1; }
     "#;
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
@@ -251,8 +251,8 @@ fn long_stacks_are_complete_and_short_ones_take_little() {
         std::fs::remove_file(&data).unwrap();
         size / samples
     };
-    let (long, short) = (bytes_of_sample("50"), bytes_of_sample("1"));
-    assert!(short + 15_000 < long, "{short} and {long} bytes a sample");
+    let (long, short) = (bytes_of_sample("28"), bytes_of_sample("1"));
+    assert!(short + 6_000 < long, "{short} and {long} bytes a sample");
 }
 
 /// An ordinary user: few samples make no shares, and a program of another user in the command is
