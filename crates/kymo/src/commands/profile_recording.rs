@@ -15,7 +15,10 @@ pub(super) const FREQUENCY: u64 = 4000;
 /// Sampling frequency in Hz where stacks are copied without a request.
 const COPY_FREQUENCY: u64 = 1000;
 /// Bytes of a copy, of which only the used ones are written.
-const COPY_BYTES: u32 = 32768;
+pub(super) const COPY_BYTES: u32 = 32768;
+/// Bytes of a copy of a wait: there may be a hundred thousand in a second, and above the stack of
+/// a thread other memory is copied.
+const WAIT_COPY_BYTES: u64 = 16384;
 /// Bytes of a copy where rings have little memory.
 const SMALL_COPY_BYTES: u32 = 8192;
 
@@ -58,6 +61,14 @@ impl StackChoice {
         let note = Note::choice(NoteKind::Stacks, fact, Some(advice.to_owned()));
         let bytes = if paranoid().privileged { COPY_BYTES } else { SMALL_COPY_BYTES };
         StackChoice { mode: CallGraph::Dwarf(bytes), freq, note: Some(note) }
+    }
+}
+
+/// Limits the copies of stacks of waits.
+pub(super) fn limit_wait_copies(events: &mut [EventSpec]) {
+    for event in events.iter_mut().filter(|event| event.terms.call_graph.is_none()) {
+        event.terms.call_graph = Some("dwarf".to_owned());
+        event.terms.stack_size = Some(WAIT_COPY_BYTES);
     }
 }
 
