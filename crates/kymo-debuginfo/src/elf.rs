@@ -161,11 +161,16 @@ pub(crate) fn homes<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<Home>
     homes
 }
 
-/// The symbol if it stands for code.
-pub(crate) fn function<'data>(
+/// Whether a symbol stands for code, if it has a name.
+pub(crate) fn stands_for_code<'data>(symbol: &impl ObjectSymbol<'data>, homes: &[Home]) -> bool {
+    code_type(symbol, homes).is_some()
+}
+
+/// Binding and type of a symbol that stands for code, if it has a name.
+fn code_type<'data>(
     symbol: &impl ObjectSymbol<'data>,
     homes: &[Home],
-) -> Option<RawSymbol<'data>> {
+) -> Option<(Binding, SymbolType)> {
     const NOTYPE: u8 = 0;
     const FUNC: u8 = 2;
     const GNU_IFUNC: u8 = 10;
@@ -175,30 +180,42 @@ pub(crate) fn function<'data>(
     if symbol.is_undefined() {
         return None;
     }
-    let home = symbol.section_index().and_then(|i| homes.get(i.0));
-    match kind {
-        FUNC | GNU_IFUNC => {}
-        NOTYPE => {
-            if !home.is_some_and(|h| h.text) || HIDDEN_OR_INTERNAL.contains(&(st_other.0 & 3)) {
-                return None;
-            }
+    let is_text = || home(symbol, homes).is_some_and(|home| home.text);
+    let kind = match kind {
+        FUNC | GNU_IFUNC => SymbolType::Typed,
+        NOTYPE if is_text() && !HIDDEN_OR_INTERNAL.contains(&(st_other.0 & 3)) => {
+            SymbolType::NoType
         }
         _ => return None,
-    }
+    };
+    let binding = match binding {
+        0 => Binding::Local,
+        2 => Binding::Weak,
+        _ => Binding::Global,
+    };
+    Some((binding, kind))
+}
+
+fn home<'h, 'data>(symbol: &impl ObjectSymbol<'data>, homes: &'h [Home]) -> Option<&'h Home> {
+    symbol.section_index().and_then(|i| homes.get(i.0))
+}
+
+/// The symbol if it stands for code.
+pub(crate) fn function<'data>(
+    symbol: &impl ObjectSymbol<'data>,
+    homes: &[Home],
+) -> Option<RawSymbol<'data>> {
+    let (binding, kind) = code_type(symbol, homes)?;
     let name = symbol.name_bytes().ok().filter(|n| !n.is_empty())?;
     Some(RawSymbol {
         start: symbol.address(),
         size: symbol.size(),
-        limit: home
+        limit: home(symbol, homes)
             .filter(|h| (h.start..h.end).contains(&symbol.address()))
             .map_or(u64::MAX, |h| h.end),
         name,
-        binding: match binding {
-            0 => Binding::Local,
-            2 => Binding::Weak,
-            _ => Binding::Global,
-        },
-        kind: if kind == NOTYPE { SymbolType::NoType } else { SymbolType::Typed },
+        binding,
+        kind,
     })
 }
 

@@ -79,6 +79,12 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
         self.file.symbols().any(|s| elf::function(&s, &self.homes).is_some())
     }
 
+    /// Bytes of the symbols and their names.
+    pub fn symbol_bytes(&self) -> u64 {
+        let size = |name| self.file.section_by_name(name).map_or(0, |s| s.size());
+        [".symtab", ".strtab"].map(size).into_iter().fold(0, u64::saturating_add)
+    }
+
     /// Whether there is DWARF inside.
     pub fn has_dwarf(&self) -> bool {
         let held = |name| self.file.section_by_name(name).and_then(|s| s.file_range());
@@ -179,11 +185,21 @@ where
     S: ObjectSymbol<'d>,
     I: Iterator<Item = S> + 'f,
 {
-    let nearest = nearest(symbols(), homes, addresses)?;
-    let mut starts: Vec<u64> = nearest.iter().flat_map(|n| [n.before, n.covering]).collect();
-    starts.sort_unstable();
-    starts.dedup();
-    let chosen = choose(symbols(), homes, &starts);
+    let pass = |names| {
+        let nearest = nearest(symbols(), homes, addresses, names)?;
+        let mut starts: Vec<u64> = nearest.iter().flat_map(|n| [n.before, n.covering]).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        let chosen = choose(symbols(), homes, &starts, names);
+        Some((nearest, starts, chosen))
+    };
+    let (nearest, starts, chosen) = match pass(NameReads::Few)? {
+        (nearest, starts, Some(chosen)) => (nearest, starts, chosen),
+        _ => {
+            let (nearest, starts, chosen) = pass(NameReads::All)?;
+            (nearest, starts, chosen?)
+        }
+    };
     // Neighbours have the same answer.
     let mut last = (NONE, 0);
     let mut at = |start: u64| {
@@ -227,10 +243,28 @@ where
     Some(Coverings { symbols, places })
 }
 
+/// Whether the names of symbols are read that may be no answer, to leave out those without one.
+/// Names are most of a file's symbols, and hardly one is missing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NameReads {
+    Few,
+    All,
+}
+
+impl NameReads {
+    fn count<'d>(self, symbol: &impl ObjectSymbol<'d>, homes: &[elf::Home]) -> bool {
+        match self {
+            NameReads::Few => elf::stands_for_code(symbol, homes),
+            NameReads::All => elf::function(symbol, homes).is_some(),
+        }
+    }
+}
+
 fn nearest<'d, S: ObjectSymbol<'d>>(
     symbols: impl Iterator<Item = S>,
     homes: &[elf::Home],
     addresses: &[u64],
+    names: NameReads,
 ) -> Option<Vec<Nearest>> {
     let index = Index::new(addresses);
     let mut found = vec![Nearest { before: NONE, covering: NONE }; addresses.len()];
@@ -248,7 +282,7 @@ fn nearest<'d, S: ObjectSymbol<'d>>(
         let later = |old: u64| old == NONE || old < start;
         let end = start.saturating_add(size);
         let covers = addresses.get(from).is_some_and(|a| *a < end || *a == start);
-        if !(later(first.before) || covers) || elf::function(&symbol, homes).is_none() {
+        if !(later(first.before) || covers) || !names.count(&symbol, homes) {
             continue;
         }
         if let Some(first) = found.get_mut(from).filter(|f| later(f.before)) {
@@ -285,26 +319,37 @@ struct Chosen {
     next: bool,
 }
 
-/// Names that perf prefers, for each of `starts`.
+/// Names that perf prefers, for each of `starts`; none where names that were not read have to be.
 fn choose<'d, S: ObjectSymbol<'d>>(
     symbols: impl Iterator<Item = S>,
     homes: &[elf::Home],
     starts: &[u64],
-) -> Vec<Option<Chosen>> {
+    names: NameReads,
+) -> Option<Vec<Option<Chosen>>> {
     let index = Index::new(starts);
     let mut best: Vec<Option<Best<S>>> = Vec::new();
     best.resize_with(starts.len(), || None);
     let mut highest = 0;
+    let mut last = None;
     for symbol in symbols {
         let start = symbol.address();
         let at = index.first_from(starts, start);
-        let wanted = starts.get(at) == Some(&start);
-        if !wanted && start <= highest {
+        let Some(slot) = best.get_mut(at).filter(|_| starts.get(at) == Some(&start)) else {
+            if start > highest && names.count(&symbol, homes) {
+                highest = start;
+                last = Some(symbol);
+            }
             continue;
+        };
+        let Some(raw) = elf::function(&symbol, homes) else {
+            if names.count(&symbol, homes) {
+                return None;
+            }
+            continue;
+        };
+        if start >= highest {
+            (highest, last) = (start, None);
         }
-        let Some(raw) = elf::function(&symbol, homes) else { continue };
-        highest = highest.max(start);
-        let Some(slot) = best.get_mut(at).filter(|_| wanted) else { continue };
         let (facts, size, limit) = (SymbolRank::of(&raw), raw.size, raw.limit);
         let mut looks = None;
         if let Some(old) = slot {
@@ -326,7 +371,10 @@ fn choose<'d, S: ObjectSymbol<'d>>(
         name: symbol.name_bytes().unwrap_or_default().to_vec(),
         next: symbol.address() < highest,
     };
-    best.into_iter().map(|slot| slot.map(finish)).collect()
+    if last.is_some_and(|symbol| elf::function(&symbol, homes).is_none()) {
+        return None;
+    }
+    Some(best.into_iter().map(|slot| slot.map(finish)).collect())
 }
 
 /// The best symbol so far.

@@ -10,12 +10,14 @@ use std::sync::OnceLock;
 use kymo_debuginfo::ReadRef;
 
 /// Bytes from the start of one piece to that of the next.
-const PIECE: u64 = 256 << 10;
+const PIECE: u64 = 32 << 10;
 /// Bytes that a piece holds of the next one: hardly a name is longer, so hardly
 /// one lies in two pieces.
 const OVERLAP: u64 = 4096;
 /// Ranges larger than a piece; a file that needs more of them lies.
-const MAX_WIDE: usize = 64;
+const MAX_WIDE: usize = 256;
+/// Bytes of the longest name.
+const LONGEST_NAME: u64 = 256 << 10;
 
 /// The file.
 #[derive(Debug)]
@@ -113,7 +115,7 @@ impl<'a> ReadRef<'a> for &'a Pages {
             return Err(());
         }
         // A name of more than `OVERLAP` bytes: so much is enough for any.
-        let wide = self.read_bytes_at(range.start, size.min(PIECE))?;
+        let wide = self.read_bytes_at(range.start, size.min(LONGEST_NAME))?;
         wide.read_bytes_at_until(0..wide.len() as u64, delimiter)
     }
 }

@@ -47,6 +47,14 @@ pub(crate) fn names(files: &Finder, binary: &Binary<'_>, offsets: &[u64]) -> Opt
     Some(Coverings { places, ..found })
 }
 
+/// Bytes of a binary's symbols in the file that [`table`] reads.
+pub(crate) fn symbol_bytes(files: &Finder, binary: &Binary<'_>) -> u64 {
+    let of = |path: &Path| LazyElf::parse(&open(path)?).ok().map(|elf| elf.symbol_bytes());
+    let own = files.binary(binary).and_then(|path| of(&path)).unwrap_or(0);
+    let separate = || files.symbols(binary).and_then(|path| of(&path)).unwrap_or(0);
+    if own > 0 { own } else { separate() }
+}
+
 /// All of a binary's symbols, from wherever the best ones are.
 pub(crate) fn table(files: &Finder, binary: &Binary<'_>) -> Option<Elf> {
     let place = files.binary(binary);

@@ -112,8 +112,10 @@ impl RecentTables {
         RecentTables { most, held, asked, used: 0, clock: 0 }
     }
 
-    /// Whether a binary has a table, or is asked for so often that it should have one.
-    pub(crate) fn wants(&mut self, id: DsoId) -> bool {
+    /// Whether a binary has a table, or is asked for so often that it should have one. `bytes` are
+    /// those of its symbols in the file: reading all of a very large table takes several times the
+    /// memory of what is kept.
+    pub(crate) fn wants(&mut self, id: DsoId, bytes: impl FnOnce() -> u64) -> bool {
         self.clock += 1;
         if let Some(held) = self.held.get_mut(&id) {
             held.last = self.clock;
@@ -121,7 +123,12 @@ impl RecentTables {
         }
         let (asked, had) = self.asked.entry(id).or_default();
         *asked = asked.saturating_add(1);
-        *had != TOO_LARGE && *asked >= OFTEN << (3 * *had).min(24)
+        let is_wanted = *had != TOO_LARGE && *asked >= OFTEN << (3 * *had).min(24);
+        if is_wanted && bytes() > self.most as u64 / 2 * 3 {
+            *had = TOO_LARGE;
+            return false;
+        }
+        is_wanted
     }
 
     /// The table of a binary, read with `read` if it is not held; `answer` is called with it before

@@ -330,7 +330,9 @@ impl Resolver {
         let has_table: Vec<bool> = wanted
             .iter()
             .map(|(id, _)| match &mut recent {
-                Some(recent) if self.file_of(*id).is_some() => recent.wants(*id),
+                Some(recent) if let Some(dso) = self.file_of(*id) => {
+                    recent.wants(*id, || read_symbols::symbol_bytes(&self.files, &dso.binary()))
+                }
                 _ => self.get(*id).is_some_and(|dso| dso.table.get().is_some()),
             })
             .collect();

@@ -62,6 +62,50 @@ enum ThreadRequest {
     Code { numbering: Numbering, function: FunctionId, places: BTreeMap<u64, CostSum> },
 }
 
+/// The next request, of those that wait and those that came meanwhile; none when no more come.
+///
+/// A pass over a large binary takes longer than requests need to come: those for names become one,
+/// and those with numbers of before are dropped, as their answers would not be understood.
+fn next_request(
+    taken: &Receiver<ThreadRequest>,
+    waiting: &mut Vec<ThreadRequest>,
+) -> Option<ThreadRequest> {
+    if waiting.is_empty() {
+        waiting.push(taken.recv().ok()?);
+    }
+    waiting.extend(taken.try_iter());
+    let newest = waiting.iter().rev().find_map(|request| match request {
+        ThreadRequest::Names(request) => Some(request.numbering),
+        ThreadRequest::Code { .. } => None,
+    });
+    let mut merged: Vec<ThreadRequest> = Vec::new();
+    for request in waiting.drain(..) {
+        let ThreadRequest::Names(request) = request else {
+            // Not after names of which there may be many.
+            let is_code = |r: &&ThreadRequest| matches!(r, ThreadRequest::Code { .. });
+            merged.insert(merged.iter().take_while(is_code).count(), request);
+            continue;
+        };
+        if Some(request.numbering) != newest {
+            continue;
+        }
+        let same = merged.iter_mut().find_map(|other| match other {
+            ThreadRequest::Names(other) => Some(other).filter(|o| o.wants == request.wants),
+            ThreadRequest::Code { .. } => None,
+        });
+        match same {
+            Some(same) => {
+                same.addresses.extend(request.addresses);
+                // All that were known then, and more.
+                (same.binaries, same.recorded) = (request.binaries, request.recorded);
+            }
+            None => merged.push(ThreadRequest::Names(request)),
+        }
+    }
+    *waiting = merged;
+    (!waiting.is_empty()).then(|| waiting.remove(0))
+}
+
 /// Answer of the thread.
 enum ThreadAnswer {
     Names(NameAnswer),
@@ -137,7 +181,8 @@ impl AddressNames {
         let thread = std::thread::Builder::new().name("names".into());
         let is_started = thread
             .spawn(move || {
-                for request in taken {
+                let mut waiting = Vec::new();
+                while let Some(request) = next_request(&taken, &mut waiting) {
                     if found.send(finder.answer(request)).is_err() {
                         break;
                     }
@@ -517,3 +562,61 @@ impl NameFinder {
 
 /// Addresses of a binary: where they are, their number, what is known of them.
 type Asked = (DsoId, Vec<(BinaryAddress, AddressId, Address)>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_wait_become_one() {
+        let (requests, taken) = channel();
+        let names = |functions: u64, wants: Wanted, ids: &[u32]| {
+            let maps = None;
+            let mut addresses = Addresses::default();
+            let at = |ip| kymo_events::chain::ChainAddress::exact(0, ip);
+            let of = |n: &u32| {
+                let id = addresses.id(maps, at(u64::from(*n)));
+                (AddressId(*n), *addresses.get(id).unwrap())
+            };
+            let addresses = ids.iter().map(of).collect();
+            let numbering = Numbering { functions, addresses: 0 };
+            let (binaries, recorded) = (Vec::new(), Arc::default());
+            ThreadRequest::Names(NameRequest { numbering, binaries, recorded, addresses, wants })
+        };
+        let code = |function: u32| ThreadRequest::Code {
+            numbering: Numbering::default(),
+            function: FunctionId(function),
+            places: BTreeMap::new(),
+        };
+        // Those with the numbers of before are dropped, and code is not waited for.
+        for request in [
+            names(0, Wanted::Functions, &[1, 2]),
+            names(1, Wanted::Functions, &[3]),
+            code(7),
+            names(1, Wanted::Lines, &[3]),
+            names(1, Wanted::Functions, &[4, 5]),
+            code(8),
+        ] {
+            requests.send(request).unwrap();
+        }
+        drop(requests);
+        let mut waiting = Vec::new();
+        let mut next = || match next_request(&taken, &mut waiting) {
+            Some(ThreadRequest::Names(request)) => {
+                let ids = request.addresses.iter().map(|(id, _)| id.0).collect();
+                (request.wants == Wanted::Lines, ids)
+            }
+            Some(ThreadRequest::Code { function, .. }) => (false, vec![100 + function.0]),
+            None => (false, Vec::new()),
+        };
+        let all: Vec<(bool, Vec<u32>)> = (0..5).map(|_| next()).collect();
+        let expected = [
+            (false, vec![107]),
+            (false, vec![108]),
+            (false, vec![3, 4, 5]),
+            (true, vec![3]),
+            (false, vec![]),
+        ];
+        assert_eq!(all, expected);
+    }
+}

@@ -120,6 +120,11 @@ impl<'a> OffCpuReader<'a> {
         &self.machine
     }
 
+    /// The state of tasks, to take note of which are recorded.
+    pub(crate) fn machine_mut(&mut self) -> &mut TaskMachine {
+        &mut self.machine
+    }
+
     /// Takes an event, of the scheduler or not; answers what it changed.
     pub(crate) fn event(&mut self, event: &RecordedEvent<'_>) -> Option<Transition> {
         self.machine.note_loss(event);

@@ -413,7 +413,10 @@ impl WaitReader<'_> {
         }
         let has_cause = interval.kind != OffKind::Uncertain;
         thread.stacked.0 += u64::from(has_cause);
-        thread.stacked.1 += u64::from(facts.stack.is_some() || interval.kind == OffKind::New);
+        // A thread that was blocked when it was attached to has left its CPU unseen.
+        let began_before = is_first && interval.kind == OffKind::Blocked && facts.state.is_none();
+        let needs_no_stack = began_before || interval.kind == OffKind::New;
+        thread.stacked.1 += u64::from(facts.stack.is_some() || needs_no_stack);
         let cause = self.cause(tid, is_first, interval, &facts);
         let woken = facts.woken.filter(|_| interval.kind == OffKind::Blocked);
         let wait = PathWait {

@@ -4,6 +4,7 @@
 //! in the recording are counted (`SchedCounts`), and are no intervals.
 
 use kymo_events::{RecordedEvent, TaskComm};
+use rustc_hash::FxHashSet;
 
 use super::decode::{SchedEvent, TaskRef, WakeupContext, WakeupKind};
 use super::switch_state::SwitchOutState;
@@ -34,6 +35,8 @@ pub struct SchedCounts {
     pub mismatched: u64,
     /// Mismatched switches whose CPU was idle, as far as was seen.
     pub mismatched_idle: u64,
+    /// Mismatched switches whose CPU ran a task that is not recorded, as far as was seen.
+    pub mismatched_unrecorded: u64,
     /// Runs that begin before the recording, or out of nothing.
     pub no_begin: u64,
     /// Runs of tasks that slept, and that no wake-up in the recording made runnable.
@@ -136,6 +139,8 @@ pub struct TaskMachine {
     losses: LossWindows,
     /// The last event made a transition.
     has_told: bool,
+    /// Threads that are recorded, where that is known of a recording of some tasks.
+    recorded: Option<FxHashSet<u32>>,
     run_without_end: Option<RunWithoutEnd>,
 }
 
@@ -143,6 +148,25 @@ impl TaskMachine {
     /// `losses`: spans in which events were lost, as the events' source finds them.
     pub fn new(losses: LossWindows) -> TaskMachine {
         TaskMachine { losses, ..TaskMachine::default() }
+    }
+
+    /// Takes note that the recording is of some tasks, among them this thread: switches between
+    /// others are not in it.
+    pub fn note_recorded(&mut self, tid: u32) {
+        let _ = self.recorded.get_or_insert_default().insert(tid);
+    }
+
+    /// Takes note that the events of a thread are over: the kernel ends them before its last switch.
+    pub fn note_end_of_recorded(&mut self, tid: u32) {
+        if let Some(recorded) = &mut self.recorded {
+            let _ = recorded.remove(&tid);
+        }
+    }
+
+    /// Whether all switches and wake-ups of a task should be in the recording.
+    fn is_recorded(&self, id: TaskId) -> bool {
+        let tid = self.tasks.get(id).map(|task| task.tid);
+        self.recorded.as_ref().is_none_or(|recorded| tid.is_some_and(|tid| recorded.contains(&tid)))
     }
 
     /// Tasks that ended since the last transition; they are gone after the next one.
@@ -288,7 +312,11 @@ impl TaskMachine {
         if let Some(before) = before.filter(|_| !matches) {
             self.counts.mismatched += 1;
             let was_idle = self.tasks.get(before).is_some_and(SchedTask::is_idle);
-            self.counts.mismatched_idle += u64::from(was_idle);
+            if self.is_recorded(before) {
+                self.counts.mismatched_idle += u64::from(was_idle);
+            } else {
+                self.counts.mismatched_unrecorded += 1;
+            }
             // It left unseen: what is known of it is over.
             if let Some(task) = self.tasks.get_mut(before) {
                 let wait = std::mem::take(&mut task.wait);
@@ -298,7 +326,7 @@ impl TaskMachine {
             }
         }
         let since = switched.filter(|t| matches && *t <= time);
-        self.counts.no_begin += u64::from(since.is_none());
+        self.counts.no_begin += u64::from(since.is_none() && self.is_recorded(out));
         let out = self.switch_out(out, state, since, (time, cpu))?;
         let next = self.switch_in(next, cpu, time)?;
         if matches!(state, SwitchOutState::Dead(_)) {
@@ -334,11 +362,13 @@ impl TaskMachine {
 
     #[inline]
     fn switch_in(&mut self, id: TaskId, cpu: u32, time: u64) -> Option<SwitchIn> {
+        let is_recorded = self.is_recorded(id);
         let task = self.tasks.get_mut(id)?;
         let (left, woken) = (task.left.take(), task.woken.take());
         let mut wait = Wait::ended(left, woken, time);
         let slept = left.is_some_and(|l| !l.state.is_runnable());
-        self.counts.no_wakeup += u64::from(slept && wait.cause == WaitCause::Unknown);
+        let is_unwoken = slept && wait.cause == WaitCause::Unknown;
+        self.counts.no_wakeup += u64::from(is_unwoken && is_recorded);
         wait.is_migrated = left.is_some() && task.cpu.is_some_and(|c| c != cpu);
         wait.touches_loss = self.losses.touches(wait.begin().unwrap_or(time), time);
         self.counts.touching_loss += u64::from(wait.touches_loss && !task.is_idle());

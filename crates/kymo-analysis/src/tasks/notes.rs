@@ -29,7 +29,7 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
         );
         notes.doubt(NoteKind::Unmatched, fact, None);
     }
-    let others = c.mismatched - c.mismatched_idle.min(c.mismatched);
+    let others = c.mismatched.saturating_sub(c.mismatched_idle + c.mismatched_unrecorded);
     if others > 0 {
         let what = counted(others, "switch", "switches");
         let fact = format!(
@@ -38,6 +38,10 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
         );
         let advice = format!("`{record}` records all tasks on all CPUs");
         notes.doubt(NoteKind::Unmatched, fact, Some(&advice));
+    }
+    if c.mismatched_unrecorded > 0 {
+        let fact = "the recording is of some tasks: times of others on their CPUs are incomplete";
+        notes.choice(NoteKind::Unmatched, fact, None);
     }
     if c.no_wakeup > 0 {
         let what = counted(c.no_wakeup, "run of a blocked task has", "runs of blocked tasks have");

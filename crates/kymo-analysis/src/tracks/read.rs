@@ -1,5 +1,6 @@
 //! Recordings into tracks, in one pass over their events.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use kymo_events::{
     ClassOrigin, EventPass, EventSelection, EventSource, LayoutMemo, PerfItem, ReadOptions,
     ReadSummary, RecordedEvent, SourceError,
 };
+use kymo_files::perfdata::Entry;
 use kymo_model::{Note, NoteKind, NoteList, RecordKind, Sideband, counted};
 use rustc_hash::FxHashMap;
 
@@ -211,7 +213,13 @@ pub fn read_tracks(
     let mut intervals = Vec::new();
     let mut forks: Vec<(u32, u32)> = Vec::new();
     let mut exits: Vec<(u32, u64)> = Vec::new();
+    // Threads of the records since the last event.
+    let recorded = RefCell::new(Vec::new());
     let mut see = |event: &RecordedEvent<'_>| {
+        for (tid, is_end) in recorded.borrow_mut().drain(..) {
+            let machine = reader.machine_mut();
+            if is_end { machine.note_end_of_recorded(tid) } else { machine.note_recorded(tid) }
+        }
         let task = tracking.arrive(event);
         let uses = tracking.uses(event);
         if uses.states {
@@ -246,12 +254,18 @@ pub fn read_tracks(
         source.for_each_with_records(&select, &mut |item| match item {
             PerfItem::Event(event) => see(event),
             PerfItem::Record(entry) => {
+                if let Some(tid) = thread_of_switch_record(entry) {
+                    recorded.borrow_mut().push((tid, false));
+                }
                 if matches!(entry.raw.kind, RecordKind::FORK | RecordKind::EXIT) {
                     match Sideband::parse(&entry.raw) {
                         Ok(Some(Sideband::Fork(t))) if t.pid != t.ppid => {
                             forks.push((t.pid, t.ppid));
                         }
-                        Ok(Some(Sideband::Exit(t))) => exits.push((t.tid, t.time)),
+                        Ok(Some(Sideband::Exit(t))) => {
+                            exits.push((t.tid, t.time));
+                            recorded.borrow_mut().push((t.tid, true));
+                        }
                         _ => {}
                     }
                 }
@@ -277,6 +291,12 @@ pub fn read_tracks(
         tracking.doubt_first_waits();
     }
     Ok((tracking.finish(reader.into_read(summary), forks), summary_beside))
+}
+
+/// Thread of a record that the kernel makes for the events of threads, and not for those of CPUs.
+fn thread_of_switch_record(entry: &Entry<'_>) -> Option<u32> {
+    let desc = entry.desc().filter(|_| entry.raw.kind == RecordKind::SWITCH)?;
+    entry.raw.sample_id(&desc.attr).ok()?.tid.map(|(_, tid)| tid)
 }
 
 /// Parts of the tracks to which an event may belong.

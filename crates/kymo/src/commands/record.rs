@@ -251,12 +251,13 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
         && CalledName::get() != CalledName::Perf
         && options.records_user_chains()
         && stacks.is_none()
-        && let Some(program) = without_frame_pointers(&options.target, &options.command)
+        && let Some(lacking) = without_frame_pointers(&options.target, &options.command)
+        && !lacking.generates_code
     {
         sayln!(
             "kymo record: {} keeps no frame pointers: its stacks will lack callers, which \
              --call-graph auto records",
-            program.display()
+            lacking.program.display()
         );
     }
     let mut summary = kymo_record::record(&options)?;

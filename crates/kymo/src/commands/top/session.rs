@@ -18,6 +18,9 @@ use super::options::HISTORY_BYTES;
 const TICK: Duration = Duration::from_millis(200);
 /// While the first samples or names are waited for.
 const SHORT_TICK: Duration = Duration::from_millis(20);
+/// Time from the start after which names come with the next tick: on a machine that builds there
+/// are always some that have just come.
+const START: Duration = Duration::from_secs(5);
 
 /// Freed memory is given back so often.
 const RELEASE: Duration = Duration::from_secs(5);
@@ -83,7 +86,8 @@ impl TopSession {
         more: &[BorrowedFd<'_>],
     ) -> anyhow::Result<Option<CaptureEnd>> {
         let pending = self.profile.pending_names();
-        let has_names = pending.functions == 0 && pending.lines == 0;
+        let is_start = self.began.elapsed() < START;
+        let has_names = pending.functions == 0 && pending.lines == 0 || !is_start;
         // The first samples are shown as soon as they are in order.
         let is_settled = has_names && self.profile.span().is_some();
         let tick = if is_settled { TICK } else { SHORT_TICK };
