@@ -93,16 +93,18 @@ pub(crate) fn unreadable_files(directory: &Path) -> Vec<String> {
         let Ok(entries) = fs::read_dir(place) else { continue };
         for path in entries.flatten().take(1 << 16).map(|e| e.path()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let is_named = name.ends_with(".dat") || name.starts_with("perf.data");
             let Ok(metadata) = fs::metadata(&path) else { continue };
-            if !is_named || !metadata.is_file() || found.len() >= MAX_KERNEL_RECORDINGS {
+            let is_hidden = name.starts_with('.');
+            if is_hidden || !metadata.is_file() || found.len() >= MAX_KERNEL_RECORDINGS {
                 continue;
             }
+            let is_named = name.ends_with(".dat");
             let why = match RecordingFormat::of(&path) {
-                Some(RecordingFormat::TraceDat) => continue,
                 Some(RecordingFormat::PerfData) => "a perf.data is read alone, not beside others",
-                _ if metadata.len() == 0 => "the file is empty",
-                _ => "it is not a recording",
+                Some(_) => continue,
+                None if is_named && metadata.len() == 0 => "the file is empty",
+                None if is_named => "it is not a recording",
+                None => continue,
             };
             found.push(format!("{}: {why}", path.display()));
         }

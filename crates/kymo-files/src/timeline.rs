@@ -102,7 +102,10 @@ impl Timeline {
         for path in paths {
             match RecordingFormat::of(path) {
                 Some(RecordingFormat::TraceDat) => files.push(path.clone()),
-                Some(RecordingFormat::Ctf) => directories.push(path.clone()),
+                Some(RecordingFormat::Ctf) => {
+                    directories.push(path.clone());
+                    left_out.extend(unreadable_files(path));
+                }
                 Some(RecordingFormat::Session) => {
                     files.extend(kernel_recordings(path));
                     if Ctf::is_in(path) {

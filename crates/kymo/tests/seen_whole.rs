@@ -2,6 +2,7 @@
 //! cut off, counts of groups. What comes through a pipe is what the file has.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use kymo_testkit::{Need, Outcome, Peer, TracingState, Workload, perf, require, run};
@@ -214,4 +215,41 @@ fn why_finds_a_task_by_a_name_that_it_had() {
         let out = kymo(&["why", "-i", &data, "--comm", name]).success();
         assert!(out.stdout.contains(" took "), "{name}: {}", out.stdout);
     }
+}
+
+/// What the recorder does, and its child before it executes the command, is nobody's work: the calls
+/// of a recording are those that strace counts.
+#[test]
+fn calls_of_the_recorder_are_not_counted() {
+    let needs = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Tool("strace")];
+    if !require(&needs) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let [data, traced, program] =
+        ["calls.data", "traced", "counted_true"].map(|name| place.path().join(name));
+    // All of the machine is recorded: the name is this test's.
+    std::fs::copy("/bin/true", &program).unwrap();
+    let (data, traced, program) = (text(&data), text(&traced), text(&program));
+    let mut expected = BTreeMap::new();
+    let _ = run("strace", ["-o", traced, program]).success();
+    for line in std::fs::read_to_string(traced).unwrap().lines() {
+        let name = line.split_once('(').map_or("", |(name, _)| name);
+        // One that does not return is none.
+        if !name.is_empty() && name != "exit_group" && !line.starts_with("+++") {
+            *expected.entry(name.to_owned()).or_insert(0u64) += 1;
+        }
+    }
+    let _ = kymo(&["syscalls", "record", "-q", "-o", data, "--", program]).success();
+    let report = kymo(&["syscalls", "report", "--json", "-i", data]).success().stdout;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let of_true = |thread: &&Value| thread["comm"] == "counted_true";
+    let threads = report["threads"].as_array().unwrap();
+    let rows: Vec<&Value> = threads.iter().filter(of_true).collect();
+    let own: BTreeMap<String, u64> = rows
+        .iter()
+        .flat_map(|row| row["calls"].as_array().unwrap())
+        .map(|call| (call["syscall"].as_str().unwrap().to_owned(), call["count"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(own, expected, "{report:#}");
 }

@@ -591,7 +591,7 @@ fn a_recording_of_numbers_alone_tells_the_abi_or_says_that_it_cannot() {
     let table = run(KYMO, ["syscalls", "report", "-i", data, "--json"]).success();
     let report: serde_json::Value = serde_json::from_str(&table.stdout).unwrap();
     let row = report["calls"].as_array().unwrap().iter().find(|c| c["syscall"] == "getppid");
-    assert_eq!(row.unwrap()["calls"], 60, "{report:#}");
+    assert_eq!(row.unwrap()["count"], 60, "{report:#}");
     // Without what came before.
     let script = run(KYMO, ["script", "-i", data, "--comm", "p32"]).success().stdout;
     let first = script.lines().find(|l| l.contains("sys_enter") && l.contains("NR 64 (")).unwrap();

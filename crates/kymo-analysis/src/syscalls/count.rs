@@ -6,7 +6,8 @@ use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError, TaskInfo,
+    CommandWatch, EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent,
+    SourceError, TaskInfo,
 };
 use kymo_model::Note;
 use rustc_hash::FxHashMap;
@@ -214,6 +215,10 @@ struct SyscallCounting<'a> {
     has_executed: bool,
     /// Name of that child before.
     name_before: Option<TaskInfo>,
+    /// The search for the command of a perf.data, until it executes its program.
+    command: Option<CommandWatch>,
+    /// Process of the recorder, whose calls are nobody's work.
+    recorder: Option<u32>,
 }
 
 /// Names of all events that are read.
@@ -241,6 +246,7 @@ pub fn count_syscalls(
     let mut names = event_names();
     names.extend(["ftrace:kernel_stack", EXIT_EVENT]);
     let mut counting = SyscallCounting::new(config, source.losses());
+    counting.command = source.watch_command(None);
     let mut sched = SchedDecoder::default();
     let mut machine = TaskMachine::new(source.losses());
     let selection = select_events(&names);
@@ -286,7 +292,21 @@ impl<'a> SyscallCounting<'a> {
             span: None,
             has_executed: false,
             name_before: None,
+            command: None,
+            recorder: None,
         }
+    }
+
+    /// The recorder's child becomes the command: its calls before were not those of the command.
+    fn forget_child(&mut self, tid: u32) {
+        let command = self.command.as_ref().and_then(|watch| watch.found());
+        let Some(command) = command.filter(|c| c.tid == tid && !c.is_by_name) else { return };
+        (self.command, self.recorder) = (None, command.recorder);
+        if let Some(row) = self.by_tid.get(&tid).copied() {
+            self.rows.get_mut(row).into_iter().for_each(FxHashMap::clear);
+            self.tasks.get_mut(row).into_iter().for_each(|task| task.events = 0);
+        }
+        self.slowest.retain(|Reverse(SlowKey(.., slow))| slow.task.tid != Some(tid));
     }
 
     fn call(&mut self, call: SyscallEvent, event: &RecordedEvent<'_>, task: TaskInfo) {
@@ -362,6 +382,9 @@ impl<'a> SyscallCounting<'a> {
         }
         if self.is_before_exec(open.call, result, task) {
             return;
+        }
+        if result == 0 && self.command.is_some() && self.executes(open.call) {
+            task.tid.into_iter().for_each(|tid| self.forget_child(tid));
         }
         let Some(row) = self.row(task) else { return };
         let Some(stats) = self.rows.get_mut(row).map(|r| r.entry(open.call).or_default()) else {
@@ -573,14 +596,22 @@ impl<'a> SyscallCounting<'a> {
             calls
         };
         let mut all: FxHashMap<CallId, SyscallStats> = FxHashMap::default();
-        let mut tasks = self.tasks;
-        for (task, rows) in tasks.iter_mut().zip(self.rows) {
+        let recorder = self.recorder;
+        let is_recorder =
+            |task: &SyscallTask| recorder.is_some() && task.pid.or(task.tid) == recorder;
+        let rows = self.tasks.into_iter().zip(self.rows);
+        let (mut tasks, rows): (Vec<_>, Vec<_>) =
+            rows.filter(|(task, _)| !is_recorder(task)).unzip();
+        for (task, rows) in tasks.iter_mut().zip(rows) {
             rows.iter().for_each(|(id, stats)| all.entry(*id).or_default().merge(stats));
             task.calls = by_total(rows);
         }
         let total = |t: &SyscallTask| t.calls.iter().map(|(_, s)| s.durations.total).sum::<u64>();
         tasks.sort_by_cached_key(|t| (Reverse(total(t)), t.tid));
-        let slowest = self.slowest.into_sorted_vec().into_iter().map(|key| key.0.3).collect();
+        let slowest = self.slowest.into_sorted_vec().into_iter().map(|key| key.0.3);
+        let is_of_others =
+            |slow: &SlowCall| recorder.is_none() || slow.task.pid.or(slow.task.tid) != recorder;
+        let slowest = slowest.filter(is_of_others).collect();
         let open_at_end = self.open.len() as u64;
         SyscallTable {
             width_note: self.decoder.width_note(),

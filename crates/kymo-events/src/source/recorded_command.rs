@@ -25,6 +25,8 @@ pub struct RecordedCommand {
     pub tid: u32,
     /// Time at which it executed the program.
     pub began: u64,
+    /// Process of the recorder, its parent, where it is known.
+    pub recorder: Option<u32>,
     /// The recording does not identify the recorder's child: it is the first process that
     /// executed a program of the command's name.
     pub is_by_name: bool,
@@ -81,9 +83,11 @@ impl CommandSearch {
             }
             Sideband::Comm(name) if name.pid == name.tid => {
                 let found = (name.exec && time > 0).then(|| self.executes(name.tid, name.comm));
+                let parent = self.tasks.get(&name.tid).map(|task| task.parent);
                 let found = found.flatten().map(|is_by_name| RecordedCommand {
                     tid: name.tid,
                     began: time,
+                    recorder: parent.filter(|parent| *parent != 0 && !is_by_name),
                     is_by_name,
                 });
                 let was_there = time == 0;
@@ -214,7 +218,7 @@ mod tests {
         fork(&mut search, 11, 6, 3);
         assert_eq!(comm(&mut search, 11, "w", Some(4)), None);
         assert_eq!(comm(&mut search, 12, "env", Some(5)), None);
-        let found = RecordedCommand { tid: 10, began: 6, is_by_name: false };
+        let found = RecordedCommand { recorder: Some(9), tid: 10, began: 6, is_by_name: false };
         assert_eq!(comm(&mut search, 10, "w", Some(6)), Some(found));
     }
 
@@ -222,17 +226,17 @@ mod tests {
     fn perfs_child_is_known_by_its_name_and_others_are_in_doubt() {
         let mut search = CommandSearch::new(None, &words("/usr/bin/perf record -a env sleep 1"));
         comm(&mut search, 10, "perf-exec", None);
-        let found = RecordedCommand { tid: 10, began: 6, is_by_name: false };
+        let found = RecordedCommand { recorder: None, tid: 10, began: 6, is_by_name: false };
         assert_eq!(comm(&mut search, 10, "env", Some(6)), Some(found));
 
         let mut search = CommandSearch::new(None, &words("recorder sleep"));
         assert_eq!(comm(&mut search, 10, "sleep", Some(6)), None);
-        let found = RecordedCommand { tid: 10, began: 6, is_by_name: true };
+        let found = RecordedCommand { recorder: None, tid: 10, began: 6, is_by_name: true };
         assert_eq!(search.by_name, Some(found));
         // The caller knows better.
         let mut search = CommandSearch::new(Some(12), &[]);
         assert_eq!(comm(&mut search, 10, "sleep", Some(6)), None);
-        let found = RecordedCommand { tid: 12, began: 7, is_by_name: false };
+        let found = RecordedCommand { recorder: None, tid: 12, began: 7, is_by_name: false };
         assert_eq!(comm(&mut search, 12, "any", Some(7)), Some(found));
     }
 }

@@ -181,8 +181,8 @@ mod tests {
         ];
         let mut short = sample(2, 24, 13);
         short[RecordHeader::SIZE + 8..][..8].copy_from_slice(&24u64.to_ne_bytes());
-        let expected =
-            [&records[0], &short, &records[2], &records[3], &sample(1, 8, 0)].map(Vec::as_slice);
+        let last = sample(1, 8, 0);
+        let expected = [&records[0], &short, &records[2], &records[3], &last].map(Vec::as_slice);
         let all = records.concat();
         // Wherever the ring's end lies.
         for at in 0..=all.len() {

@@ -47,7 +47,7 @@ impl LatencyHistograms<'_> {
             write_row(out, row)?;
             // A screen has room for one.
             if n == 0 || self.columns.is_none() {
-                write_histograms(out, row)?;
+                write_histograms(out, row, self.columns.map_or(usize::MAX, |_| SCREEN_ROWS))?;
             }
         }
         let more = rows.rows.len().saturating_sub(self.entries);
@@ -139,16 +139,18 @@ fn write_row(out: &mut dyn Write, row: TableRow<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Both histograms beside each other, a row for each doubling that occurs.
-fn write_histograms(out: &mut dyn Write, row: TableRow<'_>) -> io::Result<()> {
+/// Rows of the histograms on a screen.
+const SCREEN_ROWS: usize = 8;
+
+/// Both histograms beside each other, a row for each doubling that occurs. Where these are more than
+/// `most_rows`, the shortest durations are one row.
+fn write_histograms(out: &mut dyn Write, row: TableRow<'_>, most_rows: usize) -> io::Result<()> {
     // What never waits has no histogram of it.
     let waits = row.number("queue.max_ns") > 0;
     let a = if waits { doublings(row.cell("queue.histogram")) } else { Vec::new() };
     let b = doublings(row.cell("device_time.histogram"));
     let begins = || a.iter().chain(&b).filter(|(_, n)| *n > 0).map(|(begin, _)| *begin);
     let (Some(first), Some(last)) = (begins().min(), begins().max()) else { return Ok(()) };
-    let most = a.iter().chain(&b).map(|(_, n)| *n).max().unwrap_or(1).max(1);
-    let bar = |n: u64| "█".repeat((n * BAR).div_ceil(most) as usize);
     let of = |all: &[(u64, u64)], begin| all.iter().find(|(b, _)| *b == begin).map_or(0, |d| d.1);
     writeln!(
         out,
@@ -156,22 +158,31 @@ fn write_histograms(out: &mut dyn Write, row: TableRow<'_>) -> io::Result<()> {
         "from", "to", "queue", "", "device"
     )?;
     let next = |begin: u64| if begin == 0 { 16 } else { begin.saturating_mul(2) };
-    let rows =
+    let begins =
         std::iter::successors(Some(first), |begin| Some(next(*begin)).filter(|n| *n <= last));
-    let mut is_gap = false;
-    for begin in rows.take(65) {
-        let (q, d) = (of(&a, begin), of(&b, begin));
-        if q + d == 0 {
-            is_gap = true;
-            continue;
-        }
-        if std::mem::take(&mut is_gap) {
+    let rows = begins.take(65).map(|begin| (begin, next(begin), of(&a, begin), of(&b, begin)));
+    let mut rows: Vec<_> = rows.filter(|(.., q, d)| q + d > 0).collect();
+    let merged = rows.len().saturating_sub(most_rows.max(1));
+    if merged > 0 {
+        let (shorter, longer) = rows.split_at(merged + 1);
+        let sum = |(from, _, q, d): (u64, u64, u64, u64), row: &(u64, u64, u64, u64)| {
+            (from, row.1, q + row.2, d + row.3)
+        };
+        let one = shorter.iter().fold((first, first, 0, 0), sum);
+        rows = std::iter::once(one).chain(longer.iter().copied()).collect();
+    }
+    let most = rows.iter().map(|(.., q, d)| *q.max(d)).max().unwrap_or(1).max(1);
+    let bar = |n: u64| "█".repeat((n * BAR).div_ceil(most) as usize);
+    let mut end = first;
+    for (begin, to, q, d) in rows {
+        if begin != end {
             writeln!(out, "          ...")?;
         }
+        end = to;
         let line = format!(
             "    {:>9} - {:>9} | {q:>8} {:<24} | {d:>8} {}",
             Span(begin).to_string(),
-            Span(next(begin)).to_string(),
+            Span(to).to_string(),
             bar(q),
             bar(d)
         );

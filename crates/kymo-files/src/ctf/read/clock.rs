@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::types::ClockClass;
+use super::super::types::{ClockClass, ClockOrigin};
 use super::bits::mask;
 use super::curve::Curve;
 
@@ -30,10 +30,12 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// `real`: nanoseconds since 1970 instead of since the clock's zero.
+    /// `real`: nanoseconds since 1970 instead of since the clock's zero. The offset of a clock with
+    /// an origin of its own leads there, in either case.
     pub(crate) fn of(clock: Option<&ClockClass>, real: bool) -> Scale {
         let freq = clock.map_or(SECOND, |c| c.freq.max(1));
-        let offset = clock.filter(|_| real).map_or(0, real_offset);
+        let has_origin = |c: &ClockClass| matches!(c.origin, ClockOrigin::Custom(_));
+        let offset = clock.filter(|c| real || has_origin(c)).map_or(0, real_offset);
         Scale { freq, curve: None, offset }
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use super::super::types::{ClockClass, ClockOrigin, EventClass, Metadata};
+use super::super::types::{ClockClass, EventClass, Metadata};
 use super::clock::Scale;
 use super::compile::{self, OUTER_SLOTS, StreamPrograms};
 use super::curve::Readings;
@@ -236,9 +236,7 @@ pub(crate) fn compile(
         first_class += stream.events.len() as u32;
     }
     let slots = streams.iter().map(|s| s.programs.slots).max().unwrap_or(0).max(OUTER_SLOTS);
-    // The offset of a clock with an origin of its own leads there; that of others to 1970.
-    let has_origin = |c: &ClockClass| matches!(c.origin, ClockOrigin::Custom(_));
-    let scale = Scale::of(clock(&metadata), clock(&metadata).is_some_and(has_origin));
+    let scale = Scale::of(clock(&metadata), false);
     let (remarks, readings) = (Vec::new(), None);
     Ok(Trace { name, metadata, packet_header, streams, scale, readings, slots, damage, remarks })
 }

@@ -83,7 +83,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
             names,
             entries: args.table.most(Some(if is_screen { 1 } else { 4 })),
             columns: args.read.analysis.screen_columns(),
-            waiters: args.waiters.unwrap_or(if is_screen { 3 } else { 10 }),
+            waiters: args.waiters.unwrap_or(if is_screen { 2 } else { 10 }),
             files: args.most_files.unwrap_or(if is_screen { 3 } else { 5 }),
             recording: source.arguments().to_owned(),
         };

@@ -41,7 +41,7 @@ impl<'a> CallFeed<'a> {
             own: own.then(std::process::id),
             switch: (switch, state),
             // Calls are named by their lines: here each number is a call of its own.
-            decoder: SyscallDecoder::new(|number| (number == 0).then_some("read")),
+            decoder: SyscallDecoder::of_numbers(),
             chains: ChainLines::new(ChainOptions { max_stack, addresses, sources }),
         }
     }
