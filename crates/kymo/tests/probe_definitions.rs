@@ -341,7 +341,7 @@ fn rust() {
         ),
         ("<Point as Area>::area self.y", Ours(PERF_NO_PATHS, "y=+28(")),
         ("<Point as Other>::area", Ours(PERF_NO_PATHS, "!no")),
-        ("paint depth", Ours(PERF_RUST, "depth=")),
+        ("paint depth", Ours(PERF_RUST, "depth_variant=")),
         ("paint depth.Some.0", Ours(PERF_RUST, "Some_0=")),
         ("paint depth.Other.0", Ours(PERF_RUST, "!has no field Other; it has None, Some")),
         ("rp::main::{closure#0}", Ours(PERF_NO_PATHS, "p:probe_prog/main_closure_0 ")),

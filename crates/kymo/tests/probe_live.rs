@@ -131,7 +131,7 @@ fn rust_values_are_those_of_the_program() {
         "area: y=0x4 scale=0x2",
         "generic: v=0x5",
         "generic_1: v=0x6",
-        "paint: c=0x2 depth=0x1 Some_0=0xb pair_1=0x2 data=0x8 n=0x3",
+        "paint: c=0x2 depth_variant=0x1 Some_0=0xb pair_1=0x2 data=0x8 n=0x3",
         r#"who: name="alice" name_len=6 owned="bob" owned_len=4"#,
         "main_closure_0: n=0x1",
     ] {
@@ -156,7 +156,7 @@ fn rust_values_are_those_of_the_program() {
     ] {
         assert!(hits.iter().any(|h| h == expected), "{expected}\n{hits:#?}");
     }
-    assert!(hits.iter().any(|h| h.starts_with("paint: c=0x2 depth=1")), "{hits:#?}");
+    assert!(hits.iter().any(|h| h.starts_with("paint: c=0x2 depth_variant=1")), "{hits:#?}");
 }
 
 #[test]
