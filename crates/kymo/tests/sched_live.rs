@@ -171,7 +171,11 @@ fn it_ends_when_the_time_is_over_and_refuses_what_is_no_live_run() {
         return;
     }
     let o = live(&["--timeout", "200"]).success();
-    assert!(o.stdout.contains("  TOTAL:  ") && o.stdout.contains("overhead: "), "{}", o.stdout);
+    assert!(
+        o.stdout.contains(" tasks ran for ") && o.stdout.contains("overhead: "),
+        "{}",
+        o.stdout
+    );
     assert!(!o.stdout.contains("kymo script -i"), "{}", o.stdout);
     assert_eq!(live(&["--", "/nonexistent/program"]).status, 127);
     for wrong in [&["-i", "perf.data"][..], &["--time", "1,2"]] {

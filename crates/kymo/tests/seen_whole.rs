@@ -76,7 +76,7 @@ fn a_file_of_that_name_is_not_standard_input() {
     let place = tempfile::tempdir().unwrap();
     let in_place =
         |line: &str| run("sh", ["-c", &format!("cd \"$1\" && {line}"), KYMO, text(place.path())]);
-    let _ = in_place("\"$0\" record -q -e cpu-clock -o p.data -- true").success();
+    let _ = in_place("\"$0\" record -q -e cpu-clock -o - -- true > p.data").success();
     std::fs::write(place.path().join("-"), "not a recording").unwrap();
     let shown = in_place("\"$0\" script -i p.data").success().stdout;
     for read in ["script -i -", "report -i - --stats", "evlist -i -"] {

@@ -143,26 +143,22 @@ fn an_event_has_the_name_that_its_task_had_then() {
     }
 }
 
-/// A file without such events has no name but the last one; it says that it is, whoever wrote it.
+/// A file without such events has no name but the last one; that is said.
 #[test]
 fn names_that_are_the_last_ones_are_said_to_be() {
-    if !require(&[Need::Root, Need::Tracefs, Need::Gcc, Need::Tool("trace-cmd")]) {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) {
         return;
     }
     let _state = TracingState::take();
     let w = Workload::compile("last_name", RENAMED);
-    let [of_kymo, of_peer, with_changes] = ["k.dat", "t.dat", "c.dat"].map(|n| w.file(n));
+    let [without, with_changes] = ["k.dat", "c.dat"].map(|n| w.file(n));
     let call = ["-e", "syscalls:sys_enter_getppid"];
-    let _ = run(KYMO, [&["trace", "-o", &of_kymo], &call[..], &["--", w.arg()]].concat()).success();
-    let peer = ["record", "-q", "-o", &of_peer, "-e", "syscalls:sys_enter_getppid", "-F", w.arg()];
-    let _ = run("trace-cmd", peer).success();
+    let _ = run(KYMO, [&["trace", "-o", &without], &call[..], &["--", w.arg()]].concat()).success();
     let changes = ["-e", "task:task_rename", "--", w.arg()];
     let _ = run(KYMO, [&["trace", "-o", &with_changes], &call[..], &changes].concat()).success();
-    for (file, names, is_noted) in [
-        (&of_kymo, ["third"; 3], true),
-        (&of_peer, ["third"; 3], true),
-        (&with_changes, ["last_name", "second", "third"], false),
-    ] {
+    for (file, names, is_noted) in
+        [(&without, ["third"; 3], true), (&with_changes, ["last_name", "second", "third"], false)]
+    {
         let out = run(KYMO, ["script", "--json", "-i", file]).success();
         let events = out.stdout.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
         let is_call = |e: &Value| e["event"].as_str().is_some_and(|n| n.ends_with("getppid"));
