@@ -285,7 +285,7 @@ impl<'s> ArgFetcher<'_, 's> {
             && !is_c
             && let Some(tag) = self.steps.discriminant(&part)?
         {
-            // It tells which variant a value is, and is not the value.
+            // It identifies the variant, and is not the value.
             let own = format!("{label}_variant");
             let label = if arg.name.is_some() { label } else { &own };
             return Ok(one(self.plain(None, tag, what, label)?));

@@ -86,7 +86,7 @@ fn a_trace_takes_its_probes_along() {
     command.args(["trace", "-q", "--json", "--probe", &here, "--", path]).current_dir(place);
     let lines = run_command(command).success().stdout;
     assert_eq!(lines.lines().count(), 3, "{lines}");
-    // bpftrace's way to write it is told apart from a line of a source file.
+    // bpftrace's way to write it is distinguished from a line of a source file.
     let joined = format!("{path}:work");
     let refused = kymo(&["trace", "--probe", &joined, "--", path]).failure();
     assert!(refused.stderr.contains(&format!("--probe '{path} work'")), "{}", refused.stderr);

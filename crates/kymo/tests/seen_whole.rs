@@ -1,4 +1,4 @@
-//! What a command could not see is told: parts of a directory that are left out, sections that are
+//! Commands report data that they could not see: parts of a directory that are left out, sections that are
 //! cut off, counts of groups. What comes through a pipe is what the file has.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
@@ -21,7 +21,7 @@ fn text(path: &Path) -> &str {
 /// A directory with a good trace and something else that is named as a recording: the good one is
 /// shown, the other is named.
 #[test]
-fn a_directory_tells_what_it_leaves_out() {
+fn parts_that_are_left_out_are_named() {
     if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
         return;
     }
@@ -44,7 +44,7 @@ fn a_directory_tells_what_it_leaves_out() {
         ("ctf/metadata", Vec::new(), "ctf"),
         ("ctf/metadata", b"garbage\n".to_vec(), "ctf"),
     ];
-    for (number, (name, bytes, told)) in others.into_iter().enumerate() {
+    for (number, (name, bytes, reported)) in others.into_iter().enumerate() {
         let both = place.path().join(format!("both{number}"));
         let other = both.join(name);
         std::fs::create_dir_all(other.parent().unwrap()).unwrap();
@@ -59,7 +59,7 @@ fn a_directory_tells_what_it_leaves_out() {
             let out = kymo(&args);
             let all = out.stdout.clone() + &out.stderr;
             assert_eq!(out.status, 1, "{args:?}: {all}");
-            assert!(all.contains("left out: ") && all.contains(told), "{args:?}: {all}");
+            assert!(all.contains("left out: ") && all.contains(reported), "{args:?}: {all}");
         }
         let shown = kymo(&["script", "-i", text(&both)]).stdout;
         let exits = |text: &str| text.matches("sched_process_exit").count();
@@ -127,9 +127,9 @@ fn a_pipe_is_described_as_its_file_is() {
     assert_eq!(elapsed(run("sh", piped)), elapsed(kymo(&["profile", "--json", "-i", &data])));
 }
 
-/// Sections at the end of a file that is cut are told by all that show or pack them.
+/// Sections at the end of a file that is cut are reported by all commands that show them.
 #[test]
-fn sections_that_are_cut_off_are_told() {
+fn sections_that_are_cut_off_are_reported() {
     if !require(&[Need::PerfEvents]) {
         return;
     }
@@ -217,7 +217,7 @@ fn why_finds_a_task_by_a_name_that_it_had() {
     }
 }
 
-/// What the recorder does, and its child before it executes the command, is nobody's work: the calls
+/// The recorder, and its child before it executes the command, do nobody's work: the calls
 /// of a recording are those that strace counts.
 #[test]
 fn calls_of_the_recorder_are_not_counted() {

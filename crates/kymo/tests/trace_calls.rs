@@ -555,11 +555,11 @@ fn calls_of_programs_of_32_bits_have_their_names_live_and_in_recordings() {
     }
 }
 
-/// A recording of ftrace has only numbers. The return from `execve` tells what they are of; where it
+/// A recording of ftrace has only numbers. The return from `execve` identifies the ABI; where it
 /// is missing, that the names may be wrong is said.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_recording_of_numbers_alone_tells_the_abi_or_says_that_it_cannot() {
+fn a_recording_of_numbers_alone_has_the_names_of_the_abi_or_a_doubt() {
     let Some(_state) = begin() else { return };
     let directory = tempfile::tempdir().unwrap();
     let [source, program, data] = ["p.c", "p32", "t.dat"].map(|n| directory.path().join(n));

@@ -141,7 +141,7 @@ impl SyscallDecoder {
         Some(Note::doubt(NoteKind::Abi, fact, Some(advice.to_owned())))
     }
 
-    /// Whether the program of a call is one of 32 bits, where the recording tells.
+    /// Whether the program of a call is one of 32 bits, where the recording states it.
     pub fn is_of_32_bit_program(&self, event: &RecordedEvent<'_>) -> Option<bool> {
         event.is_of_32_bit_program().or_else(|| self.abis.of(event.task().tid))
     }

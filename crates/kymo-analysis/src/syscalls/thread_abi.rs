@@ -18,7 +18,7 @@ mod number {
     pub(super) const BIRTHS_OF_I386: [i64; 4] = [2, 120, 190, 435];
 }
 
-/// What is known of a thread.
+/// Facts about a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadAbi {
     /// Entries of calls so far, and whether an argument was wider than 32 bits.
@@ -117,7 +117,7 @@ impl ThreadAbis {
         is_32_bit
     }
 
-    /// What is known of a thread.
+    /// Whether a thread is of a program of 32 bits, where that is known.
     pub(super) fn of(&self, tid: Option<u32>) -> Option<bool> {
         self.threads.get(&tid?)?.is_32_bit
     }

@@ -335,7 +335,7 @@ impl Ctf {
     }
 }
 
-/// What directories below one were meant to be traces and are none, and why.
+/// Directories that were meant to be traces and are none, with the reasons.
 pub(crate) fn unreadable_traces(directory: &Path) -> Vec<String> {
     let broken = directory::traces(directory).broken;
     broken.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect()
