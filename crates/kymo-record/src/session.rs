@@ -3,7 +3,6 @@
 
 mod drain;
 mod foreign_wakeups;
-mod stack_copies;
 mod switch_trigger;
 
 use std::fs::File;
@@ -34,7 +33,6 @@ use crate::scan::Scan;
 use crate::selection::{set_id_children, set_id_note};
 use crate::synthesize::{ExistingTasks, Synthesizer, ToldMappings};
 use foreign_wakeups::ForeignWakeups;
-use stack_copies::StackCopies;
 use switch_trigger::SwitchTrigger;
 
 /// Result of a recording.
@@ -131,8 +129,6 @@ struct Session<'a> {
     scan: Scan,
     /// Filter of the events in system-wide rings that are written.
     wakeups: Option<ForeignWakeups>,
-    /// Shortens the copies of stacks that are written.
-    copies: Option<StackCopies>,
     containers: ContainerFiles,
     trigger: Option<SwitchTrigger>,
     /// `max_size` was reached.
@@ -169,7 +165,6 @@ impl<'a> Session<'a> {
         let ring = rings.rings.iter().map(|r| r.ring.size()).max().unwrap_or(0);
         let scan = scan_of(&rings);
         let wakeups = ForeignWakeups::new(&rings, tracing.as_ref(), &tids);
-        let copies = StackCopies::new(&rings);
         let mut session = Session {
             options,
             specs,
@@ -187,7 +182,6 @@ impl<'a> Session<'a> {
             features: FeatureSections::new(),
             scan,
             wakeups,
-            copies,
             containers: ContainerFiles::new(),
             trigger,
             full: false,

@@ -11,7 +11,6 @@ use kymo_files::perfdata::write::update::IdPlace;
 use kymo_kernel::descriptors::{self, PollFlags, readable_fd};
 use kymo_kernel::perf_event::PerfEvent;
 use kymo_kernel::perf_ring::{MapError, PerfRing, RingMode};
-use kymo_kernel::system;
 use kymo_model::{AttrFlags, Note, NoteKind, ReadFormat};
 
 use super::{EventInstance, EventSet, PlannedEvent};
@@ -21,11 +20,6 @@ use crate::error::RecordError;
 /// perf's 512 KiB otherwise, and less where not even that may be locked.
 const DEFAULT_PAGES: [usize; 6] = [512, 128, 64, 32, 16, 8];
 const PERF_PAGES: usize = 128;
-/// Bytes of a stack copy for which rings of the default size are large enough.
-const SMALL_COPY: u32 = 8192;
-/// Bytes of each ring for larger copies, and of all together.
-const LARGE_RING: usize = 16 << 20;
-const LARGE_RINGS: usize = 256 << 20;
 
 /// Options of mapping rings.
 #[derive(Debug)]
@@ -65,8 +59,6 @@ impl RingSet {
         if set.is_empty() {
             return Err(RecordError::Nothing);
         }
-        let has_large = |e: &super::OpenedEvent| e.planned.attr.sample_stack_user > SMALL_COPY;
-        let large = set.events.iter().any(has_large).then(|| large_pages(options.cpus.len()));
         let mut rings = Vec::new();
         let mut owners: BTreeMap<(Option<u32>, bool, bool), usize> = BTreeMap::new();
         for (n, event) in set.events.iter().enumerate() {
@@ -84,12 +76,7 @@ impl RingSet {
                     continue;
                 }
                 let mode = if overwrites { RingMode::Overwrite } else { RingMode::Keep };
-                let pages = options.pages;
-                let ring = match pages.is_none().then_some(large).flatten() {
-                    Some(large) if !is_apart => PerfRing::map(event.as_fd(), large, mode)
-                        .or_else(|_| map(event.as_fd(), pages, mode, notes))?,
-                    _ => map(event.as_fd(), pages, mode, notes)?,
-                };
+                let ring = map(event.as_fd(), options.pages, mode, notes)?;
                 owners.insert(key, rings.len());
                 rings.push(EventRing { ring, is_apart, owner: (n, m) });
             }
@@ -205,13 +192,6 @@ fn index(set: &EventSet, cpus: &[u32]) -> Vec<IdPlace> {
     let mut index: Vec<IdPlace> = set.open_instances().filter_map(|(_, i)| place(i)).collect();
     index.sort_by_key(|p| p.ring);
     index
-}
-
-/// Pages of each ring, as large copies of stacks need them: a power of two.
-fn large_pages(cpus: usize) -> usize {
-    let bytes = (LARGE_RINGS / cpus.max(1)).min(LARGE_RING);
-    let pages = (bytes / system::page_size()).max(DEFAULT_PAGES[0]);
-    1 << pages.ilog2()
 }
 
 /// Maps a ring; without a size asked for, settles on what may be locked.

@@ -268,13 +268,8 @@ impl Session<'_> {
         }
         let is_apart = wakeups.is_some();
         let chosen = |r: &&mut EventRing| r.ring.mode() == mode && !(is_apart && r.is_apart);
-        let copies = &mut self.copies;
         for ring in self.rings.rings.iter_mut().filter(chosen) {
             total += ring.ring.read(|first, second| {
-                let (first, second) = match copies {
-                    Some(copies) => (copies.shorten(first, second), &[][..]),
-                    None => (first, second),
-                };
                 self.containers.pieces(first, second);
                 if look {
                     self.scan.piece(first);

@@ -154,7 +154,7 @@ fn size_of(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The first record, and what is behind it.
-pub(super) fn split_record(bytes: &[u8]) -> Option<(RecordHeader, &[u8], &[u8])> {
+fn split_record(bytes: &[u8]) -> Option<(RecordHeader, &[u8], &[u8])> {
     let header = RecordHeader::parse(bytes, Endian::NATIVE).ok()?;
     let (record, rest) = bytes.split_at_checked(size_of(bytes)?)?;
     Some((header, record.get(RecordHeader::SIZE..)?, rest))

@@ -41,35 +41,11 @@ const OF_ALL: [&str; 10] = [
     "libgcc_s",
     "libstdc++",
 ];
-/// Programs that generate code and call libraries without frame pointers from it: how most of their
-/// own functions are compiled does not matter.
-const GENERATING_CODE: [&str; 6] = ["node", "nodejs", "java", "deno", "electron", "dotnet"];
 /// Longest time for the mappings of a process.
 const QUICK: Duration = Duration::from_millis(100);
 
-/// A program of those that are recorded, stacks of which are not complete by frame pointers.
-pub(super) struct LackingProgram {
-    pub(super) program: PathBuf,
-    /// It is one of those that generate code.
-    pub(super) generates_code: bool,
-}
-
 /// A program of those that are recorded whose code keeps no frame pointers, if there is one.
-pub(super) fn without_frame_pointers(
-    target: &Target,
-    command: &[OsString],
-) -> Option<LackingProgram> {
-    let program = lacking_program(target, command)?;
-    let generates_code = generates_code(&program);
-    Some(LackingProgram { program, generates_code })
-}
-
-fn generates_code(program: &Path) -> bool {
-    let name = program.file_name().unwrap_or_default();
-    GENERATING_CODE.iter().any(|known| name == *known)
-}
-
-fn lacking_program(target: &Target, command: &[OsString]) -> Option<PathBuf> {
+pub(super) fn without_frame_pointers(target: &Target, command: &[OsString]) -> Option<PathBuf> {
     let system = SystemRoot::machine();
     match target {
         Target::Command => {
@@ -87,9 +63,6 @@ fn lacking_program(target: &Target, command: &[OsString]) -> Option<PathBuf> {
 
 /// Whether a program's functions, or where it has none, those of its libraries, keep none.
 fn lacks_them(program: &Path, libraries: impl FnOnce() -> Vec<PathBuf>) -> bool {
-    if generates_code(program) {
-        return true;
-    }
     let (mut with, mut all) = frame_pointers(program).unwrap_or_default();
     if all == 0 {
         for library in libraries() {
@@ -143,7 +116,6 @@ mod tests {
         assert_eq!(linked, Vec::<PathBuf>::new(), "env is linked with the C library");
         assert!(needed_libraries(Path::new("/usr/bin/env")).contains(&"libc.so.6".into()));
         assert!(!is_of_all(Path::new("/usr/lib/libpython3.11.so.1.0")));
-        assert!(lacks_them(Path::new("/usr/bin/node"), Vec::new));
         // A test is a Rust program, whose own code keeps none.
         let own = std::env::current_exe().unwrap();
         assert!(lacks_them(&own, Vec::new));

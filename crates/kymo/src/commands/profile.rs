@@ -30,8 +30,7 @@ use rustc_hash::FxHashMap;
 use super::container_files;
 use super::page_command::{become_view, is_page, write_page};
 use super::profile_recording::{
-    COPY_BYTES, FREQUENCY, StackChoice, WAIT_EVENTS, limit_wait_copies, record_within_limits,
-    wait_events,
+    FREQUENCY, StackChoice, WAIT_EVENTS, record_within_limits, wait_events,
 };
 use super::scratch::ScratchDirectory;
 use crate::args::symbols::DebuginfodArgs;
@@ -205,10 +204,6 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
     let stacks = StackChoice::of((args.call_graph, args.freq), &options.target, &args.command);
     let mut options =
         RecordOptions { freq: Some(stacks.freq), call_graph: Some(stacks.mode), ..options };
-    // Of copies that were not requested.
-    if stacks.note.is_some() && stacks.mode == CallGraph::Dwarf(COPY_BYTES) {
-        limit_wait_copies(&mut options.more_events);
-    }
     let before = blocked_before(&options)?;
     let (mut summary, unnamed) = record_within_limits(&mut options)?;
     container_files::keep(&mut summary);

@@ -2,25 +2,21 @@
 //! them, and the events of waits.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use kymo_analysis::offcpu::FUTEX_CALL;
 use kymo_kernel::events::{Catalog, EventSpec, paranoid};
 use kymo_model::{Note, NoteKind};
 use kymo_record::{CallGraph, RecordError, RecordOptions, RecordSummary, Target, record};
 
-use super::frame_pointers::{LackingProgram, without_frame_pointers};
+use super::frame_pointers::without_frame_pointers;
 
 /// Samples a second.
 pub(super) const FREQUENCY: u64 = 4000;
 /// Sampling frequency in Hz where stacks are copied without a request.
 const COPY_FREQUENCY: u64 = 1000;
-/// Bytes of a copy, of which only the used ones are written.
-pub(super) const COPY_BYTES: u32 = 32768;
-/// Bytes of a copy of a wait: there may be a hundred thousand in a second, and above the stack of
-/// a thread other memory is copied.
-const WAIT_COPY_BYTES: u64 = 16384;
-/// Bytes of a copy where rings have little memory.
-const SMALL_COPY_BYTES: u32 = 8192;
+/// Bytes of a copy.
+const COPY_BYTES: u32 = 8192;
 
 /// Events that tell what a command waits for, and who wakes it.
 pub(super) const WAIT_EVENTS: [&str; 3] = ["sched:sched_switch", WAKE_UP, "sched:sched_wakeup_new"];
@@ -41,34 +37,21 @@ impl StackChoice {
         target: &Target,
         command: &[OsString],
     ) -> StackChoice {
-        let without = if mode.is_none() { without_frame_pointers(target, command) } else { None };
-        let Some(LackingProgram { program, generates_code }) = without else {
+        let without: Option<PathBuf> =
+            if mode.is_none() { without_frame_pointers(target, command) } else { None };
+        let Some(program) = without else {
             let mode = mode.unwrap_or(CallGraph::FramePointers);
             return StackChoice { mode, freq: freq.unwrap_or(FREQUENCY), note: None };
         };
         let freq = freq.unwrap_or(COPY_FREQUENCY);
-        let reason = if generates_code {
-            "generates code and calls libraries without frame pointers"
-        } else {
-            "keeps no frame pointers"
-        };
         let fact = format!(
-            "{} {reason}: stacks are copied (--call-graph dwarf), {freq} times a \
+            "{} keeps no frame pointers: stacks are copied (--call-graph dwarf), {freq} times a \
              second",
             program.display()
         );
         let advice = "--call-graph fp is cheaper, and loses callers";
         let note = Note::choice(NoteKind::Stacks, fact, Some(advice.to_owned()));
-        let bytes = if paranoid().privileged { COPY_BYTES } else { SMALL_COPY_BYTES };
-        StackChoice { mode: CallGraph::Dwarf(bytes), freq, note: Some(note) }
-    }
-}
-
-/// Limits the copies of stacks of waits.
-pub(super) fn limit_wait_copies(events: &mut [EventSpec]) {
-    for event in events.iter_mut().filter(|event| event.terms.call_graph.is_none()) {
-        event.terms.call_graph = Some("dwarf".to_owned());
-        event.terms.stack_size = Some(WAIT_COPY_BYTES);
+        StackChoice { mode: CallGraph::Dwarf(COPY_BYTES), freq, note: Some(note) }
     }
 }
 

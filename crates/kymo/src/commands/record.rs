@@ -251,13 +251,12 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
         && CalledName::get() != CalledName::Perf
         && options.records_user_chains()
         && stacks.is_none()
-        && let Some(lacking) = without_frame_pointers(&options.target, &options.command)
-        && !lacking.generates_code
+        && let Some(program) = without_frame_pointers(&options.target, &options.command)
     {
         sayln!(
             "kymo record: {} keeps no frame pointers: its stacks will lack callers, which \
              --call-graph auto records",
-            lacking.program.display()
+            program.display()
         );
     }
     let mut summary = kymo_record::record(&options)?;
