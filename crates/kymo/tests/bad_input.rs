@@ -147,7 +147,7 @@ fn a_truncated_recording_shows_what_it_has_and_fails() {
     assert_ne!(read.status, 0);
     assert!(read.stderr.contains("did not finish the file"), "{}", read.stderr);
     // perf passes over the mark, in both of its releases here.
-    let times = ["script", "-F", "time", "-i", &piped];
+    let times = ["script", "-F", "comm,event", "-i", &piped];
     let own = kymo(&times).stdout;
     let samples = |text: &str| text.lines().filter(|line| !line.trim().is_empty()).count();
     assert!(samples(&own) > 0);
