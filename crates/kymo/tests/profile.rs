@@ -273,7 +273,7 @@ fn a_recording_shows_other_commands_when_the_program_ran() {
     let on_cpu = page["on_cpu_ns"].as_f64().unwrap() / 1e6;
     assert!((running / on_cpu - 1.0).abs() < 0.1, "{running} ms of {on_cpu} ms");
     // Switches between other tasks are not recorded: that is said once.
-    let view = run(KYMO, ["view", &data, "-o", &w.file("page.html")]).success().stderr;
+    let view = run(KYMO, ["view", &data, "-o", &w.file("tasks.html")]).success().stderr;
     let own = "the recording is of some tasks: times of others on their CPUs are incomplete";
     assert!(!view.contains("no wake-up"), "{view}");
     assert!(!view.contains("unmatched") || view.contains(own), "{view}");
