@@ -563,10 +563,10 @@ fn a_recording_of_numbers_alone_has_the_names_of_the_abi() {
     let Some(_state) = begin() else { return };
     let directory = tempfile::tempdir().unwrap();
     let [source, program, data] = ["p.c", "p32", "t.dat"].map(|n| directory.path().join(n));
-    // fork, 30 times getppid in both.
+    // fork, 30 times getppid in both; the parent waits for its child.
     let many = PROGRAM_OF_32_BITS.replace(
         "call(64, 0, 0, 0);",
-        "call(2, 0, 0, 0);\nfor (int n = 0; n < 30; n++) call(64, 0, 0, 0);",
+        "call(2, 0, 0, 0);\nfor (int n = 0; n < 30; n++) call(64, 0, 0, 0);\ncall(7, -1, 0, 0);",
     );
     std::fs::write(&source, many).unwrap();
     let [source, program, data] = [&source, &program, &data].map(|p| p.to_str().unwrap());
