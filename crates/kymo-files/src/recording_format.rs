@@ -69,47 +69,48 @@ impl RecordingFormat {
 /// Recordings of the kernel that are taken from a directory.
 const MAX_KERNEL_RECORDINGS: usize = 256;
 
+/// The files in a directory of a session, or in its `kernel`, with their sizes; no hidden ones.
+fn files_of_session(directory: &Path) -> impl Iterator<Item = (PathBuf, u64)> {
+    let places = [directory.to_owned(), directory.join("kernel")];
+    let entries = places.into_iter().filter_map(|place| fs::read_dir(place).ok());
+    entries.flat_map(|entries| entries.flatten().take(1 << 16)).filter_map(|entry| {
+        let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
+        let path = entry.path();
+        let metadata = fs::metadata(&path).ok().filter(|m| !is_hidden && m.is_file())?;
+        Some((path, metadata.len()))
+    })
+}
+
 /// The recordings of the kernel in a directory of a session: in itself or in `kernel`, by name.
 pub(crate) fn kernel_recordings(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for place in [directory.to_owned(), directory.join("kernel")] {
-        let Ok(entries) = fs::read_dir(place) else { continue };
-        let files = entries.flatten().take(1 << 16).map(|e| e.path()).filter(|p| {
-            p.file_name().is_some_and(|n| !n.to_string_lossy().starts_with('.'))
-                && fs::metadata(p).is_ok_and(|m| m.is_file() && m.len() > 0)
-                && RecordingFormat::of(p) == Some(RecordingFormat::TraceDat)
-        });
-        found.extend(files.take(MAX_KERNEL_RECORDINGS));
-    }
+    let files = files_of_session(directory).filter(|(path, bytes)| {
+        *bytes > 0 && RecordingFormat::of(path) == Some(RecordingFormat::TraceDat)
+    });
+    let mut found: Vec<PathBuf> = files.map(|(path, _)| path).collect();
     found.sort();
     found.truncate(MAX_KERNEL_RECORDINGS);
     found
 }
 
-/// Files beside them that are recordings by their names, and why they are not read.
+/// Files beside them that are named as recordings, or are some, with the reasons why they are not
+/// read.
 pub(crate) fn unreadable_files(directory: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for place in [directory.to_owned(), directory.join("kernel")] {
-        let Ok(entries) = fs::read_dir(place) else { continue };
-        for path in entries.flatten().take(1 << 16).map(|e| e.path()) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let Ok(metadata) = fs::metadata(&path) else { continue };
-            let is_hidden = name.starts_with('.');
-            if is_hidden || !metadata.is_file() || found.len() >= MAX_KERNEL_RECORDINGS {
-                continue;
-            }
-            let is_named = name.ends_with(".dat");
-            let why = match RecordingFormat::of(&path) {
-                Some(RecordingFormat::PerfData) => "a perf.data is read alone, not beside others",
-                Some(_) => continue,
-                None if is_named && metadata.len() == 0 => "the file is empty",
-                None if is_named => "it is not a recording",
-                None => continue,
-            };
-            found.push(format!("{}: {why}", path.display()));
+    let why = |path: &Path, bytes: u64| {
+        let is_named = path.extension().is_some_and(|extension| extension == "dat");
+        match RecordingFormat::of(path) {
+            Some(RecordingFormat::PerfData) => Some("a perf.data is read alone, not beside others"),
+            None if is_named && bytes == 0 => Some("the file is empty"),
+            None if is_named => Some("it is not a recording"),
+            _ => None,
         }
-    }
+    };
+    let files = files_of_session(directory);
+    let found = files.filter_map(|(path, bytes)| {
+        why(&path, bytes).map(|why| format!("{}: {why}", path.display()))
+    });
+    let mut found: Vec<String> = found.collect();
     found.sort();
+    found.truncate(MAX_KERNEL_RECORDINGS);
     found
 }
 

@@ -325,12 +325,13 @@ impl<'a> TablePass<'a> {
         let ts = event.time.into();
         match plan.table {
             EventTable::Samples => {
-                // A sample of a group's leader is one of each event that has counted since.
-                let entry = event.perf_entry();
-                let parts =
-                    self.reads.as_mut().zip(entry).and_then(|(reads, entry)| reads.parts(entry));
                 let members = std::mem::take(&mut self.members);
+                let mut reads = self.reads.take();
                 if let Some(table) = self.table(TableId::PerfSample) {
+                    let wants_period = table.wants("period");
+                    // A sample of a group's leader is one of each event that has counted since.
+                    let parts = reads.as_mut().zip(event.perf_entry());
+                    let parts = parts.and_then(|(reads, entry)| reads.parts(entry));
                     let mut row = |name: Put<'_>, period: u64| {
                         table.row([
                             ts,
@@ -344,7 +345,10 @@ impl<'a> TablePass<'a> {
                         ]);
                     };
                     match parts {
-                        None => row(Put::Word(plan.name), event.period()),
+                        None => {
+                            let period = if wants_period { event.period() } else { 0 };
+                            row(Put::Word(plan.name), period);
+                        }
                         Some(parts) => {
                             for (member, count) in &parts {
                                 row(members.get(*member).map(String::as_str).into(), *count);
@@ -352,7 +356,7 @@ impl<'a> TablePass<'a> {
                         }
                     }
                 }
-                self.members = members;
+                (self.members, self.reads) = (members, reads);
             }
             of => {
                 let id = match of {

@@ -198,9 +198,7 @@ impl<'a> PathCollector<'a> {
         };
         let known = self.history.task_mut(key)?;
         known.seen.1 = known.seen.1.max(time);
-        if known.comm != task.comm() {
-            known.rename(task.comm());
-        }
+        known.rename(task.comm());
         Some(key)
     }
 

@@ -150,7 +150,7 @@ const TRUST_LINES: usize = 5;
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     ensure!(
         args.output.as_ref().is_none_or(|path| path.as_os_str() != "-"),
-        "-o -: the recording is read again for the result; `kymo record -o -` writes one to a pipe"
+        "-o -: profile reads its recording again and needs a file; `kymo record -o -` writes to a pipe"
     );
     if let Some(page) = args.output.clone().filter(|path| args.view && is_page(path)) {
         ensure!(!page.exists(), "{} already exists", page.display());

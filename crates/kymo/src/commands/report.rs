@@ -3,7 +3,7 @@
 mod events;
 
 use std::io::Write;
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ use kymo_analysis::record_overview::RecordOverview;
 use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
 use kymo_events::{EventSelection, RecordedExtent, notes_on_perf_data};
 use kymo_files::RecordingFormat;
-use kymo_files::perfdata::read::{FeatureSection, RecordOrder};
+use kymo_files::perfdata::read::FeatureSection;
 use kymo_files::perfdata::{EventDesc, Feature, PerfData};
 use kymo_model::{AttrFlags, NoteKind};
 use kymo_view::record_overview::{write_statistics, write_tasks};
@@ -27,7 +27,7 @@ use kymo_view::report::{ReportWriter, write_json};
 use kymo_view::trust::profile_ledger;
 use kymo_view::{Ledger, container_of};
 
-use super::captured_on;
+use super::{captured_on, open_description};
 use crate::args::events::EventSelectionArgs;
 use crate::args::switch::SwitchArgs;
 use crate::args::symbols::SymbolArgs;
@@ -232,7 +232,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => return events::run(&args, &paths),
     };
     let mut config = config(&args)?;
-    let mut file = PerfData::open(&path)?;
+    let mut file = if args.header_only { open_description(&path)? } else { PerfData::open(&path)? };
     let color = match args.stdio_color.as_str() {
         "always" => !args.json,
         "never" => false,
@@ -240,10 +240,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => crate::streams::is_colored() && !args.json,
     };
     if args.header_only {
-        if file.is_pipe() {
-            // Its records describe it.
-            file.for_each_batch(RecordOrder::File, &mut |_| ControlFlow::Continue(()))?;
-        }
         let mut out = tables(color);
         write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
         out.flush()?;

@@ -343,9 +343,7 @@ pub(crate) fn unreadable_traces(directory: &Path) -> Vec<String> {
 
 /// Why a directory that holds no readable trace was meant to be one; nothing if it was not.
 pub(crate) fn why_unreadable(directory: &Path) -> Option<String> {
-    let found = directory::traces(directory);
-    let (path, why) = found.broken.first()?;
-    Some(format!("{}: {why}", path.display()))
+    unreadable_traces(directory).into_iter().next()
 }
 
 /// Whether a file is the metadata of a trace by its name and text.

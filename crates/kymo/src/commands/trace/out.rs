@@ -87,8 +87,8 @@ impl OutArgs {
         let output = self.output.clone().unwrap_or_else(|| "trace.dat".into());
         if output == "-" {
             bail!(
-                "-o -: a trace.dat cannot be written to a pipe; -o FILE, or `kymo record -o -` for \
-                 a perf.data"
+                "-o -: a trace.dat cannot be written to a pipe; name a file, or use `kymo record \
+                 -o -`, which writes a perf.data"
             );
         }
         let Some(address) = output.to_str().and_then(|o| o.strip_prefix("tcp://")) else {
