@@ -64,6 +64,7 @@ pub fn write_bundle(
     seen.places.constants = kymo_events::perf_data::recorded_constants(&file);
     let damage = seen.stats.damaged.as_ref();
     let damage = damage.map(|d| format!("{d}; everything before it is in the bundle"));
+    let damage = damage.or_else(|| (!file.notes().is_empty()).then(|| file.notes().join("; ")));
     let mut symbols = seen.machine.symbols;
     let summary = bundle_writer::write(&mut symbols, seen.places, identity, contents, &path)
         .map_err(|error| BundleWriteError::Write { path: path.clone(), error })?;

@@ -8,7 +8,7 @@
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = write!(crate::streams::styled_stderr(), $($text)*);
+        let _ = write!(crate::streams::stderr(), $($text)*);
     }};
 }
 
@@ -24,7 +24,7 @@ macro_rules! outln {
 macro_rules! sayln {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(crate::streams::styled_stderr(), $($text)*);
+        let _ = writeln!(crate::streams::stderr(), $($text)*);
     }};
 }
 
@@ -393,8 +393,14 @@ fn end_of_usage(error: &clap::Error) -> ! {
         say!("{}", help_as_bpftrace(error));
         std::process::exit(1)
     }
-    // As with any error: if the message cannot be written, the status reports it.
-    let _ = error.print();
+    // As with any error: if the message cannot be written, the status reports it. Arguments are
+    // names of files, too, where a shell has completed a pattern.
+    let is_control = |arg: OsString| arg.to_string_lossy().chars().any(char::is_control);
+    if std::env::args_os().any(is_control) {
+        say!("{}", error.render());
+    } else {
+        let _ = error.print();
+    }
     std::process::exit(called.usage_status())
 }
 

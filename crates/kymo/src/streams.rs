@@ -27,12 +27,7 @@ pub(crate) fn styled_stdout() -> TextGuard<AutoStream<io::Stdout>> {
     TextGuard::new(anstream::stdout(), true)
 }
 
-/// Standard error for text whose colors are removed where it is not a terminal.
-pub(crate) fn styled_stderr() -> TextGuard<AutoStream<io::Stderr>> {
-    TextGuard::new(anstream::stderr(), true)
-}
-
-/// Standard error for text without colors.
+/// Standard error for messages, which have no colors: any in them is of a name.
 pub(crate) fn stderr() -> TextGuard<io::Stderr> {
     TextGuard::new(io::stderr(), false)
 }

@@ -145,15 +145,25 @@ fn every_command_has_examples_that_hold() {
 #[test]
 fn what_is_missing_is_said_with_the_way_out() {
     let directory = tempfile::tempdir().unwrap();
-    for command in ["report", "annotate", "script", "convert"] {
+    for (command, recorder) in [
+        ("report", "kymo record"),
+        ("annotate", "kymo record"),
+        ("script", "kymo record"),
+        ("convert", "kymo record"),
+        ("lock contention", "kymo lock record"),
+        ("sched latency", "kymo sched record"),
+        ("syscalls report", "kymo syscalls record"),
+        ("why", "kymo why record"),
+    ] {
         let mut kymo = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"));
-        kymo.arg(command).current_dir(&directory).stdin(std::process::Stdio::null());
+        kymo.args(command.split(' ')).current_dir(&directory).stdin(std::process::Stdio::null());
         if command == "convert" {
             kymo.args(["-o", "x.svg"]);
         }
         let said = kymo_testkit::run_command(kymo).failure().stderr;
         assert!(said.contains("perf.data: No such file"), "{command}: {said}");
-        assert!(said.contains("`kymo record` makes it, and -i names another"), "{command}: {said}");
+        let advice = format!("`{recorder}` makes it, and -i names another");
+        assert!(said.contains(&advice), "{command}: {said}");
     }
     let said = kymo(&["record", "-p", "redis-server", "--", "true"]).failure().stderr;
     assert!(said.contains("`pgrep -d, NAME`"), "{said}");

@@ -529,4 +529,5 @@ fn a_map_of_some_tasks_is_perfs() {
     assert!(parts.0.len() > 20, "{parts:?}");
     let none = kymo(&["sched", "map", "-i", &path, "--task-name", "no-such"]).success().stdout;
     assert_eq!(lines(&none), Vec::<String>::new());
+    assert!(none.contains("empty: no switch is to or from no-such"), "{none}");
 }

@@ -398,7 +398,32 @@ fn texts_of_others_are_text_on_terminals_and_in_files() {
     assert!(objects.contains(r#""comm":"a\nforged: 1""#), "names in JSON");
 }
 
-/// Formats that are no text go through pipes byte by byte.
+/// Names of files and words of the command line color no message.
+#[test]
+fn names_in_messages_color_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = "a\x1b[31mred\x1b[0m\x1b[2J.data";
+    std::fs::write(directory.path().join(name), b"no recording").unwrap();
+    let path = format!("{}/{name}", directory.path().display());
+    for args in [
+        &["report", "-i", &path][..],
+        &["script", "-i", &path],
+        &["evlist", "-i", &path],
+        &["sql", &path, "SELECT 1"],
+        &["diff", &path, &path],
+        &["report", "-i", "x", "--nosuch", &path],
+        &["nosuch\x1b[31m"],
+        &["report", "--nosuch\x1b[31m"],
+        &["stat", "--", &path],
+        &["run", &path],
+    ] {
+        let (text, status) = on_terminal_with(&[], None, args, None);
+        assert!(status.is_some_and(|status| status != 0), "{args:?}: {text:?}");
+        assert!(text.contains("\\u001b[31m"), "{args:?}: {text:?}");
+        assert!(!text.contains("\x1b[31m") && !text.contains("\x1b[2J"), "{args:?}: {text:?}");
+    }
+}
+
 /// Colors that a program's author writes are shown; those in a text that it reads are not.
 #[test]
 fn texts_that_a_program_reads_color_nothing() {
@@ -411,6 +436,7 @@ fn texts_that_a_program_reads_color_nothing() {
     assert!(text.contains("@[of\\u001b[31mothers]: 1"), "{text:?}");
 }
 
+/// Formats that are no text go through pipes byte by byte.
 #[test]
 fn bytes_of_a_format_are_not_changed() {
     if !require(&[Need::Root, Need::Tracefs]) {

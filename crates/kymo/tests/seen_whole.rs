@@ -137,13 +137,16 @@ fn sections_that_are_cut_off_are_reported() {
     let data = work.file("whole.data");
     let _ = kymo(&["record", "-q", "-e", "cpu-clock", "-o", &data, "--", work.arg()]).success();
     let bytes = std::fs::read(&data).unwrap();
-    let cut = work.file("cut.data");
+    let [cut, bundle] = ["cut.data", "bundle.tar"].map(|name| work.file(name));
     std::fs::write(&cut, &bytes[..bytes.len() - 40]).unwrap();
     for args in [
         &["script", "--header-only"][..],
         &["report", "--header-only"],
         &["evlist"],
         &["buildid-list"],
+        &["profile"],
+        &["profile", "--json"],
+        &["bundle", "-o", &bundle],
     ] {
         let out = kymo(&[args, &["-i", &cut]].concat()).expect_status(1);
         let all = out.stdout + &out.stderr;

@@ -166,6 +166,10 @@ fn names_that_are_the_last_ones_are_said_to_be() {
             events.filter(is_call).map(|e| e["comm"].as_str().unwrap().to_owned()).collect();
         assert_eq!(comms, names, "{}", out.stdout);
         let note = "the name of 1 task is from the end of the recording";
+        for form in [&["script", "-i", file][..], &["script", "--json", "-i", file]] {
+            let said = run(KYMO, form).success().stderr;
+            assert_eq!(said.contains(note), is_noted, "{form:?}: {said}");
+        }
         let json = w.file("timeline.json");
         let shown = run(KYMO, ["convert", "--force", "-f", "chrome", "-i", file, "-o", &json]);
         let said = shown.success().stderr;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use kymo_format::{EventFormat, Field};
 use kymo_model::{Endian, Note, NoteKind, counted};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::KnownEvent;
 
@@ -140,12 +140,32 @@ impl TaskNames {
         Some(*name)
     }
 
+    /// Whether an event has changed a name.
+    pub fn has_changes(&self) -> bool {
+        self.has_changes
+    }
+
+    /// Takes note that an event has changed a name.
+    pub fn set_changes(&mut self) {
+        self.has_changes = true;
+    }
+
     /// Note on tasks whose names are the last ones, whatever they were called in the events: no
     /// event states names or their changes.
     pub fn note(&self) -> Option<Note> {
-        let used = self.saved.iter().filter(|(pid, (_, is_used))| **pid != 0 && is_used.get());
-        let tasks = used.count() as u64;
-        if tasks == 0 || self.has_changes || !self.is_over {
+        TaskNames::note_on(std::iter::once(self))
+    }
+
+    /// [`TaskNames::note`] on the names that several readers of one recording have used.
+    pub fn note_on<'n>(all: impl Iterator<Item = &'n TaskNames> + Clone) -> Option<Note> {
+        let mut used: FxHashSet<i32> = FxHashSet::default();
+        for names in all.clone() {
+            let saved = names.saved.iter().filter(|(pid, (_, used))| **pid != 0 && used.get());
+            used.extend(saved.map(|(pid, _)| *pid));
+        }
+        let tasks = used.len() as u64;
+        let is_stated = all.clone().any(|names| names.has_changes || !names.is_over);
+        if tasks == 0 || is_stated {
             return None;
         }
         let names = if tasks == 1 {

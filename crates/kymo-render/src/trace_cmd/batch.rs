@@ -27,6 +27,8 @@ pub(super) enum TaskChange {
     Name(i32, Option<TaskName>),
     /// The process that it is a thread of, or that this is not known any more.
     Group(i32, Option<u32>),
+    /// Events state changes of names.
+    NamesChange,
 }
 
 /// Events that are rendered together.
@@ -126,7 +128,11 @@ impl<'a> TraceCmdFeed<'a> {
                 let at = at + usize::from(change.is_after);
                 changes.push((at, TaskChange::Name(change.tid, change.name)));
             };
+            let had_changes = self.comms.has_changes();
             self.comms.learn(known, task, endian, new);
+            if self.comms.has_changes() && !had_changes {
+                changes.push((at, TaskChange::NamesChange));
+            }
         }
         batch.push(e);
         true

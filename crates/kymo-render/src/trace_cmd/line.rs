@@ -86,6 +86,7 @@ impl<'a> TraceCmdRenderer<'a> {
                 self.starts.forget(tid);
             }
             TaskChange::Group(tid, pid) => self.groups.set(tid, pid),
+            TaskChange::NamesChange => self.comms.set_changes(),
         }
     }
 
@@ -219,9 +220,11 @@ impl TraceCmdRenderer<'_> {
     }
 }
 
-/// Notes on events of a recording that could not be rendered.
+/// Notes on events of a recording that could not be rendered, and on names of tasks.
 pub(crate) fn trace_cmd_notes<'p, 'a: 'p>(
     renderers: impl Iterator<Item = &'p TraceCmdRenderer<'a>> + Clone,
 ) -> Vec<Note> {
-    Unrendered::notes(renderers.map(|r| &r.unrendered))
+    let mut notes = Unrendered::notes(renderers.clone().map(|r| &r.unrendered));
+    notes.extend(TaskNames::note_on(renderers.map(|r| &r.comms)));
+    notes
 }

@@ -256,7 +256,7 @@ impl ProfilePage {
             (true, None) => writeln!(
                 o,
                 "  Time      {elapsed} from the first to the last event; how long of it tasks ran \
-                 is not known: no switches of tasks are recorded"
+                 is not known: no switches of these tasks are recorded"
             ),
             (attached, _) => writeln!(
                 o,

@@ -46,6 +46,8 @@ pub struct MapWriter<'a> {
     next_name: ShortName,
     /// Whether a CPU was idle already.
     has_idle: bool,
+    /// Whether anything was written.
+    has_lines: bool,
 }
 
 impl<'a> MapWriter<'a> {
@@ -70,6 +72,7 @@ impl<'a> MapWriter<'a> {
             names: FxHashMap::default(),
             next_name: *b"A0",
             has_idle: false,
+            has_lines: false,
         }
     }
 
@@ -85,6 +88,11 @@ impl<'a> MapWriter<'a> {
             self.names.remove(id);
         }
         Ok(())
+    }
+
+    /// Whether any switch has a line.
+    pub fn has_lines(&self) -> bool {
+        self.has_lines
     }
 
     fn switch(
@@ -117,6 +125,7 @@ impl<'a> MapWriter<'a> {
         if !is_shown || !self.selection.wants_time(step.time) {
             return Ok(());
         }
+        self.has_lines = true;
         let name = String::from_utf8_lossy(&short).into_owned();
         if self.json {
             let name = name.trim_end();

@@ -256,5 +256,5 @@ fn tell(args: &EventRecordingArgs, command: &str, bytes: u64, events: u64, ledge
     let name = args.output.display();
     let text = format!("[ {command}: wrote {megabytes:.3} MB {name} ({events} events) ]\n");
     // The message may have no reader; the recording is done all the same.
-    let _ = crate::streams::styled_stderr().write_all((text + &ledger.to_text("")).as_bytes());
+    let _ = crate::streams::stderr().write_all((text + &ledger.to_text("")).as_bytes());
 }

@@ -80,7 +80,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let listened = listen(&options, &signals, &|event| {
         if let Some(line) = line(&event, quiet) {
             // The message may have no reader; the recordings matter more.
-            let _ = writeln!(crate::streams::styled_stderr(), "[ kymo listen: {line} ]");
+            let _ = writeln!(crate::streams::stderr(), "[ kymo listen: {line} ]");
         }
     })?;
     let strict = args.strict && listened.broken > 0;

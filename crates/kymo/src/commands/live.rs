@@ -189,5 +189,5 @@ fn tell(command: &str, used: Duration, elapsed: Duration) {
     let text =
         format!("[ {name}: used {share:.1}% of one CPU itself: {used:.3} s in {elapsed:.3} s ]\n");
     // The message may have no reader.
-    let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
+    let _ = crate::streams::stderr().write_all(text.as_bytes());
 }

@@ -105,6 +105,14 @@ pub(crate) fn captured_on(path: &Path) -> Option<String> {
     has_time.then(|| kymo_kernel::calendar::local_time_of(meta.mtime()))
 }
 
+/// Words of the command whose `record` makes what was asked for.
+fn recorder() -> String {
+    let word = CalledName::get().word();
+    let typed = std::env::args().nth(1).unwrap_or_default();
+    let has_own = ["io", "kmem", "kwork", "lock", "offcpu", "sched", "syscalls", "why"];
+    if has_own.contains(&typed.as_str()) { format!("{word} {typed}") } else { word.to_owned() }
+}
+
 /// Prints an error with its causes and gives the exit status for it.
 /// A reader that went away (`kymo … | head`) is not an error.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
@@ -126,7 +134,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     // It was not named.
     let is_default = text.starts_with("perf.data: ") && !std::path::Path::new("perf.data").exists();
     let next = if is_default {
-        format!("; `{} record` makes it, and -i names another", caller.word())
+        format!("; `{} record` makes it, and -i names another", recorder())
     } else {
         String::new()
     };

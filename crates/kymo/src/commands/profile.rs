@@ -434,6 +434,9 @@ fn show(
     };
     run.notes.extend(selection.unmet_notes(|| source.extent()));
     if args.input.is_some() {
+        note_damage(&source, &mut run.notes);
+    }
+    if args.input.is_some() {
         let file = shell_word(path.as_os_str());
         run.target = ProfileTarget::Recording(file, !has_records && times.waits.is_some());
     }
@@ -493,6 +496,18 @@ fn show(
     let status =
         if args.json && !args.command.is_empty() { exit::status_of_whole } else { exit::status };
     Ok(status(path.display(), None, &ledger, args.strict))
+}
+
+/// Notes damage outside of the records of a recording, where its records have not reported it.
+fn note_damage(source: &EventSource, notes: &mut Vec<Note>) {
+    for data in (0..source.perf_count()).filter_map(|number| source.perf(number)) {
+        for damage in data.notes() {
+            let note = Note::doubt(NoteKind::Damaged, damage.clone(), None);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
 }
 
 /// Whether tasks are chosen by more than thread numbers.

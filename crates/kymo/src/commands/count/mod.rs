@@ -229,7 +229,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         earlier: CountedMap::default(),
     };
     let mut listen = |map: PrintedMap<'_>| screen.take(map);
-    let (mut output, mut diagnostics) = (io::sink(), crate::streams::styled_stderr());
+    let (mut output, mut diagnostics) = (io::sink(), crate::streams::stderr());
     let mut sinks = ProgramSinks {
         output: &mut output,
         diagnostics: &mut diagnostics,

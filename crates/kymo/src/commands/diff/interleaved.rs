@@ -175,10 +175,10 @@ impl Recorder<'_> {
         // With the warm-up, one pair more than is counted.
         let one = self.began.elapsed() / u32::try_from(pair + 1).unwrap_or(1);
         let left = one * u32::try_from(wanted - pair).unwrap_or(1);
-        say!("\rpair {} of {wanted}, {} s left \x1b[K", pair + 1, left.as_secs());
-        if pair + 1 == wanted {
-            say!("\r\x1b[K");
-        }
+        let is_last = pair + 1 == wanted;
+        let end = if is_last { "\r\x1b[K" } else { "" };
+        let text = format!("\rpair {} of {wanted}, {} s left \x1b[K{end}", pair + 1, left.as_secs());
+        let _ = crate::streams::control_stderr(&text);
     }
 
     fn one(&mut self, side: &mut Side, path: &Path) -> anyhow::Result<()> {

@@ -276,7 +276,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut output = open_output(&args)?;
-    let mut diagnostics = crate::streams::styled_stderr();
+    let mut diagnostics = crate::streams::stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
     let is_events = options.mode == ProgramMode::Events;
     if is_events {
@@ -377,7 +377,7 @@ fn run_in_rings(
         return Ok(ExitCode::SUCCESS);
     }
     let mut output = open_output(args)?;
-    let mut diagnostics = crate::streams::styled_stderr();
+    let mut diagnostics = crate::streams::stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
     say_attached(args, run.probes(), run.is_old());
     if !args.quiet {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use kymo_analysis::tasks::{SchedSelection, read_sched};
 use kymo_events::ReadOptions;
+use kymo_model::NoteKind;
 use kymo_view::sched::{MapWriter, MappedTasks};
 
 use super::super::analysis::show_live;
@@ -66,7 +67,13 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     failed?;
-    let ledger = super::ledger(&source, &read);
+    let has_lines = writer.has_lines();
+    let mut ledger = super::ledger(&source, &read);
+    if !has_lines && !args.task_name.is_empty() {
+        let fact = format!("no switch is to or from {}", args.task_name.join(" or "));
+        let advice = (!args.fuzzy_name).then(|| "--fuzzy-name takes parts of names".to_owned());
+        ledger.note(NoteKind::Empty, fact, advice);
+    }
     if !args.read.json && !ledger.is_empty() {
         write!(out, "\n{}", ledger.to_text(""))?;
     }

@@ -160,7 +160,7 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let bytes = write_file(&args.output, args.force, &readings, &command_line, &version)?;
     let text = format!("[ kymo sched stats: wrote {bytes} bytes {} ]\n", args.output.display());
     // The message may have no reader; the recording is done all the same.
-    let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
+    let _ = crate::streams::stderr().write_all(text.as_bytes());
     Ok(ExitCode::from(reading.exit.unwrap_or(0)))
 }
 

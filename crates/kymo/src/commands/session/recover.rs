@@ -68,7 +68,7 @@ pub(super) fn run(args: &Recover) -> anyhow::Result<ExitCode> {
         stats.notes(&notes).into_iter().for_each(|note| ledger.push(note));
     }
     if !args.quiet {
-        let mut out = crate::streams::styled_stderr();
+        let mut out = crate::streams::stderr();
         let _ = match rings {
             0 => writeln!(out, "[ kymo session: no program has left anything ]"),
             _ => writeln!(

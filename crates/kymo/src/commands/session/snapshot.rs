@@ -208,7 +208,7 @@ impl Taker<'_> {
 
 fn say(text: &str) {
     // The message may have no reader; the snapshots matter more.
-    let _ = writeln!(crate::streams::styled_stderr(), "[ kymo session: {text} ]");
+    let _ = writeln!(crate::streams::stderr(), "[ kymo session: {text} ]");
 }
 
 /// Prints the written snapshot, its reason, and what is missing. Returns the exit status.
@@ -239,7 +239,7 @@ pub(super) fn tell(
     }
     if !quiet {
         say(&format!("{}{}, {}", reason(met), taken.path.display(), parts.join("; ")));
-        let _ = write!(crate::streams::styled_stderr(), "{}", ledger.to_text(""));
+        let _ = write!(crate::streams::stderr(), "{}", ledger.to_text(""));
     }
     exit::of_command(None, &ledger, strict)
 }

@@ -168,5 +168,5 @@ fn tell(s: &TraceSummary, ledger: &Ledger) {
     ));
     text.push_str(&ledger.to_text(""));
     // The message may have no reader; the recording is done all the same.
-    let _ = crate::streams::styled_stderr().write_all(text.as_bytes());
+    let _ = crate::streams::stderr().write_all(text.as_bytes());
 }
