@@ -108,6 +108,24 @@ fn fields_are_measured_exactly() {
     assert!(o.stdout.contains("512 -       1024 |        50 █"), "{}", o.stdout);
 }
 
+/// The number of the task that a record has in front of its fields is its thread's.
+#[test]
+fn tasks_of_records_are_threads() {
+    if !begin() {
+        return;
+    }
+    let by = ["-e", "syscalls:sys_enter_write", "--by", "common_pid,tid"];
+    let page = counted(&[&by[..], &WRITES].concat());
+    let rows = page["rows"].as_array().unwrap();
+    assert!(!rows.is_empty(), "{page}");
+    for row in rows {
+        assert_eq!(row["common_pid"], row["tid"], "{page}");
+    }
+    let chosen = ["--filter", "common_pid > 0 && count == 1000"];
+    let page = counted(&[&["-e", "syscalls:sys_enter_write"], &chosen[..], &WRITES].concat());
+    assert_eq!(page["rows"][0]["count"], 50, "{page}");
+}
+
 #[test]
 fn latencies_have_pairs_and_the_slowest() {
     if !begin() {
@@ -195,6 +213,8 @@ fn mistakes_are_refused_and_nothing_stays() {
     refused(&["-e", "nonsense"], "not an event");
     refused(&["-e", "sched:no_such"], "sched:no_such");
     refused(&["-e", "sched:sched_switch", "--by", "no_field"], "has no field \"no_field\"");
+    let of_the_record = "does not let programs read the field \"common_flags\"";
+    refused(&["-e", "sched:sched_switch", "--by", "common_flags"], of_the_record);
     refused(&["-e", "sched:sched_switch", "--hist", "x:y"], "not a field");
     refused(&["-e", "sched:sched_switch", "--lhist", "prev_prio:0:10"], "FIELD:FROM:TO:STEP");
     refused(&["--latency", "a:b -> c:d"], "A -> B by KEY");

@@ -692,8 +692,18 @@ impl Lowering<'_> {
                 return self.error(format!("unknown format of {category}:{event}: {what}"));
             }
         };
+        // Programs may not read the first eight bytes of a record.
+        if name == "common_pid" && format.field(name).is_some() {
+            let both = self.asked(helper::PID_TGID, U64);
+            let tid = self.low_half(&both)?;
+            return Ok(tid);
+        }
         let field = match format.field(name) {
-            Some(field) => field,
+            Some(field) if field.offset >= 8 => field,
+            Some(_) => {
+                let text = format!("the kernel does not let programs read the field {name:?}");
+                return self.error(text);
+            }
             None => {
                 let names = format.own_fields().map(|f| f.name.clone()).collect();
                 let text = format!("tracepoint:{category}:{event} has no field {name:?}");

@@ -85,7 +85,7 @@ impl Lowering<'_> {
     }
 
     /// The result of a helper without arguments.
-    fn asked(&mut self, helper: i32, ty: Type) -> Value {
+    pub(super) fn asked(&mut self, helper: i32, ty: Type) -> Value {
         let register = self.call(helper, Vec::new());
         Value::register(ty, register)
     }
@@ -104,7 +104,7 @@ impl Lowering<'_> {
         Value::register(U64, self.load(place, 8))
     }
 
-    fn low_half(&mut self, value: &Value) -> Lowered<Value> {
+    pub(super) fn low_half(&mut self, value: &Value) -> Lowered<Value> {
         let operand = self.operand(value)?;
         let register = self.copy_of(operand);
         self.extend(register, 32, false);
