@@ -58,7 +58,8 @@ usage: cargo xtask <task>
   book                build the book of docs/ as HTML in target/book
   pictures [PROGRAM]  draw the README's pictures: the speed chart and a terminal session
   crates              pack the crates as for crates.io, and check the packages
-  python [--dev]      the wheel of python/, into target/wheels, tested in its own environment
+  python [--dev]      the wheel of python/, into target/wheels, tested in its own environment;
+                      --portable: for manylinux2014 and musllinux, x86-64 and AArch64
   semver REV [CRATE]… find breaking changes of the published libraries since a revision
   bench [--quick]     measure whole commands against their peers; writes BENCHMARKS.md
         [--only PART] only one part (script, report, dwarf, inlines, addresses, analyses, record,
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         ["man"] => man::run().map(done),
         ["book"] => book::run().map(done),
         ["python"] => python::report(python::run(python::Profile::Release)).map(done),
+        ["python", "--portable"] => python::report(python::portable()).map(done),
         ["python", "--dev"] => python::report(python::run(python::Profile::Dev)).map(done),
         ["semver", revision, names @ ..] => semver::run(revision, names).map(done),
         ["crates"] => crates::run().map(done),

@@ -1,5 +1,7 @@
 //! `cargo xtask python`: the wheel of `python/`, into `target/wheels`, installed into a clean
 //! virtual environment and tested there. Needs pip: what it cannot install is left out, and said.
+//! `--portable` makes those for other machines, with zig as the linker: for old C libraries, for
+//! musl, and for AArch64.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,6 +13,15 @@ use crate::vm::architecture::Architecture;
 use crate::vm::suite;
 
 const MATURIN: &str = "maturin==1.16.0";
+/// Linker with the C libraries of other systems.
+const ZIG: &str = "ziglang==0.15.*";
+/// Targets of the wheels for other machines, with the oldest systems that they run on.
+const PORTABLE: [(&str, &str); 4] = [
+    ("x86_64-unknown-linux-gnu", "manylinux2014"),
+    ("x86_64-unknown-linux-musl", "musllinux_1_2"),
+    ("aarch64-unknown-linux-gnu", "manylinux2014"),
+    ("aarch64-unknown-linux-musl", "musllinux_1_2"),
+];
 /// The test runner, and libraries that read tables.
 const LIBRARIES: [&str; 5] = ["pytest", "pyarrow", "polars", "pandas", "duckdb"];
 /// Engines that read exported files beside DuckDB; each may be missing.
@@ -36,13 +47,43 @@ pub(crate) fn run(profile: Profile) -> anyhow::Result<Vec<String>> {
     }
     let wheel = build(&tools, profile)?;
     println!("wheel: {}", wheel.display());
-    let clean = crate::target().join("python-clean");
-    match std::fs::remove_dir_all(&clean) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(e).with_context(|| clean.display().to_string());
-        }
-        _ => {}
+    test(&wheel)
+}
+
+/// Makes the wheels for other machines and tests the one for this machine.
+pub(crate) fn portable() -> anyhow::Result<Vec<String>> {
+    let tools = environment("python-tools")?;
+    if !install(&tools, &[MATURIN, ZIG]) {
+        return Ok(vec![format!("pip cannot install {MATURIN} and {ZIG}")]);
     }
+    let wheels = crate::target().join("wheels");
+    clear(&wheels)?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    for (target, system) in PORTABLE {
+        let mut add = Command::new("rustup");
+        add.args(["target", "add", target]).current_dir(crate::root());
+        cargo::run_command(add)?;
+        let mut maturin = maturin(&tools, target, Profile::Release);
+        maturin.args(["--zig", "--compatibility", system]);
+        // It runs `python -m ziglang`.
+        maturin.env("PATH", format!("{}:{path}", tools.join("bin").display()));
+        cargo::run_command(maturin)?;
+    }
+    let made = made(&wheels)?;
+    for wheel in &made {
+        println!("wheel: {}", wheel.display());
+    }
+    let here = format!("manylinux2014_{}", std::env::consts::ARCH);
+    let name = |wheel: &Path| wheel.display().to_string();
+    match made.iter().find(|wheel| name(wheel).contains(&here)) {
+        Some(wheel) if made.len() == PORTABLE.len() => test(wheel),
+        _ => bail!("maturin made {} wheels of {}", made.len(), PORTABLE.len()),
+    }
+}
+
+/// Installs a wheel into a clean environment and tests it there.
+fn test(wheel: &Path) -> anyhow::Result<Vec<String>> {
+    clear(&crate::target().join("python-clean"))?;
     let clean = environment("python-clean")?;
     let path = wheel.display().to_string();
     if !install(&clean, &[&path]) {
@@ -103,22 +144,37 @@ fn install(environment: &Path, packages: &[&str]) -> bool {
 
 fn build(tools: &Path, profile: Profile) -> anyhow::Result<PathBuf> {
     let wheels = crate::target().join("wheels");
-    match std::fs::remove_dir_all(&wheels) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(e).with_context(|| wheels.display().to_string());
-        }
-        _ => {}
-    }
+    clear(&wheels)?;
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    cargo::run_command(maturin(tools, &target, profile))?;
+    made(&wheels)?.into_iter().next().context("maturin made no wheel")
+}
+
+/// The command that makes a wheel for a target.
+fn maturin(tools: &Path, target: &str, profile: Profile) -> Command {
     let mut maturin = Command::new(tools.join("bin/maturin"));
-    maturin.args(["build", "--locked", "--out"]).arg(&wheels);
-    maturin.args(["--target", &format!("{}-unknown-linux-gnu", std::env::consts::ARCH)]);
+    maturin.args(["build", "--locked", "--out"]).arg(crate::target().join("wheels"));
+    maturin.args(["--target", target]);
     maturin.args(["--profile", if profile == Profile::Release { "release" } else { "dev" }]);
     maturin.current_dir(crate::root().join("python"));
     // A module of Python is linked with the C library of its machine, as the project's programs
     // are not.
     maturin.env("RUSTFLAGS", "").env("CARGO_TARGET_DIR", crate::target().join("python"));
-    cargo::run_command(maturin)?;
-    let entries = std::fs::read_dir(&wheels).with_context(|| wheels.display().to_string())?;
-    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
-    paths.into_iter().next().context("maturin made no wheel")
+    maturin
+}
+
+/// Removes a directory, if it is there.
+fn clear(path: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| path.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The wheels in a directory.
+fn made(wheels: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(wheels).with_context(|| wheels.display().to_string())?;
+    Ok(entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?)
 }

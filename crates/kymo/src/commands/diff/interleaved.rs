@@ -177,7 +177,8 @@ impl Recorder<'_> {
         let left = one * u32::try_from(wanted - pair).unwrap_or(1);
         let is_last = pair + 1 == wanted;
         let end = if is_last { "\r\x1b[K" } else { "" };
-        let text = format!("\rpair {} of {wanted}, {} s left \x1b[K{end}", pair + 1, left.as_secs());
+        let text =
+            format!("\rpair {} of {wanted}, {} s left \x1b[K{end}", pair + 1, left.as_secs());
         let _ = crate::streams::control_stderr(&text);
     }
 
