@@ -61,6 +61,11 @@ pub(crate) fn tool(name: &str, version: &str, options: &[&str]) -> anyhow::Resul
     if !program.exists() {
         let mut install = command(&["install", "--locked", "--version", version]);
         install.args(options).arg("--root").arg(&tools).arg(name);
+        // They run for seconds and would be compiled for up to an hour.
+        let quick = [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "64"), ("DEBUG", "0")];
+        for (setting, value) in quick {
+            install.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
+        }
         run_command(install)?;
     }
     Ok(program)
