@@ -411,9 +411,6 @@ fn names_in_messages_color_nothing() {
         &["evlist", "-i", &path],
         &["sql", &path, "SELECT 1"],
         &["diff", &path, &path],
-        &["report", "-i", "x", "--nosuch", &path],
-        &["nosuch\x1b[31m"],
-        &["report", "--nosuch\x1b[31m"],
         &["stat", "--", &path],
         &["run", &path],
     ] {
@@ -421,6 +418,12 @@ fn names_in_messages_color_nothing() {
         assert!(status.is_some_and(|status| status != 0), "{args:?}: {text:?}");
         assert!(text.contains("\\u001b[31m"), "{args:?}: {text:?}");
         assert!(!text.contains("\x1b[31m") && !text.contains("\x1b[2J"), "{args:?}: {text:?}");
+    }
+    for args in [&["nosuch\x1b[31m"][..], &["report", "--nosuch\x1b[31m"]] {
+        let (text, status) = on_terminal_with(&[], None, args, None);
+        assert_eq!(status, Some(2), "{args:?}: {text:?}");
+        assert!(text.contains("nosuch") && !text.contains("\x1b[31mn"), "{args:?}: {text:?}");
+        assert!(!text.contains("\x1b[31m'"), "{args:?}: {text:?}");
     }
 }
 
