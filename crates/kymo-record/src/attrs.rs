@@ -84,7 +84,6 @@ pub(crate) fn plan(
         };
         if spec.sample_read || read_group {
             attr.sample_type |= SampleType::READ;
-            attr.flags -= AttrFlags::INHERIT;
             if options.running_time {
                 attr.read_format |= BOTH_TIMES;
             }

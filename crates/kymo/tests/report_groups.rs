@@ -119,6 +119,48 @@ fn samples_of_a_leader_count_for_each_event_of_its_group() {
     }
 }
 
+/// Three threads that compute.
+const THREADS: &str = r"
+#include <pthread.h>
+static void *work(void *unused) {
+    volatile unsigned long sum = 0;
+    for (unsigned long i = 0; i < 60000000; i++) sum += i;
+    return unused;
+}
+int main(void) {
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, work, 0);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+";
+
+/// The counts of a group are each thread's own: as the newest perf, we record and read threads.
+#[test]
+fn samples_of_a_leader_are_of_all_threads() {
+    if !require(&[Need::NewestPeers, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("groups_threads", THREADS);
+    let group = ["-F", "2000", "-e", "{cpu-clock:u,task-clock:u}:S"];
+    let newest = peer("perf");
+    for recorder in ["kymo", "perf"] {
+        let file = w.file(recorder);
+        let args = [&["record", "-q", "-o", &file], &group[..], &["--", w.arg()]].concat();
+        let _ = if recorder == "kymo" { run(KYMO, args) } else { newest.run(&args) }.success();
+        let options = ["-s", "pid", "-n", "--show-total-period"];
+        let args = [&["report", "--stdio", "-i", &file], &options[..]].concat();
+        let theirs = lines(&newest.run(&args).success().stdout);
+        let ours = ours(&file, &options);
+        let rows = |lines: &[String]| -> Vec<String> {
+            lines.iter().filter(|line| !line.starts_with('#')).cloned().collect()
+        };
+        assert_eq!(rows(&ours), rows(&theirs), "{recorder}");
+        let busy = rows(&ours).iter().filter(|row| row.contains("groups_threads")).count();
+        assert!(busy >= 3, "{recorder}: {ours:?}");
+    }
+}
+
 #[test]
 fn json_has_the_numbers_of_the_text() {
     if !require(&NEEDS) {

@@ -3,7 +3,7 @@
 //! error.
 
 use kymo_kernel::perf_event::{FOR_THE_KERNELS_SIDE, OpenError};
-use kymo_model::{AttrFlags, Note, NoteKind};
+use kymo_model::{Attr, AttrFlags, Note, NoteKind, SampleType};
 
 use super::{CounterPlace, OpenedEvent, PlannedEvent};
 
@@ -60,6 +60,10 @@ pub(super) fn relax(
         planned.restrict_to_user();
         return Relaxation::TryAgain;
     }
+    if refusal.is_invalid() && reads_of_children(&planned.attr) {
+        planned.attr.flags -= AttrFlags::INHERIT;
+        return Relaxation::TryAgain;
+    }
     if refusal.is_invalid() && spec.may_count_guests() {
         // The PMU cannot tell guests from the host.
         let guests = AttrFlags::EXCLUDE_GUEST | AttrFlags::EXCLUDE_HOST;
@@ -75,6 +79,19 @@ pub(super) fn relax(
     } else {
         Relaxation::None
     }
+}
+
+/// Whether samples of children hold counts, which kernels before Linux 6.12 refuse.
+pub(super) fn reads_of_children(attr: &Attr) -> bool {
+    attr.flags.contains(AttrFlags::INHERIT) && attr.sample_type.contains(SampleType::READ)
+}
+
+/// Note on samples with counts that are without threads and children.
+pub(super) fn alone_note() -> Note {
+    let fact = "samples with counts (:S) are of the first thread only: this kernel refuses those of \
+                its threads and children";
+    let advice = "Linux 6.12 and later do; without :S all are recorded".to_owned();
+    Note::doubt(NoteKind::Scope, fact.to_owned(), Some(advice))
 }
 
 /// Whether leaving the kernel out of all events would be allowed, and still meet the request.

@@ -16,7 +16,7 @@ use kymo_model::{Attr, AttrFlags, Note};
 
 use crate::error::RecordError;
 pub(crate) use fallback::{OpenPolicy, UserOnly};
-use fallback::{Relaxation, may_drop_kernel, relax, user_only_note};
+use fallback::{Relaxation, alone_note, may_drop_kernel, reads_of_children, relax, user_only_note};
 pub(crate) use rings::{EventRing, RingOptions, RingSet};
 pub use scope::Cgroup;
 pub(crate) use scope::{CounterPlace, CounterScope};
@@ -93,16 +93,23 @@ impl EventSet {
         notes: &mut Vec<Note>,
     ) -> Result<EventSet, RecordError> {
         let opener = Opener { scope, policy };
-        match opener.open_all(plan.clone()) {
+        let opened = match opener.open_all(plan.clone()) {
             Err(RecordError::Open { source, .. })
                 if policy.user_only == UserOnly::AllEvents && may_drop_kernel(&source, &plan) =>
             {
                 notes.push(user_only_note(&source));
                 plan.iter_mut().for_each(PlannedEvent::restrict_to_user);
-                opener.open_all(plan)
+                opener.open_all(plan.clone())
             }
             other => other,
+        }?;
+        let is_alone = |(event, planned): (&OpenedEvent, &PlannedEvent)| {
+            reads_of_children(&planned.attr) && !reads_of_children(&event.planned.attr)
+        };
+        if opened.events.iter().zip(&plan).any(is_alone) {
+            notes.push(alone_note());
         }
+        Ok(opened)
     }
 
     /// Whether nothing is open.
