@@ -43,6 +43,9 @@ pub enum TargetError {
     /// Nothing runs under this thread id.
     #[error("no such thread: {0}")]
     NoThread(u32),
+    /// It has ended, and is there only until its parent waits for it.
+    #[error("{0} has ended; it is there until its parent waits for it")]
+    Ended(u32),
     /// A list of ids holds something else.
     #[error(
         "{0:?} is not a list of process or thread IDs; `pgrep -d, NAME` prints those of a program"
@@ -103,6 +106,7 @@ pub fn threads_of_all(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
     let mut tids = Vec::new();
     for &pid in pids {
         tids.extend(threads_of(pid)?);
+        check_alive(pid)?;
     }
     tids.sort_unstable();
     tids.dedup();
@@ -114,13 +118,16 @@ pub fn threads_of_living(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
     let mut tids = Vec::new();
     for &pid in pids {
         match threads_of(pid) {
-            Ok(threads) => tids.extend(threads),
-            Err(TargetError::NoProcess(_)) => {}
+            Ok(threads) if is_alive(pid) => tids.extend(threads),
+            Ok(_) | Err(TargetError::NoProcess(_)) => {}
             Err(e) => return Err(e),
         }
     }
     match pids.first() {
-        Some(&pid) if tids.is_empty() => return Err(TargetError::NoProcess(pid)),
+        Some(&pid) if tids.is_empty() => {
+            check_alive(pid)?;
+            return Err(TargetError::NoProcess(pid));
+        }
         _ => {}
     }
     tids.sort_unstable();
@@ -131,7 +138,15 @@ pub fn threads_of_living(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
 /// Makes sure a thread is there.
 pub fn check_thread(tid: u32) -> Result<(), TargetError> {
     // Threads have no entry in the listing of /proc, but can be opened by name.
-    if is_there(tid) { Ok(()) } else { Err(TargetError::NoThread(tid)) }
+    if is_there(tid) { check_alive(tid) } else { Err(TargetError::NoThread(tid)) }
+}
+
+/// Makes sure that what is there has not ended.
+///
+/// # Errors
+/// [`TargetError::Ended`].
+pub fn check_alive(tid: u32) -> Result<(), TargetError> {
+    if is_there(tid) && !is_alive(tid) { Err(TargetError::Ended(tid)) } else { Ok(()) }
 }
 
 /// The processes that run now, sorted.

@@ -338,6 +338,37 @@ fn commands_with_probes_end_with_their_command() {
     }
 }
 
+/// A process that has ended before is not there to be watched, though it has a number still.
+#[test]
+fn a_dead_process_is_refused_as_such() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("x.data").to_str().unwrap().to_owned();
+    let mut target = Command::new("true").spawn().unwrap();
+    let pid = target.id().to_string();
+    let stat = format!("/proc/{pid}/stat");
+    until("it has ended", || std::fs::read_to_string(&stat).unwrap().contains(") Z "));
+    for args in [
+        &["stat", "-e", "task-clock"][..],
+        &["count", "-e", "sched:sched_process_exit"],
+        &["run", "-e", "tracepoint:sched:sched_process_exit { print(1); }"],
+        &["trace"],
+        &["strace"],
+        &["record", "-e", "cpu-clock", "-o", &out],
+        &["profile"],
+        &["top", "--stdio"],
+    ] {
+        let said = run(KYMO, [args, &["-p", &pid]].concat()).failure().stderr;
+        assert!(said.contains(&format!("{pid} has ended")), "{args:?}: {said}");
+    }
+    target.wait().unwrap();
+    let said = run(KYMO, ["count", "-e", "cpu-clock", "-p", &pid]).failure().stderr;
+    assert!(said.contains(&format!("no such process: {pid}")), "{said}");
+}
+
 /// The parent of a dead process that was not reaped may be waiting for kymo.
 #[test]
 fn a_dead_process_that_nobody_reaped_ends_what_watches_it() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kymo_kernel::descriptors::{self, readable};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
-use kymo_kernel::target::check_thread;
+use kymo_kernel::target::{TargetError, check_thread};
 use kymo_kernel::task_ends::TaskEnds;
 use kymo_programs::{ProbeCost, ProgramSinks, RunState, RunningProgram};
 
@@ -34,7 +34,10 @@ impl RunTarget {
     /// Creates the target from a command that is split into words; none is no command.
     pub(crate) fn of_words(pid: Option<u32>, command: &[OsString]) -> anyhow::Result<RunTarget> {
         if let Some(pid) = pid {
-            check_thread(pid)?;
+            check_thread(pid).map_err(|e| match e {
+                TargetError::NoThread(pid) => TargetError::NoProcess(pid),
+                e => e,
+            })?;
         }
         let child = match command {
             [] => None,

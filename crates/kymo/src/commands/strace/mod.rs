@@ -292,6 +292,7 @@ impl StraceSession {
     /// Seizes running processes.
     fn attach(&mut self, pids: &[u32], is_quiet: bool) -> anyhow::Result<()> {
         for pid in pids {
+            target::check_alive(*pid)?;
             self.traced.seize_process(*pid).map_err(|error| {
                 let reason = match error.raw_os_error() {
                     Some(libc::EPERM) => {
