@@ -130,6 +130,11 @@ impl EventProfile {
         }
     }
 
+    /// Number of frames of which call chains have no more.
+    pub fn longest_chain(&self) -> usize {
+        crate::samples::longest_chain(&self.desc.attr)
+    }
+
     /// The stacks in the order in which they were first seen, each with its
     /// call chain from the inside out, the leaf included; that is empty when
     /// none was recorded. Several may be equal.

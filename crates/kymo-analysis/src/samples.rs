@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use kymo_files::perfdata::{Batch, Entry, EventDesc};
-use kymo_model::{Misc, RecordKind, Sample, SampleType, internal_error};
+use kymo_model::{Attr, Misc, RecordKind, Sample, SampleType, internal_error};
 use kymo_symbols::KernelTable;
 use kymo_symbols::unwind::Binaries;
 use rustc_hash::FxHashMap;
@@ -266,10 +266,7 @@ impl Share {
                 let machine = entry.features.arch.as_deref();
                 self.unwinder.chain(&sample, machine, entry.raw.endian, &space.user)
             };
-            let max = match desc.attr.sample_max_stack {
-                0 => 127,
-                n => usize::from(n),
-            };
+            let max = longest_chain(&desc.attr);
             // An unknown marker makes all of a chain doubtful: perf, too, uses
             // nothing of it.
             match length {
@@ -335,6 +332,15 @@ impl PoolWorker<Job> for Share {
         if !job.marks.is_empty() {
             self.count(&job);
         }
+    }
+}
+
+/// Number of frames of which the kernel makes no longer chains: that of the event, or the default
+/// of `kernel.perf_event_max_stack`.
+pub(crate) fn longest_chain(attr: &Attr) -> usize {
+    match attr.sample_max_stack {
+        0 => 127,
+        limit => usize::from(limit),
     }
 }
 

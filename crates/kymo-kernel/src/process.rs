@@ -11,6 +11,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -465,6 +466,9 @@ impl Signal {
     }
 }
 
+/// Code of signals of the kernel itself (include/uapi/asm-generic/siginfo.h).
+const SI_KERNEL: i32 = 0x80;
+
 /// Signals as a descriptor. They are blocked in the calling thread, and in threads that it starts,
 /// from when this is made until it is dropped (SIGUSR2 and SIGXFSZ, if among them, are ignored from
 /// then on). A thread that ran before, and does not block them, hands on those that it gets.
@@ -474,19 +478,21 @@ pub struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
     actions: Vec<(i32, libc::sigaction)>,
+    /// The last one came from the keys of a terminal.
+    is_typed: AtomicBool,
 }
 
 /// Blocks a signal in the thread that got it, and sends it to the process anew: in the end all
 /// threads block it, and the descriptor has it.
-extern "C" fn hand_on(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel calls this with SA_SIGINFO, so `context` is the thread's ucontext_t,
-    // whose mask it takes over on return. sigaddset, getpid and kill are async-signal-safe, errno
-    // is put back.
+extern "C" fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel calls this with SA_SIGINFO, so `info` is the signal's and `context` the
+    // thread's ucontext_t, whose mask it takes over on return. sigaddset, getpid and the system
+    // call are async-signal-safe, errno is put back. A process may send itself any information.
     unsafe {
         let errno = *libc::__errno_location();
         let context = context.cast::<libc::ucontext_t>();
         libc::sigaddset(&raw mut (*context).uc_sigmask, signal);
-        libc::kill(libc::getpid(), signal);
+        libc::syscall(libc::SYS_rt_sigqueueinfo, libc::getpid(), signal, info);
         *libc::__errno_location() = errno;
     }
 }
@@ -535,7 +541,8 @@ impl Signals {
         }
         let actions = hand_on_from_other_threads(signals);
         // SAFETY: the kernel just gave this descriptor to us alone.
-        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, set, before, actions })
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Signals { fd, set, before, actions, is_typed: AtomicBool::new(false) })
     }
 
     /// The next signal that arrived, if any; never waits.
@@ -548,8 +555,11 @@ impl Signals {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(e) => return Err(e.into()),
             }
-            let [a, b, c, d, ..] = info;
+            // Number, error, code: `struct signalfd_siginfo` of signalfd(2).
+            let [a, b, c, d, _, _, _, _, e, f, g, h, ..] = info;
             let number = i32::from_ne_bytes([a, b, c, d]);
+            let is_typed = i32::from_ne_bytes([e, f, g, h]) == SI_KERNEL;
+            self.is_typed.store(is_typed, Ordering::Relaxed);
             if let Some(&signal) = Signal::ALL.iter().find(|s| s.number() == number) {
                 return Ok(Some(signal));
             }
@@ -558,6 +568,12 @@ impl Signals {
 }
 
 impl Signals {
+    /// Whether the last signal came from the keys of a terminal, which sends it to a command in
+    /// the foreground as well.
+    pub fn is_typed(&self) -> bool {
+        self.is_typed.load(Ordering::Relaxed)
+    }
+
     /// Waits until a signal arrives or the command ends, at most for `most`.
     pub fn wait(&self, command: Option<&GatedChild>, most: Option<Duration>) -> io::Result<()> {
         let mut fds = vec![descriptors::readable(&self.fd)];
@@ -590,6 +606,15 @@ impl Drop for Signals {
             }
             libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
         }
+    }
+}
+
+/// Makes writes beyond the limit of a file's size fail (setrlimit(2), `RLIMIT_FSIZE`) rather than
+/// end the process.
+pub fn outlive_file_limit() {
+    // SAFETY: ignoring a signal takes no memory.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

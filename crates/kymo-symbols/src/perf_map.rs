@@ -53,17 +53,17 @@ pub(crate) fn parse(text: &[u8]) -> SymbolTable {
     let mut raw: Vec<RawSymbol<'_>> = Vec::new();
     let mut places: FxHashMap<u64, usize> = FxHashMap::default();
     for line in text.split(|b| *b == b'\n') {
-        let mut parts = line.splitn(3, |b| *b == b' ');
-        let (Some(start), Some(size), Some(name)) =
-            (parts.next().and_then(hex), parts.next().and_then(hex), parts.next())
-        else {
+        let (start, rest) = word(line);
+        let (size, name) = word(rest);
+        let name = name.trim_ascii();
+        let (Some(start), Some(size), false) = (hex(start), hex(size), name.is_empty()) else {
             continue;
         };
         let symbol = RawSymbol {
             start,
             size,
             limit: u64::MAX,
-            name: name.trim_ascii(),
+            name,
             binding: Binding::Global,
             kind: SymbolType::Typed,
         };
@@ -76,6 +76,13 @@ pub(crate) fn parse(text: &[u8]) -> SymbolTable {
         }
     }
     SymbolTable::build(raw)
+}
+
+/// The first word of a text, and the rest. Some compilers write several blanks.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = text.trim_ascii_start();
+    let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
+    text.split_at(end)
 }
 
 fn hex(digits: &[u8]) -> Option<u64> {
@@ -91,6 +98,9 @@ mod tests {
         assert_eq!(t.lookup(0x7f1f).map(|(.., n)| n), Some(&b"LazyCompile:~f a.js:1"[..]));
         assert_eq!(t.lookup(0x8001).map(|(.., n)| n), Some(&b"g"[..]));
         assert_eq!(t.lookup(0x7f20), None);
+        let t = super::parse(b" 7f00  20\t two  words \n7f40 10\n7f60 zz h\n");
+        assert_eq!(t.lookup(0x7f04).map(|(.., n)| n), Some(&b"two  words"[..]));
+        assert_eq!((t.lookup(0x7f41), t.lookup(0x7f60)), (None, None));
     }
 
     #[test]

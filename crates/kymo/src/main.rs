@@ -236,6 +236,7 @@ fn flag(name: &'static str, help: &'static str) -> clap::Arg {
 
 fn main() -> ExitCode {
     let tally = read_tally();
+    kymo_kernel::process::outlive_file_limit();
     let code = run();
     progress::end();
     screen::end();

@@ -174,6 +174,37 @@ fn stacks_are_recorded_as_the_program_needs_it() {
     assert!(page.contains("nested keeps no frame pointers"), "{page}");
 }
 
+/// A stack with more frames than the kernel gives is cut: frame pointers are there.
+#[test]
+fn deep_stacks_are_cut_and_not_broken() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let code = "static volatile long sum;
+        __attribute__((noinline)) long down(int depth) {
+            if (depth == 0) { for (long i = 0; i < 100000000; i++) sum += i; return sum; }
+            return down(depth - 1) + 1;
+        }
+        int main(void) { return down(1000) == 1; }";
+    std::fs::write(path("deep.c"), code).unwrap();
+    let program = path("deep");
+    let args = ["-O0", "-fno-omit-frame-pointer", "-o", &program, &path("deep.c")];
+    assert!(Command::new("gcc").args(args).status().unwrap().success());
+    let fp = ["--call-graph", "fp"];
+    let profile = run(KYMO, [&["profile"], &fp[..], &["--", &program]].concat()).success().stderr;
+    let data = path("deep.data");
+    let record = [&["record", "-q", "-e", "cpu-clock", "-o", &data], &fp[..], &["--", &program]];
+    let _ = run(KYMO, record.concat()).success();
+    let report = run(KYMO, ["report", "--stdio", "-i", &data]).success().stdout;
+    for text in [profile, report] {
+        assert!(text.contains("call chains cut short"), "{text}");
+        assert!(text.contains("raise kernel.perf_event_max_stack"), "{text}");
+        assert!(!text.contains("not lead to the beginning"), "{text}");
+    }
+}
+
 /// Most functions of a Rust program are of the standard library, which keeps frame pointers; its
 /// own code does not.
 #[test]

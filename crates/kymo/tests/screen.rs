@@ -428,6 +428,41 @@ fn names_in_messages_color_nothing() {
     }
 }
 
+/// Saves for a while when it is asked to end, and ends at once when it is asked again.
+const SAVES: &str = r#"
+import os, signal, time
+times = 0
+def end(*_):
+    global times
+    times += 1
+    if times > 1:
+        print("forced", flush=True)
+        os._exit(7)
+    time.sleep(1)
+    print("saved", flush=True)
+    os._exit(0)
+signal.signal(signal.SIGINT, end)
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+while True:
+    time.sleep(0.1)
+"#;
+
+/// The keys of a terminal reach the command too: it is not asked twice.
+#[test]
+fn a_counted_command_gets_a_key_once() {
+    if !require(&[Need::PerfEvents, Need::Tool("python3")]) {
+        return;
+    }
+    for interval in [&[][..], &["-I", "200"]] {
+        let stat = [&["stat", "-e", "page-faults"], interval, &["--", "python3", "-c", SAVES]];
+        let mut press = |pty: &mut File| pty.write_all(b"\x03").unwrap();
+        let (text, _) = on_terminal(None, &stat.concat(), Some(("ready", &mut press)));
+        assert!(text.contains("saved") && !text.contains("forced"), "{interval:?}: {text}");
+        assert!(text.contains("page-faults"), "{interval:?}: {text}");
+    }
+}
+
 /// Colors that a program's author writes are shown; those in a text that it reads are not.
 #[test]
 fn texts_that_a_program_reads_color_nothing() {

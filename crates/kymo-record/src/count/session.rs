@@ -422,11 +422,30 @@ impl Session<'_> {
             let _ = child.wait();
             return Ok(());
         }
-        // The time is over; a Ctrl-C has reached the command as well as us.
-        let _ = child.kill(ended.signal.unwrap_or(Signal::Term).number());
-        let exit = child.wait().map_err(system("cannot wait for the command"))?;
+        // The keys of a terminal have reached the command as well: many end at once at a second
+        // signal, without what they do at the first one.
+        if ended.signal.is_none() || !self.signals.is_typed() {
+            let _ = child.kill(ended.signal.unwrap_or(Signal::Term).number());
+        }
+        let exit = self.wait_for(child)?;
         ended.exit = Some(exit);
         Ok(())
+    }
+
+    /// Waits for the end of a command that was asked to end; a further signal ends it.
+    fn wait_for(&self, child: &mut GatedChild) -> Result<Exit, CountError> {
+        loop {
+            let exit = child.try_wait().map_err(system("cannot wait for the command"))?;
+            if let Some(exit) = exit {
+                return Ok(exit);
+            }
+            self.signals.wait(Some(child), None).map_err(system("cannot wait"))?;
+            while let Some(signal) = self.signals.next().map_err(system("cannot read signals"))? {
+                if signal.is_end() {
+                    let _ = child.kill(Signal::Term.number());
+                }
+            }
+        }
     }
 
     /// Waits for the command's end, a signal, or the moment `until`, for which it gives none.

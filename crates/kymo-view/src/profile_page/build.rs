@@ -20,7 +20,8 @@ use super::waits::idle_waits;
 use super::{FunctionShare, PathStep, ProfilePage, ProgramShare, ThreadShare, WaitSection};
 use crate::Ledger;
 use crate::trust::{
-    HARMLESS_PERCENT, NamelessCode, note_frame_pointers, note_symbols, note_unwinding,
+    HARMLESS_PERCENT, NamelessCode, note_cut_chains, note_frame_pointers, note_symbols,
+    note_unwinding,
 };
 use crate::units::shown;
 
@@ -490,6 +491,7 @@ fn note_samples(ledger: &mut Ledger, profile: &Profile) {
     }
     note_nameless(ledger, profile, event);
     note_unwinding(&profile.unwinding, &profile.machine.symbols, ledger);
+    note_cut_chains(event, ledger);
     note_frame_pointers(profile, event, ledger);
     note_symbols(&profile.machine.symbols, ledger);
 }

@@ -5,7 +5,7 @@ mod symbols;
 
 use std::collections::BTreeMap;
 
-use kymo_analysis::profile::{FrameId, Profile};
+use kymo_analysis::profile::{EventProfile, FrameId, Profile};
 use kymo_events::{losses, notes_on_trace_data};
 use kymo_files::perfdata::PerfData;
 use kymo_model::{NoteKind, counted};
@@ -91,11 +91,18 @@ fn note_reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
             let advice = "build with -fno-omit-frame-pointer or -C force-frame-pointers=yes";
             ledger.note(NoteKind::Chains, fact, Some(advice.into()));
         }
-        if e.cut_chains > 0 {
-            let fact = format!("{name}: {} of {} call chains cut short", e.cut_chains, e.samples);
-            let advice = Some("raise kernel.perf_event_max_stack before recording".to_string());
-            ledger.note(NoteKind::Chains, fact, advice);
-        }
+        note_cut_chains(e, ledger);
+    }
+}
+
+/// Notes the call chains that are as long as the kernel makes them.
+pub fn note_cut_chains(event: &EventProfile, ledger: &mut Ledger) {
+    if event.cut_chains > 0 {
+        let name = &event.desc.name;
+        let fact =
+            format!("{name}: {} of {} call chains cut short", event.cut_chains, event.samples);
+        let advice = Some("raise kernel.perf_event_max_stack before recording".to_string());
+        ledger.note(NoteKind::Chains, fact, advice);
     }
 }
 

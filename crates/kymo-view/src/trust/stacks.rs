@@ -92,6 +92,7 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
         return;
     }
     let symbols = &profile.machine.symbols;
+    let longest = event.longest_chain();
     let (mut all, mut short, mut in_jit) = (0, 0, 0);
     let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
     for (stack, frames) in event.stacks() {
@@ -100,6 +101,10 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
             continue;
         }
         all += stack.samples;
+        // The kernel has cut it: that is another note.
+        if frames.iter().count() >= longest {
+            continue;
+        }
         let name = outermost.symbol.map_or("", |s| symbols.name(s));
         // The dynamic symbol is `__libc_start_main@@GLIBC_2.34`.
         let name = name.split('@').next().unwrap_or(name);
