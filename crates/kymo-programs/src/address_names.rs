@@ -11,7 +11,7 @@ use kymo_kernel::clock::KernelClock;
 use kymo_kernel::proc_maps::{self, ProcMapping};
 use kymo_kernel::target;
 use kymo_kernel::tracefs::Tracefs;
-use kymo_model::BuildId;
+use kymo_model::{BuildId, Mmap};
 use kymo_symbols::debug_files::BinaryFiles;
 use kymo_symbols::{Kallsyms, NameChoice, Resolver, ResolverOptions, running_symbols};
 use rustc_hash::FxHashMap;
@@ -188,7 +188,14 @@ impl AddressNames {
     fn mapped_symbol(&mut self, pid: u32, address: u64) -> Option<(String, u64, String)> {
         let mappings = self.mappings.get(&pid)?;
         let (mapping, place) = mapping_of(mappings, address)?;
-        let path = String::from_utf8_lossy(&mapping.path).into_owned();
+        // Code that was made at run time, as the kernel's records of mappings name its memory: its
+        // map has addresses.
+        let is_anonymous = mapping.path.is_empty() || Mmap::names_anonymous(&mapping.path);
+        let (path, place) = if is_anonymous && mapping.executable() {
+            ("//anon".to_owned(), address)
+        } else {
+            (String::from_utf8_lossy(&mapping.path).into_owned(), place)
+        };
         let dso = self.resolver.dso(&path, None, pid);
         let (symbol, offset) = self.resolver.symbol(dso, place)?;
         Some((self.resolver.name(symbol).to_owned(), offset, path))

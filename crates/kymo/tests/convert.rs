@@ -136,6 +136,47 @@ fn every_format_holds_the_stacks_that_perf_script_prints() {
     same(&firefox::read(&unpacked), &clock);
 }
 
+const NAMED_THREADS: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+static void spin(void) { for (volatile long i = 0; i < 60000000; i++); }
+static void *work(void *name) {
+    pthread_setname_np(pthread_self(), name);
+    spin();
+    return 0;
+}
+int main(void) {
+    pthread_t threads[2];
+    pthread_create(&threads[0], 0, work, "first");
+    pthread_create(&threads[1], 0, work, "second");
+    spin();
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+"#;
+
+/// A thread has its own name, and that of its process.
+#[test]
+fn threads_are_in_their_process() {
+    if !require(&[Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("named_threads", NAMED_THREADS);
+    let (data, json) = (w.file("perf.data"), w.file("firefox.json"));
+    let record = ["record", "-q", "-e", "cpu-clock:u", "-F", "2000", "-o", &data, "--", w.arg()];
+    let _ = kymo(&record).success();
+    let _ = kymo(&["convert", "--to", "firefox", "-i", &data, "-o", &json]).success();
+    let page: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let threads = page["threads"].as_array().unwrap();
+    let mut names: Vec<(&str, &str)> = threads
+        .iter()
+        .map(|t| (t["name"].as_str().unwrap(), t["processName"].as_str().unwrap()))
+        .collect();
+    names.sort_unstable();
+    let process = "named_threads";
+    assert_eq!(names, [("first", process), (process, process), ("second", process)]);
+}
+
 const INLINED: &str = include_str!("programs/inlined.c");
 
 #[test]

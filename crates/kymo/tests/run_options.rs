@@ -290,6 +290,56 @@ fn all_probes_are_limited_to_the_process() {
     }
 }
 
+/// Calls a function that was made at run time, in a thread of its own; a map names it.
+const MADE: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static void *code;
+/* mov rcx, 0x1000000; dec rcx; jnz; ret */
+static const unsigned char loop[] = {
+    0x48, 0xc7, 0xc1, 0x00, 0x00, 0x00, 0x01, 0x48, 0xff, 0xc9, 0x75, 0xfb, 0xc3,
+};
+static void *work(void *unused) {
+    for (;;) ((void (*)(void))code)();
+    return unused;
+}
+int main(void) {
+    pthread_t thread;
+    char path[64];
+    code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(code, loop, sizeof loop);
+    snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+    FILE *map = fopen(path, "w");
+    fprintf(map, "%lx 40 made_at_run_time\n", (long)code);
+    fclose(map);
+    pthread_create(&thread, 0, work, 0);
+    puts("ready");
+    fflush(stdout);
+    pthread_join(thread, 0);
+}
+"#;
+
+#[test]
+fn code_made_at_run_time_has_names_in_a_process_that_was_there_before() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let work = Workload::compile("made", MADE);
+    let child = start(work.program());
+    let pid = child.0.id().to_string();
+    let program = "profile:hz:499 { @[ustack(1)] = count(); @f[usym(reg(\"ip\"))] = count(); } \
+                   interval:ms:300 { exit(); }";
+    let o = limited(&["-p", &pid, "-e", program]);
+    std::fs::remove_file(format!("/tmp/perf-{pid}.map")).unwrap();
+    let text = o.success().stdout;
+    assert!(text.contains("made_at_run_time+"), "{text}");
+    assert!(text.contains("@f[made_at_run_time]: "), "{text}");
+}
+
 #[test]
 fn a_run_ends_with_a_process_that_nobody_waits_for() {
     if !require(&[Need::Root, Need::Tracefs]) {

@@ -258,7 +258,8 @@ impl ReadMemory<'_> {
 
     fn texts(&self, out: &mut Vec<u8>) -> Option<()> {
         let those = self.pieces.iter().filter(|p| p.slot == PIECES_SLOT);
-        let count = usize::from(those.map(|p| p.piece + 1).max().unwrap_or(0));
+        // Without any it is not known whether there are none.
+        let count = usize::from(those.map(|p| p.piece + 1).max()?);
         out.push(b'[');
         for n in 0..count.min(SHOWN_TEXTS) {
             out.extend_from_slice(if n > 0 { b", " } else { b"" });

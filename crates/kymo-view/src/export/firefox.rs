@@ -118,6 +118,14 @@ fn threads(stacks: &Stacks) -> Vec<Samples<'_>> {
     threads
 }
 
+/// Name of a thread's process: the last one of its first thread, or its number.
+fn process_name(stacks: &Stacks, task: &StackTask) -> Option<String> {
+    let pid = task.pid.filter(|pid| task.tid.is_some_and(|tid| tid != *pid))?;
+    let first = stacks.tasks.iter().rfind(|of| (of.pid, of.tid) == (Some(pid), Some(pid)));
+    let name = first.map(|first| first.comm.clone()).filter(|name| !name.is_empty());
+    Some(name.unwrap_or_else(|| format!("process {pid}")))
+}
+
 /// The tables of a thread.
 #[derive(Default)]
 struct Thread<'a> {
@@ -152,7 +160,8 @@ impl<'a> Thread<'a> {
         write!(out, "\"processShutdownTime\":null,\"registerTime\":{first},")?;
         write!(out, "\"unregisterTime\":null,\"pausedRanges\":[],")?;
         let name = if task.comm.is_empty() { "all tasks" } else { &task.comm };
-        write!(out, "\"name\":{0},\"processName\":{0},", text(name))?;
+        let process = process_name(stacks, task).unwrap_or_else(|| name.to_owned());
+        write!(out, "\"name\":{},\"processName\":{},", text(name), text(&process))?;
         write!(out, "\"isMainThread\":{},\"pid\":\"{pid}\",\"tid\":{tid},", pid == tid)?;
         write!(out, "\"showMarkersInTimeline\":false,")?;
         self.samples(stacks, samples, start, out)?;
