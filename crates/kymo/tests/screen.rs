@@ -454,8 +454,11 @@ fn a_counted_command_gets_a_key_once() {
     if !require(&[Need::PerfEvents, Need::Tool("python3")]) {
         return;
     }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("saves.py").to_str().unwrap().to_owned();
+    std::fs::write(&program, SAVES).unwrap();
     for interval in [&[][..], &["-I", "200"]] {
-        let stat = [&["stat", "-e", "page-faults"], interval, &["--", "python3", "-c", SAVES]];
+        let stat = [&["stat", "-e", "page-faults"], interval, &["--", "python3", &program]];
         let mut press = |pty: &mut File| pty.write_all(b"\x03").unwrap();
         let (text, _) = on_terminal(None, &stat.concat(), Some(("ready", &mut press)));
         assert!(text.contains("saved") && !text.contains("forced"), "{interval:?}: {text}");
