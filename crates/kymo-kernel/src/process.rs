@@ -4,7 +4,7 @@
 //! the events are attached. [`Signals`] turns signals into something that can
 //! be polled, so that no code ever runs in a handler.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -111,10 +111,15 @@ impl GatedChild {
     /// that is not there is said now, before its caller has made any file for it.
     pub fn spawn(command: &[OsString]) -> Result<GatedChild, SpawnError> {
         let name = command.first().ok_or(SpawnError::Empty)?;
-        executable(name).map_err(|error| SpawnError::Exec {
+        let program = executable(name).map_err(|error| SpawnError::Exec {
             command: name.to_string_lossy().into_owned(),
             error,
         })?;
+        // With a slash the path is not searched for: each try would be a call of the command.
+        let has_slash = program.as_os_str().as_bytes().contains(&b'/');
+        let program = if has_slash { program } else { Path::new(".").join(program) };
+        let program = CString::new(program.into_os_string().into_vec())
+            .map_err(|_| SpawnError::Nul(name.clone()))?;
         let args: Vec<CString> = command
             .iter()
             .map(|a| CString::new(a.clone().into_vec()).map_err(|_| SpawnError::Nul(a.clone())))
@@ -131,7 +136,7 @@ impl GatedChild {
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => Err(SpawnError::Fork(io::Error::last_os_error())),
-            0 => child(&argv, &gate_read, gate_write, &error_write, &unblock),
+            0 => child(&program, &argv, &gate_read, gate_write, &error_write, &unblock),
             // Without a way to see its end it is not started: the closed gate ends it.
             pid => Ok(GatedChild {
                 pid,
@@ -340,8 +345,10 @@ impl Drop for GatedChild {
     }
 }
 
-/// The child's side: waits for the gate, then becomes the command.
+/// The child's side: waits for the gate, then becomes the command. Recorders see its calls from
+/// the gate on, so all that can be done before is.
 fn child(
+    program: &CStr,
     argv: &[*const libc::c_char],
     gate: &OwnedFd,
     gate_write: OwnedFd,
@@ -350,6 +357,22 @@ fn child(
 ) -> ! {
     // The child's own copy would keep the gate from ever closing.
     drop(gate_write);
+    // SAFETY: dup2, signal and sigaction are called with valid arguments.
+    unsafe {
+        if let Some(output) = terminal_output::of_command() {
+            libc::dup2(output.as_raw_fd(), libc::STDOUT_FILENO);
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+        // One that arrives between here and exec must end the command, not be handed on.
+        for signal in Signal::ALL {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            let is_known = libc::sigaction(signal.number(), std::ptr::null(), &raw mut now);
+            if is_known == 0 && now.sa_sigaction != libc::SIG_IGN {
+                libc::signal(signal.number(), libc::SIG_DFL);
+            }
+        }
+    }
     let mut byte = [0u8; 1];
     let opened = loop {
         match rustix::io::read(gate, &mut byte) {
@@ -357,27 +380,12 @@ fn child(
             other => break other == Ok(1),
         }
     };
-    // SAFETY: dup2, signal, sigaction, sigprocmask, execvp and _exit are called with valid arguments: `argv`
-    // is a NULL-terminated array of NUL-terminated strings made before the fork.
+    // SAFETY: sigprocmask, execvp, write and _exit are called with valid arguments: `argv` is a
+    // NULL-terminated array of NUL-terminated strings made before the fork.
     unsafe {
         if opened {
-            if let Some(output) = terminal_output::of_command() {
-                libc::dup2(output.as_raw_fd(), libc::STDOUT_FILENO);
-            }
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
-            // One that arrives between here and exec must end the command, not be handed on.
-            for signal in Signal::ALL {
-                let mut now: libc::sigaction = std::mem::zeroed();
-                let is_known = libc::sigaction(signal.number(), std::ptr::null(), &raw mut now);
-                if is_known == 0 && now.sa_sigaction != libc::SIG_IGN {
-                    libc::signal(signal.number(), libc::SIG_DFL);
-                }
-            }
             libc::sigprocmask(libc::SIG_UNBLOCK, unblock, std::ptr::null_mut());
-            if let Some(&file) = argv.first() {
-                libc::execvp(file, argv.as_ptr());
-            }
+            libc::execvp(program.as_ptr(), argv.as_ptr());
             let errno = *libc::__errno_location();
             libc::write(error.as_raw_fd(), (&raw const errno).cast(), 4);
         }

@@ -256,3 +256,23 @@ fn calls_of_the_recorder_are_not_counted() {
         .collect();
     assert_eq!(own, expected, "{report:#}");
 }
+
+/// Between its release and the command the recorder's child has two calls: one that unblocks
+/// signals, and the execve.
+#[test]
+fn the_command_begins_soon_after_its_release() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("strace")]) {
+        return;
+    }
+    let _state = kymo_testkit::TracingState::take();
+    let place = tempfile::tempdir().unwrap();
+    let listed = place.path().join("listed");
+    let _ = run("strace", ["-o", text(&listed), "true"]).success();
+    let calls = std::fs::read_to_string(&listed).unwrap();
+    let calls = calls.lines().filter(|line| !line.starts_with("+++")).count();
+    let event = ["-e", "raw_syscalls:sys_enter", "--", "true"];
+    let out = kymo(&[&["trace"], &event[..]].concat()).success();
+    let shown = out.stdout.lines().filter(|line| line.contains("sys_enter: ")).count();
+    let said = format!("{shown} of {calls}: {}\n{}", out.stdout, out.stderr);
+    assert!((calls..=calls + 1).contains(&shown), "{said}");
+}
