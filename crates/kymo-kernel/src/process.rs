@@ -661,6 +661,23 @@ pub fn die_by(signal: Signal) -> ! {
     std::process::exit(128 + signal.number())
 }
 
+/// Ends this process by the signal that has ended its command, without a core of its own: the
+/// parent sees what it would see of the command.
+pub fn die_as_killed(number: i32) -> ! {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit and the set are live locals; no handler is installed, only the default one.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        libc::signal(number, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, number);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(number);
+    }
+    std::process::exit(128_i32.wrapping_add(number))
+}
+
 /// Lets this thread run before all ordinary ones as soon as it has something to
 /// do (`SCHED_FIFO` with this priority, 1 to 99). Processes it starts are ordinary.
 pub fn hurry(priority: u8) -> io::Result<()> {

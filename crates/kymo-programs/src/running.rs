@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Instant;
 
 use kymo_bpf::{
     AttachPoint, AttachTarget, BpfProgramType, CompileOptions, CompiledProbe, CompiledProgram,
@@ -256,6 +257,8 @@ pub struct RunningProgram {
     pub logs: Vec<(String, String)>,
     /// Attach points.
     pub attached: usize,
+    /// Time at which the last of them was attached.
+    pub attached_at: Option<Instant>,
     /// Probes that could not be attached, where the program continues without them.
     pub warnings: Vec<SourceMessage>,
     notes: Vec<Note>,
@@ -305,6 +308,7 @@ impl RunningProgram {
             on_signal: Vec::new(),
             logs: Vec::new(),
             attached: 0,
+            attached_at: None,
             warnings: Vec::new(),
             notes: Vec::new(),
             errors: RuntimeErrors::new(options.warnings),
@@ -368,6 +372,7 @@ impl RunningProgram {
             let done = ordered
                 .into_iter()
                 .try_for_each(|probe| self.start_probe(&loader, &attacher, probe));
+            self.attached_at = Some(Instant::now());
             let mut binaries: Vec<_> =
                 attacher.places.borrow().iter().map(|place| place.path.clone()).collect();
             binaries.sort_unstable();

@@ -458,7 +458,8 @@ fn probes_of_a_replaced_program_name_the_processes_that_run_the_old_one() {
     }
     let _state = TracingState::take();
     let w = Workload::spin();
-    let mut spin = Command::new(w.program()).arg("1000000").stdout(Stdio::null()).spawn().unwrap();
+    let mut spin =
+        Command::new(w.program()).arg("1000000000").stdout(Stdio::null()).spawn().unwrap();
     let pid = spin.id().to_string();
     let exe = || std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
     until("the program runs", || exe() == w.program().canonicalize().unwrap());

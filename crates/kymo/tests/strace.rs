@@ -174,7 +174,8 @@ fn difference(
     user: Option<u32>,
     directory: &Path,
 ) -> Option<String> {
-    let (theirs, their_text) = traced(&["strace"], command, user, directory);
+    let strace = [&["strace"], kymo.get(2..).unwrap_or_default()].concat();
+    let (theirs, their_text) = traced(&strace, command, user, directory);
     let (ours, our_text) = traced(kymo, command, user, directory);
     if theirs.stdout != ours.stdout {
         return Some(format!("{command:?} wrote {:?} and {:?}", theirs.stdout, ours.stdout));
@@ -246,6 +247,72 @@ fn every_structure_is_that_of_strace() {
     let source = include_str!("programs/every_structure.c");
     let work = Workload::compile("every_structure", source);
     check(&[work.arg()], &[KYMO, "strace"], None).unwrap();
+}
+
+const WHOLE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+int main(void) {
+    struct stat status;
+    struct statx more;
+    struct utsname names;
+    struct iovec parts[40];
+    stat("/etc/passwd", &status);
+    stat("/dev/null", &status);
+    statx(AT_FDCWD, "/etc/passwd", 0, STATX_ALL, &more);
+    statx(AT_FDCWD, "/dev/null", 0, STATX_BASIC_STATS, &more);
+    uname(&names);
+    for (int i = 0; i < 40; i++) parts[i] = (struct iovec){"x", 1};
+    writev(open("/dev/null", O_WRONLY), parts, 40);
+    return 0;
+}
+"#;
+
+#[test]
+fn whole_structures_are_those_of_strace() {
+    if !require(&[Need::Root, Need::Tool("strace"), Need::Gcc]) {
+        return;
+    }
+    let work = Workload::compile("whole_structures", WHOLE);
+    for options in [&["-v"][..], &["--no-abbrev"], &["-e", "abbrev=none"]] {
+        check(&[work.arg()], &[&[KYMO, "strace"], options].concat(), None).unwrap();
+    }
+    // Under its long names an option is the same.
+    for options in [
+        &["--trace=/^new.*stat|^uname$", "--string-limit=5"][..],
+        &["-e", "trace=/stat", "--successful-only"],
+        &["--trace-path=/dev/null", "--decode-fds"],
+    ] {
+        check(&[work.arg()], &[&[KYMO, "strace"], options].concat(), None).unwrap();
+    }
+}
+
+/// A command that a signal ends: the tracer ends so, too.
+#[test]
+fn the_end_by_a_signal_is_passed_on() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let kill = ["sh", "-c", "kill -SEGV $$"];
+    let mut command = Command::new(KYMO);
+    command.args(["strace", "-o", "/dev/null"]).args(kill).stderr(std::process::Stdio::null());
+    assert_eq!(command.status().unwrap().signal(), Some(11));
+}
+
+/// System time by default, as strace's; the time that passed with -w.
+#[test]
+fn the_table_has_system_time_or_the_time_that_passed() {
+    let seconds = |args: &[&str]| -> f64 {
+        let mut command = Command::new(KYMO);
+        command.args(["strace", "-c", "-e", "trace=clock_nanosleep"]).args(args);
+        let out = run_command(command).success().stderr;
+        let row = out.lines().find(|line| line.ends_with("clock_nanosleep")).unwrap().to_owned();
+        row.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    assert!(seconds(&["sleep", "0.3"]) < 0.1);
+    assert!(seconds(&["-w", "sleep", "0.3"]) >= 0.3);
 }
 
 /// Threads that wait, a thread that executes a program, and one that is killed by a signal.

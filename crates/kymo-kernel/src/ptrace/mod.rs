@@ -10,6 +10,7 @@ mod request;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use request::{AnyTask, CallSide, ChildSignals, Options, Restart, WaitStatus};
 pub use request::{CallStop, SignalInfo, ThreadOrigin};
@@ -65,6 +66,8 @@ struct TracedTask {
     stopped: Option<Restart>,
     /// Number of the process that ends tracing with its own end.
     is_main: bool,
+    /// System time of its process at the last stop.
+    system: Duration,
 }
 
 /// Tasks that this thread traces.
@@ -172,7 +175,12 @@ impl TracedProcesses {
             }
             self.signals.clear();
             match request::wait_any()? {
-                AnyTask::Stopped(tid, status) => self.take(tid, status),
+                AnyTask::Stopped(tid, status, system) => {
+                    self.take(tid, status);
+                    if let Some(task) = self.tasks.get_mut(&tid) {
+                        task.system = system;
+                    }
+                }
                 AnyTask::Running => return Ok(None),
                 AnyTask::Gone => {
                     self.tasks.clear();
@@ -180,6 +188,11 @@ impl TracedProcesses {
                 }
             }
         }
+    }
+
+    /// System time of a task's process, as wait4(2) has reported it at the last stop.
+    pub fn system_time(&self, tid: u32) -> Duration {
+        self.tasks.get(&tid).map_or(Duration::ZERO, |task| task.system)
     }
 
     fn restart(&mut self, tid: u32) {

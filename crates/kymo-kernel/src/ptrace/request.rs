@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::time::Duration;
 
 /// Way to restart a stopped task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,8 +209,8 @@ pub(super) fn signal_info(tid: u32, signal: i32) -> SignalInfo {
 /// Result of wait(2) for all traced tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AnyTask {
-    /// One stopped or ended.
-    Stopped(u32, WaitStatus),
+    /// One stopped or ended, with the system time of its process so far.
+    Stopped(u32, WaitStatus, Duration),
     /// None did.
     Running,
     /// No task is left.
@@ -219,7 +220,7 @@ pub(super) enum AnyTask {
 /// The status of any traced task that stopped or ended.
 pub(super) fn wait_any() -> io::Result<AnyTask> {
     match wait(-1, libc::WNOHANG) {
-        Ok(Some((tid, status))) => Ok(AnyTask::Stopped(tid, status)),
+        Ok(Some((tid, status, system))) => Ok(AnyTask::Stopped(tid, status, system)),
         Ok(None) => Ok(AnyTask::Running),
         Err(e) if e.raw_os_error() == Some(libc::ECHILD) => Ok(AnyTask::Gone),
         Err(e) => Err(e),
@@ -229,15 +230,18 @@ pub(super) fn wait_any() -> io::Result<AnyTask> {
 /// Waits for a stop of one task, or its end.
 pub(super) fn wait_for(tid: u32) -> io::Result<WaitStatus> {
     wait(tid as libc::pid_t, 0)?
-        .map(|(_, status)| status)
+        .map(|(_, status, _)| status)
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
 }
 
-fn wait(pid: libc::pid_t, options: i32) -> io::Result<Option<(u32, WaitStatus)>> {
+fn wait(pid: libc::pid_t, options: i32) -> io::Result<Option<(u32, WaitStatus, Duration)>> {
     loop {
         let mut status = 0;
-        // SAFETY: the pointer is to a live local.
-        match unsafe { libc::waitpid(pid, &raw mut status, options | libc::__WALL) } {
+        // SAFETY: `rusage` is plain numbers, for which zero is a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        let options = options | libc::__WALL;
+        // SAFETY: the pointers are to live locals.
+        match unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) } {
             -1 => {
                 let error = io::Error::last_os_error();
                 if error.kind() != io::ErrorKind::Interrupted {
@@ -245,7 +249,11 @@ fn wait(pid: libc::pid_t, options: i32) -> io::Result<Option<(u32, WaitStatus)>>
                 }
             }
             0 => return Ok(None),
-            tid => return Ok(Some((tid as u32, parse_status(status)))),
+            tid => {
+                let system = Duration::from_secs(usage.ru_stime.tv_sec as u64)
+                    + Duration::from_micros(usage.ru_stime.tv_usec as u64);
+                return Ok(Some((tid as u32, parse_status(status), system)));
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use super::words::{
     OUTPUT_FLAGS, SCHEDULER, SIGEV, SPEED,
 };
 use super::{signals, words};
+use crate::syscalls::flags::ValueNames;
 
 type P<'a> = CallPrinter<'a>;
 
@@ -270,8 +271,40 @@ fn termios(p: &mut P<'_>, address: u64) {
     p.more_bits(CONTROL_FLAGS, control & !0x103f);
     p.text(", c_lflag=");
     p.bits(LOCAL_FLAGS, flags(3), "L???");
-    p.text(", ...}");
+    if !p.style.whole {
+        return p.text(", ...}");
+    }
+    p.text(", c_line=");
+    let discipline = bytes.get(16).copied().unwrap_or_default();
+    p.word(LINE_DISCIPLINE, discipline.into(), "N_???");
+    p.text(", c_cc=[");
+    for (n, byte) in bytes.get(17..36).unwrap_or_default().iter().enumerate() {
+        p.text(if n > 0 { ", [" } else { "[" });
+        match CONTROL_CHARACTERS.get(n) {
+            Some(name) => p.text(name),
+            None => drop(write!(p.out, "{n}")),
+        }
+        p.text("]=");
+        p.hex((*byte).into());
+    }
+    p.text("]}");
 }
+
+/// Places of `c_cc` (include/uapi/asm-generic/termbits.h).
+const CONTROL_CHARACTERS: [&str; 17] = [
+    "VINTR", "VQUIT", "VERASE", "VKILL", "VEOF", "VTIME", "VMIN", "VSWTC", "VSTART", "VSTOP",
+    "VSUSP", "VEOL", "VREPRINT", "VDISCARD", "VWERASE", "VLNEXT", "VEOL2",
+];
+/// Line disciplines of terminals (include/uapi/linux/tty.h).
+const LINE_DISCIPLINE: ValueNames = &[
+    (0, "N_TTY"),
+    (1, "N_SLIP"),
+    (2, "N_MOUSE"),
+    (3, "N_PPP"),
+    (4, "N_STRIP"),
+    (5, "N_AX25"),
+    (15, "N_HCI"),
+];
 
 /// A number of 32 bits in memory.
 pub(super) fn number(p: &mut P<'_>, address: u64) {

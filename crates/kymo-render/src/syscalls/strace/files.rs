@@ -43,8 +43,25 @@ pub(super) fn device(p: &mut P<'_>, device: u64) {
 pub(super) fn stat(p: &mut P<'_>, address: u64) {
     let Some(bytes) = p.bytes(address, 144) else { return p.address(address) };
     let mode = u32_in(&bytes, 24);
-    p.text("{st_mode=");
+    p.text("{");
+    if p.style.whole {
+        p.text("st_dev=");
+        device(p, u64_in(&bytes, 0));
+        let _ = write!(p.out, ", st_ino={}, ", u64_in(&bytes, 8));
+    }
+    p.text("st_mode=");
     mode_text(p, mode);
+    if p.style.whole {
+        let _ = write!(
+            p.out,
+            ", st_nlink={}, st_uid={}, st_gid={}, st_blksize={}, st_blocks={}",
+            u64_in(&bytes, 16),
+            u32_in(&bytes, 28).cast_signed(),
+            u32_in(&bytes, 32).cast_signed(),
+            u64_in(&bytes, 56),
+            u64_in(&bytes, 64)
+        );
+    }
     match mode & libc::S_IFMT {
         libc::S_IFCHR | libc::S_IFBLK => {
             p.text(", st_rdev=");
@@ -52,18 +69,83 @@ pub(super) fn stat(p: &mut P<'_>, address: u64) {
         }
         _ => drop(write!(p.out, ", st_size={}", u64_in(&bytes, 48).cast_signed())),
     }
-    p.text(", ...}");
+    if !p.style.whole {
+        return p.text(", ...}");
+    }
+    for (name, at) in [("atime", 72), ("mtime", 88), ("ctime", 104)] {
+        let (seconds, nanos) = (u64_in(&bytes, at).cast_signed(), u64_in(&bytes, at + 8));
+        let _ = write!(p.out, ", st_{name}={seconds}");
+        date(p, seconds, nanos);
+        let _ = write!(p.out, ", st_{name}_nsec={nanos}");
+    }
+    p.text("}");
+}
+
+/// The date of a time that is not zero, as a comment.
+fn date(p: &mut P<'_>, seconds: i64, nanos: u64) {
+    let Some(local_time) = p.style.local_time.filter(|_| (seconds, nanos) != (0, 0)) else {
+        return;
+    };
+    p.text(" /* ");
+    p.text(&local_time("%Y-%m-%dT%H:%M:%S", seconds));
+    if nanos != 0 {
+        let _ = write!(p.out, ".{nanos:09}");
+    }
+    p.text(&local_time("%z", seconds));
+    p.text(" */");
 }
 
 pub(super) fn statx(p: &mut P<'_>, address: u64) {
     let Some(bytes) = p.bytes(address, 256) else { return p.address(address) };
+    let mask = u32_in(&bytes, 0);
+    let number = |at: usize| u32_in(&bytes, at);
     p.text("{stx_mask=");
-    p.bits(STATX_MASK, u32_in(&bytes, 0).into(), "STATX_???");
+    p.bits(STATX_MASK, mask.into(), "STATX_???");
+    if p.style.whole {
+        let _ = write!(p.out, ", stx_blksize={}", number(4));
+    }
     p.text(", stx_attributes=");
     p.bits(STATX_ATTRIBUTES, u64_in(&bytes, 8), "STATX_ATTR_???");
+    if p.style.whole {
+        let owner = (number(20).cast_signed(), number(24).cast_signed());
+        let links = number(16);
+        let _ = write!(p.out, ", stx_nlink={links}, stx_uid={}, stx_gid={}", owner.0, owner.1);
+    }
     p.text(", stx_mode=");
     mode_text(p, u16_in(&bytes, 28).into());
-    let _ = write!(p.out, ", stx_size={}, ...}}", u64_in(&bytes, 40));
+    if p.style.whole {
+        let _ = write!(p.out, ", stx_ino={}", u64_in(&bytes, 32));
+    }
+    let _ = write!(p.out, ", stx_size={}", u64_in(&bytes, 40));
+    if !p.style.whole {
+        return p.text(", ...}");
+    }
+    let _ = write!(p.out, ", stx_blocks={}, stx_attributes_mask=", u64_in(&bytes, 48));
+    p.bits(STATX_ATTRIBUTES, u64_in(&bytes, 56), "STATX_ATTR_???");
+    // In the order of names, not of the structure: access, birth, change, modification.
+    let times =
+        [("atime", 64, 0x20), ("btime", 80, 0x800), ("ctime", 96, 0x80), ("mtime", 112, 0x40)];
+    for (name, at, bit) in times {
+        if mask & bit == 0 {
+            continue;
+        }
+        let (seconds, nanos) = (u64_in(&bytes, at).cast_signed(), number(at + 8));
+        let _ = write!(p.out, ", stx_{name}={{tv_sec={seconds}, tv_nsec={nanos}}}");
+        date(p, seconds, nanos.into());
+    }
+    let _ = write!(
+        p.out,
+        ", stx_rdev_major={}, stx_rdev_minor={}, stx_dev_major={}, stx_dev_minor={}",
+        number(128),
+        number(132),
+        number(136),
+        number(140)
+    );
+    if mask & 0x1000 != 0 {
+        p.text(", stx_mnt_id=");
+        p.hex(u64_in(&bytes, 144));
+    }
+    p.text("}");
 }
 
 pub(super) fn statfs(p: &mut P<'_>, address: u64) {
@@ -92,15 +174,18 @@ pub(super) fn statfs(p: &mut P<'_>, address: u64) {
     p.text("}");
 }
 
-/// Two texts of `struct new_utsname`.
+/// Texts of `struct new_utsname`: two, or all.
 pub(super) fn system_names(p: &mut P<'_>, address: u64) {
     const NAME: usize = 65;
+    const LABELS: [&str; 6] =
+        ["{sysname=", ", nodename=", ", release=", ", version=", ", machine=", ", domainname="];
     let Some(bytes) = p.bytes(address, 6 * NAME) else { return p.address(address) };
-    for (name, label) in bytes.chunks_exact(NAME).zip(["{sysname=", ", nodename="]) {
+    let shown = if p.style.whole { LABELS.len() } else { 2 };
+    for (name, label) in bytes.chunks_exact(NAME).zip(LABELS).take(shown) {
         p.text(label);
         p.quote(name.split(|b| *b == 0).next().unwrap_or_default(), true);
     }
-    p.text(", ...}");
+    p.text(if p.style.whole { "}" } else { ", ...}" });
 }
 
 pub(super) fn lock(p: &mut P<'_>, address: u64) {
@@ -139,7 +224,7 @@ pub(super) fn open_how(p: &mut P<'_>, address: u64) {
 
 /// Elements of a vector that are shown: at most the number of bytes of a text.
 fn shown(p: &P<'_>, count: u64) -> (usize, bool) {
-    let limit = p.style.string_limit;
+    let limit = p.style.list_limit();
     let shown = usize::try_from(count).unwrap_or(limit).min(limit);
     (shown, (shown as u64) < count)
 }
@@ -264,7 +349,7 @@ pub(super) fn texts(p: &mut P<'_>, address: u64) {
     if address == 0 {
         return p.text("NULL");
     }
-    let limit = p.style.string_limit;
+    let limit = p.style.list_limit();
     p.text("[");
     for n in 0.. {
         let Some(text) = p.u64_at(address.wrapping_add(8 * n)) else {
@@ -285,8 +370,11 @@ pub(super) fn texts(p: &mut P<'_>, address: u64) {
     p.text("]");
 }
 
-/// The number of texts in the environment.
+/// The number of texts in the environment, or the texts.
 pub(super) fn environment(p: &mut P<'_>, address: u64) {
+    if p.style.whole {
+        return texts(p, address);
+    }
     p.address(address);
     if address == 0 {
         return;

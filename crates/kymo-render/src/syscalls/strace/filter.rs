@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use regex_automata::meta::Regex;
+
 use super::signals::signal_text;
+use crate::syscalls::syscall_name;
 
 /// Why a filter was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,6 +13,9 @@ pub enum CallFilterError {
     /// No system call has this name.
     #[error("no system call, class or pattern {0:?}")]
     Call(String),
+    /// It is not a regular expression.
+    #[error("{0:?} is not a regular expression: {1}")]
+    Expression(String, String),
     /// No signal has this name.
     #[error("no signal {0:?}")]
     Signal(String),
@@ -52,8 +58,18 @@ fn words(list: &str) -> (bool, impl Iterator<Item = &str>) {
     (are_others, list.split(',').filter(|word| !word.is_empty()))
 }
 
+/// Calls whose names have a match of the expression after `/`.
+fn matching(word: &str) -> Result<Vec<i64>, CallFilterError> {
+    let expression = word.trim_start_matches('/');
+    let regex = Regex::new(expression)
+        .map_err(|e| CallFilterError::Expression(expression.to_owned(), e.to_string()))?;
+    let fits = |number: &i64| syscall_name(*number).is_some_and(|name| regex.is_match(name));
+    Ok(super::super::all_syscalls().into_iter().filter(fits).collect())
+}
+
 impl CallFilter {
-    /// `trace=LIST`: names, classes with `%`, patterns after `/`, `all`, `none`.
+    /// `trace=LIST`: names, classes with `%`, regular expressions after `/`, patterns with `*`,
+    /// `all`, `none`.
     ///
     /// # Errors
     /// If a word names no call; `?` before a word allows that.
@@ -70,6 +86,7 @@ impl CallFilter {
                 "none" => continue,
                 _ => match name.strip_prefix('%') {
                     Some(class) => super::super::syscall_class(class).unwrap_or_default(),
+                    None if name.starts_with('/') => matching(name)?,
                     None if name.contains(['*', '?']) => super::super::syscalls_matching(name),
                     None => match super::super::syscall_number(name) {
                         Some(number) => vec![number],

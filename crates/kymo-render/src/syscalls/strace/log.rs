@@ -83,6 +83,17 @@ pub struct StopTime {
     pub wall: Duration,
     /// On the monotonic clock.
     pub monotonic: Duration,
+    /// System time of the task's process so far.
+    pub system: Duration,
+}
+
+/// Time that the table of calls sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedTime {
+    /// In the kernel, on a CPU.
+    System,
+    /// From the begin to the end of a call.
+    Wall,
 }
 
 /// A call that is in progress.
@@ -125,7 +136,7 @@ pub struct StraceLog {
     /// By output: 0, or the task's number where each has its own.
     partial: HashMap<u32, PartialLine>,
     output: BTreeMap<u32, Vec<u8>>,
-    counts: Option<CallCounts>,
+    counts: Option<(CountedTime, CallCounts)>,
     previous: Option<Duration>,
 }
 
@@ -135,7 +146,7 @@ impl StraceLog {
         style: StraceStyle,
         lines: CallLineStyle,
         filter: CallFilter,
-        counts: bool,
+        counts: Option<CountedTime>,
     ) -> StraceLog {
         StraceLog {
             style,
@@ -144,7 +155,7 @@ impl StraceLog {
             tasks: HashMap::new(),
             partial: HashMap::new(),
             output: BTreeMap::new(),
-            counts: counts.then(CallCounts::default),
+            counts: counts.map(|time| (time, CallCounts::default())),
             previous: None,
         }
     }
@@ -316,7 +327,11 @@ impl StraceLog {
         } else if waited && !self.filter.has_status(status) {
             return;
         }
-        if let Some(counts) = &mut self.counts {
+        if let Some((counted, counts)) = &mut self.counts {
+            let time = match counted {
+                CountedTime::System => now.system.saturating_sub(open.began.system),
+                CountedTime::Wall => time,
+            };
             counts.add((open.call.number, &open.call.name), is_error, time);
         }
     }
@@ -482,7 +497,7 @@ impl StraceLog {
     /// The table of calls.
     pub fn counts(&self, order: CountOrder) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        self.counts.as_ref()?.write(order, &mut out);
+        self.counts.as_ref()?.1.write(order, &mut out);
         Some(out)
     }
 }

@@ -20,7 +20,7 @@ mod times;
 mod words;
 
 pub use filter::{CallFilter, CallFilterError, CallStatus};
-pub use log::{CallLineStyle, StopTime, StraceLog, TaskEnd, TimeStyle};
+pub use log::{CallLineStyle, CountedTime, StopTime, StraceLog, TaskEnd, TimeStyle};
 pub use summary::CountOrder;
 
 use calls::{Argument, CallShape};
@@ -61,11 +61,31 @@ pub struct StraceStyle {
     pub hex: HexTexts,
     /// Whether descriptors are followed by what they stand for.
     pub paths: bool,
+    /// Whether structures, environments and lists are shown to their end.
+    pub whole: bool,
+    /// Writes seconds since 1970 where the machine is, by a format of strftime(3): dates are
+    /// beside times in structures then.
+    pub local_time: Option<fn(&str, i64) -> String>,
+}
+
+impl StraceStyle {
+    /// Elements of lists that are shown: as many as bytes of a text.
+    pub(super) fn list_limit(&self) -> usize {
+        /// Arguments and environment of a program have no more.
+        const MOST: usize = 1 << 16;
+        if self.whole { MOST } else { self.string_limit }
+    }
 }
 
 impl Default for StraceStyle {
     fn default() -> StraceStyle {
-        StraceStyle { string_limit: 32, hex: HexTexts::None, paths: false }
+        StraceStyle {
+            string_limit: 32,
+            hex: HexTexts::None,
+            paths: false,
+            whole: false,
+            local_time: None,
+        }
     }
 }
 

@@ -118,7 +118,17 @@ pub(super) fn rusage(p: &mut P<'_>, address: u64) {
     timeval_in(p, &bytes);
     p.text(", ru_stime=");
     timeval_in(p, bytes.get(16..).unwrap_or_default());
-    p.text(", ...}");
+    if !p.style.whole {
+        return p.text(", ...}");
+    }
+    let names = [
+        "maxrss", "ixrss", "idrss", "isrss", "minflt", "majflt", "nswap", "inblock", "oublock",
+        "msgsnd", "msgrcv", "nsignals", "nvcsw", "nivcsw",
+    ];
+    for (n, name) in names.into_iter().enumerate() {
+        let _ = write!(p.out, ", ru_{name}={}", u64_in(&bytes, 32 + 8 * n));
+    }
+    p.text("}");
 }
 
 pub(super) fn sysinfo(p: &mut P<'_>, address: u64) {

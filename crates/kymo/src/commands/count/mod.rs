@@ -218,13 +218,18 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         false => opening.open(&text)?,
     };
     let end = Cell::new(None);
+    // Timers run since then, whatever else was looked for since.
+    let attached_at = match &counting {
+        Counting::Kernel(run) => run.0.attached_at,
+        Counting::Rings { .. } => None,
+    };
     let mut screen = CountScreen {
         end: &end,
         request: &request,
         keys: &keys,
         is_json: args.json,
         columns: terminal_output::output_columns(),
-        begin: Instant::now(),
+        begin: attached_at.unwrap_or_else(Instant::now),
         maps: Vec::new(),
         earlier: CountedMap::default(),
     };

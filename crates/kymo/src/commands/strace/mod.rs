@@ -17,8 +17,8 @@ use kymo_kernel::process::{self, GatedChild, Signal, Signals};
 use kymo_kernel::ptrace::{TaskStop, TracedProcesses};
 use kymo_kernel::target;
 use kymo_render::syscalls::strace::{
-    BegunCall, CallFilter, CallLineStyle, CountOrder, HexTexts, StopTime, StraceLog, StraceStyle,
-    TaskEnd, TimeStyle,
+    BegunCall, CallFilter, CallLineStyle, CountOrder, CountedTime, HexTexts, StopTime, StraceLog,
+    StraceStyle, TaskEnd, TimeStyle,
 };
 
 use outputs::Outputs;
@@ -42,6 +42,7 @@ EXPRESSIONS of -e
   trace=LIST      calls by name, class (%file, %network, …) or pattern; a leading ! inverts
   status=LIST     successful, failed, unfinished
   signal=LIST     signals to show
+  abbrev=none     structures, environments and lists to their end, as -v
 The default is trace=.
 
 EXAMPLES
@@ -51,31 +52,43 @@ EXAMPLES
   kymo strace -p 1234 -T -tt")]
 pub(crate) struct Args {
     /// Follow children; -ff with -o: one file per task, FILE.PID
-    #[arg(short = 'f', action = clap::ArgAction::Count)]
+    #[arg(short = 'f', long = "follow-forks", action = clap::ArgAction::Count)]
     follow: u8,
-    /// Print only a table of calls, errors and times at the end
-    #[arg(short = 'c', conflicts_with = "lines_and_counts")]
+    /// Print only a table of calls, errors and system times at the end
+    #[arg(short = 'c', long = "summary-only", conflicts_with = "lines_and_counts")]
     counts: bool,
     /// Print lines, and a table at the end
-    #[arg(short = 'C')]
+    #[arg(short = 'C', long = "summary")]
     lines_and_counts: bool,
+    /// Count the time from begin to end of each call in the table instead of system time
+    #[arg(short = 'w', long = "summary-wall-clock")]
+    wall_clock: bool,
     /// Order of the table's rows
-    #[arg(short = 'S', value_name = "ORDER", default_value = "time")]
+    #[arg(short = 'S', long = "summary-sort-by", value_name = "ORDER", default_value = "time")]
     order: TableOrder,
     /// Selection of calls and signals: trace=, status=, signal=
     #[arg(short = 'e', value_name = "EXPR")]
     expressions: Vec<String>,
+    /// Calls to show, as with -e trace=
+    #[arg(long = "trace", value_name = "LIST")]
+    traced: Vec<String>,
+    /// Signals to show, as with -e signal=
+    #[arg(long = "signal", value_name = "LIST")]
+    signals: Vec<String>,
+    /// Results to show, as with -e status=
+    #[arg(long = "status", value_name = "LIST")]
+    statuses: Vec<String>,
     /// Only calls with this path, or with a file descriptor of it
-    #[arg(short = 'P', value_name = "PATH")]
+    #[arg(short = 'P', long = "trace-path", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Only calls that succeed
-    #[arg(short = 'z', conflicts_with = "failed")]
+    #[arg(short = 'z', long = "successful-only", conflicts_with = "failed")]
     successful: bool,
     /// Only calls that fail
-    #[arg(short = 'Z')]
+    #[arg(short = 'Z', long = "failed-only")]
     failed: bool,
     /// Print paths of file descriptors
-    #[arg(short = 'y', action = clap::ArgAction::Count)]
+    #[arg(short = 'y', long = "decode-fds", action = clap::ArgAction::Count)]
     descriptors: u8,
     /// Print the time of day; -tt: with microseconds; -ttt: seconds since 1970
     #[arg(short = 't', action = clap::ArgAction::Count)]
@@ -84,25 +97,28 @@ pub(crate) struct Args {
     #[arg(short = 'r')]
     relative: bool,
     /// Print the time spent in each call
-    #[arg(short = 'T')]
+    #[arg(short = 'T', long = "syscall-times")]
     duration: bool,
     /// Maximum length of printed strings, in bytes
-    #[arg(short = 's', value_name = "N", default_value_t = 32)]
+    #[arg(short = 's', long = "string-limit", value_name = "N", default_value_t = 32)]
     string_limit: u16,
     /// Print non-ASCII strings in hexadecimal; -xx: all strings
     #[arg(short = 'x', action = clap::ArgAction::Count)]
     hex: u8,
+    /// Print structures, environments and lists to their end
+    #[arg(short = 'v', long = "no-abbrev")]
+    whole: bool,
     /// Column of results in a line
-    #[arg(short = 'a', value_name = "COLUMN", default_value_t = 40)]
+    #[arg(short = 'a', long = "columns", value_name = "COLUMN", default_value_t = 40)]
     column: u16,
     /// Write lines to this file
-    #[arg(short = 'o', value_name = "FILE")]
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
     output: Option<PathBuf>,
     /// Append to the file of -o
-    #[arg(short = 'A', requires = "output")]
+    #[arg(short = 'A', long = "output-append-mode", requires = "output")]
     append: bool,
     /// Trace this process (repeatable)
-    #[arg(short = 'p', value_name = "PID", value_delimiter = ',')]
+    #[arg(short = 'p', long = "attach", value_name = "PID", value_delimiter = ',')]
     pids: Vec<u32>,
     /// Suppress messages about attaching; -qq: also about exits
     #[arg(short = 'q', action = clap::ArgAction::Count)]
@@ -154,16 +170,27 @@ impl Args {
         for expression in &self.expressions {
             let (word, list) = expression.split_once('=').unwrap_or(("trace", expression));
             match word {
+                // Structures are decoded, and never in hexadecimal.
+                "verbose" | "v" if list == "all" => Ok(()),
+                "abbrev" | "a" if matches!(list, "none" | "all" | "!all" | "!none") => Ok(()),
                 "trace" | "t" => filter.set_calls(list),
                 "signal" | "signals" | "s" => filter.set_signals(list),
                 "status" => filter.set_statuses(list),
                 "inject" | "fault" => {
                     bail!("-e {word}=: calls are watched, not changed; use strace to inject faults")
                 }
-                _ => bail!("-e {word}=: not supported; there are trace=, status= and signal="),
+                _ => bail!(
+                    "-e {word}=: not supported; there are trace=, status=, signal= and abbrev=none"
+                ),
             }
             .with_context(|| format!("-e {expression}"))?;
         }
+        let each = |lists: &[String], set: &mut dyn FnMut(&str) -> anyhow::Result<()>| {
+            lists.iter().try_for_each(|list| set(list))
+        };
+        each(&self.traced, &mut |list| Ok(filter.set_calls(list)?))?;
+        each(&self.signals, &mut |list| Ok(filter.set_signals(list)?))?;
+        each(&self.statuses, &mut |list| Ok(filter.set_statuses(list)?))?;
         if self.successful {
             filter.set_statuses("successful")?;
         }
@@ -180,6 +207,17 @@ impl Args {
         Ok(filter)
     }
 
+    fn has_abbreviations_off(&self) -> bool {
+        let off = ["abbrev=none", "abbrev=!all", "a=none", "a=!all"];
+        self.expressions.iter().any(|expression| off.contains(&expression.as_str()))
+    }
+
+    /// Time that the table sums, if there is one.
+    fn counted_time(&self) -> Option<CountedTime> {
+        let time = if self.wall_clock { CountedTime::Wall } else { CountedTime::System };
+        (self.counts || self.lines_and_counts).then_some(time)
+    }
+
     fn style(&self) -> StraceStyle {
         StraceStyle {
             string_limit: usize::from(self.string_limit),
@@ -189,6 +227,8 @@ impl Args {
                 _ => HexTexts::All,
             },
             paths: self.descriptors > 0,
+            whole: self.whole || self.has_abbreviations_off(),
+            local_time: Some(kymo_kernel::calendar::format_local_time),
         }
     }
 
@@ -222,8 +262,7 @@ impl Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.check()?;
-    let counts = args.counts || args.lines_and_counts;
-    let log = StraceLog::new(args.style(), args.lines(), args.filter()?, counts);
+    let log = StraceLog::new(args.style(), args.lines(), args.filter()?, args.counted_time());
     let outputs = Outputs::open(args.output.as_deref(), args.lines().is_separate, args.append)?;
     let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Quit])
         .context("listening for signals")?;
@@ -238,6 +277,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         wants_descriptors: args.wants_descriptors(),
         reports: args.quiet == 0 && args.output.is_none(),
         status: 0,
+        killed_by: None,
         command: None,
         attached: HashSet::new(),
     };
@@ -261,8 +301,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     {
         return Err(error.into());
     }
-    match end {
-        Some(signal) if session.command.is_none() => process::die_by(signal),
+    match (end, session.killed_by) {
+        (Some(signal), _) if session.command.is_none() => process::die_by(signal),
+        (None, Some(number)) => process::die_as_killed(number),
         _ => Ok(ExitCode::from(session.status)),
     }
 }
@@ -277,6 +318,8 @@ struct StraceSession {
     /// Whether new tasks are reported on standard error.
     reports: bool,
     status: u8,
+    /// The signal that has ended the command.
+    killed_by: Option<i32>,
     command: Option<GatedChild>,
     attached: HashSet<u32>,
 }
@@ -383,8 +426,11 @@ impl StraceSession {
 
     /// Writes about one stop.
     fn take(&mut self, tid: u32, stop: TaskStop) -> anyhow::Result<()> {
-        let now =
-            StopTime { wall: kymo_kernel::calendar::wall_time(), monotonic: process::monotonic() };
+        let now = StopTime {
+            wall: kymo_kernel::calendar::wall_time(),
+            monotonic: process::monotonic(),
+            system: self.traced.system_time(tid),
+        };
         let mut view = self.view(tid);
         match stop {
             TaskStop::Enter(call) => {
@@ -424,6 +470,10 @@ impl StraceSession {
         let mut view = self.view(tid);
         if self.command.as_ref().is_some_and(|child| child.pid() == tid) {
             self.status = status;
+            self.killed_by = match end {
+                TaskEnd::Killed(signal, _) => Some(signal),
+                _ => None,
+            };
         }
         self.log.ended(tid, end, now, &mut view);
     }
