@@ -177,6 +177,11 @@ impl ThreadNumbers {
         ended.or_else(|| self.by_tid.get(&tid).copied())
     }
 
+    /// Process of a thread, as far as it is recorded until now.
+    pub(crate) fn process(&self, utid: u32) -> Option<u32> {
+        self.threads.get(utid as usize)?.upid
+    }
+
     /// The last name of a thread.
     pub(crate) fn name(&self, utid: u32) -> &[u8] {
         self.threads.get(utid as usize).map_or(&[], |thread| &thread.name)
