@@ -21,16 +21,8 @@ use crate::answers::CallName;
 use crate::build::{Put, TableBuilder};
 use crate::schema::{TABLES, TableId};
 use crate::stacks::StackTree;
-use crate::threads::ThreadNumbers;
+use crate::threads::{ThreadNumbers, ucpu};
 use crate::timelines::{EventOwner, Timelines};
-
-/// CPUs of a recording in `ucpu`.
-const CPUS: u32 = 8192;
-
-/// Number of a CPU that is unique across recordings.
-pub(crate) fn ucpu(machine: u32, cpu: u32) -> u32 {
-    machine.saturating_mul(CPUS).saturating_add(cpu)
-}
 
 /// Events between two looks at the clock and at memory.
 const BETWEEN_LOOKS: u64 = 1 << 14;

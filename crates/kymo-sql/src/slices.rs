@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_lie_within_others_or_on_another_lane() {
+    fn slices_lie_within_others_or_on_lanes_of_their_own() {
         // Numbers of the events that start and end each, all at one time of a coarse clock.
         let of = |track: u32, start: u64, end: u64| RawSlice {
             ts: 5,
@@ -103,7 +103,7 @@ mod tests {
             args: None,
             category: SliceCategory::Program,
         };
-        // a(1-10) b(2-5) c(3-4) d(6-12: ends after a) e(7-8: within a) f(13-14), another track.
+        // a(1-10) b(2-5) c(3-4) d(6-12: ends after a) e(7-8: within a) f(13-14), and one of track 1.
         let mut slices = [
             of(0, 2, 5),
             of(0, 3, 4),

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::answers::CallName;
 use crate::build::{Put, TableBuilder};
 use crate::slices::{NO_END, RawSlice, SliceCategory, nest};
+use crate::threads::ucpu;
 use crate::trace_marker::Marker;
 
 /// Spans of a thread or of a process that are open at a time.
@@ -518,7 +519,10 @@ impl Timelines {
                     self.unmatched += 1;
                     return;
                 };
-                let is_partner = entered == call;
+                // The registers of the interrupted code, and the number in them, are back then.
+                let name = self.calls.calls.get(entered.0 as usize).map(|call| &*call.name);
+                let is_partner =
+                    entered == call || matches!(name, Some("rt_sigreturn" | "sigreturn"));
                 self.unmatched += u64::from(!is_partner);
                 let track = self.track(TrackType::Syscall, TrackOwner::Thread(utid), None);
                 let end = is_partner.then_some(owner.time);
@@ -774,7 +778,7 @@ impl Timelines {
         let cpu = event.field(cpu).number().and_then(|cpu| u32::try_from(cpu).ok());
         if let (Some(state), Some(cpu)) = (event.field(state).number(), cpu) {
             let name = self.words.intern(name);
-            let ucpu = crate::read::ucpu(self.machine, cpu);
+            let ucpu = ucpu(self.machine, cpu);
             value(self.track(of, TrackOwner::Cpu(cpu, ucpu), Some(name)), state as f64);
         }
     }
