@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use kymo_events::{
     EventSelection, EventSource, ReadSummary, RecordedExtent, TaskTree, note_blocked, parse_times,
 };
-use kymo_kernel::blocked::BlockedThreads;
+use kymo_kernel::blocked::{BlockedAtStart, BlockedThreads};
+use kymo_kernel::cpu_quota::{QuotaWatch, ThrottledCgroup, cgroups_of_task};
 use kymo_kernel::target;
 use kymo_kernel::terminal_output::{output_columns, output_is_terminal};
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Note, NoteKind, counted};
 use kymo_view::Ledger;
 use kymo_view::units::TimeUnits;
 
@@ -73,6 +74,9 @@ pub(crate) struct AnalysisArgs {
     /// Chosen threads that are blocked when the capture starts
     #[arg(skip)]
     blocked: BlockedThreads,
+    /// Those of them that are blocked when its events start
+    #[arg(skip)]
+    at_start: BlockedAtStart,
     /// All tasks are wanted, although there is a command
     #[arg(skip)]
     is_beside_command: bool,
@@ -149,6 +153,7 @@ impl AnalysisArgs {
         tids.iter().try_for_each(|tid| target::check_thread(*tid))?;
         threads.extend(tids);
         self.blocked = BlockedThreads::of(&threads);
+        self.at_start = BlockedAtStart::of(threads);
         Ok(())
     }
 
@@ -156,11 +161,16 @@ impl AnalysisArgs {
     /// were blocked all the time, and names that no task had.
     pub(crate) fn live_notes(&self, selection: &EventSelection) -> Vec<Note> {
         let unmet = selection.unmet_notes(RecordedExtent::default).into_iter();
-        note_blocked(&self.blocked)
+        note_blocked(&self.blocked, false)
             .into_iter()
             .chain(note_kernel_numbers())
             .chain(unmet.filter(|_| !self.comm.is_empty()))
             .collect()
+    }
+
+    /// Threads that the recorder reads when the events start.
+    pub(crate) fn at_start(&self) -> BlockedAtStart {
+        self.at_start.clone()
     }
 
     /// Whether events come from a recorder of this process.
@@ -180,7 +190,8 @@ impl AnalysisArgs {
             crate::progress::begin(first.display());
         }
         let source = EventSource::open(&paths, symbols.options(&first))?.in_nanoseconds()?;
-        let source = source.following(self.tree.clone()).beside(self.blocked.clone());
+        let source =
+            source.following(self.tree.clone()).beside(self.blocked.clone(), self.at_start());
         if self.is_beside_command {
             source.tell(note_machine());
         }
@@ -280,11 +291,49 @@ pub(crate) fn show_live<A: Send>(
     read_of: fn(&mut A) -> &mut AnalysisArgs,
     show: impl FnOnce(&A) -> anyhow::Result<ExitCode> + Send,
 ) -> anyhow::Result<ExitCode> {
-    let cgroups = read_of(&mut args).names_cgroups();
-    live.pass_on(events, (chains, cgroups), move |pipe| {
+    let (cgroups, at_start) = (read_of(&mut args).names_cgroups(), read_of(&mut args).at_start());
+    live.pass_on(events, (chains, cgroups), at_start, move |pipe| {
         read_of(&mut args).set_live(pipe)?;
         show(&args)
     })
+}
+
+/// Starts to watch the CPU quotas of these tasks' cgroups; of all cgroups if there are none.
+pub(crate) fn watch_quotas(pids: &[u32], tids: &[u32]) -> QuotaWatch {
+    QuotaWatch::of_tasks(&[pids, tids].concat())
+}
+
+/// Notes on cgroups that were throttled by their CPU quotas: few recorded events show which waits
+/// these are.
+pub(crate) fn quota_notes(cgroups: &[ThrottledCgroup]) -> Vec<Note> {
+    /// Cgroups with notes of their own.
+    const NAMED: usize = 3;
+    let note = |cgroup: &ThrottledCgroup| {
+        let fact = format!(
+            "cgroup {} was throttled by its CPU quota in {}, for {:.3} ms (all its CPUs together): \
+             its tasks that waited for a CPU may have waited for that instead of for other tasks",
+            cgroup.path,
+            counted(cgroup.times, "period", "periods"),
+            cgroup.nanos as f64 / 1e6
+        );
+        Note::doubt(NoteKind::Throttled, fact, None)
+    };
+    let mut notes: Vec<Note> = cgroups.iter().take(NAMED).map(note).collect();
+    let others = cgroups.iter().skip(NAMED);
+    let (more, nanos) = (others.clone().count() as u64, others.map(|c| c.nanos).sum::<u64>());
+    if more > 0 {
+        let others = counted(more, "more cgroup was", "more cgroups were");
+        let fact = format!("{others} throttled by CPU quotas, for {:.3} ms", nanos as f64 / 1e6);
+        notes.push(Note::doubt(NoteKind::Throttled, fact, None));
+    }
+    notes
+}
+
+/// Whether a task may be in one of these cgroups; a task that has ended may.
+pub(crate) fn may_be_of(cgroups: &[ThrottledCgroup], tid: u32) -> bool {
+    let own = cgroups_of_task(tid);
+    let is_within = |path: &String| cgroups.iter().any(|cgroup| cgroup.contains(path));
+    !cgroups.is_empty() && (own.is_empty() || own.iter().any(is_within))
 }
 
 /// Note that a result is of the tasks of a command.
