@@ -22,7 +22,7 @@ use kymo_record::ftrace::{
 use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, Target};
 use kymo_view::Ledger;
 
-use super::analysis::quota_notes;
+use super::cpu_quotas::quota_notes;
 use super::{container_files, tracing};
 use crate::args::targets::note_kernel_numbers;
 use crate::args::values::{Ring, bytes, call_graph, millis, ring};

@@ -28,8 +28,8 @@ use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target};
 use kymo_view::profile_page::{CommandRun, ProfileTarget, ProfileTimes, build_page, page_ledger};
 use rustc_hash::FxHashMap;
 
-use super::analysis::quota_notes;
 use super::container_files;
+use super::cpu_quotas::quota_notes;
 use super::page_command::{become_view, is_page, write_page};
 use super::profile_recording::{
     FREQUENCY, StackChoice, WAIT_EVENTS, record_within_limits, wait_events,

@@ -10,7 +10,7 @@ use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::sched::LatencyView;
 
-use super::super::analysis::{may_be_of, quota_notes, watch_quotas};
+use super::super::cpu_quotas::{may_be_of, quota_notes, watch_quotas};
 use super::super::live::{LiveArgs, WatchArgs};
 use super::AnalysisArgs;
 use super::live::{LiveOutcome, LiveStep, watch};

@@ -19,7 +19,8 @@ use kymo_view::Ledger;
 use kymo_view::critical_path::PathView;
 use kymo_view::trust::note_chains;
 
-use super::analysis::{AnalysisArgs, quota_notes, stdout, watch_quotas};
+use super::analysis::{AnalysisArgs, stdout};
+use super::cpu_quotas::{quota_notes, watch_quotas};
 use super::live::{LiveArgs, WatchArgs};
 use super::page_command::become_view;
 use super::scratch::ScratchDirectory;
