@@ -13,6 +13,7 @@ pub(crate) mod config;
 mod container_files;
 pub(crate) mod convert;
 pub(crate) mod count;
+mod cpu_quotas;
 pub(crate) mod data;
 pub(crate) mod diff;
 pub(crate) mod event;
