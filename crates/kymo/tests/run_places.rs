@@ -265,3 +265,61 @@ fn a_removed_program_is_probed_by_its_process() {
     process.wait().unwrap();
     assert!(o.success().stdout.trim_start().starts_with("@: "));
 }
+
+/// `tick` runs five times, and so does its marker; with an argument the program waits.
+const TICKS: &str = r#"
+#include <sys/sdt.h>
+#include <unistd.h>
+__attribute__((noinline)) void tick(int n) { DTRACE_PROBE1(app, hit, n); }
+int main(int argc, char **argv) {
+    for (int n = 0; n < 5; n++) tick(n);
+    if (argc > 1) pause();
+    return 0;
+}
+"#;
+
+#[test]
+fn a_path_with_wildcards_that_exists_is_that_file() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("ticks.c");
+    std::fs::write(&source, TICKS).unwrap();
+    // `e9` and `dx8` match the patterns and are not meant.
+    for name in ["e[9]", "e9", "d*8", "dx8", "f?x"] {
+        let home = dir.path().join(name);
+        std::fs::create_dir(&home).unwrap();
+        let made = home.join("ticks");
+        let _ = run("gcc", [source.to_str().unwrap(), "-o", made.to_str().unwrap()]).success();
+    }
+    let listed = |o: Outcome| o.success().stdout.lines().map(str::to_owned).collect::<Vec<_>>();
+    for name in ["e[9]", "d*8", "f?x"] {
+        let home = dir.path().join(name).to_str().unwrap().to_owned();
+        let path = format!("{home}/ticks");
+        let count = |probe: &str| {
+            let text = format!("{probe} {{ @[probe] = count(); }}");
+            let o = run(KYMO, ["run", "-q", "-e", &text, "-c", &path]).success();
+            o.stdout.trim().to_owned()
+        };
+        let (function, marker) = (format!("uprobe:{path}:tick"), format!("usdt:{path}:app:hit"));
+        assert_eq!(count(&function), format!("@[{function}]: 5"));
+        assert_eq!(count(&format!("uprobe:\"{path}\":tick")), format!("@[{function}]: 5"));
+        assert_eq!(count(&marker), format!("@[{marker}]: 5"));
+        // A pattern of files in such a directory.
+        assert_eq!(count(&format!("uprobe:{home}/t*s:tick")), format!("@[{function}]: 5"));
+        let o = run(KYMO, ["count", "-e", &function, "--", &path]).success();
+        assert!(o.stdout.trim_start().starts_with("5 events"), "{}", o.stdout);
+        let functions = listed(run(KYMO, ["run", "-l", &format!("uprobe:{path}:ti*")]));
+        assert_eq!(functions, [function.as_str()]);
+
+        let mut process = Command::new(&path).arg("wait").spawn().unwrap();
+        let id = process.id().to_string();
+        let functions = run(KYMO, ["run", "-l", "uprobe:*", "-p", &id]);
+        let markers = run(KYMO, ["run", "-l", "usdt:*", "-p", &id]);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(listed(functions).contains(&function));
+        assert!(listed(markers).contains(&marker));
+    }
+}

@@ -85,6 +85,11 @@ fn is_elsewhere(pid: u32) -> bool {
         || (root_of.is_some() && root_of != root(machine.root_of(own)))
 }
 
+/// Whether a name is the path of a file as it is, even if it has wildcards.
+pub(super) fn is_path(name: &str, pid: Option<u32>) -> bool {
+    name.contains('/') && find_named_binary(name, pid).is_ok_and(|path| path.is_file())
+}
+
 /// Binaries that a path with wildcards in its last part stands for; `*` of a process are those that
 /// it has mapped.
 pub(super) fn matching_binaries(pattern: &str, pid: Option<u32>) -> Result<Vec<String>, String> {
