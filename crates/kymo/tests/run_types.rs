@@ -345,3 +345,58 @@ fn a_probe_on_a_function_that_is_inlined_in_part_says_so() {
     assert!(o.stdout.contains("@: 10\n"), "{}", o.stdout);
     assert!(!o.stderr.contains("inlined"), "{}", o.stderr);
 }
+
+/// Structures with names of the kernel's, whose `struct path` has 16 bytes.
+const NAMESAKES: &str = r#"
+#include <sys/sdt.h>
+struct path { int x; int y; long dentry; long mnt; } path = { 123, 7, 5555, 6666 };
+struct file { long f_pos; int f_flags; } file = { 77, 3 };
+struct request { int id; int len; } request = { 4, 42 };
+struct task_struct { int pid; } task = { 1 };
+__attribute__((noinline)) int take(struct path *p, struct file *f, struct request *r) {
+    DTRACE_PROBE1(app, taken, p);
+    return p->x + f->f_flags + r->len;
+}
+int main(void) { return take(&path, &file, &request) + task.pid == 0; }
+"#;
+
+#[test]
+fn a_cast_at_a_probe_of_a_program_means_the_structure_of_the_program() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let flags = ["-g", "-O1"];
+    let p = TypedProgram::compile("gcc", "namesakes.c", NAMESAKES, &flags);
+    let body = "$p = (struct path *)arg0; print(($p->dentry, $p->mnt, sizeof(struct path)));";
+    prints(p.run("take", body), &["(5555, 6666, 24)"]);
+    let body = "$f = (struct file *)arg1; print(($f->f_pos, $f->f_flags));";
+    prints(p.run("take", body), &["(77, 3)"]);
+    prints(p.run("take", "print(((struct request *)arg2)->len);"), &["42"]);
+    prints(p.run("take", "print(offsetof(struct path, mnt));"), &["16"]);
+    prints(p.run("take", "print(sizeof(struct path[3]));"), &["72"]);
+    let path = p.path.to_str().unwrap();
+    let all = |text: &str| run(KYMO, ["run", "-q", "-e", text, "-c", path]);
+    let text = format!("usdt:{path}:app:taken {{ print(((struct path *)arg0)->mnt); }}");
+    prints(all(&text), &["6666"]);
+    let text = format!("uretprobe:{path}:take {{ print(sizeof(struct path)); }}");
+    prints(all(&text), &["24"]);
+    // The kernel's own values and probes have its types.
+    let body = "print(((struct task_struct *)curtask)->pid == tid);";
+    prints(p.run("take", body), &["true"]);
+    let text = format!(
+        "BEGIN {{ print(sizeof(struct path)); }} uprobe:{path}:take {{ print(sizeof(struct path)); }}"
+    );
+    prints(all(&text), &["16", "24"]);
+    // A definition in the program has priority.
+    let text = format!(
+        "struct path {{ int x; }} \
+         uprobe:{path}:take {{ print((((struct path *)arg0)->x, sizeof(struct path))); }}"
+    );
+    prints(all(&text), &["(123, 4)"]);
+    // Without debugging information the kernel's types are all there are.
+    let bare = TypedProgram::compile("gcc", "namesakes.c", NAMESAKES, &["-O1"]);
+    prints(bare.run("take", "print(sizeof(struct path));"), &["16"]);
+    let other = bare.path.to_str().unwrap();
+    let text = format!("uprobe:{other}:take, uprobe:{path}:take {{ print(sizeof(struct path)); }}");
+    prints(all(&text), &["24"]);
+}

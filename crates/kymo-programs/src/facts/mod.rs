@@ -41,6 +41,8 @@ pub struct MachineFacts {
     symbols: OnceCell<Kallsyms>,
     formats: RefCell<FxHashMap<(String, String), Rc<EventFormat>>>,
     user_types: RefCell<UserTypes>,
+    /// Types of binaries by path and name; `None` of those that have none of that name.
+    program_types: RefCell<FxHashMap<(String, String), Option<CType>>>,
     variables: RefCell<FxHashMap<(AttachPoint, String), Result<UserVariable, String>>>,
     /// Numbers of further places of source lines, by the first point of each.
     partial_lines: RefCell<FxHashMap<AttachPoint, usize>>,
@@ -324,8 +326,14 @@ impl TypeFacts for MachineFacts {
         else {
             return None;
         };
+        let key = (path.clone(), name.to_owned());
+        if let Some(known) = self.program_types.borrow().get(&key) {
+            return known.clone();
+        }
         let mut types = self.user_types.borrow_mut();
-        user_variables::program_type(path, name, self.pid, &mut types)
+        let found = user_variables::program_type(path, name, self.pid, &mut types);
+        self.program_types.borrow_mut().insert(key, found.clone());
+        found
     }
 
     fn kernel_symbol(&self, name: &str) -> Option<u64> {
