@@ -2,7 +2,7 @@
 
 use kymo_format::{Field, FieldKind};
 
-use super::builder::MemoryPlace;
+use super::builder::{MemoryPlace, helper};
 use super::records::{MemberPlace, value_of_ctype};
 use super::types::{AddressSpace, I64, Type, U64, words};
 use super::{Lowered, Lowering, Value, ValueHome};
