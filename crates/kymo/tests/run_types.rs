@@ -316,6 +316,33 @@ fn a_probe_on_a_resolver_says_so() {
     assert!(o.stderr.contains("calls reach __chosen_plain"), "{}", o.stderr);
     let o = p.run("take", "@ = count();").success();
     assert!(!o.stderr.contains("indirect"), "{}", o.stderr);
+    // So do counts, latencies, and probes that are added.
+    let path = p.path.to_str().unwrap();
+    let noted = |function: &str, args: &[&str]| {
+        let o = run(KYMO, args).success();
+        let text = format!("{}{}", o.stdout, o.stderr);
+        let caution = format!("{function} is an indirect function");
+        assert_eq!(text.matches(&caution).count(), usize::from(function == "chosen"), "{text}");
+    };
+    for function in ["chosen", "take"] {
+        let probe = format!("uprobe:{path}:{function}");
+        let latency = format!("{probe} -> uretprobe:{path}:{function} by tid");
+        noted(function, &["count", "-e", &probe, "--", path]);
+        noted(function, &["count", "--json", "-e", &probe, "--", path]);
+        noted(function, &["count", "--latency", &latency, "--", path]);
+        noted(function, &["probe", "-x", path, "-n", function]);
+    }
+    let libc = format!("{path}-libc");
+    let shared = run("ldd", [path]).success().stdout;
+    let shared = shared.lines().find_map(|line| line.split("=> ").nth(1)?.split(' ').next());
+    let shared = shared.filter(|path| path.contains("libc.so")).map(str::to_owned);
+    // Names of versions, as the C library has them.
+    if let Some(path) = shared {
+        std::fs::copy(&path, &libc).unwrap();
+        let o = run(KYMO, ["probe", "-x", &libc, "-n", "strlen"]).success();
+        let text = format!("{}{}", o.stdout, o.stderr);
+        assert!(text.contains("strlen is an indirect function"), "{text}");
+    }
 }
 
 const PARTLY_INLINED: &str = r#"

@@ -44,6 +44,8 @@ pub struct MachineFacts {
     /// Types of binaries by path and name; `None` of those that have none of that name.
     program_types: RefCell<FxHashMap<(String, String), Option<CType>>>,
     variables: RefCell<FxHashMap<(AttachPoint, String), Result<UserVariable, String>>>,
+    /// Cautions that were given, each once.
+    cautions: RefCell<Vec<String>>,
     /// Numbers of further places of source lines, by the first point of each.
     partial_lines: RefCell<FxHashMap<AttachPoint, usize>>,
     /// Types that functions of programs return.
@@ -149,6 +151,30 @@ impl MachineFacts {
         user_variables::parameters(path, function, self.pid).unwrap_or_default()
     }
 
+    /// Reasons why probes of the compiled programs may not count what their names suggest.
+    pub fn cautions(&self) -> Vec<String> {
+        self.cautions.borrow().clone()
+    }
+
+    fn find_caution(&self, points: &[AttachPoint]) -> Option<String> {
+        let first = points.first()?;
+        match &first.target {
+            AttachTarget::Uprobe { path, function, address: None, .. } if points.len() == 1 => {
+                binaries::indirect_function(path, function, self.pid)
+                    .or_else(|| user_variables::inlined_copies(path, function, self.pid))
+            }
+            AttachTarget::Uprobe { function, address: Some(_), .. } => {
+                let others = *self.partial_lines.borrow().get(first)? as u64;
+                let what = counted(others, "more place", "more places");
+                Some(format!(
+                    "{function} has code at {what}, as lines of loops have; the probe is at the \
+                     first in each function and inlined copy (kymo probe -D lists them)"
+                ))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether functions of the kernel can be probed.
     pub(crate) fn has_kprobes(&self) -> bool {
         ProbeEvent::of_pmu("kprobe").is_some()
@@ -211,22 +237,12 @@ impl TypeFacts for MachineFacts {
     }
 
     fn caution(&self, points: &[AttachPoint]) -> Option<String> {
-        let first = points.first()?;
-        match &first.target {
-            AttachTarget::Uprobe { path, function, address: None, .. } if points.len() == 1 => {
-                binaries::indirect_function(path, function, self.pid)
-                    .or_else(|| user_variables::inlined_copies(path, function, self.pid))
-            }
-            AttachTarget::Uprobe { function, address: Some(_), .. } => {
-                let others = *self.partial_lines.borrow().get(first)? as u64;
-                let what = counted(others, "more place", "more places");
-                Some(format!(
-                    "{function} has code at {what}, as lines of loops have; the probe is at the \
-                     first in each function and inlined copy (kymo probe -D lists them)"
-                ))
-            }
-            _ => None,
+        let caution = self.find_caution(points)?;
+        let mut given = self.cautions.borrow_mut();
+        if !given.contains(&caution) {
+            given.push(caution.clone());
         }
+        Some(caution)
     }
 
     fn is_wanted(&self, point: &AttachPoint) -> bool {
