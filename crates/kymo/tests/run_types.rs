@@ -345,6 +345,92 @@ fn a_probe_on_a_resolver_says_so() {
     }
 }
 
+/// `work` runs 160 times, in goroutines whose stacks grow under it.
+const GO: &str = r#"package main
+
+import "fmt"
+
+//go:noinline
+func deep(a int) int {
+	var buf [2000]byte
+	for i := range buf {
+		buf[i] = byte(a)
+	}
+	if a > 0 {
+		return deep(a-1) + int(buf[a%2000])
+	}
+	return 1
+}
+
+//go:noinline
+func work(a int) int {
+	if a == 3 {
+		return deep(50) * 2
+	}
+	return deep(a)
+}
+
+func main() {
+	sum, done := 0, make(chan int)
+	for g := 0; g < 8; g++ {
+		go func(g int) {
+			r := 0
+			for i := 0; i < 20; i++ {
+				r += work(g)
+			}
+			done <- r
+		}(g)
+	}
+	for g := 0; g < 8; g++ {
+		sum += <-done
+	}
+	fmt.Println(sum > 0)
+}
+"#;
+
+/// Return probes end Go programs: they are refused, and what the refusal offers counts all calls.
+#[test]
+fn return_probes_of_go_functions_are_refused() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("go")]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (source, path) = (dir.path().join("main.go"), dir.path().join("program"));
+    std::fs::write(&source, GO).unwrap();
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).args([&path, &source]).current_dir(dir.path());
+    let _ = run_command(go).success();
+    let path = path.to_str().unwrap();
+    let program = format!("uretprobe:{path}:main.work {{ @ = count(); }}");
+    let o = run(KYMO, ["run", "-e", &program, "-c", path]).failure();
+    assert!(o.stderr.contains("main.work is Go code"), "{}", o.stderr);
+    let o = run(KYMO, ["run", "--unsafe", "--dry-run", "-e", &program]).success();
+    assert!(o.stderr.contains("WARNING: main.work is Go code"), "{}", o.stderr);
+    let by_pattern = format!("uretprobe:{path}:main.w* {{ @ = count(); }}");
+    let refusal = run(KYMO, ["run", "-e", &by_pattern, "-c", path]).failure().stderr;
+    assert!(refusal.contains("main.work is Go code"), "{refusal}");
+    let (_, offered) = refusal.split_once("(main.work").expect(&refusal);
+    let (offsets, _) = offered.split_once(')').unwrap();
+    let probe = |offset: &str| format!("uprobe:{path}:main.work{offset}");
+    let returns: Vec<String> = offsets.split(", ").map(probe).collect();
+    for points in [probe(""), returns.join(", ")] {
+        let o = run(KYMO, ["run", "-q", "-e", &format!("{points} {{ @ = count(); }}"), "-c", path]);
+        prints(o, &["true", "@: 160"]);
+    }
+    let latency = format!("{} -> uretprobe:{path}:main.work by tid", probe(""));
+    let o = run(KYMO, ["count", "--latency", &latency, "--", path]).failure();
+    assert!(o.stderr.contains("main.work is Go code"), "{}", o.stderr);
+    let added = |args: &[&str]| run(KYMO, [&["probe", "-x", path, "-n"], args].concat());
+    let o = added(&["main.work%return"]).failure();
+    assert!(o.stderr.contains("main.work is Go code"), "{}", o.stderr);
+    assert!(o.stderr.contains("--force"), "{}", o.stderr);
+    let _ = added(&["--force", "main.work%return"]).success();
+    let _ = added(&["main.work"]).success();
+    let traced = format!("{path} main.work%return");
+    let o = run(KYMO, ["trace", "--probe", &traced, "--", path]).failure();
+    assert!(o.stderr.contains("main.work is Go code"), "{}", o.stderr);
+}
+
 const PARTLY_INLINED: &str = r#"
 int part(int n) { return n * 7 + 1; }
 __attribute__((noinline)) int whole(int n) { return n * 3; }

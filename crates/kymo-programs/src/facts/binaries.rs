@@ -1,9 +1,10 @@
 //! Programs and libraries: where they are, their functions and USDT probes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use kymo_bpf::{ArgumentPlace, AttachTarget, CType, FunctionArgument, FunctionFacts};
+use kymo_bpf::{ArgumentPlace, AttachPoint, AttachTarget, CType, FunctionArgument, FunctionFacts};
 use kymo_debuginfo::sdt::{UsdtNote, usdt_notes};
 use kymo_debuginfo::{CodeSymbols, demangle};
 use kymo_kernel::proc_maps;
@@ -130,6 +131,29 @@ pub(super) fn indirect_function(path: &str, name: &str, pid: Option<u32>) -> Opt
     let files = open(path, pid).ok()?;
     let symbols = CodeSymbols::load(files.binary(), files.debug()).ok()?;
     symbols.indirect_caution(name)
+}
+
+/// Reason why the first of some return probes that does so ends the program that it is in.
+pub(super) fn return_hazard(points: &[AttachPoint], pid: Option<u32>) -> Option<ProbeHazard> {
+    let mut by_path: BTreeMap<&str, Vec<(&str, Option<u64>)>> = BTreeMap::new();
+    for point in points {
+        if let AttachTarget::Uprobe { path, function, address, at_return: true, .. } = &point.target
+        {
+            by_path.entry(path).or_default().push((function, *address));
+        }
+    }
+    by_path.into_iter().find_map(|(path, functions)| {
+        let files = open(path, pid).ok()?;
+        let symbols = CodeSymbols::load(files.binary(), files.debug()).ok()?;
+        if !symbols.has_go() {
+            return None;
+        }
+        let binary = ProbedBinary::load(&files).ok()?;
+        functions.into_iter().find_map(|(function, address)| {
+            let named = || symbols.named(function, true).map(|symbol| symbol.addr);
+            binary.judge_return(address.or_else(named)?)
+        })
+    })
 }
 
 /// Address in its file of a probe of a position independent program or library.

@@ -29,6 +29,7 @@ use kymo_kernel::kallsyms::per_cpu_offset;
 use kymo_kernel::target;
 use kymo_kernel::tracefs::{Tracefs, TracefsError};
 use kymo_model::counted;
+use kymo_probe::ProbeHazard;
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
 use rustc_hash::FxHashMap;
 use user_types::{USER_TYPES, UserTypes};
@@ -158,6 +159,9 @@ impl MachineFacts {
 
     fn find_caution(&self, points: &[AttachPoint]) -> Option<String> {
         let first = points.first()?;
+        if let Some(hazard) = binaries::return_hazard(points, self.pid) {
+            return Some(format!("{}; {}", hazard.what, hazard.advice));
+        }
         match &first.target {
             AttachTarget::Uprobe { path, function, address: None, .. } if points.len() == 1 => {
                 binaries::indirect_function(path, function, self.pid)
@@ -229,7 +233,13 @@ pub(crate) fn own_module(module: &str) -> Option<Option<&str>> {
 
 impl TypeFacts for MachineFacts {
     fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
-        PointCatalog { facts: self }.expand(point)
+        let points = PointCatalog { facts: self }.expand(point)?;
+        match binaries::return_hazard(&points, self.pid).filter(|_| !self.is_unsafe) {
+            None => Ok(points),
+            Some(ProbeHazard { what, advice }) => {
+                Err(format!("{what}; {advice} (kymo run --unsafe attaches it anyway)"))
+            }
+        }
     }
 
     fn is_loaded(&self, module: &str) -> bool {
