@@ -208,6 +208,13 @@ impl<'a> CodeSymbols<'a> {
         best.map(|(_, symbol)| symbol)
     }
 
+    /// Address of the variable of a name; `None` if several have it.
+    pub fn address_of_data(&self, name: &str) -> Option<u64> {
+        let mut found = self.found().filter(|s| !s.code && s.name() == Some(name));
+        let first = found.next()?.start;
+        found.all(|other| other.start == first).then_some(first)
+    }
+
     /// Reason why a probe on an indirect function is seldom intended, with the functions that may
     /// be; `None` for other functions.
     pub fn indirect_caution(&self, name: &str) -> Option<String> {
