@@ -262,7 +262,9 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     };
     let status = target.end().unwrap_or(summary.status);
     let idle = note_idle(&blocked, tids.len());
-    let ledger = Ledger::from_notes(summary.notes.into_iter().chain(idle));
+    let cautions = opening.facts.cautions().into_iter();
+    let cautions = cautions.map(|text| Note::doubt(NoteKind::Program, text, None));
+    let ledger = Ledger::from_notes(summary.notes.into_iter().chain(idle).chain(cautions));
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
 }
