@@ -290,7 +290,7 @@ fn all_probes_are_limited_to_the_process() {
     }
 }
 
-/// Calls a function that was made at run time, in a thread of its own; a map names it.
+/// Calls JIT code in a thread of its own; a map names it.
 const MADE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -106,7 +106,7 @@ pub(crate) fn captured_on(path: &Path) -> Option<String> {
     has_time.then(|| kymo_kernel::calendar::local_time_of(meta.mtime()))
 }
 
-/// Words of the command whose `record` makes what was asked for.
+/// Words of the command whose `record` makes such a recording.
 fn recorder() -> String {
     let word = CalledName::get().word();
     let typed = std::env::args().nth(1).unwrap_or_default();
